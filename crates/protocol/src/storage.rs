@@ -1,0 +1,44 @@
+//! What the shim's machine says to its storage and what it hears back. Not how storage is reached.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+/// Which connection a command takes. One key always takes one of them, because two would reorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// The shared, pipelined connection of this RESP version: first in, first out.
+    Shared { resp3: bool },
+    /// A connection of its own for as long as the command runs: blocking commands.
+    Pinned { resp3: bool },
+}
+
+/// Commands that go out together, in order and next to each other, one reply each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Store {
+    pub ticket: u64,
+    pub lane: Lane,
+    /// Complete RESP command frames.
+    pub commands: SmallVec<[Bytes; 2]>,
+}
+
+/// What storage reports. For every `Store` there is exactly one `Replies` or one `Lost`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorageEvent {
+    /// Commands may be sent, and no earlier incarnation can write any more (design, section 7). A number that
+    /// differs from the last one means another storage state or another fence: everything granted is void.
+    Up { incarnation: u64, traits: StorageTraits },
+    /// Nothing can be sent until the next `Up`.
+    Down { reason: String },
+    Replies { ticket: u64, replies: SmallVec<[Bytes; 2]> },
+    /// The connection broke before the last reply. `sent` is false only if storage certainly has not executed it.
+    Lost { ticket: u64, sent: bool },
+    /// Whatever was reported lost before has either been executed by now or never will be.
+    Fenced,
+}
+
+/// What the machine has to know about the storage server it talks to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StorageTraits {
+    /// Fields of hashes may expire on their own, so replies of hash commands change without a write.
+    pub hash_field_expiry: bool,
+}

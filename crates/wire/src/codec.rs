@@ -1,0 +1,311 @@
+//! Messages to bytes and back. Lengths are checked against limits before anything is kept.
+
+use bytes::Bytes;
+
+use crate::header::{
+    FLAG_CACHED_MASK, FLAG_CACHED_SHIFT, FLAG_GRANTED, FLAG_HIT, FLAG_NOTHING_HELD, FLAG_ORDERED, FLAG_RESP3,
+    FLAG_VALUE, HEADER_BYTES, Header, HeaderError, TTL_NONE,
+};
+use crate::key::{Digest, Key, View};
+use crate::message::{
+    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, LayerSet, LoadStamp,
+    Loads, Message, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Status, Welcome,
+};
+
+/// Most bytes of a key (Redis allows 512 MiB; nobody caches such keys).
+pub const KEY_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of a value: Redis' own limit on a string, with room for the RESP frame around it.
+pub const VALUE_BYTES_MAX: usize = (512 << 20) + 4096;
+
+/// Why bytes from a peer are not a message. The connection that sent them is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    #[error("unknown operation {0}")]
+    Operation(u8),
+    #[error("unknown status {0}")]
+    Status(u8),
+    #[error("a key of {0} bytes is over the limit of {KEY_BYTES_MAX}")]
+    KeyBytes(u32),
+    #[error("a value of {0} bytes is over the limit of {VALUE_BYTES_MAX}")]
+    ValueBytes(u32),
+}
+
+mod operation {
+    pub(super) const READ: u8 = 1;
+    pub(super) const REPLY: u8 = 2;
+    pub(super) const EXECUTE: u8 = 3;
+    pub(super) const CANCEL: u8 = 4;
+    pub(super) const FETCH: u8 = 5;
+    pub(super) const FILL: u8 = 6;
+    pub(super) const OFFER: u8 = 7;
+    pub(super) const HELLO: u8 = 16;
+    pub(super) const WELCOME: u8 = 17;
+    pub(super) const REJECT: u8 = 18;
+    pub(super) const RENEW: u8 = 19;
+    pub(super) const GRANT: u8 = 20;
+    pub(super) const REFUSE: u8 = 21;
+    pub(super) const INVALIDATE: u8 = 22;
+    pub(super) const ACK: u8 = 23;
+    pub(super) const COMMIT: u8 = 24;
+    pub(super) const EVICT: u8 = 25;
+    pub(super) const REVOKE: u8 = 26;
+    pub(super) const REVOKED: u8 = 27;
+}
+
+/// Appends one message to `out`.
+pub fn encode(message: &Message, out: &mut Vec<u8>) {
+    match message {
+        Message::Read(read) => {
+            let flags = flag(read.resp3, FLAG_RESP3) | flag(read.ordered, FLAG_ORDERED);
+            let header = Header { flags, request: read.request, view: read.view.0, ..of(operation::READ) };
+            frame(header, &read.key, &read.command, out);
+        }
+        Message::Reply(reply) => encode_reply(reply, out),
+        Message::Execute(execute) => {
+            let flags = flag(execute.resp3, FLAG_RESP3) | flag(execute.ordered, FLAG_ORDERED);
+            let header = Header { flags, request: execute.request, ..of(operation::EXECUTE) };
+            frame(header, &execute.key, &execute.command, out);
+        }
+        Message::Cancel(cancel) => {
+            bare(Header { request: cancel.request, ..of(operation::CANCEL) }, out);
+        }
+        Message::Fetch(fetch) => {
+            let header = Header {
+                flags: flag(fetch.resp3, FLAG_RESP3),
+                view: fetch.view.0,
+                tail: [fetch.session, fetch.fill, 0, 0],
+                ..of(operation::FETCH)
+            };
+            frame(header, &fetch.key, &fetch.command, out);
+        }
+        Message::Fill(fill) => {
+            let header = Header {
+                flags: flag(fill.granted, FLAG_GRANTED) | u16::from(fill.cached.0) << FLAG_CACHED_SHIFT,
+                status: status_to_byte(fill.status),
+                view: fill.view.0,
+                version: fill.version,
+                tail: [fill.session, fill.fill, fill.ttl_ms.unwrap_or(TTL_NONE), 0],
+                ..of(operation::FILL)
+            };
+            frame(header, &fill.key, &fill.value, out);
+        }
+        Message::Offer(offer) => {
+            let header = Header {
+                flags: flag(offer.resp3, FLAG_RESP3),
+                view: offer.view.0,
+                tail: [0, 0, 0, u64::from(offer.heat)],
+                ..of(operation::OFFER)
+            };
+            frame(header, &offer.key, &offer.command, out);
+        }
+        control => encode_control(control, out),
+    }
+}
+
+fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
+    let header = Header {
+        flags: flag(reply.hit, FLAG_HIT) | u16::from(reply.cached.0) << FLAG_CACHED_SHIFT,
+        status: status_to_byte(reply.status),
+        request: reply.request,
+        value_bytes: reply.value.len() as u32,
+        tail: reply.loads.map(|stamp| u64::from(stamp.node_plus_one) << 32 | u64::from(stamp.load)),
+        ..of(operation::REPLY)
+    };
+    header.write(out);
+    out.extend_from_slice(&reply.value);
+}
+
+fn encode_control(message: &Message, out: &mut Vec<u8>) {
+    match message {
+        Message::Hello(m) => bare(Header { tail: [0, m.nonce, 0, m.number], ..of(operation::HELLO) }, out),
+        Message::Welcome(m) => bare(Header { tail: [m.session, m.nonce, 0, 0], ..of(operation::WELCOME) }, out),
+        Message::Reject(m) => bare(Header { tail: [0, m.nonce, 0, m.last], ..of(operation::REJECT) }, out),
+        Message::Renew(m) => {
+            let tail = [m.session, 0, u64::from(m.heat_floor), m.sent];
+            bare(Header { tail, ..of(operation::RENEW) }, out);
+        }
+        Message::Grant(m) => bare(Header { tail: [m.session, m.duration, 0, m.sent], ..of(operation::GRANT) }, out),
+        Message::Refuse(m) => bare(Header { tail: [m.session, 0, 0, 0], ..of(operation::REFUSE) }, out),
+        Message::Invalidate(m) => {
+            let ttl = m.value.as_ref().and_then(|early| early.ttl_ms).unwrap_or(TTL_NONE);
+            let header = Header {
+                flags: flag(m.value.is_some(), FLAG_VALUE),
+                version: m.version,
+                tail: [m.session, 0, ttl, 0],
+                ..of(operation::INVALIDATE)
+            };
+            let empty = Bytes::new();
+            frame(header, &m.key, m.value.as_ref().map_or(&empty, |early| &early.value), out);
+        }
+        Message::Ack(m) => {
+            let header = Header {
+                flags: flag(m.nothing_held.is_some(), FLAG_NOTHING_HELD),
+                version: m.version,
+                tail: [m.session, m.nothing_held.unwrap_or(0), 0, 0],
+                ..of(operation::ACK)
+            };
+            frame(header, &m.key, &Bytes::new(), out);
+        }
+        Message::Commit(m) => {
+            let header = Header { version: m.version, tail: [m.session, 0, 0, 0], ..of(operation::COMMIT) };
+            frame(header, &m.key, &Bytes::new(), out);
+        }
+        Message::Evict(m) => {
+            let header = Header { tail: [m.session, m.fill, 0, 0], ..of(operation::EVICT) };
+            frame(header, &m.key, &Bytes::new(), out);
+        }
+        Message::Revoke(m) => bare(Header { tail: [m.session, 0, 0, m.number], ..of(operation::REVOKE) }, out),
+        Message::Revoked(m) => bare(Header { tail: [m.session, 0, 0, m.number], ..of(operation::REVOKED) }, out),
+        _ => unreachable!("data messages are encoded above"),
+    }
+}
+
+fn of(operation: u8) -> Header {
+    Header { operation, degree: 1, ..Header::default() }
+}
+
+fn bare(header: Header, out: &mut Vec<u8>) {
+    header.write(out);
+}
+
+fn frame(mut header: Header, key: &Key, value: &Bytes, out: &mut Vec<u8>) {
+    header.digest = key.digest.0;
+    header.database = key.database;
+    header.key_bytes = key.bytes.len() as u32;
+    header.value_bytes = value.len() as u32;
+    header.write(out);
+    out.extend_from_slice(&key.bytes);
+    out.extend_from_slice(value);
+}
+
+fn flag(set: bool, bit: u16) -> u16 {
+    if set { bit } else { 0 }
+}
+
+fn status_to_byte(status: Status) -> u8 {
+    match status {
+        Status::Ok => 0,
+        Status::Nil => 1,
+        Status::Error => 2,
+    }
+}
+
+fn status_from_byte(byte: u8) -> Result<Status, DecodeError> {
+    match byte {
+        0 => Ok(Status::Ok),
+        1 => Ok(Status::Nil),
+        2 => Ok(Status::Error),
+        other => Err(DecodeError::Status(other)),
+    }
+}
+
+/// How many bytes the message that starts `bytes` has, once its header is there.
+pub fn message_bytes(bytes: &[u8]) -> Result<Option<usize>, DecodeError> {
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let header = checked(header)?;
+    Ok(Some(HEADER_BYTES + header.key_bytes as usize + header.value_bytes as usize))
+}
+
+/// Takes the first message off `bytes`; `None` when it is not whole yet. Key and value share the buffer.
+pub fn decode(bytes: &mut Bytes) -> Result<Option<Message>, DecodeError> {
+    let Some(raw) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let header = checked(raw)?;
+    let key_end = HEADER_BYTES + header.key_bytes as usize;
+    let end = key_end + header.value_bytes as usize;
+    if bytes.len() < end {
+        return Ok(None);
+    }
+    let key = Key {
+        digest: Digest(header.digest),
+        database: header.database,
+        bytes: bytes.slice(HEADER_BYTES..key_end),
+    };
+    let value = bytes.slice(key_end..end);
+    let message = assemble(&header, key, value)?;
+    let _ = bytes.split_to(end);
+    Ok(Some(message))
+}
+
+fn checked(raw: &[u8; HEADER_BYTES]) -> Result<Header, DecodeError> {
+    let header = Header::read(raw)?;
+    if header.key_bytes as usize > KEY_BYTES_MAX {
+        return Err(DecodeError::KeyBytes(header.key_bytes));
+    }
+    if header.value_bytes as usize > VALUE_BYTES_MAX {
+        return Err(DecodeError::ValueBytes(header.value_bytes));
+    }
+    Ok(header)
+}
+
+fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeError> {
+    let has = |bit: u16| header.flags & bit != 0;
+    let (resp3, ordered, view) = (has(FLAG_RESP3), has(FLAG_ORDERED), View(header.view));
+    let [session, fill, ttl, argument] = header.tail;
+    let cached = LayerSet(((header.flags & FLAG_CACHED_MASK) >> FLAG_CACHED_SHIFT) as u8);
+    let request = header.request;
+    Ok(match header.operation {
+        operation::READ => Message::Read(Read { request, key, view, resp3, ordered, command: value }),
+        operation::REPLY => Message::Reply(Reply {
+            request,
+            status: status_from_byte(header.status)?,
+            hit: has(FLAG_HIT),
+            cached,
+            loads: loads(&header.tail),
+            value,
+        }),
+        operation::EXECUTE => Message::Execute(Execute { request, key, resp3, ordered, command: value }),
+        operation::CANCEL => Message::Cancel(Cancel { request }),
+        operation::FETCH => Message::Fetch(Fetch { session, fill, key, view, resp3, command: value }),
+        operation::FILL => Message::Fill(Fill {
+            session,
+            fill,
+            key,
+            view,
+            version: header.version,
+            granted: has(FLAG_GRANTED),
+            status: status_from_byte(header.status)?,
+            cached,
+            ttl_ms: ttl_of(ttl),
+            value,
+        }),
+        operation::OFFER => Message::Offer(Offer { key, view, resp3, heat: argument as u32, command: value }),
+        _ => return assemble_control(header, key, value),
+    })
+}
+
+fn assemble_control(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeError> {
+    let has = |bit: u16| header.flags & bit != 0;
+    let [session, second, ttl, argument] = header.tail;
+    let version = header.version;
+    Ok(match header.operation {
+        operation::HELLO => Message::Hello(Hello { number: argument, nonce: second }),
+        operation::WELCOME => Message::Welcome(Welcome { session, nonce: second }),
+        operation::REJECT => Message::Reject(Reject { last: argument, nonce: second }),
+        operation::RENEW => Message::Renew(Renew { session, sent: argument, heat_floor: ttl as u32 }),
+        operation::GRANT => Message::Grant(Grant { session, sent: argument, duration: second }),
+        operation::REFUSE => Message::Refuse(Refuse { session }),
+        operation::INVALIDATE => {
+            let value = has(FLAG_VALUE).then(|| EarlyValue { ttl_ms: ttl_of(ttl), value });
+            Message::Invalidate(Invalidate { session, key, version, value })
+        }
+        operation::ACK => {
+            let nothing_held = has(FLAG_NOTHING_HELD).then_some(second);
+            Message::Ack(Ack { session, key, version, nothing_held })
+        }
+        operation::COMMIT => Message::Commit(Commit { session, key, version }),
+        operation::EVICT => Message::Evict(Evict { session, key, fill: second }),
+        operation::REVOKE => Message::Revoke(Revoke { session, number: argument }),
+        operation::REVOKED => Message::Revoked(Revoked { session, number: argument }),
+        other => return Err(DecodeError::Operation(other)),
+    })
+}
+
+fn ttl_of(milliseconds: u64) -> Option<u64> {
+    (milliseconds != TTL_NONE).then_some(milliseconds)
+}
+
+fn loads(tail: &[u64; 4]) -> Loads {
+    tail.map(|word| LoadStamp { node_plus_one: (word >> 32) as u32, load: word as u32 })
+}

@@ -1,0 +1,15 @@
+//! Message types, codecs and the packet header's layout. Never sockets, clocks or policy.
+
+pub mod codec;
+pub mod header;
+pub mod key;
+pub mod map;
+pub mod member;
+pub mod message;
+pub mod resp;
+
+pub use codec::{DecodeError, decode, encode};
+pub use key::{Digest, Key, View};
+pub use map::{ClusterMap, LayerMap, NodeMember, Partition, RackId, ShimMember};
+pub use member::{NodeId, Peer, RouterId, ShimId};
+pub use message::{LayerSet, LoadStamp, Loads, Message, Status};

@@ -1,0 +1,278 @@
+//! Every message between roles, as one closed enum. Which bytes it becomes is `codec`'s business.
+
+use bytes::Bytes;
+
+use crate::key::{Key, View};
+
+/// Most layers a cluster can have (design: roles).
+pub const LAYERS_MAX: usize = 4;
+
+/// A set of layers, bit `i` for layer `i`; in replies: the layers that hold a copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LayerSet(pub u8);
+
+impl LayerSet {
+    pub const EMPTY: LayerSet = LayerSet(0);
+
+    pub fn contains(self, layer: usize) -> bool {
+        self.0 & (1 << layer) != 0
+    }
+
+    #[must_use]
+    pub fn with(self, layer: usize) -> LayerSet {
+        LayerSet(self.0 | (1 << layer))
+    }
+
+    #[must_use]
+    pub fn without(self, layer: usize) -> LayerSet {
+        LayerSet(self.0 & !(1 << layer))
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// The load of one node, in requests per second divided by its relative capacity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LoadStamp {
+    /// The node's id plus one; zero says that no node of this layer has stamped the message.
+    pub node_plus_one: u32,
+    pub load: u32,
+}
+
+/// One stamp per layer, written by the nodes that a reply passes (paper, section 4.2).
+pub type Loads = [LoadStamp; LAYERS_MAX];
+
+/// What a reply is, so that nobody has to parse it to know whether it may be cached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// `value` is a complete RESP reply, verbatim.
+    #[default]
+    Ok,
+    /// The null reply to GET (view 0); `value` is empty because its bytes depend on the RESP version.
+    Nil,
+    /// `value` is a complete RESP error reply.
+    Error,
+}
+
+/// A message between roles. Values are complete RESP replies and commands complete RESP frames.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Message {
+    // Data channel: reads and everything else a client asks for.
+    Read(Read),
+    Reply(Reply),
+    Execute(Execute),
+    Cancel(Cancel),
+    Fetch(Fetch),
+    Fill(Fill),
+    Offer(Offer),
+    // Control channel: sessions and coherence.
+    Hello(Hello),
+    Welcome(Welcome),
+    Reject(Reject),
+    Renew(Renew),
+    Grant(Grant),
+    Refuse(Refuse),
+    Invalidate(Invalidate),
+    Ack(Ack),
+    Commit(Commit),
+    Evict(Evict),
+    Revoke(Revoke),
+    Revoked(Revoked),
+}
+
+/// A cacheable single-key read (router to node or shim, node to shim).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Read {
+    pub request: u64,
+    pub key: Key,
+    pub view: View,
+    pub resp3: bool,
+    /// Takes effect after the earlier commands on this key of the same connection.
+    pub ordered: bool,
+    /// The command's RESP frame; empty for view 0, which is `GET key`.
+    pub command: Bytes,
+}
+
+/// The answer to a `Read` or an `Execute`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Reply {
+    pub request: u64,
+    pub status: Status,
+    /// Served from a node's copy.
+    pub hit: bool,
+    /// The layers in which this key's view is cached now (a hint: it steers, it promises nothing).
+    pub cached: LayerSet,
+    pub loads: Loads,
+    pub value: Bytes,
+}
+
+/// Any other command, with its keys inside `command`; `key` is the first of them, or empty for none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Execute {
+    pub request: u64,
+    pub key: Key,
+    pub resp3: bool,
+    pub ordered: bool,
+    pub command: Bytes,
+}
+
+/// The client of `request` is gone: a blocked command is given up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cancel {
+    pub request: u64,
+}
+
+/// A node's read that asks for a copy (node to shim): the paper's insertion, "GET want fill".
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Fetch {
+    pub session: u64,
+    /// Grows with every fetch of a session.
+    pub fill: u64,
+    pub key: Key,
+    pub view: View,
+    pub resp3: bool,
+    pub command: Bytes,
+}
+
+/// The answer to a `Fetch`. Not granted: the value answers readers but is not a copy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Fill {
+    pub session: u64,
+    pub fill: u64,
+    pub key: Key,
+    pub view: View,
+    pub version: u64,
+    pub granted: bool,
+    pub status: Status,
+    pub cached: LayerSet,
+    /// Remaining time to live when storage was asked; `None` for ever.
+    pub ttl_ms: Option<u64>,
+    pub value: Bytes,
+}
+
+/// A hint that a key is hot (shim to node). The node alone decides.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Offer {
+    pub key: Key,
+    pub view: View,
+    pub resp3: bool,
+    /// Requests seen in the last second.
+    pub heat: u32,
+    pub command: Bytes,
+}
+
+/// "I dropped what I held before": opens a session (node to shim).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hello {
+    pub number: u64,
+    pub nonce: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Welcome {
+    pub session: u64,
+    pub nonce: u64,
+}
+
+/// The number was too low: `last` is the highest one seen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reject {
+    pub last: u64,
+    pub nonce: u64,
+}
+
+/// Asks to extend the lease. `sent` is the node's clock in microseconds, echoed by the grant.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Renew {
+    pub session: u64,
+    pub sent: u64,
+    /// Heat below which the node would not insert: keeps offers that it would decline off the wire.
+    pub heat_floor: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    pub session: u64,
+    pub sent: u64,
+    /// Microseconds, counted by the node from `sent`.
+    pub duration: u64,
+}
+
+/// The session is not known or its lease has run out: the node drops it and says HELLO again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Refuse {
+    pub session: u64,
+}
+
+/// First phase of a coherent write: drop every view older than `version`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Invalidate {
+    pub session: u64,
+    pub key: Key,
+    pub version: u64,
+    pub value: Option<EarlyValue>,
+}
+
+/// The value of an unconditional SET, held by the node until the matching COMMIT.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EarlyValue {
+    pub ttl_ms: Option<u64>,
+    /// The RESP reply that GET would give.
+    pub value: Bytes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ack {
+    pub session: u64,
+    pub key: Key,
+    pub version: u64,
+    /// The node holds nothing of this key; any fill up to this id is dead.
+    pub nothing_held: Option<u64>,
+}
+
+/// Second phase: the pending value of exactly this version is what storage holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Commit {
+    pub session: u64,
+    pub key: Key,
+    pub version: u64,
+}
+
+/// The node has dropped the key's last view; `fill` is the key's highest fill id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Evict {
+    pub session: u64,
+    pub key: Key,
+    pub fill: u64,
+}
+
+/// Barrier: drop everything of this session that was granted up to now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Revoke {
+    pub session: u64,
+    pub number: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Revoked {
+    pub session: u64,
+    pub number: u64,
+}
+
+impl Message {
+    /// Whether it travels on the control channel, which overload of the data channel never delays.
+    pub fn is_control(&self) -> bool {
+        !matches!(
+            self,
+            Message::Read(_)
+                | Message::Reply(_)
+                | Message::Execute(_)
+                | Message::Cancel(_)
+                | Message::Fetch(_)
+                | Message::Fill(_)
+                | Message::Offer(_)
+        )
+    }
+}
