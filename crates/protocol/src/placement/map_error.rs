@@ -1,0 +1,101 @@
+//! What can be wrong with a cluster map. Checked once, so that lookups cannot fail.
+
+use wire::message::LAYERS_MAX;
+use wire::{ClusterMap, Partition, RackId};
+
+use super::ring::points_of;
+
+/// Most virtual nodes of all layers together (160 MiB of rings); capacities are relative, so nobody needs more.
+const POINTS_MAX: u64 = 1 << 24;
+
+/// Why a cluster map cannot place keys. Members are named by their number, in the order of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MapError {
+    #[error("the map has {0} layers; one to {LAYERS_MAX} are possible")]
+    Layers(usize),
+    #[error("the map has no shims, so there is no storage behind the cache")]
+    NoShims,
+    #[error("layer {layer:?} has no nodes")]
+    NoNodes { layer: String },
+    #[error("node {id} of layer {layer:?} is out of place: nodes are numbered 0 to {last}, each once")]
+    NodeId { id: u16, layer: String, last: usize },
+    #[error("shim {id} is out of place: shims are numbered in order, so number {expected} was due")]
+    ShimId { id: u16, expected: usize },
+    #[error("node {id} has capacity 0; give it more, or take it out of the map")]
+    NoCapacity { id: u16 },
+    #[error("capacities are relative and too large altogether; divide them all by the smallest")]
+    Capacities,
+    #[error("node {id} of layer {layer:?} needs a rack, because the layer is partitioned by rack")]
+    NoRack { id: u16, layer: String },
+    #[error("node {id} of layer {layer:?} serves rack {rack}, which has no shim")]
+    RackWithoutShim { id: u16, layer: String, rack: u16 },
+    #[error("rack {rack} has shims but no node in layer {layer:?}, which is partitioned by rack")]
+    RackWithoutNode { rack: u16, layer: String },
+}
+
+/// Whether keys can be placed by `map`. Whether its nodes are up makes no difference.
+pub(super) fn check(map: &ClusterMap) -> Result<(), MapError> {
+    if map.layers.is_empty() || map.layers.len() > LAYERS_MAX {
+        return Err(MapError::Layers(map.layers.len()));
+    }
+    check_shims(map)?;
+    check_nodes(map)?;
+    check_racks(map)
+}
+
+fn check_shims(map: &ClusterMap) -> Result<(), MapError> {
+    if map.shims.is_empty() {
+        return Err(MapError::NoShims);
+    }
+    let out_of_place = map.shims.iter().enumerate().find(|(index, shim)| usize::from(shim.id.0) != *index);
+    match out_of_place {
+        Some((expected, shim)) => Err(MapError::ShimId { id: shim.id.0, expected }),
+        None => Ok(()),
+    }
+}
+
+fn check_nodes(map: &ClusterMap) -> Result<(), MapError> {
+    let nodes_count = map.layers.iter().map(|layer| layer.nodes.len()).sum::<usize>();
+    let mut seen = vec![false; nodes_count];
+    let mut points = 0u64;
+    for layer in &map.layers {
+        if layer.nodes.is_empty() {
+            return Err(MapError::NoNodes { layer: layer.name.clone() });
+        }
+        for node in &layer.nodes {
+            match seen.get_mut(usize::from(node.id.0)) {
+                Some(seen) if !*seen => *seen = true,
+                _ => {
+                    let (id, layer) = (node.id.0, layer.name.clone());
+                    return Err(MapError::NodeId { id, layer, last: nodes_count - 1 });
+                }
+            }
+            if node.capacity == 0 {
+                return Err(MapError::NoCapacity { id: node.id.0 });
+            }
+            points += points_of(node.capacity);
+        }
+    }
+    if points > POINTS_MAX { Err(MapError::Capacities) } else { Ok(()) }
+}
+
+fn check_racks(map: &ClusterMap) -> Result<(), MapError> {
+    let racks: Vec<RackId> = map.shims.iter().map(|shim| shim.rack).collect();
+    for layer in map.layers.iter().filter(|layer| layer.partition == Partition::Rack) {
+        for node in &layer.nodes {
+            let (id, layer) = (node.id.0, layer.name.clone());
+            match node.rack {
+                None => return Err(MapError::NoRack { id, layer }),
+                Some(rack) if !racks.contains(&rack) => {
+                    return Err(MapError::RackWithoutShim { id, layer, rack: rack.0 });
+                }
+                Some(_) => {}
+            }
+        }
+        let empty = racks.iter().find(|rack| !layer.nodes.iter().any(|node| node.rack == Some(**rack)));
+        if let Some(rack) = empty {
+            return Err(MapError::RackWithoutNode { rack: rack.0, layer: layer.name.clone() });
+        }
+    }
+    Ok(())
+}

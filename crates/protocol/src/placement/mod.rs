@@ -1,0 +1,170 @@
+//! Where keys go: the shim of each key and its one place in every layer (paper, section 3.1). Never who holds copies.
+
+mod map_error;
+mod ring;
+mod secret;
+
+use bytes::Bytes;
+use siphasher::{sip, sip128};
+use wire::message::LAYERS_MAX;
+use wire::{ClusterMap, Digest, Key, LayerMap, NodeId, Partition, RackId, ShimId};
+
+pub use map_error::MapError;
+use ring::Ring;
+pub use secret::{Secret, SecretError};
+
+/// The node that may hold a key, per layer; none where every node of that part is down.
+pub type Places = [Option<NodeId>; LAYERS_MAX];
+
+/// The capacity of a shim's share of the keys; all shims are alike.
+const SHIM_CAPACITY: u32 = 1000;
+
+/// One epoch's assignment of keys to shims and nodes. Immutable; every role computes the same one from the
+/// same secret and map. Digests and shims do not depend on the epoch.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    map: ClusterMap,
+    digest: sip128::SipHasher24,
+    storage: sip::SipHasher24,
+    shims: Ring,
+    layers: Vec<Layer>,
+    /// By node.
+    layer_of: Vec<usize>,
+}
+
+/// A layer's own hash function and rings. The functions of two layers are independent, which is what lets one
+/// layer spread the keys that overload a node of another.
+#[derive(Clone, Debug)]
+struct Layer {
+    hash: sip::SipHasher24,
+    rings: Rings,
+}
+
+#[derive(Clone, Debug)]
+enum Rings {
+    /// By rack.
+    Racks(Vec<Ring>),
+    Whole(Ring),
+}
+
+impl Placement {
+    /// Builds the rings of one map. Fails on a map that no configuration check should have let through.
+    pub fn new(secret: Secret, map: ClusterMap) -> Result<Placement, MapError> {
+        map_error::check(&map)?;
+        let storage = sip::SipHasher24::new_with_key(&secret.derive(b"storage"));
+        let shims = Ring::new(&storage, map.shims.iter().map(|shim| (shim.id.0, SHIM_CAPACITY)));
+        let racks_count = map.shims.iter().map(|shim| usize::from(shim.rack.0) + 1).max().unwrap_or(0);
+        let mut layer_of = vec![0; map.layers.iter().map(|layer| layer.nodes.len()).sum()];
+        let mut layers = Vec::with_capacity(map.layers.len());
+        for (index, layer) in map.layers.iter().enumerate() {
+            for node in &layer.nodes {
+                layer_of[usize::from(node.id.0)] = index;
+            }
+            let hash = layer_hash(secret, index);
+            layers.push(Layer { hash, rings: Rings::new(&hash, layer, racks_count) });
+        }
+        let digest = sip128::SipHasher24::new_with_key(&secret.derive(b"digest"));
+        Ok(Placement { map, digest, storage, shims, layers, layer_of })
+    }
+
+    pub fn map(&self) -> &ClusterMap {
+        &self.map
+    }
+
+    pub fn epoch(&self) -> u32 {
+        self.map.epoch
+    }
+
+    /// How many nodes all layers have together; ids are below it.
+    pub fn nodes_count(&self) -> usize {
+        self.layer_of.len()
+    }
+
+    /// The key with its digest.
+    pub fn key(&self, database: u16, bytes: Bytes) -> Key {
+        use std::hash::Hasher;
+
+        use siphasher::sip128::Hasher128;
+        let mut hasher = self.digest;
+        hasher.write(&database.to_be_bytes());
+        hasher.write(&bytes);
+        Key { digest: Digest(hasher.finish128().as_u128()), database, bytes }
+    }
+
+    /// The shim that has the key. Keys with the same hash tag have the same shim (the rule of Redis Cluster), and
+    /// so have the same keys of all databases, because MOVE, COPY and SWAPDB work inside one server.
+    pub fn shim(&self, key: &Key) -> ShimId {
+        let owner = self.shims.owner(self.storage.hash(hash_tag(&key.bytes)));
+        ShimId(owner.expect("a map without shims is refused"))
+    }
+
+    /// The key's places, one per layer.
+    pub fn places(&self, key: &Key) -> Places {
+        self.places_before(key, self.shim(key))
+    }
+
+    /// The same for callers who have the key's shim already.
+    pub fn places_before(&self, key: &Key, shim: ShimId) -> Places {
+        let mut places = [None; LAYERS_MAX];
+        let digest = key.digest.0.to_be_bytes();
+        for (layer, place) in self.layers.iter().zip(&mut places) {
+            let ring = match &layer.rings {
+                Rings::Racks(rings) => &rings[usize::from(self.rack_of(shim).0)],
+                Rings::Whole(ring) => ring,
+            };
+            *place = ring.owner(layer.hash.hash(&digest)).map(NodeId);
+        }
+        places
+    }
+
+    /// The layer of a node of this map; others have none.
+    pub fn find_layer(&self, node: NodeId) -> Option<usize> {
+        self.layer_of.get(usize::from(node.0)).copied()
+    }
+
+    /// The layer of a node that is known to be in the map. Panics on others.
+    pub fn layer_of(&self, node: NodeId) -> usize {
+        self.layer_of[usize::from(node.0)]
+    }
+
+    /// The rack of a shim that is known to be in the map. Panics on others.
+    pub fn rack_of(&self, shim: ShimId) -> RackId {
+        self.map.shims[usize::from(shim.0)].rack
+    }
+}
+
+impl Rings {
+    /// A node that is down has no points, so its neighbours on the circle take over its pieces.
+    fn new(hash: &sip::SipHasher24, layer: &LayerMap, racks_count: usize) -> Rings {
+        let up = || layer.nodes.iter().filter(|node| node.up);
+        match layer.partition {
+            Partition::Hash => Rings::Whole(Ring::new(hash, up().map(|node| (node.id.0, node.capacity)))),
+            Partition::Rack => Rings::Racks(
+                (0..racks_count)
+                    .map(|rack| {
+                        let members = up().filter(|node| node.rack.is_some_and(|r| usize::from(r.0) == rack));
+                        Ring::new(hash, members.map(|node| (node.id.0, node.capacity)))
+                    })
+                    .collect(),
+            ),
+        }
+    }
+}
+
+fn layer_hash(secret: Secret, layer: usize) -> sip::SipHasher24 {
+    sip::SipHasher24::new_with_key(&secret.derive(&[b"layer".as_slice(), &[layer as u8]].concat()))
+}
+
+/// The part of a key that decides its shim: what is between the first `{` and the first `}` after it, unless that
+/// is empty; otherwise the whole key.
+fn hash_tag(key: &[u8]) -> &[u8] {
+    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
+    let after = &key[open + 1..];
+    match after.iter().position(|&byte| byte == b'}') {
+        None | Some(0) => key,
+        Some(close) => &after[..close],
+    }
+}
+
+#[cfg(test)]
+mod tests;
