@@ -1,1 +1,0 @@
-//! RESP placeholder.

@@ -1,0 +1,16 @@
+//! RESP as Redis clients and servers speak it: framing, reading, writing. Not what a command means.
+
+mod command;
+mod error;
+mod inline;
+mod number;
+pub mod reply;
+mod scan;
+mod take;
+mod value;
+
+pub use command::Command;
+pub use error::ProtocolError;
+pub use scan::ReplyScanner;
+pub use take::{Limits, Taken, next_command, take_command};
+pub use value::Value;

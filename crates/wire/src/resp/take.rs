@@ -1,0 +1,202 @@
+//! Takes commands off what a client sent, under limits that are checked before anything is kept.
+
+use bytes::Bytes;
+
+use super::command::{Command, Spans};
+use super::error::ProtocolError;
+use super::inline::{self, Line};
+use super::number::parse_integer;
+
+/// Least bytes of one more argument: `$0\r\n\r\n`.
+const ARGUMENT_BYTES_MIN: usize = 6;
+
+/// What one client may make a router hold. The defaults are those of Redis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub arguments_max: usize,
+    pub bulk_bytes_max: usize,
+    /// Of an inline command and of the header lines of any other.
+    pub line_bytes_max: usize,
+    /// A whole command; never more than `u32::MAX`.
+    pub frame_bytes_max: usize,
+    /// Before authentication Redis takes at most 10 arguments of at most 16 KiB.
+    pub authenticated: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            arguments_max: 1 << 20,
+            bulk_bytes_max: 512 << 20,
+            line_bytes_max: 64 << 10,
+            // A command travels between the roles as the value of a message.
+            frame_bytes_max: crate::codec::VALUE_BYTES_MAX,
+            authenticated: true,
+        }
+    }
+}
+
+impl Limits {
+    /// For frames whose length is known already, so that there is nothing left to guard.
+    pub(super) const UNLIMITED: Limits = Limits {
+        arguments_max: u32::MAX as usize,
+        bulk_bytes_max: u32::MAX as usize,
+        line_bytes_max: 64 << 10,
+        frame_bytes_max: u32::MAX as usize,
+        authenticated: true,
+    };
+
+    const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
+    const UNAUTHENTICATED_BULK_BYTES_MAX: i64 = 16 << 10;
+}
+
+/// What the start of a buffer turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    Command(Command),
+    /// No command is whole before the buffer has this many bytes; asking earlier only costs time.
+    Needs(usize),
+}
+
+/// Takes the first whole command off `buffer`; `None` until it is whole. Inline commands become arrays and
+/// empty ones are skipped. After an error nothing in the buffer can be trusted any more.
+pub fn take_command(buffer: &mut Bytes, limits: &Limits) -> Result<Option<Command>, ProtocolError> {
+    match next_command(buffer, limits)? {
+        Taken::Command(command) => Ok(Some(command)),
+        Taken::Needs(_) => Ok(None),
+    }
+}
+
+/// As `take_command`, but says how many bytes a partial command needs at least. A caller that waits for
+/// them reads a large command in time linear in its size.
+pub fn next_command(buffer: &mut Bytes, limits: &Limits) -> Result<Taken, ProtocolError> {
+    loop {
+        let Some(&first) = buffer.first() else { return Ok(Taken::Needs(1)) };
+        if first != b'*' {
+            match inline::split(buffer, limits.line_bytes_max)? {
+                Line::Partial => return Ok(Taken::Needs(buffer.len() + 1)),
+                Line::Whole { args, end } => {
+                    let _ = buffer.split_to(end);
+                    if !args.is_empty() {
+                        return Ok(Taken::Command(Command::from_args(&args)));
+                    }
+                }
+            }
+            continue;
+        }
+        match multibulk(buffer, limits)? {
+            Step::Whole { args, end } => {
+                return Ok(Taken::Command(Command::assemble(buffer.split_to(end), args)));
+            }
+            Step::Empty { end } => {
+                let _ = buffer.split_to(end);
+            }
+            Step::Needs(bytes) => return Ok(Taken::Needs(bytes)),
+        }
+    }
+}
+
+pub(super) enum Step {
+    Whole { args: Spans, end: usize },
+    Empty { end: usize },
+    Needs(usize),
+}
+
+/// Reads the array that starts `bytes`.
+pub(super) fn multibulk(bytes: &[u8], limits: &Limits) -> Result<Step, ProtocolError> {
+    let (count, mut at) = match length_line(bytes, 1, limits.line_bytes_max) {
+        LengthLine::Length { value, end } => (value, end),
+        LengthLine::Partial => return Ok(Step::Needs(bytes.len() + 1)),
+        LengthLine::Invalid => return Err(ProtocolError::MultibulkLength),
+        LengthLine::TooLong => return Err(ProtocolError::MultibulkLine),
+    };
+    if count <= 0 {
+        return Ok(Step::Empty { end: at });
+    }
+    if count > limits.arguments_max as i64 {
+        return Err(ProtocolError::MultibulkLength);
+    }
+    if !limits.authenticated && count > Limits::UNAUTHENTICATED_ARGUMENTS_MAX {
+        return Err(ProtocolError::UnauthenticatedMultibulkLength);
+    }
+    let count = count as usize;
+    // Room for what is here, whatever the header promises.
+    let mut args = Spans::with_capacity(count.min(bytes.len() / ARGUMENT_BYTES_MIN + 1));
+    for left in (0..count).rev() {
+        let after = left * ARGUMENT_BYTES_MIN;
+        let Some((start, length)) = bulk_header(bytes, at, limits)? else {
+            let least = (bytes.len() + 1).max(at + ARGUMENT_BYTES_MIN + after);
+            return Ok(Step::Needs(least));
+        };
+        let end = start + length;
+        if end + 2 + after > limits.frame_bytes_max.min(u32::MAX as usize) {
+            return Err(ProtocolError::FrameBytes(limits.frame_bytes_max));
+        }
+        let Some(line_end) = bytes.get(end..end + 2) else { return Ok(Step::Needs(end + 2 + after)) };
+        if line_end != b"\r\n" {
+            return Err(ProtocolError::LineEnd);
+        }
+        args.push((start as u32, end as u32));
+        at = end + 2;
+    }
+    Ok(Step::Whole { args, end: at })
+}
+
+/// Where the bulk string at `at` starts and how long it is; `None` until its header is whole.
+fn bulk_header(bytes: &[u8], at: usize, limits: &Limits) -> Result<Option<(usize, usize)>, ProtocolError> {
+    let Some(&first) = bytes.get(at) else { return Ok(None) };
+    if first != b'$' {
+        return Err(ProtocolError::BulkExpected(first));
+    }
+    match length_line(bytes, at + 1, limits.line_bytes_max) {
+        LengthLine::Partial => Ok(None),
+        LengthLine::TooLong => Err(ProtocolError::BulkLine),
+        LengthLine::Length { value, end } if (0..=limits.bulk_bytes_max as i64).contains(&value) => {
+            if !limits.authenticated && value > Limits::UNAUTHENTICATED_BULK_BYTES_MAX {
+                return Err(ProtocolError::UnauthenticatedBulkLength);
+            }
+            Ok(Some((end, value as usize)))
+        }
+        LengthLine::Length { .. } | LengthLine::Invalid => Err(ProtocolError::BulkLength),
+    }
+}
+
+enum LengthLine {
+    Length { value: i64, end: usize },
+    Partial,
+    Invalid,
+    TooLong,
+}
+
+/// Reads the number from `from` to the end of its line.
+#[inline]
+fn length_line(bytes: &[u8], from: usize, line_bytes_max: usize) -> LengthLine {
+    // Eight digits cannot overflow, and no honest header has more than nine.
+    let mut value: i64 = 0;
+    for (index, &byte) in bytes[from..].iter().take(9).enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit <= 9 && index < 8 {
+            value = value * 10 + i64::from(digit);
+            continue;
+        }
+        let leading_zero = index > 1 && bytes[from] == b'0';
+        if byte == b'\r' && index > 0 && !leading_zero && bytes.get(from + index + 1) == Some(&b'\n') {
+            return LengthLine::Length { value, end: from + index + 2 };
+        }
+        break;
+    }
+    length_line_slow(bytes, from, line_bytes_max)
+}
+
+#[cold]
+fn length_line_slow(bytes: &[u8], from: usize, line_bytes_max: usize) -> LengthLine {
+    let line = &bytes[from..];
+    let Some(length) = line.iter().position(|&byte| byte == b'\r') else {
+        return if line.len() > line_bytes_max { LengthLine::TooLong } else { LengthLine::Partial };
+    };
+    match (line.get(length + 1), parse_integer(&line[..length])) {
+        (None, _) => LengthLine::Partial,
+        (Some(b'\n'), Some(value)) => LengthLine::Length { value, end: from + length + 2 },
+        _ => LengthLine::Invalid,
+    }
+}
