@@ -1,2 +1,52 @@
-//! Placeholder.
-fn main() {}
+//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `setup`. Never product code.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
+
+mod ci;
+mod codegen;
+mod setup;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: cargo xtask COMMAND
+
+  ci                 everything that continuous integration runs, in its order; stops at the first failure
+  tidy               house rules: sizes, dependency direction, opening sentences, banned calls and names
+  codegen [--check]  writes the generated sources; with --check only tells whether they are fresh
+  setup              installs what the tests need from Debian's packages and PyPI, where missing
+";
+
+/// The root of the workspace.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask has a parent folder")
+}
+
+fn run(arguments: &[&str]) -> anyhow::Result<()> {
+    match arguments {
+        ["ci"] => ci::run(root()),
+        ["tidy"] => tidy::run(root()),
+        ["codegen"] => codegen::run(false),
+        ["codegen", "--check"] => codegen::run(true),
+        ["setup"] => setup::run(root()),
+        ["--help" | "-h" | "help"] => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => anyhow::bail!("unknown arguments: {}\n\n{USAGE}", arguments.join(" ")),
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Exactly what continuous integration runs, step by step. What a step checks is decided elsewhere.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+use crate::{codegen, setup, tidy};
+
+/// The newest clippy (`0.1.N`) whose lints this tree is known to pass. A newer one brings new lints: they are
+/// shown then, but they do not fail, or every new toolchain would break a tree in which nothing changed.
+const CLIPPY_MINOR_KNOWN: u32 = 96;
+
+enum Work {
+    /// A cargo command line.
+    Cargo(Vec<&'static str>),
+    Own(fn(&Path) -> anyhow::Result<()>),
+    /// Why the step cannot run here.
+    Skip(&'static str),
+}
+
+struct Step {
+    name: &'static str,
+    /// What a person types to run this step alone.
+    rerun: String,
+    work: Work,
+}
+
+pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let steps = steps();
+    let mut times: Vec<(&str, Option<Duration>)> = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        println!("\n[{}/{}] {}: {}", index + 1, steps.len(), step.name, step.rerun);
+        let began = Instant::now();
+        let took = match &step.work {
+            Work::Skip(reason) => {
+                println!("***** SKIPPED: {reason} *****");
+                None
+            }
+            Work::Cargo(arguments) => {
+                cargo(root, arguments).with_context(|| failure(step))?;
+                Some(began.elapsed())
+            }
+            Work::Own(check) => {
+                check(root).with_context(|| failure(step))?;
+                Some(began.elapsed())
+            }
+        };
+        times.push((step.name, took));
+    }
+    println!();
+    for (name, took) in times {
+        match took {
+            Some(took) => println!("{name:>12}  {:6.1} s", took.as_secs_f64()),
+            None => println!("{name:>12}  skipped"),
+        }
+    }
+    println!("ci: passed in {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn failure(step: &Step) -> String {
+    format!("ci: FAILED at {}; to run it again: {}", step.name, step.rerun)
+}
+
+fn steps() -> Vec<Step> {
+    vec![
+        if answers(&["fmt", "--version"]) {
+            by_cargo("format", vec!["fmt", "--all", "--check"])
+        } else {
+            skip("format", "cargo fmt --all --check", "this toolchain has no rustfmt")
+        },
+        clippy(),
+        own("tidy", "cargo xtask tidy", tidy::run),
+        own("codegen", "cargo xtask codegen --check", |_| codegen::run(true)),
+        by_cargo("build", vec!["build", "--workspace", "--locked"]),
+        by_cargo("test", vec!["test", "--workspace", "--exclude", "distcache", "--locked"]),
+        by_cargo("end-to-end", vec!["test", "--package", "distcache", "--locked"]),
+    ]
+}
+
+fn clippy() -> Step {
+    let lint = vec!["clippy", "--workspace", "--all-targets", "--locked"];
+    match clippy_minor() {
+        None => skip("clippy", "cargo clippy", "this toolchain has no clippy"),
+        Some(minor) if minor > CLIPPY_MINOR_KNOWN => {
+            println!(
+                "***** clippy 0.1.{minor} is newer than 0.1.{CLIPPY_MINOR_KNOWN}: its warnings do not fail *****"
+            );
+            by_cargo("clippy", lint)
+        }
+        Some(_) => by_cargo("clippy", [lint, vec!["--", "-D", "warnings"]].concat()),
+    }
+}
+
+fn by_cargo(name: &'static str, arguments: Vec<&'static str>) -> Step {
+    Step { name, rerun: format!("cargo {}", arguments.join(" ")), work: Work::Cargo(arguments) }
+}
+
+fn own(name: &'static str, rerun: &str, check: fn(&Path) -> anyhow::Result<()>) -> Step {
+    Step { name, rerun: rerun.to_owned(), work: Work::Own(check) }
+}
+
+fn skip(name: &'static str, rerun: &str, reason: &'static str) -> Step {
+    Step { name, rerun: rerun.to_owned(), work: Work::Skip(reason) }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = command(arguments);
+    command.current_dir(root).env(setup::PYTHON_VARIABLE, setup::python(root));
+    let status = command.status().context("starting cargo")?;
+    anyhow::ensure!(status.success(), "cargo {} ended with {status}", arguments[0]);
+    Ok(())
+}
+
+fn answers(arguments: &[&str]) -> bool {
+    command(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+fn clippy_minor() -> Option<u32> {
+    let output = command(&["clippy", "--version"]).output().ok().filter(|output| output.status.success())?;
+    minor(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// `clippy 0.1.95 (59807616e1 2026-04-14)` -> 95.
+fn minor(version: &str) -> Option<u32> {
+    version.split_whitespace().nth(1)?.split('.').nth(2)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clippy_versions_are_understood() {
+        assert_eq!(minor("clippy 0.1.95 (59807616e1 2026-04-14)\n"), Some(95));
+        assert_eq!(minor("clippy 0.1.96\n"), Some(96));
+        assert_eq!(minor("error: no such command\n"), None);
+    }
+
+    #[test]
+    fn every_step_can_be_run_alone() {
+        let steps = steps();
+        assert!(steps.iter().all(|step| step.rerun.starts_with("cargo ")));
+        let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+        assert_eq!(names, ["format", "clippy", "tidy", "codegen", "build", "test", "end-to-end"]);
+    }
+
+    #[test]
+    fn generated_files_are_fresh() {
+        codegen::run(true).expect("run `cargo xtask codegen`");
+    }
+}
