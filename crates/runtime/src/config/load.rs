@@ -1,0 +1,194 @@
+//! From a TOML file, the environment and flags to a validated configuration. Not what its fields mean.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::Config;
+
+/// Tables that environment and flags may change; the others list members.
+const SECTIONS: [&str; 4] = ["cluster", "security", "limits", "heat"];
+const ENVIRONMENT_PREFIX: &str = "DISTCACHE_";
+
+/// What is wrong with a configuration, in one line: file, field, value and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
+
+/// One field set from outside the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// The flag or variable, for messages.
+    source: String,
+    section: String,
+    key: String,
+    value: String,
+}
+
+impl Override {
+    /// Reads `SECTION.KEY=VALUE`, as `--set` takes it.
+    pub fn from_flag(text: &str) -> Result<Override, ConfigError> {
+        let wrong = || {
+            let sections = SECTIONS.join(", ");
+            ConfigError(format!(
+                "--set {text}: write SECTION.KEY=VALUE with one of the sections {sections}, for example \
+                 cluster.lease_ms=500"
+            ))
+        };
+        let (field, value) = text.split_once('=').ok_or_else(wrong)?;
+        let (section, key) = field.trim().split_once('.').ok_or_else(wrong)?;
+        if !SECTIONS.contains(&section) {
+            return Err(wrong());
+        }
+        let source = format!("--set {section}.{key}");
+        Ok(Override {
+            source,
+            section: section.to_owned(),
+            key: key.to_owned(),
+            value: value.trim().to_owned(),
+        })
+    }
+
+    /// Picks `DISTCACHE_SECTION_KEY` out of an environment; other names are left alone.
+    pub fn from_environment(variables: impl IntoIterator<Item = (String, String)>) -> Vec<Override> {
+        let mut overrides = Vec::new();
+        for (name, value) in variables {
+            let Some(field) = name.strip_prefix(ENVIRONMENT_PREFIX).map(str::to_ascii_lowercase) else {
+                continue;
+            };
+            let section = SECTIONS.iter().find_map(|section| {
+                field.strip_prefix(section).and_then(|rest| rest.strip_prefix('_')).map(|key| (*section, key))
+            });
+            if let Some((section, key)) = section {
+                let (section, key) = (section.to_owned(), key.to_owned());
+                overrides.push(Override { source: name, section, key, value });
+            }
+        }
+        overrides.sort_by(|a, b| a.source.cmp(&b.source));
+        overrides
+    }
+
+    fn apply(&self, table: &mut Table) {
+        let section = table.entry(self.section.clone()).or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(section) = section {
+            if self.section == "cluster" && self.key.starts_with("secret") {
+                // The outer one replaces the file's, in whichever of the two forms that is.
+                section.remove("secret");
+                section.remove("secret_file");
+            }
+            section.insert(self.key.clone(), value_of(&self.value));
+        }
+    }
+}
+
+/// A TOML value if it reads as one, otherwise the text itself, so that nobody has to quote twice.
+fn value_of(text: &str) -> Value {
+    let parsed = toml::from_str::<Table>(&format!("value = {text}")).ok();
+    let value = parsed.and_then(|mut table| if table.len() == 1 { table.remove("value") } else { None });
+    value.unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+impl Config {
+    /// Reads and validates a file, with `DISTCACHE_*` of this process' environment over it.
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        Config::load_with(path, &[])
+    }
+
+    /// As [`Config::load`], with `flags` over the environment.
+    pub fn load_with(path: &Path, flags: &[Override]) -> Result<Config, ConfigError> {
+        let file = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let advice = match error.kind() {
+                std::io::ErrorKind::NotFound => {
+                    "there is no such file; check the path after --config".to_owned()
+                }
+                _ => error.to_string(),
+            };
+            ConfigError(format!("{file}: {advice}"))
+        })?;
+        let variables =
+            std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+        let mut overrides = Override::from_environment(variables);
+        overrides.extend_from_slice(flags);
+        let directory = path.parent().unwrap_or(Path::new(""));
+        read(&text, &file.to_string(), directory, &overrides)
+    }
+
+    /// Reads and validates a text; `secret_file` is relative to the current directory.
+    pub fn parse(text: &str) -> Result<Config, ConfigError> {
+        read(text, "configuration", Path::new(""), &[])
+    }
+}
+
+pub(super) fn read(
+    text: &str,
+    file: &str,
+    directory: &Path,
+    overrides: &[Override],
+) -> Result<Config, ConfigError> {
+    let mut config: Config = toml::from_str(text).map_err(|error| located(text, file, &error))?;
+    if !overrides.is_empty() {
+        let mut table: Table = toml::from_str(text).map_err(|error| located(text, file, &error))?;
+        for change in overrides {
+            change.apply(&mut table);
+            config = table.clone().try_into().map_err(|error: toml::de::Error| {
+                ConfigError(format!("{}: {}", change.source, plain(&error)))
+            })?;
+        }
+    }
+    if let Some(path) = &config.cluster.secret_file {
+        if config.cluster.secret.is_some() {
+            return Err(ConfigError(format!("{file}: [cluster]: secret and secret_file: give one of them")));
+        }
+        config.cluster.secret = Some(secret_from(&directory.join(path), file)?);
+    }
+    config.validate().map_err(|ConfigError(what)| ConfigError(format!("{file}: {what}")))?;
+    Ok(config)
+}
+
+fn secret_from(path: &PathBuf, file: &str) -> Result<super::Secret, ConfigError> {
+    let at = format!("{file}: [cluster] secret_file = {:?}", path.display().to_string());
+    let text = std::fs::read_to_string(path).map_err(|error| ConfigError(format!("{at}: {error}")))?;
+    text.trim().parse().map_err(|error| ConfigError(format!("{at}: {error}")))
+}
+
+impl ConfigError {
+    pub(super) fn new(what: String) -> ConfigError {
+        ConfigError(what)
+    }
+}
+
+/// One line that says where in the file it is: `FILE:LINE: [section] key: what`.
+fn located(text: &str, file: &str, error: &toml::de::Error) -> ConfigError {
+    let what = plain(error);
+    let Some(span) = error.span() else { return ConfigError(format!("{file}: {what}")) };
+    let start = span.start.min(text.len());
+    let before = text.get(..start).unwrap_or(text);
+    let line_number = before.matches('\n').count() + 1;
+    let line = text.lines().nth(line_number - 1).unwrap_or("").trim();
+    let upto = text.lines().take(line_number);
+    let section = upto.map(str::trim).filter(|line| line.starts_with('[')).last();
+    let section =
+        section.map(|line| line.split('#').next().unwrap_or(line).trim_end()).unwrap_or("top level");
+    // The key is part of the message already where it is unknown or missing.
+    let key =
+        line.split_once('=').map(|(key, _)| key.trim()).filter(|key| !what.contains(&format!("`{key}`")));
+    let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
+    let section = if line_number == 1 && what.contains("is missing") { "top level" } else { section };
+    ConfigError(format!("{file}:{line_number}: {section}: {key}{what}"))
+}
+
+/// The parser's message in our words and without line breaks.
+fn plain(error: &toml::de::Error) -> String {
+    let message = error.message().split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
+    if let Some(rest) = message.strip_prefix("unknown field ") {
+        return match rest.split_once(", expected one of ").or_else(|| rest.split_once(", expected ")) {
+            Some((key, allowed)) => format!("unknown key {key}; allowed here: {allowed}"),
+            None => format!("unknown key {rest}"),
+        };
+    }
+    match message.strip_prefix("missing field ") {
+        Some(key) => format!("{key} is missing"),
+        None => message.replace("unknown variant", "unknown value"),
+    }
+}

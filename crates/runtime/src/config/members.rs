@@ -1,0 +1,197 @@
+//! The members of a cluster as the configuration lists them: controllers, layers, nodes, shims, routers.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+use wire::Partition;
+
+use super::scalar::ByteSize;
+use super::storage::StorageConfig;
+use crate::address::Address;
+
+/// `[[controller]]`, one per replica.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerConfig {
+    pub id: String,
+    /// HTTP API and metrics.
+    pub listen: SocketAddr,
+    /// Only `memory` in this release.
+    #[serde(default = "default_store")]
+    pub store: String,
+    /// A member that has sent no heartbeat for this long is suspected.
+    #[serde(default = "default_member_ms")]
+    pub member_lease_ms: u64,
+    /// A suspected node loses its partition after this long.
+    #[serde(default = "default_member_ms")]
+    pub grace_ms: u64,
+}
+
+fn default_store() -> String {
+    "memory".to_owned()
+}
+
+fn default_member_ms() -> u64 {
+    3000
+}
+
+impl ControllerConfig {
+    pub fn new(id: &str, listen: SocketAddr) -> ControllerConfig {
+        ControllerConfig {
+            id: id.to_owned(),
+            listen,
+            store: default_store(),
+            member_lease_ms: default_member_ms(),
+            grace_ms: default_member_ms(),
+        }
+    }
+
+    pub fn member_lease(&self) -> Duration {
+        Duration::from_millis(self.member_lease_ms)
+    }
+
+    pub fn grace(&self) -> Duration {
+        Duration::from_millis(self.grace_ms)
+    }
+}
+
+/// `[[layer]]`, the one nearest to storage first.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerConfig {
+    pub name: String,
+    #[serde(deserialize_with = "partition")]
+    pub partition: Partition,
+}
+
+fn partition<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Partition, D::Error> {
+    match String::deserialize(deserializer)?.as_str() {
+        "rack" => Ok(Partition::Rack),
+        "hash" => Ok(Partition::Hash),
+        other => Err(de::Error::unknown_variant(other, &["rack", "hash"])),
+    }
+}
+
+/// `[[node]]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeConfig {
+    pub id: String,
+    pub layer: String,
+    /// Exactly where the layer is partitioned by rack.
+    #[serde(default)]
+    pub rack: Option<String>,
+    pub listen: Address,
+    #[serde(default = "default_objects_max")]
+    pub objects_max: usize,
+    #[serde(default = "default_bytes_max")]
+    pub bytes_max: ByteSize,
+    /// Relative, for unequal nodes.
+    #[serde(default = "default_capacity")]
+    pub capacity: f64,
+    /// Requests per second, 0 for no limit (emulation, overload tests).
+    #[serde(default)]
+    pub rate_max: u64,
+    #[serde(default)]
+    pub admin: Option<SocketAddr>,
+}
+
+fn default_objects_max() -> usize {
+    10_000
+}
+
+fn default_bytes_max() -> ByteSize {
+    ByteSize(64 << 20)
+}
+
+fn default_capacity() -> f64 {
+    1.0
+}
+
+impl NodeConfig {
+    pub fn new(id: &str, layer: &str, rack: Option<&str>, listen: Address) -> NodeConfig {
+        NodeConfig {
+            id: id.to_owned(),
+            layer: layer.to_owned(),
+            rack: rack.map(str::to_owned),
+            listen,
+            objects_max: default_objects_max(),
+            bytes_max: default_bytes_max(),
+            capacity: default_capacity(),
+            rate_max: 0,
+            admin: None,
+        }
+    }
+
+    /// As the cluster map carries it.
+    pub fn capacity_thousandths(&self) -> u32 {
+        (self.capacity * 1000.0).round() as u32
+    }
+}
+
+/// `[[shim]]`, one per storage server.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShimConfig {
+    pub id: String,
+    pub rack: String,
+    pub listen: Address,
+    #[serde(default)]
+    pub storage: StorageConfig,
+    /// Requests per second, 0 for no limit (emulation, overload tests).
+    #[serde(default)]
+    pub rate_max: u64,
+    #[serde(default)]
+    pub admin: Option<SocketAddr>,
+}
+
+impl ShimConfig {
+    pub fn new(id: &str, rack: &str, listen: Address, storage: StorageConfig) -> ShimConfig {
+        ShimConfig { id: id.to_owned(), rack: rack.to_owned(), listen, storage, rate_max: 0, admin: None }
+    }
+}
+
+/// `[[router]]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RouterConfig {
+    pub id: String,
+    pub listen: Address,
+    /// A Unix socket besides `listen`.
+    #[serde(default)]
+    pub listen_unix: Option<PathBuf>,
+    #[serde(default)]
+    pub protocol: FrontProtocol,
+    #[serde(default)]
+    pub admin: Option<SocketAddr>,
+}
+
+/// What clients of a router speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FrontProtocol {
+    #[default]
+    Redis,
+    /// Not in this release: refused by `validate`.
+    Memcached,
+}
+
+impl RouterConfig {
+    pub fn new(id: &str, listen: Address) -> RouterConfig {
+        RouterConfig {
+            id: id.to_owned(),
+            listen,
+            listen_unix: None,
+            protocol: FrontProtocol::default(),
+            admin: None,
+        }
+    }
+
+    /// Everything it listens on for clients.
+    pub fn listens(&self) -> impl Iterator<Item = Address> {
+        let unix = self.listen_unix.clone().map(Address::Unix);
+        std::iter::once(self.listen.clone()).chain(unix)
+    }
+}

@@ -1,0 +1,195 @@
+//! The configuration of a cluster: plain structs, read from TOML, validated once. Not where keys go.
+
+mod load;
+mod members;
+mod scalar;
+mod sections;
+mod storage;
+mod validate;
+
+pub use load::{ConfigError, Override};
+pub use members::{ControllerConfig, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig};
+pub use scalar::{ByteSize, Secret};
+pub use sections::{ClusterConfig, HeatConfig, Limits, Mode, Routing, SecurityConfig};
+pub use storage::{Password, StorageConfig};
+
+use std::net::SocketAddr;
+
+use serde::Deserialize;
+use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, ShimId, ShimMember};
+
+/// Epoch of the map that a configuration itself describes: every node is up.
+pub const EPOCH_FIRST: u32 = 1;
+
+/// One cluster. Code may build it too; [`Config::validate`] then checks what `load` checks.
+///
+/// Ids of members become dense numbers: [`NodeId`], [`ShimId`] and [`RouterId`] are indexes into the vectors here.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub cluster: ClusterConfig,
+    #[serde(default)]
+    pub security: SecurityConfig,
+    #[serde(default)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub heat: HeatConfig,
+    #[serde(default, rename = "controller")]
+    pub controllers: Vec<ControllerConfig>,
+    #[serde(default, rename = "layer")]
+    pub layers: Vec<LayerConfig>,
+    #[serde(default, rename = "node")]
+    pub nodes: Vec<NodeConfig>,
+    #[serde(default, rename = "shim")]
+    pub shims: Vec<ShimConfig>,
+    #[serde(default, rename = "router")]
+    pub routers: Vec<RouterConfig>,
+}
+
+/// A member of the configuration, by its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Member {
+    Controller(usize),
+    Node(NodeId),
+    Shim(ShimId),
+    Router(RouterId),
+}
+
+impl Config {
+    /// A cluster without members yet.
+    pub fn new(name: &str, secret: Secret) -> Config {
+        Config {
+            cluster: ClusterConfig::new(name, secret),
+            security: SecurityConfig::default(),
+            limits: Limits::default(),
+            heat: HeatConfig::default(),
+            controllers: Vec::new(),
+            layers: Vec::new(),
+            nodes: Vec::new(),
+            shims: Vec::new(),
+            routers: Vec::new(),
+        }
+    }
+
+    /// The cluster's secret, which a validated configuration has.
+    pub fn secret(&self) -> &Secret {
+        self.cluster.secret.as_ref().expect("a validated configuration has a secret")
+    }
+
+    /// The member with this id.
+    pub fn member(&self, id: &str) -> Option<Member> {
+        let controller = self.controllers.iter().position(|c| c.id == id).map(Member::Controller);
+        controller
+            .or_else(|| self.node_id(id).map(Member::Node))
+            .or_else(|| self.shim_id(id).map(Member::Shim))
+            .or_else(|| self.router_id(id).map(Member::Router))
+    }
+
+    pub fn node_id(&self, id: &str) -> Option<NodeId> {
+        self.nodes.iter().position(|node| node.id == id).map(|index| NodeId(index as u16))
+    }
+
+    pub fn shim_id(&self, id: &str) -> Option<ShimId> {
+        self.shims.iter().position(|shim| shim.id == id).map(|index| ShimId(index as u16))
+    }
+
+    pub fn router_id(&self, id: &str) -> Option<RouterId> {
+        self.routers.iter().position(|router| router.id == id).map(|index| RouterId(index as u16))
+    }
+
+    pub fn node(&self, id: NodeId) -> &NodeConfig {
+        &self.nodes[usize::from(id.0)]
+    }
+
+    pub fn shim(&self, id: ShimId) -> &ShimConfig {
+        &self.shims[usize::from(id.0)]
+    }
+
+    pub fn router(&self, id: RouterId) -> &RouterConfig {
+        &self.routers[usize::from(id.0)]
+    }
+
+    /// The configured id of a peer; its number where it is none of ours (a client library).
+    pub fn peer_name(&self, peer: Peer) -> String {
+        let (role, number, id) = match peer {
+            Peer::Node(id) => ("node", id.0, self.nodes.get(usize::from(id.0)).map(|node| &node.id)),
+            Peer::Shim(id) => ("shim", id.0, self.shims.get(usize::from(id.0)).map(|shim| &shim.id)),
+            Peer::Router(id) => {
+                ("router", id.0, self.routers.get(usize::from(id.0)).map(|router| &router.id))
+            }
+        };
+        id.cloned().unwrap_or_else(|| format!("{role}#{number}"))
+    }
+
+    /// The peer with this id; a controller is none.
+    pub fn peer(&self, id: &str) -> Option<Peer> {
+        match self.member(id)? {
+            Member::Controller(_) => None,
+            Member::Node(id) => Some(Peer::Node(id)),
+            Member::Shim(id) => Some(Peer::Shim(id)),
+            Member::Router(id) => Some(Peer::Router(id)),
+        }
+    }
+
+    /// Ids of all members, in the order in which they start: what others dial comes first.
+    pub fn member_ids(&self) -> impl Iterator<Item = &str> {
+        let controllers = self.controllers.iter().map(|c| c.id.as_str());
+        let shims = self.shims.iter().map(|shim| shim.id.as_str());
+        let nodes = self.nodes.iter().map(|node| node.id.as_str());
+        let routers = self.routers.iter().map(|router| router.id.as_str());
+        controllers.chain(shims).chain(nodes).chain(routers)
+    }
+
+    /// The member's address for metrics and health, if it has one.
+    pub fn admin(&self, id: &str) -> Option<SocketAddr> {
+        match self.member(id)? {
+            Member::Controller(_) => None,
+            Member::Node(id) => self.node(id).admin,
+            Member::Shim(id) => self.shim(id).admin,
+            Member::Router(id) => self.router(id).admin,
+        }
+    }
+
+    /// Names of the racks; `RackId` is the index.
+    pub fn racks(&self) -> Vec<&str> {
+        let mut racks = Vec::new();
+        for shim in &self.shims {
+            if !racks.contains(&shim.rack.as_str()) {
+                racks.push(shim.rack.as_str());
+            }
+        }
+        racks
+    }
+
+    /// The map with every node up.
+    pub fn map(&self) -> ClusterMap {
+        self.map_without(EPOCH_FIRST, &[])
+    }
+
+    /// The map of `epoch`, in which the nodes of `down` own nothing.
+    pub fn map_without(&self, epoch: u32, down: &[NodeId]) -> ClusterMap {
+        let racks = self.racks();
+        let rack_id =
+            |name: &str| racks.iter().position(|rack| *rack == name).map(|index| RackId(index as u16));
+        let layers = self.layers.iter().map(|layer| {
+            let members = self.nodes.iter().enumerate().filter(|(_, node)| node.layer == layer.name);
+            let nodes = members.map(|(index, node)| {
+                let id = NodeId(index as u16);
+                let rack = match layer.partition {
+                    Partition::Rack => node.rack.as_deref().and_then(rack_id),
+                    Partition::Hash => None,
+                };
+                NodeMember { id, rack, capacity: node.capacity_thousandths(), up: !down.contains(&id) }
+            });
+            LayerMap { name: layer.name.clone(), partition: layer.partition, nodes: nodes.collect() }
+        });
+        let shims = self.shims.iter().enumerate().map(|(index, shim)| ShimMember {
+            id: ShimId(index as u16),
+            rack: rack_id(&shim.rack).expect("racks() lists the rack of every shim"),
+        });
+        ClusterMap { epoch, layers: layers.collect(), shims: shims.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

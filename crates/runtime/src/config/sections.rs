@@ -1,0 +1,199 @@
+//! The tables that hold for the whole cluster: cluster, security, limits, heat. Not its members.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::scalar::{ByteSize, Secret};
+
+/// `[cluster]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterConfig {
+    #[serde(default = "default_name")]
+    pub name: String,
+    /// Loading fills it from `secret_file` where that is given instead.
+    #[serde(default)]
+    pub secret: Option<Secret>,
+    /// Relative to the directory of the configuration file.
+    #[serde(default)]
+    pub secret_file: Option<PathBuf>,
+    #[serde(default)]
+    pub mode: Mode,
+    #[serde(default)]
+    pub routing: Routing,
+    /// Longest time that a write can wait for a node that is gone.
+    #[serde(default = "default_lease_ms")]
+    pub lease_ms: u64,
+    /// Pauses of a guest that its own clock does not see, allowed for on top of 1 % clock drift.
+    #[serde(default = "default_lease_guard_ms")]
+    pub lease_guard_ms: u64,
+}
+
+/// How coherent the cache is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    #[default]
+    Strict,
+    /// Not in this release: refused by `validate`.
+    Bounded,
+}
+
+/// Which reads go to nodes (design: routing reads).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Routing {
+    /// Only those of keys that a reply said to be cached.
+    #[default]
+    Learned,
+    /// All, as in the paper.
+    OnPath,
+}
+
+fn default_name() -> String {
+    "distcache".to_owned()
+}
+
+fn default_lease_ms() -> u64 {
+    1000
+}
+
+fn default_lease_guard_ms() -> u64 {
+    10
+}
+
+impl ClusterConfig {
+    pub fn new(name: &str, secret: Secret) -> ClusterConfig {
+        ClusterConfig {
+            name: name.to_owned(),
+            secret: Some(secret),
+            secret_file: None,
+            mode: Mode::default(),
+            routing: Routing::default(),
+            lease_ms: default_lease_ms(),
+            lease_guard_ms: default_lease_guard_ms(),
+        }
+    }
+
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
+    }
+
+    pub fn lease_guard(&self) -> Duration {
+        Duration::from_millis(self.lease_guard_ms)
+    }
+}
+
+/// `[security]`
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SecurityConfig {
+    /// Allows addresses beyond loopback although nothing is encrypted yet.
+    pub insecure_listen: bool,
+}
+
+/// `[limits]`: what one instance accepts. Each is a bound of some queue, buffer or table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Client connections of one router; more are answered with an error and closed, as Redis does.
+    pub clients_max: usize,
+    /// One command with all its arguments.
+    pub command_bytes_max: ByteSize,
+    pub key_bytes_max: ByteSize,
+    /// Arguments of one command (Redis: 1024 * 1024).
+    pub arguments_max: usize,
+    /// Unanswered commands of one client, above which the router reads no more from it.
+    pub pipeline_max: usize,
+    /// Unwritten replies of one client, above which the router reads no more from it.
+    pub output_bytes_max: ByteSize,
+    /// Input and output buffers of all clients of one router; above it no further client is accepted.
+    pub client_buffers_bytes_max: ByteSize,
+    /// A client that is silent for longer is closed; 0 for never.
+    pub client_idle_ms_max: u64,
+    /// Authentication of a connection between members takes no longer than this.
+    pub handshake_ms_max: u64,
+    /// Commands that wait at one shim.
+    pub shim_queue_max: usize,
+    /// Commands that wait for one key at a shim.
+    pub key_queue_max: usize,
+    /// Blocking commands that run at one shim, each on a storage connection of its own.
+    pub blocking_max: usize,
+    /// Reads that wait for fills at one node.
+    pub node_queue_max: usize,
+    /// Views cached of one key.
+    pub views_max: usize,
+    /// Keys that one router believes to be cached (learned mode).
+    pub learned_max: usize,
+    /// A storage server that answers nothing for this long is taken for lost.
+    pub storage_ms_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            clients_max: 10_000,
+            command_bytes_max: ByteSize(64 << 20),
+            key_bytes_max: ByteSize(64 << 10),
+            arguments_max: 1 << 20,
+            pipeline_max: 1024,
+            output_bytes_max: ByteSize(1 << 20),
+            client_buffers_bytes_max: ByteSize(1 << 30),
+            client_idle_ms_max: 0,
+            handshake_ms_max: 5_000,
+            shim_queue_max: 65_536,
+            key_queue_max: 4_096,
+            blocking_max: 1_000,
+            node_queue_max: 65_536,
+            views_max: 64,
+            learned_max: 65_536,
+            storage_ms_max: 5_000,
+        }
+    }
+}
+
+/// `[heat]`: when a key counts as hot (paper, section 4.3), and for how long a write-hot one is held off.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HeatConfig {
+    /// Requests in one window from which a key is reported; nodes that are full raise the bar themselves.
+    pub threshold: u32,
+    pub window_ms: u64,
+    /// Count-Min sketch.
+    pub rows: usize,
+    pub counters: usize,
+    /// Bloom filter that reports a key once per window.
+    pub filter_rows: usize,
+    pub filter_bits: usize,
+    /// A newcomer must be this many times as hot as the coldest object.
+    pub hysteresis: f64,
+    /// How long a key that is invalidated more often than hit stays out of the cache.
+    pub hold_off_ms: u64,
+}
+
+impl Default for HeatConfig {
+    fn default() -> HeatConfig {
+        HeatConfig {
+            threshold: 2,
+            window_ms: 1000,
+            rows: 4,
+            counters: 64 << 10,
+            filter_rows: 3,
+            filter_bits: 256 << 10,
+            hysteresis: 1.25,
+            hold_off_ms: 5_000,
+        }
+    }
+}
+
+impl HeatConfig {
+    pub fn window(&self) -> Duration {
+        Duration::from_millis(self.window_ms)
+    }
+
+    pub fn hold_off(&self) -> Duration {
+        Duration::from_millis(self.hold_off_ms)
+    }
+}

@@ -1,0 +1,192 @@
+//! Where a shim's data lives, as a URL. Not how it is reached.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, de};
+
+use crate::address::Address;
+
+/// `embedded:`, `redis://USER:PASSWORD@HOST:PORT` or `redis+unix://USER:PASSWORD@/PATH`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StorageConfig {
+    /// In memory, gone when the shim ends.
+    #[default]
+    Embedded,
+    Redis {
+        address: Address,
+        /// `None` is Redis' `default` user.
+        user: Option<String>,
+        password: Option<Password>,
+    },
+}
+
+/// A password that never shows in logs.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(pub String);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(..)")
+    }
+}
+
+const FORMS: &str = "embedded:, redis://USER:PASSWORD@HOST:PORT or redis+unix://USER:PASSWORD@/PATH";
+const REDIS_PORT: u16 = 6379;
+
+impl FromStr for StorageConfig {
+    type Err = String;
+
+    /// Errors never repeat the URL, which may hold a password.
+    fn from_str(url: &str) -> Result<StorageConfig, String> {
+        if url == "embedded" || url == "embedded:" {
+            return Ok(StorageConfig::Embedded);
+        }
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(format!("this is no storage URL: write {FORMS}"));
+        };
+        match scheme {
+            "redis" => redis_tcp(rest),
+            "redis+unix" => redis_unix(rest),
+            "redis-cluster" | "memcached" | "etcd" => {
+                Err(format!("{scheme}:// storage is not in this release: write {FORMS}"))
+            }
+            _ => Err(format!("unknown storage scheme {scheme:?}: write {FORMS}")),
+        }
+    }
+}
+
+fn redis_tcp(rest: &str) -> Result<StorageConfig, String> {
+    let (user, password, place) = credentials(rest)?;
+    let host_port = match place.split_once('/') {
+        None | Some((_, "" | "0")) => place.split('/').next().unwrap_or(place),
+        Some((_, path)) => {
+            return Err(format!("database {path:?}: DistCache serves database 0 only; leave the path away"));
+        }
+    };
+    Ok(StorageConfig::Redis { address: Address::Tcp(resolve(host_port)?), user, password })
+}
+
+fn resolve(host_port: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = host_port.parse() {
+        return Ok(address);
+    }
+    let (host, port) = match host_port.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => {
+            (host, port.parse().map_err(|_| format!("{port:?} is not a port"))?)
+        }
+        _ => (host_port, REDIS_PORT),
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if host.is_empty() {
+        return Err(format!("the host is missing: write {FORMS}"));
+    }
+    let mut found = (host, port).to_socket_addrs().map_err(|error| {
+        format!("cannot resolve the host {host:?} ({error}); check the name or write its IP")
+    })?;
+    found.next().ok_or_else(|| format!("the host {host:?} has no address; check the name or write its IP"))
+}
+
+fn redis_unix(rest: &str) -> Result<StorageConfig, String> {
+    // A path may hold an `@`, so one that starts at once has no login before it.
+    let (user, password, path) = if rest.starts_with('/') { (None, None, rest) } else { credentials(rest)? };
+    if !path.starts_with('/') || path.len() < 2 {
+        return Err("the socket's path must start with a slash: write redis+unix:///PATH".to_owned());
+    }
+    Ok(StorageConfig::Redis { address: Address::Unix(PathBuf::from(path)), user, password })
+}
+
+type Credentials<'a> = (Option<String>, Option<Password>, &'a str);
+
+/// Splits `USER:PASSWORD@` off; the last `@` counts, so that a password may hold one unescaped.
+fn credentials(rest: &str) -> Result<Credentials<'_>, String> {
+    let Some((login, place)) = rest.rsplit_once('@') else { return Ok((None, None, rest)) };
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    let user = Some(unescape(user)?).filter(|user| !user.is_empty());
+    let password = Some(unescape(password)?).filter(|password| !password.is_empty());
+    if password.is_none() {
+        return Err(
+            "a user without a password: write USER:PASSWORD@, or :PASSWORD@ for the default user".to_owned()
+        );
+    }
+    Ok((user, password.map(Password), place))
+}
+
+/// Undoes `%XX`.
+fn unescape(text: &str) -> Result<String, String> {
+    let wrong = || "a % in user or password must be followed by two hexadecimal digits (%25 is %)".to_owned();
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        if byte != b'%' {
+            bytes.push(byte);
+            rest = tail;
+            continue;
+        }
+        let digits = tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok()).ok_or_else(wrong)?;
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        bytes.push(u8::from_str_radix(digits, 16).map_err(|_| wrong())?);
+        rest = &tail[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| "user and password must be UTF-8".to_owned())
+}
+
+impl<'de> Deserialize<'de> for StorageConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<StorageConfig, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Password, StorageConfig};
+
+    fn check(url: &str, user: Option<&str>, password: Option<&str>, address: &str) {
+        let expected = StorageConfig::Redis {
+            address: address.parse().unwrap(),
+            user: user.map(str::to_owned),
+            password: password.map(|password| Password(password.to_owned())),
+        };
+        assert_eq!(url.parse(), Ok(expected), "{url}");
+    }
+
+    #[test]
+    fn storage_urls_are_read() {
+        assert_eq!("embedded:".parse(), Ok(StorageConfig::Embedded));
+        check("redis://127.0.0.1:6390", None, None, "127.0.0.1:6390");
+        check("redis://127.0.0.1/0", None, None, "127.0.0.1:6379");
+        check("redis://[::1]", None, None, "[::1]:6379");
+        check("redis://cache:p%40s%3As@w@[::1]:1", Some("cache"), Some("p@s:s@w"), "[::1]:1");
+        check("redis://:secret@127.0.0.1:1", None, Some("secret"), "127.0.0.1:1");
+        check("redis+unix:///run/r@1.sock", None, None, "unix:///run/r@1.sock");
+        check("redis+unix:///run/r.sock", None, None, "unix:///run/r.sock");
+        check("redis+unix://u:p@/run/r.sock", Some("u"), Some("p"), "unix:///run/r.sock");
+    }
+
+    #[test]
+    fn wrong_urls_say_what_is_wrong_and_keep_the_password() {
+        let bad = [
+            ("localhost", "no storage URL"),
+            ("http://127.0.0.1", "unknown storage scheme \"http\""),
+            ("memcached://127.0.0.1", "not in this release"),
+            ("redis-cluster://u:hunter2@127.0.0.1", "not in this release"),
+            ("redis://u:hunter2@127.0.0.1:x", "\"x\" is not a port"),
+            ("redis://u:hunter2@127.0.0.1:1/3", "database 0 only"),
+            ("redis://u:hunter2%4@127.0.0.1:1", "hexadecimal"),
+            ("redis://:hunter2@:1", "host is missing"),
+            ("redis://user@127.0.0.1:1", "without a password"),
+            ("redis+unix://relative", "must start with a slash"),
+        ];
+        for (url, reason) in bad {
+            let error = url.parse::<StorageConfig>().unwrap_err();
+            assert!(error.contains(reason), "{url}: {error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let url = "redis://u:hunter2@127.0.0.1:1".parse::<StorageConfig>().unwrap();
+        assert!(!format!("{url:?}").contains("hunter2"));
+    }
+}

@@ -1,0 +1,247 @@
+//! Configurations good and bad: what they become, and the line that a bad one gets.
+
+use std::path::Path;
+
+use wire::{NodeId, Partition, RackId, RouterId, ShimId};
+
+use super::load::read;
+use super::{Config, Member, Override, Routing, Secret, StorageConfig};
+
+const EXAMPLE: &str = r#"
+[cluster]
+name = "demo"
+secret = "00112233445566778899aabbccddeeff"
+mode = "strict"
+routing = "on-path"
+lease_ms = 1000
+
+[security]
+insecure_listen = false
+
+[[controller]]
+id = "controller"
+listen = "127.0.0.1:7000"
+store = "memory"
+
+[[layer]]
+name = "leaf"
+partition = "rack"
+[[layer]]
+name = "spine"
+partition = "hash"
+
+[[node]]
+id = "spine-0"
+layer = "spine"
+listen = "unix:///run/spine-0.sock"
+capacity = 2.5
+[[node]]
+id = "leaf-0"
+layer = "leaf"
+rack = "r0"
+listen = "127.0.0.1:7200"
+objects_max = 10000
+bytes_max = "64MiB"
+capacity = 1.0
+rate_max = 0
+admin = "127.0.0.1:7290"
+[[node]]
+id = "leaf-1"
+layer = "leaf"
+rack = "r1"
+listen = "127.0.0.1:7201"
+
+[[shim]]
+id = "shim-0"
+rack = "r0"
+listen = "127.0.0.1:7100"
+storage = "redis://USER:PASSWORD@127.0.0.1:6379"
+[[shim]]
+id = "shim-1"
+rack = "r1"
+listen = "127.0.0.1:7101"
+
+[[router]]
+id = "router-0"
+listen = "127.0.0.1:6380"
+protocol = "redis"
+listen_unix = "/run/distcache.sock"
+"#;
+
+#[test]
+fn the_documented_example_becomes_a_map() {
+    let config = Config::parse(EXAMPLE).unwrap();
+    assert_eq!(config.cluster.routing, Routing::OnPath);
+    assert_eq!(config.cluster.lease_guard_ms, 10);
+    assert_eq!(config.node(NodeId(1)).bytes_max.0, 64 << 20);
+    assert_eq!(config.shim(ShimId(1)).storage, StorageConfig::Embedded);
+    assert_eq!(config.member("leaf-0"), Some(Member::Node(NodeId(1))));
+    assert_eq!(config.member("router-0"), Some(Member::Router(RouterId(0))));
+    assert_eq!(config.member("nobody"), None);
+    assert_eq!(config.router(RouterId(0)).listens().count(), 2);
+    let ids: Vec<_> = config.member_ids().collect();
+    assert_eq!(ids, ["controller", "shim-0", "shim-1", "spine-0", "leaf-0", "leaf-1", "router-0"]);
+
+    let map = config.map_without(9, &[NodeId(2)]);
+    assert_eq!(map.epoch, 9);
+    let [leaf, spine] = map.layers.as_slice() else { panic!("two layers") };
+    assert_eq!((leaf.partition, spine.partition), (Partition::Rack, Partition::Hash));
+    let leaves: Vec<_> =
+        leaf.nodes.iter().map(|node| (node.id.0, node.rack, node.capacity, node.up)).collect();
+    assert_eq!(leaves, [(1, Some(RackId(0)), 1000, true), (2, Some(RackId(1)), 1000, false)]);
+    assert_eq!((spine.nodes[0].id, spine.nodes[0].rack, spine.nodes[0].capacity), (NodeId(0), None, 2500));
+    assert_eq!(map.shims[1].rack, RackId(1));
+}
+
+/// Replaces `old` in the example by `new` and expects the line `expected`.
+fn check(old: &str, new: &str, expected: &str) {
+    assert!(EXAMPLE.contains(old), "{old:?} is not in the example");
+    let text = EXAMPLE.replacen(old, new, 1);
+    let error = read(&text, "f.toml", Path::new(""), &[]).unwrap_err().to_string();
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(error.contains(expected), "for {new:?}\nexpected: {expected}\n     got: {error}");
+}
+
+#[test]
+fn bad_fields_are_named_with_line_section_and_remedy() {
+    check(
+        "lease_ms",
+        "lease_mss",
+        "f.toml:7: [cluster]: unknown key `lease_mss`; allowed here: `name`, `secret`",
+    );
+    check(
+        "[security]",
+        "[secure]",
+        "f.toml:9: [secure]: unknown key `secure`; allowed here: `cluster`, `security`",
+    );
+    check(
+        "objects_max",
+        "objects",
+        "f.toml:34: [[node]]: unknown key `objects`; allowed here: `id`, `layer`",
+    );
+    check(
+        "lease_ms = 1000",
+        "lease_ms = \"1s\"",
+        "f.toml:7: [cluster]: lease_ms: invalid type: string \"1s\"",
+    );
+    check("\"64MiB\"", "\"64 megs\"", "bytes_max: \"64 megs\" is not a size: write bytes (65536)");
+    check("\"on-path\"", "\"fast\"", "routing: unknown value `fast`, expected `learned` or `on-path`");
+    check("\"rack\"", "\"row\"", "partition: unknown value `row`, expected `rack` or `hash`");
+    check("\"127.0.0.1:7200\"", "\"localhost\"", "listen: \"localhost\" is not an address: write IP:PORT");
+    check("listen = \"127.0.0.1:7000\"\n", "", "[[controller]]: `listen` is missing");
+    check("[cluster]", "cluster]", "f.toml:2: top level:");
+    check("ddeeff", "", "[cluster]: secret: it has 26 digits; the secret is 32 hexadecimal digits");
+}
+
+#[test]
+fn what_this_release_lacks_is_refused_in_clear_words() {
+    check(
+        "\"strict\"",
+        "\"bounded\"",
+        "f.toml: [cluster] mode = \"bounded\": not in this release; write \"strict\"",
+    );
+    check("\"memory\"", "\"etcd://127.0.0.1:2379\"", "etcd is not in this release; write \"memory\"");
+    check("\"redis\"", "\"memcached\"", "protocol = \"memcached\": not in this release; write \"redis\"");
+    check("redis://USER:PASSWORD", "memcached://x", "storage: memcached:// storage is not in this release");
+    check("redis://USER", "redis-cluster://x", "storage: redis-cluster:// storage is not in this release");
+}
+
+#[test]
+fn references_between_members_are_checked() {
+    check("rack = \"r0\"", "rack = \"r9\"", "[[node]] \"leaf-0\": rack = \"r9\": no shim is in this rack");
+    check("rack = \"r0\"\nlisten", "listen", "[[node]] \"leaf-0\": rack is missing");
+    check("layer = \"spine\"", "layer = \"top\"", "[[layer]] \"spine\" has no node");
+    check("layer = \"spine\"\n", "layer = \"spine\"\nrack = \"r0\"\n", "is partitioned by hash; remove rack");
+    check("id = \"leaf-0\"", "id = \"shim-0\"", "id = \"shim-0\": a node has this id; ids are unique");
+    check("id = \"leaf-0\"", "id = \"leaf 0\"", "id = \"leaf 0\": write 1 to 64 letters, digits");
+    check(
+        "rack = \"r1\"\nlisten = \"127.0.0.1:7201\"",
+        "rack = \"r0\"\nlisten = \"127.0.0.1:7201\"",
+        "for rack \"r1\"",
+    );
+    check("name = \"spine\"", "name = \"leaf\"", "two layers have this name");
+    check("capacity = 2.5", "capacity = 0.0", "[[node]] \"spine-0\": capacity = 0: write 0.001 to 1000.0");
+    check("lease_ms = 1000", "lease_ms = 5", "[cluster] lease_ms = 5: write 20 to 60000");
+    check("secret =", "#", "[cluster] secret is missing");
+    check("secret =", "secret_file = \"/nonexistent\"\nsecret =", "give one of them");
+    check(
+        "[[controller]]",
+        "[heat]\ncounters = 1000\n[[controller]]",
+        "[heat] counters = 1000: write a power of two",
+    );
+    check("[[controller]]", "[limits]\nviews_max = 0\n[[controller]]", "[limits] views_max = 0");
+}
+
+#[test]
+fn addresses_are_unique_and_stay_on_loopback() {
+    check("7201", "7100", "listen = \"127.0.0.1:7100\"");
+    check(
+        "7290",
+        "7200",
+        "[[node]] \"leaf-0\": admin = \"127.0.0.1:7200\": [[node]] \"leaf-0\" has it as listen",
+    );
+    check(
+        "127.0.0.1:6380",
+        "0.0.0.0:6380",
+        "[[router]] \"router-0\": listen = \"0.0.0.0:6380\": reachable from",
+    );
+    check("127.0.0.1:7290", "10.0.0.1:7290", "admin = \"10.0.0.1:7290\": reachable from other machines");
+    let open = EXAMPLE
+        .replace("insecure_listen = false", "insecure_listen = true")
+        .replace("127.0.0.1:6380", "0.0.0.0:1");
+    assert!(Config::parse(&open).is_ok());
+    let ephemeral = EXAMPLE.replace(":7200", ":0").replace(":7201", ":0");
+    assert!(Config::parse(&ephemeral).is_ok());
+    let shared = EXAMPLE.replace("capacity = 2.5", "admin = \"127.0.0.1:7290\"");
+    assert!(Config::parse(&shared).is_ok());
+}
+
+#[test]
+fn flags_win_over_the_environment_and_that_over_the_file() {
+    let environment =
+        [("DISTCACHE_CLUSTER_LEASE_MS", "400"), ("DISTCACHE_CLUSTER_NAME", "env"), ("DISTCACHE_LOG", "x")];
+    let mut overrides = Override::from_environment(environment.map(|(k, v)| (k.to_owned(), v.to_owned())));
+    assert_eq!(overrides.len(), 2);
+    overrides.push(Override::from_flag("cluster.lease_ms=300").unwrap());
+    overrides.push(Override::from_flag("limits.command_bytes_max=1MiB").unwrap());
+    let config = read(EXAMPLE, "f.toml", Path::new(""), &overrides).unwrap();
+    assert_eq!((config.cluster.lease_ms, config.cluster.name.as_str()), (300, "env"));
+    assert_eq!(config.limits.command_bytes_max.0, 1 << 20);
+
+    let unknown = Override::from_environment([("DISTCACHE_HEAT_TREND".to_owned(), "1".to_owned())]);
+    let error = read(EXAMPLE, "f.toml", Path::new(""), &unknown).unwrap_err().to_string();
+    assert!(
+        error.starts_with("DISTCACHE_HEAT_TREND: unknown key `trend`; allowed here: `threshold`"),
+        "{error}"
+    );
+    assert!(Override::from_flag("lease_ms=1").is_err());
+    assert!(Override::from_flag("node.capacity=1").is_err());
+}
+
+#[test]
+fn the_secret_may_live_in_a_file_beside_the_configuration() {
+    let directory = std::env::temp_dir().join(format!("distcache-config-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join("secret"), "ffeeddccbbaa99887766554433221100\n").unwrap();
+    let text = EXAMPLE.replace("secret = \"00112233445566778899aabbccddeeff\"", "secret_file = \"secret\"");
+    let path = directory.join("cluster.toml");
+    std::fs::write(&path, &text).unwrap();
+    let config = Config::load(&path);
+    let missing = read(&text, "f.toml", Path::new("/nonexistent"), &[]);
+    std::fs::remove_dir_all(&directory).unwrap();
+    assert_eq!(config.unwrap().secret().0[..2], [0xff, 0xee]);
+    assert!(missing.unwrap_err().to_string().contains("secret_file = \"/nonexistent/secret\": No such file"));
+}
+
+#[test]
+fn a_configuration_built_by_code_is_checked_alike() {
+    use super::{LayerConfig, NodeConfig, RouterConfig, ShimConfig};
+    let mut config = Config::new("built", Secret([7; 16]));
+    assert!(config.validate().is_err());
+    let address = || "127.0.0.1:0".parse().unwrap();
+    config.layers.push(LayerConfig { name: "spine".to_owned(), partition: Partition::Hash });
+    config.nodes.push(NodeConfig::new("n", "spine", None, address()));
+    config.shims.push(ShimConfig::new("s", "r", address(), StorageConfig::Embedded));
+    config.routers.push(RouterConfig::new("x", address()));
+    config.validate().unwrap();
+}

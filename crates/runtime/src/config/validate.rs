@@ -1,0 +1,331 @@
+//! What must hold between the fields of a configuration, each rule with the sentence for who broke it.
+
+use std::collections::BTreeMap;
+
+use wire::Partition;
+use wire::message::LAYERS_MAX;
+
+use super::load::ConfigError;
+use super::{ByteSize, Config, FrontProtocol, Mode};
+use crate::address::Address;
+
+type Check = Result<(), ConfigError>;
+
+const ID_BYTES_MAX: usize = 64;
+/// Longer leases let one dead node hold a write for longer than any client waits.
+const LEASE_MS_MAX: u64 = 60_000;
+/// Shorter ones cost more renewals than reads.
+const LEASE_MS_MIN: u64 = 20;
+
+fn wrong<T>(what: String) -> Result<T, ConfigError> {
+    Err(ConfigError::new(what))
+}
+
+impl Config {
+    /// Checks everything that a single field's type does not.
+    pub fn validate(&self) -> Check {
+        check_cluster(self)?;
+        check_heat_and_limits(self)?;
+        check_ids(self)?;
+        check_layers(self)?;
+        check_nodes(self)?;
+        check_racks(self)?;
+        check_controllers(self)?;
+        check_routers(self)?;
+        check_addresses(self)
+    }
+}
+
+fn check_cluster(config: &Config) -> Check {
+    let cluster = &config.cluster;
+    if cluster.mode == Mode::Bounded {
+        return wrong(
+            "[cluster] mode = \"bounded\": not in this release; write \"strict\" and let all writes pass DistCache"
+                .to_owned(),
+        );
+    }
+    if cluster.secret.is_none() {
+        return wrong(
+            "[cluster] secret is missing: write secret = \"<32 hexadecimal digits>\" (`openssl rand -hex 16`) or \
+             secret_file"
+                .to_owned(),
+        );
+    }
+    if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&cluster.lease_ms) {
+        let lease_ms = cluster.lease_ms;
+        return wrong(format!("[cluster] lease_ms = {lease_ms}: write {LEASE_MS_MIN} to {LEASE_MS_MAX}"));
+    }
+    if cluster.lease_guard_ms * 2 > cluster.lease_ms {
+        let guard = cluster.lease_guard_ms;
+        return wrong(format!("[cluster] lease_guard_ms = {guard}: at most half of lease_ms"));
+    }
+    Ok(())
+}
+
+fn check_heat_and_limits(config: &Config) -> Check {
+    let heat = &config.heat;
+    let sizes = [
+        ("threshold", heat.threshold as usize, 1, u32::MAX as usize),
+        ("window_ms", heat.window_ms as usize, 10, 60_000),
+        ("rows", heat.rows, 1, 8),
+        ("counters", heat.counters, 64, 1 << 24),
+        ("filter_rows", heat.filter_rows, 1, 8),
+        ("filter_bits", heat.filter_bits, 64, 1 << 28),
+    ];
+    for (key, value, min, max) in sizes {
+        if !(min..=max).contains(&value) {
+            return wrong(format!("[heat] {key} = {value}: write {min} to {max}"));
+        }
+    }
+    for (key, value) in [("counters", heat.counters), ("filter_bits", heat.filter_bits)] {
+        if !value.is_power_of_two() {
+            return wrong(format!("[heat] {key} = {value}: write a power of two"));
+        }
+    }
+    if !(1.0..=100.0).contains(&heat.hysteresis) {
+        return wrong(format!("[heat] hysteresis = {}: write 1.0 to 100.0", heat.hysteresis));
+    }
+    let limits = &config.limits;
+    let counts = [
+        ("clients_max", limits.clients_max),
+        ("arguments_max", limits.arguments_max),
+        ("pipeline_max", limits.pipeline_max),
+        ("shim_queue_max", limits.shim_queue_max),
+        ("key_queue_max", limits.key_queue_max),
+        ("node_queue_max", limits.node_queue_max),
+        ("views_max", limits.views_max),
+        ("learned_max", limits.learned_max),
+        ("storage_ms_max", limits.storage_ms_max as usize),
+        ("handshake_ms_max", limits.handshake_ms_max as usize),
+    ];
+    if let Some((key, _)) = counts.iter().find(|(_, value)| *value == 0) {
+        return wrong(format!("[limits] {key} = 0: must be at least 1"));
+    }
+    let sizes = [
+        ("command_bytes_max", limits.command_bytes_max, wire::codec::VALUE_BYTES_MAX),
+        ("key_bytes_max", limits.key_bytes_max, wire::codec::KEY_BYTES_MAX),
+    ];
+    for (key, value, max) in sizes {
+        if value.0 == 0 || value.0 > max as u64 {
+            let max = ByteSize(max as u64);
+            return wrong(format!("[limits] {key} = \"{value}\": at least 1 byte and at most {max}"));
+        }
+    }
+    Ok(())
+}
+
+/// Every member as the file names it, for messages.
+fn members(config: &Config) -> impl Iterator<Item = (&'static str, &str)> {
+    let controllers = config.controllers.iter().map(|member| ("controller", member.id.as_str()));
+    let nodes = config.nodes.iter().map(|member| ("node", member.id.as_str()));
+    let shims = config.shims.iter().map(|member| ("shim", member.id.as_str()));
+    let routers = config.routers.iter().map(|member| ("router", member.id.as_str()));
+    controllers.chain(nodes).chain(shims).chain(routers)
+}
+
+fn check_ids(config: &Config) -> Check {
+    let mut seen = BTreeMap::new();
+    for (section, id) in members(config) {
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if id.is_empty() || id.len() > ID_BYTES_MAX || !id.bytes().all(legal) {
+            return wrong(format!(
+                "[[{section}]] id = {id:?}: write 1 to {ID_BYTES_MAX} letters, digits, '-', '_' or '.'"
+            ));
+        }
+        if let Some(other) = seen.insert(id, section) {
+            return wrong(format!(
+                "[[{section}]] id = {id:?}: a {other} has this id; ids are unique over all members"
+            ));
+        }
+    }
+    for (section, count) in
+        [("node", config.nodes.len()), ("shim", config.shims.len()), ("router", config.routers.len())]
+    {
+        // The upper half of router numbers belongs to client libraries.
+        if count > usize::from(u16::MAX / 2) {
+            return wrong(format!("[[{section}]]: {count} are more than {}", u16::MAX / 2));
+        }
+    }
+    Ok(())
+}
+
+fn check_layers(config: &Config) -> Check {
+    let count = config.layers.len();
+    if !(1..=LAYERS_MAX).contains(&count) {
+        return wrong(format!("[[layer]]: {count} layers; a cluster has 1 to {LAYERS_MAX}"));
+    }
+    for (index, layer) in config.layers.iter().enumerate() {
+        let name = &layer.name;
+        if name.is_empty() {
+            return wrong("[[layer]] name = \"\": must not be empty".to_owned());
+        }
+        if config.layers[..index].iter().any(|other| other.name == *name) {
+            return wrong(format!("[[layer]] name = {name:?}: two layers have this name"));
+        }
+        if !config.nodes.iter().any(|node| node.layer == *name) {
+            return wrong(format!("[[layer]] {name:?} has no node: add a [[node]] with layer = {name:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_nodes(config: &Config) -> Check {
+    let racks = config.racks();
+    for node in &config.nodes {
+        let at = format!("[[node]] {:?}", node.id);
+        let Some(layer) = config.layers.iter().find(|layer| layer.name == node.layer) else {
+            let names = quoted(config.layers.iter().map(|layer| layer.name.as_str()));
+            return wrong(format!("{at}: layer = {:?}: no such layer; there are: {names}", node.layer));
+        };
+        match (layer.partition, &node.rack) {
+            (Partition::Rack, None) => {
+                return wrong(format!(
+                    "{at}: rack is missing: layer {:?} is partitioned by rack; racks of the shims: {}",
+                    layer.name,
+                    quoted(racks.iter().copied())
+                ));
+            }
+            (Partition::Rack, Some(rack)) if !racks.contains(&rack.as_str()) => {
+                return wrong(format!(
+                    "{at}: rack = {rack:?}: no shim is in this rack; racks of the shims: {}",
+                    quoted(racks.iter().copied())
+                ));
+            }
+            (Partition::Hash, Some(rack)) => {
+                return wrong(format!(
+                    "{at}: rack = {rack:?}: layer {:?} is partitioned by hash; remove rack",
+                    layer.name
+                ));
+            }
+            _ => {}
+        }
+        if !(0.001..=1000.0).contains(&node.capacity) {
+            return wrong(format!("{at}: capacity = {}: write 0.001 to 1000.0", node.capacity));
+        }
+        if node.objects_max == 0 {
+            return wrong(format!("{at}: objects_max = 0: must be at least 1"));
+        }
+        if node.bytes_max < ByteSize(1024) {
+            return wrong(format!("{at}: bytes_max = \"{}\": must be at least 1KiB", node.bytes_max));
+        }
+    }
+    Ok(())
+}
+
+fn check_racks(config: &Config) -> Check {
+    if config.shims.is_empty() {
+        return wrong("[[shim]]: there is none; add one per storage server".to_owned());
+    }
+    if let Some(shim) = config.shims.iter().find(|shim| shim.rack.is_empty()) {
+        return wrong(format!("[[shim]] {:?}: rack = \"\": must not be empty", shim.id));
+    }
+    for layer in config.layers.iter().filter(|layer| layer.partition == Partition::Rack) {
+        for rack in config.racks() {
+            let covered =
+                |node: &super::NodeConfig| node.layer == layer.name && node.rack.as_deref() == Some(rack);
+            if !config.nodes.iter().any(covered) {
+                return wrong(format!(
+                    "[[layer]] {:?} has no node for rack {rack:?}: add a [[node]] with layer = {:?} and rack = {rack:?}",
+                    layer.name, layer.name
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_controllers(config: &Config) -> Check {
+    for controller in &config.controllers {
+        let (id, store) = (&controller.id, &controller.store);
+        if store.starts_with("etcd://") {
+            return wrong(format!(
+                "[[controller]] {id:?}: store = {store:?}: etcd is not in this release; write \"memory\""
+            ));
+        }
+        if store != "memory" {
+            return wrong(format!(
+                "[[controller]] {id:?}: store = {store:?}: unknown store; write \"memory\""
+            ));
+        }
+        if controller.member_lease_ms < 1000 {
+            let value = controller.member_lease_ms;
+            return wrong(format!(
+                "[[controller]] {id:?}: member_lease_ms = {value}: at least 1000, two heartbeats"
+            ));
+        }
+    }
+    if let [_, second, ..] = config.controllers.as_slice() {
+        return wrong(format!(
+            "[[controller]] {:?}: replicas need a shared store, and \"memory\" is not shared; keep one controller",
+            second.id
+        ));
+    }
+    Ok(())
+}
+
+fn check_routers(config: &Config) -> Check {
+    for router in &config.routers {
+        if router.protocol == FrontProtocol::Memcached {
+            return wrong(format!(
+                "[[router]] {:?}: protocol = \"memcached\": not in this release; write \"redis\"",
+                router.id
+            ));
+        }
+        if router.listen_unix.as_ref().is_some_and(|path| !path.is_absolute()) {
+            return wrong(format!("[[router]] {:?}: listen_unix: write an absolute path", router.id));
+        }
+    }
+    Ok(())
+}
+
+fn check_addresses(config: &Config) -> Check {
+    let mut uses: Vec<(String, &'static str, Address)> = Vec::new();
+    for controller in &config.controllers {
+        uses.push((format!("[[controller]] {:?}", controller.id), "listen", Address::Tcp(controller.listen)));
+    }
+    for node in &config.nodes {
+        uses.push((format!("[[node]] {:?}", node.id), "listen", node.listen.clone()));
+    }
+    for shim in &config.shims {
+        uses.push((format!("[[shim]] {:?}", shim.id), "listen", shim.listen.clone()));
+    }
+    for router in &config.routers {
+        for listen in router.listens() {
+            uses.push((format!("[[router]] {:?}", router.id), "listen", listen));
+        }
+    }
+    // Members of one process may share an admin server, so these need not be unique among themselves.
+    for (section, id) in members(config) {
+        if let Some(admin) = config.admin(id) {
+            uses.push((format!("[[{section}]] {id:?}"), "admin", Address::Tcp(admin)));
+        }
+    }
+    let mut seen: BTreeMap<Address, (&str, &str)> = BTreeMap::new();
+    for (at, key, address) in &uses {
+        if !address.is_local() && !config.security.insecure_listen {
+            return wrong(format!(
+                "{at}: {key} = \"{address}\": reachable from other machines and nothing is encrypted yet; write a \
+                 loopback address, or insecure_listen = true under [security] in a network that you trust"
+            ));
+        }
+        if matches!(address, Address::Tcp(tcp) if tcp.port() == 0) {
+            continue;
+        }
+        match seen.get(address) {
+            Some((_, "admin")) if *key == "admin" => {}
+            Some((other, other_key)) => {
+                return wrong(format!(
+                    "{at}: {key} = \"{address}\": {other} has it as {other_key}; give each its own address"
+                ));
+            }
+            None => {
+                seen.insert(address.clone(), (at, key));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,123 @@
+//! A running member of the cluster and the handles that its process keeps on it. Not what the member does.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use wire::ClusterMap;
+
+use crate::address::Address;
+use crate::status::StatusCell;
+
+/// A member that runs on its own thread. Its listeners accept from the moment this value exists.
+#[derive(Debug)]
+pub struct Instance {
+    pub id: String,
+    /// Where clients or peers reach it, port 0 resolved.
+    pub addresses: Vec<Address>,
+    pub status: StatusCell,
+    pub maps: MapCell,
+    pub thread: JoinHandle<()>,
+}
+
+impl Instance {
+    /// Waits for the member to end, after its stop flag was set. Whether it ended in good order.
+    pub fn join(self) -> bool {
+        self.thread.join().is_ok()
+    }
+}
+
+/// Why a member could not be started; one line that names the field or address and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("no {role} has the id {id:?} in this configuration")]
+    UnknownId { role: &'static str, id: String },
+    #[error("{id}: cannot listen on {address}: {}", listen_advice(.error))]
+    Listen { id: String, address: Address, error: io::Error },
+    #[error("{id}: {what}: {error}")]
+    System { id: String, what: &'static str, error: io::Error },
+    #[error("{id}: {reason}")]
+    Refused { id: String, reason: String },
+}
+
+fn listen_advice(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "the address is in use; stop what listens there or change `listen`".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; use a port above 1023 or a directory you may write to".to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address".to_owned(),
+        io::ErrorKind::NotFound => "the directory of the socket does not exist".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// The newest cluster map that the controller has published, handed to a member of this process.
+#[derive(Clone, Default)]
+pub struct MapCell(Arc<Mutex<Newest>>);
+
+#[derive(Default)]
+struct Newest {
+    map: Option<Arc<ClusterMap>>,
+    wakes: Vec<Box<dyn Fn() + Send>>,
+}
+
+impl MapCell {
+    /// Calls `wake` whenever there is a newer map. It must not block.
+    pub fn register(&self, wake: impl Fn() + Send + 'static) {
+        self.newest().wakes.push(Box::new(wake));
+    }
+
+    /// Keeps `map` if it is newer than what is there, and wakes the member.
+    pub fn publish(&self, map: &Arc<ClusterMap>) {
+        let mut newest = self.newest();
+        if newest.map.as_ref().is_some_and(|old| old.epoch >= map.epoch) {
+            return;
+        }
+        newest.map = Some(Arc::clone(map));
+        newest.wakes.iter().for_each(|wake| wake());
+    }
+
+    /// The newest map, if its epoch is above the one that the member acts on.
+    pub fn newer_than(&self, epoch: u32) -> Option<Arc<ClusterMap>> {
+        self.newest().map.as_ref().filter(|map| map.epoch > epoch).cloned()
+    }
+
+    fn newest(&self) -> MutexGuard<'_, Newest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for MapCell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("MapCell").field(&self.newest().map.as_ref().map(|map| map.epoch)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MapCell;
+    use std::sync::Arc;
+    use std::sync::mpsc;
+    use wire::ClusterMap;
+
+    fn map(epoch: u32) -> Arc<ClusterMap> {
+        Arc::new(ClusterMap { epoch, layers: Vec::new(), shims: Vec::new() })
+    }
+
+    #[test]
+    fn only_newer_maps_are_kept_and_wake_the_member() {
+        let cell = MapCell::default();
+        let (sender, receiver) = mpsc::channel();
+        cell.register(move || sender.send(()).unwrap());
+        assert_eq!(cell.newer_than(0), None);
+        cell.publish(&map(2));
+        cell.publish(&map(1));
+        cell.publish(&map(2));
+        assert_eq!(receiver.try_iter().count(), 1);
+        assert_eq!(cell.newer_than(1).unwrap().epoch, 2);
+        assert_eq!(cell.newer_than(2), None);
+    }
+}

@@ -1,0 +1,331 @@
+//! What each role tells about itself: plain structs that status, metrics and heartbeats share. Not how it is shown.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Most hottest keys that a member reports.
+pub const HOTTEST_MAX: usize = 10;
+
+/// Totals count since the member started; `load` is requests per second over the last second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    pub id: String,
+    pub layer: String,
+    /// Of the cluster map that the member acts on; so in every role.
+    pub epoch: u32,
+    pub requests_total: u64,
+    pub hits_total: u64,
+    pub misses_total: u64,
+    pub load: u64,
+    pub objects: u64,
+    pub bytes: u64,
+    pub leases: Vec<LeaseStatus>,
+    pub fills_total: u64,
+    /// Fills that an INV overtook.
+    pub fills_poisoned_total: u64,
+    /// Fills answered without a grant.
+    pub fills_ungranted_total: u64,
+    pub inserts_total: u64,
+    pub evictions_total: u64,
+    pub invalidations_total: u64,
+    pub commits_total: u64,
+    pub leases_lost_total: u64,
+    pub offers_total: u64,
+    pub offers_accepted_total: u64,
+    /// Keys that are held off now because they are written more than read.
+    pub held_off: u64,
+    /// Readers that wait for a fill now.
+    pub queue_depth: u64,
+    /// By the name of the rule that refused.
+    pub sheds_total: BTreeMap<String, u64>,
+    pub messages_in_total: u64,
+    pub messages_out_total: u64,
+    pub peers: u64,
+    pub hottest: Vec<HotKey>,
+}
+
+/// A node's lease from one shim.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseStatus {
+    pub shim: String,
+    pub held: bool,
+    pub remaining_ms: u64,
+}
+
+/// A key and its requests per second, as text: bytes that are not UTF-8 are escaped by [`key_text`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HotKey {
+    pub key: String,
+    pub heat: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ShimStatus {
+    pub id: String,
+    pub rack: String,
+    pub epoch: u32,
+    pub requests_total: u64,
+    pub storage_reads_total: u64,
+    pub storage_writes_total: u64,
+    /// Writes that had at least one copy to invalidate.
+    pub invalidations_total: u64,
+    /// Copies that those writes invalidated.
+    pub invalidated_copies_total: u64,
+    /// INV sent and ACK received.
+    pub coherence_messages_total: u64,
+    pub commits_total: u64,
+    /// Copies in the directory now.
+    pub copies: u64,
+    pub sessions: u64,
+    pub load: u64,
+    pub fills_total: u64,
+    pub fills_ungranted_total: u64,
+    pub offers_total: u64,
+    pub revokes_total: u64,
+    /// Leases that ran out while a write waited for an acknowledgement.
+    pub leases_lost_total: u64,
+    /// Commands that wait in the queues of their keys now.
+    pub queue_depth: u64,
+    /// Commands that storage has not answered yet.
+    pub storage_pending: u64,
+    pub storage_up: bool,
+    pub storage_errors_total: u64,
+    pub storage_reconnects_total: u64,
+    pub quarantined: u64,
+    pub sheds_total: BTreeMap<String, u64>,
+    pub messages_in_total: u64,
+    pub messages_out_total: u64,
+    pub peers: u64,
+    pub hottest: Vec<HotKey>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RouterStatus {
+    pub id: String,
+    pub epoch: u32,
+    pub requests_total: u64,
+    pub reads_to_nodes_total: u64,
+    pub reads_to_shims_total: u64,
+    pub writes_total: u64,
+    /// Replies that came from a node's copy.
+    pub hits_total: u64,
+    /// Error replies that this router made itself.
+    pub errors_total: u64,
+    pub load: u64,
+    pub clients: u64,
+    pub clients_total: u64,
+    pub clients_refused_total: u64,
+    /// Commands that have no reply yet.
+    pub queue_depth: u64,
+    /// Keys that the router believes to be cached (learned mode).
+    pub learned: u64,
+    pub sheds_total: BTreeMap<String, u64>,
+    pub messages_in_total: u64,
+    pub messages_out_total: u64,
+    pub peers: u64,
+    /// From a whole command read to its reply written.
+    pub latency: LatencyStatus,
+}
+
+/// Upper bounds of the exported latency buckets in microseconds: 1-2-5 steps from 10 us to 10 s.
+pub const LATENCY_BOUNDS_US: [u64; 19] = [
+    10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
+    1_000_000, 2_000_000, 5_000_000, 10_000_000,
+];
+
+/// A latency histogram, small enough to be sent around.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LatencyStatus {
+    /// Not cumulative: one count per bound of [`LATENCY_BOUNDS_US`]; the rest is above the last.
+    pub buckets: Vec<u64>,
+    pub count: u64,
+    pub sum_us: u64,
+    pub p50_us: u64,
+    pub p99_us: u64,
+    pub p999_us: u64,
+    pub max_us: u64,
+}
+
+impl LatencyStatus {
+    /// Sums up a histogram that counts microseconds.
+    pub fn of(histogram: &Histogram<u64>) -> LatencyStatus {
+        let mut buckets = vec![0; LATENCY_BOUNDS_US.len()];
+        let mut sum_us = 0u64;
+        for step in histogram.iter_recorded() {
+            let value = step.value_iterated_to();
+            sum_us = sum_us.saturating_add(value.saturating_mul(step.count_at_value()));
+            let bucket = LATENCY_BOUNDS_US.partition_point(|bound| *bound < value);
+            if let Some(count) = buckets.get_mut(bucket) {
+                *count += step.count_at_value();
+            }
+        }
+        LatencyStatus {
+            buckets,
+            count: histogram.len(),
+            sum_us,
+            p50_us: histogram.value_at_quantile(0.5),
+            p99_us: histogram.value_at_quantile(0.99),
+            p999_us: histogram.value_at_quantile(0.999),
+            max_us: histogram.max(),
+        }
+    }
+}
+
+/// The status of any data-path member, as heartbeats carry it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub enum MemberStatus {
+    Node(NodeStatus),
+    Shim(ShimStatus),
+    Router(RouterStatus),
+}
+
+impl MemberStatus {
+    pub fn id(&self) -> &str {
+        match self {
+            MemberStatus::Node(status) => &status.id,
+            MemberStatus::Shim(status) => &status.id,
+            MemberStatus::Router(status) => &status.id,
+        }
+    }
+
+    /// The epoch of the map that the member acts on.
+    pub fn epoch(&self) -> u32 {
+        match self {
+            MemberStatus::Node(status) => status.epoch,
+            MemberStatus::Shim(status) => status.epoch,
+            MemberStatus::Router(status) => status.epoch,
+        }
+    }
+
+    pub fn hottest(&self) -> &[HotKey] {
+        match self {
+            MemberStatus::Node(status) => &status.hottest,
+            MemberStatus::Shim(status) => &status.hottest,
+            MemberStatus::Router(_) => &[],
+        }
+    }
+}
+
+/// The members of a cluster and the map's epoch: what `distcache status --json` prints.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    pub epoch: u32,
+    pub nodes: Vec<NodeStatus>,
+    pub shims: Vec<ShimStatus>,
+    pub routers: Vec<RouterStatus>,
+}
+
+impl ClusterStatus {
+    /// Sorts `members` by role and keeps their order within it.
+    pub fn of(epoch: u32, members: impl IntoIterator<Item = MemberStatus>) -> ClusterStatus {
+        let mut cluster = ClusterStatus { epoch, ..ClusterStatus::default() };
+        for member in members {
+            match member {
+                MemberStatus::Node(status) => cluster.nodes.push(status),
+                MemberStatus::Shim(status) => cluster.shims.push(status),
+                MemberStatus::Router(status) => cluster.routers.push(status),
+            }
+        }
+        cluster
+    }
+}
+
+/// The last status that a member has put down, about every 100 ms; clones share it.
+#[derive(Clone, Debug)]
+pub struct StatusCell(Arc<Mutex<MemberStatus>>);
+
+impl StatusCell {
+    pub fn new(status: MemberStatus) -> StatusCell {
+        StatusCell(Arc::new(Mutex::new(status)))
+    }
+
+    pub fn set(&self, status: MemberStatus) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+
+    pub fn get(&self) -> MemberStatus {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A key as text: printable ASCII as it is, everything else and the backslash as `\xNN`.
+pub fn key_text(key: &[u8]) -> String {
+    let mut text = String::with_capacity(key.len());
+    for &byte in key {
+        if (byte.is_ascii_graphic() || byte == b' ') && byte != b'\\' {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        ClusterStatus, LATENCY_BOUNDS_US, LatencyStatus, LeaseStatus, MemberStatus, NodeStatus, key_text,
+    };
+    use super::{RouterStatus, ShimStatus};
+    use hdrhistogram::Histogram;
+
+    fn has_keys(value: &serde_json::Value, keys: &[&str]) {
+        for key in keys {
+            assert!(value.get(key).is_some(), "{key} is missing in {value}");
+        }
+    }
+
+    #[test]
+    fn the_json_has_every_documented_field() {
+        let node = NodeStatus { leases: vec![LeaseStatus::default()], ..NodeStatus::default() };
+        let status = ClusterStatus::of(
+            7,
+            [
+                MemberStatus::Router(RouterStatus::default()),
+                MemberStatus::Node(node),
+                MemberStatus::Shim(ShimStatus::default()),
+            ],
+        );
+        let json = serde_json::to_value(&status).unwrap();
+        assert_eq!(json["epoch"], 7);
+        let node = &json["nodes"][0];
+        has_keys(
+            node,
+            &["id", "layer", "requests_total", "hits_total", "load", "objects", "bytes", "leases"],
+        );
+        has_keys(&node["leases"][0], &["shim", "held", "remaining_ms"]);
+        has_keys(&json["shims"][0], &["id", "storage_reads_total", "storage_writes_total", "copies"]);
+        has_keys(&json["shims"][0], &["invalidations_total", "invalidated_copies_total", "commits_total"]);
+        has_keys(&json["shims"][0], &["coherence_messages_total"]);
+        let router = &json["routers"][0];
+        has_keys(router, &["id", "requests_total", "reads_to_nodes_total", "reads_to_shims_total"]);
+        assert_eq!(serde_json::from_value::<ClusterStatus>(json).unwrap(), status);
+    }
+
+    #[test]
+    fn latency_buckets_count_every_value_once() {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 60_000_000, 3).unwrap();
+        for value in [5, 10, 11, 20, 1_500, 59_000_000] {
+            histogram.record(value).unwrap();
+        }
+        let latency = LatencyStatus::of(&histogram);
+        assert_eq!(latency.buckets.len(), LATENCY_BOUNDS_US.len());
+        assert_eq!(latency.buckets[..2], [2, 2]);
+        assert_eq!(latency.buckets[7], 1);
+        assert_eq!((latency.buckets.iter().sum::<u64>(), latency.count), (5, 6));
+    }
+
+    #[test]
+    fn keys_become_text_without_ambiguity() {
+        assert_eq!(key_text(b"key:1 {a}"), "key:1 {a}");
+        assert_eq!(key_text(b"\\\x00\xff"), "\\x5c\\x00\\xff");
+    }
+}
