@@ -1,4 +1,10 @@
 //! Every distributed decision of DistCache as sans-I/O machines. Never async, sockets, clocks, threads or files.
 
+pub mod coherence;
+pub mod hash;
+pub mod heat;
+pub mod load;
+pub mod node;
+pub mod placement;
 pub mod storage;
 pub mod time;

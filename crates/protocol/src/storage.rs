@@ -26,12 +26,23 @@ pub struct Store {
 pub enum StorageEvent {
     /// Commands may be sent, and no earlier incarnation can write any more (design, section 7). A number that
     /// differs from the last one means another storage state or another fence: everything granted is void.
-    Up { incarnation: u64, traits: StorageTraits },
+    Up {
+        incarnation: u64,
+        traits: StorageTraits,
+    },
     /// Nothing can be sent until the next `Up`.
-    Down { reason: String },
-    Replies { ticket: u64, replies: SmallVec<[Bytes; 2]> },
+    Down {
+        reason: String,
+    },
+    Replies {
+        ticket: u64,
+        replies: SmallVec<[Bytes; 2]>,
+    },
     /// The connection broke before the last reply. `sent` is false only if storage certainly has not executed it.
-    Lost { ticket: u64, sent: bool },
+    Lost {
+        ticket: u64,
+        sent: bool,
+    },
     /// Whatever was reported lost before has either been executed by now or never will be.
     Fenced,
 }

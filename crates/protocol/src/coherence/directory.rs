@@ -1,0 +1,92 @@
+//! The shim's state of one key: which nodes hold copies, and which of those must be told before a write.
+
+use smallvec::SmallVec;
+use wire::{NodeId, View};
+
+/// Hints per key: views beyond these are served and kept coherent, but not advertised.
+const VIEWS_HINTED_MAX: usize = 64;
+
+/// One node's copy as the shim knows it: never less than what the node really holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    pub node: NodeId,
+    /// Highest fill id registered.
+    pub fill: u64,
+    /// A grant or COMMIT has gone out since the last acknowledged INV.
+    pub servable: bool,
+    /// The version whose value the node holds pending.
+    pub pending: Option<u64>,
+    /// Views that the node has asked for: it fills them again on demand, so hints name them even after an INV.
+    pub views: SmallVec<[View; 1]>,
+}
+
+/// The copies of one key. The version is that of the last write, or of the moment when the state was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Directory {
+    pub version: u64,
+    pub entries: SmallVec<[Entry; 2]>,
+}
+
+impl Directory {
+    pub fn new(version: u64) -> Directory {
+        Directory { version, entries: SmallVec::new() }
+    }
+
+    /// Registers a copy before storage is read for it.
+    pub fn register(&mut self, node: NodeId, fill: u64, view: View) {
+        let index = self.entries.iter().position(|entry| entry.node == node).unwrap_or_else(|| {
+            self.entries.push(Entry { node, fill, servable: true, pending: None, views: SmallVec::new() });
+            self.entries.len() - 1
+        });
+        let entry = &mut self.entries[index];
+        entry.fill = entry.fill.max(fill);
+        entry.servable = true;
+        if entry.views.len() < VIEWS_HINTED_MAX && !entry.views.contains(&view) {
+            entry.views.push(view);
+        }
+    }
+
+    /// Whether a fill that was registered for `version` may still become a copy.
+    pub fn is_registered(&self, node: NodeId, fill: u64, version: u64) -> bool {
+        self.version == version && self.entries.iter().any(|entry| entry.node == node && entry.fill >= fill)
+    }
+
+    pub fn entry_mut(&mut self, node: NodeId) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.node == node)
+    }
+
+    /// The node has acknowledged the INV of `version`. `nothing_held`: every fill up to that id is dead.
+    pub fn acknowledge(&mut self, node: NodeId, version: u64, early_value: bool, nothing_held: Option<u64>) {
+        let Some(entry) = self.entry_mut(node) else { return };
+        if nothing_held.is_some_and(|fill| entry.fill <= fill) {
+            self.remove(node);
+            return;
+        }
+        entry.servable = false;
+        entry.pending = (early_value && nothing_held.is_none()).then_some(version);
+    }
+
+    /// The nodes that hold exactly the value of `version` pending; they count as servable from now on.
+    pub fn commit(&mut self, version: u64) -> SmallVec<[NodeId; 2]> {
+        let mut nodes = SmallVec::new();
+        for entry in self.entries.iter_mut().filter(|entry| entry.pending == Some(version)) {
+            entry.pending = None;
+            entry.servable = true;
+            nodes.push(entry.node);
+        }
+        nodes
+    }
+
+    /// The node says that it has dropped the key. An older fill id is a message overtaken by a new fetch.
+    pub fn evict(&mut self, node: NodeId, fill: u64) -> bool {
+        let matches = self.entries.iter().any(|entry| entry.node == node && entry.fill == fill);
+        if matches {
+            self.remove(node);
+        }
+        matches
+    }
+
+    pub fn remove(&mut self, node: NodeId) {
+        self.entries.retain(|entry| entry.node != node);
+    }
+}

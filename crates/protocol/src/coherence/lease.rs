@@ -1,0 +1,239 @@
+//! Sessions and leases, the node's end and the shim's end. Which copies they cover is not kept here.
+
+use std::time::Duration;
+
+use wire::message::{Grant, Hello, Reject, Welcome};
+
+use crate::time::Time;
+
+/// The clocks' part of the bargain (design, section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseTerms {
+    /// L: a dead node blocks a write at most this long.
+    pub duration: Duration,
+    /// Taken off by the node for pauses that a guest does not see; 1 % for clock rates comes on top.
+    pub guard: Duration,
+}
+
+impl LeaseTerms {
+    /// When a node's lease ends that was asked for at `sent` and granted for `duration`.
+    pub fn node_end(&self, sent: Time, duration: Duration) -> Time {
+        let usable = duration.mul_f64(0.99).saturating_sub(self.guard);
+        sent.after(usable)
+    }
+
+    /// How long a shim without a past waits before its first write: the longest lease that any earlier
+    /// incarnation can have granted, plus guard.
+    pub fn restart_wait(&self) -> Duration {
+        self.duration + self.duration / 100 + self.guard
+    }
+
+    /// Between renewals: three may be lost before the lease lapses.
+    pub fn renew_interval(&self) -> Duration {
+        self.duration / 4
+    }
+}
+
+/// The node's end of its session with one shim.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NodeSession {
+    /// Nothing is held. `number` is the last one used.
+    Closed {
+        number: u64,
+    },
+    Opening {
+        number: u64,
+        nonce: u64,
+        sent: Time,
+    },
+    Open {
+        number: u64,
+        id: u64,
+        lease_end: Option<Time>,
+        renewed: Option<Time>,
+    },
+}
+
+impl NodeSession {
+    pub fn new() -> NodeSession {
+        NodeSession::Closed { number: 0 }
+    }
+
+    fn number(&self) -> u64 {
+        match *self {
+            NodeSession::Closed { number }
+            | NodeSession::Opening { number, .. }
+            | NodeSession::Open { number, .. } => number,
+        }
+    }
+
+    /// The open session's id.
+    pub fn id(&self) -> Option<u64> {
+        match *self {
+            NodeSession::Open { id, .. } => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Says HELLO with the next number. The caller has dropped everything that it held before.
+    pub fn hello(&mut self, now: Time, nonce: u64) -> Hello {
+        let number = self.number() + 1;
+        *self = NodeSession::Opening { number, nonce, sent: now };
+        Hello { number, nonce }
+    }
+
+    /// Whether a HELLO has gone unanswered for too long.
+    pub fn hello_overdue(&self, now: Time, terms: &LeaseTerms) -> bool {
+        matches!(*self, NodeSession::Opening { sent, .. } if now.since(sent) >= terms.duration / 2)
+    }
+
+    /// True if the session is open now. Only the answer to the latest HELLO counts.
+    pub fn welcome(&mut self, welcome: &Welcome) -> bool {
+        match *self {
+            NodeSession::Opening { number, nonce, .. } if nonce == welcome.nonce => {
+                *self = NodeSession::Open { number, id: welcome.session, lease_end: None, renewed: None };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The number was too low: the HELLO to try next, with a fresh nonce.
+    pub fn reject(&mut self, now: Time, reject: &Reject, nonce: u64) -> Option<Hello> {
+        match *self {
+            NodeSession::Opening { number, nonce: asked, .. } if asked == reject.nonce => {
+                let number = number.max(reject.last).saturating_add(1);
+                *self = NodeSession::Opening { number, nonce, sent: now };
+                Some(Hello { number, nonce })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is time to send RENEW; notes that it was sent.
+    pub fn renew_due(&mut self, now: Time, terms: &LeaseTerms) -> bool {
+        match self {
+            NodeSession::Open { renewed, .. }
+                if renewed.is_none_or(|sent| now.since(sent) >= terms.renew_interval()) =>
+            {
+                *renewed = Some(now);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Extends the lease, unless the grant came after the lease had lapsed.
+    pub fn grant(&mut self, now: Time, grant: &Grant, terms: &LeaseTerms) {
+        let NodeSession::Open { id, lease_end, .. } = self else { return };
+        if *id != grant.session || grant.sent > now.0 || lease_end.is_some_and(|end| now >= end) {
+            return;
+        }
+        let end = terms.node_end(Time(grant.sent), Duration::from_micros(grant.duration));
+        if end > now {
+            *lease_end = Some(lease_end.map_or(end, |held| held.max(end)));
+        }
+    }
+
+    /// Whether hits may be answered at `now`.
+    pub fn holds(&self, now: Time) -> bool {
+        matches!(*self, NodeSession::Open { lease_end: Some(end), .. } if now < end)
+    }
+
+    /// Whether a lease was held and has run out: everything must be dropped and the session closed.
+    pub fn lapsed(&self, now: Time) -> bool {
+        matches!(*self, NodeSession::Open { lease_end: Some(end), .. } if now >= end)
+    }
+
+    pub fn remaining(&self, now: Time) -> Duration {
+        match *self {
+            NodeSession::Open { lease_end: Some(end), .. } => end.since(now),
+            _ => Duration::ZERO,
+        }
+    }
+
+    pub fn close(&mut self) {
+        *self = NodeSession::Closed { number: self.number() };
+    }
+}
+
+impl Default for NodeSession {
+    fn default() -> Self {
+        NodeSession::new()
+    }
+}
+
+/// The shim's end of its session with one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ShimSession {
+    /// Highest HELLO number seen in this incarnation.
+    number: u64,
+    /// The open session and the end of the longest lease granted in it.
+    open: Option<(u64, Time)>,
+}
+
+impl ShimSession {
+    /// Whether this HELLO is newer than every one seen.
+    pub fn is_new(&self, hello: &Hello) -> bool {
+        hello.number > self.number
+    }
+
+    /// Opens session `id`, which says that the node holds nothing. A number already seen is rejected: the
+    /// message is late, and the node may hold copies of a newer session.
+    pub fn hello(
+        &mut self,
+        now: Time,
+        hello: &Hello,
+        id: u64,
+        terms: &LeaseTerms,
+    ) -> Result<Welcome, Reject> {
+        if !self.is_new(hello) {
+            return Err(Reject { last: self.number, nonce: hello.nonce });
+        }
+        self.number = hello.number;
+        self.open = Some((id, now.after(terms.duration)));
+        Ok(Welcome { session: id, nonce: hello.nonce })
+    }
+
+    /// The open session's id. An open session may have lapsed a moment ago: see `lapsed`.
+    pub fn id(&self) -> Option<u64> {
+        self.open.map(|(id, _)| id)
+    }
+
+    /// Whether `session` is open and its lease runs.
+    pub fn is_live(&self, now: Time, session: u64) -> bool {
+        self.open.is_some_and(|(id, end)| id == session && now < end)
+    }
+
+    /// The lease may be gone from the node's hands by now: writes need not wait for it any longer.
+    pub fn lapsed(&self, now: Time) -> bool {
+        self.open.is_some_and(|(_, end)| now >= end)
+    }
+
+    /// How long the lease may be extended, or `None` to refuse. A node that renews for ever but leaves an
+    /// INV unacknowledged cannot hold a write longer than L; a shim cut off from its storage stops granting.
+    pub fn renew(
+        &mut self,
+        now: Time,
+        session: u64,
+        invalidate_oldest: Option<Time>,
+        storage_proof: Time,
+        terms: &LeaseTerms,
+    ) -> Option<Duration> {
+        let (id, end) = self.open?;
+        if id != session || now >= end {
+            return None;
+        }
+        let unacknowledged = invalidate_oldest.map_or(Duration::ZERO, |sent| now.since(sent));
+        let duration = terms
+            .duration
+            .saturating_sub(unacknowledged)
+            .min(terms.duration.saturating_sub(now.since(storage_proof)));
+        self.open = Some((id, end.max(now.after(duration))));
+        Some(duration)
+    }
+
+    pub fn close(&mut self) {
+        self.open = None;
+    }
+}

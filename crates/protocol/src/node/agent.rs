@@ -1,0 +1,119 @@
+//! The node's agent: which keys come in, which go out (paper, section 4.3, "Cache update"). Nobody coordinates it.
+
+use std::time::Duration;
+
+use crate::hash::KeyMap;
+use crate::node::object::{HEAT_ONE, Object};
+use crate::time::Time;
+use wire::{Digest, Key};
+
+/// Evictions for hotter keys per second, as a share of the objects: bounds the churn of a noisy second.
+const CHURN_DIVISOR: usize = 16;
+/// A newcomer must be hotter than the coldest by a quarter and one request per second.
+const HYSTERESIS_DIVISOR: u32 = 4;
+/// How long a key is kept out for being written more than read, too large, or refused.
+const HOLD_OFF: Duration = Duration::from_secs(10);
+const HELD_OFF_MAX: usize = 4096;
+
+/// The agent's memory: today's eviction candidates and the keys held off.
+#[derive(Clone, Debug)]
+pub(super) struct Agent {
+    objects_max: usize,
+    bytes_max: u64,
+    heat_min: u32,
+    /// Coldest last. Made anew every second.
+    coldest: Vec<(u32, Key)>,
+    held_off: std::collections::VecDeque<(Time, Digest)>,
+}
+
+/// What admission needs to happen first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Decline,
+    Insert,
+    Replace(Key),
+}
+
+impl Agent {
+    pub(super) fn new(objects_max: usize, bytes_max: u64, heat_min: u32) -> Agent {
+        Agent { objects_max, bytes_max, heat_min, coldest: Vec::new(), held_off: Default::default() }
+    }
+
+    /// The least heat, in requests per second, that an insertion takes now.
+    pub(super) fn heat_floor(&self, objects: usize, bytes: u64) -> u32 {
+        if objects < self.objects_max && bytes < self.bytes_max {
+            return self.heat_min;
+        }
+        match self.coldest.last() {
+            Some((heat, _)) => self.heat_min.max(heat / HEAT_ONE + heat / HEAT_ONE / HYSTERESIS_DIVISOR + 1),
+            None => u32::MAX,
+        }
+    }
+
+    /// Whether a key of this heat comes in, and for whom. Candidates that are gone or in use are passed over.
+    pub(super) fn judge(&mut self, heat: u32, key: &Key, bytes: u64, objects: &KeyMap<Object>) -> Verdict {
+        if self.objects_max == 0 || heat < self.heat_min || self.is_held_off(key) {
+            return Verdict::Decline;
+        }
+        if objects.len() < self.objects_max && bytes < self.bytes_max {
+            return Verdict::Insert;
+        }
+        while let Some((cold, candidate)) = self.coldest.last() {
+            let evictable = objects.get(candidate).is_some_and(|object| object.fetching.is_empty());
+            if !evictable {
+                self.coldest.pop();
+                continue;
+            }
+            let bar = cold + cold / HYSTERESIS_DIVISOR + HEAT_ONE;
+            if heat.saturating_mul(HEAT_ONE) <= bar {
+                return Verdict::Decline;
+            }
+            return self.coldest.pop().map_or(Verdict::Decline, |(_, candidate)| Verdict::Replace(candidate));
+        }
+        Verdict::Decline
+    }
+
+    /// The coldest object that can go, while the node holds more bytes than it may.
+    pub(super) fn next_victim(&mut self, bytes: u64, objects: &KeyMap<Object>) -> Option<Key> {
+        if bytes <= self.bytes_max {
+            return None;
+        }
+        while let Some((_, candidate)) = self.coldest.pop() {
+            if objects.get(&candidate).is_some_and(|object| object.fetching.is_empty()) {
+                return Some(candidate);
+            }
+        }
+        let idle = objects.iter().filter(|(_, object)| object.fetching.is_empty());
+        idle.min_by_key(|(key, object)| (object.heat, key.digest)).map(|(key, _)| key.clone())
+    }
+
+    /// Once a second, after the heats have decayed.
+    pub(super) fn rank(&mut self, now: Time, objects: &KeyMap<Object>) {
+        while self.held_off.front().is_some_and(|(until, _)| *until <= now) {
+            self.held_off.pop_front();
+        }
+        self.coldest.clear();
+        if objects.len() < self.objects_max {
+            return;
+        }
+        let mut ranked: Vec<(u32, &Key)> = objects.iter().map(|(key, object)| (object.heat, key)).collect();
+        let take = (objects.len() / CHURN_DIVISOR).max(1).min(ranked.len());
+        if take < ranked.len() {
+            ranked.select_nth_unstable_by_key(take, |(heat, key)| (*heat, key.digest));
+        }
+        ranked.truncate(take);
+        ranked.sort_unstable_by_key(|(heat, key)| std::cmp::Reverse((*heat, key.digest)));
+        self.coldest.extend(ranked.into_iter().map(|(heat, key)| (heat, key.clone())));
+    }
+
+    pub(super) fn hold_off(&mut self, now: Time, key: &Key) {
+        if self.held_off.len() == HELD_OFF_MAX {
+            self.held_off.pop_front();
+        }
+        self.held_off.push_back((now.after(HOLD_OFF), key.digest));
+    }
+
+    fn is_held_off(&self, key: &Key) -> bool {
+        self.held_off.iter().any(|(_, digest)| *digest == key.digest)
+    }
+}

@@ -1,0 +1,240 @@
+//! The cache node as a machine: answers hits under a lease, fetches what its agent admits, obeys invalidations.
+//!
+//! A hit is linearised at `now`, which the driver samples after the read system call that delivered the
+//! request. Nothing enters the table but by a fill that the shim registered first.
+
+mod agent;
+mod coherent;
+mod object;
+mod reads;
+mod statistics;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use slab::Slab;
+use wire::message::{LAYERS_MAX, Offer};
+use wire::{Key, Message, NodeId, Peer, ShimId, View};
+
+use crate::coherence::lease::{LeaseTerms, NodeSession};
+use crate::hash::KeyMap;
+use crate::heat::{HeatConfig, HeavyHitters};
+use crate::load::LoadMeter;
+use crate::placement::Placement;
+use crate::time::Time;
+use agent::Agent;
+use object::{Object, Waiter};
+
+pub(crate) use reads::heat_item;
+pub use statistics::{HotKey, LeaseStatus, NodeStatistics};
+
+/// Offers kept while a session opens, per node.
+const OFFERS_WAITING_MAX: usize = 1024;
+/// Reads passed on to shims and not yet answered.
+const FORWARDED_MAX: usize = 1 << 16;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What a node is told at its start.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    pub id: NodeId,
+    pub layer: usize,
+    pub objects_max: usize,
+    pub bytes_max: u64,
+    /// Larger replies pass by uncached.
+    pub value_bytes_max: usize,
+    /// Relative capacity in thousandths: the load reported is requests per second divided by it.
+    pub capacity: u32,
+    pub lease: LeaseTerms,
+    pub heat: HeatConfig,
+    /// Requests per second below which nothing is cached, however empty the node is.
+    pub heat_min: u32,
+    pub seed: u64,
+}
+
+/// All that a node can see.
+#[derive(Clone, Debug)]
+pub enum Input {
+    Message {
+        from: Peer,
+        message: Message,
+    },
+    Linked(Peer),
+    Unlinked(Peer),
+    Map(Arc<Placement>),
+    /// Stop: give up every copy, so that no write waits for this node's leases.
+    Drain,
+    Tick,
+}
+
+/// All that a node can do. A message to a peer that is not linked is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Send { to: Peer, message: Message },
+}
+
+/// A read passed on to a shim.
+#[derive(Clone, Debug)]
+struct Forwarded {
+    waiter: Waiter,
+    shim: ShimId,
+    key: Key,
+    view: View,
+}
+
+/// This node's end of everything it has with one shim.
+#[derive(Clone, Debug, Default)]
+struct ShimLink {
+    session: NodeSession,
+    linked: bool,
+    fill_last: u64,
+    objects: usize,
+}
+
+pub struct Node {
+    config: NodeConfig,
+    placement: Arc<Placement>,
+    links: Vec<ShimLink>,
+    objects: KeyMap<Object>,
+    bytes: u64,
+    forwarded: Slab<Forwarded>,
+    offers: Vec<Offer>,
+    agent: Agent,
+    heat: HeavyHitters,
+    meter: LoadMeter,
+    random: SmallRng,
+    second: Time,
+    draining: bool,
+    statistics: NodeStatistics,
+}
+
+impl Node {
+    pub fn new(config: NodeConfig, placement: Arc<Placement>) -> Node {
+        assert!(config.layer < LAYERS_MAX, "layers are numbered 0..{LAYERS_MAX}");
+        assert!(config.capacity > 0, "a node without capacity cannot be compared with others");
+        let shims = placement.map().shims.len();
+        Node {
+            agent: Agent::new(config.objects_max, config.bytes_max, config.heat_min),
+            heat: HeavyHitters::new(config.heat, config.seed),
+            meter: LoadMeter::new(SECOND),
+            random: SmallRng::seed_from_u64(config.seed),
+            links: vec![ShimLink::default(); shims],
+            objects: KeyMap::default(),
+            bytes: 0,
+            forwarded: Slab::new(),
+            offers: Vec::new(),
+            second: Time(0),
+            draining: false,
+            statistics: NodeStatistics::default(),
+            config,
+            placement,
+        }
+    }
+
+    pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        match input {
+            Input::Message { from, message } => self.message(now, from, message, effects),
+            Input::Linked(Peer::Shim(shim)) => self.linked(now, shim, effects),
+            Input::Unlinked(Peer::Shim(shim)) => self.unlinked(shim, effects),
+            Input::Linked(_) | Input::Unlinked(_) => {}
+            Input::Map(placement) => {
+                self.links.resize_with(placement.map().shims.len(), ShimLink::default);
+                self.placement = placement;
+            }
+            Input::Drain => self.drain(now, effects),
+            Input::Tick => self.tick(now, effects),
+        }
+    }
+
+    fn message(&mut self, now: Time, from: Peer, message: Message, effects: &mut Vec<Effect>) {
+        match (from, message) {
+            (_, Message::Read(read)) => self.read(now, from, read, effects),
+            (Peer::Shim(shim), message) if usize::from(shim.0) < self.links.len() => {
+                self.close_if_lapsed(now, shim, effects);
+                match message {
+                    Message::Reply(reply) => self.relay(now, shim, reply, effects),
+                    Message::Offer(offer) => self.offer(now, offer, effects),
+                    Message::Fill(fill) => self.filled(now, shim, fill, effects),
+                    control => self.coherence(now, shim, control, effects),
+                }
+            }
+            _ => self.statistics.unexpected += 1,
+        }
+    }
+
+    fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        for index in 0..self.links.len() {
+            let shim = ShimId(index as u16);
+            self.close_if_lapsed(now, shim, effects);
+            let floor = self.agent.heat_floor(self.objects.len(), self.bytes);
+            let nonce: u64 = self.random.random();
+            let link = &mut self.links[index];
+            if link.session.hello_overdue(now, &self.config.lease) {
+                let hello = link.session.hello(now, nonce);
+                self.send(Peer::Shim(shim), Message::Hello(hello), effects);
+            } else if link.objects > 0 && link.session.renew_due(now, &self.config.lease) {
+                self.renew(now, shim, floor, effects);
+            }
+        }
+        if now.since(self.second) >= SECOND {
+            self.second = now;
+            self.each_second(now, effects);
+        }
+    }
+
+    /// Heats decay, eviction candidates are ranked anew, write-hot keys leave.
+    fn each_second(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let mut leaving = Vec::new();
+        for (key, object) in &mut self.objects {
+            object.decay();
+            if object.is_write_hot() && object.fetching.is_empty() {
+                leaving.push(key.clone());
+            }
+        }
+        leaving.sort_unstable_by_key(|key| key.digest);
+        for key in leaving {
+            self.statistics.write_hot += 1;
+            self.agent.hold_off(now, &key);
+            self.evict(&key, effects);
+        }
+        self.agent.rank(now, &self.objects);
+    }
+
+    /// Removes an object and tells the shim, which drops its entry if no newer fetch is under way.
+    fn evict(&mut self, key: &Key, effects: &mut Vec<Effect>) {
+        let Some(object) = self.remove(key) else { return };
+        debug_assert!(object.fetching.is_empty(), "waiters would be lost");
+        self.statistics.evictions += 1;
+        if let Some(session) = self.links[usize::from(object.shim.0)].session.id() {
+            let evict = wire::message::Evict { session, key: key.clone(), fill: object.fill_highest };
+            self.send(Peer::Shim(object.shim), Message::Evict(evict), effects);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Object> {
+        let object = self.objects.remove(key)?;
+        self.bytes -= object.bytes;
+        self.links[usize::from(object.shim.0)].objects -= 1;
+        Some(object)
+    }
+
+    fn drain(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.draining = true;
+        for index in 0..self.links.len() {
+            if self.links[index].session.id().is_some() {
+                let shim = ShimId(index as u16);
+                self.drop_objects(shim, effects);
+                let nonce = self.random.random();
+                // HELLO says that nothing is held any more; nobody waits for the answer.
+                let hello = self.links[index].session.hello(now, nonce);
+                self.send(Peer::Shim(shim), Message::Hello(hello), effects);
+            }
+        }
+    }
+
+    fn send(&mut self, to: Peer, message: Message, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Send { to, message });
+    }
+}

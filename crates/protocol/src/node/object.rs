@@ -1,0 +1,158 @@
+//! One cached key of a node: its replies by view, the fills under way and how hot it is.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::message::EarlyValue;
+use wire::{Peer, ShimId, Status, View};
+
+use crate::coherence::copy::{Copy, Filling};
+use crate::time::Time;
+
+/// Views that one key may have cached (design, section 5).
+pub(super) const VIEWS_MAX: usize = 64;
+/// A copy lives no longer than this without being asked for again.
+const LIFE_MAX: Duration = Duration::from_secs(60);
+/// What one object costs beside its bytes: table slot, reply slots, reference counts.
+const OVERHEAD_BYTES: u64 = 256;
+/// Heat is kept in sixteenths of a request per second.
+pub(super) const HEAT_ONE: u32 = 16;
+
+/// Who asked, to be answered later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiter {
+    pub(super) from: Peer,
+    pub(super) request: u64,
+}
+
+/// A fetch under way and those who wait for it. The first `covered` asked before it was sent.
+#[derive(Clone, Debug)]
+pub(super) struct Fetching {
+    pub(super) filling: Filling,
+    pub(super) view: View,
+    pub(super) resp3: bool,
+    pub(super) command: Bytes,
+    pub(super) waiters: SmallVec<[Waiter; 2]>,
+    pub(super) covered: usize,
+}
+
+/// One view; without a reply after an INV, to be filled again on demand.
+#[derive(Clone, Debug)]
+pub(super) struct Cached {
+    pub(super) view: View,
+    pub(super) reply: Option<(Status, Bytes)>,
+    pub(super) expiry: Time,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    pub(super) shim: ShimId,
+    pub(super) copy: Copy,
+    pub(super) fill_highest: u64,
+    pub(super) cached: SmallVec<[Cached; 1]>,
+    pub(super) pending: Option<(EarlyValue, Time)>,
+    pub(super) fetching: Vec<Fetching>,
+    /// Fills refused in a row.
+    pub(super) refused: u8,
+    /// Sixteenths of a hit per second, averaged over about eight seconds.
+    pub(super) heat: u32,
+    pub(super) hits: u32,
+    /// Sixteenths of an invalidation per second, averaged like heat.
+    pub(super) invalidation_heat: u32,
+    pub(super) invalidations: u32,
+    pub(super) bytes: u64,
+}
+
+impl Object {
+    pub(super) fn new(shim: ShimId, key_bytes: usize, heat: u32) -> Object {
+        Object {
+            shim,
+            copy: Copy::Invalid { version: 0 },
+            fill_highest: 0,
+            cached: SmallVec::new(),
+            pending: None,
+            fetching: Vec::new(),
+            refused: 0,
+            heat: heat.saturating_mul(HEAT_ONE),
+            hits: 0,
+            invalidation_heat: 0,
+            invalidations: 0,
+            bytes: OVERHEAD_BYTES + key_bytes as u64,
+        }
+    }
+
+    pub(super) fn admits(&self, view: View) -> bool {
+        self.cached.iter().any(|cached| cached.view == view)
+    }
+
+    /// The reply that may be served at `now`, as far as this object knows: the lease is the caller's to check.
+    pub(super) fn reply(&self, now: Time, view: View) -> Option<&(Status, Bytes)> {
+        if !self.copy.is_valid() {
+            return None;
+        }
+        let cached = self.cached.iter().find(|cached| cached.view == view && now < cached.expiry)?;
+        cached.reply.as_ref()
+    }
+
+    /// Makes room for a view; false when the key has too many.
+    pub(super) fn admit(&mut self, view: View) -> bool {
+        if self.admits(view) {
+            return true;
+        }
+        let room = self.cached.len() < VIEWS_MAX;
+        if room {
+            self.cached.push(Cached { view, reply: None, expiry: Time(0) });
+        }
+        room
+    }
+
+    /// Keeps a reply; returns the change in bytes. The time to live counts from `since`, shortened by 1 %.
+    pub(super) fn keep(
+        &mut self,
+        view: View,
+        status: Status,
+        value: &Bytes,
+        since: Time,
+        ttl_ms: Option<u64>,
+    ) -> i64 {
+        let life =
+            ttl_ms.map_or(LIFE_MAX, |ttl| Duration::from_micros(ttl.saturating_mul(990)).min(LIFE_MAX));
+        if !self.admit(view) {
+            return 0;
+        }
+        let Some(cached) = self.cached.iter_mut().find(|cached| cached.view == view) else { return 0 };
+        let before = cached.reply.as_ref().map_or(0, |(_, value)| value.len());
+        // A copy of its own: a slice would keep the whole read buffer alive.
+        cached.reply = Some((status, Bytes::copy_from_slice(value)));
+        cached.expiry = since.after(life);
+        let change = value.len() as i64 - before as i64;
+        self.bytes = self.bytes.saturating_add_signed(change);
+        change
+    }
+
+    /// Drops every reply but remembers the views; returns the bytes freed.
+    pub(super) fn drop_replies(&mut self) -> u64 {
+        let mut freed = 0;
+        for cached in &mut self.cached {
+            freed += cached.reply.take().map_or(0, |(_, value)| value.len() as u64);
+        }
+        self.pending = None;
+        self.bytes -= freed;
+        freed
+    }
+
+    /// Once a second: the average moves an eighth of the way to the last second's hits.
+    pub(super) fn decay(&mut self) {
+        let average = |old: u32, new: u32| old - old / 8 + new.saturating_mul(HEAT_ONE) / 8;
+        self.heat = average(self.heat, self.hits);
+        self.invalidation_heat = average(self.invalidation_heat, self.invalidations);
+        self.hits = 0;
+        self.invalidations = 0;
+    }
+
+    /// Whether invalidations outnumber hits: such a copy costs more than it serves.
+    pub(super) fn is_write_hot(&self) -> bool {
+        self.invalidation_heat > HEAT_ONE && self.invalidation_heat > self.heat
+    }
+}

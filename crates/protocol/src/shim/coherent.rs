@@ -1,0 +1,159 @@
+//! Sessions, acknowledgements and barriers at a shim: the rules of `coherence` applied to its directory.
+
+use std::time::Duration;
+
+use wire::message::{Ack, Grant, Refuse, Renew, Revoke};
+use wire::{Key, Message, NodeId, Peer};
+
+use super::{Effect, Shim};
+use crate::time::Time;
+
+impl Shim {
+    pub(super) fn coherence(&mut self, now: Time, node: NodeId, message: Message, effects: &mut Vec<Effect>) {
+        match message {
+            Message::Hello(hello) => {
+                // The node holds nothing any more: whatever waits for its old copies may go on.
+                if self.links[usize::from(node.0)].session.is_new(&hello) {
+                    self.close_session(node);
+                }
+                let id = self.session_id();
+                let session = &mut self.links[usize::from(node.0)].session;
+                let answer = match session.hello(now, &hello, id, &self.config.lease) {
+                    Ok(welcome) => Message::Welcome(welcome),
+                    Err(reject) => Message::Reject(reject),
+                };
+                self.send(Peer::Node(node), answer, effects);
+            }
+            Message::Renew(renew) => self.renew(now, node, &renew, effects),
+            Message::Ack(ack) => self.acknowledge(node, &ack),
+            Message::Evict(evict) => self.evict(node, evict.session, &evict.key, evict.fill),
+            Message::Revoked(revoked) => self.revoked(node, revoked.session, revoked.number),
+            _ => self.statistics.unexpected += 1,
+        }
+    }
+
+    fn renew(&mut self, now: Time, node: NodeId, renew: &Renew, effects: &mut Vec<Effect>) {
+        let Renew { session, sent, heat_floor } = *renew;
+        let link = &mut self.links[usize::from(node.0)];
+        link.heat_floor = heat_floor.max(1);
+        let invalidate = link.outstanding.values().next().map(|outstanding| outstanding.sent);
+        let oldest = [invalidate, link.revoking.map(|(_, sent)| sent)].into_iter().flatten().min();
+        match link.session.renew(now, session, oldest, self.proof, &self.config.lease) {
+            None => {
+                if link.session.id() == Some(session) {
+                    self.close_session(node);
+                }
+                self.send(Peer::Node(node), Message::Refuse(Refuse { session }), effects);
+            }
+            // Nothing to grant now: the node tries again before its lease ends.
+            Some(Duration::ZERO) => {}
+            Some(duration) => {
+                self.statistics.grants += 1;
+                let grant = Grant { session, sent, duration: duration.as_micros() as u64 };
+                self.send(Peer::Node(node), Message::Grant(grant), effects);
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, node: NodeId, ack: &Ack) {
+        let link = &mut self.links[usize::from(node.0)];
+        self.statistics.coherence_messages += 1;
+        if link.session.id() != Some(ack.session) {
+            return;
+        }
+        // Repeated, or another key's: nothing waits for it.
+        if link.outstanding.get(&ack.version).is_none_or(|outstanding| outstanding.message.key != ack.key) {
+            return;
+        }
+        let Some(outstanding) = link.outstanding.remove(&ack.version) else { return };
+        if let Some(state) = self.keys.get_mut(&ack.key) {
+            let early = outstanding.message.value.is_some();
+            state.directory.acknowledge(node, ack.version, early, ack.nothing_held);
+        }
+        self.acknowledge_operation(outstanding.operation);
+    }
+
+    fn evict(&mut self, node: NodeId, session: u64, key: &Key, fill: u64) {
+        if self.links[usize::from(node.0)].session.id() != Some(session) {
+            return;
+        }
+        let Some(state) = self.keys.get_mut(key) else { return };
+        // During a write the entry decides whose acknowledgement it waits for.
+        if state.is_quiet() && state.directory.evict(node, fill) && state.is_idle() {
+            self.keys.remove(key);
+        }
+    }
+
+    /// Sends every INV and REVOKE again that is older than `age` and has not been acknowledged.
+    pub(super) fn repeat_to(&mut self, now: Time, node: NodeId, age: Duration, effects: &mut Vec<Effect>) {
+        let Some(link) = self.links.get_mut(usize::from(node.0)) else { return };
+        let mut messages = Vec::new();
+        for outstanding in link.outstanding.values_mut() {
+            if now.since(outstanding.repeated) >= age {
+                outstanding.repeated = now;
+                messages.push(outstanding.message.clone());
+            }
+        }
+        let revoking = link.revoking.filter(|(_, sent)| now.since(*sent) >= age).map(|(number, _)| number);
+        let session = link.session.id();
+        for message in messages {
+            self.statistics.repeats += 1;
+            self.send_invalidate(node, message, effects);
+        }
+        if let (Some(number), Some(session)) = (revoking, session) {
+            self.send(Peer::Node(node), Message::Revoke(Revoke { session, number }), effects);
+        }
+    }
+
+    /// Nothing of this node is servable any more: its entries go, and nobody waits for it.
+    pub(super) fn close_session(&mut self, node: NodeId) {
+        let link = &mut self.links[usize::from(node.0)];
+        link.session.close();
+        link.heat_floor = self.config.heat_min;
+        let outstanding = std::mem::take(&mut link.outstanding);
+        let revoking = link.revoking.take();
+        self.remove_entries(node);
+        for outstanding in outstanding.into_values() {
+            self.acknowledge_operation(outstanding.operation);
+        }
+        if let (Some(_), Some(&barrier)) = (revoking, self.barriers.front()) {
+            self.acknowledge_operation(barrier);
+        }
+    }
+
+    fn remove_entries(&mut self, node: NodeId) {
+        self.keys.retain(|_, state| {
+            state.directory.remove(node);
+            !state.is_idle()
+        });
+    }
+
+    /// A barrier: every node with a live session drops everything that this shim has granted.
+    pub(super) fn revoke_all(&mut self, now: Time, id: u32, effects: &mut Vec<Effect>) {
+        self.barrier_number += 1;
+        let number = self.barrier_number;
+        for index in 0..self.links.len() {
+            let link = &mut self.links[index];
+            let Some(session) = link.session.id().filter(|id| link.session.is_live(now, *id)) else {
+                continue;
+            };
+            link.revoking = Some((number, now));
+            self.operations[id as usize].awaiting += 1;
+            self.statistics.revokes += 1;
+            self.send(Peer::Node(NodeId(index as u16)), Message::Revoke(Revoke { session, number }), effects);
+        }
+    }
+
+    fn revoked(&mut self, node: NodeId, session: u64, number: u64) {
+        let link = &mut self.links[usize::from(node.0)];
+        let awaited = link.revoking.is_some_and(|(asked, _)| asked == number);
+        if link.session.id() != Some(session) || !awaited {
+            return;
+        }
+        link.revoking = None;
+        self.remove_entries(node);
+        if let Some(&barrier) = self.barriers.front() {
+            self.acknowledge_operation(barrier);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The shim as a machine: the only way to one storage server's data, and the keeper of coherence for its keys.
+//!
+//! Order is part of the contract: `Effect::Store` of a write is emitted only after every servable copy of its
+//! keys was acknowledged invalid or its lease has run out (design, section 6).
+
+mod coherent;
+mod operation;
+mod operations;
+mod reads;
+mod replies;
+mod statistics;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use slab::Slab;
+use smallvec::SmallVec;
+use wire::message::Invalidate;
+use wire::{Key, Message, NodeId, Peer, ShimId, View};
+
+use crate::coherence::lease::{LeaseTerms, ShimSession};
+use crate::hash::KeyMap;
+use crate::heat::{HeatConfig, HeavyHitters};
+use crate::placement::Placement;
+use crate::storage::{Lane, StorageEvent, StorageTraits, Store};
+use crate::time::Time;
+use operation::{KeyState, Operation, Origin};
+
+pub use statistics::ShimStatistics;
+
+/// An unacknowledged INV or REVOKE is repeated this often.
+const REPEATS_PER_LEASE: u32 = 4;
+/// The proof that storage still obeys is renewed this often.
+const PROOFS_PER_LEASE: u32 = 8;
+/// How often storage is told that the cached keys are in use (design, section 6: storage that evicts).
+const TOUCH_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What a shim is told at its start.
+#[derive(Clone, Debug)]
+pub struct ShimConfig {
+    pub id: ShimId,
+    pub lease: LeaseTerms,
+    pub heat: HeatConfig,
+    /// Requests per second below which no key is offered to nodes.
+    pub heat_min: u32,
+    /// Commands queued or at storage; beyond it clients get `-BUSY`.
+    pub operations_max: usize,
+    /// Larger values do not ride on INV.
+    pub early_value_bytes_max: usize,
+    /// Views of hashes are cached even where fields may expire on their own.
+    pub cache_expiring_hashes: bool,
+    pub seed: u64,
+}
+
+/// All that a shim can see.
+#[derive(Clone, Debug)]
+pub enum Input {
+    Message { from: Peer, message: Message },
+    Linked(Peer),
+    Unlinked(Peer),
+    Storage(StorageEvent),
+    Map(Arc<Placement>),
+    Tick,
+}
+
+/// All that a shim can do. A message to a peer that is not linked is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Send { to: Peer, message: Message },
+    Store(Store),
+    /// Give up a pinned command; its `Lost` and, once it cannot run any more, `Fenced` follow.
+    Abort { ticket: u64 },
+}
+
+/// An INV that its node has not acknowledged.
+#[derive(Clone, Debug)]
+struct Outstanding {
+    operation: u32,
+    message: Invalidate,
+    sent: Time,
+    repeated: Time,
+}
+
+/// This shim's end of everything it has with one node.
+#[derive(Clone, Debug, Default)]
+struct NodeLink {
+    session: ShimSession,
+    /// By version: the first is the oldest.
+    outstanding: BTreeMap<u64, Outstanding>,
+    /// The number of the REVOKE that the node has not acknowledged, and when it was last sent.
+    revoking: Option<(u64, Time)>,
+    heat_floor: u32,
+}
+
+/// What a storage ticket is for.
+#[derive(Clone, Debug)]
+enum Purpose {
+    Read { origin: Origin, key: Key, view: View },
+    /// A command without keys.
+    Plain { origin: Origin },
+    Fill { node: NodeId, fetch: FillTicket },
+    Operation(u32),
+    Proof,
+    Touch { key: Key },
+}
+
+#[derive(Clone, Debug)]
+struct FillTicket {
+    session: u64,
+    fill: u64,
+    key: Key,
+    view: View,
+    /// The version current when the read was sent; `None` if no copy was registered.
+    version: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Ticket {
+    issued: Time,
+    purpose: Purpose,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum StorageState {
+    Down { reason: String },
+    Up { traits: StorageTraits },
+}
+
+pub struct Shim {
+    config: ShimConfig,
+    placement: Arc<Placement>,
+    storage: StorageState,
+    incarnation: Option<u64>,
+    /// Until then no write reaches storage: an earlier incarnation's leases may still run.
+    hold_until: Time,
+    /// When the newest storage command that has been answered was sent.
+    proof: Time,
+    proof_sent: Time,
+    touched: Time,
+    touching: Vec<Key>,
+    links: Vec<NodeLink>,
+    sessions_opened: u64,
+    /// The last version taken; also what a key's state starts with.
+    sequence: u64,
+    keys: KeyMap<KeyState>,
+    operations: Slab<Operation>,
+    tickets: Slab<Ticket>,
+    ready: VecDeque<u32>,
+    held: Vec<u32>,
+    barriers: VecDeque<u32>,
+    barrier_number: u64,
+    quarantined: Vec<Key>,
+    heat: HeavyHitters,
+    heat_floor: u32,
+    frames: BytesMut,
+    random: SmallRng,
+    statistics: ShimStatistics,
+}
+
+impl Shim {
+    pub fn new(config: ShimConfig, placement: Arc<Placement>) -> Shim {
+        let nodes = placement.map().layers.iter().map(|layer| layer.nodes.len()).sum();
+        Shim {
+            storage: StorageState::Down { reason: "it has not been reached yet".into() },
+            incarnation: None,
+            hold_until: Time(u64::MAX),
+            proof: Time(0),
+            proof_sent: Time(0),
+            touched: Time(0),
+            touching: Vec::new(),
+            links: vec![NodeLink { heat_floor: config.heat_min, ..NodeLink::default() }; nodes],
+            sessions_opened: 0,
+            sequence: 0,
+            keys: KeyMap::default(),
+            operations: Slab::new(),
+            tickets: Slab::new(),
+            ready: VecDeque::new(),
+            held: Vec::new(),
+            barriers: VecDeque::new(),
+            barrier_number: 0,
+            quarantined: Vec::new(),
+            heat: HeavyHitters::new(config.heat, config.seed),
+            heat_floor: config.heat_min,
+            frames: BytesMut::new(),
+            random: SmallRng::seed_from_u64(config.seed),
+            statistics: ShimStatistics::default(),
+            placement,
+            config,
+        }
+    }
+
+    pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        match input {
+            Input::Message { from, message } => self.message(now, from, message, effects),
+            Input::Linked(Peer::Node(node)) => self.repeat_to(now, node, Duration::ZERO, effects),
+            Input::Unlinked(Peer::Router(_)) => self.unlinked_router(&input, effects),
+            Input::Linked(_) | Input::Unlinked(_) => {}
+            Input::Storage(event) => self.storage_event(now, event, effects),
+            Input::Map(placement) => {
+                let nodes = placement.map().layers.iter().map(|layer| layer.nodes.len()).sum();
+                let heat_floor = self.config.heat_min;
+                self.links.resize_with(nodes, || NodeLink { heat_floor, ..NodeLink::default() });
+                self.placement = placement;
+            }
+            Input::Tick => self.tick(now, effects),
+        }
+        self.run_ready(now, effects);
+    }
+
+    fn message(&mut self, now: Time, from: Peer, message: Message, effects: &mut Vec<Effect>) {
+        match (from, message) {
+            (_, Message::Read(read)) => self.read(now, from, read, effects),
+            (Peer::Router(_), Message::Execute(execute)) => self.execute(now, from, execute, effects),
+            (Peer::Router(_), Message::Cancel(cancel)) => self.cancel(from, cancel.request, effects),
+            (Peer::Node(node), message) if usize::from(node.0) < self.links.len() => match message {
+                Message::Fetch(fetch) => self.fetch(now, node, fetch, effects),
+                control => self.coherence(now, node, control, effects),
+            },
+            _ => self.statistics.unexpected += 1,
+        }
+    }
+
+    fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        for index in 0..self.links.len() {
+            let node = NodeId(index as u16);
+            if self.links[index].session.lapsed(now) {
+                self.statistics.lease_lapses += 1;
+                self.close_session(node);
+            }
+            self.repeat_to(now, node, self.config.lease.duration / REPEATS_PER_LEASE, effects);
+        }
+        self.heat_floor = self.links.iter().map(|link| link.heat_floor).min().unwrap_or(u32::MAX);
+        if now >= self.hold_until {
+            self.ready.extend(self.held.drain(..));
+        }
+        if matches!(self.storage, StorageState::Up { .. }) {
+            let interval = self.config.lease.duration / PROOFS_PER_LEASE;
+            if now.since(self.proof) >= interval && now.since(self.proof_sent) >= interval {
+                self.prove(now, effects);
+            }
+            self.touch(now, effects);
+        }
+    }
+
+    /// Asks storage for a sign that this incarnation still governs it.
+    fn prove(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.proof_sent = now;
+        let ping = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
+        let lane = Lane::Shared { resp3: false };
+        self.store(now, Purpose::Proof, lane, SmallVec::from_elem(ping, 1), effects);
+    }
+
+    fn store(
+        &mut self,
+        now: Time,
+        purpose: Purpose,
+        lane: Lane,
+        commands: SmallVec<[Bytes; 2]>,
+        effects: &mut Vec<Effect>,
+    ) -> u64 {
+        let ticket = self.tickets.insert(Ticket { issued: now, purpose }) as u64;
+        effects.push(Effect::Store(Store { ticket, lane, commands }));
+        ticket
+    }
+
+    /// Storage is told that cached keys are in use, a few keys per tick.
+    fn touch(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        const KEYS_PER_TICK: usize = 32;
+        if self.touching.is_empty() && now.since(self.touched) >= TOUCH_INTERVAL {
+            self.touched = now;
+            let cached = self.keys.iter().filter(|(_, state)| !state.directory.entries.is_empty());
+            self.touching.extend(cached.map(|(key, _)| key.clone()));
+        }
+        for _ in 0..KEYS_PER_TICK {
+            let Some(key) = self.touching.pop() else { break };
+            let command = self.frame(b"*2\r\n$5\r\nTOUCH\r\n", &key.bytes);
+            let purpose = Purpose::Touch { key };
+            self.store(now, purpose, Lane::Shared { resp3: false }, SmallVec::from_elem(command, 1), effects);
+        }
+    }
+
+    /// A command of one argument, cut from a shared buffer.
+    fn frame(&mut self, head: &[u8], argument: &[u8]) -> Bytes {
+        use std::io::Write;
+        const CHUNK_BYTES: usize = 64 << 10;
+        let bytes = head.len() + argument.len() + 32;
+        if self.frames.capacity() < bytes {
+            self.frames.reserve(CHUNK_BYTES.max(bytes));
+        }
+        self.frames.extend_from_slice(head);
+        let mut length = [0u8; 32];
+        let mut cursor = std::io::Cursor::new(&mut length[..]);
+        write!(cursor, "${}\r\n", argument.len()).expect("a length fits into 32 bytes");
+        let written = cursor.position() as usize;
+        self.frames.extend_from_slice(&length[..written]);
+        self.frames.extend_from_slice(argument);
+        self.frames.extend_from_slice(b"\r\n");
+        self.frames.split().freeze()
+    }
+
+    fn send(&mut self, to: Peer, message: Message, effects: &mut Vec<Effect>) {
+        effects.push(Effect::Send { to, message });
+    }
+
+    fn session_id(&mut self) -> u64 {
+        self.sessions_opened += 1;
+        // A random incarnation plus a counter: no two sessions of any incarnations share an id.
+        self.incarnation.unwrap_or_else(|| self.random.random()).wrapping_add(self.sessions_opened)
+    }
+}

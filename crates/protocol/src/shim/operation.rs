@@ -1,0 +1,99 @@
+//! One command on its way through the shim: what it waits for before storage may see it.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::message::EarlyValue;
+use wire::{Key, Peer, View};
+
+use crate::coherence::directory::Directory;
+use crate::storage::Lane;
+
+/// Who asked for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) from: Peer,
+    pub(super) request: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Queued only to keep program order behind writes; a cacheable read's view shapes its reply.
+    Read(Option<View>),
+    Write,
+    /// Takes no place in a queue once its keys are invalidated.
+    Blocking,
+    BlockingQuery,
+    Barrier,
+    /// Invalidates and does nothing else: the key has left storage on its own.
+    Purge,
+}
+
+impl Kind {
+    /// Whether it changes what storage holds, as far as anyone can tell.
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Kind::Write | Kind::Blocking | Kind::Barrier)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Queued,
+    Invalidating,
+    Sent { ticket: u64 },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    pub(super) origin: Option<Origin>,
+    pub(super) kind: Kind,
+    pub(super) lane: Lane,
+    pub(super) command: Bytes,
+    pub(super) keys: SmallVec<[Key; 1]>,
+    /// The version of each key's write, once it has been taken.
+    pub(super) versions: SmallVec<[u64; 1]>,
+    pub(super) early: Option<EarlyValue>,
+    /// INVs or REVOKEs not yet acknowledged.
+    pub(super) awaiting: u32,
+    pub(super) phase: Phase,
+    pub(super) cancelled: bool,
+}
+
+/// What the shim knows of a key that is cached or being written.
+#[derive(Clone, Debug)]
+pub(super) struct KeyState {
+    pub(super) directory: Directory,
+    /// Operations that storage has not seen, in order; only the first may invalidate.
+    pub(super) queue: SmallVec<[u32; 2]>,
+    /// Operations at storage, all on one lane.
+    pub(super) sent: u32,
+    pub(super) sent_lane: Lane,
+    /// Writes among those sent. While there are any, nothing is granted.
+    pub(super) writes_sent: u32,
+    /// Blocking commands between their INV and their reply.
+    pub(super) blocked: u32,
+    /// The outcome of a write is unknown.
+    pub(super) quarantined: bool,
+}
+
+impl KeyState {
+    pub(super) fn new(version: u64) -> KeyState {
+        KeyState {
+            directory: Directory::new(version),
+            queue: SmallVec::new(),
+            sent: 0,
+            sent_lane: Lane::Shared { resp3: false },
+            writes_sent: 0,
+            blocked: 0,
+            quarantined: false,
+        }
+    }
+
+    /// Whether a copy may be granted: nobody writes, and storage's state is known.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.queue.is_empty() && self.writes_sent == 0 && self.blocked == 0 && !self.quarantined
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_quiet() && self.sent == 0 && self.directory.entries.is_empty()
+    }
+}

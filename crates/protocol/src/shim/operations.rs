@@ -1,0 +1,408 @@
+//! Commands other than plain reads: queued per key, sent once nothing servable is left, finished in order.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::message::{Commit, EarlyValue, Execute, Invalidate};
+use wire::resp::Command;
+use wire::{Key, Message, Peer, Status};
+
+use super::operation::{KeyState, Kind, Operation, Origin, Phase};
+use super::reads::own;
+use super::{Effect, Input, Outstanding, Purpose, Shim};
+use crate::command::{self, Classified};
+use crate::storage::Lane;
+use crate::time::Time;
+
+impl Shim {
+    pub(super) fn execute(&mut self, now: Time, from: Peer, execute: Execute, effects: &mut Vec<Effect>) {
+        let origin = Origin { from, request: execute.request };
+        let parsed = Command::parse(execute.command.clone()).map_err(|error| error.to_string());
+        let classified = parsed.and_then(|command| match command::classify(&command) {
+            Ok(classified) => Ok((command, classified)),
+            Err(refusal) => Err(refusal.to_string()),
+        });
+        let (command, classified) = match classified {
+            Ok(classified) => classified,
+            Err(text) => return self.reply_error(origin, &format!("-{text}\r\n"), effects),
+        };
+        let keys = self.keys_of(&execute, &command, &classified);
+        let refusal = match keys.is_empty() {
+            true => self.refusal(&Key::default()),
+            false => keys.iter().find_map(|key| self.refusal(key)),
+        };
+        if let Some(refusal) = refusal {
+            return self.reply_error(origin, &refusal, effects);
+        }
+        self.dispatch(now, origin, &execute, &command, &classified, keys, effects);
+    }
+
+    fn keys_of(&self, execute: &Execute, command: &Command, classified: &Classified) -> SmallVec<[Key; 1]> {
+        if let [index] = classified.keys[..]
+            && command.arg(index) == &execute.key.bytes[..]
+        {
+            return SmallVec::from_elem(execute.key.clone(), 1);
+        }
+        let mut keys: SmallVec<[Key; 1]> = SmallVec::new();
+        for &index in &classified.keys {
+            let key = self.placement.key(execute.key.database, command.arg_bytes(index));
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one command in its parts")]
+    fn dispatch(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        execute: &Execute,
+        command: &Command,
+        classified: &Classified,
+        keys: SmallVec<[Key; 1]>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let shared = Lane::Shared { resp3: execute.resp3 };
+        let pinned = Lane::Pinned { resp3: execute.resp3 };
+        let frame = execute.command.clone();
+        use command::Kind as Class;
+        match classified.kind {
+            Class::Keyless | Class::Connection => {
+                let purpose = Purpose::Plain { origin };
+                self.store(now, purpose, shared, SmallVec::from_elem(frame, 1), effects);
+            }
+            Class::Read | Class::Query => {
+                self.statistics.storage_reads += 1;
+                let waits = execute.ordered && keys.iter().any(|key| self.has_queue(key));
+                if waits {
+                    self.enqueue(now, Some(origin), Kind::Read(None), shared, frame, keys, effects);
+                } else {
+                    self.store(
+                        now,
+                        Purpose::Plain { origin },
+                        shared,
+                        SmallVec::from_elem(frame, 1),
+                        effects,
+                    );
+                }
+            }
+            Class::Write => {
+                let early = self.early_value(command, &keys);
+                let operation = Operation { early, ..operation(origin, Kind::Write, shared, frame, keys) };
+                self.admit_operation(operation);
+            }
+            Class::BlockingWrite => {
+                self.admit_operation(operation(origin, Kind::Blocking, pinned, frame, keys))
+            }
+            Class::BlockingQuery => {
+                self.admit_operation(operation(origin, Kind::BlockingQuery, pinned, frame, keys))
+            }
+            Class::Barrier => {
+                let id =
+                    self.operations.insert(operation(origin, Kind::Barrier, shared, frame, SmallVec::new()));
+                self.barriers.push_back(id as u32);
+                self.ready.push_back(id as u32);
+            }
+        }
+    }
+
+    /// The value may ride on INV only where the write sets exactly one key, whatever was there.
+    fn early_value(&self, command: &Command, keys: &[Key]) -> Option<EarlyValue> {
+        let servable = |key| self.keys.get(key).is_some_and(|state| !state.directory.entries.is_empty());
+        if keys.len() != 1 || !servable(&keys[0]) {
+            return None;
+        }
+        let (value, ttl_ms) = command::early_value(command)?;
+        if value.len() > self.config.early_value_bytes_max {
+            return None;
+        }
+        let mut reply = Vec::with_capacity(value.len() + 16);
+        wire::resp::reply::bulk(&value, &mut reply);
+        Some(EarlyValue { ttl_ms, value: Bytes::from(reply) })
+    }
+
+    fn has_queue(&self, key: &Key) -> bool {
+        self.keys.get(key).is_some_and(|state| !state.queue.is_empty())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "an operation in its parts")]
+    pub(super) fn enqueue(
+        &mut self,
+        _now: Time,
+        origin: Option<Origin>,
+        kind: Kind,
+        lane: Lane,
+        command: Bytes,
+        keys: SmallVec<[Key; 1]>,
+        _effects: &mut Vec<Effect>,
+    ) {
+        let blank = Origin { from: Peer::Shim(self.config.id), request: 0 };
+        let operation = Operation { origin, ..operation(origin.unwrap_or(blank), kind, lane, command, keys) };
+        self.admit_operation(operation);
+    }
+
+    /// Enters the queues of all its keys in one step.
+    fn admit_operation(&mut self, operation: Operation) {
+        let id = self.operations.insert(operation) as u32;
+        let sequence = self.sequence;
+        let Shim { keys, operations, .. } = self;
+        for key in &operations[id as usize].keys {
+            let state = match keys.get_mut(key) {
+                Some(state) => state,
+                None => keys.entry(own(key)).or_insert_with(|| KeyState::new(sequence)),
+            };
+            state.queue.push(id);
+        }
+        self.ready.push_back(id);
+    }
+
+    /// Moves every operation on that can move. Nothing recurses: each step only adds to `ready`.
+    pub(super) fn run_ready(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        while let Some(id) = self.ready.pop_front() {
+            let Some(operation) = self.operations.get(id as usize) else { continue };
+            match operation.phase {
+                Phase::Queued if self.may_start(now, id) => self.start(now, id, effects),
+                Phase::Invalidating if operation.awaiting == 0 && !self.must_hold(now, id) => {
+                    self.submit(now, id, effects);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn may_start(&mut self, now: Time, id: u32) -> bool {
+        if self.must_hold(now, id) {
+            return false;
+        }
+        let operation = &self.operations[id as usize];
+        if operation.kind == Kind::Barrier {
+            return self.barriers.front() == Some(&id);
+        }
+        operation.keys.iter().all(|key| {
+            self.keys.get(key).is_some_and(|state| {
+                let lane_free = state.sent == 0 || state.sent_lane == operation.lane;
+                state.queue.first() == Some(&id) && (lane_free || operation.kind == Kind::Purge)
+            })
+        })
+    }
+
+    /// Leases of earlier incarnations may still run: writes wait until they cannot.
+    fn must_hold(&mut self, now: Time, id: u32) -> bool {
+        let hold = self.operations[id as usize].kind.writes() && now < self.hold_until;
+        if hold {
+            self.held.push(id);
+        }
+        hold
+    }
+
+    /// Takes versions and invalidates every copy that a node might serve.
+    fn start(&mut self, now: Time, id: u32, effects: &mut Vec<Effect>) {
+        self.operations[id as usize].phase = Phase::Invalidating;
+        match self.operations[id as usize].kind {
+            Kind::Read(_) | Kind::BlockingQuery => {}
+            Kind::Barrier => self.revoke_all(now, id, effects),
+            Kind::Write | Kind::Blocking | Kind::Purge => {
+                for index in 0..self.operations[id as usize].keys.len() {
+                    self.invalidate(now, id, index, effects);
+                }
+            }
+        }
+        if self.operations[id as usize].awaiting == 0 {
+            self.submit(now, id, effects);
+        }
+    }
+
+    fn invalidate(&mut self, now: Time, id: u32, index: usize, effects: &mut Vec<Effect>) {
+        self.sequence += 1;
+        let version = self.sequence;
+        let operation = &mut self.operations[id as usize];
+        operation.versions.push(version);
+        let (key, early) = (operation.keys[index].clone(), operation.early.clone());
+        let blocking = operation.kind == Kind::Blocking;
+        let Some(state) = self.keys.get_mut(&key) else { return };
+        state.directory.version = version;
+        state.blocked += u32::from(blocking);
+        let servable = state.directory.entries.iter().filter(|entry| entry.servable);
+        let nodes: SmallVec<[_; 4]> = servable.map(|entry| entry.node).collect();
+        for node in nodes {
+            let link = &mut self.links[usize::from(node.0)];
+            // A session without a running lease is closed by the next tick; its node serves nothing.
+            let Some(session) = link.session.id().filter(|id| link.session.is_live(now, *id)) else {
+                continue;
+            };
+            let message = Invalidate { session, key: key.clone(), version, value: early.clone() };
+            let outstanding =
+                Outstanding { operation: id, message: message.clone(), sent: now, repeated: now };
+            link.outstanding.insert(version, outstanding);
+            self.operations[id as usize].awaiting += 1;
+            self.statistics.invalidated_copies += 1;
+            self.send_invalidate(node, message, effects);
+        }
+    }
+
+    pub(super) fn send_invalidate(
+        &mut self,
+        node: wire::NodeId,
+        message: Invalidate,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.statistics.invalidations += 1;
+        self.statistics.coherence_messages += 1;
+        self.send(Peer::Node(node), Message::Invalidate(message), effects);
+    }
+
+    /// Nothing servable is left: storage may see the command.
+    fn submit(&mut self, now: Time, id: u32, effects: &mut Vec<Effect>) {
+        let operation = &self.operations[id as usize];
+        let (kind, lane) = (operation.kind, operation.lane);
+        for index in 0..operation.keys.len() {
+            let key = self.operations[id as usize].keys[index].clone();
+            self.leave_queue(id, &key, kind, lane);
+        }
+        let operation = &self.operations[id as usize];
+        if operation.kind == Kind::Purge || operation.cancelled {
+            return self.complete(now, id, Bytes::new(), true, effects);
+        }
+        if let Some(refusal) = self.down_reason() {
+            let text = format!("-ERR DistCache: storage cannot be reached: {refusal}\r\n");
+            return self.complete(now, id, Bytes::from(text), false, effects);
+        }
+        self.statistics.storage_writes += u64::from(kind.writes());
+        let command = self.operations[id as usize].command.clone();
+        let ticket = self.store(now, Purpose::Operation(id), lane, SmallVec::from_elem(command, 1), effects);
+        self.operations[id as usize].phase = Phase::Sent { ticket };
+    }
+
+    /// The next operation on the key may follow at once: one connection keeps their order.
+    fn leave_queue(&mut self, id: u32, key: &Key, kind: Kind, lane: Lane) {
+        let Some(state) = self.keys.get_mut(key) else { return };
+        state.queue.retain(|queued| *queued != id);
+        if !matches!(kind, Kind::Blocking | Kind::BlockingQuery) {
+            state.sent += 1;
+            state.sent_lane = lane;
+            state.writes_sent += u32::from(kind.writes());
+        }
+        self.ready.extend(state.queue.first());
+    }
+
+    /// The end of an operation: answers, lets go of its keys, commits the early value if nothing interfered.
+    pub(super) fn complete(
+        &mut self,
+        _now: Time,
+        id: u32,
+        reply: Bytes,
+        success: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let operation = self.operations.remove(id as usize);
+        if operation.kind == Kind::Barrier {
+            self.barriers.retain(|queued| *queued != id);
+            self.ready.extend(self.barriers.front());
+        }
+        for (index, key) in operation.keys.iter().enumerate() {
+            self.release(key, &operation, index, success, effects);
+        }
+        if let Some(origin) = operation.origin.filter(|_| !operation.cancelled) {
+            let view = match operation.kind {
+                Kind::Read(view) => view,
+                _ => None,
+            };
+            self.reply(origin, operation.keys.first(), view, reply, effects);
+        }
+    }
+
+    fn release(
+        &mut self,
+        key: &Key,
+        operation: &Operation,
+        index: usize,
+        success: bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(state) = self.keys.get_mut(key) else { return };
+        match operation.kind {
+            Kind::Blocking => state.blocked = state.blocked.saturating_sub(1),
+            Kind::BlockingQuery => {}
+            kind => {
+                state.sent -= 1;
+                state.writes_sent -= u32::from(kind.writes());
+            }
+        }
+        let alone = state.is_quiet() && self.barriers.is_empty();
+        let committed = match operation.versions.get(index) {
+            Some(&version) if success && alone && operation.early.is_some() => {
+                state.directory.commit(version)
+            }
+            _ => SmallVec::new(),
+        };
+        self.ready.extend(state.queue.first());
+        if state.is_idle() {
+            self.keys.remove(key);
+        }
+        for node in committed {
+            let link = &self.links[usize::from(node.0)];
+            let (Some(session), Some(&version)) = (link.session.id(), operation.versions.get(index)) else {
+                continue;
+            };
+            self.statistics.commits += 1;
+            self.send(
+                Peer::Node(node),
+                Message::Commit(Commit { session, key: key.clone(), version }),
+                effects,
+            );
+        }
+    }
+
+    pub(super) fn cancel(&mut self, from: Peer, request: u64, effects: &mut Vec<Effect>) {
+        let wanted = Some(Origin { from, request });
+        let found = self.operations.iter_mut().find(|(_, operation)| operation.origin == wanted);
+        if let Some((_, operation)) = found {
+            abandon(operation, effects);
+        }
+    }
+
+    /// Nobody is left to hear what this router asked for: blocked commands are given up, others run out.
+    pub(super) fn unlinked_router(&mut self, input: &Input, effects: &mut Vec<Effect>) {
+        let Input::Unlinked(router) = input else { return };
+        for (_, operation) in &mut self.operations {
+            if operation.origin.is_some_and(|origin| origin.from == *router) {
+                abandon(operation, effects);
+            }
+        }
+    }
+}
+
+/// Gives up a blocking command; any other that has begun runs to its end.
+fn abandon(operation: &mut Operation, effects: &mut Vec<Effect>) {
+    if !matches!(operation.kind, Kind::Blocking | Kind::BlockingQuery) {
+        return;
+    }
+    operation.cancelled = true;
+    if let Phase::Sent { ticket } = operation.phase {
+        effects.push(Effect::Abort { ticket });
+    }
+}
+
+fn operation(origin: Origin, kind: Kind, lane: Lane, command: Bytes, keys: SmallVec<[Key; 1]>) -> Operation {
+    Operation {
+        origin: Some(origin),
+        kind,
+        lane,
+        command,
+        keys,
+        versions: SmallVec::new(),
+        early: None,
+        awaiting: 0,
+        phase: Phase::Queued,
+        cancelled: false,
+    }
+}
+
+/// Whether a complete RESP reply is an error.
+pub(super) fn status_of(reply: &[u8]) -> Status {
+    match reply.first() {
+        Some(b'-' | b'!') => Status::Error,
+        _ => Status::Ok,
+    }
+}

@@ -1,0 +1,165 @@
+//! Reads at the shim: cold reads of routers and nodes, fetches that register a copy before storage is read.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::message::{Fetch, Fill, Offer, Read, Refuse};
+use wire::{Key, LayerSet, Message, NodeId, Peer, Status, View};
+
+use super::operation::{KeyState, Kind, Origin};
+use super::{Effect, FillTicket, Purpose, Shim, StorageState};
+use crate::command;
+use crate::node::heat_item;
+use crate::storage::Lane;
+use crate::time::Time;
+use wire::resp::Command;
+
+const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
+const PTTL: &[u8] = b"*2\r\n$4\r\nPTTL\r\n";
+
+impl Shim {
+    pub(super) fn read(&mut self, now: Time, from: Peer, read: Read, effects: &mut Vec<Effect>) {
+        let origin = Origin { from, request: read.request };
+        if let Some(refusal) = self.refusal(&read.key) {
+            return self.reply_error(origin, &refusal, effects);
+        }
+        if matches!(from, Peer::Router(_)) {
+            self.count_heat(now, &read, effects);
+        }
+        let lane = Lane::Shared { resp3: read.resp3 };
+        let command = self.read_command(&read.key, read.view, read.command);
+        self.statistics.storage_reads += 1;
+        let waits = read.ordered && self.keys.get(&read.key).is_some_and(|state| !state.queue.is_empty());
+        if waits {
+            let keys = SmallVec::from_elem(read.key, 1);
+            return self.enqueue(
+                now,
+                Some(origin),
+                Kind::Read(Some(read.view)),
+                lane,
+                command,
+                keys,
+                effects,
+            );
+        }
+        let purpose = Purpose::Read { origin, key: read.key, view: read.view };
+        self.store(now, purpose, lane, SmallVec::from_elem(command, 1), effects);
+    }
+
+    /// A node asks for a copy: register first, read second. Answered in any case, granted only if nobody writes.
+    pub(super) fn fetch(&mut self, now: Time, node: NodeId, fetch: Fetch, effects: &mut Vec<Effect>) {
+        let Fetch { session, fill, key, view, resp3, command } = fetch;
+        if let Some(refusal) = self.refusal(&key) {
+            let value = Bytes::from(refusal);
+            return self.send_fill(node, session, fill, key, view, value, effects);
+        }
+        let live = self.links[usize::from(node.0)].session.is_live(now, session);
+        if !live {
+            self.send(Peer::Node(node), Message::Refuse(Refuse { session }), effects);
+        }
+        let command = self.read_command(&key, view, command);
+        let grantable = live && self.barriers.is_empty() && self.may_cache(view, &command);
+        let mut version = None;
+        if grantable && self.keys.get(&key).is_none_or(KeyState::is_quiet) {
+            let sequence = self.sequence;
+            // The key outlives the read buffer that it arrived in.
+            let state = self.keys.entry(own(&key)).or_insert_with(|| KeyState::new(sequence));
+            state.directory.register(node, fill, view);
+            version = Some(state.directory.version);
+        }
+        self.statistics.storage_reads += 1;
+        let pttl = self.frame(PTTL, &key.bytes);
+        let ticket = FillTicket { session, fill, key, view, version };
+        let purpose = Purpose::Fill { node, fetch: ticket };
+        self.store(now, purpose, Lane::Shared { resp3 }, SmallVec::from_buf([pttl, command]), effects);
+    }
+
+    /// Fields of hashes that expire on their own change replies without a write.
+    fn may_cache(&self, view: View, command: &Bytes) -> bool {
+        let StorageState::Up { traits } = &self.storage else { return false };
+        if !traits.hash_field_expiry || self.config.cache_expiring_hashes || view == View::GET {
+            return true;
+        }
+        let Ok(command) = Command::parse(command.clone()) else { return false };
+        command::classify(&command).is_ok_and(|classified| !classified.spec.is_hash())
+    }
+
+    fn read_command(&mut self, key: &Key, view: View, command: Bytes) -> Bytes {
+        if view == View::GET && command.is_empty() { self.frame(GET, &key.bytes) } else { command }
+    }
+
+    /// Why this shim cannot serve a key, as a complete RESP error.
+    pub(super) fn refusal(&mut self, key: &Key) -> Option<String> {
+        if let StorageState::Down { reason } = &self.storage {
+            self.statistics.refused += 1;
+            return Some(format!("-ERR DistCache: storage cannot be reached: {reason}\r\n"));
+        }
+        if !key.bytes.is_empty() && self.placement.shim(key) != self.config.id {
+            self.statistics.refused += 1;
+            return Some(
+                "-ERR DistCache: this shim does not own the key; the cluster map may have changed\r\n".into(),
+            );
+        }
+        if self.tickets.len() + self.operations.len() >= self.config.operations_max {
+            self.statistics.sheds += 1;
+            return Some("-BUSY DistCache: too many commands wait for this storage server\r\n".into());
+        }
+        None
+    }
+
+    /// Cold reads show which keys deserve a copy; their nodes are told and decide.
+    fn count_heat(&mut self, now: Time, read: &Read, effects: &mut Vec<Effect>) {
+        let item = heat_item(&read.key, read.view);
+        let Some(heat) = self.heat.record(now, item, self.heat_floor) else { return };
+        for node in self.placement.places(&read.key).into_iter().flatten() {
+            let holds = self.keys.get(&read.key).is_some_and(|state| {
+                let mut entries = state.directory.entries.iter();
+                entries.any(|entry| entry.node == node && entry.views.contains(&read.view))
+            });
+            if holds || self.links.get(usize::from(node.0)).is_none_or(|link| heat < link.heat_floor) {
+                continue;
+            }
+            self.statistics.offers += 1;
+            let Read { key, view, resp3, command, .. } = read.clone();
+            self.send(Peer::Node(node), Message::Offer(Offer { key, view, resp3, heat, command }), effects);
+        }
+    }
+
+    /// The layers whose nodes have this view, for the reader's router.
+    pub(super) fn hints(&self, key: &Key, view: View) -> LayerSet {
+        let Some(state) = self.keys.get(key) else { return LayerSet::EMPTY };
+        let entries = state.directory.entries.iter().filter(|entry| entry.views.contains(&view));
+        entries.fold(LayerSet::EMPTY, |layers, entry| layers.with(self.placement.layer_of(entry.node)))
+    }
+
+    /// A fetch that could not be asked: an error reply, never a copy.
+    #[expect(clippy::too_many_arguments, reason = "the fields of the message")]
+    fn send_fill(
+        &mut self,
+        node: NodeId,
+        session: u64,
+        fill: u64,
+        key: Key,
+        view: View,
+        value: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        let fill = Fill {
+            session,
+            fill,
+            key,
+            view,
+            version: 0,
+            granted: false,
+            status: Status::Error,
+            cached: LayerSet::EMPTY,
+            ttl_ms: None,
+            value,
+        };
+        self.send(Peer::Node(node), Message::Fill(fill), effects);
+    }
+}
+
+/// The same key in a buffer of its own.
+pub(super) fn own(key: &Key) -> Key {
+    Key { bytes: Bytes::copy_from_slice(&key.bytes), ..*key }
+}

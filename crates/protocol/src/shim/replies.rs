@@ -1,0 +1,228 @@
+//! What storage answers, and what that means: replies, fills, lost commands, another storage state.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::message::{Fill, Reply};
+use wire::{Key, LayerSet, Message, NodeId, Peer, Status, View};
+
+use super::operation::{Kind, Origin, Phase};
+use super::operations::status_of;
+use super::{Effect, FillTicket, Purpose, Shim, StorageState, Ticket};
+use crate::storage::{Lane, StorageEvent, StorageTraits};
+use crate::time::Time;
+
+const LOST: &str = "-ERR DistCache: the connection to storage broke before the reply";
+
+impl Shim {
+    pub(super) fn storage_event(&mut self, now: Time, event: StorageEvent, effects: &mut Vec<Effect>) {
+        match event {
+            StorageEvent::Up { incarnation, traits } => self.storage_up(now, incarnation, traits, effects),
+            StorageEvent::Down { reason } => self.storage = StorageState::Down { reason },
+            StorageEvent::Replies { ticket, replies } => {
+                if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
+                    self.proof = self.proof.max(ticket.issued);
+                    self.answered(now, ticket, replies, effects);
+                }
+            }
+            StorageEvent::Lost { ticket, sent } => {
+                if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
+                    self.statistics.storage_lost += 1;
+                    self.lost(now, ticket.purpose, sent, effects);
+                }
+            }
+            StorageEvent::Fenced => self.end_quarantine(),
+        }
+    }
+
+    /// A new incarnation starts with an empty directory, and waits out the leases of all earlier ones.
+    fn storage_up(&mut self, now: Time, incarnation: u64, traits: StorageTraits, effects: &mut Vec<Effect>) {
+        self.storage = StorageState::Up { traits };
+        if self.incarnation != Some(incarnation) {
+            self.incarnation = Some(incarnation);
+            self.statistics.incarnations += 1;
+            for index in 0..self.links.len() {
+                self.close_session(NodeId(index as u16));
+            }
+            for state in self.keys.values_mut() {
+                state.directory.entries.clear();
+            }
+            self.end_quarantine();
+            self.touching.clear();
+            self.proof = Time(0);
+            self.hold_until = now.after(self.config.lease.restart_wait());
+        }
+        self.prove(now, effects);
+    }
+
+    /// Whatever was lost has happened or never will: fills may show it.
+    fn end_quarantine(&mut self) {
+        for key in std::mem::take(&mut self.quarantined) {
+            if let Some(state) = self.keys.get_mut(&key) {
+                state.quarantined = false;
+                if state.is_idle() {
+                    self.keys.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn answered(
+        &mut self,
+        now: Time,
+        ticket: Ticket,
+        replies: SmallVec<[Bytes; 2]>,
+        effects: &mut Vec<Effect>,
+    ) {
+        let mut replies = replies.into_iter();
+        let first = replies.next().unwrap_or_default();
+        match ticket.purpose {
+            Purpose::Read { origin, key, view } => self.reply(origin, Some(&key), Some(view), first, effects),
+            Purpose::Plain { origin } => self.reply(origin, None, None, first, effects),
+            Purpose::Fill { node, fetch } => {
+                let value = replies.next().unwrap_or_default();
+                self.fill(now, node, fetch, &first, value, effects);
+            }
+            Purpose::Operation(id) => {
+                let success = status_of(&first) != Status::Error;
+                self.complete(now, id, first, success, effects);
+            }
+            Purpose::Proof => {}
+            Purpose::Touch { key } => {
+                let cached = self.keys.get(&key).is_some_and(|state| !state.directory.entries.is_empty());
+                if first == b":0\r\n"[..] && cached {
+                    let lane = Lane::Shared { resp3: false };
+                    let keys = SmallVec::from_elem(key, 1);
+                    self.enqueue(now, None, Kind::Purge, lane, Bytes::new(), keys, effects);
+                }
+            }
+        }
+    }
+
+    /// The copy becomes servable only if no write of the key has begun since it was registered.
+    fn fill(
+        &mut self,
+        _now: Time,
+        node: NodeId,
+        fetch: FillTicket,
+        pttl: &Bytes,
+        value: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        let FillTicket { session, fill, key, view, version } = fetch;
+        let (status, value) = shaped(Some(view), value);
+        let ttl = parse_pttl(pttl);
+        let registered = version.is_some_and(|version| {
+            let state = self.keys.get(&key);
+            state.is_some_and(|state| state.is_quiet() && state.directory.is_registered(node, fill, version))
+        });
+        let same_session = self.links[usize::from(node.0)].session.id() == Some(session);
+        let granted =
+            registered && same_session && self.barriers.is_empty() && ttl.is_ok() && status != Status::Error;
+        if granted {
+            self.statistics.fills += 1;
+        } else {
+            self.statistics.fills_ungranted += 1;
+        }
+        let message = Fill {
+            session,
+            fill,
+            version: version.unwrap_or(0),
+            granted,
+            status,
+            cached: self.hints(&key, view),
+            ttl_ms: ttl.unwrap_or(None),
+            view,
+            key,
+            value,
+        };
+        self.send(Peer::Node(node), Message::Fill(message), effects);
+    }
+
+    fn lost(&mut self, now: Time, purpose: Purpose, sent: bool, effects: &mut Vec<Effect>) {
+        match purpose {
+            Purpose::Read { origin, .. } | Purpose::Plain { origin } => {
+                self.reply_error(origin, &format!("{LOST}\r\n"), effects);
+            }
+            Purpose::Fill { node, fetch } => {
+                let value = Bytes::from(format!("{LOST}\r\n"));
+                self.fill(now, node, fetch, &Bytes::new(), value, effects);
+            }
+            Purpose::Operation(id) => self.lost_operation(now, id, sent, effects),
+            Purpose::Proof | Purpose::Touch { .. } => {}
+        }
+    }
+
+    /// A write that may or may not have happened: never retried, its keys quarantined until a fence.
+    fn lost_operation(&mut self, now: Time, id: u32, sent: bool, effects: &mut Vec<Effect>) {
+        let operation = &self.operations[id as usize];
+        let unknown = sent && operation.kind.writes();
+        if unknown {
+            for key in operation.keys.clone() {
+                if let Some(state) = self.keys.get_mut(&key)
+                    && !state.quarantined
+                {
+                    state.quarantined = true;
+                    self.quarantined.push(key);
+                }
+            }
+        }
+        let text = match unknown {
+            true => format!("{LOST}; whether the command took effect is unknown\r\n"),
+            false => format!("{LOST}; the command had no effect\r\n"),
+        };
+        self.complete(now, id, Bytes::from(text), false, effects);
+    }
+
+    pub(super) fn down_reason(&self) -> Option<String> {
+        match &self.storage {
+            StorageState::Down { reason } => Some(reason.clone()),
+            StorageState::Up { .. } => None,
+        }
+    }
+
+    pub(super) fn reply(
+        &mut self,
+        origin: Origin,
+        key: Option<&Key>,
+        view: Option<View>,
+        value: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        let (status, value) = shaped(view, value);
+        let cached = match (key, view) {
+            (Some(key), Some(view)) => self.hints(key, view),
+            _ => LayerSet::EMPTY,
+        };
+        let reply = Reply { request: origin.request, status, cached, value, ..Reply::default() };
+        self.send(origin.from, Message::Reply(reply), effects);
+    }
+
+    /// `text` is a complete RESP error.
+    pub(super) fn reply_error(&mut self, origin: Origin, text: &str, effects: &mut Vec<Effect>) {
+        self.reply(origin, None, None, Bytes::copy_from_slice(text.as_bytes()), effects);
+    }
+
+    /// One node less to wait for.
+    pub(super) fn acknowledge_operation(&mut self, id: u32) {
+        let Some(operation) = self.operations.get_mut(id as usize) else { return };
+        operation.awaiting = operation.awaiting.saturating_sub(1);
+        if operation.awaiting == 0 && operation.phase == Phase::Invalidating {
+            self.ready.push_back(id);
+        }
+    }
+}
+
+/// The null reply to GET depends on the RESP version, so it travels as a status.
+fn shaped(view: Option<View>, value: Bytes) -> (Status, Bytes) {
+    if view == Some(View::GET) && (value == b"$-1\r\n"[..] || value == b"_\r\n"[..]) {
+        return (Status::Nil, Bytes::new());
+    }
+    (status_of(&value), value)
+}
+
+/// Remaining milliseconds, `None` for a key that does not expire or does not exist.
+fn parse_pttl(reply: &[u8]) -> Result<Option<u64>, ()> {
+    let digits = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n")).ok_or(())?;
+    let milliseconds: i64 = std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).ok_or(())?;
+    Ok(u64::try_from(milliseconds).ok())
+}

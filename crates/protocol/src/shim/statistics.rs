@@ -1,0 +1,47 @@
+//! What a shim has done, in plain counters, and what it tracks now. Not how it is shown.
+
+use super::Shim;
+
+/// Totals since start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShimStatistics {
+    pub storage_reads: u64,
+    pub storage_writes: u64,
+    /// INVs sent, repeats included.
+    pub invalidations: u64,
+    /// Copies that a write invalidated: one per key and node.
+    pub invalidated_copies: u64,
+    /// INVs and ACKs.
+    pub coherence_messages: u64,
+    pub commits: u64,
+    pub repeats: u64,
+    pub revokes: u64,
+    pub grants: u64,
+    pub lease_lapses: u64,
+    pub fills: u64,
+    pub fills_ungranted: u64,
+    pub offers: u64,
+    pub incarnations: u64,
+    /// Commands whose connection to storage broke.
+    pub storage_lost: u64,
+    /// Commands refused because storage is down or the key is not this shim's.
+    pub refused: u64,
+    pub sheds: u64,
+    pub unexpected: u64,
+}
+
+impl Shim {
+    pub fn statistics(&self) -> ShimStatistics {
+        self.statistics
+    }
+
+    /// Copies that the directory knows of.
+    pub fn copies(&self) -> usize {
+        self.keys.values().map(|state| state.directory.entries.len()).sum()
+    }
+
+    /// Commands queued or at storage.
+    pub fn pending(&self) -> usize {
+        self.tickets.len() + self.operations.len()
+    }
+}
