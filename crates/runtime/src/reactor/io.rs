@@ -1,0 +1,386 @@
+//! What a driver may do with its reactor's sockets. The turns themselves are `turn`'s.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mio::{Interest, Poll};
+
+use crate::address::Address;
+use crate::clock;
+use crate::reactor::connection::{Connection, Connections, WAKER};
+use crate::reactor::input::{Input, keep};
+use crate::reactor::output::Spares;
+use crate::reactor::socket::{ListenerSocket, Stream};
+use crate::reactor::{ConnectionId, Event, ListenerId, OUT_LOW_BYTES, TICK_US, Waker};
+
+/// A client that does not take its last reply is dropped after this long.
+const CLOSE_FLUSHED_US: u64 = 5_000_000;
+
+#[derive(Debug)]
+pub struct Io {
+    pub(crate) poll: Poll,
+    waker: Arc<mio::Waker>,
+    pub(crate) listeners: Vec<Option<Listener>>,
+    pub(crate) connections: Connections,
+    pub(crate) input: Input,
+    spares: Spares,
+    /// Where output for connections that are gone ends up; emptied at each use.
+    void: Vec<u8>,
+    /// Has output to write at the end of the turn.
+    dirty: Vec<ConnectionId>,
+    /// To be read, or accepted from, in the next turn without a new edge.
+    pub(crate) ready: Vec<ConnectionId>,
+    pub(crate) ready_listeners: Vec<ListenerId>,
+    /// Handed to the driver at the start of the next turn.
+    pub(crate) queued: Vec<Event>,
+    closing: Vec<(ConnectionId, u64)>,
+    pub(crate) tick_next_us: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: ListenerSocket,
+    address: Address,
+    open: usize,
+    connections_max: usize,
+    goodbye: &'static [u8],
+    refused_total: u64,
+    /// The process is out of descriptors or memory; accepting is tried again every tick.
+    pub(crate) starved: bool,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Address::Unix(path) = &self.address {
+            // Somebody may have removed it already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Io {
+    pub fn new() -> io::Result<Io> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(mio::Waker::new(poll.registry(), WAKER)?);
+        Ok(Io {
+            poll,
+            waker,
+            listeners: Vec::new(),
+            connections: Connections::default(),
+            input: Input::new(),
+            spares: Spares::default(),
+            void: Vec::new(),
+            dirty: Vec::new(),
+            ready: Vec::new(),
+            ready_listeners: Vec::new(),
+            queued: Vec::new(),
+            closing: Vec::new(),
+            tick_next_us: clock::now_us() + TICK_US,
+        })
+    }
+
+    /// Accepts connections at `address` from now on. A Unix socket that a crashed process left is replaced.
+    pub fn listen(&mut self, address: &Address) -> io::Result<ListenerId> {
+        let mut socket = ListenerSocket::bind(address)?;
+        let id = ListenerId(self.listeners.len() as u32);
+        socket.register(self.poll.registry(), id.token())?;
+        self.listeners.push(Some(Listener {
+            address: socket.local_address(address),
+            socket,
+            open: 0,
+            connections_max: usize::MAX,
+            goodbye: b"",
+            refused_total: 0,
+            starved: false,
+        }));
+        Ok(id)
+    }
+
+    /// Where it listens, with port 0 resolved.
+    ///
+    /// # Panics
+    /// If the listener has been closed.
+    pub fn local_address(&self, listener: ListenerId) -> Address {
+        self.listeners[listener.0 as usize].as_ref().expect("an open listener").address.clone()
+    }
+
+    /// Stops accepting. Connections accepted before stay.
+    pub fn close_listener(&mut self, listener: ListenerId) {
+        self.listeners[listener.0 as usize] = None;
+    }
+
+    /// Connections beyond `max` get `goodbye` and are closed; the driver never sees them.
+    pub fn set_connections_max(&mut self, listener: ListenerId, max: usize, goodbye: &'static [u8]) {
+        if let Some(listener) = &mut self.listeners[listener.0 as usize] {
+            (listener.connections_max, listener.goodbye) = (max, goodbye);
+        }
+    }
+
+    /// Connections of a listener that are open now.
+    pub fn connections_count(&self, listener: ListenerId) -> usize {
+        self.listeners[listener.0 as usize].as_ref().map_or(0, |listener| listener.open)
+    }
+
+    /// Connections turned away by `set_connections_max` since the start.
+    pub fn refused_total(&self, listener: ListenerId) -> u64 {
+        self.listeners[listener.0 as usize].as_ref().map_or(0, |listener| listener.refused_total)
+    }
+
+    /// Starts to connect; the outcome is `Event::Connected` or `Event::Closed`. Output may be appended at once.
+    pub fn dial(&mut self, address: &Address) -> ConnectionId {
+        let (stream, error) = match Stream::connect(address) {
+            Ok(stream) => (Some(stream), None),
+            Err(error) => (None, Some(error)),
+        };
+        let mut connection = Connection::new(stream, None);
+        connection.connecting = true;
+        let id = self.connections.insert(connection);
+        let error = error.or_else(|| self.register(id, Interest::READABLE | Interest::WRITABLE).err());
+        if let Some(error) = error {
+            self.fail(id, error);
+        }
+        id
+    }
+
+    /// The output of a connection, to append to. It is written at the end of the turn, all in one call. What
+    /// is appended for a connection that is gone is dropped.
+    pub fn out(&mut self, id: ConnectionId) -> &mut Vec<u8> {
+        match self.connections.get_mut(id) {
+            Some(connection) if !connection.dead && !connection.closing => {
+                if !connection.dirty {
+                    connection.dirty = true;
+                    self.dirty.push(id);
+                }
+                connection.out(&mut self.spares)
+            }
+            _ => {
+                self.void.clear();
+                &mut self.void
+            }
+        }
+    }
+
+    /// Bytes appended and not yet taken by the kernel.
+    pub fn out_bytes(&self, id: ConnectionId) -> usize {
+        self.connections.get(id).map_or(0, Connection::pending)
+    }
+
+    /// Ends a connection now; pending output is lost. No event follows.
+    pub fn close(&mut self, id: ConnectionId) {
+        self.forget(id);
+    }
+
+    /// Ends a connection once its output is written, or after five seconds. No event follows.
+    pub fn close_flushed(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.dead {
+            self.forget(id);
+            return;
+        }
+        connection.closing = true;
+        connection.paused = true;
+        if !connection.dirty {
+            connection.dirty = true;
+            self.dirty.push(id);
+        }
+        self.closing.push((id, clock::now_us() + CLOSE_FLUSHED_US));
+    }
+
+    /// Stops reading: what the other end sends stays in the kernel, and then with the other end. The driver
+    /// still learns at once when the other end is gone and nothing is left to read.
+    pub fn pause(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.paused = true;
+        }
+    }
+
+    /// Reads again, from the next turn on. What was given back comes again even if nothing new is there.
+    pub fn resume(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.paused && !connection.closing {
+            connection.paused = false;
+            connection.replay = true;
+            self.read_next_turn(id);
+        }
+    }
+
+    pub fn is_paused(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).is_some_and(|connection| connection.paused)
+    }
+
+    /// Gives back the end of `Event::Data` that could not be used yet: it opens the next one.
+    pub fn unread(&mut self, id: ConnectionId, rest: Bytes) {
+        if rest.is_empty() {
+            return;
+        }
+        if let Some(connection) = self.connections.get_mut(id) {
+            assert!(connection.rest.is_empty(), "bytes can be given back once per event");
+            connection.rest = keep(rest);
+        }
+    }
+
+    /// Where the other end is; an unnamed Unix socket has an empty path.
+    pub fn peer_address(&self, id: ConnectionId) -> Option<Address> {
+        self.connections.get(id)?.stream.as_ref()?.peer_address()
+    }
+
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.waker))
+    }
+
+    /// A fresh sample of CLOCK_BOOTTIME.
+    pub fn now_us(&self) -> u64 {
+        clock::now_us()
+    }
+
+    pub(crate) fn read_next_turn(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.ready.push(id);
+        }
+    }
+
+    /// The next connection of a listener; `None` if it was turned away.
+    pub(crate) fn accept(&mut self, id: ListenerId) -> io::Result<Option<ConnectionId>> {
+        let Some(listener) = &mut self.listeners[id.0 as usize] else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let mut stream = listener.socket.accept()?;
+        listener.starved = false;
+        if listener.open >= listener.connections_max {
+            listener.refused_total += 1;
+            // The socket is new, so it takes a line; if not, closing it says enough.
+            let _ = stream.write(listener.goodbye);
+            stream.shutdown_output();
+            return Ok(None);
+        }
+        stream.tune();
+        listener.open += 1;
+        let connection = self.connections.insert(Connection::new(Some(stream), Some(id)));
+        if let Err(error) = self.register(connection, Interest::READABLE) {
+            tracing::warn!(%error, "an accepted connection cannot be watched and is closed");
+            self.forget(connection);
+            return Ok(None);
+        }
+        Ok(Some(connection))
+    }
+
+    fn register(&mut self, id: ConnectionId, interest: Interest) -> io::Result<()> {
+        match self.connections.get_mut(id).and_then(|connection| connection.stream.as_mut()) {
+            Some(stream) => stream.register(self.poll.registry(), id.token(), interest),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn reregister(&mut self, id: ConnectionId, interest: Interest) {
+        let Some(stream) = self.connections.get_mut(id).and_then(|connection| connection.stream.as_mut())
+        else {
+            return;
+        };
+        if let Err(error) = stream.reregister(self.poll.registry(), id.token(), interest) {
+            self.fail(id, error);
+        }
+    }
+
+    /// The connection is broken: the driver learns at the start of the next turn.
+    pub(crate) fn fail(&mut self, id: ConnectionId, error: io::Error) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.closing {
+            self.forget(id);
+        } else if !connection.dead {
+            connection.dead = true;
+            self.queued.push(Event::Closed { connection: id, error: Some(error) });
+        }
+    }
+
+    pub(crate) fn is_closing(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).is_some_and(|connection| connection.closing)
+    }
+
+    /// Whether there was such a connection.
+    pub(crate) fn forget(&mut self, id: ConnectionId) -> bool {
+        let Some(connection) = self.connections.remove(id) else { return false };
+        if let Some(listener) = connection.listener.and_then(|id| self.listeners[id.0 as usize].as_mut()) {
+            listener.open -= 1;
+        }
+        true
+    }
+
+    /// One write for every connection with output.
+    pub(crate) fn flush(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            self.flush_one(id);
+        }
+        // Nothing above appends output, so the empty list keeps its memory for the next turn.
+        self.dirty = dirty;
+    }
+
+    pub(crate) fn flush_one(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.dirty = false;
+        connection.high |= connection.pending() > OUT_LOW_BYTES;
+        if connection.connecting || connection.blocked || connection.dead {
+            return;
+        }
+        match connection.write(&mut self.spares) {
+            Ok(true) if connection.closing => return self.end(id),
+            Ok(true) => {}
+            Ok(false) => {
+                connection.blocked = true;
+                if !connection.watched {
+                    connection.watched = true;
+                    self.reregister(id, Interest::READABLE | Interest::WRITABLE);
+                }
+            }
+            Err(error) => return self.fail(id, error),
+        }
+        self.after_write(id);
+    }
+
+    fn after_write(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.high && connection.pending() <= OUT_LOW_BYTES && !connection.closing {
+            connection.high = false;
+            self.queued.push(Event::Writable(id));
+        }
+        if connection.watched && !connection.blocked {
+            // A Unix socket would report writability after every read of the other end.
+            connection.watched = false;
+            self.reregister(id, Interest::READABLE);
+        }
+    }
+
+    /// Closes without a reset where possible: the kernel answers unread input with one, and a reset may
+    /// overtake the last reply.
+    fn end(&mut self, id: ConnectionId) {
+        if let Some(stream) = self.connections.get_mut(id).and_then(|connection| connection.stream.as_mut()) {
+            stream.shutdown_output();
+            let _ = stream.read(&mut self.input.scratch);
+        }
+        self.forget(id);
+    }
+
+    /// Drops connections that should be closed by now and do not take their output.
+    pub(crate) fn give_up_closing(&mut self, now_us: u64) {
+        let mut closing = std::mem::take(&mut self.closing);
+        closing.retain(|&(id, deadline_us)| {
+            let waits = self.connections.get(id).is_some() && now_us < deadline_us;
+            if !waits {
+                self.forget(id);
+            }
+            waits
+        });
+        self.closing = closing;
+    }
+
+    /// Whether output is still to be written anywhere.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.connections
+            .iter()
+            .all(|connection| connection.connecting || connection.dead || connection.pending() == 0)
+    }
+}

@@ -1,0 +1,260 @@
+//! One turn of a reactor: wait, hand events to the driver, write. What may be done with sockets is `io`'s.
+
+use std::io;
+use std::time::Duration;
+
+use mio::{Events, Interest};
+
+use crate::clock;
+use crate::reactor::connection::Target;
+use crate::reactor::{ConnectionId, Driver, Event, Io, ListenerId, TICK_US};
+use crate::stop::Stop;
+
+/// Events taken from the kernel per turn. More only delays the writes at the end of the turn.
+const EVENTS_MAX: usize = 1024;
+/// Reads of one connection per turn, of up to 256 KiB each: a fast sender must not starve the others.
+const READS_MAX: usize = 4;
+/// Connections accepted per listener and turn.
+const ACCEPTS_MAX: usize = 128;
+/// A driver that cannot come to an end is left after this long.
+const STOPPING_US: u64 = 10_000_000;
+
+/// Runs `driver` until `stop` is set and the driver has come to an end.
+///
+/// # Errors
+/// Only if the kernel refuses to wait for events.
+pub fn run(io: Io, driver: &mut impl Driver, stop: &Stop) -> io::Result<()> {
+    let waker = io.waker();
+    stop.register(move || waker.wake());
+    let mut reactor = Reactor::new(io);
+    while !stop.is_set() {
+        reactor.turn(driver, None)?;
+    }
+    let deadline_us = clock::now_us() + STOPPING_US;
+    while clock::now_us() < deadline_us {
+        let ended = driver.stopping(&mut reactor.io);
+        reactor.io.flush();
+        if ended && reactor.io.is_flushed() {
+            break;
+        }
+        reactor.turn(driver, None)?;
+    }
+    Ok(())
+}
+
+/// An `Io` with the loop around it. `run` is the usual way; tests take single turns.
+#[derive(Debug)]
+pub struct Reactor {
+    io: Io,
+    events: Events,
+}
+
+impl Reactor {
+    pub fn new(io: Io) -> Reactor {
+        Reactor { io, events: Events::with_capacity(EVENTS_MAX) }
+    }
+
+    /// For use between turns; what is appended is written at the end of the next turn.
+    pub fn io(&mut self) -> &mut Io {
+        &mut self.io
+    }
+
+    /// Waits at most `timeout`, and never beyond the next tick, for something to happen, and handles it.
+    ///
+    /// # Errors
+    /// Only if the kernel refuses to wait for events.
+    pub fn turn(&mut self, driver: &mut impl Driver, timeout: Option<Duration>) -> io::Result<()> {
+        self.io.flush();
+        let timeout = self.patience(timeout);
+        match self.io.poll.poll(&mut self.events, Some(timeout)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
+            result => result?,
+        }
+        let io = &mut self.io;
+        deliver_queued(io, driver);
+        let ready = std::mem::take(&mut io.ready);
+        let ready_listeners = std::mem::take(&mut io.ready_listeners);
+        for event in &self.events {
+            match Target::of(event.token()) {
+                Target::Waker => driver.event(io, Event::Woken),
+                Target::Listener(listener) => accept(io, driver, listener),
+                Target::Connection(connection) => signal(io, driver, connection, event),
+            }
+        }
+        for listener in ready_listeners {
+            accept(io, driver, listener);
+        }
+        for id in ready {
+            if let Some(connection) = io.connections.get_mut(id) {
+                connection.queued = false;
+                read(io, driver, id);
+            }
+        }
+        tick(io, driver);
+        io.flush();
+        Ok(())
+    }
+
+    fn patience(&self, timeout: Option<Duration>) -> Duration {
+        let io = &self.io;
+        if !io.queued.is_empty() || !io.ready.is_empty() || !io.ready_listeners.is_empty() {
+            return Duration::ZERO;
+        }
+        let to_tick = Duration::from_micros(io.tick_next_us.saturating_sub(clock::now_us()));
+        timeout.map_or(to_tick, |timeout| timeout.min(to_tick))
+    }
+}
+
+fn deliver_queued(io: &mut Io, driver: &mut impl Driver) {
+    for event in std::mem::take(&mut io.queued) {
+        let current = match &event {
+            Event::Closed { connection, .. } => io.forget(*connection),
+            Event::Writable(connection) => io.connections.get(*connection).is_some_and(|found| !found.dead),
+            _ => true,
+        };
+        if current {
+            driver.event(io, event);
+        }
+    }
+}
+
+fn tick(io: &mut Io, driver: &mut impl Driver) {
+    let now_us = clock::now_us();
+    if now_us < io.tick_next_us {
+        return;
+    }
+    io.tick_next_us = (io.tick_next_us + TICK_US).max(now_us + TICK_US / 2);
+    io.give_up_closing(now_us);
+    for index in 0..io.listeners.len() {
+        if io.listeners[index].as_ref().is_some_and(|listener| listener.starved) {
+            accept(io, driver, ListenerId(index as u32));
+        }
+    }
+    driver.event(io, Event::Tick);
+}
+
+fn accept(io: &mut Io, driver: &mut impl Driver, listener: ListenerId) {
+    for _ in 0..ACCEPTS_MAX {
+        match io.accept(listener) {
+            Ok(Some(connection)) => driver.event(io, Event::Accepted { listener, connection }),
+            Ok(None) => {}
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => return,
+                io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted => {}
+                _ => return starve(io, listener, &error),
+            },
+        }
+    }
+    io.ready_listeners.push(listener);
+}
+
+fn starve(io: &mut Io, id: ListenerId, error: &io::Error) {
+    let Some(listener) = &mut io.listeners[id.0 as usize] else { return };
+    if !listener.starved {
+        listener.starved = true;
+        tracing::warn!(%error, "cannot accept connections; raise the limit of open files. Trying again");
+    }
+}
+
+fn signal(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, event: &mio::event::Event) {
+    let Some(connection) = io.connections.get_mut(id) else { return };
+    if connection.dead {
+        return;
+    }
+    if connection.connecting {
+        return connect(io, driver, id);
+    }
+    connection.ending |= event.is_read_closed();
+    if connection.closing && event.is_error() {
+        io.forget(id);
+        return;
+    }
+    if event.is_writable() && connection.blocked {
+        connection.blocked = false;
+        io.flush_one(id);
+    }
+    if event.is_readable() || event.is_read_closed() || event.is_error() {
+        read(io, driver, id);
+    }
+}
+
+fn connect(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
+    let Some(connection) = io.connections.get_mut(id) else { return };
+    match connection.stream.as_ref().and_then(|stream| stream.connected()) {
+        None => {}
+        Some(Err(error)) => {
+            io.forget(id);
+            driver.event(io, Event::Closed { connection: id, error: Some(error) });
+        }
+        Some(Ok(())) => {
+            connection.connecting = false;
+            if let Some(stream) = &connection.stream {
+                stream.tune();
+            }
+            // Changing the interest makes the kernel report again what is there to read already.
+            io.reregister(id, Interest::READABLE);
+            if !io.is_closing(id) {
+                driver.event(io, Event::Connected(id));
+            }
+            io.flush_one(id);
+        }
+    }
+}
+
+fn read(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
+    replay(io, driver, id);
+    for _ in 0..READS_MAX {
+        let Some(connection) = io.connections.get_mut(id) else { return };
+        if connection.dead || connection.connecting || connection.closing {
+            return;
+        }
+        let Some(stream) = &mut connection.stream else { return };
+        if connection.paused {
+            if connection.ending && stream.is_drained() {
+                end(io, driver, id, None);
+            }
+            return;
+        }
+        match stream.read(&mut io.input.scratch) {
+            Ok(0) => return end(io, driver, id, None),
+            Ok(count) => {
+                let now_us = clock::now_us();
+                let bytes = io.input.take(&mut connection.rest, count);
+                connection.replay = false;
+                let drained = count < io.input.scratch.len() && !connection.ending;
+                driver.event(io, Event::Data { connection: id, bytes, now_us });
+                if drained {
+                    return;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return end(io, driver, id, Some(error)),
+        }
+    }
+    io.read_next_turn(id);
+}
+
+/// After a pause the driver gets again what it gave back, whether or not more has come.
+fn replay(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
+    let Some(connection) = io.connections.get_mut(id) else { return };
+    if !connection.replay || connection.paused || connection.dead {
+        return;
+    }
+    connection.replay = false;
+    if !connection.rest.is_empty() {
+        let bytes = std::mem::take(&mut connection.rest).freeze();
+        let now_us = clock::now_us();
+        driver.event(io, Event::Data { connection: id, bytes, now_us });
+    }
+}
+
+fn end(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, error: Option<io::Error>) {
+    if error.is_none() && io.out_bytes(id) > 0 {
+        // The other end may still be reading: the replies that are written already are not lost to it.
+        io.close_flushed(id);
+    } else {
+        io.forget(id);
+    }
+    driver.event(io, Event::Closed { connection: id, error });
+}
