@@ -70,10 +70,15 @@ pub enum Input {
 /// All that a shim can do. A message to a peer that is not linked is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    Send { to: Peer, message: Message },
+    Send {
+        to: Peer,
+        message: Message,
+    },
     Store(Store),
     /// Give up a pinned command; its `Lost` and, once it cannot run any more, `Fenced` follow.
-    Abort { ticket: u64 },
+    Abort {
+        ticket: u64,
+    },
 }
 
 /// An INV that its node has not acknowledged.
@@ -99,13 +104,24 @@ struct NodeLink {
 /// What a storage ticket is for.
 #[derive(Clone, Debug)]
 enum Purpose {
-    Read { origin: Origin, key: Key, view: View },
+    Read {
+        origin: Origin,
+        key: Key,
+        view: View,
+    },
     /// A command without keys.
-    Plain { origin: Origin },
-    Fill { node: NodeId, fetch: FillTicket },
+    Plain {
+        origin: Origin,
+    },
+    Fill {
+        node: NodeId,
+        fetch: FillTicket,
+    },
     Operation(u32),
     Proof,
-    Touch { key: Key },
+    Touch {
+        key: Key,
+    },
 }
 
 #[derive(Clone, Debug)]

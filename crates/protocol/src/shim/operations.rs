@@ -76,7 +76,7 @@ impl Shim {
                 self.statistics.storage_reads += 1;
                 let waits = execute.ordered && keys.iter().any(|key| self.has_queue(key));
                 if waits {
-                    self.enqueue(now, Some(origin), Kind::Read(None), shared, frame, keys, effects);
+                    self.enqueue(Some(origin), Kind::Read(None), shared, frame, keys);
                 } else {
                     self.store(
                         now,
@@ -126,16 +126,13 @@ impl Shim {
         self.keys.get(key).is_some_and(|state| !state.queue.is_empty())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "an operation in its parts")]
     pub(super) fn enqueue(
         &mut self,
-        _now: Time,
         origin: Option<Origin>,
         kind: Kind,
         lane: Lane,
         command: Bytes,
         keys: SmallVec<[Key; 1]>,
-        _effects: &mut Vec<Effect>,
     ) {
         let blank = Origin { from: Peer::Shim(self.config.id), request: 0 };
         let operation = Operation { origin, ..operation(origin.unwrap_or(blank), kind, lane, command, keys) };
@@ -161,12 +158,11 @@ impl Shim {
     pub(super) fn run_ready(&mut self, now: Time, effects: &mut Vec<Effect>) {
         while let Some(id) = self.ready.pop_front() {
             let Some(operation) = self.operations.get(id as usize) else { continue };
-            match operation.phase {
-                Phase::Queued if self.may_start(now, id) => self.start(now, id, effects),
-                Phase::Invalidating if operation.awaiting == 0 && !self.must_hold(now, id) => {
-                    self.submit(now, id, effects);
-                }
-                _ => {}
+            let (phase, awaiting) = (operation.phase, operation.awaiting);
+            if phase == Phase::Queued && self.may_start(now, id) {
+                self.start(now, id, effects);
+            } else if phase == Phase::Invalidating && awaiting == 0 && !self.must_hold(now, id) {
+                self.submit(now, id, effects);
             }
         }
     }
@@ -262,11 +258,11 @@ impl Shim {
         }
         let operation = &self.operations[id as usize];
         if operation.kind == Kind::Purge || operation.cancelled {
-            return self.complete(now, id, Bytes::new(), true, effects);
+            return self.complete(id, Bytes::new(), true, effects);
         }
         if let Some(refusal) = self.down_reason() {
             let text = format!("-ERR DistCache: storage cannot be reached: {refusal}\r\n");
-            return self.complete(now, id, Bytes::from(text), false, effects);
+            return self.complete(id, Bytes::from(text), false, effects);
         }
         self.statistics.storage_writes += u64::from(kind.writes());
         let command = self.operations[id as usize].command.clone();
@@ -287,14 +283,7 @@ impl Shim {
     }
 
     /// The end of an operation: answers, lets go of its keys, commits the early value if nothing interfered.
-    pub(super) fn complete(
-        &mut self,
-        _now: Time,
-        id: u32,
-        reply: Bytes,
-        success: bool,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn complete(&mut self, id: u32, reply: Bytes, success: bool, effects: &mut Vec<Effect>) {
         let operation = self.operations.remove(id as usize);
         if operation.kind == Kind::Barrier {
             self.barriers.retain(|queued| *queued != id);

@@ -31,15 +31,7 @@ impl Shim {
         let waits = read.ordered && self.keys.get(&read.key).is_some_and(|state| !state.queue.is_empty());
         if waits {
             let keys = SmallVec::from_elem(read.key, 1);
-            return self.enqueue(
-                now,
-                Some(origin),
-                Kind::Read(Some(read.view)),
-                lane,
-                command,
-                keys,
-                effects,
-            );
+            return self.enqueue(Some(origin), Kind::Read(Some(read.view)), lane, command, keys);
         }
         let purpose = Purpose::Read { origin, key: read.key, view: read.view };
         self.store(now, purpose, lane, SmallVec::from_elem(command, 1), effects);

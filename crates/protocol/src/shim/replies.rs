@@ -21,13 +21,13 @@ impl Shim {
             StorageEvent::Replies { ticket, replies } => {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     self.proof = self.proof.max(ticket.issued);
-                    self.answered(now, ticket, replies, effects);
+                    self.answered(ticket, replies, effects);
                 }
             }
             StorageEvent::Lost { ticket, sent } => {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     self.statistics.storage_lost += 1;
-                    self.lost(now, ticket.purpose, sent, effects);
+                    self.lost(ticket.purpose, sent, effects);
                 }
             }
             StorageEvent::Fenced => self.end_quarantine(),
@@ -66,13 +66,7 @@ impl Shim {
         }
     }
 
-    fn answered(
-        &mut self,
-        now: Time,
-        ticket: Ticket,
-        replies: SmallVec<[Bytes; 2]>,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn answered(&mut self, ticket: Ticket, replies: SmallVec<[Bytes; 2]>, effects: &mut Vec<Effect>) {
         let mut replies = replies.into_iter();
         let first = replies.next().unwrap_or_default();
         match ticket.purpose {
@@ -80,11 +74,11 @@ impl Shim {
             Purpose::Plain { origin } => self.reply(origin, None, None, first, effects),
             Purpose::Fill { node, fetch } => {
                 let value = replies.next().unwrap_or_default();
-                self.fill(now, node, fetch, &first, value, effects);
+                self.fill(node, fetch, &first, value, effects);
             }
             Purpose::Operation(id) => {
                 let success = status_of(&first) != Status::Error;
-                self.complete(now, id, first, success, effects);
+                self.complete(id, first, success, effects);
             }
             Purpose::Proof => {}
             Purpose::Touch { key } => {
@@ -92,7 +86,7 @@ impl Shim {
                 if first == b":0\r\n"[..] && cached {
                     let lane = Lane::Shared { resp3: false };
                     let keys = SmallVec::from_elem(key, 1);
-                    self.enqueue(now, None, Kind::Purge, lane, Bytes::new(), keys, effects);
+                    self.enqueue(None, Kind::Purge, lane, Bytes::new(), keys);
                 }
             }
         }
@@ -101,7 +95,6 @@ impl Shim {
     /// The copy becomes servable only if no write of the key has begun since it was registered.
     fn fill(
         &mut self,
-        _now: Time,
         node: NodeId,
         fetch: FillTicket,
         pttl: &Bytes,
@@ -138,22 +131,22 @@ impl Shim {
         self.send(Peer::Node(node), Message::Fill(message), effects);
     }
 
-    fn lost(&mut self, now: Time, purpose: Purpose, sent: bool, effects: &mut Vec<Effect>) {
+    fn lost(&mut self, purpose: Purpose, sent: bool, effects: &mut Vec<Effect>) {
         match purpose {
             Purpose::Read { origin, .. } | Purpose::Plain { origin } => {
                 self.reply_error(origin, &format!("{LOST}\r\n"), effects);
             }
             Purpose::Fill { node, fetch } => {
                 let value = Bytes::from(format!("{LOST}\r\n"));
-                self.fill(now, node, fetch, &Bytes::new(), value, effects);
+                self.fill(node, fetch, &Bytes::new(), value, effects);
             }
-            Purpose::Operation(id) => self.lost_operation(now, id, sent, effects),
+            Purpose::Operation(id) => self.lost_operation(id, sent, effects),
             Purpose::Proof | Purpose::Touch { .. } => {}
         }
     }
 
     /// A write that may or may not have happened: never retried, its keys quarantined until a fence.
-    fn lost_operation(&mut self, now: Time, id: u32, sent: bool, effects: &mut Vec<Effect>) {
+    fn lost_operation(&mut self, id: u32, sent: bool, effects: &mut Vec<Effect>) {
         let operation = &self.operations[id as usize];
         let unknown = sent && operation.kind.writes();
         if unknown {
@@ -170,7 +163,7 @@ impl Shim {
             true => format!("{LOST}; whether the command took effect is unknown\r\n"),
             false => format!("{LOST}; the command had no effect\r\n"),
         };
-        self.complete(now, id, Bytes::from(text), false, effects);
+        self.complete(id, Bytes::from(text), false, effects);
     }
 
     pub(super) fn down_reason(&self) -> Option<String> {
