@@ -1,0 +1,99 @@
+//! From a command to how it is treated: its table entry, its kind and its keys.
+
+use smallvec::SmallVec;
+use wire::resp::Command;
+
+use super::keys;
+use super::lookup::{find, find_subcommand};
+use super::refusal::{Reason, Refusal};
+use super::rule::Rule;
+use super::spec::{Group, Spec};
+
+/// How a command is treated (design, sections 6 and 9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A deterministic read of exactly one key: cached as a view of that key.
+    Read,
+    /// Any other read of keys: never cached, never invalidates.
+    Query,
+    /// Invalidates all its keys before it runs.
+    Write,
+    /// May wait for another client's write: its keys get no grants from their INV until its reply.
+    BlockingWrite,
+    /// XREAD BLOCK: waits, but writes nothing.
+    BlockingQuery,
+    /// Writes keys that nobody can name: everything granted is revoked first.
+    Barrier,
+    /// Neither names nor writes a key.
+    Keyless,
+    /// About the client's own connection: the router answers it.
+    Connection,
+}
+
+/// What is known about a command that can be carried out.
+#[derive(Clone, Debug)]
+pub struct Classified {
+    pub spec: &'static Spec,
+    pub kind: Kind,
+    /// Indexes of the arguments that are keys. A key that is given twice is there twice.
+    pub keys: SmallVec<[usize; 1]>,
+    /// SORT with a BY or GET pattern: it also reads keys that no argument names, and its reply is right only
+    /// where all of them are on one storage server.
+    pub reads_unnamed_keys: bool,
+}
+
+/// Looks a command up and finds its keys. The error is what its client gets to read.
+pub fn classify(command: &Command) -> Result<Classified, Refusal> {
+    let spec = resolve(command)?;
+    if !spec.accepts(command.len()) {
+        return Err(Refusal::Arity(spec.name));
+    }
+    let keyed = match spec.rule {
+        Rule::Refuse(reason) => return Err(Refusal::unsupported(spec.name, reason)),
+        Rule::Connection => return Ok(Classified::without_keys(spec, Kind::Connection)),
+        Rule::Keyless => return Ok(Classified::without_keys(spec, Kind::Keyless)),
+        keyed => keyed,
+    };
+    let keys = keys::extract(command, spec)?;
+    let blocks =
+        || spec.group != Group::Stream || keys::stream_options(command).is_some_and(|found| found.blocks);
+    let kind = match keyed {
+        Rule::Write if keys.is_empty() => Kind::Barrier,
+        Rule::BlockingWrite if blocks() => Kind::BlockingWrite,
+        Rule::Write | Rule::BlockingWrite => Kind::Write,
+        _ if keys.is_empty() => Kind::Keyless,
+        Rule::BlockingQuery if blocks() => Kind::BlockingQuery,
+        Rule::Read if keys.len() == 1 => Kind::Read,
+        _ => Kind::Query,
+    };
+    if spec.name == "copy" && names_database(command) {
+        return Err(Refusal::unsupported(spec.name, Reason::OtherDatabase));
+    }
+    let reads_unnamed_keys =
+        spec.group == Group::Generic && spec.name.starts_with("sort") && keys::sort_reads_other_keys(command);
+    Ok(Classified { spec, kind, keys, reads_unnamed_keys })
+}
+
+impl Classified {
+    fn without_keys(spec: &'static Spec, kind: Kind) -> Classified {
+        Classified { spec, kind, keys: SmallVec::new(), reads_unnamed_keys: false }
+    }
+}
+
+/// The entry of the command or, for a container, of its subcommand.
+fn resolve(command: &Command) -> Result<&'static Spec, Refusal> {
+    let spec = find(command.name()).ok_or_else(|| Refusal::unknown_command(command))?;
+    if spec.subcommands.is_empty() || command.len() == 1 {
+        return Ok(spec);
+    }
+    match find_subcommand(spec, command.arg(1)) {
+        Some(subcommand) => Ok(subcommand),
+        // CLIENT has subcommands that are newer than the table; what it does is up to the router.
+        None if spec.group == Group::Connection => Ok(spec),
+        None => Err(Refusal::unknown_subcommand(command)),
+    }
+}
+
+fn names_database(command: &Command) -> bool {
+    command.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"db"))
+}

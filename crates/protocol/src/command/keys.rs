@@ -1,0 +1,204 @@
+//! Finds a command's keys among its arguments, where Redis itself would find them.
+
+use smallvec::SmallVec;
+use wire::resp::Command;
+
+use super::refusal::Refusal;
+use super::spec::{Begin, Find, Group, KeyFlag, KeySpec, Spec};
+
+/// Argument indexes, in the order of the arguments' roles in the table.
+pub(super) type Keys = SmallVec<[usize; 1]>;
+
+/// The keys of a command, or the error that Redis would answer because it finds none where some must be.
+pub(super) fn extract(command: &Command, spec: &'static Spec) -> Result<Keys, Refusal> {
+    // In these the table's description is not what Redis does when options repeat or look like each other.
+    match spec.name {
+        "sort" => return Ok(sort(command)),
+        "georadius" => return Ok(geo_radius(command, 6)),
+        "georadiusbymember" => return Ok(geo_radius(command, 5)),
+        "xread" | "xreadgroup" => return streams(command, spec),
+        _ => {}
+    }
+    let mut keys = Keys::new();
+    for key_spec in spec.keys {
+        if !key_spec.has(KeyFlag::NotKey) {
+            add(command, spec, key_spec, &mut keys)?;
+        }
+    }
+    Ok(keys)
+}
+
+fn add(command: &Command, spec: &'static Spec, key_spec: &KeySpec, keys: &mut Keys) -> Result<(), Refusal> {
+    let begin = match key_spec.begin {
+        Begin::Index(index) => index,
+        Begin::Keyword(keyword, from) => match position(command, keyword, from) {
+            Some(index) => index + 1,
+            None => return Ok(()),
+        },
+        Begin::Unknown => return Ok(()),
+    };
+    match key_spec.find {
+        Find::Range { last: 0, .. } if begin < command.len() => {
+            keys.push(begin);
+            Ok(())
+        }
+        Find::Range { last, step, limit } => range(command, spec, begin, (last, step, limit), keys),
+        Find::Count { count, first, step } => {
+            let number = key_count(command, spec, begin + count, begin + first)?;
+            keys.extend((0..number).map(|index| begin + first + index * step));
+            Ok(())
+        }
+        Find::Unknown => Ok(()),
+    }
+}
+
+fn range(
+    command: &Command,
+    spec: &'static Spec,
+    first: usize,
+    (last, step, limit): (i16, usize, usize),
+    keys: &mut Keys,
+) -> Result<(), Refusal> {
+    let behind = match (usize::try_from(last), limit) {
+        (Ok(last), _) => first + last + 1,
+        (Err(_), 0 | 1) => command.len() + 1 - usize::from(last.unsigned_abs()),
+        (Err(_), limit) => first + command.len().saturating_sub(first) / limit,
+    };
+    // MSET: a key without its value.
+    let uneven = step > 1 && last < 0 && !command.len().saturating_sub(first).is_multiple_of(step);
+    if first >= behind || behind > command.len() || uneven {
+        return Err(Refusal::Arity(spec.name));
+    }
+    keys.extend((first..behind).step_by(step.max(1)));
+    Ok(())
+}
+
+/// The number of keys that the argument at `count` announces, all of them there from `first` on.
+fn key_count(command: &Command, spec: &'static Spec, count: usize, first: usize) -> Result<usize, Refusal> {
+    let scripting = spec.group == Group::Scripting;
+    let pops = spec.name.ends_with("mpop");
+    let cardinality = spec.name == "sintercard";
+    let Some(text) = command.get(count) else { return Err(Refusal::Arity(spec.name)) };
+    let available = command.len().saturating_sub(first);
+    match integer(text) {
+        None if spec.name.starts_with("fcall") => Err(Refusal::BadKeyCount),
+        None if pops || cardinality => Err(Refusal::KeyCountNotPositive),
+        None => Err(Refusal::NotInteger),
+        Some(number) if scripting && number < 0 => Err(Refusal::NegativeKeyCount),
+        Some(number) if number < 1 && (pops || cardinality) => Err(Refusal::KeyCountNotPositive),
+        Some(number) if number < 1 && !scripting => Err(Refusal::NoInputKey(spec.name)),
+        Some(number) if number as u64 > available as u64 => {
+            Err(if scripting || cardinality { Refusal::TooManyKeys } else { Refusal::Syntax })
+        }
+        Some(number) => Ok(number as usize),
+    }
+}
+
+/// The source, and the destination of the last STORE.
+fn sort(command: &Command) -> Keys {
+    let mut keys = Keys::from_elem(1, 1);
+    let mut at = 2;
+    while at < command.len() {
+        let option = command.arg(at);
+        if option.eq_ignore_ascii_case(b"store") && at + 1 < command.len() {
+            keys.truncate(1);
+            keys.push(at + 1);
+        }
+        at += 1 + sort_option_args(option);
+    }
+    keys
+}
+
+fn sort_option_args(option: &[u8]) -> usize {
+    if option.eq_ignore_ascii_case(b"limit") {
+        return 2;
+    }
+    let one: [&[u8]; 3] = [b"get", b"by", b"store"];
+    usize::from(one.iter().any(|name| option.eq_ignore_ascii_case(name)))
+}
+
+/// Whether SORT reads keys that it derives from its elements: right only where all keys are on one server.
+pub(super) fn sort_reads_other_keys(command: &Command) -> bool {
+    let mut at = 2;
+    while at < command.len() {
+        let option = command.arg(at);
+        let pattern = option.eq_ignore_ascii_case(b"by") || option.eq_ignore_ascii_case(b"get");
+        if pattern && command.get(at + 1).is_some_and(|pattern| pattern.contains(&b'*')) {
+            return true;
+        }
+        at += 1 + sort_option_args(option);
+    }
+    false
+}
+
+/// The source, and the destination of the last STORE or STOREDIST.
+fn geo_radius(command: &Command, options: usize) -> Keys {
+    let mut keys = Keys::from_elem(1, 1);
+    let mut at = options;
+    while at + 1 < command.len() {
+        let option = command.arg(at);
+        if option.eq_ignore_ascii_case(b"store") || option.eq_ignore_ascii_case(b"storedist") {
+            keys.truncate(1);
+            keys.push(at + 1);
+            at += 1;
+        }
+        at += 1;
+    }
+    keys
+}
+
+/// What stands between XREAD's or XREADGROUP's name and its keys.
+pub(super) struct StreamOptions {
+    pub(super) blocks: bool,
+    keys: usize,
+}
+
+/// `None` when there is no STREAMS where Redis would look for it.
+pub(super) fn stream_options(command: &Command) -> Option<StreamOptions> {
+    let mut blocks = false;
+    let mut at = 1;
+    loop {
+        let option = command.get(at)?;
+        at += match option.to_ascii_lowercase().as_slice() {
+            b"block" => {
+                blocks = true;
+                2
+            }
+            b"count" => 2,
+            b"noack" => 1,
+            b"group" => 3,
+            b"streams" => return Some(StreamOptions { blocks, keys: at + 1 }),
+            _ => return None,
+        };
+    }
+}
+
+fn streams(command: &Command, spec: &'static Spec) -> Result<Keys, Refusal> {
+    let first = stream_options(command).ok_or(Refusal::Syntax)?.keys;
+    let rest = command.len().saturating_sub(first);
+    if rest == 0 {
+        return Err(Refusal::Syntax);
+    }
+    if rest % 2 != 0 {
+        let newest = if spec.name == "xread" { '$' } else { '>' };
+        return Err(Refusal::UnbalancedStreams(spec.name, newest));
+    }
+    Ok((first..first + rest / 2).collect())
+}
+
+/// Where `keyword` stands, not counting the last argument, behind which nothing can follow.
+fn position(command: &Command, keyword: &str, from: usize) -> Option<usize> {
+    (from..command.len().saturating_sub(1))
+        .find(|index| command.arg(*index).eq_ignore_ascii_case(keyword.as_bytes()))
+}
+
+/// An integer as strictly as Redis reads one.
+pub(super) fn integer(text: &[u8]) -> Option<i64> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let canonical = match digits {
+        [b'0'] => digits.len() == text.len(),
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if canonical { std::str::from_utf8(text).ok()?.parse().ok() } else { None }
+}

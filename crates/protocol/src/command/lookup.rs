@@ -1,0 +1,112 @@
+//! Finds a command in the table, whatever its case, without allocating.
+
+use super::spec::Spec;
+use super::table::TABLE;
+
+/// Longer than any name in the table.
+const NAME_BYTES_MAX: usize = 24;
+/// Four times the names, so that most are found at the first probe.
+const SLOTS: usize = 1024;
+const EMPTY: u16 = u16::MAX;
+
+static INDEX: [u16; SLOTS] = index();
+
+const _: () = assert!(TABLE.len() * 2 < SLOTS, "lookups need empty slots to end");
+
+/// The table entry of a command without subcommands, or of a container.
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
+    if name.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    let mut folded = [0; NAME_BYTES_MAX];
+    for (to, from) in folded.iter_mut().zip(name) {
+        *to = from.to_ascii_lowercase();
+    }
+    let mut slot = slot(&folded, name.len());
+    loop {
+        let entry = INDEX[slot];
+        if entry == EMPTY {
+            return None;
+        }
+        let spec = &TABLE[usize::from(entry)];
+        if spec.name.as_bytes() == &folded[..name.len()] {
+            return Some(spec);
+        }
+        slot = (slot + 1) % SLOTS;
+    }
+}
+
+/// The entry of a container's subcommand.
+pub fn find_subcommand(container: &'static Spec, name: &[u8]) -> Option<&'static Spec> {
+    let prefix = container.name.len() + 1;
+    container.subcommands.iter().find(|spec| spec.name.as_bytes()[prefix..].eq_ignore_ascii_case(name))
+}
+
+const fn slot(folded: &[u8; NAME_BYTES_MAX], length: usize) -> usize {
+    let mut mixed = length as u64;
+    let mut at = 0;
+    while at < NAME_BYTES_MAX {
+        let mut word = [0; 8];
+        let mut byte = 0;
+        while byte < 8 {
+            word[byte] = folded[at + byte];
+            byte += 1;
+        }
+        mixed = (mixed ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        at += 8;
+    }
+    (mixed >> 11) as usize % SLOTS
+}
+
+const fn index() -> [u16; SLOTS] {
+    let mut index = [EMPTY; SLOTS];
+    let mut entry = 0;
+    while entry < TABLE.len() {
+        let name = TABLE[entry].name.as_bytes();
+        assert!(name.len() <= NAME_BYTES_MAX, "a name that no lookup would find");
+        let mut folded = [0; NAME_BYTES_MAX];
+        let mut byte = 0;
+        while byte < name.len() {
+            folded[byte] = name[byte];
+            byte += 1;
+        }
+        let mut at = slot(&folded, name.len());
+        while index[at] != EMPTY {
+            at = (at + 1) % SLOTS;
+        }
+        index[at] = entry as u16;
+        entry += 1;
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TABLE, find, find_subcommand};
+
+    #[test]
+    fn every_entry_is_found_by_its_name_in_any_case() {
+        for spec in TABLE {
+            for name in [spec.name.to_owned(), spec.name.to_uppercase()] {
+                assert!(std::ptr::eq(find(name.as_bytes()).expect("in the table"), spec), "{name}");
+            }
+            for sub in spec.subcommands {
+                let (_, name) = sub.name.split_once('|').expect("a subcommand's name");
+                let found = find_subcommand(spec, name.to_uppercase().as_bytes()).expect("in the table");
+                assert!(std::ptr::eq(found, sub), "{}", sub.name);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_the_table_is_not_found() {
+        for name in
+            ["", "ge", "gett", "config|get", "get\0", "\u{c7}et", "a-name-that-is-longer-than-any-of-them"]
+        {
+            assert!(find(name.as_bytes()).is_none(), "{name}");
+        }
+        let config = find(b"config").expect("in the table");
+        assert!(find_subcommand(config, b"").is_none());
+        assert!(find_subcommand(config, b"getx").is_none());
+    }
+}

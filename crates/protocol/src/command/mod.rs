@@ -1,0 +1,19 @@
+//! What a Redis command is: its entry in the command table, its keys and how a cache has to treat it.
+
+mod classify;
+mod early;
+mod keys;
+mod lookup;
+mod refusal;
+mod rule;
+mod spec;
+mod table;
+mod view;
+
+pub use classify::{Classified, Kind, classify};
+pub use early::early_value;
+pub use lookup::{find, find_subcommand};
+pub use refusal::{Reason, Refusal};
+pub use spec::{Flag, Group, Spec, Tip};
+pub use table::REDIS_VERSION;
+pub use view::view;

@@ -1,0 +1,137 @@
+//! How a command has to be treated, derived from its table entry when the table is compiled. Where the table
+//! cannot tell, a short list here does, and each of its entries has a reason.
+
+use super::refusal::Reason;
+use super::spec::{Flag, Group, KeyFlag, KeySpec, Set, Tip};
+
+/// What a table entry says before the arguments are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    Refuse(Reason),
+    Connection,
+    /// A write of its keys; without keys a barrier.
+    Write,
+    /// A write that may wait for another client's write.
+    BlockingWrite,
+    /// A deterministic read, cacheable when it has exactly one key.
+    Read,
+    /// A read that is never cached; without keys it is `Keyless`.
+    Query,
+    BlockingQuery,
+    Keyless,
+}
+
+pub(super) const fn derive(name: &[u8], group: Group, flags: Set, tips: Set, keys: &[KeySpec]) -> Rule {
+    if let Some(reason) = refused(name, group, flags) {
+        return Rule::Refuse(reason);
+    }
+    if answered_by_router(name, group) {
+        return Rule::Connection;
+    }
+    let blocking = flags.has(Flag::Blocking as u32);
+    if flags.has(Flag::Write as u32) || writes(keys) {
+        return if blocking { Rule::BlockingWrite } else { Rule::Write };
+    }
+    if keys.is_empty() || all_not_keys(keys) {
+        return Rule::Keyless;
+    }
+    if blocking {
+        return Rule::BlockingQuery;
+    }
+    let deterministic = flags.has(Flag::Readonly as u32)
+        && !tips.has(Tip::NondeterministicOutput as u32)
+        && known_and_read_only(keys)
+        && !never_cached(name, group);
+    if deterministic { Rule::Read } else { Rule::Query }
+}
+
+/// Commands that this release cannot carry.
+const fn refused(name: &[u8], group: Group, flags: Set) -> Option<Reason> {
+    match name {
+        // The only administrative command that clients (and redis-benchmark) send as a matter of course.
+        b"config|get" => return None,
+        b"wait" => return Some(Reason::Replication),
+        // The key leaves for a server that DistCache does not know.
+        b"migrate" => return Some(Reason::OtherServer),
+        // It writes a key of another database, which its arguments do not name as one.
+        b"move" => return Some(Reason::OtherDatabase),
+        // It changes the connection, and storage connections are shared.
+        b"script|debug" => return Some(Reason::Debugging),
+        _ => {}
+    }
+    match group {
+        Group::Transactions => Some(Reason::Transactions),
+        Group::Cluster => Some(Reason::Cluster),
+        // The router answers them itself or says why not.
+        Group::Connection => None,
+        _ if flags.has(Flag::Asking as u32) => Some(Reason::Cluster),
+        _ if flags.has(Flag::Pubsub as u32) && flags.has(Flag::Noscript as u32) => {
+            Some(Reason::Subscriptions)
+        }
+        _ if flags.has(Flag::Admin as u32) => Some(Reason::Administration),
+        _ => None,
+    }
+}
+
+/// Commands about the client's own connection, which ends at the router. INFO is about a server, and the
+/// server that a client sees is the router.
+const fn answered_by_router(name: &[u8], group: Group) -> bool {
+    matches!(group, Group::Connection) || matches!(name, b"info" | b"acl|whoami")
+}
+
+/// Read-only commands that the table's facts would let into the cache, and why they stay out.
+const fn never_cached(name: &[u8], group: Group) -> bool {
+    match name {
+        // The point is the side effect on the storage's eviction clock.
+        b"touch" => true,
+        // Depends on the allocator and the encoding, which change without a write of the key.
+        b"memory|usage" => true,
+        // Remaining or absolute, a time to live is asked for to learn what storage will do: storage answers.
+        b"expiretime" | b"pexpiretime" => true,
+        // About the representation of the value, which changes without a write of the key.
+        b"object|encoding" | b"object|freq" | b"object|idletime" | b"object|refcount" => true,
+        // A script's reply may depend on anything: time, random numbers, keys that it did not declare.
+        _ => matches!(group, Group::Scripting),
+    }
+}
+
+const fn writes(keys: &[KeySpec]) -> bool {
+    let mut index = 0;
+    while index < keys.len() {
+        let spec = &keys[index];
+        if spec.has(KeyFlag::Rw) || spec.has(KeyFlag::Ow) || spec.has(KeyFlag::Rm) {
+            return true;
+        }
+        index += 1;
+    }
+    false
+}
+
+const fn all_not_keys(keys: &[KeySpec]) -> bool {
+    let mut index = 0;
+    while index < keys.len() {
+        if !keys[index].has(KeyFlag::NotKey) {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}
+
+const fn known_and_read_only(keys: &[KeySpec]) -> bool {
+    use super::spec::{Begin, Find};
+    let mut index = 0;
+    while index < keys.len() {
+        let spec = &keys[index];
+        let vague =
+            spec.has(KeyFlag::Incomplete) || spec.has(KeyFlag::VariableFlags) || spec.has(KeyFlag::NotKey);
+        if vague || !spec.has(KeyFlag::Ro) {
+            return false;
+        }
+        if matches!(spec.begin, Begin::Unknown) || matches!(spec.find, Find::Unknown) {
+            return false;
+        }
+        index += 1;
+    }
+    true
+}

@@ -1,0 +1,229 @@
+//! The shape of the command table: what Redis says about each of its commands. The facts are in `table`.
+
+use super::rule::{self, Rule};
+
+/// One command or subcommand as Redis describes it.
+#[derive(Debug)]
+pub struct Spec {
+    /// Lower case; a subcommand's holds its container's: `config|get`.
+    pub name: &'static str,
+    /// Number of arguments with the name; negative: at least so many.
+    pub arity: i16,
+    pub group: Group,
+    pub(super) flags: Set,
+    pub(super) tips: Set,
+    pub(super) keys: &'static [KeySpec],
+    pub subcommands: &'static [Spec],
+    pub(super) rule: Rule,
+}
+
+impl Spec {
+    pub fn has(&self, flag: Flag) -> bool {
+        self.flags.has(flag as u32)
+    }
+
+    pub fn advises(&self, tip: Tip) -> bool {
+        self.tips.has(tip as u32)
+    }
+
+    /// Whether its replies may change with the expiry of a hash's fields, without a write.
+    pub fn is_hash(&self) -> bool {
+        matches!(self.group, Group::Hash)
+    }
+
+    /// How many leading arguments are its name: two for a subcommand.
+    pub fn name_args(&self) -> usize {
+        if self.name.contains('|') { 2 } else { 1 }
+    }
+
+    /// Whether a command of `args` arguments, the name included, has the right number of them.
+    pub(super) fn accepts(&self, args: usize) -> bool {
+        let arity = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { args >= arity } else { args == arity }
+    }
+}
+
+/// A small set of enum members, by their number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Set(u32);
+
+impl Set {
+    pub(super) const fn has(self, member: u32) -> bool {
+        self.0 & (1 << member) != 0
+    }
+
+    const fn of_flags(flags: &[Flag]) -> Set {
+        let (mut set, mut index) = (0, 0);
+        while index < flags.len() {
+            set |= 1 << flags[index] as u32;
+            index += 1;
+        }
+        Set(set)
+    }
+
+    const fn of_tips(tips: &[Tip]) -> Set {
+        let (mut set, mut index) = (0, 0);
+        while index < tips.len() {
+            set |= 1 << tips[index] as u32;
+            index += 1;
+        }
+        Set(set)
+    }
+
+    const fn of_key_flags(flags: &[KeyFlag]) -> Set {
+        let (mut set, mut index) = (0, 0);
+        while index < flags.len() {
+            set |= 1 << flags[index] as u32;
+            index += 1;
+        }
+        Set(set)
+    }
+}
+
+/// Redis' command flags (`COMMAND INFO`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    Admin,
+    AllowBusy,
+    Asking,
+    Blocking,
+    Denyoom,
+    Fast,
+    Loading,
+    Movablekeys,
+    NoAsyncLoading,
+    NoAuth,
+    NoMandatoryKeys,
+    NoMulti,
+    Noscript,
+    Pubsub,
+    Readonly,
+    SkipMonitor,
+    SkipSlowlog,
+    Stale,
+    Write,
+}
+
+/// Redis' hints for clients and proxies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tip {
+    NondeterministicOutput,
+    NondeterministicOutputOrder,
+    RequestAllNodes,
+    RequestAllShards,
+    RequestMultiShard,
+    RequestSpecial,
+    ResponseAggLogicalAnd,
+    ResponseAggLogicalOr,
+    ResponseAggMax,
+    ResponseAggMin,
+    ResponseAggSum,
+    ResponseAllSucceeded,
+    ResponseOneSucceeded,
+    ResponseSpecial,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    Bitmap,
+    Cluster,
+    Connection,
+    Generic,
+    Geo,
+    Hash,
+    Hyperloglog,
+    List,
+    Pubsub,
+    Scripting,
+    Sentinel,
+    Server,
+    Set,
+    SortedSet,
+    Stream,
+    String,
+    Transactions,
+}
+
+/// Where some of a command's keys are, and what it does to them.
+#[derive(Debug)]
+pub(super) struct KeySpec {
+    pub(super) flags: Set,
+    pub(super) begin: Begin,
+    pub(super) find: Find,
+}
+
+impl KeySpec {
+    pub(super) const fn has(&self, flag: KeyFlag) -> bool {
+        self.flags.has(flag as u32)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyFlag {
+    /// Exactly one of the first four: read only, read and written, overwritten, removed.
+    Ro,
+    Rw,
+    Ow,
+    Rm,
+    Access,
+    Update,
+    Insert,
+    Delete,
+    /// Looks like a key but is none: a shard channel.
+    NotKey,
+    Incomplete,
+    VariableFlags,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Begin {
+    Index(usize),
+    /// Behind this word, searched for from an argument on.
+    Keyword(&'static str, usize),
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Find {
+    /// `last` counts from the first key or, when negative, from the end; `limit` 2 halves the rest.
+    Range {
+        last: i16,
+        step: usize,
+        limit: usize,
+    },
+    /// The keys are counted by an argument; both positions count from where the search began.
+    Count {
+        count: usize,
+        first: usize,
+        step: usize,
+    },
+    Unknown,
+}
+
+// What the generated table is written in.
+
+pub(super) const fn command(
+    name: &'static str,
+    arity: i16,
+    group: Group,
+    flags: &[Flag],
+    tips: &[Tip],
+    keys: &'static [KeySpec],
+    subcommands: &'static [Spec],
+) -> Spec {
+    let (flags, tips) = (Set::of_flags(flags), Set::of_tips(tips));
+    let rule = rule::derive(name.as_bytes(), group, flags, tips, keys);
+    Spec { name, arity, group, flags, tips, keys, subcommands, rule }
+}
+
+pub(super) const fn keys(flags: &[KeyFlag], begin: Begin, find: Find) -> KeySpec {
+    KeySpec { flags: Set::of_key_flags(flags), begin, find }
+}
+
+pub(super) const fn range(last: i16, step: usize, limit: usize) -> Find {
+    Find::Range { last, step, limit }
+}
+
+pub(super) const fn count(count: usize, first: usize, step: usize) -> Find {
+    Find::Count { count, first, step }
+}
