@@ -1,7 +1,8 @@
 //! What each role tells about itself: plain structs that status, metrics and heartbeats share. Not how it is shown.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -178,13 +179,29 @@ impl LatencyStatus {
     }
 }
 
-/// The status of any data-path member, as heartbeats carry it.
+/// What a controller knows about itself; it sends no heartbeats.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ControllerStatus {
+    pub id: String,
+    pub epoch: u32,
+    pub members_up: u64,
+    pub members_down: u64,
+    pub heartbeats_total: u64,
+    /// Wrong authentication, unknown member or replay.
+    pub heartbeats_refused_total: u64,
+    /// Maps published since the start.
+    pub maps_total: u64,
+}
+
+/// The status of any member; heartbeats carry those of the data path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum MemberStatus {
     Node(NodeStatus),
     Shim(ShimStatus),
     Router(RouterStatus),
+    Controller(ControllerStatus),
 }
 
 impl MemberStatus {
@@ -193,6 +210,7 @@ impl MemberStatus {
             MemberStatus::Node(status) => &status.id,
             MemberStatus::Shim(status) => &status.id,
             MemberStatus::Router(status) => &status.id,
+            MemberStatus::Controller(status) => &status.id,
         }
     }
 
@@ -202,6 +220,7 @@ impl MemberStatus {
             MemberStatus::Node(status) => status.epoch,
             MemberStatus::Shim(status) => status.epoch,
             MemberStatus::Router(status) => status.epoch,
+            MemberStatus::Controller(status) => status.epoch,
         }
     }
 
@@ -209,7 +228,7 @@ impl MemberStatus {
         match self {
             MemberStatus::Node(status) => &status.hottest,
             MemberStatus::Shim(status) => &status.hottest,
-            MemberStatus::Router(_) => &[],
+            MemberStatus::Router(_) | MemberStatus::Controller(_) => &[],
         }
     }
 }
@@ -232,6 +251,7 @@ impl ClusterStatus {
                 MemberStatus::Node(status) => cluster.nodes.push(status),
                 MemberStatus::Shim(status) => cluster.shims.push(status),
                 MemberStatus::Router(status) => cluster.routers.push(status),
+                MemberStatus::Controller(_) => {}
             }
         }
         cluster
@@ -240,19 +260,31 @@ impl ClusterStatus {
 
 /// The last status that a member has put down, about every 100 ms; clones share it.
 #[derive(Clone, Debug)]
-pub struct StatusCell(Arc<Mutex<MemberStatus>>);
+pub struct StatusCell(Arc<Mutex<(Instant, MemberStatus)>>);
+
+/// A member that has put down no status for this long hangs: it is neither healthy nor does it send heartbeats.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 impl StatusCell {
     pub fn new(status: MemberStatus) -> StatusCell {
-        StatusCell(Arc::new(Mutex::new(status)))
+        StatusCell(Arc::new(Mutex::new((Instant::now(), status))))
     }
 
     pub fn set(&self, status: MemberStatus) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = status;
+        *self.lock() = (Instant::now(), status);
     }
 
     pub fn get(&self) -> MemberStatus {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().1.clone()
+    }
+
+    /// Whether the member still turns.
+    pub fn is_fresh(&self) -> bool {
+        self.lock().0.elapsed() < SILENCE_MAX
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Instant, MemberStatus)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,0 +1,111 @@
+//! The admin port of a process: metrics, health and status of its members over HTTP. It changes nothing.
+
+mod serve;
+
+pub use serve::serve;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::json;
+
+use crate::metrics;
+use crate::status::{MemberStatus, StatusCell};
+use crate::stop::Stop;
+
+/// Serves `members` on `listener` until `stop`, on a thread of its own.
+pub fn start(listener: TcpListener, members: Vec<StatusCell>, stop: &Stop) -> io::Result<JoinHandle<()>> {
+    serve("admin", listener, routes(members), stop)
+}
+
+/// Binds an address for [`start`] or [`serve`].
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+type Members = State<Arc<Vec<StatusCell>>>;
+
+fn routes(members: Vec<StatusCell>) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics_text))
+        .route("/health", get(health))
+        .route("/status", get(status))
+        .with_state(Arc::new(members))
+}
+
+async fn metrics_text(State(members): Members) -> Response {
+    let text = metrics::render(members.iter().map(StatusCell::get).collect());
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
+}
+
+async fn status(State(members): Members) -> Response {
+    Json(members.iter().map(StatusCell::get).collect::<Vec<_>>()).into_response()
+}
+
+async fn health(State(members): Members) -> Response {
+    let ill: Vec<_> = members.iter().filter_map(ailment).collect();
+    let code = if ill.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(json!({ "healthy": ill.is_empty(), "ailments": ill }))).into_response()
+}
+
+fn ailment(member: &StatusCell) -> Option<serde_json::Value> {
+    let status = member.get();
+    let what = match &status {
+        _ if !member.is_fresh() => "does not respond",
+        MemberStatus::Shim(shim) if !shim.storage_up => "storage is down",
+        _ => return None,
+    };
+    Some(json!({ "id": status.id(), "what": what }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bind, start};
+    use crate::status::{MemberStatus, NodeStatus, ShimStatus, StatusCell};
+    use crate::stop::Stop;
+
+    fn get(address: std::net::SocketAddr, path: &str) -> (u16, String) {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build();
+        let mut reply =
+            ureq::Agent::new_with_config(config).get(format!("http://{address}{path}")).call().unwrap();
+        (reply.status().as_u16(), reply.body_mut().read_to_string().unwrap())
+    }
+
+    #[test]
+    fn metrics_status_and_health_are_served_until_stop() {
+        let node = NodeStatus { id: "n".to_owned(), hits_total: 3, ..NodeStatus::default() };
+        let shim =
+            StatusCell::new(MemberStatus::Shim(ShimStatus { id: "s".to_owned(), ..ShimStatus::default() }));
+        let members = vec![StatusCell::new(MemberStatus::Node(node)), shim.clone()];
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = Stop::new();
+        let thread = start(listener, members, &stop).unwrap();
+
+        let (code, text) = get(address, "/metrics");
+        assert!(
+            code == 200 && text.contains("distcache_node_hits_total{id=\"n\",layer=\"\"} 3\n"),
+            "{code} {text}"
+        );
+        let (code, text) = get(address, "/status");
+        assert!(code == 200 && text.contains(r#""role":"node""#), "{code} {text}");
+        let (code, text) = get(address, "/health");
+        assert!(code == 503 && text.contains("storage is down"), "{code} {text}");
+        shim.set(MemberStatus::Shim(ShimStatus { storage_up: true, ..ShimStatus::default() }));
+        assert_eq!(get(address, "/health").0, 200);
+        assert_eq!(get(address, "/nothing").0, 404);
+
+        stop.stop();
+        thread.join().unwrap();
+        assert!(std::net::TcpStream::connect(address).is_err());
+    }
+}

@@ -1,0 +1,27 @@
+//! What heartbeats say, as JSON. Not how they are authenticated.
+
+use serde::{Deserialize, Serialize};
+
+use crate::status::MemberStatus;
+
+/// Where a controller takes heartbeats.
+pub const PATH: &str = "/v1/heartbeat";
+
+/// From the agent of a process to a controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat {
+    /// Random, for the life of the process.
+    pub agent: u64,
+    /// Grows with every heartbeat of the agent: an older one is a replay.
+    pub sequence: u64,
+    pub members: Vec<MemberStatus>,
+}
+
+/// The newest map, told as what differs from the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeartbeatReply {
+    pub epoch: u32,
+    /// Ids of the nodes that own nothing.
+    pub down: Vec<String>,
+}
