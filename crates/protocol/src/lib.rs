@@ -1,10 +1,14 @@
 //! Every distributed decision of DistCache as sans-I/O machines. Never async, sockets, clocks, threads or files.
 
 pub mod coherence;
+pub mod command;
+pub mod controller;
 pub mod hash;
 pub mod heat;
 pub mod load;
 pub mod node;
 pub mod placement;
+pub mod router;
+pub mod shim;
 pub mod storage;
 pub mod time;
