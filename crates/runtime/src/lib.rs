@@ -1,1 +1,15 @@
-//! Placeholder.
+//! Effects that every role shares: sockets, timers, configuration, status, metrics, stop. Never a DistCache decision.
+
+pub mod address;
+pub mod admin;
+pub mod clock;
+pub mod config;
+pub mod heartbeat;
+pub mod instance;
+pub mod metrics;
+pub mod peers;
+pub mod reactor;
+pub mod status;
+pub mod stop;
+
+pub use address::Address;
