@@ -57,10 +57,10 @@ impl ReplyScanner {
             self.needed = self.position + 1;
             return Ok(None);
         };
-        let multiplier = multiplier(kind)?;
+        let shape = shape(kind)?;
         let Some(line_end) = self.line_end(bytes)? else { return Ok(None) };
         let line = &bytes[self.position + 1..line_end - 2];
-        match multiplier {
+        match shape {
             Shape::Line => Ok(Some((line_end, 0))),
             Shape::String => {
                 let Some(length) = length(line, STRING_BYTES_MAX)? else { return Ok(Some((line_end, 0))) };
@@ -83,7 +83,8 @@ impl ReplyScanner {
 
     fn line_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, ProtocolError> {
         let from = self.searched.max(self.position + 1);
-        let Some(newline) = bytes[from..].iter().position(|&byte| byte == b'\n') else {
+        let Some(newline) = bytes.get(from..).unwrap_or_default().iter().position(|&byte| byte == b'\n')
+        else {
             self.searched = bytes.len();
             self.needed = bytes.len() + 1;
             if bytes.len() - self.position > LINE_BYTES_MAX {
@@ -107,7 +108,7 @@ enum Shape {
     Elements { each: u64, extra: u64 },
 }
 
-fn multiplier(kind: u8) -> Result<Shape, ProtocolError> {
+fn shape(kind: u8) -> Result<Shape, ProtocolError> {
     Ok(match kind {
         b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => Shape::Line,
         b'$' | b'=' | b'!' => Shape::String,
