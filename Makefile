@@ -38,10 +38,10 @@ demo: rust
 	@"$${CARGO_TARGET_DIR:-target}/release/distcache" demo $(ARGS)
 
 test: setup
-	@$(use_rust); use_rust && cargo xtask ci
+	@$(use_rust); use_rust && cargo run --locked --package xtask -- ci
 
 setup: rust
-	@$(use_rust); use_rust && cargo xtask setup
+	@$(use_rust); use_rust && cargo run --locked --package xtask -- setup
 
 rust:
 	@$(use_rust); \
