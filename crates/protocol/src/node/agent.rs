@@ -1,18 +1,14 @@
 //! The node's agent: which keys come in, which go out (paper, section 4.3, "Cache update"). Nobody coordinates it.
 
-use std::time::Duration;
-
 use crate::hash::KeyMap;
+use crate::node::Admission;
 use crate::node::object::{HEAT_ONE, Object};
 use crate::time::Time;
 use wire::{Digest, Key};
 
 /// Evictions for hotter keys per second, as a share of the objects: bounds the churn of a noisy second.
 const CHURN_DIVISOR: usize = 16;
-/// A newcomer must be hotter than the coldest by a quarter and one request per second.
-const HYSTERESIS_DIVISOR: u32 = 4;
-/// How long a key is kept out for being written more than read, too large, or refused.
-const HOLD_OFF: Duration = Duration::from_secs(10);
+/// Keys held off at once: the longest held make room.
 const HELD_OFF_MAX: usize = 4096;
 
 /// The agent's memory: today's eviction candidates and the keys held off.
@@ -20,7 +16,7 @@ const HELD_OFF_MAX: usize = 4096;
 pub(super) struct Agent {
     objects_max: usize,
     bytes_max: u64,
-    heat_min: u32,
+    admission: Admission,
     /// Coldest last. Made anew every second.
     coldest: Vec<(u32, Key)>,
     held_off: std::collections::VecDeque<(Time, Digest)>,
@@ -35,24 +31,24 @@ pub(super) enum Verdict {
 }
 
 impl Agent {
-    pub(super) fn new(objects_max: usize, bytes_max: u64, heat_min: u32) -> Agent {
-        Agent { objects_max, bytes_max, heat_min, coldest: Vec::new(), held_off: Default::default() }
+    pub(super) fn new(objects_max: usize, bytes_max: u64, admission: Admission) -> Agent {
+        Agent { objects_max, bytes_max, admission, coldest: Vec::new(), held_off: Default::default() }
     }
 
     /// The least heat, in requests per second, that an insertion takes now.
     pub(super) fn heat_floor(&self, objects: usize, bytes: u64) -> u32 {
         if objects < self.objects_max && bytes < self.bytes_max {
-            return self.heat_min;
+            return self.admission.heat_min;
         }
         match self.coldest.last() {
-            Some((heat, _)) => self.heat_min.max(heat / HEAT_ONE + heat / HEAT_ONE / HYSTERESIS_DIVISOR + 1),
+            Some((heat, _)) => self.admission.heat_min.max(self.bar(*heat) / HEAT_ONE + 1),
             None => u32::MAX,
         }
     }
 
     /// Whether a key of this heat comes in, and for whom. Candidates that are gone or in use are passed over.
     pub(super) fn judge(&mut self, heat: u32, key: &Key, bytes: u64, objects: &KeyMap<Object>) -> Verdict {
-        if self.objects_max == 0 || heat < self.heat_min || self.is_held_off(key) {
+        if self.objects_max == 0 || heat < self.admission.heat_min || self.is_held_off(key) {
             return Verdict::Decline;
         }
         if objects.len() < self.objects_max && bytes < self.bytes_max {
@@ -64,8 +60,7 @@ impl Agent {
                 self.coldest.pop();
                 continue;
             }
-            let bar = cold + cold / HYSTERESIS_DIVISOR + HEAT_ONE;
-            if heat.saturating_mul(HEAT_ONE) <= bar {
+            if heat.saturating_mul(HEAT_ONE) <= self.bar(*cold) {
                 return Verdict::Decline;
             }
             return self.coldest.pop().map_or(Verdict::Decline, |(_, candidate)| Verdict::Replace(candidate));
@@ -110,7 +105,18 @@ impl Agent {
         if self.held_off.len() == HELD_OFF_MAX {
             self.held_off.pop_front();
         }
-        self.held_off.push_back((now.after(HOLD_OFF), key.digest));
+        self.held_off.push_back((now.after(self.admission.hold_off), key.digest));
+    }
+
+    /// What a newcomer must exceed, in sixteenths: the coldest, a share of it, and one request per second.
+    fn bar(&self, cold: u32) -> u32 {
+        let share = u64::from(cold) * u64::from(self.admission.hysteresis) / 1000;
+        cold.saturating_add(share as u32).saturating_add(HEAT_ONE)
+    }
+
+    /// Keys held off now.
+    pub(super) fn held_off(&self) -> usize {
+        self.held_off.len()
     }
 
     fn is_held_off(&self, key: &Key) -> bool {

@@ -32,8 +32,6 @@ pub use statistics::{HotKey, LeaseStatus, NodeStatistics};
 
 /// Offers kept while a session opens, per node.
 const OFFERS_WAITING_MAX: usize = 1024;
-/// Reads passed on to shims and not yet answered.
-const FORWARDED_MAX: usize = 1 << 16;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What a node is told at its start.
@@ -49,9 +47,23 @@ pub struct NodeConfig {
     pub capacity: u32,
     pub lease: LeaseTerms,
     pub heat: HeatConfig,
+    pub admission: Admission,
+    /// Views that one key may have cached (design, section 5: at most 64).
+    pub views_max: usize,
+    /// Reads passed on to shims and not yet answered; beyond it readers are told to try elsewhere.
+    pub forwarded_max: usize,
+    pub seed: u64,
+}
+
+/// What the agent asks of a key before it caches it.
+#[derive(Clone, Copy, Debug)]
+pub struct Admission {
     /// Requests per second below which nothing is cached, however empty the node is.
     pub heat_min: u32,
-    pub seed: u64,
+    /// How much hotter than the coldest object a newcomer must be, in thousandths of the coldest's heat.
+    pub hysteresis: u32,
+    /// How long a key is kept out for being written more than read, too large, or refused.
+    pub hold_off: Duration,
 }
 
 /// All that a node can see.
@@ -116,7 +128,7 @@ impl Node {
         assert!(config.capacity > 0, "a node without capacity cannot be compared with others");
         let shims = placement.map().shims.len();
         Node {
-            agent: Agent::new(config.objects_max, config.bytes_max, config.heat_min),
+            agent: Agent::new(config.objects_max, config.bytes_max, config.admission),
             heat: HeavyHitters::new(config.heat, config.seed),
             meter: LoadMeter::new(SECOND),
             random: SmallRng::seed_from_u64(config.seed),

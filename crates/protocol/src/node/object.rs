@@ -10,8 +10,6 @@ use wire::{Peer, ShimId, Status, View};
 use crate::coherence::copy::{Copy, Filling};
 use crate::time::Time;
 
-/// Views that one key may have cached (design, section 5).
-pub(super) const VIEWS_MAX: usize = 64;
 /// A copy lives no longer than this without being asked for again.
 const LIFE_MAX: Duration = Duration::from_secs(60);
 /// What one object costs beside its bytes: table slot, reply slots, reference counts.
@@ -96,11 +94,11 @@ impl Object {
     }
 
     /// Makes room for a view; false when the key has too many.
-    pub(super) fn admit(&mut self, view: View) -> bool {
+    pub(super) fn admit(&mut self, view: View, views_max: usize) -> bool {
         if self.admits(view) {
             return true;
         }
-        let room = self.cached.len() < VIEWS_MAX;
+        let room = self.cached.len() < views_max;
         if room {
             self.cached.push(Cached { view, reply: None, expiry: Time(0) });
         }
@@ -118,8 +116,9 @@ impl Object {
     ) -> i64 {
         let life =
             ttl_ms.map_or(LIFE_MAX, |ttl| Duration::from_micros(ttl.saturating_mul(990)).min(LIFE_MAX));
-        if !self.admit(view) {
-            return 0;
+        if !self.admits(view) {
+            // Fetched when it was admitted, or GET's value on an INV: one more view at most.
+            self.cached.push(Cached { view, reply: None, expiry: Time(0) });
         }
         let Some(cached) = self.cached.iter_mut().find(|cached| cached.view == view) else { return 0 };
         let before = cached.reply.as_ref().map_or(0, |(_, value)| value.len());

@@ -7,7 +7,7 @@ use wire::{Key, LayerSet, Message, Peer, ShimId, Status, View};
 
 use super::agent::Verdict;
 use super::object::{Fetching, Object, Waiter};
-use super::{Effect, FORWARDED_MAX, Forwarded, Node, OFFERS_WAITING_MAX};
+use super::{Effect, Forwarded, Node, OFFERS_WAITING_MAX};
 use crate::coherence::copy::{Filled, Filling};
 use crate::time::Time;
 
@@ -44,13 +44,23 @@ impl Node {
     /// A view that is not cached here: it counts toward its heat, and is fetched if that is enough.
     fn read_unknown(&mut self, now: Time, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) {
         let floor = self.agent.heat_floor(self.objects.len(), self.bytes);
-        let hot = self.heat.record(now, heat_item(&read.key, read.view), floor);
-        if let Some(heat) = hot
-            && self.admit(now, &read.key, read.view, heat, effects)
-        {
-            return self.fetch_or_join(now, waiter, read, effects);
+        if let Some(heat) = self.heat.record(now, heat_item(&read.key, read.view), floor) {
+            if self.admit(now, &read.key, read.view, heat, effects) {
+                return self.fetch_or_join(now, waiter, read, effects);
+            }
+            self.offer_later(&read, heat);
         }
         self.forward(waiter, read, effects);
+    }
+
+    /// While a session opens, hot keys wait for it: they would be reported again only in another window.
+    fn offer_later(&mut self, read: &Read, heat: u32) {
+        let shim = self.placement.shim(&read.key);
+        let opening = self.links[usize::from(shim.0)].session.id().is_none();
+        if opening && !self.draining && self.offers.len() < OFFERS_WAITING_MAX {
+            let Read { key, view, resp3, command, .. } = read.clone();
+            self.offers.push(Offer { key, view, resp3, heat, command });
+        }
     }
 
     /// A shim says that a key of this node's partition is hot.
@@ -81,7 +91,7 @@ impl Node {
             return false;
         }
         if let Some(object) = self.objects.get_mut(key) {
-            return object.admit(view);
+            return object.admit(view, self.config.views_max);
         }
         match self.agent.judge(heat, key, self.bytes, &self.objects) {
             Verdict::Decline => return false,
@@ -90,7 +100,7 @@ impl Node {
         }
         let own = Key { bytes: Bytes::copy_from_slice(&key.bytes), ..*key };
         let mut object = Object::new(shim, own.bytes.len(), heat);
-        object.admit(view);
+        object.admit(view, self.config.views_max);
         self.bytes += object.bytes;
         self.links[usize::from(shim.0)].objects += 1;
         self.objects.insert(own, object);
@@ -209,7 +219,7 @@ impl Node {
     /// Passes a read on to its shim; the reply comes back through this node.
     pub(super) fn forward(&mut self, waiter: Waiter, mut read: Read, effects: &mut Vec<Effect>) {
         let shim = self.placement.shim(&read.key);
-        if !self.links[usize::from(shim.0)].linked || self.forwarded.len() >= FORWARDED_MAX {
+        if !self.links[usize::from(shim.0)].linked || self.forwarded.len() >= self.config.forwarded_max {
             self.statistics.sheds += 1;
             return self.fail(waiter, effects);
         }

@@ -66,6 +66,11 @@ impl Node {
         self.meter.rate(now)
     }
 
+    /// Keys that are kept out for now.
+    pub fn held_off(&self) -> usize {
+        self.agent.held_off()
+    }
+
     /// Reads that wait for a shim.
     pub fn pending(&self) -> usize {
         self.forwarded.len()

@@ -49,6 +49,10 @@ pub struct ShimConfig {
     pub heat_min: u32,
     /// Commands queued or at storage; beyond it clients get `-BUSY`.
     pub operations_max: usize,
+    /// Commands queued for one key.
+    pub key_queue_max: usize,
+    /// Blocking commands at a time: each has a connection of its own.
+    pub blocking_max: usize,
     /// Larger values do not ride on INV.
     pub early_value_bytes_max: usize,
     /// Views of hashes are cached even where fields may expire on their own.

@@ -1,0 +1,77 @@
+//! The hazards of coherence as scripts: what every message did, reviewed as text. `UPDATE_SCRIPTS=1` rewrites them.
+
+mod world;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use world::World;
+
+/// Plays the `> ` lines of a script and compares everything that happens with the lines below them.
+fn play(name: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scripts/coherence").join(name);
+    let script = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut world = World::new();
+    let mut played = String::new();
+    for line in script.lines() {
+        if line.starts_with('#') || line.is_empty() {
+            let _ = writeln!(played, "{line}");
+        } else if let Some(command) = line.strip_prefix("> ") {
+            let _ = write!(played, "{line}\n{}", world.command(command));
+        }
+    }
+    if std::env::var_os("UPDATE_SCRIPTS").is_some() {
+        std::fs::write(&path, played).expect("the script can be written");
+        return;
+    }
+    assert_eq!(script, played, "{name}: play it with UPDATE_SCRIPTS=1 and read the difference");
+}
+
+macro_rules! scripts {
+    ($($name:ident)*) => {
+        $(#[test] fn $name() { play(concat!(stringify!($name), ".txt")); })*
+
+        #[test]
+        fn every_script_is_played() {
+            let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scripts/coherence");
+            let names = [$(concat!(stringify!($name), ".txt")),*];
+            for entry in std::fs::read_dir(folder).expect("the folder is there") {
+                let name = entry.expect("an entry").file_name().into_string().expect("a name");
+                assert!(names.contains(&name.as_str()), "{name} is not in the list of scripts");
+            }
+        }
+    };
+}
+
+scripts! {
+    blpop_and_the_lpush_that_wakes_it
+    blpop_cancelled
+    commit_of_an_older_version
+    early_value_expires
+    evict_overtaken_by_insertion
+    expiry_races_a_fill
+    fill_read_before_a_write_began
+    flushall_is_a_barrier
+    hello_late
+    hello_repeated_after_the_session_opened
+    hit_write_commit
+    increment_is_never_repeated
+    inv_lost
+    inv_overtakes_fill
+    inv_unacknowledged_by_a_renewing_node
+    key_leaves_storage_on_its_own
+    messages_repeat
+    nil_is_cached
+    node_paused_past_its_lease
+    node_reconnects
+    read_joined_to_an_earlier_one
+    remap_between_grant_and_write
+    set_then_get_pipelined
+    several_keys_in_one_step
+    shim_crash_between_the_phases
+    shim_cut_off_from_storage
+    views_of_one_key
+    write_lost_and_applied_late
+    write_queued_after_commit
+    write_queued_behind_a_write
+}

@@ -1,0 +1,240 @@
+//! One router with its peers played by a script: lines in, effects out as text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::placement::{Placement, Secret};
+use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing};
+use protocol::time::Time;
+use wire::message::Reply;
+use wire::resp::{Command, ProtocolError};
+use wire::{
+    ClusterMap, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, ShimId, ShimMember,
+    Status,
+};
+
+/// A map of one rack per shim, a leaf layer by rack and a spine layer by hash.
+pub fn map(leaves: u16, spines: u16, shims: u16, down: &[NodeId]) -> ClusterMap {
+    let layer = |name: &str, partition, nodes: std::ops::Range<u16>| LayerMap {
+        name: name.to_owned(),
+        partition,
+        nodes: nodes
+            .map(|id| NodeMember {
+                id: NodeId(id),
+                rack: (partition == Partition::Rack).then_some(RackId(id % shims)),
+                capacity: 1000,
+                up: !down.contains(&NodeId(id)),
+            })
+            .collect(),
+    };
+    ClusterMap {
+        epoch: 1 + down.len() as u32,
+        layers: vec![
+            layer("leaf", Partition::Rack, 0..leaves),
+            layer("spine", Partition::Hash, leaves..leaves + spines),
+        ],
+        shims: (0..shims).map(|id| ShimMember { id: ShimId(id), rack: RackId(id) }).collect(),
+    }
+}
+
+pub fn placement(map: ClusterMap) -> Arc<Placement> {
+    Arc::new(Placement::new(Secret(*b"sixteen bytes..."), map).expect("a well-formed map"))
+}
+
+/// A router with its map and all links.
+pub fn router(config: RouterConfig, map: ClusterMap) -> Router {
+    let mut router = Router::new(config);
+    let mut none = Vec::new();
+    let nodes: Vec<NodeId> = map.layers.iter().flat_map(|layer| &layer.nodes).map(|node| node.id).collect();
+    let shims: Vec<ShimId> = map.shims.iter().map(|shim| shim.id).collect();
+    router.step(Time(0), Input::Map(placement(map)), &mut none);
+    nodes.into_iter().for_each(|node| router.step(Time(0), Input::Linked(Peer::Node(node)), &mut none));
+    shims.into_iter().for_each(|shim| router.step(Time(0), Input::Linked(Peer::Shim(shim)), &mut none));
+    assert!(none.is_empty());
+    router
+}
+
+#[derive(Default)]
+pub struct World {
+    router: Option<Router>,
+    now: Time,
+    size: [u16; 3],
+    down: Vec<NodeId>,
+    /// By script number: the request's id and whom it was sent to.
+    requests: Vec<(u64, Peer)>,
+}
+
+impl World {
+    pub fn line(&mut self, line: &str) -> Vec<String> {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        let rest: Vec<&str> = words.collect();
+        if first == "cluster" {
+            self.cluster(&rest);
+            return Vec::new();
+        }
+        if first == "wait" {
+            let milliseconds = rest[0].parse().expect("milliseconds");
+            self.now = self.now.after(Duration::from_millis(milliseconds));
+            return self.step(Input::Tick);
+        }
+        if let Some(client) = first.strip_suffix('>') {
+            let client = client_of(client);
+            if !self.router.as_ref().expect("a cluster line").ready(client) {
+                return vec!["not ready".to_owned()];
+            }
+            return self.step(Input::Command { client, command: Command::from_args(&rest) });
+        }
+        let input = match first {
+            "open" => Input::Opened { client: client_of(rest[0]) },
+            "close" => Input::Closed { client: client_of(rest[0]) },
+            "malformed" => {
+                Input::Malformed { client: client_of(rest[0]), error: ProtocolError::MultibulkLength }
+            }
+            "link" => Input::Linked(peer_of(rest[0])),
+            "unlink" => Input::Unlinked(peer_of(rest[0])),
+            "down" => {
+                let Peer::Node(node) = peer_of(rest[0]) else { panic!("only nodes go down: {line}") };
+                self.down.push(node);
+                let [leaves, spines, shims] = self.size;
+                Input::Map(placement(map(leaves, spines, shims, &self.down)))
+            }
+            _ => self.reply(first, &rest),
+        };
+        self.step(input)
+    }
+
+    fn cluster(&mut self, words: &[&str]) {
+        let mut config = RouterConfig { seed: 1, ..RouterConfig::default() };
+        self.size = [1, 1, 1];
+        for word in words {
+            let (field, value) = word.split_once('=').expect("field=value");
+            let number = || value.parse::<usize>().expect("a number");
+            match field {
+                "leaves" => self.size[0] = number() as u16,
+                "spines" => self.size[1] = number() as u16,
+                "shims" => self.size[2] = number() as u16,
+                "routing" if value == "on-path" => config.routing = Routing::OnPath,
+                "pipeline" => config.pipeline_max = number(),
+                "pending" => config.pending_max = number(),
+                _ => panic!("unknown field in {word}"),
+            }
+        }
+        let [leaves, spines, shims] = self.size;
+        self.router = Some(router(config, map(leaves, spines, shims, &[])));
+        (self.requests, self.down, self.now) = (Vec::new(), Vec::new(), Time(1_000_000));
+    }
+
+    /// `rN VALUE options`.
+    fn reply(&self, request: &str, words: &[&str]) -> Input {
+        let number: usize =
+            request.strip_prefix('r').and_then(|number| number.parse().ok()).unwrap_or_else(|| {
+                panic!("unknown line: {request}");
+            });
+        let sent = self.requests.get(number - 1);
+        let (id, mut from) = *sent.unwrap_or_else(|| panic!("{request} was not sent yet"));
+        let mut reply = Reply { request: id, ..Reply::default() };
+        let mut value = Vec::new();
+        for word in words {
+            match word.split_once('=') {
+                Some(("cached", layers)) => {
+                    let layers = layers.split(',').filter(|layer| !layer.is_empty());
+                    reply.cached =
+                        layers.fold(LayerSet::EMPTY, |set, layer| set.with(layer.parse().unwrap()));
+                }
+                Some(("load", load)) => {
+                    let (node, load) = load.split_once(':').expect("node:load");
+                    let Peer::Node(node) = peer_of(node) else { panic!("load of no node: {word}") };
+                    let slot = reply.loads.iter_mut().find(|slot| slot.node_plus_one == 0).unwrap();
+                    (slot.node_plus_one, slot.load) = (u32::from(node.0) + 1, load.parse().unwrap());
+                }
+                Some(("from", peer)) => from = peer_of(peer),
+                _ if *word == "hit" => reply.hit = true,
+                _ => value.push(*word),
+            }
+        }
+        let value = value.join(" ");
+        (reply.status, reply.value) = match value.strip_prefix('$') {
+            _ if value == "nil" => (Status::Nil, Bytes::new()),
+            _ if value.starts_with("raw ") => (Status::Ok, format!("{}\r\n", &value[4..]).into()),
+            _ if value.starts_with('-') => (Status::Error, format!("{value}\r\n").into()),
+            Some(text) => (Status::Ok, format!("${}\r\n{text}\r\n", text.len()).into()),
+            None => (Status::Ok, format!("{}\r\n", value.replace("\\r\\n", "\r\n")).into()),
+        };
+        Input::Message { from, message: Message::Reply(reply) }
+    }
+
+    fn step(&mut self, input: Input) -> Vec<String> {
+        let mut effects = Vec::new();
+        let now = self.now;
+        self.router.as_mut().expect("a cluster line").step(now, input, &mut effects);
+        effects.into_iter().map(|effect| self.show(effect)).collect()
+    }
+
+    fn show(&mut self, effect: Effect) -> String {
+        match effect {
+            Effect::Reply { client, bytes } => format!("{} <- {}", client_name(client), text(&bytes)),
+            Effect::Close { client } => format!("close {}", client_name(client)),
+            Effect::Resume { client } => format!("resume {}", client_name(client)),
+            Effect::Send { to, message } => {
+                let (request, what, ordered) = match message {
+                    Message::Read(read) => {
+                        let name = if read.command.is_empty() {
+                            format!("GET {}", text(&read.key.bytes))
+                        } else {
+                            arguments(read.command)
+                        };
+                        (read.request, format!("READ {name}"), read.ordered)
+                    }
+                    Message::Execute(execute) => {
+                        (execute.request, format!("EXECUTE {}", arguments(execute.command)), execute.ordered)
+                    }
+                    Message::Cancel(cancel) => {
+                        let number =
+                            self.requests.iter().position(|(id, _)| *id == cancel.request).unwrap() + 1;
+                        return format!("{} CANCEL r{number}", peer_name(to));
+                    }
+                    other => panic!("a router does not send {other:?}"),
+                };
+                self.requests.push((request, to));
+                let ordered = if ordered { " ordered" } else { "" };
+                format!("r{} -> {} {what}{ordered}", self.requests.len(), peer_name(to))
+            }
+        }
+    }
+}
+
+fn arguments(frame: Bytes) -> String {
+    let command = Command::parse(frame).expect("a well-formed command");
+    command.args().map(text).collect::<Vec<_>>().join(" ")
+}
+
+fn text(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string().replace("\\'", "'").replace("\\\"", "\"")
+}
+
+/// Clients are letters.
+fn client_of(name: &str) -> ClientId {
+    ClientId(u32::from(name.as_bytes()[0] - b'a'))
+}
+
+fn client_name(client: ClientId) -> char {
+    char::from(b'a' + client.0 as u8)
+}
+
+fn peer_of(name: &str) -> Peer {
+    match (name.strip_prefix("node"), name.strip_prefix("shim")) {
+        (Some(number), _) => Peer::Node(NodeId(number.parse().unwrap())),
+        (_, Some(number)) => Peer::Shim(ShimId(number.parse().unwrap())),
+        _ => panic!("unknown peer {name}"),
+    }
+}
+
+fn peer_name(peer: Peer) -> String {
+    match peer {
+        Peer::Node(node) => format!("node{}", node.0),
+        Peer::Shim(shim) => format!("shim{}", shim.0),
+        Peer::Router(router) => format!("router{}", router.0),
+    }
+}

@@ -1,0 +1,494 @@
+//! One shim, two nodes and storage on a scripted network and clock: the production machines, nothing else.
+
+mod storage;
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::coherence::lease::LeaseTerms;
+use protocol::command;
+use protocol::heat::HeatConfig;
+use protocol::node::{self, Admission, Node, NodeConfig};
+use protocol::placement::{Placement, Secret};
+use protocol::shim::{self, Shim, ShimConfig};
+use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
+use protocol::time::Time;
+use smallvec::SmallVec;
+use storage::MiniStorage;
+use wire::message::{Execute, Read};
+use wire::resp::Command;
+use wire::{
+    ClusterMap, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, ShimId,
+    ShimMember, View,
+};
+
+const ROUTER: Peer = Peer::Router(RouterId(0));
+const SHIM: Peer = Peer::Shim(ShimId(0));
+const LEASE: LeaseTerms = LeaseTerms { duration: Duration::from_secs(1), guard: Duration::from_millis(10) };
+
+/// Something on its way. Storage's own traffic is on the way, too.
+#[derive(Clone, Debug)]
+enum Parcel {
+    Message { from: Peer, to: Peer, message: Message },
+    Command(Store),
+    Answer(StorageEvent),
+}
+
+pub(crate) struct World {
+    now: Time,
+    placement: Arc<Placement>,
+    shim: Option<Shim>,
+    nodes: [Option<Node>; 2],
+    paused: [bool; 2],
+    storage: MiniStorage,
+    incarnation: u64,
+    parcels: VecDeque<Parcel>,
+    holds: Vec<String>,
+    held: Vec<(String, Parcel)>,
+    /// Commands whose connection broke while storage had them in its buffer.
+    stranded: Vec<Store>,
+    blocked: Vec<Store>,
+    reads: Vec<String>,
+    log: String,
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        let node = |id| NodeMember { id: NodeId(id), rack: None, capacity: 1000, up: true };
+        let layer = |name: &str, id| LayerMap {
+            name: name.into(),
+            partition: Partition::Hash,
+            nodes: vec![node(id)],
+        };
+        let map = ClusterMap {
+            epoch: 1,
+            layers: vec![layer("leaf", 0), layer("spine", 1)],
+            shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],
+        };
+        let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
+        let mut world = World {
+            now: Time(10_000_000),
+            shim: None,
+            nodes: [None, None],
+            paused: [false; 2],
+            storage: MiniStorage::default(),
+            incarnation: 0,
+            parcels: VecDeque::new(),
+            holds: Vec::new(),
+            held: Vec::new(),
+            stranded: Vec::new(),
+            blocked: Vec::new(),
+            reads: Vec::new(),
+            log: String::new(),
+            placement,
+        };
+        world.start_node(0);
+        world.start_node(1);
+        world.start_shim();
+        world.wait(2000);
+        world.log.clear();
+        world
+    }
+
+    /// Carries one line of a script out and returns what happened.
+    pub(crate) fn command(&mut self, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let rest = |from: usize| words[from..].join(" ");
+        match words[0] {
+            "read" => self.read(words[1], words[3], &words[4..]),
+            "do" => self.execute(words[1], false, &words[2..]),
+            "then" => self.execute(words[1], true, &words[2..]),
+            "wait" => self.wait(words[1].parse().expect("milliseconds")),
+            "hold" => self.holds.push(rest(1)),
+            "release" => self.release(&rest(1)),
+            "drop" => {
+                let pattern = rest(1);
+                self.holds.retain(|hold| *hold != pattern);
+                self.held.retain(|(label, _)| !matches(&pattern, label));
+            }
+            "copy" => self.copy(&rest(1)),
+            "pause" => self.paused[index(words[1])] = true,
+            "resume" => self.paused[index(words[1])] = false,
+            "kill" if words[1] == "s0" => self.shim = None,
+            "kill" => self.nodes[index(words[1])] = None,
+            "start" if words[1] == "s0" => self.start_shim(),
+            "start" => self.start_node(index(words[1])),
+            "break" => self.break_storage(),
+            "apply" => self.apply_stranded(),
+            "fence" => {
+                self.stranded.clear();
+                self.parcels.push_back(Parcel::Answer(StorageEvent::Fenced));
+            }
+            "offer" => self.offer(words[1], &words[2..]),
+            "behind" => {
+                // Somebody else, or storage itself, changes a key without the shim.
+                self.storage.execute(self.now.0 / 1000, &Command::from_args(&words[1..]));
+            }
+            "remap" => self.remap(),
+            "link" => self.link(words[1], true),
+            "unlink" => self.link(words[1], false),
+            "cancel" => {
+                let request =
+                    self.reads.iter().position(|name| name == words[1]).expect("a known request") as u64;
+                let message = Message::Cancel(wire::message::Cancel { request });
+                self.post(ROUTER, SHIM, message);
+            }
+            other => panic!("unknown script command {other:?}"),
+        }
+        self.run();
+        std::mem::take(&mut self.log)
+    }
+
+    fn start_node(&mut self, index: usize) {
+        let config = NodeConfig {
+            id: NodeId(index as u16),
+            layer: index,
+            objects_max: 4,
+            bytes_max: 1 << 20,
+            value_bytes_max: 1 << 16,
+            capacity: 1000,
+            lease: LEASE,
+            heat: HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() },
+            admission: Admission { heat_min: 1, hysteresis: 250, hold_off: Duration::from_secs(10) },
+            views_max: 64,
+            forwarded_max: 1024,
+            seed: index as u64 + self.now.0,
+        };
+        let mut node = Node::new(config, Arc::clone(&self.placement));
+        node.step(self.now, node::Input::Linked(SHIM), &mut Vec::new());
+        self.nodes[index] = Some(node);
+    }
+
+    fn start_shim(&mut self) {
+        self.incarnation += 1000;
+        let config = ShimConfig {
+            id: ShimId(0),
+            lease: LEASE,
+            heat: HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() },
+            // Nodes find hot keys themselves here, so that scripts decide what is cached.
+            heat_min: u32::MAX,
+            operations_max: 1000,
+            key_queue_max: 100,
+            blocking_max: 10,
+            early_value_bytes_max: 1 << 16,
+            cache_expiring_hashes: false,
+            seed: self.incarnation,
+        };
+        self.shim = Some(Shim::new(config, Arc::clone(&self.placement)));
+        let (incarnation, traits) = (self.incarnation, StorageTraits::default());
+        self.parcels.push_back(Parcel::Answer(StorageEvent::Up { incarnation, traits }));
+    }
+
+    fn read(&mut self, name: &str, via: &str, args: &[&str]) {
+        let (key, view, command) = self.view(args);
+        let request = self.request(name);
+        let read = Read { request, key, view, resp3: false, ordered: false, command };
+        self.post(ROUTER, peer(via), Message::Read(read));
+    }
+
+    fn execute(&mut self, name: &str, ordered: bool, args: &[&str]) {
+        let command = Command::from_args(args);
+        let key = args.get(1).map_or_else(Key::default, |key| self.key(key));
+        let request = self.request(name);
+        // A read in a pipeline behind a write of the same key goes to the shim, flagged.
+        let message = if args[0] == "GET" {
+            let command = Bytes::new();
+            Message::Read(Read { request, key, view: View::GET, resp3: false, ordered, command })
+        } else {
+            Message::Execute(Execute {
+                request,
+                key,
+                resp3: false,
+                ordered,
+                command: command.frame().clone(),
+            })
+        };
+        self.post(ROUTER, SHIM, message);
+    }
+
+    /// The shim finds a key hot, by default its plain GET: one message makes a copy, if the node agrees.
+    fn offer(&mut self, node: &str, words: &[&str]) {
+        let args = if words.len() > 1 { words.to_vec() } else { vec!["GET", words[0]] };
+        let (key, view, command) = self.view(&args);
+        let offer = wire::message::Offer { key, view, resp3: false, heat: 100, command };
+        self.post(SHIM, peer(node), Message::Offer(offer));
+    }
+
+    /// A cacheable read as routers send it.
+    fn view(&self, args: &[&str]) -> (Key, View, Bytes) {
+        let command = Command::from_args(args);
+        let classified = command::classify(&command).expect("a command of the table");
+        let view = command::view(&command, &classified, false);
+        let frame = if view == View::GET { Bytes::new() } else { command.frame().clone() };
+        (self.key(args[1]), view, frame)
+    }
+
+    /// The controller takes n0 out of the map; n0 does not know yet.
+    fn remap(&mut self) {
+        let mut map = self.placement.map().clone();
+        map.epoch += 1;
+        map.layers[0].nodes[0].up = false;
+        let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
+        self.step_shim(shim::Input::Map(placement));
+    }
+
+    /// Both connections between a node and the shim break or come back. What was on them is gone.
+    fn link(&mut self, node: &str, up: bool) {
+        let (index, node) = (index(node), peer(node));
+        if up {
+            self.step_node(index, node::Input::Linked(SHIM));
+            self.step_shim(shim::Input::Linked(node));
+        } else {
+            self.held.clear();
+            self.step_node(index, node::Input::Unlinked(SHIM));
+            self.step_shim(shim::Input::Unlinked(node));
+        }
+    }
+
+    fn request(&mut self, name: &str) -> u64 {
+        self.reads.push(name.to_owned());
+        self.reads.len() as u64 - 1
+    }
+
+    fn key(&self, text: &str) -> Key {
+        self.placement.key(0, Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    fn wait(&mut self, milliseconds: u64) {
+        for _ in 0..milliseconds / 10 {
+            self.now = self.now.after(Duration::from_millis(10));
+            self.step_shim(shim::Input::Tick);
+            for index in 0..2 {
+                self.step_node(index, node::Input::Tick);
+            }
+            self.run();
+        }
+    }
+
+    fn post(&mut self, from: Peer, to: Peer, message: Message) {
+        self.send(Parcel::Message { from, to, message });
+    }
+
+    fn send(&mut self, parcel: Parcel) {
+        let label = label(&parcel);
+        if self.holds.iter().any(|hold| matches(hold, &label)) {
+            let _ = writeln!(self.log, "  held: {label}");
+            self.held.push((label, parcel));
+        } else {
+            self.parcels.push_back(parcel);
+        }
+    }
+
+    fn release(&mut self, pattern: &str) {
+        self.holds.retain(|hold| hold != pattern);
+        let (released, held) =
+            std::mem::take(&mut self.held).into_iter().partition(|(label, _)| matches(pattern, label));
+        self.held = held;
+        let released: Vec<(String, Parcel)> = released;
+        self.parcels.extend(released.into_iter().map(|(_, parcel)| parcel));
+    }
+
+    /// Delivers what is held once more each time: the network repeats itself.
+    fn copy(&mut self, pattern: &str) {
+        let copies = self.held.iter().filter(|(label, _)| matches(pattern, label));
+        self.parcels.extend(copies.map(|(_, parcel)| parcel.clone()));
+    }
+
+    fn run(&mut self) {
+        let mut waiting = VecDeque::new();
+        while let Some(parcel) = self.parcels.pop_front() {
+            match parcel {
+                Parcel::Message { to: Peer::Node(node), .. } if self.paused[usize::from(node.0)] => {
+                    waiting.push_back(parcel);
+                }
+                parcel => self.deliver(parcel),
+            }
+        }
+        self.parcels = waiting;
+    }
+
+    fn deliver(&mut self, parcel: Parcel) {
+        let label = label(&parcel);
+        if !label.contains("RENEW")
+            && !label.contains("GRANT")
+            && !label.contains("PING")
+            && !label.contains("PONG")
+        {
+            let _ = writeln!(self.log, "  {label}");
+        }
+        match parcel {
+            Parcel::Message { to: Peer::Router(_), message: Message::Reply(reply), .. } => {
+                let name = &self.reads[reply.request as usize];
+                let how = if reply.hit { " (hit)" } else { "" };
+                let text = if reply.value.is_empty() { "nil".into() } else { show(&reply.value) };
+                let _ = writeln!(self.log, "{name} = {text}{how}");
+            }
+            Parcel::Message { from, to: Peer::Node(node), message } => {
+                self.step_node(usize::from(node.0), node::Input::Message { from, message });
+            }
+            Parcel::Message { from, to: Peer::Shim(_), message } => {
+                self.step_shim(shim::Input::Message { from, message });
+            }
+            Parcel::Message { .. } => panic!("nothing else goes to a router"),
+            Parcel::Command(store) => self.store(store),
+            Parcel::Answer(event) => self.step_shim(shim::Input::Storage(event)),
+        }
+    }
+
+    fn step_node(&mut self, index: usize, input: node::Input) {
+        let mut effects = Vec::new();
+        if let Some(node) = self.nodes[index].as_mut().filter(|_| !self.paused[index]) {
+            node.step(self.now, input, &mut effects);
+        }
+        for node::Effect::Send { to, message } in effects {
+            self.post(Peer::Node(NodeId(index as u16)), to, message);
+        }
+    }
+
+    fn step_shim(&mut self, input: shim::Input) {
+        let mut effects = Vec::new();
+        if let Some(shim) = &mut self.shim {
+            shim.step(self.now, input, &mut effects);
+        }
+        for effect in effects {
+            match effect {
+                shim::Effect::Send { to, message } => self.post(SHIM, to, message),
+                shim::Effect::Store(store) => self.send(Parcel::Command(store)),
+                shim::Effect::Abort { ticket } => {
+                    self.blocked.retain(|store| store.ticket != ticket);
+                    self.parcels.push_back(Parcel::Answer(StorageEvent::Lost { ticket, sent: true }));
+                    self.parcels.push_back(Parcel::Answer(StorageEvent::Fenced));
+                }
+            }
+        }
+    }
+
+    /// Storage carries a batch out; a write may let blocked commands go on.
+    fn store(&mut self, store: Store) {
+        let mut replies = SmallVec::new();
+        for frame in &store.commands {
+            let command = Command::parse(frame.clone()).expect("the shim sends whole commands");
+            match self.storage.execute(self.now.0 / 1000, &command) {
+                Some(reply) => replies.push(reply),
+                None => return self.blocked.push(store),
+            }
+        }
+        self.send(Parcel::Answer(StorageEvent::Replies { ticket: store.ticket, replies }));
+        if store.lane == (Lane::Shared { resp3: false }) {
+            for blocked in std::mem::take(&mut self.blocked) {
+                self.store(blocked);
+            }
+        }
+    }
+
+    /// The connection breaks: what is held on its way to storage is lost to the shim, but not to storage.
+    fn break_storage(&mut self) {
+        let down = StorageEvent::Down { reason: "broken by the script".into() };
+        for (_, parcel) in std::mem::take(&mut self.held) {
+            if let Parcel::Command(store) = parcel {
+                let ticket = store.ticket;
+                self.stranded.push(store);
+                self.parcels.push_back(Parcel::Answer(StorageEvent::Lost { ticket, sent: true }));
+            }
+        }
+        self.parcels.push_back(Parcel::Answer(down));
+        let (incarnation, traits) = (self.incarnation, StorageTraits::default());
+        self.parcels.push_back(Parcel::Answer(StorageEvent::Up { incarnation, traits }));
+    }
+
+    fn apply_stranded(&mut self) {
+        for store in std::mem::take(&mut self.stranded) {
+            for frame in store.commands {
+                let command = Command::parse(frame).expect("a whole command");
+                let _ = writeln!(self.log, "  storage applies late: {}", shown(&command));
+                self.storage.execute(self.now.0 / 1000, &command);
+            }
+        }
+    }
+}
+
+fn label(parcel: &Parcel) -> String {
+    match parcel {
+        Parcel::Message { from, to, message } => format!("{}>{} {}", who(*from), who(*to), what(message)),
+        Parcel::Command(store) => {
+            let parse = |frame: &Bytes| shown(&Command::parse(frame.clone()).expect("a whole command"));
+            let commands: Vec<String> = store.commands.iter().map(parse).collect();
+            format!("s0>storage {}", commands.join(", "))
+        }
+        Parcel::Answer(StorageEvent::Replies { replies, .. }) => {
+            let replies: Vec<String> = replies.iter().map(|reply| show(reply)).collect();
+            format!("storage>s0 {}", replies.join(", "))
+        }
+        Parcel::Answer(StorageEvent::Up { .. }) => "storage>s0 up".into(),
+        Parcel::Answer(StorageEvent::Down { .. }) => "storage>s0 down".into(),
+        Parcel::Answer(StorageEvent::Lost { .. }) => "storage>s0 lost".into(),
+        Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
+    }
+}
+
+fn what(message: &Message) -> String {
+    let text = |key: &Key| String::from_utf8_lossy(&key.bytes).into_owned();
+    match message {
+        Message::Read(m) => format!("READ {}", text(&m.key)),
+        Message::Reply(_) => "REPLY".into(),
+        Message::Execute(m) => shown(&Command::parse(m.command.clone()).expect("a whole command")),
+        Message::Cancel(_) => "CANCEL".into(),
+        Message::Fetch(m) => format!("FETCH {} fill {}", text(&m.key), m.fill),
+        Message::Fill(m) if m.granted => format!("FILL {} fill {} granted", text(&m.key), m.fill),
+        Message::Fill(m) => format!("FILL {} fill {} not granted", text(&m.key), m.fill),
+        Message::Offer(m) => format!("OFFER {}", text(&m.key)),
+        Message::Hello(m) => format!("HELLO {}", m.number),
+        Message::Welcome(_) => "WELCOME".into(),
+        Message::Reject(m) => format!("REJECT {}", m.last),
+        Message::Renew(_) => "RENEW".into(),
+        Message::Grant(_) => "GRANT".into(),
+        Message::Refuse(_) => "REFUSE".into(),
+        Message::Invalidate(m) if m.value.is_some() => {
+            format!("INV {} v{} with value", text(&m.key), m.version)
+        }
+        Message::Invalidate(m) => format!("INV {} v{}", text(&m.key), m.version),
+        Message::Ack(m) if m.nothing_held.is_some() => {
+            format!("ACK {} v{} nothing held", text(&m.key), m.version)
+        }
+        Message::Ack(m) => format!("ACK {} v{}", text(&m.key), m.version),
+        Message::Commit(m) => format!("COMMIT {} v{}", text(&m.key), m.version),
+        Message::Evict(m) => format!("EVICT {} fill {}", text(&m.key), m.fill),
+        Message::Revoke(_) => "REVOKE".into(),
+        Message::Revoked(_) => "REVOKED".into(),
+    }
+}
+
+fn who(peer: Peer) -> String {
+    match peer {
+        Peer::Node(id) => format!("n{}", id.0),
+        Peer::Shim(id) => format!("s{}", id.0),
+        Peer::Router(id) => format!("r{}", id.0),
+    }
+}
+
+fn peer(name: &str) -> Peer {
+    match name {
+        "s0" => SHIM,
+        node => Peer::Node(NodeId(index(node) as u16)),
+    }
+}
+
+fn index(node: &str) -> usize {
+    node.strip_prefix('n').and_then(|digits| digits.parse().ok()).expect("n0 or n1")
+}
+
+/// A hold matches what begins with it, word for word.
+fn matches(pattern: &str, label: &str) -> bool {
+    label.strip_prefix(pattern).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+}
+
+fn show(reply: &[u8]) -> String {
+    String::from_utf8_lossy(reply).trim_end().replace("\r\n", " ")
+}
+
+fn shown(command: &Command) -> String {
+    command.args().map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ")
+}

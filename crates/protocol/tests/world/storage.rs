@@ -1,0 +1,142 @@
+//! A storage server small enough to read: strings, lists, hashes, expiry. Not Redis, but right about what it does.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use wire::resp::{Command, reply};
+
+#[derive(Clone, Debug)]
+enum Datum {
+    Text(Vec<u8>),
+    List(VecDeque<Vec<u8>>),
+    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+}
+
+/// Keys to data and the time in milliseconds at which they expire.
+#[derive(Debug, Default)]
+pub(super) struct MiniStorage {
+    data: BTreeMap<Vec<u8>, (Datum, Option<u64>)>,
+}
+
+impl MiniStorage {
+    /// Carries a command out. `None`: it blocks.
+    pub(super) fn execute(&mut self, now_ms: u64, command: &Command) -> Option<Bytes> {
+        self.data.retain(|_, (_, end)| end.is_none_or(|end| now_ms < end));
+        let mut out = Vec::new();
+        let arg = |index: usize| command.arg(index).to_vec();
+        match command.name().to_ascii_uppercase().as_slice() {
+            b"PING" => reply::simple(b"PONG", &mut out),
+            b"GET" => match self.data.get(command.arg(1)) {
+                Some((Datum::Text(text), _)) => reply::bulk(text, &mut out),
+                Some(_) => reply::error(b"WRONGTYPE not a string", &mut out),
+                None => reply::null(false, &mut out),
+            },
+            b"SET" => {
+                let end = (command.len() > 3).then(|| now_ms + number(command.arg(4)) as u64);
+                self.data.insert(arg(1), (Datum::Text(arg(2)), end));
+                reply::simple(b"OK", &mut out);
+            }
+            b"MSET" => {
+                for index in (1..command.len()).step_by(2) {
+                    self.data.insert(arg(index), (Datum::Text(arg(index + 1)), None));
+                }
+                reply::simple(b"OK", &mut out);
+            }
+            b"INCR" => {
+                let value = match self.data.get(command.arg(1)) {
+                    Some((Datum::Text(text), _)) => number(text) + 1,
+                    _ => 1,
+                };
+                self.data.insert(arg(1), (Datum::Text(value.to_string().into_bytes()), None));
+                reply::integer(value, &mut out);
+            }
+            b"APPEND" => {
+                let mut text = match self.data.remove(command.arg(1)) {
+                    Some((Datum::Text(text), _)) => text,
+                    _ => Vec::new(),
+                };
+                text.extend_from_slice(command.arg(2));
+                reply::integer(text.len() as i64, &mut out);
+                self.data.insert(arg(1), (Datum::Text(text), None));
+            }
+            b"DEL" => reply::integer(i64::from(self.data.remove(command.arg(1)).is_some()), &mut out),
+            b"TOUCH" => reply::integer(i64::from(self.data.contains_key(command.arg(1))), &mut out),
+            b"PEXPIRE" => {
+                let found = self.data.get_mut(command.arg(1));
+                reply::integer(i64::from(found.is_some()), &mut out);
+                if let Some((_, end)) = found {
+                    *end = Some(now_ms + number(command.arg(2)) as u64);
+                }
+            }
+            b"PTTL" => reply::integer(
+                match self.data.get(command.arg(1)) {
+                    None => -2,
+                    Some((_, None)) => -1,
+                    Some((_, Some(end))) => (end - now_ms) as i64,
+                },
+                &mut out,
+            ),
+            b"FLUSHALL" => {
+                self.data.clear();
+                reply::simple(b"OK", &mut out);
+            }
+            b"HSET" => {
+                let slot = self.data.entry(arg(1)).or_insert((Datum::Hash(BTreeMap::new()), None));
+                let Datum::Hash(hash) = &mut slot.0 else { panic!("HSET on another type") };
+                hash.insert(arg(2), arg(3));
+                reply::integer(1, &mut out);
+            }
+            b"HGET" | b"HLEN" | b"HGETALL" => self.hash(command, &mut out),
+            b"LPUSH" => {
+                let slot = self.data.entry(arg(1)).or_insert((Datum::List(VecDeque::new()), None));
+                let Datum::List(list) = &mut slot.0 else { panic!("LPUSH on another type") };
+                list.push_front(arg(2));
+                reply::integer(list.len() as i64, &mut out);
+            }
+            b"LLEN" => {
+                reply::integer(self.list(command.arg(1)).map_or(0, |list| list.len() as i64), &mut out)
+            }
+            b"BLPOP" => {
+                let popped = self.list(command.arg(1))?.pop_front()?;
+                reply::array_header(2, &mut out);
+                reply::bulk(command.arg(1), &mut out);
+                reply::bulk(&popped, &mut out);
+            }
+            other => panic!("the mini storage does not know {}", String::from_utf8_lossy(other)),
+        }
+        Some(Bytes::from(out))
+    }
+
+    fn list(&mut self, key: &[u8]) -> Option<&mut VecDeque<Vec<u8>>> {
+        match self.data.get_mut(key) {
+            Some((Datum::List(list), _)) => Some(list),
+            _ => None,
+        }
+    }
+
+    fn hash(&self, command: &Command, out: &mut Vec<u8>) {
+        let empty = BTreeMap::new();
+        let hash = match self.data.get(command.arg(1)) {
+            Some((Datum::Hash(hash), _)) => hash,
+            _ => &empty,
+        };
+        match command.name() {
+            b"HLEN" => reply::integer(hash.len() as i64, out),
+            b"HGET" => match hash.get(command.arg(2)) {
+                Some(value) => reply::bulk(value, out),
+                None => reply::null(false, out),
+            },
+            _ => {
+                reply::array_header(hash.len() * 2, out);
+                for (field, value) in hash {
+                    reply::bulk(field, out);
+                    reply::bulk(value, out);
+                }
+            }
+        }
+    }
+}
+
+fn number(text: &[u8]) -> i64 {
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
