@@ -1,3 +1,3 @@
 //! What the router's tests share: a small world around one router. Not a simulator.
 
-pub mod world;
+pub(crate) mod world;

@@ -15,7 +15,7 @@ use wire::{
 };
 
 /// A map of one rack per shim, a leaf layer by rack and a spine layer by hash.
-pub fn map(leaves: u16, spines: u16, shims: u16, down: &[NodeId]) -> ClusterMap {
+pub(crate) fn map(leaves: u16, spines: u16, shims: u16, down: &[NodeId]) -> ClusterMap {
     let layer = |name: &str, partition, nodes: std::ops::Range<u16>| LayerMap {
         name: name.to_owned(),
         partition,
@@ -38,12 +38,12 @@ pub fn map(leaves: u16, spines: u16, shims: u16, down: &[NodeId]) -> ClusterMap 
     }
 }
 
-pub fn placement(map: ClusterMap) -> Arc<Placement> {
+pub(crate) fn placement(map: ClusterMap) -> Arc<Placement> {
     Arc::new(Placement::new(Secret(*b"sixteen bytes..."), map).expect("a well-formed map"))
 }
 
 /// A router with its map and all links.
-pub fn router(config: RouterConfig, map: ClusterMap) -> Router {
+pub(crate) fn router(config: RouterConfig, map: ClusterMap) -> Router {
     let mut router = Router::new(config);
     let mut none = Vec::new();
     let nodes: Vec<NodeId> = map.layers.iter().flat_map(|layer| &layer.nodes).map(|node| node.id).collect();
@@ -56,7 +56,7 @@ pub fn router(config: RouterConfig, map: ClusterMap) -> Router {
 }
 
 #[derive(Default)]
-pub struct World {
+pub(crate) struct World {
     router: Option<Router>,
     now: Time,
     size: [u16; 3],
@@ -66,7 +66,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn line(&mut self, line: &str) -> Vec<String> {
+    pub(crate) fn line(&mut self, line: &str) -> Vec<String> {
         let mut words = line.split_whitespace();
         let first = words.next().unwrap_or_default();
         let rest: Vec<&str> = words.collect();

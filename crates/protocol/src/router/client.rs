@@ -1,0 +1,112 @@
+//! The router's clients: what each has set up on its connection, and its pipeline. Not their sockets.
+
+use bytes::Bytes;
+
+use crate::router::ClientId;
+use crate::router::pipeline::Pipeline;
+use crate::time::Time;
+
+/// CLIENT REPLY: whether replies are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Replies {
+    #[default]
+    On,
+    Off,
+    SkipNext,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    /// What CLIENT ID says: never used again.
+    pub(crate) number: u64,
+    pub(crate) opened: Time,
+    pub(crate) resp3: bool,
+    pub(crate) replies: Replies,
+    pub(crate) labels: Option<Box<Labels>>,
+    pub(crate) pipeline: Pipeline,
+    /// A reply that closes the connection is in the pipeline: nothing after it is taken.
+    pub(crate) closing: bool,
+    /// The pipeline was full and has not drained to half since.
+    pub(crate) stalled: bool,
+}
+
+/// What clients say about themselves; most say nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Labels {
+    pub(crate) name: Bytes,
+    pub(crate) library: Bytes,
+    pub(crate) library_version: Bytes,
+}
+
+impl Client {
+    pub(crate) fn ready(&self) -> bool {
+        !self.stalled && !self.closing
+    }
+
+    pub(crate) fn labels(&mut self) -> &mut Labels {
+        self.labels.get_or_insert_default()
+    }
+
+    /// Whether the next operation's reply is swallowed.
+    pub(crate) fn take_silence(&mut self) -> bool {
+        match self.replies {
+            Replies::On => false,
+            Replies::Off => true,
+            Replies::SkipNext => {
+                self.replies = Replies::On;
+                true
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    clients: Vec<Option<Box<Client>>>,
+    count: usize,
+    opened: u64,
+}
+
+impl Clients {
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn open(&mut self, now: Time, id: ClientId) {
+        let index = id.0 as usize;
+        if self.clients.len() <= index {
+            self.clients.resize_with(index + 1, || None);
+        }
+        assert!(self.clients[index].is_none(), "client {index} is open already");
+        self.opened += 1;
+        self.count += 1;
+        self.clients[index] = Some(Box::new(Client {
+            number: self.opened,
+            opened: now,
+            resp3: false,
+            replies: Replies::On,
+            labels: None,
+            pipeline: Pipeline::default(),
+            closing: false,
+            stalled: false,
+        }));
+    }
+
+    pub(crate) fn close(&mut self, index: u32) -> Option<Box<Client>> {
+        let client = self.clients.get_mut(index as usize)?.take()?;
+        self.count -= 1;
+        Some(client)
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Client> {
+        self.clients.iter().filter_map(|client| client.as_deref())
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&Client> {
+        self.clients.get(index as usize)?.as_deref()
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut Client> {
+        self.clients.get_mut(index as usize)?.as_deref_mut()
+    }
+}

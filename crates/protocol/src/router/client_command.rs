@@ -1,0 +1,124 @@
+//! The CLIENT command: what a connection says and asks about itself. Never about other routers' connections.
+
+use bytes::Bytes;
+use wire::resp::Command;
+
+use crate::router::client::{Client, Replies};
+use crate::router::connection::{BAD_NAME, is_label, line};
+use crate::router::{Effect, Router, plan, replies};
+use crate::time::Time;
+
+const SYNTAX: &str = "ERR syntax error";
+
+pub(crate) fn answer(
+    router: &mut Router,
+    now: Time,
+    client: u32,
+    command: &Command,
+    effects: &mut Vec<Effect>,
+) {
+    let sub = if command.len() > 1 { plan::upper(command.arg(1)) } else { Default::default() };
+    if sub.as_slice() == b"REPLY" {
+        return set_replies(router, now, client, command, effects);
+    }
+    let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
+    let bytes = match (sub.as_slice(), command.len()) {
+        (b"LIST", _) => {
+            let lines: String = router.clients.all().map(|state| line(state, now) + "\n").collect();
+            replies::verbatim(&lines, resp3)
+        }
+        (b"INFO", 2) => {
+            let Some(state) = router.clients.get(client) else { return };
+            replies::verbatim(&(line(state, now) + "\n"), resp3)
+        }
+        _ => {
+            let Some(state) = router.clients.get_mut(client) else { return };
+            about_itself(state, &sub, command)
+        }
+    };
+    router.counters.refusals += u64::from(bytes.starts_with(b"-"));
+    router.respond(now, client, bytes, effects);
+}
+
+fn about_itself(state: &mut Client, sub: &[u8], command: &Command) -> Bytes {
+    match (sub, command.len()) {
+        (b"ID", 2) => replies::integer(state.number as i64),
+        (b"GETNAME", 2) => match &state.labels {
+            Some(labels) if !labels.name.is_empty() => replies::bulk_string(&labels.name),
+            _ => Bytes::from_static(replies::nil(state.resp3)),
+        },
+        (b"SETNAME", 3) if !is_label(command.arg(2)) => replies::error(BAD_NAME),
+        (b"SETNAME", 3) => {
+            // A copy, because a slice would keep the whole read buffer alive.
+            state.labels().name = Bytes::copy_from_slice(command.arg(2));
+            replies::OK
+        }
+        (b"SETINFO", 4) => set_info(state, command),
+        (b"NO-EVICT" | b"NO-TOUCH", 3) if plan::is(command, 2, "ON") || plan::is(command, 2, "OFF") => {
+            replies::OK
+        }
+        (b"UNPAUSE", 2) => replies::OK,
+        (b"GETREDIR", 2) => replies::integer(-1),
+        (b"TRACKING" | b"CACHING" | b"TRACKINGINFO", _) => replies::error(
+            "ERR DistCache: client-side caching is not supported; the cache nodes already keep hot keys near",
+        ),
+        (b"KILL" | b"PAUSE" | b"UNBLOCK", _) => replies::error(&format!(
+            "ERR DistCache: CLIENT {} is refused; it would reach only the clients of this router",
+            String::from_utf8_lossy(sub)
+        )),
+        (b"SETNAME" | b"SETINFO" | b"ID" | b"GETNAME" | b"INFO" | b"NO-EVICT" | b"NO-TOUCH", length) => {
+            if matches!(sub, b"NO-EVICT" | b"NO-TOUCH") && length == 3 {
+                return replies::error(SYNTAX);
+            }
+            let sub = String::from_utf8_lossy(sub).to_lowercase();
+            replies::error(&format!("ERR wrong number of arguments for 'client|{sub}' command"))
+        }
+        (b"", _) => replies::error("ERR wrong number of arguments for 'client' command"),
+        _ => replies::error(&format!(
+            "ERR unknown subcommand '{}'. Try CLIENT HELP.",
+            String::from_utf8_lossy(command.arg(1))
+        )),
+    }
+}
+
+fn set_info(state: &mut Client, command: &Command) -> Bytes {
+    let value = Bytes::copy_from_slice(command.arg(3));
+    let option = plan::upper(command.arg(2));
+    if !matches!(option.as_slice(), b"LIB-NAME" | b"LIB-VER") {
+        let option = String::from_utf8_lossy(command.arg(2)).into_owned();
+        return replies::error(&format!("ERR Unrecognized option '{option}'"));
+    }
+    if !is_label(&value) {
+        let option = String::from_utf8_lossy(&option).to_lowercase();
+        return replies::error(&format!(
+            "ERR {option} cannot contain spaces, newlines or special characters."
+        ));
+    }
+    match option.as_slice() {
+        b"LIB-NAME" => state.labels().library = value,
+        _ => state.labels().library_version = value,
+    }
+    replies::OK
+}
+
+/// CLIENT REPLY ON|OFF|SKIP: only ON is answered.
+fn set_replies(router: &mut Router, now: Time, client: u32, command: &Command, effects: &mut Vec<Effect>) {
+    let Some(state) = router.clients.get_mut(client) else { return };
+    if command.len() != 3 {
+        let error = replies::error("ERR wrong number of arguments for 'client|reply' command");
+        return router.respond(now, client, error, effects);
+    }
+    match plan::upper(command.arg(2)).as_slice() {
+        b"ON" => {
+            state.replies = Replies::On;
+            router.respond(now, client, replies::OK, effects);
+        }
+        b"OFF" => state.replies = Replies::Off,
+        b"SKIP" => {
+            if state.replies != Replies::Off {
+                state.replies = Replies::SkipNext;
+            }
+        }
+        _ => router.respond(now, client, replies::error(SYNTAX), effects),
+    }
+}

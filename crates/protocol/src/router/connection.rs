@@ -1,0 +1,172 @@
+//! Commands about the connection itself, answered here as Redis answers them. CLIENT is in `client_command`.
+
+use bytes::Bytes;
+use wire::resp::{Command, reply};
+
+use crate::router::client::{Client, Labels, Replies};
+use crate::router::{Effect, REDIS_VERSION, Router, client_command, info, plan, replies};
+use crate::time::Time;
+
+/// What Redis answers to a password when there is none.
+const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
+                           Are you sure your configuration is correct?";
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+pub(crate) enum Answer {
+    Reply(Bytes),
+    ReplyAndClose(Bytes),
+}
+
+/// Answers one command of kind `Connection`, in its turn.
+pub(crate) fn answer(
+    router: &mut Router,
+    now: Time,
+    client: u32,
+    command: &Command,
+    effects: &mut Vec<Effect>,
+) {
+    let name = plan::upper(command.name());
+    let answer = match (name.as_slice(), command.len()) {
+        (b"CLIENT", _) => return client_command::answer(router, now, client, command, effects),
+        (b"INFO", _) => {
+            let text = info::text(router, now, command);
+            let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
+            Answer::Reply(replies::verbatim(&text, resp3))
+        }
+        _ => {
+            let Some(state) = router.clients.get_mut(client) else { return };
+            own(state, &name, command)
+        }
+    };
+    match answer {
+        Answer::Reply(bytes) => {
+            router.counters.refusals += u64::from(bytes.starts_with(b"-"));
+            router.respond(now, client, bytes, effects);
+        }
+        Answer::ReplyAndClose(bytes) => router.respond_and_close(now, client, bytes, effects),
+    }
+}
+
+fn own(state: &mut Client, name: &[u8], command: &Command) -> Answer {
+    Answer::Reply(match (name, command.len()) {
+        (b"PING", 1) => Bytes::from_static(reply::PONG),
+        (b"PING", 2) | (b"ECHO", 2) => replies::bulk_string(command.arg(1)),
+        (b"HELLO", _) => hello(state, command),
+        (b"AUTH", 2) => replies::error(NO_PASSWORD),
+        (b"AUTH", 3) if command.arg(1) == b"default" => replies::OK,
+        (b"AUTH", 3) => replies::error(WRONG_PASSWORD),
+        (b"SELECT", 2) => select(command.arg(1)),
+        (b"READONLY" | b"READWRITE", 1) => replies::OK,
+        (b"ASKING" | b"CLUSTER", _) => replies::error("ERR This instance has cluster support disabled"),
+        (b"RESET", 1) => {
+            state.resp3 = false;
+            state.replies = Replies::On;
+            state.labels = None;
+            Bytes::from_static(b"+RESET\r\n")
+        }
+        (b"QUIT", _) => return Answer::ReplyAndClose(replies::OK),
+        (b"PING" | b"ECHO" | b"AUTH" | b"SELECT" | b"READONLY" | b"READWRITE" | b"RESET", _) => {
+            arity(command)
+        }
+        _ => replies::error(&format!(
+            "ERR DistCache: '{}' is not supported here",
+            String::from_utf8_lossy(command.name()).to_lowercase()
+        )),
+    })
+}
+
+pub(crate) fn arity(command: &Command) -> Bytes {
+    let name = String::from_utf8_lossy(command.name()).to_lowercase();
+    replies::error(&format!("ERR wrong number of arguments for '{name}' command"))
+}
+
+fn select(index: &[u8]) -> Bytes {
+    match std::str::from_utf8(index).ok().and_then(|text| text.parse::<i64>().ok()) {
+        Some(0) => replies::OK,
+        Some(_) => replies::error("ERR DB index is out of range"),
+        None => replies::error("ERR value is not an integer or out of range"),
+    }
+}
+
+/// HELLO [2|3 [AUTH user password] [SETNAME name]]: nothing changes unless all of it is right.
+fn hello(state: &mut Client, command: &Command) -> Bytes {
+    let mut resp3 = state.resp3;
+    if command.len() > 1 {
+        match std::str::from_utf8(command.arg(1)).ok().and_then(|text| text.parse::<i64>().ok()) {
+            Some(2) => resp3 = false,
+            Some(3) => resp3 = true,
+            Some(_) => return replies::error("NOPROTO unsupported protocol version"),
+            None => return replies::error("ERR Protocol version is not an integer or out of range"),
+        }
+    }
+    let (mut next, mut name) = (2, None);
+    while next < command.len() {
+        let more = command.len() - next - 1;
+        if plan::is(command, next, "AUTH") && more >= 2 {
+            if command.arg(next + 1) != b"default" {
+                return replies::error(WRONG_PASSWORD);
+            }
+            next += 3;
+        } else if plan::is(command, next, "SETNAME") && more >= 1 {
+            if !is_label(command.arg(next + 1)) {
+                return replies::error(BAD_NAME);
+            }
+            name = Some(Bytes::copy_from_slice(command.arg(next + 1)));
+            next += 2;
+        } else {
+            let option = String::from_utf8_lossy(command.arg(next)).into_owned();
+            return replies::error(&format!("ERR Syntax error in HELLO option '{option}'"));
+        }
+    }
+    state.resp3 = resp3;
+    if let Some(name) = name {
+        state.labels().name = name;
+    }
+    greeting(state)
+}
+
+fn greeting(state: &Client) -> Bytes {
+    let mut out = Vec::with_capacity(160);
+    reply::map_header(7, state.resp3, &mut out);
+    for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+        reply::bulk(field.as_bytes(), &mut out);
+        reply::bulk(value.as_bytes(), &mut out);
+    }
+    reply::bulk(b"proto", &mut out);
+    reply::integer(if state.resp3 { 3 } else { 2 }, &mut out);
+    reply::bulk(b"id", &mut out);
+    reply::integer(state.number as i64, &mut out);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply::bulk(field.as_bytes(), &mut out);
+        reply::bulk(value.as_bytes(), &mut out);
+    }
+    reply::bulk(b"modules", &mut out);
+    out.extend_from_slice(reply::EMPTY_ARRAY);
+    out.into()
+}
+
+pub(crate) const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+
+/// Redis' rule for names: printable and no blank, so that CLIENT LIST stays readable.
+pub(crate) fn is_label(label: &[u8]) -> bool {
+    label.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+/// One line of CLIENT LIST and CLIENT INFO.
+pub(crate) fn line(state: &Client, now: Time) -> String {
+    let none = Labels::default();
+    let labels = state.labels.as_deref().unwrap_or(&none);
+    let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    format!(
+        "id={} addr=?:0 laddr=?:0 fd=-1 name={} age={} idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 \
+         qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem=0 tot-mem=0 events=r cmd=NULL \
+         user=default redir=-1 resp={} lib-name={} lib-ver={}",
+        state.number,
+        text(&labels.name),
+        now.since(state.opened).as_secs(),
+        state.pipeline.len(),
+        if state.resp3 { 3 } else { 2 },
+        text(&labels.library),
+        text(&labels.library_version),
+    )
+}

@@ -1,0 +1,390 @@
+//! A command's way in: classified, put in order behind the earlier ones, sent in one part or several.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::message::{Execute, Read};
+use wire::resp::{Command, ProtocolError};
+use wire::{Key, Message, Peer, ShimId, View};
+
+use crate::command::{self, Classified, Kind};
+use crate::placement::Placement;
+use crate::router::answer::Freed;
+use crate::router::gather::Merge;
+use crate::router::pending::{Pending, PendingRead};
+use crate::router::pipeline::{Fan, Operation, Order, Part, Progress, Sent, Touch, Waiting};
+use crate::router::plan::{self, Plan};
+use crate::router::route::{Route, Unroutable};
+use crate::router::{Effect, Router, connection, replies};
+use crate::time::Time;
+
+type Keys = SmallVec<[Key; 1]>;
+
+/// Which part of which operation a request belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) client: u32,
+    pub(crate) part: u32,
+    pub(crate) sequence: u64,
+    pub(crate) resp3: bool,
+}
+
+/// What is being sent for which operation.
+pub(crate) struct Job<'a> {
+    pub(crate) client: u32,
+    pub(crate) sequence: u64,
+    pub(crate) resp3: bool,
+    pub(crate) command: &'a Command,
+    pub(crate) classified: &'a Classified,
+    pub(crate) keys: &'a [Key],
+}
+
+impl Job<'_> {
+    pub(crate) fn origin(&self, part: u32) -> Origin {
+        Origin { client: self.client, part, sequence: self.sequence, resp3: self.resp3 }
+    }
+}
+
+impl Router {
+    pub(crate) fn command(&mut self, now: Time, client: u32, command: Command, effects: &mut Vec<Effect>) {
+        if self.clients.get(client).is_none_or(|client| client.closing) {
+            return;
+        }
+        self.counters.requests += 1;
+        let mut classified = match command::classify(&command) {
+            Ok(classified) => classified,
+            Err(refusal) => {
+                self.counters.refusals += 1;
+                return self.respond(now, client, replies::error(&refusal.to_string()), effects);
+            }
+        };
+        if classified.kind == Kind::Connection {
+            if !plan::is(&command, 0, "COMMAND") {
+                return connection::answer(self, now, client, &command, effects);
+            }
+            classified.kind = Kind::Keyless;
+        }
+        let Some(placement) = self.placement.clone() else {
+            let error = replies::error("LOADING DistCache: this router has no cluster map yet");
+            return self.respond(now, client, error, effects);
+        };
+        let keys = keys_of(&placement, &command, &classified);
+        let Some(state) = self.clients.get_mut(client) else { return };
+        let silent = state.take_silence();
+        let (sequence, resp3) = (state.pipeline.next(), state.resp3);
+        let touch = touch(&classified, &keys);
+        let job = Job { client, sequence, resp3, command: &command, classified: &classified, keys: &keys };
+        let launched = self.launch(now, &placement, &job, effects);
+        let progress = launched.unwrap_or_else(|| {
+            self.counters.ordered_waits += 1;
+            Progress::Waiting(Box::new(Waiting { command, classified }))
+        });
+        let operation = Operation { received: now, touch, progress, resp3, silent, closes: false };
+        self.enqueue(now, client, operation, effects);
+    }
+
+    pub(crate) fn malformed(
+        &mut self,
+        now: Time,
+        client: u32,
+        error: &ProtocolError,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.counters.refusals += 1;
+        let bytes = replies::error(&format!("ERR {error}"));
+        self.respond_and_close(now, client, bytes, effects);
+    }
+
+    /// An operation that the router answers itself, in its turn.
+    pub(crate) fn respond(&mut self, now: Time, client: u32, bytes: Bytes, effects: &mut Vec<Effect>) {
+        let Some(state) = self.clients.get_mut(client) else { return };
+        let silent = state.take_silence();
+        self.enqueue(now, client, answered(now, bytes, silent, false), effects);
+    }
+
+    pub(crate) fn respond_and_close(
+        &mut self,
+        now: Time,
+        client: u32,
+        bytes: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(state) = self.clients.get_mut(client).filter(|state| !state.closing) else { return };
+        let silent = state.take_silence();
+        state.closing = true;
+        self.enqueue(now, client, answered(now, bytes, silent, true), effects);
+    }
+
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Time,
+        client: u32,
+        operation: Operation,
+        effects: &mut Vec<Effect>,
+    ) {
+        let pipeline_max = self.config.pipeline_max;
+        let Some(state) = self.clients.get_mut(client) else { return };
+        let done = operation.answered();
+        state.pipeline.push(operation);
+        state.stalled = state.stalled || state.pipeline.len() >= pipeline_max;
+        if done {
+            self.advance(now, client, Freed::Nothing, effects);
+        }
+    }
+
+    /// Tries again what had to wait. Returns whether it still has to.
+    pub(crate) fn relaunch(
+        &mut self,
+        now: Time,
+        client: u32,
+        sequence: u64,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let Some(placement) = self.placement.clone() else { return true };
+        let Some(state) = self.clients.get_mut(client) else { return true };
+        let Some(resp3) = state.pipeline.get(sequence).map(|operation| operation.resp3) else { return true };
+        let Some(waiting) = state.pipeline.take_waiting(sequence) else { return true };
+        let keys = keys_of(&placement, &waiting.command, &waiting.classified);
+        let (command, classified) = (&waiting.command, &waiting.classified);
+        let job = Job { client, sequence, resp3, command, classified, keys: &keys };
+        let launched = self.launch(now, &placement, &job, effects);
+        let waits = launched.is_none();
+        let progress = launched.unwrap_or(Progress::Waiting(waiting));
+        if let Some(state) = self.clients.get_mut(client) {
+            state.pipeline.settle(sequence, progress);
+        }
+        waits
+    }
+
+    /// Sends a command if its order allows; `None`: it has to wait.
+    fn launch(
+        &mut self,
+        now: Time,
+        placement: &Arc<Placement>,
+        job: &Job<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Option<Progress> {
+        let alone = runs_alone(job.classified);
+        if alone && self.clients.get(job.client)?.pipeline.first() != job.sequence {
+            return None;
+        }
+        let launched = match plan::plan(job.command, job.classified) {
+            Plan::Read => self.launch_read(now, placement, job, effects),
+            Plan::Each => self.launch_each(now, placement, job, effects),
+            Plan::Whole => self.launch_groups(placement, job, None, effects),
+            Plan::Grouped(merge) => self.launch_groups(placement, job, Some(merge), effects),
+            keyless => return Some(self.launch_keyless(placement, job, keyless, effects)),
+        };
+        match launched {
+            Ok(progress) => Some(progress),
+            Err(Unroutable::Wait) => None,
+            Err(Unroutable::Unavailable(shim)) => Some(self.unavailable(shim)),
+        }
+    }
+
+    fn launch_read(
+        &mut self,
+        now: Time,
+        placement: &Placement,
+        job: &Job<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Progress, Unroutable> {
+        let key = &job.keys[0];
+        let view = command::view(job.command, job.classified, job.resp3);
+        let route = self.route_read(now, placement, key, view, self.order(job, key))?;
+        if self.over_limit(1) {
+            return Ok(self.busy());
+        }
+        let frame = if view == View::GET { Bytes::new() } else { job.command.frame().clone() };
+        let read = PendingRead { key: key.clone(), view, command: frame };
+        Ok(Progress::Sent(self.send_read(now, job.origin(0), route, read, effects)))
+    }
+
+    fn launch_each(
+        &mut self,
+        now: Time,
+        placement: &Placement,
+        job: &Job<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Progress, Unroutable> {
+        let routes = job
+            .keys
+            .iter()
+            .map(|key| self.route_read(now, placement, key, View::GET, self.order(job, key)))
+            .collect::<Result<Vec<Route>, Unroutable>>()?;
+        if self.over_limit(routes.len()) {
+            return Ok(self.busy());
+        }
+        let mut parts = Vec::with_capacity(routes.len());
+        for (index, (key, route)) in job.keys.iter().zip(routes).enumerate() {
+            let read = PendingRead { key: key.clone(), view: View::GET, command: Bytes::new() };
+            let sent = self.send_read(now, job.origin(index as u32), route, read, effects);
+            parts.push(Part { sent, touch: SmallVec::from_slice(&[low(key)]), reply: None });
+        }
+        Ok(fan(parts, Merge::Values))
+    }
+
+    /// Sends a command to the shims of its keys: to one as it is, to several in groups if it can be merged.
+    fn launch_groups(
+        &mut self,
+        placement: &Placement,
+        job: &Job<'_>,
+        merge: Option<Merge>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Progress, Unroutable> {
+        let kind = job.classified.kind;
+        let groups = plan::groups(job.keys, |key| placement.shim(key));
+        if groups.len() > 1 && merge.is_none() {
+            self.counters.refusals += 1;
+            return Ok(Progress::Done(cross_shim(job.command)));
+        }
+        let mut routes: SmallVec<[Route; 1]> = SmallVec::new();
+        for group in &groups {
+            let mut route = self.route_to_shim(group.shim, Order::Free)?;
+            for &member in &group.members {
+                let order = self.order(job, &job.keys[member]);
+                route.ordered |= self.route_to_shim(group.shim, order)?.ordered;
+            }
+            routes.push(route);
+        }
+        if self.over_limit(groups.len()) {
+            return Ok(self.busy());
+        }
+        let Some(merge) = merge.filter(|_| groups.len() > 1) else {
+            let (key, frame) = (job.keys[0].clone(), job.command.frame());
+            return Ok(Progress::Sent(self.send_execute(
+                job.origin(0),
+                kind,
+                routes[0],
+                key,
+                frame,
+                effects,
+            )));
+        };
+        let mut parts = Vec::with_capacity(groups.len());
+        for (index, (group, route)) in groups.iter().zip(routes).enumerate() {
+            let narrowed = plan::narrowed(job.command, job.classified, group);
+            let (origin, key) = (job.origin(index as u32), job.keys[group.members[0]].clone());
+            let sent = self.send_execute(origin, kind, route, key, narrowed.frame(), effects);
+            let touch = group.members.iter().map(|&member| low(&job.keys[member])).collect();
+            parts.push(Part { sent, touch, reply: None });
+        }
+        Ok(fan(parts, merge))
+    }
+
+    pub(crate) fn send_read(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        route: Route,
+        read: PendingRead,
+        effects: &mut Vec<Effect>,
+    ) -> Sent {
+        match route.peer {
+            Peer::Node(node) => {
+                self.loads.sent(now, node);
+                self.counters.reads_to_nodes += 1;
+            }
+            Peer::Shim(_) | Peer::Router(_) => self.counters.reads_to_shims += 1,
+        }
+        let PendingRead { key, view, command } = read.clone();
+        let (peer, resp3, ordered) = (route.peer, origin.resp3, route.ordered);
+        let request =
+            self.pending.insert(Pending { origin, peer, writes: false, blocking: false, read: Some(read) });
+        let message = Message::Read(Read { request, key, view, resp3, ordered, command });
+        effects.push(Effect::Send { to: peer, message });
+        Sent { request, peer, read: true }
+    }
+
+    pub(crate) fn send_execute(
+        &mut self,
+        origin: Origin,
+        kind: Kind,
+        route: Route,
+        key: Key,
+        frame: &Bytes,
+        effects: &mut Vec<Effect>,
+    ) -> Sent {
+        self.counters.executes += 1;
+        let Route { peer, ordered } = route;
+        let writes = matches!(kind, Kind::Write | Kind::BlockingWrite | Kind::Barrier);
+        let blocking = matches!(kind, Kind::BlockingWrite | Kind::BlockingQuery);
+        let request = self.pending.insert(Pending { origin, peer, writes, blocking, read: None });
+        let execute = Execute { request, key, resp3: origin.resp3, ordered, command: frame.clone() };
+        effects.push(Effect::Send { to: peer, message: Message::Execute(execute) });
+        Sent { request, peer, read: false }
+    }
+
+    fn order(&self, job: &Job<'_>, key: &Key) -> Order {
+        if runs_alone(job.classified) {
+            return Order::Free;
+        }
+        let client = self.clients.get(job.client);
+        client.map_or(Order::Free, |client| client.pipeline.order(job.sequence, low(key)))
+    }
+
+    pub(crate) fn over_limit(&self, more: usize) -> bool {
+        self.pending.len() + more > self.config.pending_max
+    }
+
+    pub(crate) fn busy(&mut self) -> Progress {
+        self.counters.sheds += 1;
+        Progress::Done(replies::error(
+            "BUSY DistCache: too many commands are in flight in this router; try again",
+        ))
+    }
+
+    pub(crate) fn unavailable(&mut self, shim: ShimId) -> Progress {
+        self.counters.unavailable += 1;
+        let name = self.shim_name(shim);
+        Progress::Done(replies::error(&format!(
+            "ERR DistCache: shim {name} is not reachable; the command was not executed"
+        )))
+    }
+
+    pub(crate) fn shim_name(&self, shim: ShimId) -> String {
+        let known = self.config.shim_names.get(usize::from(shim.0));
+        known.cloned().unwrap_or_else(|| format!("number {}", shim.0))
+    }
+}
+
+/// Half a digest, by which operations are kept in order.
+pub(crate) fn low(key: &Key) -> u64 {
+    key.digest.0 as u64
+}
+
+pub(crate) fn fan(parts: Vec<Part>, merge: Merge) -> Progress {
+    Progress::Fan(Box::new(Fan { outstanding: parts.len(), parts, merge }))
+}
+
+fn answered(now: Time, bytes: Bytes, silent: bool, closes: bool) -> Operation {
+    let progress = Progress::Done(bytes);
+    Operation { received: now, touch: Touch::Nothing, progress, resp3: false, silent, closes }
+}
+
+fn keys_of(placement: &Placement, command: &Command, classified: &Classified) -> Keys {
+    classified.keys.iter().map(|&index| placement.key(0, command.arg_bytes(index))).collect()
+}
+
+/// Commands whose keys are unknown, and those that hold their client up while they block.
+fn runs_alone(classified: &Classified) -> bool {
+    classified.keys.is_empty()
+        || matches!(classified.kind, Kind::Barrier | Kind::BlockingWrite | Kind::BlockingQuery)
+}
+
+fn touch(classified: &Classified, keys: &[Key]) -> Touch {
+    match keys {
+        _ if runs_alone(classified) => Touch::All,
+        [key] => Touch::One(low(key)),
+        several => Touch::Many(several.iter().map(low).collect()),
+    }
+}
+
+fn cross_shim(command: &Command) -> Bytes {
+    let name = String::from_utf8_lossy(command.name()).to_lowercase();
+    replies::error(&format!(
+        "CROSSSLOT DistCache: the keys of '{name}' live on different storage servers; \
+         give them one hash tag, as in {{user1}}.a and {{user1}}.b"
+    ))
+}

@@ -1,0 +1,271 @@
+//! The router's machine: clients' commands in, messages to nodes and shims out, replies back in order. No sockets.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use wire::resp::{Command, ProtocolError};
+use wire::{Message, Peer};
+
+mod answer;
+mod client;
+mod client_command;
+mod connection;
+mod counters;
+mod dispatch;
+mod gather;
+mod info;
+mod keyless;
+mod learned;
+mod pending;
+mod pipeline;
+mod plan;
+mod replies;
+mod route;
+
+pub use counters::{Counters, Latencies};
+
+use crate::load::LoadTable;
+use crate::placement::Placement;
+use crate::time::Time;
+use client::Clients;
+use learned::Learned;
+use pending::PendingTable;
+
+/// The version of Redis whose behaviour clients get, as HELLO and INFO tell them.
+pub use crate::command::REDIS_VERSION;
+
+/// A client connection, by the number that the driver gave it; numbers are small and are used again after
+/// `Input::Closed`, because tables are indexed by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u32);
+
+/// Which reads go to nodes (design, section 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Routing {
+    /// Those that a reply said are cached; the others go straight to the shim.
+    #[default]
+    Learned,
+    /// All of them, as where the network itself is the node.
+    OnPath,
+}
+
+/// What a router is told at its start.
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    pub routing: Routing,
+    /// Of the choices among equals; two routers with one seed choose alike.
+    pub seed: u64,
+    /// Commands of one client that may be unanswered. More makes deep pipelines faster and one client heavier.
+    pub pipeline_max: usize,
+    /// Requests of all clients that may be in flight; above it commands are answered `-BUSY`.
+    pub pending_max: usize,
+    /// Views that the learned table remembers; fewer than the nodes cache would send hot reads to storage.
+    pub learned_max: usize,
+    /// The shims' names in errors, by `ShimId`.
+    pub shim_names: Vec<String>,
+}
+
+impl Default for RouterConfig {
+    fn default() -> RouterConfig {
+        RouterConfig {
+            routing: Routing::Learned,
+            seed: 0,
+            pipeline_max: 512,
+            pending_max: 1 << 18,
+            learned_max: 1 << 16,
+            shim_names: Vec::new(),
+        }
+    }
+}
+
+/// Everything a router can see.
+#[derive(Clone, Debug)]
+pub enum Input {
+    Opened {
+        client: ClientId,
+    },
+    /// Only while `ready(client)`.
+    Command {
+        client: ClientId,
+        command: Command,
+    },
+    /// What the client sent is no command; it is told, after its earlier replies, and closed.
+    Malformed {
+        client: ClientId,
+        error: ProtocolError,
+    },
+    Closed {
+        client: ClientId,
+    },
+    Message {
+        from: Peer,
+        message: Message,
+    },
+    Linked(Peer),
+    Unlinked(Peer),
+    Map(Arc<Placement>),
+    Tick,
+}
+
+/// Everything a router can do. Effects of one client keep their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Send {
+        to: Peer,
+        message: Message,
+    },
+    Reply {
+        client: ClientId,
+        bytes: Bytes,
+    },
+    /// After what was replied so far has been written. `Input::Closed` is still owed.
+    Close {
+        client: ClientId,
+    },
+    /// The client was not `ready` and is again.
+    Resume {
+        client: ClientId,
+    },
+}
+
+/// One router. Deterministic: the same inputs at the same times give the same effects.
+#[derive(Debug)]
+pub struct Router {
+    config: RouterConfig,
+    clients: Clients,
+    pending: PendingTable,
+    learned: Learned,
+    loads: LoadTable,
+    placement: Option<Arc<Placement>>,
+    nodes_linked: Vec<bool>,
+    shims_linked: Vec<bool>,
+    random: SmallRng,
+    counters: Counters,
+    latencies: Latencies,
+    rate: info::Rate,
+}
+
+impl Router {
+    pub fn new(config: RouterConfig) -> Router {
+        Router {
+            clients: Clients::default(),
+            pending: PendingTable::default(),
+            learned: Learned::new(config.learned_max),
+            loads: LoadTable::new(0),
+            placement: None,
+            nodes_linked: Vec::new(),
+            shims_linked: Vec::new(),
+            random: SmallRng::seed_from_u64(config.seed),
+            counters: Counters::default(),
+            latencies: Latencies::default(),
+            rate: info::Rate::default(),
+            config,
+        }
+    }
+
+    /// Whether the client's next command may be handed in.
+    pub fn ready(&self, client: ClientId) -> bool {
+        self.clients.get(client.0).is_some_and(|client| client.ready())
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Times from a command's arrival to its reply, for the driver to drain.
+    pub fn latencies(&mut self) -> &mut Latencies {
+        &mut self.latencies
+    }
+
+    pub fn clients_count(&self) -> usize {
+        self.clients.count()
+    }
+
+    /// Requests in flight to nodes and shims.
+    pub fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The load of each node as this router sees it, by `NodeId`, in requests per second over capacity.
+    pub fn loads(&self, now: Time) -> impl Iterator<Item = u32> + '_ {
+        (0..self.nodes_linked.len()).map(move |node| self.loads.load(now, wire::NodeId(node as u16)))
+    }
+
+    pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        match input {
+            Input::Opened { client } => {
+                self.counters.clients_opened += 1;
+                self.clients.open(now, client);
+            }
+            Input::Command { client, command } => self.command(now, client.0, command, effects),
+            Input::Malformed { client, error } => self.malformed(now, client.0, &error, effects),
+            Input::Closed { client } => self.closed(client, effects),
+            Input::Message { from, message: Message::Reply(reply) } => self.reply(now, from, reply, effects),
+            // Peers send a router nothing else; what comes anyway is as late as can be.
+            Input::Message { .. } => self.counters.late_replies += 1,
+            Input::Linked(peer) => self.set_linked(peer, true),
+            Input::Unlinked(peer) => {
+                self.set_linked(peer, false);
+                self.vanished(now, |asked| asked == peer, effects);
+            }
+            Input::Map(placement) => self.map(now, placement, effects),
+            Input::Tick => self.rate.tick(now, self.counters.requests),
+        }
+    }
+
+    fn set_linked(&mut self, peer: Peer, linked: bool) {
+        let (table, index) = match peer {
+            Peer::Node(node) => (&mut self.nodes_linked, usize::from(node.0)),
+            Peer::Shim(shim) => (&mut self.shims_linked, usize::from(shim.0)),
+            Peer::Router(_) => return,
+        };
+        if table.len() <= index {
+            table.resize(index + 1, false);
+        }
+        table[index] = linked;
+        if let Peer::Node(node) = peer {
+            self.loads.set_reachable(node, linked);
+        }
+    }
+
+    /// Takes a newer map; an older one is ignored. Reads at nodes that are down now are asked again.
+    fn map(&mut self, now: Time, placement: Arc<Placement>, effects: &mut Vec<Effect>) {
+        if self.placement.as_ref().is_some_and(|known| known.epoch() > placement.epoch()) {
+            return;
+        }
+        let members = placement.map().layers.iter().flat_map(|layer| &layer.nodes);
+        let nodes = members.clone().map(|node| usize::from(node.id.0) + 1).max().unwrap_or(0);
+        if self.placement.is_none() || nodes > self.nodes_linked.len() {
+            self.loads = LoadTable::new(nodes);
+        }
+        self.nodes_linked.resize(nodes.max(self.nodes_linked.len()), false);
+        for (node, linked) in self.nodes_linked.iter().enumerate() {
+            self.loads.set_reachable(wire::NodeId(node as u16), *linked);
+        }
+        let shims = placement.map().shims.len();
+        self.shims_linked.resize(shims.max(self.shims_linked.len()), false);
+        let mut down = vec![false; self.nodes_linked.len()];
+        members.filter(|node| !node.up).for_each(|node| down[usize::from(node.id.0)] = true);
+        self.placement = Some(placement.clone());
+        if down.contains(&true) {
+            self.vanished(
+                now,
+                |asked| matches!(asked, Peer::Node(node) if down[usize::from(node.0)]),
+                effects,
+            );
+        }
+    }
+
+    fn closed(&mut self, id: ClientId, effects: &mut Vec<Effect>) {
+        let Some(client) = self.clients.close(id.0) else { return };
+        for request in client.pipeline.requests() {
+            let Some(pending) = self.pending.remove(request) else { continue };
+            if pending.blocking {
+                let message = Message::Cancel(wire::message::Cancel { request });
+                effects.push(Effect::Send { to: pending.peer, message });
+            }
+        }
+    }
+}

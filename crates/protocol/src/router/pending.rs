@@ -1,0 +1,121 @@
+//! Requests sent and not answered yet, by request id. Not the clients' pipelines, which they point into.
+
+use bytes::Bytes;
+use wire::{Key, Peer, View};
+
+use crate::router::dispatch::Origin;
+
+/// A request of some client's operation.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) origin: Origin,
+    pub(crate) peer: Peer,
+    /// Its outcome matters when its shim vanishes.
+    pub(crate) writes: bool,
+    /// A blocking command is cancelled when its client goes.
+    pub(crate) blocking: bool,
+    /// What it takes to learn from the reply, and to ask again.
+    pub(crate) read: Option<PendingRead>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PendingRead {
+    pub(crate) key: Key,
+    pub(crate) view: View,
+    pub(crate) command: Bytes,
+}
+
+/// Slab with a generation per slot: a late reply never meets the request that took its place.
+#[derive(Debug, Default)]
+pub(crate) struct PendingTable {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    pending: Option<Pending>,
+}
+
+impl PendingTable {
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(crate) fn insert(&mut self, pending: Pending) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, pending: None });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.pending.is_none());
+        slot.pending = Some(pending);
+        u64::from(slot.generation) << 32 | u64::from(index)
+    }
+
+    pub(crate) fn get(&self, request: u64) -> Option<&Pending> {
+        let slot = self.slots.get(request as u32 as usize)?;
+        if slot.generation != (request >> 32) as u32 {
+            return None;
+        }
+        slot.pending.as_ref()
+    }
+
+    pub(crate) fn remove(&mut self, request: u64) -> Option<Pending> {
+        let index = request as u32;
+        let slot = self.slots.get_mut(index as usize)?;
+        if slot.generation != (request >> 32) as u32 {
+            return None;
+        }
+        let pending = slot.pending.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(index);
+        Some(pending)
+    }
+
+    /// The ids of all requests that wait for one of `peers`, in the order of their clients' pipelines.
+    pub(crate) fn waiting_for(&self, asked: impl Fn(Peer) -> bool) -> Vec<u64> {
+        let mut found: Vec<(u32, u64, u32, u64)> = Vec::new();
+        for (index, slot) in self.slots.iter().enumerate() {
+            if let Some(pending) = slot.pending.as_ref().filter(|pending| asked(pending.peer)) {
+                let request = u64::from(slot.generation) << 32 | index as u64;
+                let Origin { client, sequence, part, .. } = pending.origin;
+                found.push((client, sequence, part, request));
+            }
+        }
+        found.sort_unstable();
+        found.into_iter().map(|(.., request)| request).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::ShimId;
+
+    use super::*;
+
+    fn pending(sequence: u64) -> Pending {
+        let peer = Peer::Shim(ShimId(0));
+        let origin = Origin { client: 0, part: 0, sequence, resp3: false };
+        Pending { origin, peer, writes: false, blocking: false, read: None }
+    }
+
+    #[test]
+    fn an_old_id_never_finds_the_slot_s_next_request() {
+        let mut table = PendingTable::default();
+        let first = table.insert(pending(1));
+        assert!(table.remove(first).is_some());
+        let second = table.insert(pending(2));
+        assert_eq!(first as u32, second as u32, "the slot is used again");
+        assert!(table.get(first).is_none() && table.remove(first).is_none());
+        assert_eq!(table.get(second).map(|pending| pending.origin.sequence), Some(2));
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn ids_from_nowhere_find_nothing() {
+        let mut table = PendingTable::default();
+        assert!(table.get(u64::MAX).is_none() && table.remove(17).is_none());
+    }
+}

@@ -1,0 +1,306 @@
+//! One client's unanswered operations, in order, and what their order demands of the next one (design: program
+//! order). Not where operations go.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::resp::Command;
+use wire::{Peer, Status};
+
+use crate::command::Classified;
+use crate::router::gather::Merge;
+use crate::time::Time;
+
+/// Above this capacity an emptied pipeline gives its memory back: most clients idle most of the time.
+const CAPACITY_KEPT: usize = 64;
+
+/// A command between its arrival and its reply.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) received: Time,
+    pub(crate) touch: Touch,
+    pub(crate) progress: Progress,
+    pub(crate) resp3: bool,
+    /// CLIENT REPLY OFF or SKIP: it takes its turn, but its reply is not sent.
+    pub(crate) silent: bool,
+    pub(crate) closes: bool,
+}
+
+/// The keys whose order an operation takes part in, each as the low half of its digest. Two keys that share
+/// it are kept in order without need, nothing worse.
+#[derive(Debug)]
+pub(crate) enum Touch {
+    Nothing,
+    One(u64),
+    Many(Box<[u64]>),
+    /// Runs alone: after everything earlier, before everything later.
+    All,
+}
+
+#[derive(Debug)]
+pub(crate) enum Progress {
+    Waiting(Box<Waiting>),
+    Sent(Sent),
+    Fan(Box<Fan>),
+    Done(Bytes),
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) command: Command,
+    pub(crate) classified: Classified,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) request: u64,
+    pub(crate) peer: Peer,
+    pub(crate) read: bool,
+}
+
+/// An operation in several parts.
+#[derive(Debug)]
+pub(crate) struct Fan {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) outstanding: usize,
+    pub(crate) merge: Merge,
+}
+
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) sent: Sent,
+    pub(crate) touch: SmallVec<[u64; 1]>,
+    pub(crate) reply: Option<PartReply>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PartReply {
+    pub(crate) status: Status,
+    pub(crate) value: Bytes,
+}
+
+/// What the earlier operations on a key allow the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Free,
+    /// All of them went to this peer; `reads`: and none of them writes.
+    Follow {
+        peer: Peer,
+        reads: bool,
+    },
+    Wait,
+}
+
+impl Order {
+    fn after(self, sent: Sent) -> Order {
+        match self {
+            Order::Free => Order::Follow { peer: sent.peer, reads: sent.read },
+            Order::Follow { peer, reads } if peer == sent.peer => {
+                Order::Follow { peer, reads: reads && sent.read }
+            }
+            Order::Follow { .. } | Order::Wait => Order::Wait,
+        }
+    }
+}
+
+impl Touch {
+    pub(crate) fn contains(&self, digest: u64) -> bool {
+        match self {
+            Touch::Nothing => false,
+            Touch::One(own) => *own == digest,
+            Touch::Many(own) => own.contains(&digest),
+            Touch::All => true,
+        }
+    }
+}
+
+impl Operation {
+    pub(crate) fn answered(&self) -> bool {
+        matches!(self.progress, Progress::Done(_))
+    }
+
+    pub(crate) fn waiting(&self) -> bool {
+        matches!(self.progress, Progress::Waiting(_))
+    }
+
+    fn join(&self, digest: u64, order: Order) -> Order {
+        match &self.progress {
+            Progress::Done(_) => order,
+            _ if !self.touch.contains(digest) => order,
+            Progress::Waiting(_) => Order::Wait,
+            _ if matches!(self.touch, Touch::All) => Order::Wait,
+            Progress::Sent(sent) => order.after(*sent),
+            Progress::Fan(fan) => fan
+                .parts
+                .iter()
+                .filter(|part| part.reply.is_none() && part.touch.contains(&digest))
+                .fold(order, |order, part| order.after(part.sent)),
+        }
+    }
+}
+
+/// The operations of one client that have not been answered to it, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Pipeline {
+    operations: VecDeque<Operation>,
+    /// Sequence number of the front.
+    first: u64,
+    /// How many are held back.
+    waiting: usize,
+}
+
+impl Pipeline {
+    pub(crate) fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// The sequence number that the next operation gets.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.operations.len() as u64
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    pub(crate) fn any_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    pub(crate) fn push(&mut self, operation: Operation) {
+        self.waiting += usize::from(operation.waiting());
+        self.operations.push_back(operation);
+    }
+
+    pub(crate) fn get(&self, sequence: u64) -> Option<&Operation> {
+        self.operations.get(sequence.checked_sub(self.first)? as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut Operation> {
+        self.operations.get_mut(sequence.checked_sub(self.first)? as usize)
+    }
+
+    /// Takes the front off if it has been answered.
+    pub(crate) fn pop_answered(&mut self) -> Option<(Operation, Bytes)> {
+        if !self.operations.front()?.answered() {
+            return None;
+        }
+        let mut operation = self.operations.pop_front()?;
+        self.first += 1;
+        if self.operations.is_empty() && self.operations.capacity() > CAPACITY_KEPT {
+            self.operations = VecDeque::new();
+        }
+        match std::mem::replace(&mut operation.progress, Progress::Done(Bytes::new())) {
+            Progress::Done(bytes) => Some((operation, bytes)),
+            _ => unreachable!("it was answered"),
+        }
+    }
+
+    /// What the operations before `sequence` demand of one on `digest`.
+    pub(crate) fn order(&self, sequence: u64, digest: u64) -> Order {
+        let mut order = Order::Free;
+        for operation in self.operations.range(..(sequence - self.first) as usize) {
+            order = operation.join(digest, order);
+            if order == Order::Wait {
+                break;
+            }
+        }
+        order
+    }
+
+    /// Takes a waiting operation's command out to try it; `settle` puts the outcome in.
+    pub(crate) fn take_waiting(&mut self, sequence: u64) -> Option<Box<Waiting>> {
+        let operation = self.get_mut(sequence).filter(|operation| operation.waiting())?;
+        let taken = std::mem::replace(&mut operation.progress, Progress::Done(Bytes::new()));
+        self.waiting -= 1;
+        match taken {
+            Progress::Waiting(waiting) => Some(waiting),
+            _ => unreachable!("it was waiting"),
+        }
+    }
+
+    pub(crate) fn settle(&mut self, sequence: u64, progress: Progress) {
+        self.waiting += usize::from(matches!(progress, Progress::Waiting(_)));
+        if let Some(operation) = self.get_mut(sequence) {
+            operation.progress = progress;
+        }
+    }
+
+    /// Every request of it that is in flight.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = u64> + '_ {
+        self.operations.iter().flat_map(|operation| {
+            let (single, fan) = match &operation.progress {
+                Progress::Sent(sent) => (Some(sent.request), None),
+                Progress::Fan(fan) => (None, Some(fan)),
+                Progress::Waiting(_) | Progress::Done(_) => (None, None),
+            };
+            let parts = fan.into_iter().flat_map(|fan| &fan.parts);
+            single.into_iter().chain(parts.filter(|part| part.reply.is_none()).map(|part| part.sent.request))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{NodeId, ShimId};
+
+    use super::*;
+
+    const SHIM: Peer = Peer::Shim(ShimId(0));
+    const NODE: Peer = Peer::Node(NodeId(0));
+
+    fn pipeline(sent: &[(Touch, Peer, bool)]) -> Pipeline {
+        let mut pipeline = Pipeline::default();
+        for (index, (touch, peer, read)) in sent.iter().enumerate() {
+            let touch = match touch {
+                Touch::Nothing => Touch::Nothing,
+                Touch::One(digest) => Touch::One(*digest),
+                Touch::Many(digests) => Touch::Many(digests.clone()),
+                Touch::All => Touch::All,
+            };
+            let progress = Progress::Sent(Sent { request: index as u64, peer: *peer, read: *read });
+            pipeline.push(Operation {
+                received: Time(0),
+                touch,
+                progress,
+                resp3: false,
+                silent: false,
+                closes: false,
+            });
+        }
+        pipeline
+    }
+
+    fn check(sent: &[(Touch, Peer, bool)], expected: Order) {
+        let pipeline = pipeline(sent);
+        assert_eq!(pipeline.order(pipeline.next(), 7), expected);
+    }
+
+    #[test]
+    fn other_keys_are_free() {
+        check(&[], Order::Free);
+        check(&[(Touch::One(8), SHIM, false)], Order::Free);
+    }
+
+    #[test]
+    fn one_destination_can_be_followed() {
+        check(&[(Touch::One(7), NODE, true)], Order::Follow { peer: NODE, reads: true });
+        let mixed = [(Touch::One(7), SHIM, true), (Touch::Many([7, 9].into()), SHIM, false)];
+        check(&mixed, Order::Follow { peer: SHIM, reads: false });
+    }
+
+    #[test]
+    fn two_destinations_and_operations_that_run_alone_make_it_wait() {
+        check(&[(Touch::One(7), SHIM, true), (Touch::One(7), NODE, true)], Order::Wait);
+        check(&[(Touch::All, SHIM, false)], Order::Wait);
+    }
+
+    #[test]
+    fn an_answered_operation_orders_nothing() {
+        let mut pipeline = pipeline(&[(Touch::One(8), SHIM, true), (Touch::One(7), SHIM, true)]);
+        pipeline.settle(1, Progress::Done(Bytes::new()));
+        assert_eq!(pipeline.order(2, 7), Order::Free);
+        assert!(pipeline.pop_answered().is_none(), "the front is not answered");
+    }
+}

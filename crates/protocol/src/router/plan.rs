@@ -1,0 +1,130 @@
+//! How a command spreads over the shims: whole, in parts, or everywhere. Not which peers are reachable.
+
+use smallvec::SmallVec;
+use wire::resp::Command;
+use wire::{Key, ShimId};
+
+use crate::command::{Classified, Kind};
+use crate::router::gather::Merge;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// One cacheable read.
+    Read,
+    /// One command to the shim that owns all of its keys.
+    Whole,
+    /// MGET: a cacheable GET per key.
+    Each,
+    /// The command once per shim, with that shim's keys.
+    Grouped(Merge),
+    /// The same command to every shim.
+    Everywhere(Merge),
+    /// To any one shim.
+    Anywhere,
+    /// Always to the same shim: scripts without keys, whose effects must at least meet each other.
+    FirstShim,
+    Scan,
+    RandomKey,
+}
+
+pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
+    match (classified.kind, classified.keys.len()) {
+        (Kind::Read, 1) => Plan::Read,
+        (kind, 0) => without_keys(command, kind),
+        (Kind::Query, _) if is(command, 0, "MGET") && !share_tag(command, classified) => Plan::Each,
+        (_, 1) => Plan::Whole,
+        (Kind::BlockingQuery | Kind::BlockingWrite, _) => Plan::Whole,
+        _ if is(command, 0, "MSET") => Plan::Grouped(Merge::First),
+        _ if ["DEL", "UNLINK", "EXISTS", "TOUCH"].iter().any(|name| is(command, 0, name)) => {
+            Plan::Grouped(Merge::Sum)
+        }
+        _ => Plan::Whole,
+    }
+}
+
+fn without_keys(command: &Command, kind: Kind) -> Plan {
+    match upper(command.name()).as_slice() {
+        b"DBSIZE" => Plan::Everywhere(Merge::Sum),
+        b"FLUSHALL" | b"FLUSHDB" | b"SWAPDB" => Plan::Everywhere(Merge::First),
+        b"KEYS" => Plan::Everywhere(Merge::Concatenation),
+        b"SCAN" => Plan::Scan,
+        b"RANDOMKEY" => Plan::RandomKey,
+        b"SCRIPT" | b"FUNCTION" if is(command, 1, "KILL") => Plan::Everywhere(Merge::Any),
+        b"SCRIPT" if is(command, 1, "EXISTS") => Plan::Everywhere(Merge::Everywhere),
+        b"SCRIPT" | b"FUNCTION" if !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
+        b"CONFIG" if !is(command, 1, "GET") && !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
+        _ if kind == Kind::Barrier => Plan::FirstShim,
+        _ => Plan::Anywhere,
+    }
+}
+
+pub(crate) fn is(command: &Command, argument: usize, name: &str) -> bool {
+    argument < command.len() && command.arg(argument).eq_ignore_ascii_case(name.as_bytes())
+}
+
+pub(crate) fn upper(name: &[u8]) -> SmallVec<[u8; 24]> {
+    name.iter().map(u8::to_ascii_uppercase).collect()
+}
+
+/// Whether several keys carry one hash tag: the user said that they belong together.
+fn share_tag(command: &Command, classified: &Classified) -> bool {
+    let mut tags = classified.keys.iter().map(|&key| tag(command.arg(key)));
+    classified.keys.len() > 1
+        && tags.next().flatten().is_some_and(|first| tags.all(|other| other == Some(first)))
+}
+
+/// The part of a key between its first `{` and the next `}`, as Redis Cluster has it.
+fn tag(key: &[u8]) -> Option<&[u8]> {
+    let start = key.iter().position(|&byte| byte == b'{')? + 1;
+    let length = key[start..].iter().position(|&byte| byte == b'}')?;
+    (length > 0).then(|| &key[start..start + length])
+}
+
+/// One shim's share of a command: which of its keys, by their place among the keys.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) shim: ShimId,
+    pub(crate) members: SmallVec<[usize; 4]>,
+}
+
+pub(crate) fn groups(keys: &[Key], shim_of: impl Fn(&Key) -> ShimId) -> SmallVec<[Group; 1]> {
+    let mut groups: SmallVec<[Group; 1]> = SmallVec::new();
+    for (member, key) in keys.iter().enumerate() {
+        let shim = shim_of(key);
+        match groups.iter_mut().find(|group| group.shim == shim) {
+            Some(group) => group.members.push(member),
+            None => groups.push(Group { shim, members: SmallVec::from_slice(&[member]) }),
+        }
+    }
+    groups
+}
+
+/// The command with only the group's keys, each with the arguments between it and the next key (MSET's value).
+pub(crate) fn narrowed(command: &Command, classified: &Classified, group: &Group) -> Command {
+    let stride = classified.keys[1] - classified.keys[0];
+    let mut arguments: Vec<&[u8]> = vec![command.name()];
+    for &member in &group.members {
+        let start = classified.keys[member];
+        arguments.extend((start..(start + stride).min(command.len())).map(|index| command.arg(index)));
+    }
+    Command::from_args(&arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_those_of_redis_cluster() {
+        for (key, expected) in [
+            ("{user1}.name", Some("user1")),
+            ("a{b}{c}", Some("b")),
+            ("a{}{c}", None),
+            ("plain", None),
+            ("open{brace", None),
+            ("{{x}}", Some("{x")),
+        ] {
+            assert_eq!(tag(key.as_bytes()), expected.map(str::as_bytes), "{key}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Whole replies as shared bytes, for what the router itself has to say. The bytes are `wire::resp::reply`'s.
+
+use bytes::Bytes;
+use wire::resp::reply;
+
+pub(crate) use wire::resp::reply::{array_header, bulk, null_bytes as nil};
+
+pub(crate) const OK: Bytes = Bytes::from_static(reply::OK);
+
+pub(crate) fn error(text: &str) -> Bytes {
+    let mut out = Vec::with_capacity(text.len() + 3);
+    reply::error(text.as_bytes(), &mut out);
+    out.into()
+}
+
+pub(crate) fn integer(number: i64) -> Bytes {
+    let mut out = Vec::new();
+    reply::integer(number, &mut out);
+    out.into()
+}
+
+pub(crate) fn bulk_string(bytes: &[u8]) -> Bytes {
+    let mut out = Vec::new();
+    bulk(bytes, &mut out);
+    out.into()
+}
+
+pub(crate) fn verbatim(text: &str, resp3: bool) -> Bytes {
+    let mut out = Vec::new();
+    reply::verbatim(text.as_bytes(), resp3, &mut out);
+    out.into()
+}

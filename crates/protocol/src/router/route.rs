@@ -1,0 +1,97 @@
+//! Where a read goes: the less loaded of the nodes that may hold it, or its shim. Sends nothing.
+
+use rand::Rng;
+use smallvec::SmallVec;
+use wire::message::LAYERS_MAX;
+use wire::{Key, NodeId, Peer, ShimId, View};
+
+use crate::placement::Placement;
+use crate::router::pipeline::Order;
+use crate::router::{Router, Routing};
+use crate::time::Time;
+
+/// A destination, and whether the request queues behind earlier ones there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) peer: Peer,
+    pub(crate) ordered: bool,
+}
+
+/// Why a command cannot be sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unroutable {
+    /// Earlier commands on its keys come first.
+    Wait,
+    Unavailable(ShimId),
+}
+
+impl Router {
+    /// The destination of one read, given what the earlier operations on its key demand.
+    pub(crate) fn route_read(
+        &mut self,
+        now: Time,
+        placement: &Placement,
+        key: &Key,
+        view: View,
+        order: Order,
+    ) -> Result<Route, Unroutable> {
+        match order {
+            Order::Wait => Err(Unroutable::Wait),
+            Order::Follow { peer: Peer::Node(node), reads: true } if self.node_linked(node) => {
+                Ok(Route { peer: Peer::Node(node), ordered: false })
+            }
+            Order::Follow { .. } => self.route_to_shim(placement.shim(key), order),
+            Order::Free => match self.choose_node(now, placement, key, view) {
+                Some(node) => Ok(Route { peer: Peer::Node(node), ordered: false }),
+                None => self.route_to_shim(placement.shim(key), order),
+            },
+        }
+    }
+
+    pub(crate) fn route_to_shim(&self, shim: ShimId, order: Order) -> Result<Route, Unroutable> {
+        let ordered = match order {
+            Order::Free => false,
+            Order::Follow { peer, .. } if peer == Peer::Shim(shim) => true,
+            Order::Follow { .. } | Order::Wait => return Err(Unroutable::Wait),
+        };
+        if !self.shim_linked(shim) {
+            return Err(Unroutable::Unavailable(shim));
+        }
+        Ok(Route { peer: Peer::Shim(shim), ordered })
+    }
+
+    /// Power of k choices (design, section 4; paper, section 3.1).
+    fn choose_node(&mut self, now: Time, placement: &Placement, key: &Key, view: View) -> Option<NodeId> {
+        let layers = match self.config.routing {
+            Routing::OnPath => None,
+            Routing::Learned => {
+                let layers = self.learned.layers(key.digest, view);
+                if layers.is_empty() {
+                    return None;
+                }
+                Some(layers)
+            }
+        };
+        let places = placement.places(key);
+        let candidates: SmallVec<[NodeId; LAYERS_MAX]> = places
+            .iter()
+            .enumerate()
+            .filter(|(layer, _)| layers.is_none_or(|layers| layers.contains(*layer)))
+            .filter_map(|(_, place)| *place)
+            .filter(|node| self.node_linked(*node))
+            .collect();
+        match candidates.as_slice() {
+            [] => None,
+            [node] => Some(*node),
+            several => self.loads.choose(now, several, self.random.next_u64()),
+        }
+    }
+
+    pub(crate) fn node_linked(&self, node: NodeId) -> bool {
+        self.nodes_linked.get(usize::from(node.0)).copied().unwrap_or(false)
+    }
+
+    pub(crate) fn shim_linked(&self, shim: ShimId) -> bool {
+        self.shims_linked.get(usize::from(shim.0)).copied().unwrap_or(false)
+    }
+}
