@@ -26,6 +26,9 @@ const REGISTRIES: [&str; 5] = [
     concat!("deb.deb", "ian.org"),
 ];
 
+/// Where every dependency comes from; forks and mirrors need a decision first.
+const LOCK_SOURCE: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
+
 pub(crate) fn check(path: &str, text: &str, found: &mut Vec<Violation>) {
     let mut report = |line: usize, rule: &'static str, message: String| {
         found.push(Violation { path: path.to_owned(), line, rule, message });
@@ -35,6 +38,9 @@ pub(crate) fn check(path: &str, text: &str, found: &mut Vec<Violation>) {
     }
     for (index, content) in text.lines().enumerate() {
         let line = index + 1;
+        if path == "Cargo.lock" && content.starts_with("source = ") && content != LOCK_SOURCE {
+            report(line, "source", format!("a dependency from elsewhere: {content}"));
+        }
         for part in MACHINE_PATHS.iter().filter(|part| names_path(content, part)) {
             report(line, "machine-path", format!("`{part}` exists on one machine only"));
         }
@@ -102,6 +108,12 @@ mod tests {
             rules("README.md", "http://127.0.0.1:7000 https://github.com/x http://{address} http://H:P")
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn dependencies_come_from_one_place() {
+        assert!(rules("Cargo.lock", super::LOCK_SOURCE).is_empty());
+        assert_eq!(rules("Cargo.lock", "source = \"git+https://github.com/a/b#c\""), ["source"]);
     }
 
     #[test]
