@@ -1,1 +1,424 @@
 //! Authenticated links between roles over a reactor's connections. Not what the messages mean.
+//!
+//! A link is two connections, data and control, each opened by a handshake that proves the cluster's secret.
+//! The driver offers every event to `Peers::event` first and gets back those that are not a peer's.
+
+mod connections;
+mod frame;
+mod handshake;
+mod link;
+
+use bytes::Bytes;
+use wire::{Message, NodeId, Peer, RouterId, ShimId};
+
+use crate::address::Address;
+use crate::config::Secret;
+use crate::peers::connections::{Role, Slots};
+use crate::peers::frame::{Channel, Hello, Name, Refusal};
+use crate::peers::handshake::{Handshake, LinkKey};
+use crate::peers::link::{Dial, Link, Log};
+use crate::reactor::{ConnectionId, Event, Io, ListenerId};
+
+/// Output that a link may pile up before it is closed: a peer this far behind is better off with a fresh one.
+const DATA_OUT_BYTES_MAX: usize = 64 << 20;
+const CONTROL_OUT_BYTES_MAX: usize = 16 << 20;
+/// The answering side reads no further requests of a peer that leaves this much of its replies unread. Only
+/// that side: were both to wait, neither would read.
+const REPLIES_BYTES_MAX: usize = 4 << 20;
+/// A connection must be proven, and a link whole, within this time.
+const HANDSHAKE_US_MAX: u64 = 5_000_000;
+/// Accepted connections that may be unproven at one time; beyond it they are closed.
+const UNPROVEN_MAX: usize = 256;
+
+/// Who this instance is, and what proves it.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    pub peer: Peer,
+    pub secret: Secret,
+}
+
+/// What the links tell a driver.
+#[derive(Debug)]
+pub enum PeerEvent {
+    /// Both connections are up and proven.
+    Linked(Peer),
+    /// The link is gone with whatever was on its way. The dialling side dials again.
+    Unlinked(Peer),
+    Message {
+        from: Peer,
+        /// Sampled after the read system call that delivered it.
+        now_us: u64,
+        message: Message,
+    },
+}
+
+pub struct Peers {
+    identity: Identity,
+    key: LinkKey,
+    /// Tells this process from another that has the same identity.
+    instance: u64,
+    listeners: Vec<ListenerId>,
+    slots: Slots,
+    links: Vec<Link>,
+    /// Position in `links` by role and id.
+    positions: [Vec<Option<u32>>; 3],
+    queued: Vec<PeerEvent>,
+    strangers: Log,
+}
+
+impl Peers {
+    pub fn new(identity: Identity) -> Peers {
+        Peers {
+            key: LinkKey::derive(&identity.secret),
+            identity,
+            instance: rand::random(),
+            listeners: Vec::new(),
+            slots: Slots::default(),
+            links: Vec::new(),
+            positions: Default::default(),
+            queued: Vec::new(),
+            strangers: Log::default(),
+        }
+    }
+
+    /// Takes the connections of `listener` as peers'.
+    pub fn accept_on(&mut self, listener: ListenerId) {
+        self.listeners.push(listener);
+    }
+
+    /// Keeps a link to `peer` from now on: dialled at once, and again whenever it is lost.
+    pub fn dial(&mut self, io: &mut Io, peer: Peer, address: Address) {
+        let position = self.position(peer);
+        self.links[position].dial = Some(Dial::new(address, io.now_us()));
+        self.dial_link(io, position);
+    }
+
+    pub fn is_linked(&self, peer: Peer) -> bool {
+        self.find(peer).is_some_and(|position| self.links[position].linked)
+    }
+
+    /// Bytes of the data channel that the kernel has not taken yet.
+    pub fn out_bytes(&self, io: &Io, peer: Peer) -> usize {
+        let link = self.find(peer).map(|position| &self.links[position]);
+        link.and_then(|link| link.connection(Channel::Data)).map_or(0, |connection| io.out_bytes(connection))
+    }
+
+    /// Appends a message to the output of the link. False, and the message is dropped, if there is no link.
+    /// True does not mean that it arrives; `Unlinked` tells of what may have been lost.
+    pub fn send(&mut self, io: &mut Io, to: Peer, message: &Message) -> bool {
+        let Some(position) = self.find(to).filter(|&position| self.links[position].linked) else {
+            return false;
+        };
+        let (channel, bytes_max) = match message.is_control() {
+            true => (Channel::Control, CONTROL_OUT_BYTES_MAX),
+            false => (Channel::Data, DATA_OUT_BYTES_MAX),
+        };
+        let Some(connection) = self.links[position].connection(channel) else { return false };
+        let out = io.out(connection);
+        // The buffer may hold bytes that are written already; only then is it worth asking.
+        if out.len() > bytes_max && io.out_bytes(connection) > bytes_max {
+            self.unlink(io, position, &"it does not take its messages: the output limit is reached");
+            return false;
+        }
+        wire::encode(message, io.out(connection));
+        true
+    }
+
+    /// Takes an event if it is a peer's, and appends what follows from it to `events`; gives back the others.
+    /// `Tick` is taken and given back.
+    pub fn event(&mut self, io: &mut Io, event: Event, events: &mut Vec<PeerEvent>) -> Option<Event> {
+        let foreign = self.dispatch(io, event);
+        if events.is_empty() {
+            std::mem::swap(events, &mut self.queued);
+        } else {
+            events.append(&mut self.queued);
+        }
+        foreign
+    }
+
+    fn dispatch(&mut self, io: &mut Io, event: Event) -> Option<Event> {
+        match event {
+            Event::Data { connection, bytes, now_us } => match self.slots.role(connection) {
+                Some(&Role::Proven { link, channel }) => {
+                    self.receive(io, connection, (link as usize, channel), bytes, now_us);
+                    None
+                }
+                Some(Role::Unproven { .. }) => {
+                    self.shake(io, connection, bytes, now_us);
+                    None
+                }
+                None => Some(Event::Data { connection, bytes, now_us }),
+            },
+            Event::Accepted { listener, connection } if self.listeners.contains(&listener) => {
+                self.accept(io, connection);
+                None
+            }
+            Event::Connected(connection) if self.slots.has(connection) => {
+                self.greet(io, connection);
+                None
+            }
+            Event::Writable(connection) if self.slots.has(connection) => {
+                io.resume(connection);
+                None
+            }
+            Event::Closed { connection, error } if self.slots.has(connection) => {
+                self.closed(io, connection, error);
+                None
+            }
+            Event::Tick => {
+                self.tick(io);
+                Some(Event::Tick)
+            }
+            event => Some(event),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        io: &mut Io,
+        connection: ConnectionId,
+        (position, channel): (usize, Channel),
+        mut bytes: Bytes,
+        now_us: u64,
+    ) {
+        let link = &self.links[position];
+        if !link.linked {
+            // The other end is ahead: it knows both connections proven and has begun to talk.
+            io.pause(connection);
+            io.unread(connection, bytes);
+            return;
+        }
+        let from = link.peer;
+        loop {
+            match wire::decode(&mut bytes) {
+                Ok(Some(message)) if message.is_control() == (channel == Channel::Control) => {
+                    self.queued.push(PeerEvent::Message { from, now_us, message });
+                }
+                Ok(Some(_)) => return self.unlink(io, position, &"a message on the wrong channel"),
+                Ok(None) => break,
+                Err(error) => return self.unlink(io, position, &error),
+            }
+        }
+        let is_answering = link.dial.is_none();
+        if is_answering && channel == Channel::Data && io.out_bytes(connection) > REPLIES_BYTES_MAX {
+            io.pause(connection);
+        }
+        io.unread(connection, bytes);
+    }
+
+    fn accept(&mut self, io: &mut Io, connection: ConnectionId) {
+        let now_us = io.now_us();
+        if self.slots.unproven_count() >= UNPROVEN_MAX {
+            io.close(connection);
+            self.complain(
+                now_us,
+                &format_args!("{UNPROVEN_MAX} connections wait for their handshake already"),
+            );
+            return;
+        }
+        let handshake = Handshake::answer(&self.key, self.hello(Channel::Data, 0));
+        self.slots.add_unproven(connection, Some(handshake), None, now_us + HANDSHAKE_US_MAX);
+    }
+
+    fn dial_link(&mut self, io: &mut Io, position: usize) {
+        let link = &mut self.links[position];
+        let Some(dial) = link.dial.as_ref().filter(|_| link.is_idle()) else { return };
+        let address = dial.address.clone();
+        link.attempt = rand::random();
+        link.started_us = io.now_us();
+        for channel in Channel::BOTH {
+            let connection = io.dial(&address);
+            self.links[position].attach(channel, connection);
+            let deadline_us = self.links[position].started_us + HANDSHAKE_US_MAX;
+            self.slots.add_unproven(connection, None, Some((position as u32, channel)), deadline_us);
+        }
+    }
+
+    /// A dialled connection is there: say hello.
+    fn greet(&mut self, io: &mut Io, connection: ConnectionId) {
+        let Some(Role::Unproven { link: Some((position, channel)), .. }) = self.slots.role(connection) else {
+            return;
+        };
+        let (link, channel) = (&self.links[*position as usize], *channel);
+        let own = self.hello(channel, link.attempt);
+        let handshake = Handshake::dial(&self.key, own, link.peer, io.out(connection));
+        self.slots.set_handshake(connection, handshake);
+    }
+
+    fn hello(&self, channel: Channel, attempt: u64) -> Hello {
+        let peer = self.identity.peer;
+        Hello { peer, channel, instance: self.instance, attempt, nonce: rand::random() }
+    }
+
+    fn shake(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now_us: u64) {
+        let Some((handshake, dialled)) = self.slots.handshake(connection) else { return };
+        let stepped = handshake.step(&mut bytes, io.out(connection));
+        let admitted = match stepped {
+            Ok(None) => return io.unread(connection, bytes),
+            Ok(Some(hello)) => self.admit(io, connection, hello, dialled, now_us),
+            Err(refusal) => Err(refusal),
+        };
+        match admitted {
+            Ok(place) => self.receive(io, connection, place, bytes, now_us),
+            Err(refusal) => self.refuse(io, connection, &refusal, now_us),
+        }
+    }
+
+    /// A connection is proven and takes its place in a link.
+    fn admit(
+        &mut self,
+        io: &mut Io,
+        connection: ConnectionId,
+        hello: Hello,
+        dialled: Option<(u32, Channel)>,
+        now_us: u64,
+    ) -> Result<(usize, Channel), Refusal> {
+        let position = match dialled {
+            Some((position, _)) => position as usize,
+            None => self.make_room(io, hello, now_us)?,
+        };
+        let link = &mut self.links[position];
+        (link.instance, link.attempt) = (hello.instance, hello.attempt);
+        link.attach(hello.channel, connection);
+        self.slots.prove(connection, position as u32, hello.channel);
+        if link.prove(hello.channel) {
+            link.started_us = now_us;
+            tracing::debug!(peer = %link.name(), "linked");
+            self.queued.push(PeerEvent::Linked(link.peer));
+            for channel in Channel::BOTH {
+                link.connection(channel).into_iter().for_each(|connection| io.resume(connection));
+            }
+        }
+        Ok((position, hello.channel))
+    }
+
+    /// The link that an accepted connection belongs to. An older pair of the same peer gives way, but a router
+    /// does not to another process that uses its id.
+    fn make_room(&mut self, io: &mut Io, hello: Hello, now_us: u64) -> Result<usize, Refusal> {
+        let position = self.position(hello.peer);
+        let link = &self.links[position];
+        let same_process = link.instance == hello.instance;
+        if link.dial.is_some() || (!link.is_idle() && !same_process && matches!(hello.peer, Peer::Router(_)))
+        {
+            return Err(Refusal::Duplicate(Name(hello.peer)));
+        }
+        let same_pair = same_process && link.attempt == hello.attempt;
+        if !link.is_idle() && (!same_pair || link.connection(hello.channel).is_some()) {
+            self.unlink(io, position, &"it has connected anew");
+        }
+        let link = &mut self.links[position];
+        if link.is_idle() {
+            link.started_us = now_us;
+        }
+        Ok(position)
+    }
+
+    fn refuse(&mut self, io: &mut Io, connection: ConnectionId, refusal: &Refusal, now_us: u64) {
+        let dialled = self.slots.handshake(connection).and_then(|(_, dialled)| dialled);
+        frame::write_refusal(refusal, io.out(connection));
+        io.close_flushed(connection);
+        self.slots.remove(connection);
+        match dialled {
+            Some((position, _)) => {
+                let position = position as usize;
+                if let Some(dial) = &mut self.links[position].dial {
+                    // This is no member that has yet to start.
+                    dial.quiet_until_us = 0;
+                }
+                self.links[position].release(connection);
+                self.unlink(io, position, refusal);
+            }
+            None => self.complain(now_us, refusal),
+        }
+    }
+
+    fn closed(&mut self, io: &mut Io, connection: ConnectionId, error: Option<std::io::Error>) {
+        let position = match self.slots.role(connection) {
+            Some(&Role::Proven { link, .. }) => Some(link),
+            Some(&Role::Unproven { link, .. }) => link.map(|(position, _)| position),
+            None => None,
+        };
+        self.slots.remove(connection);
+        let Some(position) = position else { return };
+        match error {
+            Some(error) => self.unlink(io, position as usize, &error),
+            None => self.unlink(io, position as usize, &"the other end has closed the connection"),
+        }
+    }
+
+    /// Closes what is left of a link, tells the driver if it was whole, and has it dialled again.
+    fn unlink(&mut self, io: &mut Io, position: usize, reason: &dyn std::fmt::Display) {
+        let now_us = io.now_us();
+        let link = &mut self.links[position];
+        let was_linked = link.linked;
+        let is_news = was_linked || link.dial.as_ref().is_none_or(|dial| now_us >= dial.quiet_until_us);
+        if is_news && let Some(suppressed) = link.log.admit(now_us) {
+            let address = link.dial.as_ref().map(|dial| tracing::field::display(dial.address.clone()));
+            let state = if was_linked { "lost" } else { "not made" };
+            tracing::warn!(own = %Name(self.identity.peer), peer = %link.name(), address, %reason, suppressed, "link {state}");
+        }
+        for connection in link.detach(now_us).into_iter().flatten() {
+            self.slots.remove(connection);
+            io.close(connection);
+        }
+        if was_linked {
+            self.queued.push(PeerEvent::Unlinked(link.peer));
+        }
+    }
+
+    fn complain(&mut self, now_us: u64, reason: &dyn std::fmt::Display) {
+        if let Some(suppressed) = self.strangers.admit(now_us) {
+            tracing::warn!(own = %Name(self.identity.peer), %reason, suppressed, "a peer's connection is refused");
+        }
+    }
+
+    fn tick(&mut self, io: &mut Io) {
+        let now_us = io.now_us();
+        for connection in self.slots.take_overdue(now_us) {
+            let position = match self.slots.role(connection) {
+                Some(&Role::Unproven { link, .. }) => link.map(|(position, _)| position),
+                _ => continue,
+            };
+            self.slots.remove(connection);
+            io.close(connection);
+            match position {
+                Some(position) => self.unlink(io, position as usize, &"the handshake takes too long"),
+                None => self.complain(now_us, &"the handshake takes too long"),
+            }
+        }
+        for position in 0..self.links.len() {
+            let link = &self.links[position];
+            let waits = !link.linked && !link.is_idle();
+            if waits && now_us > link.started_us + HANDSHAKE_US_MAX {
+                self.unlink(io, position, &"its second connection takes too long");
+            } else if link.dial.as_ref().is_some_and(|dial| now_us >= dial.next_us) {
+                self.dial_link(io, position);
+            }
+        }
+    }
+
+    fn find(&self, peer: Peer) -> Option<usize> {
+        let (role, id) = key_of(peer);
+        self.positions[role].get(id).copied().flatten().map(|position| position as usize)
+    }
+
+    fn position(&mut self, peer: Peer) -> usize {
+        let (role, id) = key_of(peer);
+        let positions = &mut self.positions[role];
+        if positions.len() <= id {
+            positions.resize(id + 1, None);
+        }
+        *positions[id].get_or_insert_with(|| {
+            self.links.push(Link::new(peer));
+            self.links.len() as u32 - 1
+        }) as usize
+    }
+}
+
+fn key_of(peer: Peer) -> (usize, usize) {
+    match peer {
+        Peer::Node(NodeId(id)) => (0, id.into()),
+        Peer::Shim(ShimId(id)) => (1, id.into()),
+        Peer::Router(RouterId(id)) => (2, id.into()),
+    }
+}

@@ -36,7 +36,10 @@ impl Stream {
     /// No delay, and a probe for peers that vanish. Failure is no reason to refuse a connection.
     pub(crate) fn tune(&self) {
         if let Stream::Tcp(stream) = self {
-            let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_TIME).with_interval(KEEPALIVE_INTERVAL);
+            let keepalive = TcpKeepalive::new()
+                .with_time(KEEPALIVE_TIME)
+                .with_interval(KEEPALIVE_INTERVAL)
+                .with_retries(3);
             let tuned = stream.set_nodelay(true).and(SockRef::from(stream).set_tcp_keepalive(&keepalive));
             if let Err(error) = tuned {
                 tracing::debug!(%error, "socket options were refused");

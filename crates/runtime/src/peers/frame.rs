@@ -1,0 +1,198 @@
+//! The three frames that open a connection between roles, as bytes. Not who sends which when.
+//!
+//! Every frame begins with 8 bytes that no protocol version changes, so that a refusal can always be read:
+//! magic `DCLK`, protocol version u8, kind u8, length of the body u16. All numbers are big-endian.
+//!
+//! | kind | body |
+//! |------|------|
+//! | 1 hello | role u8, channel u8, id u16, zero u32, instance u64, attempt u64, nonce 16 bytes |
+//! | 2 proof | HMAC-SHA256 over the label of the side and both hellos, 32 bytes |
+//! | 3 refusal | the reason, UTF-8 |
+
+use std::fmt;
+
+use bytes::{Buf, Bytes};
+use wire::header::PROTOCOL_VERSION;
+use wire::{NodeId, Peer, RouterId, ShimId};
+
+const MAGIC: [u8; 4] = *b"DCLK";
+const PREFIX_BYTES: usize = 8;
+/// The longest refusal that is read or sent: what an unproven peer may make us hold.
+const BODY_BYTES_MAX: usize = 512;
+pub(crate) const HELLO_BYTES: usize = 40;
+pub(crate) const PROOF_BYTES: usize = 32;
+
+const KIND_HELLO: u8 = 1;
+const KIND_PROOF: u8 = 2;
+const KIND_REFUSAL: u8 = 3;
+
+/// The two connections of a link. Overload of the data channel never delays the control channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channel {
+    Data,
+    Control,
+}
+
+impl Channel {
+    pub(crate) const BOTH: [Channel; 2] = [Channel::Data, Channel::Control];
+}
+
+/// Who calls or answers, and for which connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) peer: Peer,
+    pub(crate) channel: Channel,
+    /// Random, one per process life of the peer.
+    pub(crate) instance: u64,
+    /// Random, one per pair of connections; the answering side repeats it.
+    pub(crate) attempt: u64,
+    pub(crate) nonce: [u8; 16],
+}
+
+/// A frame as it came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Frame {
+    Hello(Hello),
+    Proof([u8; PROOF_BYTES]),
+    Refusal(String),
+}
+
+/// Why a connection between roles is refused. Its text goes to the log and to the other end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("it does not speak the protocol between DistCache roles; clients connect to a router")]
+    NotAPeer,
+    #[error(
+        "protocol version {0} is not spoken here, only {PROTOCOL_VERSION}; run the same release everywhere"
+    )]
+    Version(u8),
+    #[error("a malformed or unexpected handshake frame")]
+    Malformed,
+    #[error("the proof is wrong; every member needs the same `secret` in [cluster]")]
+    Proof,
+    #[error("{found} answers where {expected} was expected; check the addresses in the configuration")]
+    Identity { expected: Name, found: Name },
+    #[error("{0} is connected already from another process; every router needs an id of its own")]
+    Duplicate(Name),
+    #[error("the other end says: {0}")]
+    ByOther(String),
+}
+
+/// A peer in words, for logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name(pub(crate) Peer);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Peer::Node(NodeId(id)) => write!(f, "node {id}"),
+            Peer::Shim(ShimId(id)) => write!(f, "shim {id}"),
+            Peer::Router(RouterId(id)) => write!(f, "router {id}"),
+        }
+    }
+}
+
+impl Hello {
+    /// The whole frame: both sides' proofs cover these bytes.
+    pub(crate) fn frame(&self) -> [u8; PREFIX_BYTES + HELLO_BYTES] {
+        let (role, id) = match self.peer {
+            Peer::Node(NodeId(id)) => (1, id),
+            Peer::Shim(ShimId(id)) => (2, id),
+            Peer::Router(RouterId(id)) => (3, id),
+        };
+        let mut frame = [0; PREFIX_BYTES + HELLO_BYTES];
+        frame[..PREFIX_BYTES].copy_from_slice(&prefix(KIND_HELLO, HELLO_BYTES));
+        frame[8] = role;
+        frame[9] = self.channel as u8;
+        frame[10..12].copy_from_slice(&id.to_be_bytes());
+        frame[16..24].copy_from_slice(&self.instance.to_be_bytes());
+        frame[24..32].copy_from_slice(&self.attempt.to_be_bytes());
+        frame[32..48].copy_from_slice(&self.nonce);
+        frame
+    }
+
+    fn parse(mut body: Bytes) -> Result<Hello, Refusal> {
+        if body.len() != HELLO_BYTES {
+            return Err(Refusal::Malformed);
+        }
+        let (role, channel, id) = (body.get_u8(), body.get_u8(), body.get_u16());
+        body.advance(4);
+        let (instance, attempt) = (body.get_u64(), body.get_u64());
+        let mut nonce = [0; 16];
+        body.copy_to_slice(&mut nonce);
+        let peer = match role {
+            1 => Peer::Node(NodeId(id)),
+            2 => Peer::Shim(ShimId(id)),
+            3 => Peer::Router(RouterId(id)),
+            _ => return Err(Refusal::Malformed),
+        };
+        let channel = match channel {
+            0 => Channel::Data,
+            1 => Channel::Control,
+            _ => return Err(Refusal::Malformed),
+        };
+        Ok(Hello { peer, channel, instance, attempt, nonce })
+    }
+}
+
+fn prefix(kind: u8, body_bytes: usize) -> [u8; PREFIX_BYTES] {
+    let length = (body_bytes as u16).to_be_bytes();
+    [MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], PROTOCOL_VERSION, kind, length[0], length[1]]
+}
+
+pub(crate) fn write_proof(proof: &[u8; PROOF_BYTES], out: &mut Vec<u8>) {
+    out.extend_from_slice(&prefix(KIND_PROOF, PROOF_BYTES));
+    out.extend_from_slice(proof);
+}
+
+/// Tells the other end why it is refused; a stray client gets a line that it can show.
+pub(crate) fn write_refusal(refusal: &Refusal, out: &mut Vec<u8>) {
+    match refusal {
+        Refusal::NotAPeer => out.extend_from_slice(
+            b"-ERR this port is for DistCache's own members; clients connect to the address of a router\r\n",
+        ),
+        Refusal::ByOther(_) => {}
+        refusal => {
+            let text = refusal.to_string();
+            let text = &text.as_bytes()[..text.len().min(BODY_BYTES_MAX)];
+            out.extend_from_slice(&prefix(KIND_REFUSAL, text.len()));
+            out.extend_from_slice(text);
+        }
+    }
+}
+
+/// Takes the first frame off `bytes`; `None` when it is not whole yet.
+pub(crate) fn take(bytes: &mut Bytes) -> Result<Option<Frame>, Refusal> {
+    let known = bytes.len().min(MAGIC.len());
+    if bytes[..known] != MAGIC[..known] {
+        return Err(Refusal::NotAPeer);
+    }
+    let Some(&[_, _, _, _, version, kind, high, low]) = bytes.first_chunk::<PREFIX_BYTES>() else {
+        return Ok(None);
+    };
+    if version != PROTOCOL_VERSION && kind != KIND_REFUSAL {
+        return Err(Refusal::Version(version));
+    }
+    let body_bytes = usize::from(u16::from_be_bytes([high, low]));
+    if body_bytes > BODY_BYTES_MAX {
+        return Err(Refusal::Malformed);
+    }
+    if bytes.len() < PREFIX_BYTES + body_bytes {
+        return Ok(None);
+    }
+    bytes.advance(PREFIX_BYTES);
+    let body = bytes.split_to(body_bytes);
+    match kind {
+        KIND_HELLO => Hello::parse(body).map(|hello| Some(Frame::Hello(hello))),
+        KIND_PROOF => match body[..].try_into() {
+            Ok(proof) => Ok(Some(Frame::Proof(proof))),
+            Err(_) => Err(Refusal::Malformed),
+        },
+        KIND_REFUSAL => {
+            // The text is shown in a log: nothing that moves a cursor.
+            let text = String::from_utf8_lossy(&body).chars().filter(|c| !c.is_control()).collect();
+            Ok(Some(Frame::Refusal(text)))
+        }
+        _ => Err(Refusal::Malformed),
+    }
+}

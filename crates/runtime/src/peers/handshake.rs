@@ -1,0 +1,285 @@
+//! Proof of the cluster's secret between two roles, as a state machine without I/O. Not the link that follows.
+//!
+//! ```text
+//! dialling                       answering
+//!    hello(nonce d)       ──▶
+//!                         ◀──    hello(nonce a)
+//!    HMAC(key, "dialling", both hellos)    ──▶     proven: the dialling end
+//!                         ◀──    HMAC(key, "answering", both hellos)
+//!    proven: the answering end
+//! ```
+//!
+//! Fresh nonces of both ends make a recorded proof worthless, the label one end's proof for the other. Role,
+//! id and channel are in the hellos, so a proof for one connection cannot open another.
+
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use wire::Peer;
+
+use crate::config::Secret;
+use crate::peers::frame::{Frame, Hello, Name, PROOF_BYTES, Refusal, take, write_proof};
+
+/// The key of proofs, derived from the cluster's secret so that a proof says nothing about placement.
+#[derive(Clone)]
+pub(crate) struct LinkKey([u8; 32]);
+
+impl LinkKey {
+    pub(crate) fn derive(secret: &Secret) -> LinkKey {
+        let mac = mac(&secret.0).chain_update(b"distcache peer link v1");
+        LinkKey(mac.finalize().into_bytes().into())
+    }
+}
+
+fn mac(key: &[u8]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Dialling,
+    Answering,
+}
+
+impl Side {
+    fn label(self) -> &'static [u8] {
+        match self {
+            Side::Dialling => b"dialling",
+            Side::Answering => b"answering",
+        }
+    }
+
+    fn other(self) -> Side {
+        match self {
+            Side::Dialling => Side::Answering,
+            Side::Answering => Side::Dialling,
+        }
+    }
+}
+
+/// One end of one connection that is not proven yet.
+pub(crate) struct Handshake {
+    key: LinkKey,
+    side: Side,
+    /// The answering side takes channel and attempt from the other's hello.
+    own: Hello,
+    expected: Option<Peer>,
+    theirs: Option<Hello>,
+}
+
+impl Handshake {
+    /// Dials `expected`, whose hello must say so; the own hello goes to `out`.
+    pub(crate) fn dial(key: &LinkKey, own: Hello, expected: Peer, out: &mut Vec<u8>) -> Handshake {
+        out.extend_from_slice(&own.frame());
+        Handshake { key: key.clone(), side: Side::Dialling, own, expected: Some(expected), theirs: None }
+    }
+
+    pub(crate) fn answer(key: &LinkKey, own: Hello) -> Handshake {
+        Handshake { key: key.clone(), side: Side::Answering, own, expected: None, theirs: None }
+    }
+
+    /// Steps over what has come. The other end's hello once it has proven the secret; what follows in `bytes`
+    /// is no longer the handshake's.
+    pub(crate) fn step(&mut self, bytes: &mut Bytes, out: &mut Vec<u8>) -> Result<Option<Hello>, Refusal> {
+        while let Some(frame) = take(bytes)? {
+            match (frame, self.theirs) {
+                (Frame::Refusal(text), _) => return Err(Refusal::ByOther(text)),
+                (Frame::Hello(hello), None) => self.greet(hello, out)?,
+                (Frame::Proof(proof), Some(theirs)) => {
+                    self.verify(&theirs, &proof)?;
+                    if self.side == Side::Answering {
+                        write_proof(&self.proof(self.side, &theirs), out);
+                    }
+                    return Ok(Some(theirs));
+                }
+                _ => return Err(Refusal::Malformed),
+            }
+        }
+        Ok(None)
+    }
+
+    fn greet(&mut self, hello: Hello, out: &mut Vec<u8>) -> Result<(), Refusal> {
+        self.theirs = Some(hello);
+        match self.side {
+            Side::Answering => {
+                (self.own.channel, self.own.attempt) = (hello.channel, hello.attempt);
+                out.extend_from_slice(&self.own.frame());
+            }
+            Side::Dialling => {
+                if let Some(expected) = self.expected.filter(|&expected| expected != hello.peer) {
+                    return Err(Refusal::Identity { expected: Name(expected), found: Name(hello.peer) });
+                }
+                if (hello.channel, hello.attempt) != (self.own.channel, self.own.attempt) {
+                    return Err(Refusal::Malformed);
+                }
+                write_proof(&self.proof(self.side, &hello), out);
+            }
+        }
+        Ok(())
+    }
+
+    fn transcript(&self, side: Side, theirs: &Hello) -> Hmac<Sha256> {
+        let (dialling, answering) = match self.side {
+            Side::Dialling => (&self.own, theirs),
+            Side::Answering => (theirs, &self.own),
+        };
+        mac(&self.key.0)
+            .chain_update(side.label())
+            .chain_update(dialling.frame())
+            .chain_update(answering.frame())
+    }
+
+    fn proof(&self, side: Side, theirs: &Hello) -> [u8; PROOF_BYTES] {
+        self.transcript(side, theirs).finalize().into_bytes().into()
+    }
+
+    fn verify(&self, theirs: &Hello, proof: &[u8; PROOF_BYTES]) -> Result<(), Refusal> {
+        let transcript = self.transcript(self.side.other(), theirs);
+        transcript.verify_slice(proof).map_err(|_| Refusal::Proof)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Handshake, LinkKey};
+    use crate::config::Secret;
+    use crate::peers::frame::{Channel, Hello, Refusal, write_refusal};
+    use bytes::Bytes;
+    use wire::{NodeId, Peer, ShimId};
+
+    const NODE: Peer = Peer::Node(NodeId(3));
+    const SHIM: Peer = Peer::Shim(ShimId(1));
+
+    fn key(byte: u8) -> LinkKey {
+        LinkKey::derive(&Secret([byte; 16]))
+    }
+
+    fn hello(peer: Peer, nonce: u8) -> Hello {
+        Hello { peer, channel: Channel::Control, instance: 7, attempt: 9, nonce: [nonce; 16] }
+    }
+
+    fn answering(key_byte: u8, nonce: u8) -> Handshake {
+        let own = Hello { channel: Channel::Data, attempt: 0, ..hello(SHIM, nonce) };
+        Handshake::answer(&key(key_byte), own)
+    }
+
+    type Stepped = Result<Option<Hello>, Refusal>;
+
+    fn step(handshake: &mut Handshake, bytes: &[u8]) -> (Stepped, Vec<u8>) {
+        let mut out = Vec::new();
+        let stepped = handshake.step(&mut Bytes::copy_from_slice(bytes), &mut out);
+        (stepped, out)
+    }
+
+    /// What the dialling end sends in a whole handshake, and how it ends for both.
+    fn shake(dial_key: u8, answer: &mut Handshake) -> ([Vec<u8>; 2], Stepped, Stepped) {
+        let mut first = Vec::new();
+        let mut dial = Handshake::dial(&key(dial_key), hello(NODE, 1), SHIM, &mut first);
+        let (greeted, reply) = step(answer, &first);
+        assert_eq!(greeted, Ok(None));
+        let (greeted, proof) = step(&mut dial, &reply);
+        assert_eq!(greeted, Ok(None));
+        let (answered, mut reply) = step(answer, &proof);
+        if let Err(refusal) = &answered {
+            write_refusal(refusal, &mut reply);
+        }
+        let (dialled, _) = step(&mut dial, &reply);
+        ([first, proof], dialled, answered)
+    }
+
+    #[test]
+    fn both_ends_prove_the_secret() {
+        let (_, dialled, answered) = shake(5, &mut answering(5, 2));
+        assert_eq!(answered, Ok(Some(hello(NODE, 1))));
+        assert_eq!(dialled, Ok(Some(hello(SHIM, 2))));
+    }
+
+    #[test]
+    fn another_secret_is_refused_and_the_other_end_is_told() {
+        let (_, dialled, answered) = shake(5, &mut answering(6, 2));
+        assert_eq!(answered, Err(Refusal::Proof));
+        assert!(matches!(dialled, Err(Refusal::ByOther(text)) if text.contains("secret")));
+    }
+
+    #[test]
+    fn a_recorded_handshake_does_not_open_a_second_connection() {
+        let ([first, proof], _, _) = shake(5, &mut answering(5, 2));
+        let mut later = answering(5, 3);
+        assert_eq!(step(&mut later, &first).0, Ok(None));
+        assert_eq!(step(&mut later, &proof).0, Err(Refusal::Proof));
+    }
+
+    #[test]
+    fn an_end_cannot_be_given_its_own_proof() {
+        let mut first = Vec::new();
+        let own = hello(SHIM, 1);
+        let mut dial = Handshake::dial(&key(5), own, SHIM, &mut first);
+        let (_, proof) = step(&mut dial, &first);
+        assert_eq!(step(&mut dial, &proof).0, Err(Refusal::Proof));
+    }
+
+    #[test]
+    fn every_field_of_a_hello_is_proven() {
+        for position in 8..48 {
+            let mut first = Vec::new();
+            let mut dial = Handshake::dial(&key(5), hello(NODE, 1), SHIM, &mut first);
+            let mut answer = answering(5, 2);
+            first[position] ^= 1;
+            let (greeted, reply) = step(&mut answer, &first);
+            if greeted.is_err() {
+                continue;
+            }
+            // The man in the middle undoes what would give it away, so that only the proof is left to tell.
+            let mut reply = reply;
+            if position == 9 || (24..32).contains(&position) {
+                reply[position] ^= 1;
+            }
+            let (_, proof) = step(&mut dial, &reply);
+            assert!(
+                proof.is_empty() || step(&mut answer, &proof).0 == Err(Refusal::Proof),
+                "byte {position}"
+            );
+        }
+    }
+
+    #[test]
+    fn another_version_is_refused_in_words_that_both_understand() {
+        let mut first = Vec::new();
+        let mut dial = Handshake::dial(&key(5), hello(NODE, 1), SHIM, &mut first);
+        first[4] = 9;
+        let (answered, mut reply) = step(&mut answering(5, 2), &first);
+        assert_eq!(answered, Err(Refusal::Version(9)));
+        write_refusal(&Refusal::Version(9), &mut reply);
+        reply[4] = 8;
+        let told = step(&mut dial, &reply).0;
+        assert!(matches!(told, Err(Refusal::ByOther(text)) if text.contains("version 9 is not spoken here")));
+    }
+
+    #[test]
+    fn the_wrong_peer_at_an_address_is_refused() {
+        let mut first = Vec::new();
+        let mut dial = Handshake::dial(&key(5), hello(NODE, 1), Peer::Shim(ShimId(2)), &mut first);
+        let (_, reply) = step(&mut answering(5, 2), &first);
+        let (stepped, proof) = step(&mut dial, &reply);
+        assert!(matches!(stepped, Err(Refusal::Identity { .. })), "{stepped:?}");
+        assert!(proof.is_empty());
+    }
+
+    #[test]
+    fn frames_may_come_in_any_pieces_and_strangers_are_told_apart() {
+        let ([first, proof], _, _) = shake(5, &mut answering(5, 2));
+        let mut answer = answering(5, 2);
+        let mut pending = Vec::new();
+        let mut ended = Ok(None);
+        for byte in first.iter().chain(&proof) {
+            assert_eq!(ended, Ok(None));
+            pending.push(*byte);
+            let mut bytes = Bytes::copy_from_slice(&pending);
+            ended = answer.step(&mut bytes, &mut Vec::new());
+            pending = bytes.to_vec();
+        }
+        assert_eq!(ended, Ok(Some(hello(NODE, 1))));
+        assert_eq!(step(&mut answering(5, 2), b"*1\r\n").0, Err(Refusal::NotAPeer));
+        assert_eq!(step(&mut answering(5, 2), &proof).0, Err(Refusal::Malformed));
+    }
+}

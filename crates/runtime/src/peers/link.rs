@@ -1,0 +1,173 @@
+//! What is known of one peer: its two connections, when it is dialled next, what is logged. Not the sockets.
+
+use rand::RngExt;
+use wire::Peer;
+
+use crate::address::Address;
+use crate::peers::frame::{Channel, Name};
+use crate::reactor::ConnectionId;
+
+/// First wait before a lost link is dialled again, doubled up to the maximum: fast after a restart, and yet
+/// no storm of dials at a member that is down.
+const BACKOFF_US: u64 = 50_000;
+const BACKOFF_US_MAX: u64 = 1_000_000;
+/// A link that held this long has earned a fresh backoff.
+const STEADY_US: u64 = 1_000_000;
+/// Lines about one peer come at most this often.
+const LOG_US: u64 = 1_000_000;
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) peer: Peer,
+    /// On the dialling side.
+    pub(crate) dial: Option<Dial>,
+    channels: [Option<ConnectionId>; 2],
+    proven: [bool; 2],
+    pub(crate) linked: bool,
+    /// Which process of the peer, and which of its pairs of connections.
+    pub(crate) instance: u64,
+    pub(crate) attempt: u64,
+    /// When the first connection of the pair was made.
+    pub(crate) started_us: u64,
+    pub(crate) log: Log,
+}
+
+#[derive(Debug)]
+pub(crate) struct Dial {
+    pub(crate) address: Address,
+    pub(crate) next_us: u64,
+    backoff_us: u64,
+    /// Members of a cluster start in any order: not reaching one is no news before this.
+    pub(crate) quiet_until_us: u64,
+}
+
+impl Dial {
+    pub(crate) fn new(address: Address, now_us: u64) -> Dial {
+        Dial { address, next_us: now_us, backoff_us: BACKOFF_US, quiet_until_us: now_us + STEADY_US }
+    }
+
+    fn back_off(&mut self, now_us: u64) {
+        self.next_us = now_us + rand::rng().random_range(self.backoff_us / 2..=self.backoff_us);
+        self.backoff_us = (self.backoff_us * 2).min(BACKOFF_US_MAX);
+    }
+}
+
+/// Lets one line a second through and counts the others.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    last_us: Option<u64>,
+    suppressed: u64,
+}
+
+impl Log {
+    /// Whether to write a line now, and how many were left out before it.
+    pub(crate) fn admit(&mut self, now_us: u64) -> Option<u64> {
+        if self.last_us.is_some_and(|last_us| now_us < last_us + LOG_US) {
+            self.suppressed += 1;
+            return None;
+        }
+        self.last_us = Some(now_us);
+        Some(std::mem::take(&mut self.suppressed))
+    }
+}
+
+impl Link {
+    pub(crate) fn new(peer: Peer) -> Link {
+        Link {
+            peer,
+            dial: None,
+            channels: [None; 2],
+            proven: [false; 2],
+            linked: false,
+            instance: 0,
+            attempt: 0,
+            started_us: 0,
+            log: Log::default(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> Name {
+        Name(self.peer)
+    }
+
+    pub(crate) fn connection(&self, channel: Channel) -> Option<ConnectionId> {
+        self.channels[channel as usize]
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.channels == [None; 2]
+    }
+
+    pub(crate) fn attach(&mut self, channel: Channel, connection: ConnectionId) {
+        self.channels[channel as usize] = Some(connection);
+    }
+
+    /// Lets go of a connection that somebody else closes.
+    pub(crate) fn release(&mut self, connection: ConnectionId) {
+        self.channels
+            .iter_mut()
+            .filter(|channel| **channel == Some(connection))
+            .for_each(|channel| *channel = None);
+    }
+
+    /// One channel is proven; true when that makes the link whole.
+    pub(crate) fn prove(&mut self, channel: Channel) -> bool {
+        self.proven[channel as usize] = true;
+        self.linked = self.proven == [true; 2];
+        self.linked
+    }
+
+    /// Gives up the connections, to be closed, and sets the time of the next dial.
+    pub(crate) fn detach(&mut self, now_us: u64) -> [Option<ConnectionId>; 2] {
+        if let Some(dial) = &mut self.dial {
+            if self.linked && now_us > self.started_us + STEADY_US {
+                dial.backoff_us = BACKOFF_US;
+            }
+            dial.back_off(now_us);
+        }
+        (self.linked, self.proven) = (false, [false; 2]);
+        std::mem::take(&mut self.channels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BACKOFF_US, BACKOFF_US_MAX, Dial, Link, Log};
+    use crate::peers::frame::Channel;
+    use wire::{NodeId, Peer};
+
+    fn dialled() -> Link {
+        let mut link = Link::new(Peer::Node(NodeId(0)));
+        link.dial = Some(Dial::new("127.0.0.1:1".parse().unwrap(), 0));
+        link
+    }
+
+    #[test]
+    fn dials_back_off_with_jitter_until_a_link_has_held() {
+        let mut link = dialled();
+        let mut waits = Vec::new();
+        for now_us in 0..8 {
+            link.detach(now_us);
+            waits.push(link.dial.as_ref().unwrap().next_us - now_us);
+        }
+        for (index, &wait) in waits.iter().enumerate() {
+            let full = (BACKOFF_US << index).min(BACKOFF_US_MAX);
+            assert!((full / 2..=full).contains(&wait), "{waits:?}");
+        }
+        assert!(!link.prove(Channel::Control));
+        assert!(link.prove(Channel::Data));
+        link.started_us = 10;
+        link.detach(2_000_000);
+        assert!(link.dial.as_ref().unwrap().next_us <= 2_000_000 + BACKOFF_US);
+    }
+
+    #[test]
+    fn one_line_a_second() {
+        let mut log = Log::default();
+        assert_eq!(log.admit(0), Some(0));
+        assert_eq!(log.admit(999_999), None);
+        assert_eq!(log.admit(999_999), None);
+        assert_eq!(log.admit(1_000_000), Some(2));
+        assert_eq!(log.admit(3_000_000), Some(0));
+    }
+}
