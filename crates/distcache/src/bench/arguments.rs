@@ -66,6 +66,8 @@ pub(crate) struct Arguments {
     pub(crate) json: bool,
 }
 
+/// Long enough for stable percentiles, short enough to wait for.
+pub(crate) const SECONDS_DEFAULT: f64 = 10.0;
 /// A run of a year is a typing error, and longer ones overflow microseconds somewhere.
 const SECONDS_MAX: f64 = 366.0 * 86_400.0;
 /// More connections than one address has ports cannot be opened.
@@ -87,7 +89,10 @@ impl Arguments {
             (1..=CONNECTIONS_MAX).contains(&self.connections),
             "--connections must be between 1 and {CONNECTIONS_MAX}"
         );
-        ensure!((1..=PIPELINE_MAX).contains(&self.pipeline), "--pipeline must be between 1 and {PIPELINE_MAX}");
+        ensure!(
+            (1..=PIPELINE_MAX).contains(&self.pipeline),
+            "--pipeline must be between 1 and {PIPELINE_MAX}"
+        );
         if let Some(rate) = self.rate {
             ensure!(rate > 0.0 && rate <= 1e9, "--rate must be above 0 and at most 1000000000 requests/s");
         }
@@ -97,7 +102,9 @@ impl Arguments {
         ensure!((0.0..=SECONDS_MAX).contains(&self.warmup), "--warmup must be between 0 and a year");
         ensure!(self.requests != Some(0), "--requests must be at least 1");
         if let Some(path) = self.dist.strip_prefix("trace:") {
-            bail!("--dist trace:{path}: replaying a trace is not in this release; use uniform, zipf:A or adversary:X");
+            bail!(
+                "--dist trace:{path}: replaying a trace is not in this release; use uniform, zipf:A or adversary:X"
+            );
         }
         Ok(())
     }

@@ -1,11 +1,127 @@
 //! `distcache bench`: a load generator for anything that speaks RESP. Not a correctness checker.
 
 mod arguments;
+mod connection;
+mod drive;
+mod engine;
+mod frames;
+mod load;
+mod output;
+mod pacer;
+mod plan;
+mod requests;
+mod schedule;
+mod tally;
+mod target;
+
+use anyhow::{Result, bail};
+use runtime::stop::Stop;
+use trace::Workload;
 
 pub(crate) use arguments::Arguments;
+pub(crate) use drive::drive;
+pub(crate) use frames::Frames;
+pub(crate) use load::load;
+pub(crate) use plan::{Length, Live, Plan};
+pub(crate) use requests::Requests;
 
-/// Runs the benchmark and prints its result.
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<()> {
+use drive::Progress;
+use output::ProgressLine;
+use plan::{Ending, Outcome};
+
+/// Runs the benchmark and prints its result. Fails also if no request was answered without an error.
+pub(crate) fn run(arguments: Arguments) -> Result<()> {
     arguments.check()?;
-    anyhow::bail!("not built yet")
+    let plan = plan(&arguments)?;
+    let workload = Workload {
+        keys: arguments.keys,
+        distribution: arguments.dist.parse()?,
+        write_ratio: arguments.write_ratio,
+        value_bytes: arguments.value_bytes,
+        seed: arguments.seed,
+    };
+    let requests = Requests::Mix(workload.requests(0)?);
+    let frames = Frames::new(workload.value_bytes, workload.seed);
+    let stop = Stop::on_signals()?;
+    let mut line = ProgressLine::new();
+    if !arguments.no_load {
+        let loaded = load(&plan, workload.keys, &frames, &stop, &mut |written| {
+            line.show(&format!("writing keys: {written} of {}", workload.keys));
+        });
+        line.clear();
+        loaded?;
+    }
+    let driven = drive(&plan, requests, &frames, &Live::default(), &stop, &mut |progress| {
+        line.show(&progress_text(&plan, progress));
+    });
+    line.clear();
+    let outcome = driven?;
+    report_problems(&outcome);
+    let summary = outcome.tally.summary();
+    if arguments.json {
+        output::print(&format!("{}\n", serde_json::to_string(&summary)?))?;
+    } else {
+        output::print(&output::table(&plan, &summary))?;
+    }
+    match outcome.ending {
+        Ending::Stopped => bail!("stopped before the end; the result is about what was done until then"),
+        Ending::Silent => bail!("{} has not answered for 30 s", plan.target),
+        Ending::Done if summary.requests == summary.errors => {
+            bail!("no request to {} was answered without an error", plan.target)
+        }
+        Ending::Done => Ok(()),
+    }
 }
+
+fn plan(arguments: &Arguments) -> Result<Plan> {
+    let us = |seconds: f64| (seconds * 1e6) as u64;
+    Ok(Plan {
+        target: target::parse(&arguments.target)?,
+        connections: arguments.connections,
+        pipeline: arguments.pipeline,
+        rate: arguments.rate,
+        warmup_us: us(arguments.warmup),
+        length: match (arguments.requests, arguments.seconds) {
+            (Some(requests), _) => Length::Requests(requests),
+            (None, seconds) => Length::Time(us(seconds.unwrap_or(arguments::SECONDS_DEFAULT))),
+        },
+    })
+}
+
+fn progress_text(plan: &Plan, progress: &Progress<'_>) -> String {
+    let Some(measured_us) = progress.measured_us else {
+        return format!("warming up  {:.0} requests/s", progress.throughput);
+    };
+    let summary = progress.tally.summary();
+    let done = match plan.length {
+        Length::Time(time_us) => format!("{} s of {} s", measured_us / 1_000_000, time_us / 1_000_000),
+        Length::Requests(requests) => format!("{} of {requests} requests", summary.requests),
+    };
+    format!(
+        "{done}  {:.0} requests/s  p50 {}  p99 {}  errors {}",
+        progress.throughput,
+        output::duration(summary.latency_us.p50),
+        output::duration(summary.latency_us.p99),
+        summary.errors,
+    )
+}
+
+/// What the numbers alone do not tell.
+fn report_problems(outcome: &Outcome) {
+    let tally = &outcome.tally;
+    for text in &tally.texts {
+        output::warn(text);
+    }
+    if tally.lost > 0 {
+        output::warn(&format!("{} requests were lost with their connections", tally.lost));
+    }
+    if tally.unanswered > 0 {
+        output::warn(&format!(
+            "{} requests were still unanswered at the end; the latencies count them with the time they waited",
+            tally.unanswered
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! One connection under load: what is in flight on it and what is due. Not the socket.
+
+use std::collections::VecDeque;
+
+use runtime::reactor::ConnectionId;
+use wire::resp::ReplyScanner;
+
+/// A request without its reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    /// When it was sent (closed loop) or due (open loop).
+    pub(crate) since_us: u64,
+    pub(crate) key: u64,
+}
+
+pub(crate) struct Connection {
+    pub(crate) id: ConnectionId,
+    pub(crate) up: bool,
+    /// In the order of sending, which is the order of the replies.
+    pub(crate) in_flight: VecDeque<Sent>,
+    pub(crate) scanner: ReplyScanner,
+    /// Open loop: how many requests have become due on this connection, and how many of them were sent.
+    pub(crate) released: u64,
+    pub(crate) sent: u64,
+    /// When to connect again, if it is down.
+    pub(crate) dial_us: Option<u64>,
+}
+
+impl Connection {
+    pub(crate) fn new(id: ConnectionId, pipeline: usize) -> Connection {
+        Connection {
+            id,
+            up: false,
+            in_flight: VecDeque::with_capacity(pipeline.min(1_024)),
+            scanner: ReplyScanner::new(),
+            released: 0,
+            sent: 0,
+            dial_us: None,
+        }
+    }
+
+    pub(crate) fn has_room(&self, pipeline: usize) -> bool {
+        self.up && self.in_flight.len() < pipeline
+    }
+}

@@ -1,0 +1,331 @@
+//! The loop that keeps connections busy and counts what comes back. Not what is asked, and not how it is shown.
+
+use anyhow::{Result, anyhow};
+use bytes::Bytes;
+use runtime::reactor::{ConnectionId, Driver, Event, Io};
+
+use super::connection::{Connection, Sent};
+use super::frames::Frames;
+use super::plan::{Ending, Length, Live, Outcome, Plan};
+use super::requests::Requests;
+use super::schedule::Schedule;
+use super::tally::Tally;
+
+/// How long a connection that broke stays down: long enough not to flood a server that restarts.
+const DIAL_AGAIN_US: u64 = 100_000;
+/// How long replies may come in after the end. Whoever is slower is reported as unanswered.
+const DRAIN_US_MAX: u64 = 5_000_000;
+/// A server that says nothing for this long is given up.
+const SILENCE_US_MAX: u64 = 30_000_000;
+
+pub(crate) struct Engine<'a> {
+    plan: &'a Plan,
+    requests: Requests,
+    exhausted: bool,
+    frames: &'a Frames,
+    live: Live,
+    connections: Vec<Connection>,
+    /// By the index of a connection id: its place in `connections`.
+    places: Vec<usize>,
+    /// How many connections have been up; the run starts when all have.
+    opened: usize,
+    clock: Option<Clock>,
+    /// Counted requests that are still to be sent or, in an open loop, to become due.
+    left: u64,
+    /// Counted requests without a reply, those included that are due and not sent.
+    outstanding: u64,
+    last_reply_us: u64,
+    last_counted_us: u64,
+    tally: Tally,
+    failed: Vec<u64>,
+    pub(crate) fatal: Option<anyhow::Error>,
+}
+
+/// Fixed when the first request may go out.
+#[derive(Clone, Copy)]
+struct Clock {
+    count_from_us: u64,
+    end_us: u64,
+    schedule: Option<Schedule>,
+    /// Open loop: the next request to become due.
+    next: u64,
+}
+
+impl<'a> Engine<'a> {
+    /// Starts to connect; the rest follows from events.
+    pub(crate) fn new(
+        plan: &'a Plan,
+        requests: Requests,
+        frames: &'a Frames,
+        live: Live,
+        io: &mut Io,
+    ) -> Engine<'a> {
+        let mut connections = Vec::with_capacity(plan.connections);
+        let mut places = Vec::new();
+        for place in 0..plan.connections {
+            let id = io.dial(&plan.target);
+            set_place(&mut places, id, place);
+            connections.push(Connection::new(id, plan.pipeline));
+        }
+        Engine {
+            plan,
+            requests,
+            exhausted: false,
+            frames,
+            live,
+            connections,
+            places,
+            opened: 0,
+            clock: None,
+            left: match plan.length {
+                Length::Requests(requests) => requests,
+                Length::Time(_) => u64::MAX,
+            },
+            outstanding: 0,
+            last_reply_us: 0,
+            last_counted_us: 0,
+            tally: Tally::new(),
+            failed: Vec::new(),
+            fatal: None,
+        }
+    }
+
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Microseconds of measurement so far; nothing while connecting or warming up.
+    pub(crate) fn measured_us(&self, now_us: u64) -> Option<u64> {
+        self.clock.and_then(|clock| now_us.checked_sub(clock.count_from_us))
+    }
+
+    /// Whether every connection has been up, so that `start` may be called.
+    pub(crate) fn is_open(&self) -> bool {
+        self.opened == self.connections.len()
+    }
+
+    pub(crate) fn has_started(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    pub(crate) fn start(&mut self, io: &mut Io, now_us: u64) {
+        let count_from_us = now_us + self.plan.warmup_us;
+        let end_us = match self.plan.length {
+            Length::Time(time_us) => count_from_us + time_us,
+            Length::Requests(_) => u64::MAX,
+        };
+        let schedule = self.plan.rate.map(|rate| Schedule::new(now_us, rate, self.connections.len()));
+        self.clock = Some(Clock { count_from_us, end_us, schedule, next: 0 });
+        self.last_reply_us = now_us;
+        for index in 0..self.connections.len() {
+            self.fill(io, index, now_us);
+        }
+    }
+
+    /// Sends what has become due. To be called after every batch of events; a closed loop needs none of it.
+    pub(crate) fn release(&mut self, io: &mut Io, now_us: u64) {
+        let Some(mut clock) = self.clock else { return };
+        if let Some(schedule) = clock.schedule {
+            while self.left > 0
+                && schedule.due_us(clock.next) <= now_us
+                && schedule.due_us(clock.next) < clock.end_us
+            {
+                let index = schedule.connection(clock.next);
+                if schedule.due_us(clock.next) >= clock.count_from_us {
+                    self.left -= 1;
+                    self.outstanding += 1;
+                }
+                self.connections[index].released += 1;
+                clock.next += 1;
+                self.fill(io, index, now_us);
+            }
+            self.clock = Some(clock);
+        }
+    }
+
+    /// Why the run is over, if it is.
+    pub(crate) fn ending(&self, now_us: u64) -> Option<Ending> {
+        let clock = self.clock?;
+        if now_us.saturating_sub(self.last_reply_us) > SILENCE_US_MAX && self.outstanding > 0 {
+            return Some(Ending::Silent);
+        }
+        let sent_all = match self.plan.length {
+            Length::Time(_) => now_us >= clock.end_us,
+            Length::Requests(_) => self.left == 0 || self.exhausted,
+        };
+        let drained = self.outstanding == 0 || now_us >= clock.end_us.saturating_add(DRAIN_US_MAX);
+        (sent_all && drained).then_some(Ending::Done)
+    }
+
+    /// Ends the run: what is still outstanding is counted as unanswered.
+    pub(crate) fn finish(mut self, ending: Ending, now_us: u64) -> Outcome {
+        if let Some(clock) = self.clock {
+            for (index, connection) in self.connections.iter().enumerate() {
+                let waiting = connection.in_flight.iter().map(|sent| sent.since_us);
+                let due = (connection.sent..connection.released)
+                    .filter_map(|turn| clock.schedule.map(|schedule| schedule.due_on_us(index, turn)));
+                for since_us in waiting.chain(due).filter(|since_us| *since_us >= clock.count_from_us) {
+                    self.tally.unanswered(now_us.saturating_sub(since_us));
+                }
+                if self.requests.is_load() {
+                    self.failed.extend(connection.in_flight.iter().map(|sent| sent.key));
+                }
+            }
+            let end_us = match self.plan.length {
+                Length::Time(_) => now_us.min(clock.end_us).max(self.last_counted_us),
+                Length::Requests(_) if self.last_counted_us > 0 => self.last_counted_us,
+                Length::Requests(_) => now_us,
+            };
+            self.tally.elapsed_us = end_us.saturating_sub(clock.count_from_us);
+        }
+        Outcome { tally: self.tally, ending, failed: self.failed }
+    }
+
+    /// Puts requests on a connection until its pipeline is full or nothing may be sent.
+    fn fill(&mut self, io: &mut Io, index: usize, now_us: u64) {
+        let Some(clock) = self.clock else { return };
+        let connection = &mut self.connections[index];
+        if !connection.has_room(self.plan.pipeline) {
+            return;
+        }
+        let out = io.out(connection.id);
+        while connection.in_flight.len() < self.plan.pipeline {
+            let since_us = match clock.schedule {
+                Some(schedule) if connection.sent < connection.released => {
+                    schedule.due_on_us(index, connection.sent)
+                }
+                None if now_us < clock.end_us && self.left > 0 && !self.exhausted => now_us,
+                _ => return,
+            };
+            let Some(key) = self.requests.next(self.frames, out) else {
+                self.exhausted = true;
+                return;
+            };
+            connection.sent += 1;
+            if clock.schedule.is_none() && since_us >= clock.count_from_us {
+                self.left -= 1;
+                self.outstanding += 1;
+            }
+            connection.in_flight.push_back(Sent { since_us, key });
+        }
+    }
+
+    /// Takes the whole replies off `bytes`; gives back what follows them.
+    fn replies(&mut self, index: usize, mut bytes: Bytes, now_us: u64) -> Result<Bytes> {
+        let count_from_us = self.clock.map_or(u64::MAX, |clock| clock.count_from_us);
+        let connection = &mut self.connections[index];
+        let (mut answered, mut errors, mut offset) = (0, 0, 0);
+        while offset < bytes.len() {
+            let reply = &bytes[offset..];
+            let length = match connection.scanner.scan(reply) {
+                Ok(Some(length)) => length,
+                Ok(None) => break,
+                Err(error) => return Err(anyhow!("the server does not speak RESP: {error}")),
+            };
+            let Some(sent) = connection.in_flight.pop_front() else {
+                return Err(anyhow!("the server sent a reply that nobody asked for"));
+            };
+            let is_error = reply[0] == b'-';
+            answered += 1;
+            errors += u64::from(is_error);
+            if sent.since_us >= count_from_us {
+                self.outstanding -= 1;
+                self.last_counted_us = now_us;
+                self.tally.answered(now_us.saturating_sub(sent.since_us));
+                self.tally.errors += u64::from(is_error);
+                if is_error {
+                    self.tally.note(&reply[..length]);
+                }
+            }
+            if is_error && self.requests.is_load() {
+                self.failed.push(sent.key);
+            }
+            offset += length;
+        }
+        self.live.add(answered, errors);
+        self.last_reply_us = now_us;
+        Ok(bytes.split_off(offset))
+    }
+
+    /// A connection is gone: its requests are lost, and it is dialled again a little later.
+    fn lost(&mut self, index: usize, reason: &str, now_us: u64) {
+        let count_from_us = self.clock.map_or(u64::MAX, |clock| clock.count_from_us);
+        let connection = &mut self.connections[index];
+        connection.up = false;
+        connection.scanner = wire::resp::ReplyScanner::new();
+        connection.dial_us = Some(now_us + DIAL_AGAIN_US);
+        let counted =
+            connection.in_flight.iter().filter(|sent| sent.since_us >= count_from_us).count() as u64;
+        self.outstanding -= counted;
+        self.tally.lost += counted;
+        if self.requests.is_load() {
+            self.failed.extend(connection.in_flight.iter().map(|sent| sent.key));
+        }
+        connection.in_flight.clear();
+        self.tally.note(format!("connection lost: {reason}").as_bytes());
+    }
+
+    fn dial_again(&mut self, io: &mut Io, now_us: u64) {
+        for (place, connection) in self.connections.iter_mut().enumerate() {
+            if connection.dial_us.is_some_and(|dial_us| dial_us <= now_us) {
+                connection.dial_us = None;
+                connection.id = io.dial(&self.plan.target);
+                set_place(&mut self.places, connection.id, place);
+            }
+        }
+    }
+}
+
+impl Driver for Engine<'_> {
+    fn event(&mut self, io: &mut Io, event: Event) {
+        match event {
+            Event::Connected(id) => {
+                let place = self.places[id.index()];
+                self.connections[place].up = true;
+                if self.clock.is_none() {
+                    self.opened += 1;
+                }
+                let now_us = io.now_us();
+                self.fill(io, place, now_us);
+            }
+            Event::Data { connection, bytes, now_us } => {
+                let place = self.places[connection.index()];
+                match self.replies(place, bytes, now_us) {
+                    Ok(rest) => {
+                        io.unread(connection, rest);
+                        self.fill(io, place, now_us);
+                    }
+                    Err(error) => self.fatal = Some(error.context(format!("{}", self.plan.target))),
+                }
+            }
+            Event::Closed { connection, error } => {
+                let reason = reason(error);
+                if self.clock.is_none() {
+                    self.fatal = Some(anyhow!("cannot connect to {}: {reason}", self.plan.target));
+                } else {
+                    self.lost(self.places[connection.index()], &reason, io.now_us());
+                }
+            }
+            Event::Tick => self.dial_again(io, io.now_us()),
+            Event::Accepted { .. } | Event::Writable(_) | Event::Woken => {}
+        }
+    }
+}
+
+fn set_place(places: &mut Vec<usize>, id: ConnectionId, place: usize) {
+    if places.len() <= id.index() {
+        places.resize(id.index() + 1, 0);
+    }
+    places[id.index()] = place;
+}
+
+fn reason(error: Option<std::io::Error>) -> String {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound};
+    match error {
+        None => "closed by the server".to_owned(),
+        Some(error) if matches!(error.kind(), ConnectionRefused | NotFound) => {
+            format!("{error}; is the server running there?")
+        }
+        Some(error) => error.to_string(),
+    }
+}

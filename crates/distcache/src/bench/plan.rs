@@ -1,0 +1,71 @@
+//! What a run shall do and how it ended: plain data between the engine and those who start it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use runtime::reactor::Address;
+
+use super::tally::Tally;
+
+/// How to load a server. Times are in microseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) target: Address,
+    pub(crate) connections: usize,
+    /// Most requests in flight per connection.
+    pub(crate) pipeline: usize,
+    /// Requests per second in total: an open loop. `None`: a closed one.
+    pub(crate) rate: Option<f64>,
+    pub(crate) warmup_us: u64,
+    pub(crate) length: Length,
+}
+
+/// How long to measure, after the warm-up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Length {
+    Time(u64),
+    Requests(u64),
+}
+
+/// Why a run is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Done,
+    /// The stop flag was set.
+    Stopped,
+    /// The server was asked and said nothing for too long.
+    Silent,
+}
+
+/// The result of a run.
+pub(crate) struct Outcome {
+    pub(crate) tally: Tally,
+    pub(crate) ending: Ending,
+    /// Keys whose request got an error or no reply; only while loading, when each has to be repeated.
+    pub(crate) failed: Vec<u64>,
+}
+
+/// Counters of a run that other threads may watch; warm-up included.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Live(Arc<Counters>);
+
+#[derive(Debug, Default)]
+struct Counters {
+    answered: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl Live {
+    pub(crate) fn add(&self, answered: u64, errors: u64) {
+        self.0.answered.fetch_add(answered, Ordering::Relaxed);
+        self.0.errors.fetch_add(errors, Ordering::Relaxed);
+    }
+
+    pub(crate) fn answered(&self) -> u64 {
+        self.0.answered.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn errors(&self) -> u64 {
+        self.0.errors.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,34 @@
+//! Which request comes next: given keys once while loading, a workload's mix while measuring. Not when it is sent.
+
+use super::frames::Frames;
+
+/// Where the requests of a run come from.
+pub(crate) enum Requests {
+    /// SET of each of these keys, once. Those that fail are listed in the outcome.
+    Keys(Box<dyn Iterator<Item = u64> + Send>),
+    /// GET and SET as the workload draws them, without end.
+    Mix(trace::Requests),
+}
+
+impl Requests {
+    /// Appends the next request to `out` and says which key it is about; nothing when there are no more.
+    pub(crate) fn next(&mut self, frames: &Frames, out: &mut Vec<u8>) -> Option<u64> {
+        let (key, write) = match self {
+            Requests::Keys(keys) => (keys.next()?, true),
+            Requests::Mix(requests) => {
+                let request = requests.next_request();
+                (request.key, request.write)
+            }
+        };
+        if write {
+            frames.set(key, out);
+        } else {
+            frames.get(key, out);
+        }
+        Some(key)
+    }
+
+    pub(crate) fn is_load(&self) -> bool {
+        matches!(self, Requests::Keys(_))
+    }
+}
