@@ -83,6 +83,9 @@ struct Outcome {
     worst_over_average: f64,
 }
 
+/// When something happens, to which client, at which node, and the load on its way back if it is a reply.
+type Events = BinaryHeap<Reverse<(u64, usize, u16, Option<u32>)>>;
+
 const WARMUP_US: u64 = 4_000_000;
 const WINDOW_US: u64 = 100_000;
 const END_US: u64 = 10_000_000;
@@ -108,8 +111,7 @@ impl Simulation {
         let mut tables = vec![LoadTable::new(self.capacities.len()); self.routers];
         let mut nodes: Vec<SimulatedNode> =
             self.capacities.iter().map(|&capacity| new_node(capacity)).collect();
-        // When something happens, to which client, at which node, and the load on its way back if there is one.
-        let mut events: BinaryHeap<Reverse<(u64, usize, u16, Option<u32>)>> = BinaryHeap::new();
+        let mut events = Events::new();
         let mut outcome = Outcome { served: vec![0; nodes.len()], worst_over_average: 0.0 };
         let mut window_end = WARMUP_US;
         for client in 0..self.clients {
@@ -144,7 +146,7 @@ impl Simulation {
         now: u64,
         tables: &mut [LoadTable],
         random: &mut SmallRng,
-        events: &mut BinaryHeap<Reverse<(u64, usize, u16, Option<u32>)>>,
+        events: &mut Events,
     ) {
         let total = self.objects.last().expect("objects").0;
         let point = random.random_range(0.0..total);

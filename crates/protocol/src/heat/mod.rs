@@ -126,7 +126,7 @@ impl RowHashes {
     /// The item's columns in rows `2 * pair` and `2 * pair + 1`.
     fn pair(&self, pair: usize, item: u64) -> [usize; 2] {
         let word = mix(item ^ self.seeds[pair]);
-        [word >> 32, word & 0xffff_ffff].map(|half| (half * self.width >> 32) as usize)
+        [word >> 32, word & 0xffff_ffff].map(|half| ((half * self.width) >> 32) as usize)
     }
 }
 

@@ -7,16 +7,20 @@ use wire::NodeId;
 use super::LOAD_MAX;
 use crate::time::Time;
 
-/// How long an entry keeps its full weight after it was last touched.
-const AGING_AFTER: Duration = Duration::from_secs(1);
-/// How long it takes from then to fall to zero, in a straight line.
-const AGING_OVER: Duration = Duration::from_secs(1);
+/// How long an entry takes to fall to zero, in a straight line. About as long as a node's own count takes to forget
+/// its requests. Much longer, and a node looks busy long after it went idle; see `LoadTable`.
+const AGING: Duration = Duration::from_secs(1);
+/// How long an entry with unanswered requests keeps its full weight before it ages.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The loads of all nodes as far as replies have told, indexed by node.
 ///
 /// An entry is the last reported load plus one per request that the router has sent since then. It ages toward
-/// zero when the node is silent (paper, section 4.2), counted from the last report *or* send: a node that was
-/// idle is tried again, while one that leaves requests unanswered is tried about once a second, not trusted anew.
+/// zero from the moment of the report (paper, section 4.2). The node that is not chosen sends no reports, so without
+/// aging its entry stays at the height that kept it from being chosen, until the other node has risen above that:
+/// routers then swing between the two. With aging, an entry that is not refreshed soon falls below the other; the
+/// router tries it with one request, which restores its full weight until the answer tells the truth. A node that
+/// leaves requests unanswered keeps its weight for longer: it is tried about once a second.
 #[derive(Clone, Debug)]
 pub struct LoadTable {
     entries: Vec<Entry>,
@@ -63,10 +67,6 @@ impl LoadTable {
         }
     }
 
-    pub fn is_reachable(&self, node: NodeId) -> bool {
-        self.entries.get(usize::from(node.0)).is_some_and(|entry| entry.reachable)
-    }
-
     /// The node's load as the router sees it; zero for nodes it does not know.
     pub fn load(&self, now: Time, node: NodeId) -> u32 {
         self.entries.get(usize::from(node.0)).map_or(0, |entry| entry.load(now))
@@ -102,12 +102,9 @@ impl Entry {
     fn load(&self, now: Time) -> u32 {
         let full = self.reported.saturating_add(self.sent).min(LOAD_MAX);
         let silence = now.since(self.touched);
-        if silence <= AGING_AFTER {
-            return full;
-        }
-        let aged = (silence - AGING_AFTER).min(AGING_OVER);
-        let left = (AGING_OVER - aged).as_micros() as u64;
-        (u64::from(full) * left / AGING_OVER.as_micros() as u64) as u32
+        let age = if self.sent == 0 { silence } else { silence.saturating_sub(PATIENCE) };
+        let left = AGING.saturating_sub(age).as_micros() as u64;
+        (u64::from(full) * left / AGING.as_micros() as u64) as u32
     }
 }
 
@@ -185,18 +182,25 @@ mod tests {
     }
 
     #[test]
-    fn ages_to_zero_in_a_straight_line_after_a_second_of_silence() {
+    fn ages_to_zero_in_a_straight_line_and_later_while_requests_are_unanswered() {
         let mut table = LoadTable::new(1);
         table.report(Time(SECOND), A, 1000);
-        let check =
-            |now_ms: u64, expected: u32| assert_eq!(table.load(Time(now_ms * 1000), A), expected, "{now_ms}");
-        check(1000, 1000);
-        check(2000, 1000);
-        check(2500, 500);
-        check(2750, 250);
-        check(3000, 0);
-        check(60_000, 0);
-        check(0, 1000);
+        let check = |table: &LoadTable, now_ms: u64, expected: u32| {
+            assert_eq!(table.load(Time(now_ms * 1000), A), expected, "at {now_ms} ms");
+        };
+        check(&table, 1000, 1000);
+        check(&table, 1001, 999);
+        check(&table, 1500, 500);
+        check(&table, 2000, 0);
+        check(&table, 60_000, 0);
+        check(&table, 0, 1000);
+        table.sent(Time(60 * SECOND), A);
+        check(&table, 60_000, 1001);
+        check(&table, 61_000, 1001);
+        check(&table, 61_500, 500);
+        check(&table, 62_000, 0);
+        table.report(Time(62 * SECOND), A, 10);
+        check(&table, 62_500, 5);
     }
 
     #[test]
@@ -240,7 +244,8 @@ mod tests {
         table.set_reachable(B, false);
         assert_eq!(table.choose(Time(0), &[A, B], 0), None);
         table.set_reachable(A, true);
-        assert_eq!((table.load(Time(0), A), table.is_reachable(A)), (0, true));
+        assert_eq!(table.choose(Time(0), &[A, B], 0), Some(A));
+        assert_eq!(table.load(Time(0), A), 0);
         table.report(Time(0), A, 30);
         table.set_reachable(A, true);
         assert_eq!(table.load(Time(0), A), 30, "nothing changes for a node that was reachable");

@@ -100,26 +100,17 @@ impl Placement {
 
     /// The key's places, one per layer.
     pub fn places(&self, key: &Key) -> Places {
-        self.places_before(key, self.shim(key))
-    }
-
-    /// The same for callers who have the key's shim already.
-    pub fn places_before(&self, key: &Key, shim: ShimId) -> Places {
+        let rack = self.rack_of(self.shim(key));
         let mut places = [None; LAYERS_MAX];
         let digest = key.digest.0.to_be_bytes();
         for (layer, place) in self.layers.iter().zip(&mut places) {
             let ring = match &layer.rings {
-                Rings::Racks(rings) => &rings[usize::from(self.rack_of(shim).0)],
+                Rings::Racks(rings) => &rings[usize::from(rack.0)],
                 Rings::Whole(ring) => ring,
             };
             *place = ring.owner(layer.hash.hash(&digest)).map(NodeId);
         }
         places
-    }
-
-    /// The layer of a node of this map; others have none.
-    pub fn find_layer(&self, node: NodeId) -> Option<usize> {
-        self.layer_of.get(usize::from(node.0)).copied()
     }
 
     /// The layer of a node that is known to be in the map. Panics on others.
