@@ -5,6 +5,7 @@ pub mod admin;
 pub mod clock;
 pub mod config;
 pub mod heartbeat;
+pub mod inbox;
 pub mod instance;
 pub mod metrics;
 pub mod peers;

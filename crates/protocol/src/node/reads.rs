@@ -76,6 +76,7 @@ impl Node {
         }
         let known = self.objects.get(&offer.key).is_some_and(|object| object.admits(offer.view));
         if !known && self.admit(now, &offer.key, offer.view, offer.heat, effects) {
+            self.statistics.offers_accepted += 1;
             self.fetch(now, &offer.key, offer.view, offer.resp3, offer.command, SmallVec::new(), effects);
         }
     }
@@ -171,6 +172,7 @@ impl Node {
         };
         let mut fetching = object.fetching.swap_remove(index);
         let fits = fill.value.len() <= self.config.value_bytes_max && fill.status != Status::Error;
+        self.statistics.ungranted += u64::from(!fill.granted);
         let kept = fill.granted && fits && self.keep(&fill, &fetching.filling);
         let joined = fetching.waiters.split_off_covered(fetching.covered, kept && lease);
         let own = if kept { fill.cached.with(self.config.layer) } else { fill.cached };

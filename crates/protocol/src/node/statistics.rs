@@ -22,7 +22,10 @@ pub struct NodeStatistics {
     pub fills: u64,
     /// Granted fills that an invalidation had overtaken.
     pub poisoned: u64,
+    /// Fills answered without a grant.
+    pub ungranted: u64,
     pub offers: u64,
+    pub offers_accepted: u64,
     pub insertions: u64,
     pub evictions: u64,
     pub write_hot: u64,

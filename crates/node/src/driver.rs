@@ -1,0 +1,166 @@
+//! Feeds the node machine from its links and carries its effects out.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::node::{Effect, Input, Node};
+use protocol::placement::{Placement, Secret};
+use protocol::time::Time;
+use runtime::clock;
+use runtime::config::Config;
+use runtime::inbox::{Arrival, Inbox};
+use runtime::instance::MapCell;
+use runtime::peers::{PeerEvent, Peers};
+use runtime::reactor::{self, Event, Io};
+use runtime::status::StatusCell;
+use wire::message::Reply;
+use wire::{Message, NodeId, Peer, Status};
+
+/// Ticks between two statuses: about 100 ms.
+const TICKS_PER_STATUS: u32 = 10;
+
+pub(crate) struct Driver {
+    pub(crate) config: Arc<Config>,
+    pub(crate) id: NodeId,
+    pub(crate) node: Node,
+    pub(crate) peers: Peers,
+    pub(crate) placement: Arc<Placement>,
+    pub(crate) inbox: Inbox<(Peer, Message)>,
+    pub(crate) overflowed: u64,
+    pub(crate) messages_in: u64,
+    pub(crate) messages_out: u64,
+    pub(crate) linked: u64,
+    status: StatusCell,
+    maps: MapCell,
+    ticks: u32,
+    draining: bool,
+    events: Vec<PeerEvent>,
+    effects: Vec<Effect>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        config: Arc<Config>,
+        id: NodeId,
+        node: Node,
+        peers: Peers,
+        placement: Arc<Placement>,
+        status: StatusCell,
+        maps: MapCell,
+    ) -> Driver {
+        let inbox = Inbox::new(config.node(id).rate_max, config.limits.node_queue_max);
+        Driver {
+            config,
+            id,
+            node,
+            peers,
+            placement,
+            inbox,
+            overflowed: 0,
+            messages_in: 0,
+            messages_out: 0,
+            linked: 0,
+            status,
+            maps,
+            ticks: 0,
+            draining: false,
+            events: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    fn peer_event(&mut self, io: &mut Io, event: PeerEvent) {
+        match event {
+            PeerEvent::Linked(peer) => {
+                self.linked += 1;
+                self.step(io, clock::now_us(), Input::Linked(peer));
+            }
+            PeerEvent::Unlinked(peer) => {
+                self.linked -= 1;
+                self.step(io, clock::now_us(), Input::Unlinked(peer));
+            }
+            PeerEvent::Message { from, now_us, message } => {
+                self.messages_in += 1;
+                if !matches!(message, Message::Read(_)) {
+                    return self.step(io, now_us, Input::Message { from, message });
+                }
+                match self.inbox.arrive(now_us, (from, message)) {
+                    Arrival::Serve((from, message)) => {
+                        self.step(io, now_us, Input::Message { from, message })
+                    }
+                    Arrival::Queued => {}
+                    Arrival::Overflow((from, message)) => self.overflow(io, from, &message),
+                }
+            }
+        }
+    }
+
+    fn overflow(&mut self, io: &mut Io, from: Peer, message: &Message) {
+        let Message::Read(read) = message else { return };
+        self.overflowed += 1;
+        let value = Bytes::from_static(b"-BUSY DistCache: the cache node is over its request rate\r\n");
+        let reply = Reply { request: read.request, status: Status::Error, value, ..Reply::default() };
+        self.peers.send(io, from, &Message::Reply(reply));
+    }
+
+    fn step(&mut self, io: &mut Io, now_us: u64, input: Input) {
+        self.node.step(Time(now_us), input, &mut self.effects);
+        for Effect::Send { to, message } in self.effects.drain(..) {
+            self.messages_out += u64::from(self.peers.send(io, to, &message));
+        }
+    }
+
+    fn tick(&mut self, io: &mut Io) {
+        let now_us = clock::now_us();
+        while let Some((from, message)) = self.inbox.next(now_us) {
+            // The clock is sampled for each: the one before may have taken its time.
+            self.step(io, clock::now_us(), Input::Message { from, message });
+        }
+        self.step(io, now_us, Input::Tick);
+        self.ticks += 1;
+        if self.ticks >= TICKS_PER_STATUS {
+            self.ticks = 0;
+            let status = self.make_status(Time(now_us));
+            self.status.set(status);
+        }
+    }
+
+    fn adopt_map(&mut self, io: &mut Io) {
+        let Some(map) = self.maps.newer_than(self.placement.epoch()) else { return };
+        match Placement::new(Secret(self.config.secret().0), (*map).clone()) {
+            Ok(placement) => {
+                self.placement = Arc::new(placement);
+                let placement = Arc::clone(&self.placement);
+                self.step(io, clock::now_us(), Input::Map(placement));
+            }
+            Err(error) => {
+                tracing::error!(%error, epoch = map.epoch, "a cluster map that cannot be used is ignored")
+            }
+        }
+    }
+}
+
+impl reactor::Driver for Driver {
+    fn event(&mut self, io: &mut Io, event: Event) {
+        let mut events = std::mem::take(&mut self.events);
+        let rest = self.peers.event(io, event, &mut events);
+        for event in events.drain(..) {
+            self.peer_event(io, event);
+        }
+        self.events = events;
+        match rest {
+            Some(Event::Tick) => self.tick(io),
+            Some(Event::Woken) => self.adopt_map(io),
+            _ => {}
+        }
+    }
+
+    /// Every lease is given back first, so that no write waits for this node.
+    fn stopping(&mut self, io: &mut Io) -> bool {
+        if !self.draining {
+            self.draining = true;
+            self.step(io, clock::now_us(), Input::Drain);
+        }
+        self.node.pending() == 0
+    }
+}

@@ -1,0 +1,55 @@
+//! The node's status from its machine's counters.
+
+use std::collections::BTreeMap;
+
+use protocol::time::Time;
+use runtime::status::{HOTTEST_MAX, HotKey, LeaseStatus, MemberStatus, NodeStatus, key_text};
+
+use crate::driver::Driver;
+
+impl Driver {
+    pub(crate) fn make_status(&mut self, now: Time) -> MemberStatus {
+        let member = self.config.node(self.id);
+        let counts = self.node.statistics();
+        let lease = |lease: protocol::node::LeaseStatus| LeaseStatus {
+            shim: self.config.shim(lease.shim).id.clone(),
+            held: lease.held,
+            remaining_ms: lease.remaining.as_millis() as u64,
+        };
+        let hottest =
+            |hot: protocol::node::HotKey| HotKey { key: key_text(&hot.key), heat: u64::from(hot.heat) };
+        let sheds = [("rate", self.overflowed), ("shim-unreachable", counts.sheds)];
+        MemberStatus::Node(NodeStatus {
+            id: member.id.clone(),
+            layer: member.layer.clone(),
+            epoch: self.placement.epoch(),
+            requests_total: counts.requests,
+            hits_total: counts.hits,
+            misses_total: counts.misses,
+            load: u64::from(self.node.load(now)),
+            objects: self.node.objects() as u64,
+            bytes: self.node.bytes(),
+            leases: self.node.leases(now).into_iter().map(lease).collect(),
+            fills_total: counts.fills,
+            fills_poisoned_total: counts.poisoned,
+            fills_ungranted_total: counts.ungranted,
+            inserts_total: counts.insertions,
+            evictions_total: counts.evictions,
+            invalidations_total: counts.invalidations,
+            commits_total: counts.commits,
+            leases_lost_total: counts.lease_losses,
+            offers_total: counts.offers,
+            offers_accepted_total: counts.offers_accepted,
+            held_off: self.node.held_off() as u64,
+            queue_depth: (self.node.pending() + self.inbox.len()) as u64,
+            sheds_total: sheds
+                .map(|(rule, count)| (rule.to_owned(), count))
+                .into_iter()
+                .collect::<BTreeMap<_, _>>(),
+            messages_in_total: self.messages_in,
+            messages_out_total: self.messages_out,
+            peers: self.linked,
+            hottest: self.node.hottest(HOTTEST_MAX).into_iter().map(hottest).collect(),
+        })
+    }
+}
