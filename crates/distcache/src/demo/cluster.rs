@@ -99,6 +99,10 @@ impl Cluster {
         Ok(())
     }
 
+    pub(crate) fn has_nodes(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
     /// Where clients reach the router.
     pub(crate) fn address(&self) -> &Address {
         &self.router.addresses[0]
@@ -108,15 +112,16 @@ impl Cluster {
         Cast {
             servers: self.config.shims.iter().map(|shim| format!("{} {}", shim.rack, shim.id)).collect(),
             nodes: self.config.nodes.iter().map(|node| node.id.clone()).collect(),
-            server_rate_max: SERVER_RATE_MAX,
-            node_rate_max: NODE_RATE_MAX,
+            server_rate_max: SERVER_RATE_MAX as f64,
+            node_rate_max: NODE_RATE_MAX as f64,
             listen: self.address().to_string(),
         }
     }
 
     /// Everybody's counters as last put down, at most some 100 ms ago.
     pub(crate) fn sample(&self, at_us: u64, answered: u64) -> Sample {
-        let mut sample = Sample { at_us, answered, nodes: vec![0; self.config.nodes.len()], ..Sample::default() };
+        let mut sample =
+            Sample { at_us, answered, nodes: vec![0; self.config.nodes.len()], ..Sample::default() };
         for instance in &self.shims {
             let MemberStatus::Shim(status) = instance.status.get() else { continue };
             sample.servers.push(status.storage_reads_total + status.storage_writes_total);
@@ -164,7 +169,9 @@ fn hottest(heats: impl Iterator<Item = HotKey>) -> Vec<(String, u64)> {
 fn explain(error: StartError) -> anyhow::Error {
     match error {
         StartError::Listen { address: Address::Tcp(address), error, .. } => {
-            anyhow!("cannot listen on {address} ({error}); choose another address with --listen 127.0.0.1:PORT")
+            anyhow!(
+                "cannot listen on {address} ({error}); choose another address with --listen 127.0.0.1:PORT"
+            )
         }
         other => other.into(),
     }

@@ -15,10 +15,9 @@ impl Directory {
         let path = std::env::temp_dir().join(format!("distcache-demo-{}", std::process::id()));
         // Left behind by an earlier process with the same number.
         drop(std::fs::remove_dir_all(&path));
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .with_context(|| format!("cannot create {}; set TMPDIR to a directory you may write to", path.display()))?;
+        DirBuilder::new().mode(0o700).create(&path).with_context(|| {
+            format!("cannot create {}; set TMPDIR to a directory you may write to", path.display())
+        })?;
         Ok(Directory(path))
     }
 

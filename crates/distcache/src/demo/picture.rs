@@ -36,8 +36,8 @@ pub(crate) struct Cast {
     pub(crate) servers: Vec<String>,
     pub(crate) nodes: Vec<String>,
     /// Requests per second that each may do (emulated).
-    pub(crate) server_rate_max: u32,
-    pub(crate) node_rate_max: u32,
+    pub(crate) server_rate_max: f64,
+    pub(crate) node_rate_max: f64,
     /// Where clients may connect meanwhile.
     pub(crate) listen: String,
 }
@@ -96,7 +96,10 @@ pub(crate) fn draw(cast: &Cast, moment: &Moment, width: usize) -> Vec<Line> {
         lines.push(vec![span(Tone::Faint, text)]);
     }
     lines.push(Line::new());
-    lines.push(vec![span(Tone::Faint, format!("Redis clients may connect to {} meanwhile; Ctrl-C ends.", cast.listen))]);
+    lines.push(vec![span(
+        Tone::Faint,
+        format!("Redis clients may connect to {} meanwhile; Ctrl-C ends.", cast.listen),
+    )]);
     lines.iter_mut().for_each(|line| clip(line, width));
     lines
 }
@@ -141,9 +144,9 @@ pub(crate) fn summary(cast: &Cast, summary: &Summary) -> Vec<String> {
         format!(
             "Capacities are emulated so that this machine is not the limit: {} requests/s for each of {} storage \
              servers, {} for each of {} cache nodes.",
-            thousands(f64::from(cast.server_rate_max)),
+            thousands(cast.server_rate_max),
             cast.servers.len(),
-            thousands(f64::from(cast.node_rate_max)),
+            thousands(cast.node_rate_max),
             cast.nodes.len(),
         ),
     ]
@@ -179,10 +182,10 @@ fn phase_title(phase: Phase) -> &'static str {
     }
 }
 
-fn group_title(name: &str, rate_max: u32, loads: &[f64]) -> Line {
+fn group_title(name: &str, rate_max: f64, loads: &[f64]) -> Line {
     let mut line = vec![
         span(Tone::Plain, name),
-        span(Tone::Faint, format!("   at most {} requests/s each (emulated)", thousands(f64::from(rate_max)))),
+        span(Tone::Faint, format!("   at most {} requests/s each (emulated)", thousands(rate_max))),
     ];
     if let Some(ratio) = max_over_avg(loads) {
         line.push(span(Tone::Plain, "   max/avg "));
@@ -199,14 +202,14 @@ fn rows(members: usize, width: usize) -> usize {
     members.div_ceil(columns(width))
 }
 
-fn bars(names: &[String], loads: &[f64], rate_max: u32, width: usize, lines: &mut Vec<Line>) {
+fn bars(names: &[String], loads: &[f64], rate_max: f64, width: usize, lines: &mut Vec<Line>) {
     let rows = rows(names.len(), width);
     let bar_chars = COLUMN_CHARS - NAME_CHARS - RATE_CHARS - 4;
     for row in 0..rows {
         let mut line = Line::new();
         for index in (row..names.len()).step_by(rows) {
             let load = loads.get(index).copied().unwrap_or(0.0);
-            let share = load / f64::from(rate_max);
+            let share = load / rate_max;
             let filled = ((share * bar_chars as f64).round() as usize).min(bar_chars);
             line.push(span(Tone::Plain, format!(" {:<NAME_CHARS$} ", cut(&names[index], NAME_CHARS))));
             line.push(span(tone(share), "█".repeat(filled)));
@@ -263,8 +266,8 @@ mod tests {
         Cast {
             servers: (0..4).map(|index| format!("shim-{index}")).collect(),
             nodes: ["leaf-0", "leaf-1", "spine-0"].map(str::to_owned).to_vec(),
-            server_rate_max: 1_000,
-            node_rate_max: 4_000,
+            server_rate_max: 1_000.0,
+            node_rate_max: 4_000.0,
             listen: "127.0.0.1:6380".to_owned(),
         }
     }
@@ -293,8 +296,17 @@ mod tests {
         let lines = text(&draw(&cast(), &moment(Phase::WithCache), 80));
         let all = lines.join("\n");
         for piece in [
-            "phase 2 of 2", "7 s of 20 s", "12,346 requests/s", "67.8 %", "max/avg 2.00", "max/avg 1.50", "shim-3",
-            "spine-0", "key:000000000042", "1,234/s", "127.0.0.1:6380",
+            "phase 2 of 2",
+            "7 s of 20 s",
+            "12,346 requests/s",
+            "67.8 %",
+            "max/avg 2.00",
+            "max/avg 1.50",
+            "shim-3",
+            "spine-0",
+            "key:000000000042",
+            "1,234/s",
+            "127.0.0.1:6380",
         ] {
             assert!(all.contains(piece), "{piece} is missing in\n{all}");
         }
@@ -344,10 +356,14 @@ mod tests {
             node_max_over_avg,
             hit_ratio,
         };
-        let both =
-            Summary { without_cache: phase(5_000.0, None, 0.0), with_cache: phase(20_000.0, Some(1.1), 0.66) };
+        let both = Summary {
+            without_cache: phase(5_000.0, None, 0.0),
+            with_cache: phase(20_000.0, Some(1.1), 0.66),
+        };
         let text = summary(&cast(), &both).join("\n");
-        for piece in ["5,000", "20,000", "1.10", "66.0 %", "4.0 times the load", "emulated", "1.5 times as busy"] {
+        for piece in
+            ["5,000", "20,000", "1.10", "66.0 %", "4.0 times the load", "emulated", "1.5 times as busy"]
+        {
             assert!(text.contains(piece), "{piece} is missing in\n{text}");
         }
         let same = Summary { with_cache: both.without_cache.clone(), ..both };
@@ -356,7 +372,8 @@ mod tests {
 
     #[test]
     fn thousands_are_separated() {
-        for (number, expected) in [(0.4, "0"), (999.0, "999"), (1_000.0, "1,000"), (1_234_567.0, "1,234,567")] {
+        for (number, expected) in [(0.4, "0"), (999.0, "999"), (1_000.0, "1,000"), (1_234_567.0, "1,234,567")]
+        {
             assert_eq!(thousands(number), expected);
         }
     }

@@ -84,7 +84,9 @@ fn check_installed() -> Result<()> {
     match Command::new("redis-server").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status() {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("--storage redis: redis-server is not installed; `apt-get install redis-server`, or --storage embedded")
+            bail!(
+                "--storage redis: redis-server is not installed; `apt-get install redis-server`, or --storage embedded"
+            )
         }
         Err(error) => Err(error).context("--storage redis: cannot run redis-server"),
     }
@@ -114,7 +116,8 @@ mod tests {
     #[test]
     fn servers_answer_and_are_gone_afterwards() {
         let directory = Directory::new().expect("a temporary directory");
-        let servers = Servers::start(&directory, 2, &Stop::new()).expect("redis-server is installed for tests");
+        let servers =
+            Servers::start(&directory, 2, &Stop::new()).expect("redis-server is installed for tests");
         assert_eq!(servers.sockets.len(), 2);
         assert!(servers.sockets.iter().all(|socket| answers(socket)));
         let sockets = servers.sockets.clone();

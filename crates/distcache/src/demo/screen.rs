@@ -36,7 +36,13 @@ impl Screen {
         for line in lines {
             for span in line {
                 let (color, attribute) = style(span.tone);
-                queue!(out, SetForegroundColor(color), SetAttribute(attribute), Print(&span.text), ResetColor)?;
+                queue!(
+                    out,
+                    SetForegroundColor(color),
+                    SetAttribute(attribute),
+                    Print(&span.text),
+                    ResetColor
+                )?;
                 queue!(out, SetAttribute(Attribute::Reset))?;
             }
             queue!(out, Clear(ClearType::UntilNewLine), Print("\r\n"))?;
