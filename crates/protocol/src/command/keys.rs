@@ -16,7 +16,7 @@ pub(super) fn extract(command: &Command, spec: &'static Spec) -> Result<Keys, Re
         "sort" => return Ok(sort(command)),
         "georadius" => return Ok(geo_radius(command, 6)),
         "georadiusbymember" => return Ok(geo_radius(command, 5)),
-        "xread" | "xreadgroup" => return streams(command, spec),
+        "xread" | "xreadgroup" => return streams(command),
         _ => {}
     }
     let mut keys = Keys::new();
@@ -66,9 +66,10 @@ fn range(
     };
     // MSET: a key without its value.
     let uneven = step > 1 && last < 0 && !command.len().saturating_sub(first).is_multiple_of(step);
-    if first >= behind || behind > command.len() || uneven {
+    if behind > command.len() || uneven {
         return Err(Refusal::Arity(spec.name));
     }
+    // May be none at all: PFMERGE without a source.
     keys.extend((first..behind).step_by(step.max(1)));
     Ok(())
 }
@@ -173,15 +174,14 @@ pub(super) fn stream_options(command: &Command) -> Option<StreamOptions> {
     }
 }
 
-fn streams(command: &Command, spec: &'static Spec) -> Result<Keys, Refusal> {
+fn streams(command: &Command) -> Result<Keys, Refusal> {
     let first = stream_options(command).ok_or(Refusal::Syntax)?.keys;
     let rest = command.len().saturating_sub(first);
     if rest == 0 {
         return Err(Refusal::Syntax);
     }
     if rest % 2 != 0 {
-        let newest = if spec.name == "xread" { '$' } else { '>' };
-        return Err(Refusal::UnbalancedStreams(spec.name, newest));
+        return Err(Refusal::UnbalancedStreams);
     }
     Ok((first..first + rest / 2).collect())
 }

@@ -37,7 +37,7 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 }
 
 /// The entry of a container's subcommand.
-pub fn find_subcommand(container: &'static Spec, name: &[u8]) -> Option<&'static Spec> {
+pub(super) fn find_subcommand(container: &'static Spec, name: &[u8]) -> Option<&'static Spec> {
     let prefix = container.name.len() + 1;
     container.subcommands.iter().find(|spec| spec.name.as_bytes()[prefix..].eq_ignore_ascii_case(name))
 }

@@ -8,11 +8,13 @@ mod refusal;
 mod rule;
 mod spec;
 mod table;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use classify::{Classified, Kind, classify};
 pub use early::early_value;
-pub use lookup::{find, find_subcommand};
+pub use lookup::find;
 pub use refusal::{Reason, Refusal};
 pub use spec::{Flag, Group, Spec, Tip};
 pub use table::REDIS_VERSION;

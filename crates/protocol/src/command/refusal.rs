@@ -31,8 +31,8 @@ pub enum Refusal {
     KeyCountNotPositive,
     #[error("ERR at least 1 input key is needed for '{0}' command")]
     NoInputKey(&'static str),
-    #[error("ERR Unbalanced '{0}' list of streams: for each stream key an ID or '{1}' must be specified.")]
-    UnbalancedStreams(&'static str, char),
+    #[error("ERR Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified.")]
+    UnbalancedStreams,
     #[error("ERR This instance has cluster support disabled")]
     NoCluster,
     #[error("ERR DistCache does not carry '{name}': {reason}")]

@@ -88,8 +88,6 @@ const fn never_cached(name: &[u8], group: Group) -> bool {
         b"memory|usage" => true,
         // Remaining or absolute, a time to live is asked for to learn what storage will do: storage answers.
         b"expiretime" | b"pexpiretime" => true,
-        // About the representation of the value, which changes without a write of the key.
-        b"object|encoding" | b"object|freq" | b"object|idletime" | b"object|refcount" => true,
         // A script's reply may depend on anything: time, random numbers, keys that it did not declare.
         _ => matches!(group, Group::Scripting),
     }

@@ -1,0 +1,175 @@
+//! Which command is of which kind. The lists are written out, so that a new table shows what it changes.
+
+use wire::resp::Command;
+
+use super::rule::Rule;
+use super::spec::{Flag, Spec};
+use super::table::TABLE;
+use super::{Kind, classify};
+
+fn check(expected: Kind, lines: &[&str]) {
+    for line in lines {
+        let args: Vec<&str> = line.split(' ').collect();
+        let classified =
+            classify(&Command::from_args(&args)).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert_eq!(classified.kind, expected, "{line}");
+    }
+}
+
+/// The names of all commands with this rule, containers without subcommands of their own left out.
+fn names(wanted: impl Fn(Rule) -> bool) -> String {
+    let leaves = |spec: &'static Spec| {
+        if spec.subcommands.is_empty() { std::slice::from_ref(spec) } else { spec.subcommands }
+    };
+    let names = TABLE.iter().flat_map(leaves).filter(|spec| wanted(spec.rule)).map(|spec| spec.name);
+    names.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn these_reads_are_cached() {
+    let expected = "bitcount bitfield_ro bitpos exists geodist geohash geopos georadius_ro georadiusbymember_ro \
+        geosearch get getbit getrange hexists hget hgetall hkeys hlen hmget hstrlen hvals lcs lindex llen lpos \
+        lrange mget scard sdiff sinter sintercard sismember smembers smismember strlen substr sunion type \
+        xinfo|groups xinfo|stream xlen xrange xrevrange zcard zcount zdiff zinter zintercard zlexcount zmscore \
+        zrange zrangebylex zrangebyscore zrank zrevrange zrevrangebylex zrevrangebyscore zrevrank zscore zunion";
+    assert_eq!(names(|rule| rule == Rule::Read), expected);
+}
+
+#[test]
+fn these_reads_are_not_cached() {
+    let expected = "dump eval_ro evalsha_ro expiretime fcall_ro hrandfield hscan memory|usage object|encoding \
+        object|freq object|idletime object|refcount pexpiretime pttl sort_ro srandmember sscan touch ttl \
+        xinfo|consumers xpending zrandmember zscan";
+    assert_eq!(names(|rule| rule == Rule::Query), expected);
+    let blocking = "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin xread xreadgroup";
+    assert_eq!(names(|rule| matches!(rule, Rule::BlockingQuery | Rule::BlockingWrite)), blocking);
+}
+
+#[test]
+fn these_commands_have_nothing_to_do_with_keys() {
+    let expected = "acl|cat acl|genpass acl|help command|count command|docs command|getkeys \
+        command|getkeysandflags command|help command|info command|list config|get config|help dbsize \
+        function|dump function|help function|kill function|list function|stats keys lastsave latency|help lolwut \
+        memory|doctor memory|help memory|malloc-stats memory|purge memory|stats module|help object|help publish \
+        pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub randomkey \
+        role scan script|exists script|flush script|help script|kill script|load slowlog|help spublish time \
+        xgroup|help xinfo|help";
+    assert_eq!(names(|rule| rule == Rule::Keyless), expected);
+}
+
+#[test]
+fn no_write_is_taken_for_a_read() {
+    for spec in TABLE.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands)) {
+        if spec.has(Flag::Write) {
+            let safe = matches!(spec.rule, Rule::Write | Rule::BlockingWrite | Rule::Refuse(_));
+            assert!(safe, "{} is {:?}", spec.name, spec.rule);
+        }
+        if spec.rule == Rule::Read {
+            assert!(spec.has(Flag::Readonly) && !spec.has(Flag::Blocking), "{}", spec.name);
+        }
+    }
+}
+
+#[test]
+fn kinds_follow_the_arguments() {
+    check(
+        Kind::Read,
+        &["GET k", "hgetall k", "EXISTS k", "SINTER k", "ZUNION 1 k", "XINFO STREAM k", "MGET k"],
+    );
+    check(
+        Kind::Query,
+        &["EXISTS a b", "SINTER a b", "ZUNION 2 a b", "LCS a b", "TTL k", "TOUCH k", "SORT_RO k"],
+    );
+    check(
+        Kind::Query,
+        &["XREAD STREAMS a 0", "XREAD COUNT 1 STREAMS block 0", "EVAL_RO s 1 k", "OBJECT FREQ k"],
+    );
+    check(Kind::BlockingQuery, &["XREAD BLOCK 0 STREAMS a 0", "xread count 1 block 5 streams a b 0 0"]);
+    check(
+        Kind::Write,
+        &["SET k v", "MSET a 1 b 2", "PFCOUNT k", "SORT k", "GETEX k", "XREADGROUP GROUP g c STREAMS k >"],
+    );
+    check(
+        Kind::Write,
+        &["EVAL s 1 k", "FCALL f 2 a b", "GEORADIUS k 1 2 3 m", "COPY a b", "XGROUP CREATE k g 0"],
+    );
+    check(
+        Kind::Write,
+        &["XREADGROUP GROUP block streams STREAMS k >", "EXPIRE k 1", "PERSIST k", "PFMERGE d"],
+    );
+    check(Kind::BlockingWrite, &["BLPOP a b 0", "BLMOVE a b LEFT LEFT 0", "BZMPOP 0 1 k MIN"]);
+    check(Kind::BlockingWrite, &["XREADGROUP GROUP g c NOACK BLOCK 0 STREAMS k >"]);
+    check(
+        Kind::Barrier,
+        &["FLUSHALL", "FLUSHDB ASYNC", "SWAPDB 0 1", "EVAL s 0", "EVALSHA s 0 a", "FCALL f 0"],
+    );
+    check(Kind::Barrier, &["FUNCTION LOAD s", "FUNCTION FLUSH"]);
+    check(
+        Kind::Keyless,
+        &["DBSIZE", "SCAN 0", "EVAL_RO s 0", "COMMAND", "COMMAND DOCS get", "PUBLISH c m", "OBJECT HELP"],
+    );
+    check(
+        Kind::Connection,
+        &["PING", "HELLO 3", "CLIENT ID", "CLIENT SETINFO LIB-NAME x", "SELECT 1", "INFO", "RESET"],
+    );
+}
+
+#[test]
+fn the_last_destination_is_the_one_that_is_written() {
+    for (line, expected) in [
+        ("SORT k STORE a STORE b", &[1, 5][..]),
+        ("SORT k BY store GET store LIMIT store store", &[1]),
+        ("GEORADIUS k 1 2 3 m STORE a STOREDIST b", &[1, 9]),
+        ("GEORADIUS k 1 2 3 m STOREDIST a STORE b", &[1, 9]),
+        ("GEORADIUSBYMEMBER store m 3 m STORE store", &[1, 6]),
+        ("XREADGROUP GROUP streams c STREAMS k >", &[5]),
+        ("XREADGROUP COUNT 1 GROUP streams c STREAMS k >", &[7]),
+    ] {
+        let args: Vec<&str> = line.split(' ').collect();
+        let classified = classify(&Command::from_args(&args)).expect(line);
+        assert_eq!(classified.keys.as_slice(), expected, "{line}");
+    }
+}
+
+#[test]
+fn keys_that_a_pattern_makes_are_noticed() {
+    for (line, expected) in [
+        ("SORT k BY w_*", true),
+        ("sort_ro k get o_*->f", true),
+        ("SORT k GET #", false),
+        ("SORT k BY nosort STORE *", false),
+        ("SORT by LIMIT get *", false),
+        ("KEYS *", false),
+    ] {
+        let args: Vec<&str> = line.split(' ').collect();
+        assert_eq!(classify(&Command::from_args(&args)).expect(line).reads_unnamed_keys, expected, "{line}");
+    }
+}
+
+#[test]
+fn what_is_not_carried_is_refused_with_its_reason() {
+    for (line, expected) in [
+        ("MULTI", "ERR DistCache does not carry 'multi': transactions are not supported yet"),
+        ("SUBSCRIBE c", "ERR DistCache does not carry 'subscribe': subscriptions are not supported yet"),
+        ("CLUSTER NODES", "ERR This instance has cluster support disabled"),
+        ("READONLY", "ERR This instance has cluster support disabled"),
+        (
+            "MOVE k 1",
+            "ERR DistCache does not carry 'move': it writes to a database other than the connection's",
+        ),
+        (
+            "COPY a b DB 1",
+            "ERR DistCache does not carry 'copy': it writes to a database other than the connection's",
+        ),
+    ] {
+        let args: Vec<&str> = line.split(' ').collect();
+        assert_eq!(classify(&Command::from_args(&args)).expect_err(line).to_string(), expected);
+    }
+    let lines = "EXEC|DISCARD|UNWATCH|WATCH k|PSUBSCRIBE p|SSUBSCRIBE c|UNSUBSCRIBE|MONITOR|SYNC|PSYNC ? -1|\
+        REPLICAOF no one|FAILOVER|WAIT 1 0|SHUTDOWN|DEBUG SLEEP 0|ACL SETUSER a|CONFIG SET a b|CONFIG RESETSTAT|\
+        MIGRATE h 1 k 0 1|ASKING|RESTORE-ASKING k 0 v|SCRIPT DEBUG YES|REPLCONF a|SAVE|BGSAVE|SLOWLOG GET|MODULE LIST";
+    for line in lines.split('|') {
+        let args: Vec<&str> = line.split(' ').collect();
+        assert!(classify(&Command::from_args(&args)).is_err(), "{line}");
+    }
+}
