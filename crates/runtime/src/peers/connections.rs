@@ -86,7 +86,7 @@ impl Slots {
     }
 
     /// Unproven connections whose time is over.
-    pub(crate) fn take_overdue(&mut self, now_us: u64) -> Vec<ConnectionId> {
+    pub(crate) fn overdue(&mut self, now_us: u64) -> Vec<ConnectionId> {
         let overdue = |&(_, deadline_us): &(ConnectionId, u64)| now_us >= deadline_us;
         self.deadlines.iter().filter(|entry| overdue(entry)).map(|&(connection, _)| connection).collect()
     }
@@ -101,5 +101,47 @@ impl Slots {
             self.slots.resize_with(connection.index() + 1, || None);
         }
         self.slots[connection.index()] = Some((connection, role));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Role, Slots};
+    use crate::peers::frame::Channel;
+    use crate::reactor::{ConnectionId, Io};
+
+    fn connection(io: &mut Io) -> ConnectionId {
+        io.dial(&"unix:///nowhere".parse().unwrap())
+    }
+
+    #[test]
+    fn unproven_connections_are_counted_and_overdue_in_time() {
+        let mut io = Io::new().unwrap();
+        let mut slots = Slots::default();
+        let (first, second, dialled) = (connection(&mut io), connection(&mut io), connection(&mut io));
+        slots.add_unproven(first, None, None, 10);
+        slots.add_unproven(second, None, None, 20);
+        slots.add_unproven(dialled, None, Some((0, Channel::Data)), 15);
+        assert_eq!((slots.unproven_count(), slots.overdue(9)), (2, vec![]));
+        assert_eq!(slots.overdue(15), [first, dialled]);
+        slots.prove(first, 3, Channel::Control);
+        assert_eq!((slots.unproven_count(), slots.overdue(30)), (1, vec![second, dialled]));
+        slots.remove(second);
+        slots.remove(dialled);
+        assert_eq!((slots.unproven_count(), slots.overdue(30)), (0, vec![]));
+        assert!(matches!(slots.role(first), Some(Role::Proven { link: 3, channel: Channel::Control })));
+        assert!(!slots.has(second));
+    }
+
+    #[test]
+    fn a_later_connection_in_the_same_place_is_nobody() {
+        let mut io = Io::new().unwrap();
+        let mut slots = Slots::default();
+        let old = connection(&mut io);
+        slots.prove(old, 0, Channel::Data);
+        io.close(old);
+        let new = connection(&mut io);
+        assert_eq!(new.index(), old.index());
+        assert!(slots.has(old) && !slots.has(new));
     }
 }

@@ -116,7 +116,9 @@ impl Hello {
             return Err(Refusal::Malformed);
         }
         let (role, channel, id) = (body.get_u8(), body.get_u8(), body.get_u16());
-        body.advance(4);
+        if body.get_u32() != 0 {
+            return Err(Refusal::Malformed);
+        }
         let (instance, attempt) = (body.get_u64(), body.get_u64());
         let mut nonce = [0; 16];
         body.copy_to_slice(&mut nonce);

@@ -374,7 +374,7 @@ impl Peers {
 
     fn tick(&mut self, io: &mut Io) {
         let now_us = io.now_us();
-        for connection in self.slots.take_overdue(now_us) {
+        for connection in self.slots.overdue(now_us) {
             let position = match self.slots.role(connection) {
                 Some(&Role::Unproven { link, .. }) => link.map(|(position, _)| position),
                 _ => continue,

@@ -1,0 +1,260 @@
+//! Links between two reactors over loopback, one turn at a time.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use runtime::Address;
+use runtime::config::Secret;
+use runtime::peers::{Identity, PeerEvent, Peers};
+use runtime::reactor::{Driver, Event, Io, Reactor};
+use wire::message::{Cancel, Execute, Refuse};
+use wire::{Key, Message, NodeId, Peer, RouterId, ShimId};
+
+const ROUTER: Peer = Peer::Router(RouterId(4));
+const NODE: Peer = Peer::Node(NodeId(2));
+const SHIM: Peer = Peer::Shim(ShimId(0));
+const SECRET: Secret = Secret([9; 16]);
+
+struct Member {
+    peers: Peers,
+    events: Vec<PeerEvent>,
+}
+
+impl Driver for Member {
+    fn event(&mut self, io: &mut Io, event: Event) {
+        let foreign = self.peers.event(io, event, &mut self.events);
+        assert!(matches!(foreign, None | Some(Event::Tick)), "{foreign:?}");
+    }
+}
+
+struct End {
+    reactor: Reactor,
+    member: Member,
+}
+
+impl End {
+    fn new(peer: Peer, secret: Secret) -> End {
+        let member = Member { peers: Peers::new(Identity { peer, secret }), events: Vec::new() };
+        End { reactor: Reactor::new(Io::new().unwrap()), member }
+    }
+
+    fn listening(peer: Peer, address: &str) -> (End, Address) {
+        let mut end = End::new(peer, SECRET);
+        let listener = end.reactor.io().listen(&address.parse().unwrap()).unwrap();
+        end.member.peers.accept_on(listener);
+        let address = end.reactor.io().local_address(listener);
+        (end, address)
+    }
+
+    fn dial(&mut self, peer: Peer, address: &Address) {
+        self.member.peers.dial(self.reactor.io(), peer, address.clone());
+    }
+
+    fn send(&mut self, to: Peer, message: &Message) -> bool {
+        self.member.peers.send(self.reactor.io(), to, message)
+    }
+
+    fn turn(&mut self) {
+        self.reactor.turn(&mut self.member, Some(Duration::from_millis(1))).unwrap();
+    }
+
+    fn has(&self, wanted: &str) -> bool {
+        self.member.events.iter().any(|event| described(event) == wanted)
+    }
+
+    fn messages(&self) -> Vec<&Message> {
+        let events = self.member.events.iter();
+        events
+            .filter_map(|event| match event {
+                PeerEvent::Message { message, .. } => Some(message),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+fn described(event: &PeerEvent) -> String {
+    match event {
+        PeerEvent::Linked(peer) => format!("linked {peer:?}"),
+        PeerEvent::Unlinked(peer) => format!("unlinked {peer:?}"),
+        PeerEvent::Message { from, message, .. } => format!("{from:?} {message:?}"),
+    }
+}
+
+fn turn_until<const N: usize>(mut ends: [&mut End; N], done: impl Fn(&[&mut End; N]) -> bool) {
+    let start = Instant::now();
+    while !done(&ends) {
+        assert!(start.elapsed() < Duration::from_secs(10), "what was expected did not happen");
+        ends.iter_mut().for_each(|end| end.turn());
+    }
+}
+
+fn linked(address: &str) -> (End, End, Address) {
+    let (mut node, address) = End::listening(NODE, address);
+    let mut router = End::new(ROUTER, SECRET);
+    router.dial(NODE, &address);
+    turn_until([&mut router, &mut node], |[router, node]| {
+        router.member.peers.is_linked(NODE) && node.member.peers.is_linked(ROUTER)
+    });
+    (router, node, address)
+}
+
+fn execute(request: u64, value_bytes: usize) -> Message {
+    let key = Key { bytes: Bytes::from_static(b"key"), ..Key::default() };
+    let command = Bytes::from(vec![b'v'; value_bytes]);
+    Message::Execute(Execute { request, key, resp3: false, ordered: true, command })
+}
+
+#[test]
+fn members_link_and_exchange_messages_in_order() {
+    for address in ["127.0.0.1:0", &format!("unix:///tmp/distcache-peers-{}.sock", std::process::id())] {
+        let (mut router, mut node, _) = linked(address);
+        assert!(router.has(&format!("linked {NODE:?}")) && node.has(&format!("linked {ROUTER:?}")));
+        let sent: Vec<Message> = (0..100).map(|request| execute(request, request as usize * 3_000)).collect();
+        for message in &sent {
+            assert!(router.send(NODE, message));
+        }
+        assert!(router.member.peers.out_bytes(router.reactor.io(), NODE) > 100 * 96);
+        let control = Message::Refuse(Refuse { session: 7 });
+        assert!(node.send(ROUTER, &control));
+        assert!(!node.send(SHIM, &control), "nobody linked");
+        turn_until([&mut router, &mut node], |[router, node]| {
+            node.messages().len() == 100 && router.messages().len() == 1
+        });
+        assert!(node.messages().into_iter().eq(&sent));
+        assert_eq!(router.messages(), [&control]);
+        assert_eq!(router.member.peers.out_bytes(router.reactor.io(), NODE), 0);
+    }
+}
+
+#[test]
+fn a_lost_link_is_told_to_both_and_made_again() {
+    let (mut router, node, address) = linked("127.0.0.1:0");
+    drop(node);
+    turn_until([&mut router], |[router]| router.has(&format!("unlinked {NODE:?}")));
+    assert!(!router.send(NODE, &execute(1, 1)));
+    router.member.events.clear();
+    let (mut node, _) = End::listening(NODE, &address.to_string());
+    turn_until([&mut router, &mut node], |[router, node]| {
+        router.has(&format!("linked {NODE:?}")) && node.has(&format!("linked {ROUTER:?}"))
+    });
+    drop(router);
+    turn_until([&mut node], |[node]| node.has(&format!("unlinked {ROUTER:?}")));
+}
+
+#[test]
+fn another_secret_never_links() {
+    let (mut node, address) = End::listening(NODE, "127.0.0.1:0");
+    let mut router = End::new(ROUTER, Secret([8; 16]));
+    router.dial(NODE, &address);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(200) {
+        router.turn();
+        node.turn();
+    }
+    assert!(router.member.events.is_empty() && node.member.events.is_empty());
+}
+
+#[test]
+fn a_node_in_two_processes_is_the_newer_one_but_a_router_keeps_its_id() {
+    let (mut shim, address) = End::listening(SHIM, "127.0.0.1:0");
+    for (peer, is_replaced) in [(NODE, true), (ROUTER, false)] {
+        let mut older = End::new(peer, SECRET);
+        older.dial(SHIM, &address);
+        turn_until([&mut older, &mut shim], |[older, shim]| {
+            older.member.peers.is_linked(SHIM) && shim.member.peers.is_linked(peer)
+        });
+        shim.member.events.clear();
+        let mut newer = End::new(peer, SECRET);
+        newer.dial(SHIM, &address);
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(150)
+            || (is_replaced && !newer.member.peers.is_linked(SHIM))
+        {
+            assert!(start.elapsed() < Duration::from_secs(10));
+            newer.turn();
+            shim.turn();
+        }
+        assert_eq!(newer.member.peers.is_linked(SHIM), is_replaced);
+        let told: Vec<String> = shim.member.events.iter().map(described).collect();
+        match is_replaced {
+            true => assert_eq!(told, [format!("unlinked {peer:?}"), format!("linked {peer:?}")]),
+            false => assert!(told.is_empty(), "{told:?}"),
+        }
+        drop((older, newer));
+        turn_until([&mut shim], |[shim]| !shim.member.peers.is_linked(peer));
+    }
+}
+
+#[test]
+fn a_client_at_a_peers_port_is_told_where_to_go() {
+    let (mut node, address) = End::listening(NODE, "127.0.0.1:0");
+    let Address::Tcp(address) = address else { unreachable!() };
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut line = String::new();
+        client.read_to_string(&mut line).map(|_| line)
+    });
+    while !reader.is_finished() {
+        node.turn();
+    }
+    let line = reader.join().unwrap().unwrap();
+    assert!(line.starts_with("-ERR ") && line.contains("address of a router"), "{line}");
+    assert!(node.member.events.is_empty());
+}
+
+#[test]
+fn unproven_connections_are_limited() {
+    let (mut node, address) = End::listening(NODE, "127.0.0.1:0");
+    let Address::Tcp(socket) = address else { unreachable!() };
+    let silent: Vec<TcpStream> = (0..257).map(|_| TcpStream::connect(socket).unwrap()).collect();
+    let closed = |mut stream: &TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        matches!(stream.read(&mut [0]), Ok(0))
+    };
+    turn_until([&mut node], |_| closed(&silent[256]));
+    assert!(!silent[..256].iter().any(closed));
+    drop(silent);
+    let mut router = End::new(ROUTER, SECRET);
+    router.dial(NODE, &address);
+    turn_until([&mut router, &mut node], |[router, _]| router.member.peers.is_linked(NODE));
+}
+
+#[test]
+fn a_link_that_takes_no_output_is_closed_at_the_limit() {
+    let (mut router, mut node, _) = linked("127.0.0.1:0");
+    let message = execute(1, 1 << 20);
+    let mut sent = 0;
+    while router.send(NODE, &message) {
+        sent += 1;
+        assert!(sent < 100, "64 MiB are the limit");
+        router.turn();
+    }
+    turn_until([&mut router], |[router]| router.has(&format!("unlinked {NODE:?}")));
+    turn_until([&mut node], |[node]| node.has(&format!("unlinked {ROUTER:?}")));
+}
+
+#[test]
+fn the_answering_side_does_not_read_a_peer_that_does_not_read_its_replies() {
+    let (mut router, mut node, _) = linked("127.0.0.1:0");
+    // Both sockets' buffers fill, then the node's own output passes the limit.
+    let reply = execute(0, 1 << 20);
+    while node.member.peers.out_bytes(node.reactor.io(), ROUTER) < 12 << 20 {
+        assert!(node.send(ROUTER, &reply));
+        node.turn();
+    }
+    // The event in which the node notices, and a message that it must not take before the router has read
+    // the replies; one turn of the router reads at most a mebibyte of them.
+    for request in [1, 2] {
+        assert!(router.send(NODE, &Message::Cancel(Cancel { request })));
+        router.turn();
+        for _ in 0..5 {
+            node.turn();
+        }
+    }
+    assert_eq!(node.messages(), [&Message::Cancel(Cancel { request: 1 })]);
+    turn_until([&mut router, &mut node], |[_, node]| node.messages().len() == 2);
+}

@@ -1,0 +1,424 @@
+//! The reactor against plain sockets of the standard library, one turn at a time.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use runtime::Address;
+use runtime::reactor::{ConnectionId, Driver, Event, Io, OUT_LOW_BYTES, Reactor};
+use runtime::stop::Stop;
+
+/// Records what happens; echoes if told to.
+#[derive(Default)]
+struct Recorder {
+    echo: bool,
+    pause_after_data: bool,
+    /// Give everything back until there is this much.
+    wanted: usize,
+    accepted: Vec<ConnectionId>,
+    connected: Vec<ConnectionId>,
+    received: Vec<Bytes>,
+    writable: usize,
+    closed: Vec<(ConnectionId, Option<ErrorKind>)>,
+    ticks: usize,
+    woken: usize,
+}
+
+impl Recorder {
+    fn bytes(&self) -> Vec<u8> {
+        self.received.concat()
+    }
+}
+
+impl Driver for Recorder {
+    fn event(&mut self, io: &mut Io, event: Event) {
+        match event {
+            Event::Accepted { connection, .. } => self.accepted.push(connection),
+            Event::Connected(connection) => self.connected.push(connection),
+            Event::Data { connection, bytes, now_us } => {
+                assert!(now_us <= io.now_us());
+                if self.pause_after_data {
+                    io.pause(connection);
+                }
+                if bytes.len() < self.wanted {
+                    io.unread(connection, bytes);
+                    return;
+                }
+                if self.echo {
+                    io.out(connection).extend_from_slice(&bytes);
+                }
+                self.received.push(bytes);
+            }
+            Event::Writable(_) => self.writable += 1,
+            Event::Closed { connection, error } => {
+                self.closed.push((connection, error.map(|error| error.kind())));
+            }
+            Event::Tick => self.ticks += 1,
+            Event::Woken => self.woken += 1,
+        }
+    }
+}
+
+fn tcp(reactor: &mut Reactor) -> (runtime::reactor::ListenerId, std::net::SocketAddr) {
+    let listener = reactor.io().listen(&"127.0.0.1:0".parse().unwrap()).unwrap();
+    match reactor.io().local_address(listener) {
+        Address::Tcp(address) => (listener, address),
+        Address::Unix(_) => unreachable!(),
+    }
+}
+
+fn reactor() -> Reactor {
+    Reactor::new(Io::new().unwrap())
+}
+
+fn socket_path(name: &str) -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("distcache-reactor-{}-{name}.sock", std::process::id()))
+}
+
+/// Turns until `done`, at most ten seconds.
+fn turn_until(reactor: &mut Reactor, recorder: &mut Recorder, mut done: impl FnMut(&Recorder) -> bool) {
+    let start = Instant::now();
+    while !done(recorder) {
+        assert!(start.elapsed() < Duration::from_secs(10), "what was expected did not happen");
+        reactor.turn(recorder, Some(Duration::from_millis(5))).unwrap();
+    }
+}
+
+/// A few turns in which nothing more is expected.
+fn settle(reactor: &mut Reactor, recorder: &mut Recorder) {
+    for _ in 0..4 {
+        reactor.turn(recorder, Some(Duration::ZERO)).unwrap();
+    }
+}
+
+fn echo_through(mut client: impl Read + Write, reactor: &mut Reactor) {
+    let mut recorder = Recorder { echo: true, ..Recorder::default() };
+    for round in 1..=3 {
+        client.write_all(b"hello").unwrap();
+        turn_until(reactor, &mut recorder, |recorder| recorder.bytes().len() == 5 * round);
+        let mut reply = [0; 5];
+        client.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"hello");
+    }
+    drop(client);
+    turn_until(reactor, &mut recorder, |recorder| !recorder.closed.is_empty());
+    assert_eq!(recorder.closed, [(recorder.accepted[0], None)]);
+}
+
+#[test]
+fn echo_over_tcp_and_unix_sockets() {
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    echo_through(TcpStream::connect(address).unwrap(), &mut reactor);
+    let path = socket_path("echo");
+    reactor.io().listen(&Address::Unix(path.clone())).unwrap();
+    echo_through(UnixStream::connect(&path).unwrap(), &mut reactor);
+    drop(reactor);
+    assert!(!path.exists(), "the socket file is removed with its listener");
+}
+
+fn read_slowly(mut client: impl Read, reactor: &mut Reactor, recorder: &mut Recorder, sent: &[u8]) {
+    let mut received = Vec::new();
+    let mut buffer = vec![0; 50_000];
+    let start = Instant::now();
+    while received.len() < sent.len() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{} bytes", received.len());
+        reactor.turn(recorder, Some(Duration::ZERO)).unwrap();
+        match client.read(&mut buffer) {
+            Ok(count) => received.extend_from_slice(&buffer[..count]),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    assert!(received == sent);
+}
+
+#[test]
+fn output_beyond_the_socket_waits_for_a_slow_reader() {
+    let sent: Vec<u8> = (0..6_000_000_u32).map(|index| (index / 7) as u8).collect();
+    let path = socket_path("slow");
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    reactor.io().listen(&Address::Unix(path.clone())).unwrap();
+    let mut recorder = Recorder::default();
+    let tcp = TcpStream::connect(address).unwrap();
+    tcp.set_nonblocking(true).unwrap();
+    let unix = UnixStream::connect(&path).unwrap();
+    unix.set_nonblocking(true).unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 2);
+    // Events of one wait come in any order: tell the two apart by their peers.
+    let is_unix = |io: &Io, id| matches!(io.peer_address(id), Some(Address::Unix(_)));
+    recorder.accepted.sort_by_key(|&id| is_unix(reactor.io(), id));
+    let [over_tcp, over_unix] = recorder.accepted[..] else { unreachable!() };
+    for (index, connection) in [over_tcp, over_unix].into_iter().enumerate() {
+        for piece in sent.chunks(1_000_000) {
+            reactor.io().out(connection).extend_from_slice(piece);
+            reactor.turn(&mut recorder, Some(Duration::ZERO)).unwrap();
+        }
+        assert!(reactor.io().out_bytes(connection) > OUT_LOW_BYTES, "the sockets are not that large");
+        let drained = recorder.writable;
+        match index {
+            0 => read_slowly(&tcp, &mut reactor, &mut recorder, &sent),
+            _ => read_slowly(&unix, &mut reactor, &mut recorder, &sent),
+        }
+        turn_until(&mut reactor, &mut recorder, |recorder| recorder.writable > drained);
+        assert_eq!(reactor.io().out_bytes(connection), 0);
+    }
+    assert!(recorder.closed.is_empty());
+}
+
+#[test]
+fn output_that_fits_still_reports_that_it_has_drained() {
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    let mut recorder = Recorder::default();
+    let _client = TcpStream::connect(address).unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 1);
+    reactor.io().out(recorder.accepted[0]).extend_from_slice(&vec![0; OUT_LOW_BYTES + 1]);
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.writable == 1);
+}
+
+#[test]
+fn a_paused_connection_is_not_read_and_a_resumed_one_goes_on_without_new_input() {
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    let mut recorder = Recorder { pause_after_data: true, wanted: 5, ..Recorder::default() };
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"123").unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 1);
+    let connection = recorder.accepted[0];
+    turn_until_paused(&mut reactor, &mut recorder, connection);
+    client.write_all(b"456").unwrap();
+    settle(&mut reactor, &mut recorder);
+    assert!(recorder.received.is_empty());
+    // What was given back comes first, then what the kernel has kept.
+    recorder.wanted = 3;
+    recorder.pause_after_data = false;
+    reactor.io().resume(connection);
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.bytes() == b"123456");
+    // Given back and resumed: it comes again although nothing follows.
+    (recorder.wanted, recorder.pause_after_data) = (10, true);
+    client.write_all(b"789").unwrap();
+    turn_until_paused(&mut reactor, &mut recorder, connection);
+    (recorder.wanted, recorder.pause_after_data) = (0, false);
+    reactor.io().resume(connection);
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.bytes() == b"123456789");
+}
+
+fn turn_until_paused(reactor: &mut Reactor, recorder: &mut Recorder, connection: ConnectionId) {
+    let start = Instant::now();
+    while !reactor.io().is_paused(connection) {
+        assert!(start.elapsed() < Duration::from_secs(10));
+        reactor.turn(recorder, Some(Duration::from_millis(5))).unwrap();
+    }
+}
+
+#[test]
+fn the_end_of_a_paused_connection_is_told_once_its_input_is_read() {
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    let mut recorder = Recorder { pause_after_data: true, ..Recorder::default() };
+    let mut gone = TcpStream::connect(address).unwrap();
+    gone.write_all(b"BLPOP").unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.received.len() == 1);
+    drop(gone);
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.closed.len() == 1);
+
+    let mut talkative = TcpStream::connect(address).unwrap();
+    talkative.write_all(b"1").unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.received.len() == 2);
+    talkative.write_all(b"2").unwrap();
+    drop(talkative);
+    settle(&mut reactor, &mut recorder);
+    assert_eq!(recorder.closed.len(), 1);
+    reactor.io().resume(recorder.accepted[1]);
+    recorder.pause_after_data = false;
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.closed.len() == 2);
+    assert_eq!(recorder.bytes(), b"BLPOP12");
+}
+
+#[test]
+fn a_large_frame_in_many_reads_arrives_whole() {
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    let sent: Vec<u8> = (0..5_000_000_u32).map(|index| (index / 3) as u8).collect();
+    let mut recorder = Recorder { wanted: sent.len(), ..Recorder::default() };
+    let mut client = TcpStream::connect(address).unwrap();
+    let writer = std::thread::spawn({
+        let sent = sent.clone();
+        move || client.write_all(&sent).map(|()| client)
+    });
+    turn_until(&mut reactor, &mut recorder, |recorder| !recorder.received.is_empty());
+    assert!(recorder.received[0] == sent);
+    drop(writer.join());
+}
+
+#[test]
+fn close_flushed_writes_everything_first_and_tells_nobody() {
+    let mut reactor = reactor();
+    let (listener, address) = tcp(&mut reactor);
+    let mut recorder = Recorder::default();
+    let mut client = TcpStream::connect(address).unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 1);
+    let connection = recorder.accepted[0];
+    let sent = vec![7; 3_000_000];
+    reactor.io().out(connection).extend_from_slice(&sent);
+    reactor.io().close_flushed(connection);
+    reactor.io().out(connection).extend_from_slice(b"too late");
+    let reader = std::thread::spawn(move || {
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).map(|_| received)
+    });
+    let start = Instant::now();
+    while reactor.io().connections_count(listener) > 0 {
+        assert!(start.elapsed() < Duration::from_secs(10));
+        reactor.turn(&mut recorder, Some(Duration::from_millis(5))).unwrap();
+    }
+    assert!(reader.join().unwrap().unwrap() == sent);
+    assert!(recorder.closed.is_empty());
+}
+
+#[test]
+fn replies_reach_a_client_that_has_ended_its_side() {
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    let mut recorder = Recorder { echo: true, ..Recorder::default() };
+    let mut client = TcpStream::connect(address).unwrap();
+    client.write_all(b"PING\r\n").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.closed.len() == 1);
+    settle(&mut reactor, &mut recorder);
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).unwrap();
+    assert_eq!(reply, "PING\r\n");
+}
+
+#[test]
+fn an_id_that_outlived_its_connection_does_nothing() {
+    let mut reactor = reactor();
+    let (listener, address) = tcp(&mut reactor);
+    let mut recorder = Recorder::default();
+    let _first = TcpStream::connect(address).unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 1);
+    let old = recorder.accepted[0];
+    reactor.io().close(old);
+    let mut second = TcpStream::connect(address).unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 2);
+    let new = recorder.accepted[1];
+    assert_eq!((new.index(), reactor.io().connections_count(listener)), (old.index(), 1));
+    let io = reactor.io();
+    io.out(old).extend_from_slice(b"stray");
+    io.pause(old);
+    io.unread(old, Bytes::from_static(b"stray"));
+    io.close_flushed(old);
+    io.close(old);
+    assert_eq!((io.out_bytes(old), io.out_bytes(new), io.is_paused(new)), (0, 0, false));
+    io.out(new).extend_from_slice(b"mine");
+    io.close_flushed(new);
+    settle(&mut reactor, &mut recorder);
+    let mut received = String::new();
+    second.read_to_string(&mut received).unwrap();
+    assert_eq!(received, "mine");
+}
+
+#[test]
+fn dialling_ends_in_connected_or_closed() {
+    let mut server = reactor();
+    let (_, address) = tcp(&mut server);
+    let mut client = reactor();
+    let mut recorder = Recorder { echo: true, ..Recorder::default() };
+    let connection = client.io().dial(&Address::Tcp(address));
+    client.io().out(connection).extend_from_slice(b"early");
+    turn_until(&mut client, &mut recorder, |recorder| recorder.connected == [connection]);
+    let mut echo = Recorder { echo: true, ..Recorder::default() };
+    turn_until(&mut server, &mut echo, |recorder| recorder.bytes() == b"early");
+    turn_until(&mut client, &mut recorder, |recorder| recorder.bytes() == b"early");
+    drop(server);
+    turn_until(&mut client, &mut recorder, |recorder| recorder.closed.len() == 1);
+
+    let refused = client.io().dial(&Address::Tcp(address));
+    let missing = client.io().dial(&Address::Unix(socket_path("missing")));
+    turn_until(&mut client, &mut recorder, |recorder| recorder.closed.len() == 3);
+    assert!(recorder.closed.contains(&(refused, Some(ErrorKind::ConnectionRefused))));
+    assert!(recorder.closed.contains(&(missing, Some(ErrorKind::NotFound))));
+}
+
+#[test]
+fn connections_beyond_the_limit_get_a_line_and_are_closed() {
+    let mut reactor = reactor();
+    let (listener, address) = tcp(&mut reactor);
+    reactor.io().set_connections_max(listener, 1, b"-ERR max number of clients reached\r\n");
+    let mut recorder = Recorder::default();
+    let first = TcpStream::connect(address).unwrap();
+    let mut second = TcpStream::connect(address).unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 1);
+    settle(&mut reactor, &mut recorder);
+    let mut line = String::new();
+    second.read_to_string(&mut line).unwrap();
+    assert_eq!(line, "-ERR max number of clients reached\r\n");
+    assert_eq!((reactor.io().refused_total(listener), recorder.accepted.len()), (1, 1));
+    drop(first);
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.closed.len() == 1);
+    let _third = TcpStream::connect(address).unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 2);
+}
+
+#[test]
+fn a_stale_socket_file_is_replaced_and_a_live_one_is_not() {
+    let path = socket_path("stale");
+    let address = Address::Unix(path.clone());
+    // The standard library leaves the file behind, as a crash does.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let mut first = Io::new().unwrap();
+    let listener = first.listen(&address).unwrap();
+    let error = Io::new().unwrap().listen(&address).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    first.close_listener(listener);
+    std::fs::write(&path, b"somebody's data").unwrap();
+    assert!(Io::new().unwrap().listen(&address).is_err());
+    assert!(path.exists(), "a file that is no socket stays");
+    std::fs::remove_file(&path).unwrap();
+}
+
+struct UntilStopped {
+    stop: Stop,
+    ticks: usize,
+    stopping: usize,
+}
+
+impl Driver for UntilStopped {
+    fn event(&mut self, _: &mut Io, event: Event) {
+        if matches!(event, Event::Tick) {
+            self.ticks += 1;
+            if self.ticks == 3 {
+                self.stop.stop();
+            }
+        }
+    }
+
+    fn stopping(&mut self, _: &mut Io) -> bool {
+        self.stopping += 1;
+        self.stopping == 3
+    }
+}
+
+#[test]
+fn run_ticks_until_stopped_and_lets_the_driver_come_to_an_end() {
+    let stop = Stop::new();
+    let mut driver = UntilStopped { stop: stop.clone(), ticks: 0, stopping: 0 };
+    let start = Instant::now();
+    runtime::reactor::run(Io::new().unwrap(), &mut driver, &stop).unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(24), "a tick takes 10 ms");
+    assert_eq!(driver.stopping, 3);
+}
+
+#[test]
+fn a_waker_ends_the_wait_from_another_thread() {
+    let mut reactor = reactor();
+    let waker = reactor.io().waker();
+    let thread = std::thread::spawn(move || waker.wake());
+    let mut recorder = Recorder::default();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.woken == 1);
+    thread.join().unwrap();
+}
