@@ -1,7 +1,8 @@
-//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `setup`. Never product code.
+//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `setup`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
+mod bench;
 mod ci;
 mod codegen;
 mod setup;
@@ -16,6 +17,7 @@ Usage: cargo xtask COMMAND
   ci                 everything that continuous integration runs, in its order; stops at the first failure
   tidy               house rules: sizes, dependency direction, opening sentences, banned calls and names
   codegen [--check]  writes the generated sources; with --check only tells whether they are fresh
+  bench WHAT         measures cost, balance, coherence or memory on real processes; see `bench help`
   setup              installs what the tests need from Debian's packages and PyPI, where missing
 ";
 
@@ -31,6 +33,11 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
         ["codegen"] => codegen::run(false),
         ["codegen", "--check"] => codegen::run(true),
         ["setup"] => setup::run(root()),
+        ["bench", "help"] => {
+            print!("{}", bench::USAGE);
+            Ok(())
+        }
+        ["bench", rest @ ..] => bench::run(root(), rest),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");
             Ok(())
