@@ -1,2 +1,67 @@
-//! Placeholder.
-fn main() {}
+//! The `distcache` command line: parses, dispatches, turns errors into one line and an exit code. No rule of the protocol.
+
+mod bench;
+mod commands;
+mod demo;
+mod launch;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// One big coherent cache in front of Redis: hot keys no longer melt one server.
+///
+/// Unmodified Redis clients connect to a router; shims stand in front of the storage servers; cache nodes in layers
+/// hold the hot objects. All of it is described by one TOML file.
+#[derive(Debug, Parser)]
+#[command(name = "distcache", version, propagate_version = true)]
+struct CommandLine {
+    /// What to log on stderr: error, warn, info, debug, trace, or a filter such as info,router=debug
+    #[arg(long, global = true, env = "DISTCACHE_LOG", value_name = "FILTER", default_value = "warn")]
+    log: String,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Demo(demo::Arguments),
+    Bench(bench::Arguments),
+    Up(commands::up::Arguments),
+    Run(commands::run::Arguments),
+    Check(commands::check::Arguments),
+    Status(commands::status::Arguments),
+    Inspect(commands::inspect::Arguments),
+}
+
+fn main() -> ExitCode {
+    let line = CommandLine::parse();
+    match log_to_stderr(&line.log).and_then(|()| dispatch(line.command)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            commands::say(&format!("distcache: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn log_to_stderr(filter: &str) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
+        anyhow::anyhow!("--log {filter:?} (or DISTCACHE_LOG): {error}; write for example info")
+    })?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    Ok(())
+}
+
+fn dispatch(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Demo(arguments) => demo::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
+        Command::Up(arguments) => commands::up::run(&arguments),
+        Command::Run(arguments) => commands::run::run(&arguments),
+        Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Status(arguments) => commands::status::run(&arguments),
+        Command::Inspect(arguments) => commands::inspect::run(&arguments),
+    }
+}

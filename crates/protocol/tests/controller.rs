@@ -74,7 +74,7 @@ fn scripts() {
             effects.iter().for_each(|effect| show(effect, &mut actual));
         }
     }
-    if std::env::var_os("DISTCACHE_REWRITE").is_some() {
+    if std::env::var_os("UPDATE_SCRIPTS").is_some() {
         std::fs::write(path, &actual).unwrap();
     }
     assert_eq!(actual, script);

@@ -1,0 +1,58 @@
+//! Where one key lives: its storage, its place in every layer, and whether members report it as hot. It asks nobody.
+
+use bytes::Bytes;
+use protocol::placement::{MapError, Placement, Secret};
+use runtime::status::key_text;
+use serde::{Deserialize, Serialize};
+
+use crate::hot::{HotKeyView, hottest};
+use crate::service::Service;
+
+/// What `distcache inspect` shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inspection {
+    pub key: String,
+    pub epoch: u32,
+    pub shim: String,
+    pub rack: String,
+    pub places: Vec<Place>,
+    /// Whether a member counts it among its hottest.
+    pub hot: bool,
+    /// Requests per second that those members see; 0 says only that it is not among them.
+    pub heat: u64,
+}
+
+/// The key's place in one layer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub layer: String,
+    /// None if no node of the layer that could hold it is up.
+    pub node: Option<String>,
+    /// Requests per second that this node sees, if the key is among its hottest.
+    pub heat: Option<u64>,
+}
+
+pub(crate) fn inspect(service: &Service, key: &[u8]) -> Result<Inspection, MapError> {
+    let config = &service.config;
+    let placement = Placement::new(Secret(config.secret().0), service.machine.map().clone())?;
+    let text = key_text(key);
+    let key = placement.key(0, Bytes::copy_from_slice(key));
+    let shim = config.shim(placement.shim(&key));
+    let seen = hottest(service.statuses.values()).into_iter().find(|hot| hot.key == text);
+    let seen = seen.unwrap_or_else(HotKeyView::default);
+    let layers = placement.map().layers.iter().zip(placement.places(&key));
+    let places = layers.map(|(layer, node)| {
+        let node = node.map(|node| config.node(node).id.clone());
+        let heat = node.as_ref().and_then(|node| seen.members.get(node)).copied();
+        Place { layer: layer.name.clone(), node, heat }
+    });
+    Ok(Inspection {
+        epoch: placement.epoch(),
+        shim: shim.id.clone(),
+        rack: shim.rack.clone(),
+        places: places.collect(),
+        hot: !seen.members.is_empty(),
+        heat: seen.heat,
+        key: text,
+    })
+}

@@ -1,0 +1,67 @@
+//! Starts a controller: its listener, its API and the thread that lets its time pass.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use protocol::time::Time;
+use runtime::address::Address;
+use runtime::admin;
+use runtime::clock;
+use runtime::config::{Config, Member};
+use runtime::heartbeat::HeartbeatKey;
+use runtime::instance::{Instance, MapCell, StartError};
+use runtime::status::{MemberStatus, StatusCell};
+use runtime::stop::Stop;
+
+use crate::http::{Api, routes};
+use crate::service::Service;
+use crate::store::MemoryStore;
+
+/// Lapsed leases and grace periods are noticed this late at worst.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Binds the controller's listener, then runs it until `stop`.
+pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, StartError> {
+    let Some(Member::Controller(index)) = config.member(id) else {
+        return Err(StartError::UnknownId { role: "controller", id: id.to_owned() });
+    };
+    let address = config.controllers[index].listen;
+    let listen_error =
+        |error| StartError::Listen { id: id.to_owned(), address: Address::Tcp(address), error };
+    let listener = admin::bind(address).map_err(listen_error)?;
+    let bound = listener.local_addr().map_err(listen_error)?;
+
+    let service = Service::new(now(), Arc::clone(config), index, Box::<MemoryStore>::default());
+    let status = StatusCell::new(MemberStatus::Controller(service.own_status()));
+    let key = HeartbeatKey::derive(config.secret());
+    let api = Api { service: Arc::new(Mutex::new(service)), key, clock: now };
+    let system_error = |what| move |error| StartError::System { id: id.to_owned(), what, error };
+    let server =
+        admin::serve(id, listener, routes(api.clone()), stop).map_err(system_error("cannot serve HTTP"))?;
+
+    let (cell, stop) = (status.clone(), stop.clone());
+    let thread = std::thread::Builder::new()
+        .name(format!("{id}-ticks"))
+        .spawn(move || {
+            while !stop.wait_timeout(TICK) {
+                let mut service = api.service();
+                service.tick(now());
+                cell.set(MemberStatus::Controller(service.own_status()));
+            }
+            if server.join().is_err() {
+                tracing::error!("the HTTP server ended badly");
+            }
+        })
+        .map_err(system_error("cannot start a thread"))?;
+    Ok(Instance {
+        id: id.to_owned(),
+        addresses: vec![Address::Tcp(bound)],
+        status,
+        maps: MapCell::default(),
+        thread,
+    })
+}
+
+fn now() -> Time {
+    Time(clock::now_us())
+}

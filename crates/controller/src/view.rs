@@ -1,0 +1,99 @@
+//! The cluster map and the members as the HTTP API shows them. Not how they come about.
+
+use protocol::controller::Liveness;
+use runtime::config::Config;
+use serde::{Deserialize, Serialize};
+use wire::{ClusterMap, Partition, Peer};
+
+use crate::service::Service;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MapView {
+    pub epoch: u32,
+    pub layers: Vec<LayerView>,
+    pub shims: Vec<ShimView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LayerView {
+    pub name: String,
+    pub partition: String,
+    pub nodes: Vec<NodeView>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NodeView {
+    pub id: String,
+    pub rack: Option<String>,
+    pub capacity: f64,
+    pub up: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShimView {
+    pub id: String,
+    pub rack: String,
+}
+
+/// One member and whether it lives.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberView {
+    pub id: String,
+    pub role: String,
+    pub state: MemberState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemberState {
+    Up,
+    /// Its heartbeats have stopped; a node's partition is still its own.
+    Lost,
+    /// The map has given its partition to other nodes.
+    Down,
+}
+
+impl MapView {
+    pub(crate) fn of(config: &Config, map: &ClusterMap) -> MapView {
+        let racks = config.racks();
+        let layers = map.layers.iter().map(|layer| LayerView {
+            name: layer.name.clone(),
+            partition: match layer.partition {
+                Partition::Rack => "rack".to_owned(),
+                Partition::Hash => "hash".to_owned(),
+            },
+            nodes: layer
+                .nodes
+                .iter()
+                .map(|node| NodeView {
+                    id: config.node(node.id).id.clone(),
+                    rack: node.rack.map(|rack| racks[usize::from(rack.0)].to_owned()),
+                    capacity: f64::from(node.capacity) / 1000.0,
+                    up: node.up,
+                })
+                .collect(),
+        });
+        let shims = config.shims.iter().map(|shim| ShimView { id: shim.id.clone(), rack: shim.rack.clone() });
+        MapView { epoch: map.epoch, layers: layers.collect(), shims: shims.collect() }
+    }
+}
+
+pub(crate) fn members(service: &Service) -> Vec<MemberView> {
+    let down = service.machine.down();
+    let state = |peer, liveness| match (peer, liveness) {
+        (Peer::Node(id), _) if down.contains(&id) => MemberState::Down,
+        (_, Liveness::Up) => MemberState::Up,
+        (_, Liveness::Lost { .. }) => MemberState::Lost,
+    };
+    let role = |peer| match peer {
+        Peer::Node(_) => "node",
+        Peer::Shim(_) => "shim",
+        Peer::Router(_) => "router",
+    };
+    let members = service.machine.members().map(|(peer, liveness)| MemberView {
+        id: service.config.peer_name(peer),
+        role: role(peer).to_owned(),
+        state: state(peer, liveness),
+    });
+    members.collect()
+}

@@ -1,0 +1,129 @@
+//! A controller over its real HTTP API: the heartbeat agent on one side, a reader on the other.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use runtime::address::Address;
+use runtime::config::{
+    Config, ControllerConfig, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig,
+};
+use runtime::heartbeat::{self, HeartbeatKey, MAC_HEADER, Pulse};
+use runtime::instance::{Instance, MapCell, StartError};
+use runtime::status::{ClusterStatus, MemberStatus, NodeStatus, RouterStatus, StatusCell};
+use runtime::stop::Stop;
+use serde_json::Value;
+use wire::Partition;
+
+fn config(listen: &str) -> Config {
+    let address = || "127.0.0.1:0".parse().unwrap();
+    let mut config = Config::new("test", Secret([3; 16]));
+    config.controllers.push(ControllerConfig::new("c", listen.parse().unwrap()));
+    config.layers.push(LayerConfig { name: "spine".to_owned(), partition: Partition::Hash });
+    config.nodes.push(NodeConfig::new("n0", "spine", None, address()));
+    config.shims.push(ShimConfig::new("s0", "r0", address(), StorageConfig::Embedded));
+    config.routers.push(RouterConfig::new("x0", address()));
+    config.validate().unwrap();
+    config
+}
+
+fn start(stop: &Stop) -> (Instance, String, Config) {
+    let mut config = config("127.0.0.1:0");
+    let instance = controller::spawn(&Arc::new(config.clone()), "c", stop).unwrap();
+    let [Address::Tcp(address)] = instance.addresses[..] else { panic!("one TCP address") };
+    config.controllers[0].listen = address;
+    (instance, format!("http://{address}"), config)
+}
+
+fn agent() -> ureq::Agent {
+    ureq::Agent::new_with_config(
+        ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build(),
+    )
+}
+
+fn get(url: &str) -> (u16, Value) {
+    let mut reply = agent().get(url).call().unwrap();
+    let code = reply.status().as_u16();
+    (code, serde_json::from_str(&reply.body_mut().read_to_string().unwrap()).unwrap())
+}
+
+/// Polls until `done`, since heartbeats come when they come.
+fn wait(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn statuses_go_in_as_heartbeats_and_come_out_as_json() {
+    let stop = Stop::new();
+    let (instance, url, config) = start(&stop);
+    let node = NodeStatus { id: "n0".to_owned(), requests_total: 5, ..NodeStatus::default() };
+    let status = StatusCell::new(MemberStatus::Node(node));
+    let pulse = Pulse { status, maps: MapCell::default() };
+    let agent = heartbeat::start(&Arc::new(config), vec![pulse], &stop).unwrap();
+
+    wait("the status of n0", || get(&format!("{url}/v1/status")).1["nodes"][0]["requests_total"] == 5);
+    let status: ClusterStatus = serde_json::from_value(get(&format!("{url}/v1/status")).1).unwrap();
+    assert_eq!((status.epoch, status.nodes.len(), status.shims.len()), (1, 1, 0));
+    let (_, members) = get(&format!("{url}/v1/members"));
+    assert_eq!((&members[0]["id"], &members[0]["state"]), (&Value::from("n0"), &Value::from("up")));
+    assert_eq!(members[1]["state"], "lost");
+    let (_, map) = get(&format!("{url}/v1/map"));
+    assert_eq!((&map["epoch"], &map["layers"][0]["nodes"][0]["id"]), (&Value::from(1), &Value::from("n0")));
+    assert_eq!(get(&format!("{url}/v1/hot")), (200, Value::Array(Vec::new())));
+    let (_, inspection) = get(&format!("{url}/v1/inspect?key=a%20b"));
+    assert_eq!((&inspection["key"], &inspection["shim"]), (&Value::from("a b"), &Value::from("s0")));
+    assert_eq!(get(&format!("{url}/v1/inspect")).0, 400);
+    assert_eq!(get(&format!("{url}/nothing")).0, 404);
+    assert_eq!(get(&format!("{url}/health")).0, 200);
+    let text =
+        self::agent().get(format!("{url}/metrics")).call().unwrap().body_mut().read_to_string().unwrap();
+    assert!(text.contains("distcache_controller_members_up{id=\"c\"} 1\n"), "{text}");
+
+    stop.stop();
+    agent.join().unwrap();
+    assert!(instance.join());
+}
+
+#[test]
+fn heartbeats_without_the_secret_are_refused() {
+    let stop = Stop::new();
+    let (instance, url, _) = start(&stop);
+    let router = RouterStatus { id: "x0".to_owned(), ..RouterStatus::default() };
+    let beat = heartbeat::Heartbeat { agent: 7, sequence: 1, members: vec![MemberStatus::Router(router)] };
+    let body = serde_json::to_vec(&beat).unwrap();
+    let post = |body: &[u8], code: &str| {
+        let request = agent().post(format!("{url}{}", heartbeat::PATH)).header(MAC_HEADER, code);
+        let reply = request.send(body).unwrap();
+        let reply_code = reply.headers().get(MAC_HEADER).map(|code| code.to_str().unwrap().to_owned());
+        (reply.status().as_u16(), reply_code)
+    };
+    let key = HeartbeatKey::derive(&Secret([3; 16]));
+    let code = key.of_request(&body);
+    assert_eq!(post(&body, "").0, 401);
+    assert_eq!(post(&body, &HeartbeatKey::derive(&Secret([4; 16])).of_request(&body)).0, 401);
+    assert_eq!(post(b"{}", &code).0, 401);
+    assert_eq!(post(b"{}", &key.of_request(b"{}")).0, 400);
+    assert_eq!(get(&format!("{url}/v1/status")).1["routers"], Value::Array(Vec::new()));
+
+    let (status, reply_code) = post(&body, &code);
+    assert_eq!(status, 200);
+    assert!(key.is_reply(&code, br#"{"epoch":1,"down":[]}"#, &reply_code.unwrap()));
+    assert_eq!(post(&body, &code).0, 409);
+    stop.stop();
+    assert!(instance.join());
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let error = controller::spawn(&Arc::new(config(&address)), "c", &Stop::new()).unwrap_err();
+    assert!(matches!(error, StartError::Listen { .. }));
+    let expected = format!("c: cannot listen on {address}: the address is in use");
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    let unknown = controller::spawn(&Arc::new(config(&address)), "n0", &Stop::new()).unwrap_err();
+    assert_eq!(unknown.to_string(), "no controller has the id \"n0\" in this configuration");
+}

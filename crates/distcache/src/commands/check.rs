@@ -1,0 +1,32 @@
+//! `distcache check`: validates a configuration file. It starts and contacts nothing.
+
+use super::{ConfigArguments, print};
+
+/// Validate a configuration file
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let config = arguments.config.load()?;
+    let layers: Vec<String> = config
+        .layers
+        .iter()
+        .map(|layer| {
+            let nodes = config.nodes.iter().filter(|node| node.layer == layer.name).count();
+            format!("{} ({nodes})", layer.name)
+        })
+        .collect();
+    print(&format!(
+        "{}: ok: cluster {:?}, layers (nodes) {}, {} shims in {} racks, {} routers",
+        arguments.config.config.display(),
+        config.cluster.name,
+        layers.join(", "),
+        config.shims.len(),
+        config.racks().len(),
+        config.routers.len()
+    ));
+    Ok(())
+}

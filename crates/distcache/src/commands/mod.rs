@@ -1,0 +1,45 @@
+//! The subcommands that run or ask a cluster, and what they share: the configuration flags and where output goes.
+
+pub(crate) mod ask;
+pub(crate) mod check;
+pub(crate) mod inspect;
+pub(crate) mod run;
+pub(crate) mod status;
+pub(crate) mod up;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use runtime::config::{Config, Override};
+
+/// Flags of every command that reads a configuration.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ConfigArguments {
+    /// The cluster's configuration file (TOML)
+    #[arg(long, env = "DISTCACHE_CONFIG", value_name = "FILE")]
+    pub(crate) config: PathBuf,
+
+    /// Change one field of the file, for example cluster.routing=on-path; may be given several times.
+    /// The variable DISTCACHE_CLUSTER_ROUTING does the same, with less precedence
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+impl ConfigArguments {
+    pub(crate) fn load(&self) -> anyhow::Result<Arc<Config>> {
+        let flags: Result<Vec<_>, _> = self.set.iter().map(|text| Override::from_flag(text)).collect();
+        Ok(Arc::new(Config::load_with(&self.config, &flags?)?))
+    }
+}
+
+/// Writes one line to stdout at once. A reader that has gone away is not an error worth dying for.
+pub(crate) fn print(line: &str) {
+    let mut out = std::io::stdout().lock();
+    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+}
+
+/// Writes one line to stderr.
+pub(crate) fn say(line: &str) {
+    drop(writeln!(std::io::stderr().lock(), "{line}"));
+}

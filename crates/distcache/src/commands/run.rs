@@ -1,0 +1,35 @@
+//! `distcache run`: one member of a configuration in this process. How it starts is `launch`'s business.
+
+use anyhow::ensure;
+use runtime::stop::Stop;
+
+use super::{ConfigArguments, print};
+use crate::launch;
+
+/// Run one member of a configuration
+///
+/// Prints `ready` once every listener accepts. SIGTERM and SIGINT stop it gracefully; a second one at once.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArguments,
+
+    /// Which member: its id in the file
+    #[arg(long, env = "DISTCACHE_ID", value_name = "ID")]
+    id: String,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let config = arguments.config.load()?;
+    let id = arguments.id.as_str();
+    ensure!(
+        config.member(id).is_some(),
+        "--id {id:?}: {} has no such member; it has: {}",
+        arguments.config.config.display(),
+        config.member_ids().collect::<Vec<_>>().join(", ")
+    );
+    let stop = Stop::on_signals()?;
+    let running = launch::launch(&config, &[id], &stop)?;
+    print("ready");
+    running.wait(&stop)
+}

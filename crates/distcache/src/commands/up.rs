@@ -1,0 +1,24 @@
+//! `distcache up`: every member of a configuration in this process. How they start is `launch`'s business.
+
+use runtime::stop::Stop;
+
+use super::{ConfigArguments, print};
+use crate::launch;
+
+/// Run every member of a configuration in this process
+///
+/// Prints `ready` once every listener accepts. SIGTERM and SIGINT stop it gracefully; a second one at once.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let config = arguments.config.load()?;
+    let ids: Vec<&str> = config.member_ids().collect();
+    let stop = Stop::on_signals()?;
+    let running = launch::launch(&config, &ids, &stop)?;
+    print("ready");
+    running.wait(&stop)
+}

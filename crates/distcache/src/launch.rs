@@ -1,0 +1,152 @@
+//! Starts members in this process with their admin ports and heartbeat, and stops them in order. Not what they do.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use runtime::admin;
+use runtime::config::{Config, Member};
+use runtime::heartbeat::{self, Pulse};
+use runtime::instance::{Instance, StartError};
+use runtime::status::StatusCell;
+use runtime::stop::Stop;
+
+/// How often a process looks whether a member has ended although nobody stopped it.
+const WATCH: Duration = Duration::from_millis(200);
+
+/// The members of this process. Each stage has its own stop flag, so that routers drain while there is somebody to
+/// answer them.
+pub(crate) struct Running {
+    stages: [Stage; 4],
+    services: Stop,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Stage {
+    stop: Stop,
+    instances: Vec<Instance>,
+}
+
+/// The stage that stops first has the lowest index.
+fn stage_of(member: Member) -> usize {
+    match member {
+        Member::Router(_) => 0,
+        Member::Node(_) => 1,
+        Member::Shim(_) => 2,
+        Member::Controller(_) => 3,
+    }
+}
+
+/// Starts the members called `ids`; every listener accepts when it returns. On an error nothing is left running.
+pub(crate) fn launch(config: &Arc<Config>, ids: &[&str], stop: &Stop) -> anyhow::Result<Running> {
+    let mut running = Running { stages: Default::default(), services: Stop::new(), threads: Vec::new() };
+    if let Err(error) = running.start(config, ids, stop) {
+        running.end();
+        return Err(error);
+    }
+    Ok(running)
+}
+
+impl Running {
+    fn start(&mut self, config: &Arc<Config>, ids: &[&str], stop: &Stop) -> anyhow::Result<()> {
+        // Bound before members start, so that a port in use is found before anything serves.
+        let listeners = admin_addresses(config, ids)
+            .into_iter()
+            .map(|(address, ids)| Ok((admin::bind(address).with_context(|| in_use(&ids, address))?, ids)))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        for id in ids {
+            if stop.is_set() {
+                bail!("stopped before every member had started");
+            }
+            let member = config.member(id).with_context(|| format!("no member has the id {id:?}"))?;
+            let stage = &mut self.stages[stage_of(member)];
+            let instance = spawn(config, member, id, &stage.stop)?;
+            let addresses: Vec<String> = instance.addresses.iter().map(ToString::to_string).collect();
+            tracing::info!(id, addresses = addresses.join(" "), "started");
+            stage.instances.push(instance);
+        }
+        for (listener, ids) in listeners {
+            let cells = ids.iter().filter_map(|id| self.status(id)).collect();
+            self.threads.push(admin::start(listener, cells, &self.services)?);
+        }
+        let pulses: Vec<Pulse> =
+            self.stages[..3].iter().flat_map(|stage| &stage.instances).map(Pulse::from).collect();
+        if !pulses.is_empty() && !config.controllers.is_empty() {
+            self.threads.push(heartbeat::start(config, pulses, &self.services)?);
+        }
+        Ok(())
+    }
+
+    fn status(&self, id: &str) -> Option<StatusCell> {
+        let mut instances = self.stages.iter().flat_map(|stage| &stage.instances);
+        instances.find(|instance| instance.id == id).map(|instance| instance.status.clone())
+    }
+
+    /// Runs until `stop`, then stops gracefully. An error if a member ended by itself or in disorder.
+    pub(crate) fn wait(self, stop: &Stop) -> anyhow::Result<()> {
+        let mut ended = None;
+        while ended.is_none() && !stop.wait_timeout(WATCH) {
+            let mut instances = self.stages.iter().flat_map(|stage| &stage.instances);
+            let finished = instances.find(|instance| instance.thread.is_finished());
+            ended = finished.map(|instance| instance.id.clone());
+        }
+        let disordered = self.end();
+        match (ended, disordered.as_slice()) {
+            (Some(id), _) => bail!("{id} ended by itself; see the log above"),
+            (None, []) => Ok(()),
+            (None, ids) => bail!("{} did not stop in good order; see the log above", ids.join(", ")),
+        }
+    }
+
+    /// Stops everything, stage by stage; the ids of those that did not end well.
+    fn end(self) -> Vec<String> {
+        let mut disordered = Vec::new();
+        for stage in self.stages {
+            stage.stop.stop();
+            for instance in stage.instances {
+                let id = instance.id.clone();
+                if !instance.join() {
+                    disordered.push(id);
+                }
+            }
+        }
+        self.services.stop();
+        for thread in self.threads {
+            if thread.join().is_err() {
+                disordered.push("the admin port or heartbeat".to_owned());
+            }
+        }
+        disordered
+    }
+}
+
+fn spawn(config: &Arc<Config>, member: Member, id: &str, stop: &Stop) -> Result<Instance, StartError> {
+    match member {
+        Member::Controller(_) => controller::spawn(config, id, stop),
+        Member::Node(_) => node::spawn(config, id, stop),
+        Member::Shim(_) => shim::spawn(config, id, stop),
+        Member::Router(_) => router::spawn(config, id, stop),
+    }
+}
+
+/// Members of one process may share an admin port.
+fn admin_addresses<'a>(config: &Config, ids: &[&'a str]) -> BTreeMap<SocketAddr, Vec<&'a str>> {
+    let mut addresses: BTreeMap<SocketAddr, Vec<&str>> = BTreeMap::new();
+    for id in ids {
+        if let Some(address) = config.admin(id) {
+            addresses.entry(address).or_default().push(id);
+        }
+    }
+    addresses
+}
+
+fn in_use(ids: &[&str], address: SocketAddr) -> String {
+    format!(
+        "{}: cannot listen on admin = \"{address}\"; stop what listens there or change `admin`",
+        ids.join(", ")
+    )
+}

@@ -1,0 +1,131 @@
+//! The command line as a user meets it: exit codes, and one clear line about what is wrong.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const GOOD: &str = r#"
+[cluster]
+name = "demo"
+secret = "00112233445566778899aabbccddeeff"
+[[controller]]
+id = "controller"
+listen = "127.0.0.1:CONTROLLER"
+[[layer]]
+name = "spine"
+partition = "hash"
+[[node]]
+id = "spine-0"
+layer = "spine"
+listen = "127.0.0.1:0"
+[[shim]]
+id = "shim-0"
+rack = "r0"
+listen = "127.0.0.1:0"
+[[router]]
+id = "router-0"
+listen = "127.0.0.1:0"
+"#;
+
+/// A configuration file that goes away with the test.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> File {
+        let path = std::env::temp_dir().join(format!("distcache-cli-{}-{name}.toml", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        File(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+fn distcache(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_distcache"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DISTCACHE_")) {
+        command.env_remove(name);
+    }
+    command.args(arguments).envs(environment.iter().copied()).output().unwrap()
+}
+
+/// Expects exit code 1, nothing on stdout and one line on stderr.
+fn fails(arguments: &[&str], environment: &[(&str, &str)], expected: &str) {
+    let output = distcache(arguments, environment);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(stderr.starts_with("distcache: ") && stderr.contains(expected), "{stderr}");
+}
+
+#[test]
+fn check_says_ok_or_what_is_wrong() {
+    let good = File::new("good", &GOOD.replace("CONTROLLER", "0"));
+    let output = distcache(&["check", "--config", good.path()], &[]);
+    assert_eq!(output.status.code(), Some(0));
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        stdout.contains("ok: cluster \"demo\", layers (nodes) spine (1), 1 shims in 1 racks"),
+        "{stdout}"
+    );
+
+    fails(&["check", "--config", "/nonexistent.toml"], &[], "/nonexistent.toml: there is no such file");
+    let bad = File::new("bad", &GOOD.replace("CONTROLLER", "0").replace("rack =", "rak ="));
+    let expected = format!("{}:17: [[shim]]: unknown key `rak`; allowed here: `id`, `rack`", bad.path());
+    fails(&["check", "--config", bad.path()], &[], &expected);
+}
+
+#[test]
+fn flags_win_over_the_environment() {
+    let file = File::new("flags", &GOOD.replace("CONTROLLER", "0"));
+    let environment = [("DISTCACHE_CONFIG", file.path()), ("DISTCACHE_CLUSTER_LEASE_MS", "1")];
+    fails(&["check"], &environment, "[cluster] lease_ms = 1: write 20 to 60000");
+    let output = distcache(&["check", "--set", "cluster.lease_ms=500"], &environment);
+    assert_eq!(output.status.code(), Some(0));
+    fails(&["check", "--set", "lease"], &environment, "--set lease: write SECTION.KEY=VALUE");
+    fails(&["--log", "a=b=c", "check"], &environment, "--log \"a=b=c\"");
+}
+
+#[test]
+fn usage_errors_have_their_own_exit_code() {
+    for arguments in [&["frobnicate"][..], &["check"], &["run", "--config", "x"], &["status"], &[]] {
+        let output = distcache(arguments, &[]);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+    for arguments in [&["--help"][..], &["--version"], &["up", "--help"], &["inspect", "--help"]] {
+        assert_eq!(distcache(arguments, &[]).status.code(), Some(0), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_port_in_use_and_an_unknown_member_are_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let file = File::new("taken", &GOOD.replace("CONTROLLER", &port));
+    let expected = format!("controller: cannot listen on 127.0.0.1:{port}: the address is in use");
+    fails(&["up", "--config", file.path()], &[], &expected);
+    fails(&["run", "--config", file.path(), "--id", "controller"], &[], &expected);
+    let expected = "it has: controller, shim-0, spine-0, router-0";
+    fails(&["run", "--config", file.path(), "--id", "leaf-9"], &[], expected);
+}
+
+#[test]
+fn a_controller_that_is_not_there_is_named() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{free}");
+    fails(&["status", "--controller", &url], &[], "is the controller running there?");
+    fails(
+        &["inspect", "key", "--json"],
+        &[("DISTCACHE_CONTROLLER", &url)],
+        &format!("--controller {url}: no answer"),
+    );
+    fails(&["status", "--controller", "https://x"], &[], "write http://HOST:PORT");
+}
