@@ -237,3 +237,105 @@ impl ShimSession {
         self.open = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{LeaseTerms, NodeSession, ShimSession};
+    use crate::time::Time;
+    use std::time::Duration;
+    use wire::message::{Grant, Hello, Welcome};
+
+    const TERMS: LeaseTerms =
+        LeaseTerms { duration: Duration::from_secs(1), guard: Duration::from_millis(10) };
+
+    fn open(number: u64) -> (NodeSession, ShimSession) {
+        let (mut node, mut shim) = (NodeSession::new(), ShimSession::default());
+        let hello = node.hello(Time(0), 7);
+        assert_eq!(hello, Hello { number, nonce: 7 });
+        let welcome = shim.hello(Time(0), &hello, 99, &TERMS).unwrap();
+        assert!(node.welcome(&welcome));
+        (node, shim)
+    }
+
+    fn grant(session: u64, sent: u64, duration: Duration) -> Grant {
+        Grant { session, sent, duration: duration.as_micros() as u64 }
+    }
+
+    /// Real time runs as `ticks`; the two clocks differ by up to 1 % in rate, and messages take up to 200 ms.
+    #[test]
+    fn the_node_stops_before_the_shim_thinks_so_at_any_clock_rate() {
+        for (node_rate, shim_rate) in [(100u64, 100u64), (99, 100), (100, 101), (101, 100), (100, 99)] {
+            let (mut node, mut shim) = open(1);
+            let clock = |real_us: u64, rate: u64| Time(real_us * rate / 100);
+            let mut random = 12_345u64;
+            let mut real_us = 0;
+            let mut grants = 0;
+            for _ in 0..200 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let sent = clock(real_us, node_rate);
+                real_us += random % 100_000;
+                if let Some(duration) =
+                    shim.renew(clock(real_us, shim_rate), 99, None, clock(real_us, shim_rate), &TERMS)
+                {
+                    real_us += random % 90_000;
+                    node.grant(clock(real_us, node_rate), &grant(99, sent.0, duration), &TERMS);
+                    grants += 1;
+                }
+                real_us += random % 400_000;
+                for ahead_us in (0..2_000_000).step_by(1_000) {
+                    let at = real_us + ahead_us;
+                    if node.holds(clock(at, node_rate)) {
+                        assert!(!shim.lapsed(clock(at, shim_rate)), "rates {node_rate}:{shim_rate}, {at} us");
+                    }
+                }
+            }
+            assert!(grants > 100, "the lease must have been renewed for this to say anything");
+        }
+    }
+
+    #[test]
+    fn an_unacknowledged_inv_bounds_the_lease_however_often_it_is_renewed() {
+        let (_, mut shim) = open(1);
+        let invalidate = Time(400_000);
+        let mut now = Time(0);
+        while !shim.lapsed(now) {
+            let oldest = (now >= invalidate).then_some(invalidate);
+            shim.renew(now, 99, oldest, now, &TERMS);
+            now = now.after(Duration::from_millis(10));
+        }
+        assert!(now <= invalidate.after(TERMS.duration + Duration::from_millis(10)), "{now:?}");
+    }
+
+    #[test]
+    fn without_storage_proof_nothing_is_granted_beyond_a_lease_after_the_last_one() {
+        let (_, mut shim) = open(1);
+        let proof = Time(300_000);
+        assert_eq!(shim.renew(Time(800_000), 99, None, proof, &TERMS), Some(Duration::from_millis(500)));
+        assert_eq!(shim.renew(Time(1_290_000), 99, None, proof, &TERMS), Some(Duration::from_millis(10)));
+        assert!(shim.lapsed(Time(1_300_000)));
+        assert_eq!(shim.renew(Time(1_300_000), 99, None, proof, &TERMS), None);
+    }
+
+    #[test]
+    fn a_grant_after_the_lapse_and_one_for_another_session_are_ignored() {
+        let (mut node, _) = open(1);
+        node.grant(Time(10), &grant(98, 0, TERMS.duration), &TERMS);
+        assert!(!node.holds(Time(10)));
+        node.grant(Time(10), &grant(99, 0, TERMS.duration), &TERMS);
+        assert!(node.holds(Time(979_999)));
+        assert!(node.lapsed(Time(980_000)), "1 s less 1 % less 10 ms");
+        node.grant(Time(980_000), &grant(99, 970_000, TERMS.duration), &TERMS);
+        assert!(node.lapsed(Time(980_000)));
+    }
+
+    #[test]
+    fn only_the_answer_to_the_latest_hello_opens_a_session() {
+        let mut node = NodeSession::new();
+        node.hello(Time(0), 1);
+        node.hello(Time(5), 2);
+        assert!(!node.welcome(&Welcome { session: 50, nonce: 1 }));
+        assert!(node.welcome(&Welcome { session: 51, nonce: 2 }));
+        assert!(!node.welcome(&Welcome { session: 52, nonce: 2 }));
+        assert_eq!(node.id(), Some(51));
+    }
+}

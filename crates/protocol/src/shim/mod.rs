@@ -174,6 +174,8 @@ pub struct Shim {
     barriers: VecDeque<u32>,
     barrier_number: u64,
     quarantined: Vec<Key>,
+    /// A barrier's outcome is unknown: every key is quarantined.
+    quarantined_whole: bool,
     heat: HeavyHitters,
     heat_floor: u32,
     frames: BytesMut,
@@ -203,6 +205,7 @@ impl Shim {
             barriers: VecDeque::new(),
             barrier_number: 0,
             quarantined: Vec::new(),
+            quarantined_whole: false,
             heat: HeavyHitters::new(config.heat, config.seed),
             heat_floor: config.heat_min,
             frames: BytesMut::new(),
@@ -320,6 +323,11 @@ impl Shim {
         self.frames.extend_from_slice(argument);
         self.frames.extend_from_slice(b"\r\n");
         self.frames.split().freeze()
+    }
+
+    /// Whether anything at all may be granted or committed.
+    fn grants(&self) -> bool {
+        self.barriers.is_empty() && !self.quarantined_whole
     }
 
     fn send(&mut self, to: Peer, message: Message, effects: &mut Vec<Effect>) {

@@ -329,6 +329,7 @@ impl Shim {
         success: bool,
         effects: &mut Vec<Effect>,
     ) {
+        let grants = self.grants();
         let Some(state) = self.keys.get_mut(key) else { return };
         match operation.kind {
             Kind::Blocking => state.blocked = state.blocked.saturating_sub(1),
@@ -338,7 +339,7 @@ impl Shim {
                 state.writes_sent -= u32::from(kind.writes());
             }
         }
-        let alone = state.is_quiet() && self.barriers.is_empty();
+        let alone = state.is_quiet() && grants;
         let committed = match operation.versions.get(index) {
             Some(&version) if success && alone && operation.early.is_some() => {
                 state.directory.commit(version)

@@ -49,7 +49,7 @@ impl Shim {
             self.send(Peer::Node(node), Message::Refuse(Refuse { session }), effects);
         }
         let command = self.read_command(&key, view, command);
-        let grantable = live && self.barriers.is_empty() && self.may_cache(view, &command);
+        let grantable = live && self.grants() && self.may_cache(view, &command);
         let mut version = None;
         if grantable && self.keys.get(&key).is_none_or(KeyState::is_quiet) {
             let sequence = self.sequence;

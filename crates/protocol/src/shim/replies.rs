@@ -56,6 +56,7 @@ impl Shim {
 
     /// Whatever was lost has happened or never will: fills may show it.
     fn end_quarantine(&mut self) {
+        self.quarantined_whole = false;
         for key in std::mem::take(&mut self.quarantined) {
             if let Some(state) = self.keys.get_mut(&key) {
                 state.quarantined = false;
@@ -110,7 +111,7 @@ impl Shim {
         });
         let same_session = self.links[usize::from(node.0)].session.id() == Some(session);
         let granted =
-            registered && same_session && self.barriers.is_empty() && ttl.is_ok() && status != Status::Error;
+            registered && same_session && self.grants() && ttl.is_ok() && status != Status::Error;
         if granted {
             self.statistics.fills += 1;
         } else {
@@ -150,6 +151,7 @@ impl Shim {
         let operation = &self.operations[id as usize];
         let unknown = sent && operation.kind.writes();
         if unknown {
+            self.quarantined_whole |= operation.kind == Kind::Barrier;
             for key in operation.keys.clone() {
                 if let Some(state) = self.keys.get_mut(&key)
                     && !state.quarantined
