@@ -1,0 +1,176 @@
+//! The byte layout: golden vectors, and decoders that take anything.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use wire::header::HEADER_BYTES;
+use wire::message::{
+    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, Offer, Read,
+    Refuse, Reject, Renew, Reply, Revoke, Revoked, Welcome,
+};
+use wire::{DecodeError, Digest, Key, LayerSet, LoadStamp, Message, Status, View, decode, encode};
+
+fn key() -> Key {
+    let digest = Digest(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
+    Key { digest, database: 3, bytes: Bytes::from_static(b"key") }
+}
+
+/// One of each, with every field different from its neighbours.
+fn samples() -> Vec<Message> {
+    let command = Bytes::from_static(b"*2\r\n$4\r\nTYPE\r\n$3\r\nkey\r\n");
+    let value = Bytes::from_static(b"$1\r\nv\r\n");
+    let stamp = |node, load| LoadStamp { node_plus_one: node, load };
+    let (key, view) = (key(), View(0x0102_0304_0506_0708));
+    vec![
+        Message::Read(Read {
+            request: 1,
+            key: key.clone(),
+            view,
+            resp3: true,
+            ordered: true,
+            command: command.clone(),
+        }),
+        Message::Reply(Reply {
+            request: 2,
+            status: Status::Ok,
+            hit: true,
+            cached: LayerSet(0b1010),
+            loads: [stamp(1, 10), stamp(0, 0), stamp(3, 30), stamp(4, u32::MAX)],
+            value: value.clone(),
+        }),
+        Message::Execute(Execute {
+            request: 3,
+            key: key.clone(),
+            resp3: false,
+            ordered: true,
+            command: command.clone(),
+        }),
+        Message::Cancel(Cancel { request: 4 }),
+        Message::Fetch(Fetch {
+            session: 5,
+            fill: 6,
+            key: key.clone(),
+            view,
+            resp3: true,
+            command: command.clone(),
+        }),
+        Message::Fill(Fill {
+            session: 7,
+            fill: 8,
+            key: key.clone(),
+            view,
+            version: 9,
+            granted: true,
+            status: Status::Nil,
+            cached: LayerSet(1),
+            ttl_ms: Some(1234),
+            value: value.clone(),
+        }),
+        Message::Offer(Offer { key: key.clone(), view, resp3: false, heat: 77, command }),
+        Message::Hello(Hello { number: 10, nonce: 11 }),
+        Message::Welcome(Welcome { session: 12, nonce: 13 }),
+        Message::Reject(Reject { last: 14, nonce: 15 }),
+        Message::Renew(Renew { session: 16, sent: 17, heat_floor: 18 }),
+        Message::Grant(Grant { session: 19, sent: 20, duration: 21 }),
+        Message::Refuse(Refuse { session: 22 }),
+        Message::Invalidate(Invalidate {
+            session: 23,
+            key: key.clone(),
+            version: 24,
+            value: Some(EarlyValue { ttl_ms: None, value }),
+        }),
+        Message::Invalidate(Invalidate { session: 23, key: key.clone(), version: 24, value: None }),
+        Message::Ack(Ack { session: 25, key: key.clone(), version: 26, nothing_held: Some(27) }),
+        Message::Commit(Commit { session: 28, key: key.clone(), version: 29 }),
+        Message::Evict(Evict { session: 30, key, fill: 31 }),
+        Message::Revoke(Revoke { session: 32, number: 33 }),
+        Message::Revoked(Revoked { session: 34, number: 35 }),
+    ]
+}
+
+fn encoded(message: &Message) -> Bytes {
+    let mut out = Vec::new();
+    encode(message, &mut out);
+    Bytes::from(out)
+}
+
+#[test]
+fn the_layout_is_that_of_the_golden_vectors() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden.txt");
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let lines: Vec<String> = samples().iter().map(|message| hex(&encoded(message))).collect();
+    let text = lines.join("\n") + "\n";
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(path, &text).expect("the vectors can be written");
+    }
+    let golden = std::fs::read_to_string(path).expect("tests/golden.txt is there");
+    for (index, (golden, line)) in golden.lines().zip(text.lines()).enumerate() {
+        assert_eq!(golden, line, "message {index}: other releases would not understand it");
+    }
+    assert_eq!(golden.lines().count(), text.lines().count());
+}
+
+#[test]
+fn every_message_comes_back_and_leaves_what_follows_it() {
+    let mut stream = Vec::new();
+    samples().iter().for_each(|message| encode(message, &mut stream));
+    let mut stream = Bytes::from(stream);
+    for sample in samples() {
+        assert_eq!(decode(&mut stream), Ok(Some(sample)));
+    }
+    assert_eq!(decode(&mut stream), Ok(None));
+    assert!(stream.is_empty());
+}
+
+#[test]
+fn a_part_of_a_message_is_not_a_message_and_stays() {
+    for sample in samples() {
+        let whole = encoded(&sample);
+        for length in 0..whole.len() {
+            let mut part = whole.slice(..length);
+            assert_eq!(decode(&mut part), Ok(None), "{length} bytes of {sample:?}");
+            assert_eq!(part.len(), length);
+        }
+    }
+}
+
+#[test]
+fn strangers_and_other_versions_are_named() {
+    let decode_changed = |offset: usize, byte: u8| {
+        let mut bytes = encoded(&samples()[0]).to_vec();
+        bytes[offset] = byte;
+        decode(&mut Bytes::from(bytes)).unwrap_err()
+    };
+    assert!(decode_changed(0, b'G').to_string().contains("not a DistCache message"));
+    assert!(decode_changed(2, 9).to_string().contains("protocol version 9 is not spoken here"));
+    assert_eq!(decode_changed(3, 200), DecodeError::Operation(200));
+    assert!(
+        matches!(decode_changed(44, 0xff), DecodeError::KeyBytes(_)),
+        "checked before the bytes are there"
+    );
+    assert!(matches!(decode_changed(48, 0xff), DecodeError::ValueBytes(_)));
+    let mut reply = encoded(&samples()[1]).to_vec();
+    reply[6] = 9;
+    assert_eq!(decode(&mut Bytes::from(reply)), Err(DecodeError::Status(9)));
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_are_refused_or_waited_for(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = decode(&mut Bytes::from(bytes));
+    }
+
+    #[test]
+    fn a_damaged_header_is_a_message_or_an_error(
+        sample in 0..samples().len(),
+        offset in 0..HEADER_BYTES,
+        byte in any::<u8>(),
+    ) {
+        let mut bytes = encoded(&samples()[sample]).to_vec();
+        bytes[offset] = byte;
+        let mut bytes = Bytes::from(bytes);
+        if let Ok(Some(message)) = decode(&mut bytes) {
+            let mut again = encoded(&message);
+            prop_assert_eq!(decode(&mut again), Ok(Some(message)));
+        }
+    }
+}
