@@ -1,1 +1,11 @@
-//! Placeholder.
+//! Runs the router machine: a front door for Redis clients, and the same as a library. Never cached values.
+
+mod client;
+mod driver;
+mod engine;
+mod front;
+mod instance;
+mod status;
+
+pub use client::{Client, ConnectError, Error, Pipeline};
+pub use instance::spawn;

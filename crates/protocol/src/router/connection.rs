@@ -55,6 +55,7 @@ fn own(state: &mut Client, name: &[u8], command: &Command) -> Answer {
         (b"AUTH", 2) => replies::error(NO_PASSWORD),
         (b"AUTH", 3) if command.arg(1) == b"default" => replies::OK,
         (b"AUTH", 3) => replies::error(WRONG_PASSWORD),
+        (b"ACL", 2) if plan::is(command, 1, "WHOAMI") => replies::bulk_string(b"default"),
         (b"SELECT", 2) => select(command.arg(1)),
         (b"READONLY" | b"READWRITE", 1) => replies::OK,
         (b"ASKING" | b"CLUSTER", _) => replies::error("ERR This instance has cluster support disabled"),

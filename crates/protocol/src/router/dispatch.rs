@@ -19,6 +19,9 @@ use crate::router::route::{Route, Unroutable};
 use crate::router::{Effect, Router, connection, replies};
 use crate::time::Time;
 
+const UNNAMED_KEYS: &str = "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other \
+                            storage servers; it needs a cluster with one";
+
 type Keys = SmallVec<[Key; 1]>;
 
 /// Which part of which operation a request belongs to.
@@ -69,6 +72,13 @@ impl Router {
             let error = replies::error("LOADING DistCache: this router has no cluster map yet");
             return self.respond(now, client, error, effects);
         };
+        let bytes_max = self.config.key_bytes_max;
+        if let Some(key) = classified.keys.iter().find(|key| command.arg(**key).len() > bytes_max) {
+            self.counters.refusals += 1;
+            let bytes = command.arg(*key).len();
+            let error = format!("ERR DistCache: a key of {bytes} bytes is over the limit of {bytes_max}");
+            return self.respond(now, client, replies::error(&error), effects);
+        }
         let keys = keys_of(&placement, &command, &classified);
         let Some(state) = self.clients.get_mut(client) else { return };
         let silent = state.take_silence();
@@ -238,6 +248,10 @@ impl Router {
         if groups.len() > 1 && merge.is_none() {
             self.counters.refusals += 1;
             return Ok(Progress::Done(cross_shim(job.command)));
+        }
+        if job.classified.reads_unnamed_keys && placement.map().shims.len() > 1 {
+            self.counters.refusals += 1;
+            return Ok(Progress::Done(replies::error(UNNAMED_KEYS)));
         }
         let mut routes: SmallVec<[Route; 1]> = SmallVec::new();
         for group in &groups {

@@ -21,6 +21,10 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
+    pub(crate) fn per_second(&self) -> u64 {
+        self.per_second
+    }
+
     pub(crate) fn tick(&mut self, now: Time, requests: u64) {
         if self.started.is_none() {
             (self.started, self.since) = (Some(now), now);
@@ -83,7 +87,6 @@ fn fields(router: &Router, now: Time, section: &str) -> Vec<(&'static str, Strin
 
 fn distcache(router: &Router) -> Vec<(&'static str, String)> {
     let counters = &router.counters;
-    let epoch = router.placement.as_ref().map_or(0, |placement| placement.epoch());
     let linked = |links: &[bool]| links.iter().filter(|linked| **linked).count().to_string();
     let routing = match router.config.routing {
         Routing::Learned => "learned",
@@ -91,7 +94,7 @@ fn distcache(router: &Router) -> Vec<(&'static str, String)> {
     };
     vec![
         ("routing", routing.to_owned()),
-        ("epoch", epoch.to_string()),
+        ("epoch", router.epoch().to_string()),
         ("nodes_linked", linked(&router.nodes_linked)),
         ("shims_linked", linked(&router.shims_linked)),
         ("requests_in_flight", router.pending.len().to_string()),

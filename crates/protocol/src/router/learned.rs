@@ -15,13 +15,23 @@ pub(crate) struct Learned {
     /// Low bits: layers, zero for a free slot; high bit: read since the hand last passed.
     marks: Vec<u8>,
     hands: Vec<u8>,
+    len: usize,
 }
 
 impl Learned {
     /// Room for about `views_max` views, rounded up to a power of two.
     pub(crate) fn new(views_max: usize) -> Learned {
         let sets = views_max.div_ceil(WAYS).next_power_of_two();
-        Learned { fingerprints: vec![0; sets * WAYS], marks: vec![0; sets * WAYS], hands: vec![0; sets] }
+        Learned {
+            fingerprints: vec![0; sets * WAYS],
+            marks: vec![0; sets * WAYS],
+            hands: vec![0; sets],
+            len: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// The layers that were last said to hold this view; empty when nothing is known.
@@ -41,11 +51,15 @@ impl Learned {
         let fingerprint = fingerprint(digest, view);
         let layers = layers.0 & LAYERS;
         match (self.find(fingerprint), layers) {
-            (Some(slot), 0) => self.marks[slot] = 0,
+            (Some(slot), 0) => {
+                self.marks[slot] = 0;
+                self.len -= 1;
+            }
             (Some(slot), _) => self.marks[slot] = layers | (self.marks[slot] & REFERENCED),
             (None, 0) => {}
             (None, _) => {
                 let slot = self.vacate(self.set(fingerprint));
+                self.len += usize::from(self.marks[slot] & LAYERS == 0);
                 self.fingerprints[slot] = fingerprint;
                 self.marks[slot] = layers;
             }
@@ -98,7 +112,9 @@ mod tests {
         learned.learn(digest(1), View::GET, LayerSet(0b10));
         assert_eq!(learned.layers(digest(1), View::GET), LayerSet(0b10));
         assert_eq!(learned.layers(digest(1), View(7)), LayerSet::EMPTY, "another view is another copy");
+        assert_eq!(learned.len(), 1);
         learned.learn(digest(1), View::GET, LayerSet::EMPTY);
+        assert_eq!(learned.len(), 0);
         assert_eq!(learned.layers(digest(1), View::GET), LayerSet::EMPTY);
     }
 
@@ -117,6 +133,7 @@ mod tests {
             }
         }
         let kept = (0..100).filter(|&hot| !learned.layers(digest(hot), View::GET).is_empty()).count();
+        assert_eq!(learned.len(), 1024, "it is full and no fuller");
         assert!(kept >= 95, "only {kept} of 100 hot views are still known");
     }
 

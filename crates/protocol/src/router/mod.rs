@@ -61,6 +61,8 @@ pub struct RouterConfig {
     pub pipeline_max: usize,
     /// Requests of all clients that may be in flight; above it commands are answered `-BUSY`.
     pub pending_max: usize,
+    /// Longer keys are refused. No more than `wire::codec::KEY_BYTES_MAX`, which peers refuse.
+    pub key_bytes_max: usize,
     /// Views that the learned table remembers; fewer than the nodes cache would send hot reads to storage.
     pub learned_max: usize,
     /// The shims' names in errors, by `ShimId`.
@@ -74,6 +76,7 @@ impl Default for RouterConfig {
             seed: 0,
             pipeline_max: 512,
             pending_max: 1 << 18,
+            key_bytes_max: wire::codec::KEY_BYTES_MAX,
             learned_max: 1 << 16,
             shim_names: Vec::new(),
         }
@@ -170,6 +173,11 @@ impl Router {
         self.clients.get(client.0).is_some_and(|client| client.ready())
     }
 
+    /// Whether nothing of the client is unanswered.
+    pub fn is_idle(&self, client: ClientId) -> bool {
+        self.clients.get(client.0).is_none_or(|client| client.pipeline.len() == 0)
+    }
+
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -181,6 +189,21 @@ impl Router {
 
     pub fn clients_count(&self) -> usize {
         self.clients.count()
+    }
+
+    /// Commands per second over the last whole second.
+    pub fn rate(&self) -> u64 {
+        self.rate.per_second()
+    }
+
+    /// Views believed to be cached (learned routing).
+    pub fn learned_count(&self) -> usize {
+        self.learned.len()
+    }
+
+    /// Of the map in use; zero before the first.
+    pub fn epoch(&self) -> u32 {
+        self.placement.as_ref().map_or(0, |placement| placement.epoch())
     }
 
     /// Requests in flight to nodes and shims.

@@ -29,9 +29,11 @@ pub(crate) enum Plan {
 
 pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
     match (classified.kind, classified.keys.len()) {
+        (Kind::Read | Kind::Query, 1..) if is(command, 0, "MGET") && !share_tag(command, classified) => {
+            Plan::Each
+        }
         (Kind::Read, 1) => Plan::Read,
         (kind, 0) => without_keys(command, kind),
-        (Kind::Query, _) if is(command, 0, "MGET") && !share_tag(command, classified) => Plan::Each,
         (_, 1) => Plan::Whole,
         (Kind::BlockingQuery | Kind::BlockingWrite, _) => Plan::Whole,
         _ if is(command, 0, "MSET") => Plan::Grouped(Merge::First),

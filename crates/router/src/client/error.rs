@@ -1,0 +1,29 @@
+//! What can go wrong for an application that links the router.
+
+use wire::resp::{ProtocolError, Value};
+
+/// Why a client could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error("the configuration has no usable cluster map: {0}")]
+    Map(String),
+    #[error("cannot open sockets or start a thread: {0}")]
+    System(std::io::Error),
+    #[error("not every shim of the configuration answered within {seconds} s; is the cluster running?")]
+    Unreachable { seconds: u64 },
+}
+
+/// Why a command has no value.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An error reply, such as `WRONGTYPE ...`.
+    #[error("{0}")]
+    Reply(String),
+    /// The reply has another type than this method gives.
+    #[error("the reply is of another type: {0:?}")]
+    Unexpected(Box<Value>),
+    #[error("the reply is malformed: {0}")]
+    Malformed(#[from] ProtocolError),
+    #[error("the client has ended")]
+    Closed,
+}

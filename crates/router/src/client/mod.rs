@@ -1,0 +1,184 @@
+//! The router as a library: an application reaches the cache without the hop. The routing itself is the machine's.
+
+mod driver;
+mod error;
+mod queue;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use runtime::config::Config;
+use runtime::reactor::{self, Io};
+use runtime::stop::Stop;
+use wire::RouterId;
+use wire::resp::{Command, Value};
+
+pub use error::{ConnectError, Error};
+
+use crate::engine::Engine;
+use driver::ClientDriver;
+use queue::{Queue, Submission};
+
+/// First of the router ids that libraries take, at random; the lower ones are the configuration's.
+const LIBRARY_FIRST: u16 = 0x8000;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection to the whole cache, for any number of threads; clones share it. It runs one thread, which ends
+/// with the last clone.
+///
+/// Commands of one call take effect in their order per key, and so do successive calls of one thread. Calls of
+/// different threads do not wait for each other.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Queue,
+    stop: Stop,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.stop.stop();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // It ends within the drain time; a panic there has been reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Client {
+    /// Connects to every node and shim of `config` and waits until all storage is reachable, at most 5 s.
+    ///
+    /// Nodes that are not there are done without, as in a router.
+    ///
+    /// # Errors
+    /// A configuration without a usable map, a system without sockets or threads, or shims that do not answer.
+    pub fn connect(config: &Config) -> Result<Client, ConnectError> {
+        let mut io = Io::new().map_err(ConnectError::System)?;
+        let id = RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX));
+        let mut engine = Engine::new(config, id).map_err(ConnectError::Map)?;
+        engine.dial(&mut io, config);
+        let queue = Queue::new(io.waker());
+        let stop = Stop::new();
+        let (connected, answer) = std::sync::mpsc::sync_channel(1);
+        let mut driver = ClientDriver::new(engine, queue.clone(), config.limits.pipeline_max, connected);
+        let flag = stop.clone();
+        let thread = std::thread::Builder::new().name("distcache-client".to_owned()).spawn(move || {
+            if let Err(error) = reactor::run(io, &mut driver, &flag) {
+                tracing::error!(%error, "the client's thread has ended");
+            }
+        });
+        let thread = Mutex::new(Some(thread.map_err(ConnectError::System)?));
+        let client = Client { shared: Arc::new(Shared { queue, stop, thread }) };
+        match answer.recv_timeout(CONNECT_TIMEOUT) {
+            Ok(()) => Ok(client),
+            Err(_) => Err(ConnectError::Unreachable { seconds: CONNECT_TIMEOUT.as_secs() }),
+        }
+    }
+
+    /// Runs one command, its name first, and waits for the reply.
+    ///
+    /// # Errors
+    /// `Error::Reply` for an error reply, of storage or of DistCache.
+    pub fn command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Result<Value, Error> {
+        if arguments.is_empty() {
+            return Err(Error::Reply("ERR a command has at least its name".to_owned()));
+        }
+        let reply = self.submit(vec![Command::from_args(arguments)])?.pop();
+        value(reply.ok_or(Error::Closed)?)
+    }
+
+    /// Starts a batch of commands that travel together.
+    pub fn pipeline(&self) -> Pipeline<'_> {
+        Pipeline { client: self, commands: Vec::new() }
+    }
+
+    /// # Errors
+    /// As `command`; a value that is not a string is one of them.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, Error> {
+        match self.command(&[b"GET", key.as_ref()])? {
+            Value::Bulk(bytes) => Ok(Some(bytes)),
+            Value::Null => Ok(None),
+            other => Err(Error::Unexpected(Box::new(other))),
+        }
+    }
+
+    /// # Errors
+    /// As `command`.
+    pub fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        self.command(&[b"SET", key.as_ref(), value.as_ref()]).map(drop)
+    }
+
+    /// Whether there was such a key.
+    ///
+    /// # Errors
+    /// As `command`.
+    pub fn del(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        match self.command(&[b"DEL", key.as_ref()])? {
+            Value::Integer(count) => Ok(count > 0),
+            other => Err(Error::Unexpected(Box::new(other))),
+        }
+    }
+
+    /// Ends the client for all clones: calls that wait get `Error::Closed`, and so do later ones.
+    pub fn close(&self) {
+        self.shared.stop.stop();
+    }
+
+    fn submit(&self, commands: Vec<Command>) -> Result<Vec<Bytes>, Error> {
+        if commands.iter().any(silences) {
+            return Err(Error::Reply("ERR DistCache: CLIENT REPLY makes no sense in a library".to_owned()));
+        }
+        let (sender, replies) = std::sync::mpsc::sync_channel(1);
+        self.shared.queue.push(Submission { commands, replies: sender });
+        replies.recv().map_err(|_| Error::Closed)
+    }
+}
+
+/// Commands to be sent together. Per key they take effect in their order; across keys they may overtake.
+#[derive(Debug)]
+pub struct Pipeline<'a> {
+    client: &'a Client,
+    commands: Vec<Command>,
+}
+
+impl Pipeline<'_> {
+    /// # Panics
+    /// When `arguments` is empty.
+    #[must_use]
+    pub fn command<A: AsRef<[u8]>>(mut self, arguments: &[A]) -> Self {
+        self.commands.push(Command::from_args(arguments));
+        self
+    }
+
+    /// Sends them and waits for all replies, one per command and in their order.
+    ///
+    /// # Errors
+    /// Only if the client has ended; error replies are in the vector.
+    pub fn run(self) -> Result<Vec<Result<Value, Error>>, Error> {
+        if self.commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.client.submit(self.commands)?.into_iter().map(value).collect())
+    }
+}
+
+/// A call waits for one reply per command.
+fn silences(command: &Command) -> bool {
+    let is = |index, name: &[u8]| command.get(index).is_some_and(|arg| arg.eq_ignore_ascii_case(name));
+    is(0, b"CLIENT") && is(1, b"REPLY")
+}
+
+fn value(reply: Bytes) -> Result<Value, Error> {
+    match Value::parse(&reply)? {
+        Value::Error(text) => Err(Error::Reply(String::from_utf8_lossy(&text).into_owned())),
+        value => Ok(value),
+    }
+}

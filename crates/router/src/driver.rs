@@ -1,0 +1,211 @@
+//! Drives a router on a reactor: client bytes to commands, effects to sockets. Decides nothing.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hdrhistogram::Histogram;
+use protocol::router::{ClientId, Input};
+use protocol::time::Time;
+use runtime::config::Config;
+use runtime::instance::MapCell;
+use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
+use runtime::status::StatusCell;
+use wire::resp::{Limits, Taken, next_command};
+
+use crate::engine::Engine;
+use crate::front::Connections;
+
+const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
+/// How long a stopping router waits for replies, so that a command that blocks does not hold it.
+const DRAIN_US_MAX: u64 = 3_000_000;
+
+pub(crate) struct RouterDriver {
+    pub(crate) id: String,
+    pub(crate) engine: Engine,
+    pub(crate) connections: Connections,
+    pub(crate) latencies: Histogram<u64>,
+    pub(crate) refused_total: u64,
+    pub(crate) status: StatusCell,
+    pub(crate) status_next_us: u64,
+    pub(crate) config: Arc<Config>,
+    /// Output of all clients is over its limit: no more clients for now.
+    pub(crate) crowded: bool,
+    listeners: Vec<ListenerId>,
+    maps: MapCell,
+    limits: Limits,
+    drain_until_us: Option<u64>,
+}
+
+impl RouterDriver {
+    pub(crate) fn new(
+        id: &str,
+        config: &Arc<Config>,
+        engine: Engine,
+        listeners: Vec<ListenerId>,
+        (status, maps): (StatusCell, MapCell),
+    ) -> RouterDriver {
+        let command_bytes_max = config.limits.command_bytes_max.0 as usize;
+        let default = Limits::default();
+        RouterDriver {
+            id: id.to_owned(),
+            engine,
+            connections: Connections::new(config.limits.output_bytes_max.0 as usize),
+            latencies: crate::status::histogram(),
+            refused_total: 0,
+            status,
+            status_next_us: 0,
+            crowded: false,
+            listeners,
+            maps,
+            limits: Limits {
+                arguments_max: config.limits.arguments_max,
+                bulk_bytes_max: command_bytes_max.min(default.bulk_bytes_max),
+                frame_bytes_max: command_bytes_max.min(default.frame_bytes_max),
+                ..default
+            },
+            drain_until_us: None,
+            config: Arc::clone(config),
+        }
+    }
+
+    fn accepted(&mut self, io: &mut Io, connection: ConnectionId) {
+        if self.connections.count() >= self.config.limits.clients_max || self.crowded {
+            self.refused_total += 1;
+            io.out(connection).extend_from_slice(TOO_MANY_CLIENTS);
+            io.close_flushed(connection);
+            return;
+        }
+        let now_us = io.now_us();
+        let client = self.connections.insert(connection, now_us);
+        self.step(io, Time(now_us), Input::Opened { client });
+    }
+
+    /// Hands commands in while the client may have more in flight; the rest waits in the connection.
+    fn data(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now_us: u64) {
+        let Some(client) = self.connections.client(connection) else { return };
+        let now = Time(now_us);
+        match self.connections.get_mut(client) {
+            Some(state) if bytes.len() < state.needs => return io.unread(connection, bytes),
+            Some(state) => state.seen_us = now_us,
+            None => return,
+        }
+        loop {
+            if !self.engine.router.ready(client) || self.connections.output_full(io, connection) {
+                self.connections.halt(io, client);
+                return io.unread(connection, bytes);
+            }
+            match next_command(&mut bytes, &self.limits) {
+                Ok(Taken::Command(command)) => {
+                    self.step(io, now, Input::Command { client, command });
+                }
+                Ok(Taken::Needs(needs)) => {
+                    if let Some(state) = self.connections.get_mut(client) {
+                        state.needs = needs;
+                    }
+                    return io.unread(connection, bytes);
+                }
+                Err(error) => {
+                    self.connections.halt(io, client);
+                    return self.step(io, now, Input::Malformed { client, error });
+                }
+            }
+            if self.connections.client(connection).is_none() {
+                return;
+            }
+        }
+    }
+
+    fn closed(&mut self, io: &mut Io, connection: ConnectionId) {
+        if let Some(client) = self.connections.client(connection) {
+            self.connections.remove(client);
+            self.step(io, Time(io.now_us()), Input::Closed { client });
+        }
+    }
+
+    pub(crate) fn step(&mut self, io: &mut Io, now: Time, input: Input) {
+        self.engine.step(io, now, input, &mut self.connections);
+        self.forget_dropped(io, now);
+    }
+
+    fn forget_dropped(&mut self, io: &mut Io, now: Time) {
+        while let Some(client) = self.connections.dropped.pop() {
+            self.engine.step(io, now, Input::Closed { client }, &mut self.connections);
+        }
+    }
+
+    fn tick(&mut self, io: &mut Io) {
+        let now_us = io.now_us();
+        self.step(io, Time(now_us), Input::Tick);
+        if now_us >= self.status_next_us {
+            self.refresh_status(io, now_us);
+            self.close_idle(io, now_us);
+        }
+    }
+
+    fn close_idle(&mut self, io: &mut Io, now_us: u64) {
+        let idle_us_max = self.config.limits.client_idle_ms_max.saturating_mul(1_000);
+        if idle_us_max == 0 {
+            return;
+        }
+        let idle = |(client, connection): &(ClientId, &crate::front::Connection)| {
+            now_us.saturating_sub(connection.seen_us) > idle_us_max && self.engine.router.is_idle(*client)
+        };
+        let idle: Vec<ConnectionId> =
+            self.connections.all().filter(idle).map(|(_, connection)| connection.id).collect();
+        for connection in idle {
+            self.closed(io, connection);
+            io.close_flushed(connection);
+        }
+    }
+
+    fn woken(&mut self, io: &mut Io) {
+        if let Some(map) = self.maps.newer_than(self.engine.router.epoch()) {
+            tracing::info!(router = self.id, epoch = map.epoch, "acting on a newer cluster map");
+            self.engine.set_map(io, &map, &mut self.connections);
+            self.forget_dropped(io, Time(io.now_us()));
+        }
+    }
+}
+
+impl Driver for RouterDriver {
+    fn event(&mut self, io: &mut Io, event: Event) {
+        let foreign = self.engine.event(io, event, &mut self.connections);
+        if !self.connections.dropped.is_empty() {
+            self.forget_dropped(io, Time(io.now_us()));
+        }
+        match foreign {
+            None | Some(Event::Connected(_)) => {}
+            Some(Event::Accepted { connection, .. }) => self.accepted(io, connection),
+            Some(Event::Data { connection, bytes, now_us }) => self.data(io, connection, bytes, now_us),
+            Some(Event::Writable(connection)) => {
+                if let Some(client) = self.connections.client(connection)
+                    && self.engine.router.ready(client)
+                {
+                    self.connections.resume_if_drained(io, client);
+                }
+            }
+            Some(Event::Closed { connection, .. }) => self.closed(io, connection),
+            Some(Event::Tick) => self.tick(io),
+            Some(Event::Woken) => self.woken(io),
+        }
+    }
+
+    /// Accepts and reads nothing more; each client is closed when its last command is answered.
+    fn stopping(&mut self, io: &mut Io) -> bool {
+        let now_us = io.now_us();
+        let until_us = *self.drain_until_us.get_or_insert_with(|| now_us + DRAIN_US_MAX);
+        self.listeners.drain(..).for_each(|listener| io.close_listener(listener));
+        self.connections.halt_all(io);
+        let done: Vec<ConnectionId> = self
+            .connections
+            .all()
+            .filter(|(client, _)| self.engine.router.is_idle(*client) || now_us >= until_us)
+            .map(|(_, connection)| connection.id)
+            .collect();
+        for connection in done {
+            self.closed(io, connection);
+            io.close_flushed(connection);
+        }
+        self.connections.count() == 0
+    }
+}

@@ -1,0 +1,148 @@
+//! The machine with its links to nodes and shims, shared by the front door and the library. Not their clients.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::placement::{Placement, Secret};
+use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing};
+use protocol::time::Time;
+use runtime::config::{self, Config};
+use runtime::peers::{Identity, PeerEvent, Peers};
+use runtime::reactor::{Event, Io};
+use wire::{ClusterMap, NodeId, Peer, RouterId, ShimId};
+
+/// Whoever has clients: connections, or threads of this process.
+pub(crate) trait Front {
+    fn reply(&mut self, io: &mut Io, client: ClientId, bytes: Bytes);
+    /// After its replies have been written. The machine has forgotten the client by now.
+    fn close(&mut self, io: &mut Io, client: ClientId);
+    fn resume(&mut self, io: &mut Io, client: ClientId);
+}
+
+pub(crate) struct Engine {
+    pub(crate) router: Router,
+    pub(crate) peers: Peers,
+    pub(crate) messages_in: u64,
+    pub(crate) messages_out: u64,
+    pub(crate) linked: usize,
+    shims_linked: usize,
+    shims_count: usize,
+    secret: Secret,
+    effects: Vec<Effect>,
+    peer_events: Vec<PeerEvent>,
+}
+
+impl Engine {
+    /// `Err` is the reason why the map cannot be used.
+    pub(crate) fn new(config: &Config, id: RouterId) -> Result<Engine, String> {
+        let secret = Secret(config.secret().0);
+        let identity = Identity { peer: Peer::Router(id), secret: *config.secret() };
+        let mut engine = Engine {
+            router: Router::new(machine_config(config)),
+            peers: Peers::new(identity),
+            messages_in: 0,
+            messages_out: 0,
+            linked: 0,
+            shims_linked: 0,
+            shims_count: config.shims.len(),
+            secret,
+            effects: Vec::with_capacity(64),
+            peer_events: Vec::with_capacity(64),
+        };
+        let placement = engine.placement(config.map())?;
+        engine.router.step(Time(0), Input::Map(placement), &mut engine.effects);
+        Ok(engine)
+    }
+
+    pub(crate) fn dial(&mut self, io: &mut Io, config: &Config) {
+        for (index, node) in config.nodes.iter().enumerate() {
+            self.peers.dial(io, Peer::Node(NodeId(index as u16)), node.listen.clone());
+        }
+        for (index, shim) in config.shims.iter().enumerate() {
+            self.peers.dial(io, Peer::Shim(ShimId(index as u16)), shim.listen.clone());
+        }
+    }
+
+    /// Whether every key can be reached.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.shims_linked == self.shims_count
+    }
+
+    pub(crate) fn set_map(&mut self, io: &mut Io, map: &ClusterMap, front: &mut impl Front) {
+        match self.placement(map.clone()) {
+            Ok(placement) => self.step(io, Time(io.now_us()), Input::Map(placement), front),
+            Err(error) => {
+                tracing::error!(error, epoch = map.epoch, "a cluster map is not usable; keeping the last")
+            }
+        }
+    }
+
+    fn placement(&self, map: ClusterMap) -> Result<Arc<Placement>, String> {
+        Placement::new(self.secret, map).map(Arc::new).map_err(|error| error.to_string())
+    }
+
+    /// Takes what is the peers' and gives back the rest.
+    pub(crate) fn event(&mut self, io: &mut Io, event: Event, front: &mut impl Front) -> Option<Event> {
+        let mut events = std::mem::take(&mut self.peer_events);
+        let foreign = self.peers.event(io, event, &mut events);
+        for event in events.drain(..) {
+            match event {
+                PeerEvent::Message { from, now_us, message } => {
+                    self.messages_in += 1;
+                    self.step(io, Time(now_us), Input::Message { from, message }, front);
+                }
+                PeerEvent::Linked(peer) => {
+                    self.linked += 1;
+                    self.shims_linked += usize::from(matches!(peer, Peer::Shim(_)));
+                    self.step(io, Time(io.now_us()), Input::Linked(peer), front);
+                }
+                PeerEvent::Unlinked(peer) => {
+                    self.linked -= 1;
+                    self.shims_linked -= usize::from(matches!(peer, Peer::Shim(_)));
+                    self.step(io, Time(io.now_us()), Input::Unlinked(peer), front);
+                }
+            }
+        }
+        self.peer_events = events;
+        foreign
+    }
+
+    pub(crate) fn step(&mut self, io: &mut Io, now: Time, input: Input, front: &mut impl Front) {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.router.step(now, input, &mut effects);
+        let mut next = 0;
+        while next < effects.len() {
+            match std::mem::replace(&mut effects[next], Effect::Resume { client: ClientId(u32::MAX) }) {
+                Effect::Send { to, message } => {
+                    self.messages_out += 1;
+                    // What cannot be sent is lost with its link, and `Unlinked` is on its way.
+                    self.peers.send(io, to, &message);
+                }
+                Effect::Reply { client, bytes } => front.reply(io, client, bytes),
+                Effect::Resume { client } => front.resume(io, client),
+                Effect::Close { client } => {
+                    self.router.step(now, Input::Closed { client }, &mut effects);
+                    front.close(io, client);
+                }
+            }
+            next += 1;
+        }
+        effects.clear();
+        self.effects = effects;
+    }
+}
+
+fn machine_config(config: &Config) -> RouterConfig {
+    RouterConfig {
+        routing: match config.cluster.routing {
+            config::Routing::Learned => Routing::Learned,
+            config::Routing::OnPath => Routing::OnPath,
+        },
+        seed: rand::random(),
+        pipeline_max: config.limits.pipeline_max,
+        key_bytes_max: (config.limits.key_bytes_max.0 as usize).min(wire::codec::KEY_BYTES_MAX),
+        learned_max: config.limits.learned_max,
+        shim_names: config.shims.iter().map(|shim| shim.id.clone()).collect(),
+        ..RouterConfig::default()
+    }
+}

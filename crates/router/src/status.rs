@@ -1,0 +1,64 @@
+//! What a router shows of itself, refreshed ten times a second. Not how it is published.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use runtime::reactor::Io;
+use runtime::status::{LatencyStatus, MemberStatus, RouterStatus};
+
+use crate::driver::RouterDriver;
+
+const REFRESH_US: u64 = 100_000;
+/// Anything slower counts as this slow.
+const LATENCY_US_MAX: u64 = 60_000_000;
+
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_US_MAX, 2).expect("valid bounds")
+}
+
+impl RouterDriver {
+    pub(crate) fn refresh_status(&mut self, io: &Io, now_us: u64) {
+        self.status_next_us = now_us + REFRESH_US;
+        let latencies = &mut self.latencies;
+        self.engine.router.latencies().drain(|value, count| {
+            // Values are within the bounds, so recording cannot fail.
+            let _ = latencies.record_n(value.clamp(1, LATENCY_US_MAX), count);
+        });
+        let out_bytes: u64 =
+            self.connections.all().map(|(_, connection)| io.out_bytes(connection.id) as u64).sum();
+        self.crowded = out_bytes > self.config.limits.client_buffers_bytes_max.0;
+        let status = self.router_status();
+        self.status.set(MemberStatus::Router(status));
+    }
+
+    fn router_status(&self) -> RouterStatus {
+        let router = &self.engine.router;
+        let counters = router.counters();
+        let sheds = [
+            ("busy", counters.sheds),
+            ("unavailable", counters.unavailable),
+            ("slow_client", self.connections.slow_total),
+        ];
+        RouterStatus {
+            id: self.id.clone(),
+            epoch: router.epoch(),
+            requests_total: counters.requests,
+            reads_to_nodes_total: counters.reads_to_nodes,
+            reads_to_shims_total: counters.reads_to_shims,
+            writes_total: counters.executes,
+            hits_total: counters.hits,
+            errors_total: counters.refusals + counters.unavailable + counters.lost + counters.sheds,
+            load: router.rate(),
+            clients: self.connections.count() as u64,
+            clients_total: counters.clients_opened,
+            clients_refused_total: self.refused_total,
+            queue_depth: router.pending_count() as u64,
+            learned: router.learned_count() as u64,
+            sheds_total: BTreeMap::from(sheds.map(|(rule, count)| (rule.to_owned(), count))),
+            messages_in_total: self.engine.messages_in,
+            messages_out_total: self.engine.messages_out,
+            peers: self.engine.linked as u64,
+            latency: LatencyStatus::of(&self.latencies),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The front door over real sockets: framing, limits, backpressure, the end of connections and of the router.
+
+use std::io::Write;
+
+use crate::stage::Stage;
+
+#[test]
+fn pipelined_commands_are_answered_in_order_however_they_are_cut() {
+    let stage = Stage::new(|_| {});
+    let mut client = stage.connect();
+    let bytes = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$5\r\nhello\r\nGET a\r\nPING\r\nGET b\r\nINCR n\r\nGET n\r\n";
+    let expected = "+OK\r\n$5\r\nhello\r\n+PONG\r\n$-1\r\n:1\r\n$1\r\n1\r\n";
+    client.send(bytes);
+    client.expect(expected);
+    for byte in bytes {
+        client.send(&[*byte]);
+    }
+    client.expect("+OK\r\n$5\r\nhello\r\n+PONG\r\n$-1\r\n:2\r\n$1\r\n2\r\n");
+}
+
+#[test]
+fn resp3_is_per_connection() {
+    let stage = Stage::new(|_| {});
+    let (mut two, mut three) = (stage.connect(), stage.connect());
+    three.send(b"HELLO 3\r\nGET nothing\r\n");
+    assert_eq!(three.line(), "%7");
+    (0..24).for_each(|_| drop(three.line()));
+    two.send(b"GET nothing\r\n");
+    two.expect("$-1\r\n");
+    let mut rest = String::new();
+    while !rest.ends_with('_') {
+        rest = three.line();
+    }
+}
+
+#[test]
+fn nonsense_is_told_after_the_earlier_replies_and_ends_the_connection() {
+    let stage = Stage::new(|_| {});
+    let mut client = stage.connect();
+    client.send(b"SET k 1\r\nGET k\r\n*1\r\n:3\r\nGET k\r\n");
+    client.expect("+OK\r\n$1\r\n1\r\n-ERR Protocol error: expected '$', got ':'\r\n");
+    client.expect_end();
+    let mut client = stage.connect();
+    client.send(b"GET k\r\nQUIT\r\nGET k\r\n");
+    client.expect("$1\r\n1\r\n+OK\r\n");
+    client.expect_end();
+}
+
+#[test]
+fn frames_and_keys_beyond_the_limits_are_refused() {
+    let stage = Stage::new(|config| {
+        config.limits.command_bytes_max = runtime::config::ByteSize(4096);
+        config.limits.key_bytes_max = runtime::config::ByteSize(16);
+    });
+    let mut client = stage.connect();
+    client.send(b"GET a-key-of-more-than-16-bytes\r\nPING\r\n");
+    client.expect("-ERR DistCache: a key of 27 bytes is over the limit of 16\r\n+PONG\r\n");
+    client.send(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5000\r\n");
+    assert!(client.line().starts_with("-ERR Protocol error: "));
+    client.expect_end();
+}
+
+#[test]
+fn clients_beyond_the_maximum_are_told_so() {
+    let stage = Stage::new(|config| config.limits.clients_max = 2);
+    let (mut first, mut second) = (stage.connect_raw(), stage.connect_raw());
+    first.send(b"PING\r\n");
+    first.expect("+PONG\r\n");
+    second.send(b"PING\r\n");
+    second.expect("+PONG\r\n");
+    let mut third = stage.connect_raw();
+    third.expect("-ERR max number of clients reached\r\n");
+    third.expect_end();
+    drop(second);
+    stage.status(|status| status.clients == 1 && status.clients_refused_total == 1);
+    let mut third = stage.connect_raw();
+    third.send(b"PING\r\n");
+    third.expect("+PONG\r\n");
+}
+
+#[test]
+fn a_client_that_sends_and_does_not_read_is_held_back_and_loses_nothing() {
+    let stage = Stage::new(|config| config.limits.pipeline_max = 64);
+    let mut client = stage.connect();
+    let value = "v".repeat(100_000);
+    client.send(format!("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${}\r\n{value}\r\n", value.len()).as_bytes());
+    client.expect("+OK\r\n");
+    // 400 MB of replies: far more than the router may pile up for one client.
+    let count = 4_000;
+    let mut sender = client.stream.try_clone().unwrap();
+    let sending = std::thread::spawn(move || {
+        (0..count).for_each(|_| sender.write_all(b"GET big\r\nPING\r\n").unwrap());
+    });
+    stage.status(|status| status.requests_total > 50);
+    let expected = format!("${}\r\n{value}\r\n+PONG\r\n", value.len());
+    for _ in 0..count {
+        client.expect(&expected);
+    }
+    sending.join().unwrap();
+    assert_eq!(stage.status(|_| true).sheds_total["slow_client"], 0);
+}
+
+#[test]
+fn stopping_answers_what_is_in_flight_and_gives_up_what_blocks() {
+    let mut stage = Stage::new(|_| {});
+    let (mut idle, mut blocked, mut busy) = (stage.connect(), stage.connect(), stage.connect());
+    blocked.send(b"BLPOP queue 0\r\n");
+    busy.send(b"SET k 1\r\nGET k\r\n");
+    busy.expect("+OK\r\n$1\r\n1\r\n");
+    stage.status(|status| status.queue_depth == 1);
+    stage.stop.stop();
+    idle.expect_end();
+    blocked.expect_end();
+    assert!(stage.router.take().unwrap().join());
+}
+
+#[test]
+fn the_status_has_real_numbers() {
+    let stage = Stage::new(|_| {});
+    let mut client = stage.connect();
+    client.send(b"SET k 1\r\nGET k\r\nNOSUCH\r\n");
+    client.expect("+OK\r\n$1\r\n1\r\n-ERR unknown command 'NOSUCH'");
+    let status = stage.status(|status| status.errors_total >= 1);
+    assert_eq!((status.reads_to_shims_total, status.reads_to_nodes_total, status.peers), (1, 0, 1));
+    assert!(status.requests_total >= 4 && status.latency.count >= 4 && status.clients == 1);
+}

@@ -1,0 +1,73 @@
+//! The router inside an application.
+
+use crate::stage::Stage;
+use router::{Client, Error};
+use wire::resp::Value;
+
+#[test]
+fn values_and_errors() {
+    let stage = Stage::new(|_| {});
+    let client = Client::connect(&stage.config).unwrap();
+    assert_eq!(client.get("k").unwrap(), None);
+    client.set("k", "1").unwrap();
+    assert_eq!(client.get("k").unwrap().unwrap(), "1");
+    assert_eq!(client.command(&["INCR", "k"]).unwrap(), Value::Integer(2));
+    assert!(client.del("k").unwrap());
+    assert!(!client.del("k").unwrap());
+    assert!(
+        matches!(client.command(&["NOSUCH"]), Err(Error::Reply(text)) if text.starts_with("ERR unknown"))
+    );
+    assert!(matches!(client.command(&["CLIENT", "REPLY", "OFF"]), Err(Error::Reply(_))));
+    assert!(matches!(client.command::<&str>(&[]), Err(Error::Reply(_))));
+    assert!(matches!(client.command(&["QUIT"]), Ok(Value::Simple(_)) | Err(Error::Closed)));
+    assert_eq!(client.get("k").unwrap(), None, "one call's QUIT is not the next one's");
+}
+
+#[test]
+fn a_pipeline_longer_than_the_limit_comes_back_whole_and_in_order() {
+    let stage = Stage::new(|config| config.limits.pipeline_max = 8);
+    let client = Client::connect(&stage.config).unwrap();
+    let mut pipeline = client.pipeline();
+    for _ in 0..500 {
+        pipeline = pipeline.command(&["INCR", "n"]).command(&["GET", "n"]);
+    }
+    let replies = pipeline.run().unwrap();
+    assert_eq!(replies.len(), 1_000);
+    for (index, pair) in replies.chunks(2).enumerate() {
+        let number = index as i64 + 1;
+        assert!(matches!(&pair[0], Ok(Value::Integer(got)) if *got == number));
+        assert!(matches!(&pair[1], Ok(Value::Bulk(got)) if *got == number.to_string()));
+    }
+    assert!(client.pipeline().run().unwrap().is_empty());
+}
+
+#[test]
+fn threads_share_a_client_and_do_not_wait_for_each_other() {
+    let stage = Stage::new(|_| {});
+    let client = Client::connect(&stage.config).unwrap();
+    let blocked = client.clone();
+    // The played shim never answers it; it ends with the client's last clone but one.
+    let blocked = std::thread::spawn(move || blocked.command(&["BLPOP", "queue", "0"]));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let client = client.clone();
+            std::thread::spawn(move || (0..200).for_each(|_| drop(client.command(&["INCR", "n"]).unwrap())))
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(client.get("n").unwrap().unwrap(), "800");
+    client.close();
+    assert!(matches!(blocked.join().unwrap(), Err(Error::Closed)));
+    assert!(matches!(client.get("n"), Err(Error::Closed)));
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_an_error() {
+    let mut stage = Stage::new(|_| {});
+    let mut config = (*stage.config).clone();
+    config.shims[0].listen = "127.0.0.1:1".parse().unwrap();
+    let error = Client::connect(&config).unwrap_err();
+    assert!(error.to_string().contains("is the cluster running?"), "{error}");
+    stage.stop.stop();
+    assert!(stage.router.take().unwrap().join());
+}
