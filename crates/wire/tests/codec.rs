@@ -14,7 +14,7 @@ fn key() -> Key {
     Key { digest, database: 3, bytes: Bytes::from_static(b"key") }
 }
 
-/// One of each, with every field different from its neighbours.
+/// One of each data message, with every field different from its neighbours.
 fn samples() -> Vec<Message> {
     let command = Bytes::from_static(b"*2\r\n$4\r\nTYPE\r\n$3\r\nkey\r\n");
     let value = Bytes::from_static(b"$1\r\nv\r\n");
@@ -66,6 +66,13 @@ fn samples() -> Vec<Message> {
             value: value.clone(),
         }),
         Message::Offer(Offer { key: key.clone(), view, resp3: false, heat: 77, command }),
+    ]
+}
+
+fn control_samples() -> Vec<Message> {
+    let value = Bytes::from_static(b"$1\r\nv\r\n");
+    let key = key();
+    vec![
         Message::Hello(Hello { number: 10, nonce: 11 }),
         Message::Welcome(Welcome { session: 12, nonce: 13 }),
         Message::Reject(Reject { last: 14, nonce: 15 }),
@@ -87,6 +94,10 @@ fn samples() -> Vec<Message> {
     ]
 }
 
+fn all_samples() -> Vec<Message> {
+    [samples(), control_samples()].concat()
+}
+
 fn encoded(message: &Message) -> Bytes {
     let mut out = Vec::new();
     encode(message, &mut out);
@@ -97,7 +108,7 @@ fn encoded(message: &Message) -> Bytes {
 fn the_layout_is_that_of_the_golden_vectors() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden.txt");
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let lines: Vec<String> = samples().iter().map(|message| hex(&encoded(message))).collect();
+    let lines: Vec<String> = all_samples().iter().map(|message| hex(&encoded(message))).collect();
     let text = lines.join("\n") + "\n";
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(path, &text).expect("the vectors can be written");
@@ -112,9 +123,9 @@ fn the_layout_is_that_of_the_golden_vectors() {
 #[test]
 fn every_message_comes_back_and_leaves_what_follows_it() {
     let mut stream = Vec::new();
-    samples().iter().for_each(|message| encode(message, &mut stream));
+    all_samples().iter().for_each(|message| encode(message, &mut stream));
     let mut stream = Bytes::from(stream);
-    for sample in samples() {
+    for sample in all_samples() {
         assert_eq!(decode(&mut stream), Ok(Some(sample)));
     }
     assert_eq!(decode(&mut stream), Ok(None));
@@ -123,7 +134,7 @@ fn every_message_comes_back_and_leaves_what_follows_it() {
 
 #[test]
 fn a_part_of_a_message_is_not_a_message_and_stays() {
-    for sample in samples() {
+    for sample in all_samples() {
         let whole = encoded(&sample);
         for length in 0..whole.len() {
             let mut part = whole.slice(..length);
@@ -161,11 +172,11 @@ proptest! {
 
     #[test]
     fn a_damaged_header_is_a_message_or_an_error(
-        sample in 0..samples().len(),
+        sample in 0..all_samples().len(),
         offset in 0..HEADER_BYTES,
         byte in any::<u8>(),
     ) {
-        let mut bytes = encoded(&samples()[sample]).to_vec();
+        let mut bytes = encoded(&all_samples()[sample]).to_vec();
         bytes[offset] = byte;
         let mut bytes = Bytes::from(bytes);
         if let Ok(Some(message)) = decode(&mut bytes) {

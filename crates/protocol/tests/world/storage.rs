@@ -76,6 +76,16 @@ impl MiniStorage {
                 },
                 &mut out,
             ),
+            _ => return self.execute_other(command),
+        }
+        Some(Bytes::from(out))
+    }
+
+    /// Lists, hashes and the whole.
+    fn execute_other(&mut self, command: &Command) -> Option<Bytes> {
+        let mut out = Vec::new();
+        let arg = |index: usize| command.arg(index).to_vec();
+        match command.name().to_ascii_uppercase().as_slice() {
             b"FLUSHALL" => {
                 self.data.clear();
                 reply::simple(b"OK", &mut out);
