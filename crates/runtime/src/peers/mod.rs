@@ -355,7 +355,8 @@ impl Peers {
         if is_news && let Some(suppressed) = link.log.admit(now_us) {
             let address = link.dial.as_ref().map(|dial| tracing::field::display(dial.address.clone()));
             let state = if was_linked { "lost" } else { "not made" };
-            tracing::warn!(own = %Name(self.identity.peer), peer = %link.name(), address, %reason, suppressed, "link {state}");
+            let own = Name(self.identity.peer);
+            tracing::warn!(%own, peer = %link.name(), address, %reason, suppressed, "link {state}");
         }
         for connection in link.detach(now_us).into_iter().flatten() {
             self.slots.remove(connection);
