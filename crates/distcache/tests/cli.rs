@@ -1,7 +1,9 @@
 //! The command line as a user meets it: exit codes, and one clear line about what is wrong.
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const GOOD: &str = r#"
 [cluster]
@@ -47,12 +49,44 @@ impl Drop for File {
     }
 }
 
-fn distcache(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_distcache"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("DISTCACHE_")) {
-        command.env_remove(name);
+        command.env_remove(&name);
     }
-    command.args(arguments).envs(environment.iter().copied()).output().unwrap()
+    command.args(arguments);
+    command
+}
+
+fn distcache(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    command(arguments).envs(environment.iter().copied()).output().unwrap()
+}
+
+/// A member that runs until it is dropped.
+struct Member(Child);
+
+impl Member {
+    fn run(arguments: &[&str]) -> Member {
+        let mut child = command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Member(child)
+    }
+
+    /// Sends SIGTERM and returns the exit code.
+    fn terminate(mut self) -> Option<i32> {
+        let id = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.0.wait().unwrap().code()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
 }
 
 /// Expects exit code 1, nothing on stdout and one line on stderr.
@@ -128,4 +162,34 @@ fn a_controller_that_is_not_there_is_named() {
         &format!("--controller {url}: no answer"),
     );
     fails(&["status", "--controller", "https://x"], &[], "write http://HOST:PORT");
+}
+
+#[test]
+fn members_in_two_processes_show_up_in_status_and_stop_on_sigterm() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let file = File::new("two", &GOOD.replace("CONTROLLER", &port));
+    let controller = Member::run(&["run", "--config", file.path(), "--id", "controller"]);
+    let node = Member::run(&["run", "--config", file.path(), "--id", "spine-0"]);
+    let url = format!("http://127.0.0.1:{port}");
+    let start = Instant::now();
+    loop {
+        let output = distcache(&["status", "--json", "--controller", &url], &[]);
+        assert_eq!(output.status.code(), Some(0));
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        if status["nodes"][0]["id"] == "spine-0" {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{status}");
+    }
+    let output = distcache(&["status", "--controller", &url], &[]);
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        stdout.contains("\nspine-0") && stdout.contains("no heartbeat from: shim-0, router-0"),
+        "{stdout}"
+    );
+    let output = distcache(&["inspect", "some key", "--json", "--controller", &url], &[]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["shim"], &found["places"][0]["node"]), (&"shim-0".into(), &"spine-0".into()));
+    assert_eq!(node.terminate(), Some(0));
+    assert_eq!(controller.terminate(), Some(0));
 }

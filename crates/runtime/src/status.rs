@@ -326,7 +326,7 @@ mod tests {
     use super::{
         ClusterStatus, LATENCY_BOUNDS_US, LatencyStatus, LeaseStatus, MemberStatus, NodeStatus, key_text,
     };
-    use super::{RouterStatus, ShimStatus};
+    use super::{RouterStatus, ShimStatus, key_bytes};
     use hdrhistogram::Histogram;
 
     fn has_keys(value: &serde_json::Value, keys: &[&str]) {
