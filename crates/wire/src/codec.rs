@@ -8,8 +8,8 @@ use crate::header::{
 };
 use crate::key::{Digest, Key, View};
 use crate::message::{
-    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, LayerSet, LoadStamp,
-    Loads, Message, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Status, Welcome,
+    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, LayerSet,
+    LoadStamp, Loads, Message, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Status, Welcome,
 };
 
 /// Most bytes of a key (Redis allows 512 MiB; nobody caches such keys).
@@ -120,13 +120,17 @@ fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
 fn encode_control(message: &Message, out: &mut Vec<u8>) {
     match message {
         Message::Hello(m) => bare(Header { tail: [0, m.nonce, 0, m.number], ..of(operation::HELLO) }, out),
-        Message::Welcome(m) => bare(Header { tail: [m.session, m.nonce, 0, 0], ..of(operation::WELCOME) }, out),
+        Message::Welcome(m) => {
+            bare(Header { tail: [m.session, m.nonce, 0, 0], ..of(operation::WELCOME) }, out)
+        }
         Message::Reject(m) => bare(Header { tail: [0, m.nonce, 0, m.last], ..of(operation::REJECT) }, out),
         Message::Renew(m) => {
             let tail = [m.session, 0, u64::from(m.heat_floor), m.sent];
             bare(Header { tail, ..of(operation::RENEW) }, out);
         }
-        Message::Grant(m) => bare(Header { tail: [m.session, m.duration, 0, m.sent], ..of(operation::GRANT) }, out),
+        Message::Grant(m) => {
+            bare(Header { tail: [m.session, m.duration, 0, m.sent], ..of(operation::GRANT) }, out)
+        }
         Message::Refuse(m) => bare(Header { tail: [m.session, 0, 0, 0], ..of(operation::REFUSE) }, out),
         Message::Invalidate(m) => {
             let ttl = m.value.as_ref().and_then(|early| early.ttl_ms).unwrap_or(TTL_NONE);
@@ -156,8 +160,12 @@ fn encode_control(message: &Message, out: &mut Vec<u8>) {
             let header = Header { tail: [m.session, m.fill, 0, 0], ..of(operation::EVICT) };
             frame(header, &m.key, &Bytes::new(), out);
         }
-        Message::Revoke(m) => bare(Header { tail: [m.session, 0, 0, m.number], ..of(operation::REVOKE) }, out),
-        Message::Revoked(m) => bare(Header { tail: [m.session, 0, 0, m.number], ..of(operation::REVOKED) }, out),
+        Message::Revoke(m) => {
+            bare(Header { tail: [m.session, 0, 0, m.number], ..of(operation::REVOKE) }, out)
+        }
+        Message::Revoked(m) => {
+            bare(Header { tail: [m.session, 0, 0, m.number], ..of(operation::REVOKED) }, out)
+        }
         _ => unreachable!("data messages are encoded above"),
     }
 }

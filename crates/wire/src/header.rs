@@ -66,7 +66,9 @@ pub struct Header {
 pub enum HeaderError {
     #[error("not a DistCache message: it starts with {0:#06x}, expected {MAGIC:#06x}")]
     Magic(u16),
-    #[error("protocol version {0} is not spoken here, only {PROTOCOL_VERSION}; run the same release everywhere")]
+    #[error(
+        "protocol version {0} is not spoken here, only {PROTOCOL_VERSION}; run the same release everywhere"
+    )]
     Version(u8),
 }
 

@@ -110,8 +110,7 @@ impl Shim {
             state.is_some_and(|state| state.is_quiet() && state.directory.is_registered(node, fill, version))
         });
         let same_session = self.links[usize::from(node.0)].session.id() == Some(session);
-        let granted =
-            registered && same_session && self.grants() && ttl.is_ok() && status != Status::Error;
+        let granted = registered && same_session && self.grants() && ttl.is_ok() && status != Status::Error;
         if granted {
             self.statistics.fills += 1;
         } else {
