@@ -1,6 +1,6 @@
 //! Runs the transcripts of `scripts/router`: input lines, each followed by the effects it must have.
 //!
-//! `UPDATE_SCRIPTS=1 cargo test -p protocol --test router_scripts` rewrites them; the diff is the review.
+//! `UPDATE_SCRIPTS=1 cargo test -p protocol --test router` rewrites them; the diff is the review.
 //!
 //! | line | meaning |
 //! |------|---------|
@@ -10,11 +10,9 @@
 //! | `rN VALUE [hit] [cached=0,1] [load=NODE:LOAD] [from=PEER]` | the reply to request N; `$text` is a bulk, `nil` a null, `raw ...` as it stands |
 //! | `link PEER`, `unlink PEER`, `down NODE`, `wait MS` | the world |
 
-mod router;
-
 use std::path::Path;
 
-use router::world::World;
+use crate::world::World;
 
 #[test]
 fn scripts() {

@@ -1,0 +1,5 @@
+//! Tests of the router's machine: transcripts, and random runs against a naive twin.
+
+mod scripts;
+mod twin;
+mod world;
