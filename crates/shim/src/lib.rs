@@ -1,1 +1,135 @@
-//! Placeholder.
+//! The shim role: runs `protocol::shim` over peers and storage. Never a general storage engine.
+
+mod driver;
+mod status;
+pub mod storage;
+
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use protocol::coherence::lease::LeaseTerms;
+use protocol::heat::HeatConfig;
+use protocol::placement::{Placement, Secret};
+use protocol::shim::{Shim, ShimConfig};
+use runtime::config::{Config, StorageConfig};
+use runtime::instance::{Instance, MapCell, StartError};
+use runtime::peers::{Identity, Peers};
+use runtime::reactor::{self, Io};
+use runtime::status::{MemberStatus, ShimStatus, StatusCell};
+use runtime::stop::Stop;
+use wire::{Peer, ShimId};
+
+use driver::{Driver, Parts};
+use storage::Storage;
+use storage::redis::{Redis, RedisSettings};
+
+/// Larger values do not ride on INV: each copy would get them whether or not it is read again.
+const EARLY_VALUE_BYTES_MAX: usize = 64 << 10;
+/// How long a start waits for a word from storage. It goes on without one; storage may be slow to answer.
+const FIRST_WORD_MAX: Duration = Duration::from_secs(3);
+
+/// Starts the shim `id` of the configuration on a thread of its own; it accepts when this returns. Storage that
+/// cannot be reached is no error: the shim goes on trying, and its clients are told.
+///
+/// # Errors
+/// An unknown id, an address that cannot be listened on, a thread that cannot be had, or storage that refuses
+/// the credentials or a permission without which nothing can be fenced (design, section 7).
+pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, StartError> {
+    let unknown = || StartError::UnknownId { role: "shim", id: id.to_owned() };
+    let shim = config.shim_id(id).ok_or_else(unknown)?;
+    let system = |what| move |error| StartError::System { id: id.to_owned(), what, error };
+    let refused = |reason: String| StartError::Refused { id: id.to_owned(), reason };
+    let address = config.shim(shim).listen.clone();
+    let mut io = Io::new().map_err(system("cannot wait for sockets"))?;
+    let listener =
+        io.listen(&address).map_err(|error| StartError::Listen { id: id.to_owned(), address, error })?;
+    let secret = *config.secret();
+    let placement =
+        Placement::new(Secret(secret.0), config.map()).map_err(|error| refused(error.to_string()))?;
+    let placement = Arc::new(placement);
+    let mut peers = Peers::new(Identity { peer: Peer::Shim(shim), secret });
+    peers.accept_on(listener);
+    let status =
+        StatusCell::new(MemberStatus::Shim(ShimStatus { id: id.to_owned(), ..ShimStatus::default() }));
+    let maps = MapCell::default();
+    let waker = io.waker();
+    maps.register(move || waker.wake());
+    let addresses = vec![io.local_address(listener)];
+    let own_stop = Stop::new();
+    stop.register({
+        let own_stop = own_stop.clone();
+        move || own_stop.stop()
+    });
+    let (first_word, heard) = mpsc::sync_channel(1);
+    let mut driver = Driver::new(Parts {
+        config: Arc::clone(config),
+        id: shim,
+        shim: Shim::new(machine_config(config, shim), Arc::clone(&placement)),
+        storage: storage(config, shim),
+        peers,
+        placement,
+        listener,
+        status: status.clone(),
+        maps: maps.clone(),
+        stop: own_stop.clone(),
+        first_word,
+    });
+    let name = id.to_owned();
+    let run = move || {
+        if let Err(error) = reactor::run(io, &mut driver, &own_stop) {
+            tracing::error!(shim = name, %error, "the shim has ended");
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name(id.to_owned())
+        .spawn(run)
+        .map_err(system("cannot start a thread"))?;
+    let instance = Instance { id: id.to_owned(), addresses, status, maps, thread };
+    match heard.recv_timeout(FIRST_WORD_MAX) {
+        Ok(Err(reason)) => {
+            instance.join();
+            Err(refused(reason))
+        }
+        _ => Ok(instance),
+    }
+}
+
+fn storage(config: &Config, shim: ShimId) -> Storage {
+    let member = config.shim(shim);
+    match &member.storage {
+        StorageConfig::Embedded => Storage::memory(rand::random()),
+        StorageConfig::Redis { address, user, password } => Storage::redis(Redis::new(RedisSettings {
+            address: address.clone(),
+            user: user.clone(),
+            password: password.as_ref().map(|password| password.0.clone()),
+            cluster: config.cluster.name.clone(),
+            shim: member.id.clone(),
+            timeout_us: config.limits.storage_ms_max * 1000,
+            pinned_max: config.limits.blocking_max,
+            seed: rand::random(),
+        })),
+    }
+}
+
+fn machine_config(config: &Config, shim: ShimId) -> ShimConfig {
+    let (heat, limits) = (&config.heat, &config.limits);
+    ShimConfig {
+        id: shim,
+        lease: LeaseTerms { duration: config.cluster.lease(), guard: config.cluster.lease_guard() },
+        heat: HeatConfig {
+            rows: heat.rows,
+            counters: heat.counters,
+            filter_rows: heat.filter_rows,
+            filter_bits: heat.filter_bits,
+            window: heat.window(),
+        },
+        heat_min: heat.threshold,
+        operations_max: limits.shim_queue_max,
+        key_queue_max: limits.key_queue_max,
+        blocking_max: limits.blocking_max,
+        early_value_bytes_max: EARLY_VALUE_BYTES_MAX,
+        cache_expiring_hashes: false,
+        seed: rand::random(),
+    }
+}

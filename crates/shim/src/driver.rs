@@ -1,0 +1,269 @@
+//! Feeds the shim machine from its links and its storage, and carries its effects out.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::load::LoadMeter;
+use protocol::placement::{Placement, Secret};
+use protocol::shim::{Effect, Input, Shim};
+use protocol::storage::StorageEvent;
+use protocol::time::Time;
+use runtime::clock;
+use runtime::config::Config;
+use runtime::inbox::{Arrival, Inbox};
+use runtime::instance::MapCell;
+use runtime::peers::{PeerEvent, Peers};
+use runtime::reactor::{self, Event, Io, ListenerId};
+use runtime::status::StatusCell;
+use runtime::stop::Stop;
+use wire::message::{Fill, Reply};
+use wire::{LayerSet, Message, Peer, ShimId, Status};
+
+use crate::storage::Storage;
+
+/// Ticks between two statuses: about 100 ms.
+const TICKS_PER_STATUS: u32 = 10;
+/// A stopping shim is left after this long, whatever is still under way.
+const DRAIN_US_MAX: u64 = 2_000_000;
+/// Nothing may have been asked for this long before a stopping shim ends: commands may be on their way.
+const QUIET_US: u64 = 20_000;
+
+const OVERLOADED: &[u8] = b"-BUSY DistCache: the shim is over its request rate\r\n";
+
+/// What `spawn` waits for: storage answers or is known to be away, or a person has to do something.
+pub(crate) type FirstWord = SyncSender<Result<(), String>>;
+
+pub(crate) struct Parts {
+    pub(crate) config: Arc<Config>,
+    pub(crate) id: ShimId,
+    pub(crate) shim: Shim,
+    pub(crate) storage: Storage,
+    pub(crate) peers: Peers,
+    pub(crate) placement: Arc<Placement>,
+    pub(crate) listener: ListenerId,
+    pub(crate) status: StatusCell,
+    pub(crate) maps: MapCell,
+    /// Of this shim alone.
+    pub(crate) stop: Stop,
+    pub(crate) first_word: FirstWord,
+}
+
+pub(crate) struct Driver {
+    pub(crate) parts: Parts,
+    pub(crate) inbox: Inbox<(Peer, Message)>,
+    pub(crate) load: LoadMeter,
+    pub(crate) counts: Counts,
+    started: bool,
+    ticks: u32,
+    /// When to give up draining, once it has begun.
+    drain_until_us: Option<u64>,
+    asked_us: u64,
+    peer_events: Vec<PeerEvent>,
+    effects: Vec<Effect>,
+    storage_events: Vec<StorageEvent>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) requests: u64,
+    pub(crate) overflowed: u64,
+    pub(crate) messages_in: u64,
+    pub(crate) messages_out: u64,
+    pub(crate) linked: u64,
+}
+
+impl Driver {
+    pub(crate) fn new(parts: Parts) -> Driver {
+        let inbox = Inbox::new(parts.config.shim(parts.id).rate_max, parts.config.limits.shim_queue_max);
+        Driver {
+            inbox,
+            load: LoadMeter::new(Duration::from_secs(1)),
+            counts: Counts::default(),
+            started: false,
+            ticks: 0,
+            drain_until_us: None,
+            asked_us: 0,
+            peer_events: Vec::new(),
+            effects: Vec::new(),
+            storage_events: Vec::new(),
+            parts,
+        }
+    }
+
+    fn peer_event(&mut self, io: &mut Io, event: PeerEvent) {
+        match event {
+            PeerEvent::Linked(peer) => {
+                self.counts.linked += 1;
+                self.step(io, clock::now_us(), Input::Linked(peer));
+            }
+            PeerEvent::Unlinked(peer) => {
+                self.counts.linked -= 1;
+                self.step(io, clock::now_us(), Input::Unlinked(peer));
+            }
+            PeerEvent::Message { from, now_us, message } => {
+                self.counts.messages_in += 1;
+                if message.is_control() {
+                    return self.step(io, now_us, Input::Message { from, message });
+                }
+                self.asked_us = now_us;
+                match self.inbox.arrive(now_us, (from, message)) {
+                    Arrival::Serve((from, message)) => self.serve(io, now_us, from, message),
+                    Arrival::Queued => {}
+                    Arrival::Overflow((from, message)) => self.overflow(io, now_us, from, message),
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, io: &mut Io, now_us: u64, from: Peer, message: Message) {
+        self.counts.requests += 1;
+        self.load.record(Time(now_us));
+        self.step(io, now_us, Input::Message { from, message });
+    }
+
+    fn overflow(&mut self, io: &mut Io, now_us: u64, from: Peer, message: Message) {
+        let value = Bytes::from_static(OVERLOADED);
+        let refused = |request| {
+            let value = value.clone();
+            Message::Reply(Reply { request, status: Status::Error, value, ..Reply::default() })
+        };
+        let answer = match message {
+            Message::Read(read) => refused(read.request),
+            Message::Execute(execute) => refused(execute.request),
+            Message::Fetch(fetch) => Message::Fill(Fill {
+                session: fetch.session,
+                fill: fetch.fill,
+                key: fetch.key,
+                view: fetch.view,
+                version: 0,
+                granted: false,
+                status: Status::Error,
+                cached: LayerSet::EMPTY,
+                ttl_ms: None,
+                value,
+            }),
+            // It makes work less, and its command may be under way already.
+            other => return self.step(io, now_us, Input::Message { from, message: other }),
+        };
+        self.counts.overflowed += 1;
+        self.counts.messages_out += u64::from(self.parts.peers.send(io, from, &answer));
+    }
+
+    fn step(&mut self, io: &mut Io, now_us: u64, input: Input) {
+        self.parts.shim.step(Time(now_us), input, &mut self.effects);
+        self.carry_out(io);
+    }
+
+    /// Carries out what the machine wants until it wants nothing more: storage may answer at once.
+    fn carry_out(&mut self, io: &mut Io) {
+        while !self.effects.is_empty() || !self.storage_events.is_empty() {
+            let now_us = clock::now_us();
+            for effect in self.effects.drain(..) {
+                match effect {
+                    Effect::Send { to, message } => {
+                        self.counts.messages_out += u64::from(self.parts.peers.send(io, to, &message));
+                    }
+                    Effect::Store(store) => {
+                        self.parts.storage.store(io, now_us, store, &mut self.storage_events);
+                    }
+                    Effect::Abort { ticket } => {
+                        self.parts.storage.abort(io, now_us, ticket, &mut self.storage_events);
+                    }
+                }
+            }
+            for event in self.storage_events.drain(..) {
+                self.parts.shim.step(Time(now_us), Input::Storage(event), &mut self.effects);
+            }
+        }
+    }
+
+    /// Tells whoever started this shim how the start went, once.
+    fn say_first_word(&mut self, any_news: bool) {
+        if self.started {
+            return;
+        }
+        let word = match self.parts.storage.refusal() {
+            Some(refusal) => Err(refusal.to_owned()),
+            None if any_news => Ok(()),
+            None => return,
+        };
+        self.started = true;
+        if word.is_err() {
+            self.parts.stop.stop();
+        }
+        // Nobody listens any more if it has taken long; then the log has told.
+        let _ = self.parts.first_word.try_send(word);
+    }
+
+    fn tick(&mut self, io: &mut Io) {
+        let now_us = clock::now_us();
+        while let Some((from, message)) = self.inbox.next(now_us) {
+            self.serve(io, now_us, from, message);
+        }
+        self.step(io, now_us, Input::Tick);
+        self.ticks += 1;
+        if self.ticks >= TICKS_PER_STATUS {
+            self.ticks = 0;
+            let status = self.make_status(Time(now_us));
+            self.parts.status.set(status);
+        }
+    }
+
+    fn adopt_map(&mut self, io: &mut Io) {
+        let parts = &mut self.parts;
+        let Some(map) = parts.maps.newer_than(parts.placement.epoch()) else { return };
+        match Placement::new(Secret(parts.config.secret().0), (*map).clone()) {
+            Ok(placement) => {
+                parts.placement = Arc::new(placement);
+                let placement = Arc::clone(&parts.placement);
+                self.step(io, clock::now_us(), Input::Map(placement));
+            }
+            Err(error) => {
+                tracing::error!(%error, epoch = map.epoch, "a cluster map that cannot be used is ignored")
+            }
+        }
+    }
+}
+
+impl reactor::Driver for Driver {
+    fn event(&mut self, io: &mut Io, event: Event) {
+        let Some(event) = self.parts.storage.event(io, event, &mut self.storage_events) else {
+            let any_news = !self.storage_events.is_empty();
+            self.carry_out(io);
+            return self.say_first_word(any_news);
+        };
+        let any_news = !self.storage_events.is_empty();
+        self.carry_out(io);
+        self.say_first_word(any_news);
+        let mut events = std::mem::take(&mut self.peer_events);
+        let rest = self.parts.peers.event(io, event, &mut events);
+        for event in events.drain(..) {
+            self.peer_event(io, event);
+        }
+        self.peer_events = events;
+        match rest {
+            Some(Event::Tick) => self.tick(io),
+            Some(Event::Woken) => self.adopt_map(io),
+            _ => {}
+        }
+    }
+
+    /// Goes on until what was asked is answered; commands that block are left to their fate.
+    fn stopping(&mut self, io: &mut Io) -> bool {
+        let now_us = clock::now_us();
+        let until_us = *self.drain_until_us.get_or_insert_with(|| {
+            io.close_listener(self.parts.listener);
+            now_us + DRAIN_US_MAX
+        });
+        let quiet = now_us.saturating_sub(self.asked_us) >= QUIET_US;
+        let idle = self.inbox.is_empty() && self.parts.shim.pending() == 0;
+        let ended = (quiet && idle) || now_us >= until_us;
+        if ended {
+            self.parts.storage.stop(io, &mut self.storage_events);
+            self.carry_out(io);
+        }
+        ended
+    }
+}

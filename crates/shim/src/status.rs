@@ -1,0 +1,44 @@
+//! The shim's status from its machine's counters.
+
+use protocol::time::Time;
+use runtime::status::{MemberStatus, ShimStatus};
+
+use crate::driver::Driver;
+
+impl Driver {
+    pub(crate) fn make_status(&mut self, now: Time) -> MemberStatus {
+        let parts = &self.parts;
+        let member = parts.config.shim(parts.id);
+        let counts = parts.shim.statistics();
+        let sheds = [("rate", self.counts.overflowed), ("queue", counts.sheds)];
+        MemberStatus::Shim(ShimStatus {
+            id: member.id.clone(),
+            rack: member.rack.clone(),
+            epoch: parts.placement.epoch(),
+            requests_total: self.counts.requests,
+            storage_reads_total: counts.storage_reads,
+            storage_writes_total: counts.storage_writes,
+            invalidations_total: counts.invalidations,
+            invalidated_copies_total: counts.invalidated_copies,
+            coherence_messages_total: counts.coherence_messages,
+            commits_total: counts.commits,
+            copies: parts.shim.copies() as u64,
+            load: u64::from(self.load.rate(now)),
+            fills_total: counts.fills,
+            fills_ungranted_total: counts.fills_ungranted,
+            offers_total: counts.offers,
+            revokes_total: counts.revokes,
+            leases_lost_total: counts.lease_lapses,
+            queue_depth: (parts.shim.pending() + self.inbox.len()) as u64,
+            storage_pending: parts.storage.pending_count() as u64,
+            storage_up: parts.storage.is_up(),
+            storage_errors_total: counts.storage_lost,
+            storage_reconnects_total: parts.storage.reconnects(),
+            sheds_total: sheds.map(|(rule, count)| (rule.to_owned(), count)).into_iter().collect(),
+            messages_in_total: self.counts.messages_in,
+            messages_out_total: self.counts.messages_out,
+            peers: self.counts.linked,
+            ..ShimStatus::default()
+        })
+    }
+}

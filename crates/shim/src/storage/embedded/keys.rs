@@ -1,0 +1,267 @@
+//! Expiry and key commands of the embedded store. Not commands that look at values.
+
+use super::call::{Call, DATABASE_OUT_OF_RANGE, Fault, NO_SUCH_KEY, Outcome, SYNTAX};
+use super::glob;
+use super::keyspace::{Encoding, Keyspace, Object};
+
+#[derive(Default)]
+struct Conditions {
+    without: bool,
+    with: bool,
+    greater: bool,
+    less: bool,
+}
+
+fn conditions(call: &Call<'_>) -> Result<Conditions, Fault> {
+    let mut conditions = Conditions::default();
+    for index in 3..call.len() {
+        match call.arg(index).to_ascii_lowercase().as_slice() {
+            b"nx" => conditions.without = true,
+            b"xx" => conditions.with = true,
+            b"gt" => conditions.greater = true,
+            b"lt" => conditions.less = true,
+            _ => return Err(Fault::quoting("ERR Unsupported option ", call.arg(index), "")),
+        }
+    }
+    let others = conditions.with || conditions.greater || conditions.less;
+    if conditions.without && others {
+        let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
+        return Err(Fault::text(text));
+    }
+    if conditions.greater && conditions.less {
+        return Err(Fault::text("ERR GT and LT options at the same time are not compatible"));
+    }
+    Ok(conditions)
+}
+
+impl Conditions {
+    fn allow(&self, when: i64, current: Option<i64>) -> bool {
+        match current {
+            None => !self.with && !self.greater,
+            Some(_) if self.without => false,
+            Some(current) => (!self.greater || when > current) && (!self.less || when < current),
+        }
+    }
+}
+
+/// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
+pub(super) fn expire(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let conditions = conditions(call)?;
+    let fault = || Fault::expire_time(call.name);
+    let mut when = call.integer(2)?;
+    if !call.name.starts_with('p') {
+        when = when.checked_mul(1000).ok_or_else(fault)?;
+    }
+    if !call.name.ends_with("at") {
+        when = when.checked_add(call.clock.unix).ok_or_else(fault)?;
+    }
+    let (key, clock) = (call.arg(1), call.clock);
+    let current = keys.get(clock.now, key).map(|object| object.deadline().map(|at| clock.unix(at)));
+    let allowed = current.is_some_and(|current| conditions.allow(when, current));
+    if allowed && when <= clock.unix {
+        keys.remove(clock.now, key);
+    } else if allowed {
+        keys.expire_at(clock.now, key, Some(clock.deadline(when)));
+    }
+    call.reply.boolean(allowed);
+    Ok(())
+}
+
+/// TTL, PTTL, EXPIRETIME and PEXPIRETIME.
+pub(super) fn ttl(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let clock = call.clock;
+    let value = match keys.get(clock.now, call.arg(1)).map(Object::deadline) {
+        None => -2,
+        Some(None) => -1,
+        Some(Some(deadline)) => {
+            let absolute = call.name.ends_with("expiretime");
+            let value = if absolute { clock.unix(deadline) } else { (deadline - clock.now).max(0) };
+            if call.name.starts_with('p') { value } else { value.saturating_add(500) / 1000 }
+        }
+    };
+    call.reply.integer(value);
+    Ok(())
+}
+
+pub(super) fn persist(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let (key, now) = (call.arg(1), call.clock.now);
+    let persisted = keys.get(now, key).is_some_and(|object| object.deadline().is_some());
+    if persisted {
+        keys.expire_at(now, key, None);
+    }
+    call.reply.boolean(persisted);
+    Ok(())
+}
+
+/// DEL and UNLINK.
+pub(super) fn delete(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let removed = (1..call.len()).filter(|&index| keys.remove(call.clock.now, call.arg(index))).count();
+    call.reply.integer(removed as i64);
+    Ok(())
+}
+
+/// EXISTS and TOUCH.
+pub(super) fn exists(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let found = (1..call.len()).filter(|&index| keys.contains(call.clock.now, call.arg(index))).count();
+    call.reply.integer(found as i64);
+    Ok(())
+}
+
+pub(super) fn type_of(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let found = keys.contains(call.clock.now, call.arg(1));
+    call.reply.simple(if found { "string" } else { "none" });
+    Ok(())
+}
+
+/// RENAME and RENAMENX.
+pub(super) fn rename(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let (source, target, now) = (call.arg(1), call.arg(2), call.clock.now);
+    let only_absent = call.name == "renamenx";
+    if !keys.contains(now, source) {
+        return Err(NO_SUCH_KEY);
+    }
+    let refused = only_absent && keys.contains(now, target);
+    if !refused
+        && source != target
+        && let Some(object) = keys.take(now, source)
+    {
+        let deadline = object.deadline();
+        keys.put(target, object.value, object.encoding, deadline);
+    }
+    if only_absent {
+        call.reply.boolean(!refused)
+    } else {
+        call.reply.ok()
+    }
+    Ok(())
+}
+
+pub(super) fn copy(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let (source, target, now) = (call.arg(1), call.arg(2), call.clock.now);
+    let mut replace = false;
+    let mut index = 3;
+    while index < call.len() {
+        if call.is(index, "replace") {
+            replace = true;
+        } else if call.is(index, "db") && index + 1 < call.len() {
+            if call.integer(index + 1)? != 0 {
+                return Err(DATABASE_OUT_OF_RANGE);
+            }
+            index += 1;
+        } else {
+            return Err(SYNTAX);
+        }
+        index += 1;
+    }
+    if source == target {
+        return Err(Fault::text("ERR source and destination objects are the same"));
+    }
+    let found =
+        keys.get(now, source).map(|object| (object.value.clone(), object.encoding, object.deadline()));
+    let copied = match found {
+        Some((value, encoding, deadline)) if replace || !keys.contains(now, target) => {
+            keys.put(target, value, encoding, deadline);
+            true
+        }
+        _ => false,
+    };
+    call.reply.boolean(copied);
+    Ok(())
+}
+
+fn reply_keys(call: &mut Call<'_>, found: &[&Object]) {
+    call.reply.array(found.len());
+    for object in found {
+        call.reply.bulk(&object.key);
+    }
+}
+
+pub(super) fn keys(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let pattern = call.arg(1);
+    let found: Vec<&Object> = (0..keys.slots_count())
+        .filter_map(|slot| keys.at_slot(call.clock.now, slot))
+        .filter(|object| pattern == b"*" || glob::matches(pattern, &object.key))
+        .collect();
+    reply_keys(call, &found);
+    Ok(())
+}
+
+pub(super) fn scan(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let cursor = std::str::from_utf8(call.arg(1)).ok().and_then(|text| text.parse::<u64>().ok());
+    let cursor = cursor.ok_or(Fault::text("ERR invalid cursor"))?;
+    let (mut pattern, mut count, mut of_type) = (b"*".as_slice(), 10, b"string".as_slice());
+    let mut index = 2;
+    while index < call.len() {
+        if index + 1 == call.len() {
+            return Err(SYNTAX);
+        }
+        match call.arg(index).to_ascii_lowercase().as_slice() {
+            b"match" => pattern = call.arg(index + 1),
+            b"type" => of_type = call.arg(index + 1),
+            b"count" => count = call.integer(index + 1)?,
+            _ => return Err(SYNTAX),
+        }
+        if count < 1 {
+            return Err(SYNTAX);
+        }
+        index += 2;
+    }
+    let first = usize::try_from(cursor).unwrap_or(usize::MAX).min(keys.slots_count());
+    // Empty slots count as well: a call must end although the keyspace has shrunk.
+    let end = first.saturating_add(usize::try_from(count).unwrap_or(usize::MAX)).min(keys.slots_count());
+    let found: Vec<&Object> = (first..end)
+        .filter_map(|slot| keys.at_slot(call.clock.now, slot))
+        .filter(|object| {
+            of_type.eq_ignore_ascii_case(b"string")
+                && (pattern == b"*" || glob::matches(pattern, &object.key))
+        })
+        .collect();
+    let next = if end == keys.slots_count() { 0 } else { end };
+    call.reply.array(2);
+    call.reply.bulk(next.to_string().as_bytes());
+    reply_keys(call, &found);
+    Ok(())
+}
+
+pub(super) fn dbsize(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    call.reply.integer(keys.len() as i64);
+    Ok(())
+}
+
+pub(super) fn randomkey(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let slots = keys.slots_count();
+    let first = if slots == 0 { 0 } else { (call.random % slots as u64) as usize };
+    let mut candidates = (first..slots).chain(0..first);
+    match candidates.find_map(|slot| keys.at_slot(call.clock.now, slot)) {
+        Some(object) => call.reply.bulk(&object.key),
+        None => call.reply.null(),
+    }
+    Ok(())
+}
+
+/// FLUSHALL and FLUSHDB; there is one database.
+pub(super) fn flush(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let valid = call.len() == 1 || (call.len() == 2 && (call.is(1, "async") || call.is(1, "sync")));
+    if !valid {
+        return Err(SYNTAX);
+    }
+    keys.clear();
+    call.reply.ok();
+    Ok(())
+}
+
+pub(super) fn object(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    if !call.is(1, "encoding") {
+        return Err(call.subcommand_fault(&["freq", "help", "idletime", "refcount"]));
+    }
+    if call.len() != 3 {
+        return Err(Fault::arity("object|encoding"));
+    }
+    match keys.get(call.clock.now, call.arg(2)).map(|object| object.encoding) {
+        Some(Encoding::Int) => call.reply.bulk(b"int"),
+        Some(Encoding::Embstr) => call.reply.bulk(b"embstr"),
+        Some(Encoding::Raw) => call.reply.bulk(b"raw"),
+        None => call.reply.null(),
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! Commands of the embedded store about the server and the connection. Not keys.
+
+use super::call::{Call, DATABASE_OUT_OF_RANGE, Fault, Outcome};
+use super::keyspace::Keyspace;
+
+/// The server version whose command set and replies are followed.
+const REDIS_VERSION: &str = "7.0.15";
+
+pub(super) fn ping(_: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    match call.len() {
+        1 => call.reply.simple("PONG"),
+        2 => call.reply.bulk(call.arg(1)),
+        _ => return Err(Fault::arity("ping")),
+    }
+    Ok(())
+}
+
+pub(super) fn echo(_: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    call.reply.bulk(call.arg(1));
+    Ok(())
+}
+
+pub(super) fn select(_: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    if call.integer(1)? != 0 {
+        return Err(DATABASE_OUT_OF_RANGE);
+    }
+    call.reply.ok();
+    Ok(())
+}
+
+/// Microseconds are those of the driver's milliseconds.
+pub(super) fn time(_: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let unix = call.clock.unix;
+    call.reply.array(2);
+    call.reply.bulk((unix / 1000).to_string().as_bytes());
+    call.reply.bulk((unix % 1000 * 1000).to_string().as_bytes());
+    Ok(())
+}
+
+pub(super) fn info(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    let keys_count = keys.len();
+    let keyspace = if keys_count == 0 {
+        String::new()
+    } else {
+        format!("db0:keys={keys_count},expires={},avg_ttl=0\r\n", keys.expiring_count())
+    };
+    call.reply.text(&format!(
+        "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\nstorage:embedded\r\n\r\n\
+         # Replication\r\nrole:master\r\n\r\n# Keyspace\r\n{keyspace}"
+    ));
+    Ok(())
+}
+
+/// No command table: routers answer from their own.
+pub(super) fn command(_: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    if call.len() > 1 && call.is(1, "docs") {
+        call.reply.empty_map();
+    } else if call.len() > 1 && call.is(1, "count") {
+        call.reply.integer(super::COMMANDS.len() as i64);
+    } else {
+        call.reply.array(0);
+    }
+    Ok(())
+}
+
+pub(super) fn config(_: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+    if !call.is(1, "get") {
+        return Err(call.subcommand_fault(&["help", "resetstat", "rewrite", "set"]));
+    }
+    if call.len() < 3 {
+        return Err(Fault::arity("config|get"));
+    }
+    call.reply.empty_map();
+    Ok(())
+}

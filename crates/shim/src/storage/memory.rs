@@ -1,0 +1,50 @@
+//! The embedded store as a shim's storage: always up, answers at once. Not the store itself.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
+use runtime::clock;
+use wire::resp::Command;
+
+use super::embedded::Embedded;
+
+pub(crate) struct Memory {
+    store: Embedded,
+    /// Wall clock minus CLOCK_BOOTTIME, sampled once: steps of the wall clock must not move deadlines.
+    unix_offset_ms: u64,
+    /// The data lives and ends with this value, so it has one incarnation.
+    incarnation: u64,
+    announced: bool,
+}
+
+impl Memory {
+    pub(super) fn new(seed: u64) -> Memory {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Memory {
+            store: Embedded::new(seed),
+            unix_offset_ms: (unix.as_millis() as u64).saturating_sub(clock::now_us() / 1000),
+            incarnation: seed,
+            announced: false,
+        }
+    }
+
+    pub(super) fn store(&mut self, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
+        let (Lane::Shared { resp3 } | Lane::Pinned { resp3 }) = store.lane;
+        let now_ms = now_us / 1000;
+        let execute = |frame: Bytes| match Command::parse(frame) {
+            Ok(command) => self.store.execute(now_ms, now_ms + self.unix_offset_ms, &command, resp3),
+            Err(error) => Bytes::from(format!("-ERR {error}\r\n")),
+        };
+        let replies = store.commands.into_iter().map(execute).collect();
+        events.push(StorageEvent::Replies { ticket: store.ticket, replies });
+    }
+
+    pub(super) fn tick(&mut self, now_us: u64, events: &mut Vec<StorageEvent>) {
+        if !self.announced {
+            self.announced = true;
+            events.push(StorageEvent::Up { incarnation: self.incarnation, traits: StorageTraits::default() });
+        }
+        self.store.expire(now_us / 1000);
+    }
+}

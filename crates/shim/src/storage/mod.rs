@@ -1,0 +1,98 @@
+//! What keeps the data behind a shim: in memory or a Redis server. Not when it may be asked what.
+
+pub mod embedded;
+mod memory;
+pub mod redis;
+
+use protocol::storage::{StorageEvent, Store};
+use runtime::reactor::{Event, Io};
+
+use memory::Memory;
+use redis::Redis;
+
+/// The storage of one shim. Every call appends what became known to `events`.
+pub(crate) enum Storage {
+    Memory(Box<Memory>),
+    Redis(Box<Redis>),
+}
+
+impl Storage {
+    pub(crate) fn memory(seed: u64) -> Storage {
+        Storage::Memory(Box::new(Memory::new(seed)))
+    }
+
+    pub(crate) fn redis(redis: Redis) -> Storage {
+        Storage::Redis(Box::new(redis))
+    }
+
+    pub(crate) fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
+        match self {
+            Storage::Memory(memory) => memory.store(now_us, store, events),
+            Storage::Redis(redis) => redis.store(io, now_us, store, events),
+        }
+    }
+
+    /// Gives up a pinned command: `Lost` now, `Fenced` once it cannot run any more.
+    pub(crate) fn abort(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
+        match self {
+            // Nothing is ever under way there.
+            Storage::Memory(_) => {}
+            Storage::Redis(redis) => redis.abort(io, now_us, ticket, events),
+        }
+    }
+
+    /// Gives back what is not its own. `Tick` is taken and given back.
+    pub(crate) fn event(
+        &mut self,
+        io: &mut Io,
+        event: Event,
+        events: &mut Vec<StorageEvent>,
+    ) -> Option<Event> {
+        match self {
+            Storage::Memory(memory) => {
+                if matches!(event, Event::Tick) {
+                    memory.tick(io.now_us(), events);
+                }
+                Some(event)
+            }
+            Storage::Redis(redis) => redis.event(io, event, events),
+        }
+    }
+
+    /// Why only a person can make it usable, if so.
+    pub(crate) fn refusal(&self) -> Option<&str> {
+        match self {
+            Storage::Memory(_) => None,
+            Storage::Redis(redis) => redis.refusal(),
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        match self {
+            Storage::Memory(_) => true,
+            Storage::Redis(redis) => redis.is_up(),
+        }
+    }
+
+    pub(crate) fn reconnects(&self) -> u64 {
+        match self {
+            Storage::Memory(_) => 0,
+            Storage::Redis(redis) => redis.reconnects(),
+        }
+    }
+
+    /// Commands without a reply.
+    pub(crate) fn pending_count(&self) -> usize {
+        match self {
+            Storage::Memory(_) => 0,
+            Storage::Redis(redis) => redis.pending_count(),
+        }
+    }
+
+    /// Leaves the server as it was found, and closes.
+    pub(crate) fn stop(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
+        if let Storage::Redis(redis) = self {
+            redis.stop(io, events);
+        }
+    }
+}

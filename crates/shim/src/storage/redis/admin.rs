@@ -1,0 +1,202 @@
+//! The admin connection: dials, asks what the takeover wants to know, one question at a time. No data commands.
+
+use bytes::Bytes;
+use rand::RngExt as _;
+use rand::rngs::SmallRng;
+use runtime::address::Address;
+use runtime::reactor::{ConnectionId, Io};
+use wire::resp::{ReplyScanner, Value};
+
+use super::takeover::{Progress, Takeover, Trouble};
+
+const BACKOFF_MIN_US: u64 = 50_000;
+const BACKOFF_MAX_US: u64 = 1_000_000;
+/// How often a settled server is asked whether it is still the same one.
+const RECHECK_US: u64 = 1_000_000;
+/// How long a server that says BUSY or LOADING is left alone.
+const WAIT_US: u64 = 100_000;
+
+/// Delays between attempts: doubled each time, spread so that shims do not come back all at once.
+pub(super) struct Backoff {
+    delay_us: u64,
+    random: SmallRng,
+}
+
+impl Backoff {
+    pub(super) fn new(random: SmallRng) -> Backoff {
+        Backoff { delay_us: BACKOFF_MIN_US, random }
+    }
+
+    pub(super) fn next_us(&mut self) -> u64 {
+        let delay_us = self.delay_us;
+        self.delay_us = (delay_us * 2).min(BACKOFF_MAX_US);
+        self.random.random_range(delay_us / 2..=delay_us)
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.delay_us = BACKOFF_MIN_US;
+    }
+}
+
+/// What has become known on the admin connection.
+#[derive(Debug)]
+pub(super) enum News {
+    /// Connections and grants of the last incarnation are void.
+    Void,
+    Trouble(Trouble),
+}
+
+pub(super) struct Admin {
+    address: Address,
+    timeout_us: u64,
+    connection: Option<ConnectionId>,
+    connected: bool,
+    scanner: ReplyScanner,
+    /// Since when the connection, or the reply to the last question, has been awaited.
+    waits_since_us: Option<u64>,
+    /// Nothing is dialled or asked before.
+    not_before_us: u64,
+    checked_us: u64,
+    backoff: Backoff,
+    pub(super) takeover: Takeover,
+}
+
+impl Admin {
+    pub(super) fn new(address: Address, timeout_us: u64, backoff: Backoff, takeover: Takeover) -> Admin {
+        Admin {
+            address,
+            timeout_us,
+            connection: None,
+            connected: false,
+            scanner: ReplyScanner::new(),
+            waits_since_us: None,
+            not_before_us: 0,
+            checked_us: 0,
+            backoff,
+            takeover,
+        }
+    }
+
+    pub(super) fn is(&self, connection: ConnectionId) -> bool {
+        self.connection == Some(connection)
+    }
+
+    /// Holds back dialling and questions, so that shims that displace each other do not do it all the time.
+    pub(super) fn rest(&mut self, now_us: u64) {
+        self.not_before_us = now_us + self.backoff.next_us();
+    }
+
+    pub(super) fn settled(&mut self) {
+        self.backoff.reset();
+    }
+
+    pub(super) fn connected(&mut self, io: &mut Io, now_us: u64) {
+        self.connected = true;
+        self.waits_since_us = None;
+        self.takeover.restart();
+        self.ask(io, now_us);
+    }
+
+    pub(super) fn closed(&mut self, now_us: u64, reason: &str) -> News {
+        self.connection = None;
+        self.connected = false;
+        self.waits_since_us = None;
+        self.scanner = ReplyScanner::new();
+        self.rest(now_us);
+        News::Trouble(Trouble::Broken(reason.to_owned()))
+    }
+
+    pub(super) fn data(&mut self, io: &mut Io, now_us: u64, mut bytes: Bytes) -> Option<News> {
+        let connection = self.connection?;
+        let mut news = None;
+        loop {
+            match self.scanner.scan(&bytes) {
+                Ok(None) => break,
+                Ok(Some(len)) => {
+                    let reply = bytes.split_to(len);
+                    news = self.reply(io, now_us, &reply).or(news);
+                    if self.connection.is_none() {
+                        return news;
+                    }
+                }
+                Err(error) => return Some(self.give_up(io, now_us, &error.to_string())),
+            }
+        }
+        io.unread(connection, bytes);
+        self.ask(io, now_us);
+        news
+    }
+
+    fn reply(&mut self, io: &mut Io, now_us: u64, reply: &Bytes) -> Option<News> {
+        self.waits_since_us = None;
+        let value = match Value::parse(reply) {
+            Ok(value) => value,
+            Err(error) => return Some(self.give_up(io, now_us, &error.to_string())),
+        };
+        match self.takeover.reply(&value) {
+            Ok(Progress::Next) => None,
+            Ok(Progress::Void) => Some(News::Void),
+            Err(Trouble::Broken(reason)) => Some(self.give_up(io, now_us, &reason)),
+            Err(trouble) => {
+                // The same is asked again: what keeps it from being granted may change.
+                self.not_before_us = match &trouble {
+                    Trouble::Wait(_) => now_us + WAIT_US,
+                    _ => now_us + self.backoff.next_us(),
+                };
+                Some(News::Trouble(trouble))
+            }
+        }
+    }
+
+    pub(super) fn tick(&mut self, io: &mut Io, now_us: u64) -> Option<News> {
+        let overdue = |since_us: u64| now_us.saturating_sub(since_us) > self.timeout_us;
+        if self.connection.is_none() {
+            if now_us >= self.not_before_us {
+                self.connection = Some(io.dial(&self.address));
+                self.waits_since_us = Some(now_us);
+            }
+            return None;
+        }
+        if self.waits_since_us.is_some_and(overdue) {
+            let reason = format!("no answer within {} ms", self.timeout_us / 1000);
+            return Some(self.give_up(io, now_us, &reason));
+        }
+        if now_us.saturating_sub(self.checked_us) >= RECHECK_US {
+            self.checked_us = now_us;
+            self.takeover.recheck();
+        }
+        self.ask(io, now_us);
+        None
+    }
+
+    /// Asks what the takeover wants to know next.
+    pub(super) fn ask(&mut self, io: &mut Io, now_us: u64) {
+        let Some(connection) = self.connection.filter(|_| self.connected) else { return };
+        if self.waits_since_us.is_some() || now_us < self.not_before_us {
+            return;
+        }
+        if let Some(command) = self.takeover.command() {
+            io.out(connection).extend_from_slice(command.frame());
+            self.waits_since_us = Some(now_us);
+        }
+    }
+
+    /// Takes this incarnation's user away and closes.
+    pub(super) fn leave(&mut self, io: &mut Io) {
+        let Some(connection) = self.connection.take() else { return };
+        match self.takeover.farewell().filter(|_| self.connected) {
+            Some(command) => {
+                io.out(connection).extend_from_slice(command.frame());
+                io.close_flushed(connection);
+            }
+            None => io.close(connection),
+        }
+    }
+
+    fn give_up(&mut self, io: &mut Io, now_us: u64, reason: &str) -> News {
+        if let Some(connection) = self.connection.take() {
+            io.close(connection);
+        }
+        self.closed(now_us, reason)
+    }
+}

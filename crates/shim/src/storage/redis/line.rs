@@ -1,0 +1,250 @@
+//! One connection to Redis as this incarnation's user: a greeting, then commands, first in first out. No sockets.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use protocol::storage::{StorageEvent, Store};
+use smallvec::SmallVec;
+use wire::resp::{Command, ReplyScanner, Value};
+
+use super::takeover::Incarnation;
+
+/// How long a server that says BUSY or LOADING is left alone before it is asked again.
+const PROBE_INTERVAL_US: u64 = 100_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// HELLO is not answered yet.
+    Greeting,
+    /// A PING says whether the server serves commands.
+    Probing,
+    /// It does not now; ask again then.
+    Resting {
+        until_us: u64,
+    },
+    Open,
+}
+
+/// A store whose replies are not complete.
+struct Awaited {
+    ticket: u64,
+    missing: usize,
+    sent_us: u64,
+    /// Where its bytes start in all that was ever written.
+    start: u64,
+    replies: SmallVec<[Bytes; 2]>,
+}
+
+/// Why a line is of no use any more.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The incarnation's user is gone.
+    UserGone,
+    Refused(String),
+    Broken(String),
+}
+
+pub(super) struct Line {
+    resp3: bool,
+    phase: Phase,
+    /// Known once commands may be sent.
+    client: Option<u64>,
+    scanner: ReplyScanner,
+    awaited: VecDeque<Awaited>,
+    waiting: VecDeque<Store>,
+    written: u64,
+    /// When it was made, or last heard of.
+    heard_us: u64,
+}
+
+impl Line {
+    pub(super) fn new(now_us: u64, resp3: bool, incarnation: &Incarnation, out: &mut Vec<u8>) -> Line {
+        let version = if resp3 { "3" } else { "2" };
+        let hello = Command::from_args(&[
+            "HELLO",
+            version,
+            "AUTH",
+            &incarnation.user,
+            &incarnation.password,
+            "SETNAME",
+            "distcache-shim",
+        ]);
+        out.extend_from_slice(hello.frame());
+        Line {
+            resp3,
+            phase: Phase::Greeting,
+            client: None,
+            scanner: ReplyScanner::new(),
+            awaited: VecDeque::new(),
+            waiting: VecDeque::new(),
+            written: hello.frame().len() as u64,
+            heard_us: now_us,
+        }
+    }
+
+    pub(super) fn is_resp3(&self) -> bool {
+        self.resp3
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_open() && self.awaited.is_empty()
+    }
+
+    pub(super) fn pending_count(&self) -> usize {
+        self.awaited.len() + self.waiting.len()
+    }
+
+    pub(super) fn holds(&self, ticket: u64) -> bool {
+        self.awaited.iter().any(|awaited| awaited.ticket == ticket)
+            || self.waiting.iter().any(|store| store.ticket == ticket)
+    }
+
+    /// Writes the commands, or keeps them until the line is open.
+    pub(super) fn store(&mut self, now_us: u64, store: Store, out: &mut Vec<u8>) {
+        if !self.is_open() {
+            self.waiting.push_back(store);
+            return;
+        }
+        self.awaited.push_back(Awaited {
+            ticket: store.ticket,
+            missing: store.commands.len(),
+            sent_us: now_us,
+            start: self.written,
+            replies: SmallVec::new(),
+        });
+        for command in &store.commands {
+            out.extend_from_slice(command);
+            self.written += command.len() as u64;
+        }
+    }
+
+    /// Takes whole replies off `bytes`; what is left comes again with more behind it.
+    pub(super) fn data(
+        &mut self,
+        now_us: u64,
+        bytes: &mut Bytes,
+        out: &mut Vec<u8>,
+        events: &mut Vec<StorageEvent>,
+    ) -> Result<(), Fault> {
+        self.heard_us = now_us;
+        while let Some(len) = self.scanner.scan(bytes).map_err(|error| Fault::Broken(error.to_string()))? {
+            let reply = bytes.split_to(len);
+            if self.phase != Phase::Open {
+                self.greeted(now_us, &reply, out)?;
+            } else if reply[0] != b'>' {
+                self.answered(reply, events)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn answered(&mut self, reply: Bytes, events: &mut Vec<StorageEvent>) -> Result<(), Fault> {
+        let Some(first) = self.awaited.front_mut() else {
+            return Err(Fault::Broken("a reply came that nothing had asked for".to_owned()));
+        };
+        first.replies.push(reply);
+        first.missing -= 1;
+        if first.missing == 0 {
+            let replies = std::mem::take(&mut first.replies);
+            events.push(StorageEvent::Replies { ticket: first.ticket, replies });
+            self.awaited.pop_front();
+        }
+        Ok(())
+    }
+
+    fn greeted(&mut self, now_us: u64, reply: &Bytes, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let value = Value::parse(reply).map_err(|error| Fault::Broken(error.to_string()))?;
+        if let Value::Error(text) = &value {
+            return self.not_greeted(now_us, &String::from_utf8_lossy(text));
+        }
+        if self.phase == Phase::Greeting {
+            let client = client_id(&value);
+            self.client =
+                Some(client.ok_or_else(|| Fault::Broken("HELLO was answered without an id".into()))?);
+            self.phase = Phase::Probing;
+            self.probe(out);
+            return Ok(());
+        }
+        self.phase = Phase::Open;
+        for store in std::mem::take(&mut self.waiting) {
+            self.store(now_us, store, out);
+        }
+        Ok(())
+    }
+
+    fn not_greeted(&mut self, now_us: u64, error: &str) -> Result<(), Fault> {
+        let code = error.split(' ').next().unwrap_or_default();
+        match code {
+            "WRONGPASS" | "NOAUTH" => Err(Fault::UserGone),
+            "BUSY" | "LOADING" | "MASTERDOWN" if self.phase == Phase::Probing => {
+                self.phase = Phase::Resting { until_us: now_us + PROBE_INTERVAL_US };
+                Ok(())
+            }
+            "NOPERM" => Err(Fault::Refused(format!("PING: {error}: give the storage user +ping"))),
+            _ => Err(Fault::Broken(error.to_owned())),
+        }
+    }
+
+    fn probe(&mut self, out: &mut Vec<u8>) {
+        const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+        out.extend_from_slice(PING);
+        self.written += PING.len() as u64;
+    }
+
+    /// Asks a server again that did not serve commands when it was asked last.
+    pub(super) fn probe_again(&mut self, out: &mut Vec<u8>) {
+        self.phase = Phase::Probing;
+        self.probe(out);
+    }
+
+    /// Whether `probe_again` is due.
+    pub(super) fn is_rested(&self, now_us: u64) -> bool {
+        matches!(self.phase, Phase::Resting { until_us } if now_us >= until_us)
+    }
+
+    /// Whether something has been awaited for longer than `timeout_us` without a sign of life.
+    pub(super) fn overdue(&self, now_us: u64, timeout_us: u64) -> bool {
+        let waits_since = match self.phase {
+            Phase::Resting { .. } => return false,
+            Phase::Greeting | Phase::Probing => self.heard_us,
+            Phase::Open => match self.awaited.front() {
+                Some(first) => first.sent_us.max(self.heard_us),
+                None => return false,
+            },
+        };
+        now_us.saturating_sub(waits_since) > timeout_us
+    }
+
+    /// The connection is gone, with `unwritten` bytes that the kernel never got. The client id is given if the
+    /// server may hold commands that it has not executed: then it has to be fenced.
+    pub(super) fn lose(self, unwritten: usize, events: &mut Vec<StorageEvent>) -> Option<u64> {
+        let reached = self.written - (unwritten as u64).min(self.written);
+        let mut unknown = false;
+        for awaited in self.awaited {
+            let sent = awaited.start < reached;
+            unknown |= sent;
+            events.push(StorageEvent::Lost { ticket: awaited.ticket, sent });
+        }
+        let unsent = |store: Store| StorageEvent::Lost { ticket: store.ticket, sent: false };
+        events.extend(self.waiting.into_iter().map(unsent));
+        self.client.filter(|_| unknown)
+    }
+}
+
+/// The `id` in HELLO's reply, a map that RESP2 writes as a flat array.
+fn client_id(hello: &Value) -> Option<u64> {
+    let is_id = |value: &Value| value.bytes().is_some_and(|name| name.as_ref() == b"id");
+    let id = match hello {
+        Value::Map(pairs) => pairs.iter().find(|(name, _)| is_id(name)).map(|(_, id)| id),
+        Value::Array(flat) => flat.chunks_exact(2).find(|pair| is_id(&pair[0])).map(|pair| &pair[1]),
+        _ => None,
+    };
+    match id {
+        Some(Value::Integer(id)) => u64::try_from(*id).ok(),
+        _ => None,
+    }
+}

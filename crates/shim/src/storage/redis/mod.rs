@@ -1,0 +1,392 @@
+//! Storage on a Redis or Valkey server: few connections, fenced, made again when lost. Not what is asked of it.
+//!
+//! Commands run as an ACL user that only this incarnation of the shim has. Deleting the user ends its
+//! connections, which a closed socket does not: a stopped server executes what it has in its buffers.
+
+mod acl;
+mod admin;
+mod line;
+mod server;
+mod takeover;
+
+use bytes::Bytes;
+use protocol::storage::{Lane, StorageEvent, Store};
+use rand::SeedableRng as _;
+use rand::rngs::SmallRng;
+use runtime::address::Address;
+use runtime::reactor::{ConnectionId, Event, Io};
+
+use admin::{Admin, Backoff, News};
+use line::{Fault, Line};
+use takeover::{Login, Takeover, Trouble};
+
+/// Pinned connections that are kept for the next blocking command.
+const IDLE_MAX: usize = 8;
+const LOG_INTERVAL_US: u64 = 1_000_000;
+
+/// How a server is reached, and in whose name.
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    pub address: Address,
+    /// `None` is the `default` user.
+    pub user: Option<String>,
+    pub password: Option<String>,
+    /// Names of the cluster and the shim, for the ACL users of its incarnations.
+    pub cluster: String,
+    pub shim: String,
+    /// A server that answers nothing for this long is taken for lost.
+    pub timeout_us: u64,
+    /// Connections for blocking commands.
+    pub pinned_max: usize,
+    pub seed: u64,
+}
+
+/// The connections to one server. Every call appends what became known to `events`.
+pub struct Redis {
+    settings: RedisSettings,
+    admin: Admin,
+    /// By RESP version: the shared connections.
+    shared: [Option<(ConnectionId, Line)>; 2],
+    wants_resp3: bool,
+    pinned: Vec<(ConnectionId, Line)>,
+    backoff: Backoff,
+    dial_not_before_us: u64,
+    up: bool,
+    /// Commands were lost, and `Fenced` has not been said since.
+    owes_fence: bool,
+    reason: String,
+    logged_us: u64,
+    ups: u64,
+    refusal: Option<String>,
+}
+
+impl Redis {
+    pub fn new(settings: RedisSettings) -> Redis {
+        let mut random = SmallRng::seed_from_u64(settings.seed);
+        let login = settings.password.clone().map(|password| Login { user: settings.user.clone(), password });
+        let mut fork = || SmallRng::from_rng(&mut random);
+        let takeover = Takeover::new(login, &settings.cluster, &settings.shim, fork());
+        Redis {
+            admin: Admin::new(settings.address.clone(), settings.timeout_us, Backoff::new(fork()), takeover),
+            shared: [None, None],
+            wants_resp3: false,
+            pinned: Vec::new(),
+            backoff: Backoff::new(fork()),
+            dial_not_before_us: 0,
+            up: false,
+            owes_fence: false,
+            reason: String::new(),
+            logged_us: 0,
+            ups: 0,
+            refusal: None,
+            settings,
+        }
+    }
+
+    /// Why only a person can make this storage usable, if so.
+    pub fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// How often storage came back with its connections made anew.
+    pub fn reconnects(&self) -> u64 {
+        self.ups.saturating_sub(1)
+    }
+
+    /// Commands without a reply.
+    pub fn pending_count(&self) -> usize {
+        let lines = self.shared.iter().flatten().chain(&self.pinned);
+        lines.map(|(_, line)| line.pending_count()).sum()
+    }
+
+    pub fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
+        let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
+        if !self.up || store.commands.is_empty() {
+            events.push(lost);
+            return;
+        }
+        let line = match store.lane {
+            Lane::Shared { resp3 } => {
+                self.wants_resp3 |= resp3;
+                self.dial_shared(io, now_us);
+                self.shared[usize::from(resp3)].as_mut()
+            }
+            Lane::Pinned { resp3 } => self.pinned_line(io, now_us, resp3),
+        };
+        match line {
+            Some((connection, line)) => line.store(now_us, store, io.out(*connection)),
+            None => events.push(lost),
+        }
+    }
+
+    /// Gives up a pinned command: `Lost` now, `Fenced` once it cannot run any more.
+    pub fn abort(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
+        if let Some(index) = self.pinned.iter().position(|(_, line)| line.holds(ticket)) {
+            let (connection, line) = self.pinned.swap_remove(index);
+            self.lose(io, connection, line, events);
+            self.settle(io, now_us, events);
+        }
+    }
+
+    /// Gives back what is not its own.
+    pub fn event(&mut self, io: &mut Io, event: Event, events: &mut Vec<StorageEvent>) -> Option<Event> {
+        match event {
+            Event::Data { connection, bytes, now_us } if self.owns(connection) => {
+                self.data(io, connection, now_us, bytes, events);
+            }
+            Event::Connected(connection) if self.owns(connection) => {
+                if self.admin.is(connection) {
+                    self.admin.connected(io, io.now_us());
+                }
+            }
+            Event::Closed { connection, ref error } if self.owns(connection) => {
+                let reason =
+                    error.as_ref().map_or("the server closed the connection".into(), ToString::to_string);
+                self.closed(io, connection, &reason, events);
+            }
+            Event::Writable(connection) if self.owns(connection) => {}
+            Event::Tick => {
+                self.tick(io, events);
+                return Some(Event::Tick);
+            }
+            other => return Some(other),
+        }
+        None
+    }
+
+    /// Takes this incarnation's user away and closes everything.
+    pub fn stop(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
+        self.close_lines(io, events);
+        self.admin.leave(io);
+    }
+
+    fn owns(&self, id: ConnectionId) -> bool {
+        self.shared.iter().flatten().chain(&self.pinned).any(|(connection, _)| *connection == id)
+            || self.admin.is(id)
+    }
+
+    fn data(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        now_us: u64,
+        mut bytes: Bytes,
+        events: &mut Vec<StorageEvent>,
+    ) {
+        let mut lines = self.shared.iter_mut().flatten().chain(&mut self.pinned);
+        let Some((_, line)) = lines.find(|(connection, _)| *connection == id) else {
+            let news = self.admin.data(io, now_us, bytes);
+            self.news(io, now_us, news, events);
+            return;
+        };
+        let was_open = line.is_open();
+        match line.data(now_us, &mut bytes, io.out(id), events) {
+            Ok(()) => {
+                io.unread(id, bytes);
+                if line.is_open() != was_open {
+                    self.settle(io, now_us, events);
+                }
+                self.trim_idle(io);
+            }
+            Err(fault) => self.fault(io, id, now_us, fault, events),
+        }
+    }
+
+    fn fault(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        now_us: u64,
+        fault: Fault,
+        events: &mut Vec<StorageEvent>,
+    ) {
+        match fault {
+            Fault::Broken(reason) => self.closed(io, id, &reason, events),
+            Fault::Refused(reason) => {
+                self.refusal = Some(self.named(&reason));
+                self.closed(io, id, &reason, events);
+            }
+            Fault::UserGone => {
+                self.admin.takeover.renounce();
+                self.admin.rest(now_us);
+                self.close_lines(io, events);
+                self.down(now_us, "the server was restarted, or another shim has taken it over", events);
+                self.settle(io, now_us, events);
+            }
+        }
+    }
+
+    fn closed(&mut self, io: &mut Io, id: ConnectionId, reason: &str, events: &mut Vec<StorageEvent>) {
+        let now_us = io.now_us();
+        if self.admin.is(id) {
+            let news = self.admin.closed(now_us, reason);
+            self.news(io, now_us, Some(news), events);
+            return;
+        }
+        if let Some(index) = self.pinned.iter().position(|(connection, _)| *connection == id) {
+            let (connection, line) = self.pinned.swap_remove(index);
+            self.lose(io, connection, line, events);
+        }
+        for index in 0..self.shared.len() {
+            if let Some((connection, line)) = self.shared[index].take_if(|(connection, _)| *connection == id)
+            {
+                self.lose(io, connection, line, events);
+                self.dial_not_before_us = now_us + self.backoff.next_us();
+                // Whether the server is still the same one has to be known before the next `Up`.
+                self.admin.takeover.recheck();
+                self.down(now_us, reason, events);
+            }
+        }
+        self.settle(io, now_us, events);
+    }
+
+    fn lose(&mut self, io: &mut Io, connection: ConnectionId, line: Line, events: &mut Vec<StorageEvent>) {
+        let unwritten = io.out_bytes(connection);
+        io.close(connection);
+        if let Some(client) = line.lose(unwritten, events) {
+            self.admin.takeover.lost(client);
+            self.owes_fence = true;
+        }
+    }
+
+    fn close_lines(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
+        let shared = self.shared.iter_mut().filter_map(Option::take);
+        let lines: Vec<_> = shared.chain(self.pinned.drain(..)).collect();
+        for (connection, line) in lines {
+            self.lose(io, connection, line, events);
+        }
+    }
+
+    fn news(&mut self, io: &mut Io, now_us: u64, news: Option<News>, events: &mut Vec<StorageEvent>) {
+        match news {
+            None => {}
+            Some(News::Void) => {
+                self.close_lines(io, events);
+                self.down(now_us, "the server's data is another's now", events);
+            }
+            // The data connections may be as good as ever.
+            Some(News::Trouble(Trouble::Wait(_) | Trouble::Broken(_))) if self.up => {}
+            Some(News::Trouble(Trouble::Wait(reason) | Trouble::Broken(reason) | Trouble::Unfit(reason))) => {
+                self.down(now_us, &reason, events);
+            }
+            Some(News::Trouble(Trouble::Refused(reason))) => {
+                self.refusal = Some(self.named(&reason));
+                self.down(now_us, &reason, events);
+            }
+        }
+        self.settle(io, now_us, events);
+    }
+
+    fn tick(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
+        let now_us = io.now_us();
+        let timeout_us = self.settings.timeout_us;
+        let news = self.admin.tick(io, now_us);
+        self.news(io, now_us, news, events);
+        for (connection, line) in self.shared.iter_mut().flatten().chain(&mut self.pinned) {
+            if line.is_rested(now_us) {
+                line.probe_again(io.out(*connection));
+            }
+        }
+        let late_shared = self.shared.iter().flatten().filter(|(_, line)| line.overdue(now_us, timeout_us));
+        // Blocking commands may take any time; making their connection may not.
+        let late_pinned =
+            self.pinned.iter().filter(|(_, line)| !line.is_open() && line.overdue(now_us, timeout_us));
+        let late: Vec<ConnectionId> =
+            late_shared.chain(late_pinned).map(|(connection, _)| *connection).collect();
+        for connection in late {
+            self.closed(io, connection, &format!("no answer within {} ms", timeout_us / 1000), events);
+        }
+    }
+
+    /// Goes on towards `Up`: connections, then the fence, then the word.
+    fn settle(&mut self, io: &mut Io, now_us: u64, events: &mut Vec<StorageEvent>) {
+        self.admin.ask(io, now_us);
+        let Some((number, traits)) = self.admin.takeover.settled().map(|found| (found.number, found.traits))
+        else {
+            return;
+        };
+        if std::mem::take(&mut self.owes_fence) {
+            events.push(StorageEvent::Fenced);
+        }
+        self.dial_shared(io, now_us);
+        let wanted = if self.wants_resp3 { &self.shared[..] } else { &self.shared[..1] };
+        let open = wanted.iter().all(|line| line.as_ref().is_some_and(|(_, line)| line.is_open()));
+        if open && !self.up {
+            self.up = true;
+            self.refusal = None;
+            self.backoff.reset();
+            self.admin.settled();
+            self.ups += 1;
+            self.reason.clear();
+            tracing::info!(shim = self.settings.shim, address = %self.settings.address, "storage is up");
+            events.push(StorageEvent::Up { incarnation: number, traits });
+        }
+    }
+
+    fn dial_shared(&mut self, io: &mut Io, now_us: u64) {
+        let Some(incarnation) = self.admin.takeover.incarnation() else { return };
+        if now_us < self.dial_not_before_us {
+            return;
+        }
+        for (index, place) in self.shared.iter_mut().enumerate() {
+            let resp3 = index == 1;
+            if place.is_none() && (!resp3 || self.wants_resp3) {
+                let connection = io.dial(&self.settings.address);
+                let line = Line::new(now_us, resp3, incarnation, io.out(connection));
+                *place = Some((connection, line));
+            }
+        }
+    }
+
+    /// An idle pinned connection, or a new one while there may be more.
+    fn pinned_line(&mut self, io: &mut Io, now_us: u64, resp3: bool) -> Option<&mut (ConnectionId, Line)> {
+        let idle = |(_, line): &(ConnectionId, Line)| line.is_idle() && line.is_resp3() == resp3;
+        if let Some(index) = self.pinned.iter().position(idle) {
+            return self.pinned.get_mut(index);
+        }
+        if self.pinned.len() >= self.settings.pinned_max + IDLE_MAX {
+            return None;
+        }
+        let incarnation = self.admin.takeover.incarnation()?;
+        let connection = io.dial(&self.settings.address);
+        self.pinned.push((connection, Line::new(now_us, resp3, incarnation, io.out(connection))));
+        self.pinned.last_mut()
+    }
+
+    fn trim_idle(&mut self, io: &mut Io) {
+        if self.pinned.len() <= IDLE_MAX {
+            return;
+        }
+        let mut idle = 0;
+        self.pinned.retain(|(connection, line)| {
+            idle += usize::from(line.is_idle());
+            let keep = !line.is_idle() || idle <= IDLE_MAX;
+            if !keep {
+                io.close(*connection);
+            }
+            keep
+        });
+    }
+
+    fn down(&mut self, now_us: u64, reason: &str, events: &mut Vec<StorageEvent>) {
+        let reason = self.named(reason);
+        if !self.up && reason == self.reason {
+            return;
+        }
+        if self.up || now_us.saturating_sub(self.logged_us) >= LOG_INTERVAL_US {
+            self.logged_us = now_us;
+            tracing::warn!(shim = self.settings.shim, reason, "storage is down");
+        }
+        self.up = false;
+        self.reason.clone_from(&reason);
+        events.push(StorageEvent::Down { reason });
+    }
+
+    fn named(&self, reason: &str) -> String {
+        format!("{}: {reason}", self.settings.address)
+    }
+}

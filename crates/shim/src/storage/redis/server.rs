@@ -1,0 +1,76 @@
+//! What INFO says about a storage server: who it is, whether it will do. Not what is done about it.
+
+use protocol::storage::StorageTraits;
+
+/// One storage state. Another value of either id means that what was known of its data is void.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// Changes when the server is started.
+    pub(super) run_id: String,
+    /// Changes when another server's data takes the place of its own.
+    pub(super) replication_id: String,
+}
+
+/// The first release with ACL rules for channels and CLIENT KILL as fences need them.
+const VERSION_MIN: (u32, u32) = (6, 2);
+/// Fields of hashes may expire from here on.
+const REDIS_FIELD_EXPIRY: (u32, u32) = (7, 4);
+const VALKEY_FIELD_EXPIRY: (u32, u32) = (9, 0);
+
+/// A line of INFO.
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}
+
+fn version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split('.').map(|part| part.parse().ok());
+    Some((parts.next()??, parts.next()??))
+}
+
+/// What the server is able to do, from `INFO server`; the error says why it cannot be used.
+pub(super) fn traits(info: &str) -> Result<StorageTraits, String> {
+    let redis = field(info, "redis_version").and_then(version);
+    let valkey = field(info, "valkey_version").and_then(version);
+    let found = field(info, "redis_version").unwrap_or("unknown");
+    if valkey.is_none() && redis.is_none_or(|version| version < VERSION_MIN) {
+        return Err(format!(
+            "the server's version is {found}: DistCache needs Redis 6.2 or newer, or Valkey"
+        ));
+    }
+    if field(info, "redis_mode") == Some("cluster") {
+        return Err("the server runs in cluster mode, which redis:// storage does not serve: \
+                    give plain servers, one per shim"
+            .to_owned());
+    }
+    let hash_field_expiry = match valkey {
+        Some(version) => version >= VALKEY_FIELD_EXPIRY,
+        None => redis.is_some_and(|version| version >= REDIS_FIELD_EXPIRY),
+    };
+    Ok(StorageTraits { hash_field_expiry })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::traits;
+
+    fn check(info: &str, expected: Result<bool, &str>) {
+        match (traits(info), expected) {
+            (Ok(traits), Ok(expiry)) => assert_eq!(traits.hash_field_expiry, expiry, "{info}"),
+            (Err(error), Err(part)) => assert!(error.contains(part), "{info}: {error}"),
+            (found, _) => panic!("{info}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn versions_decide() {
+        check("redis_version:6.0.16\r\n", Err("6.0.16"));
+        check("nonsense", Err("unknown"));
+        check("# Server\r\nredis_version:6.2.0\r\nredis_mode:standalone\r\n", Ok(false));
+        check("redis_version:7.0.15\r\n", Ok(false));
+        check("redis_version:7.4.1\r\n", Ok(true));
+        check("redis_version:8.0.0\r\n", Ok(true));
+        check("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.0\r\n", Ok(false));
+        check("redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n", Ok(true));
+        check("redis_version:7.0.15\r\nredis_mode:cluster\r\n", Err("cluster mode"));
+    }
+}

@@ -1,0 +1,5 @@
+//! The storages of a shim against real redis-server processes. Not the shim's machine.
+
+mod embedded;
+mod redis;
+mod server;

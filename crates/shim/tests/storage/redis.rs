@@ -1,0 +1,402 @@
+//! Redis storage against real redis-server processes: fences, lost connections, restarts, permissions.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use protocol::storage::{Lane, StorageEvent, Store};
+use runtime::address::Address;
+use runtime::reactor::{Driver, Event, Io, Reactor};
+use shim::storage::redis::{Redis, RedisSettings};
+use wire::resp::Command;
+
+use crate::server::Server;
+
+const RESP2: Lane = Lane::Shared { resp3: false };
+const RESP3: Lane = Lane::Shared { resp3: true };
+const PINNED: Lane = Lane::Pinned { resp3: false };
+/// Far more than anything here takes: a test that waits this long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Recorder {
+    redis: Redis,
+    events: Vec<StorageEvent>,
+}
+
+impl Driver for Recorder {
+    fn event(&mut self, io: &mut Io, event: Event) {
+        self.redis.event(io, event, &mut self.events);
+    }
+}
+
+/// One shim's storage with a reactor of its own.
+struct Storage {
+    reactor: Reactor,
+    recorder: Recorder,
+    tickets: u64,
+}
+
+impl Storage {
+    fn new(server: &Server, seed: u64) -> Storage {
+        Storage::with(settings(Address::Unix(server.socket()), seed))
+    }
+
+    fn with(settings: RedisSettings) -> Storage {
+        let recorder = Recorder { redis: Redis::new(settings), events: Vec::new() };
+        Storage { reactor: Reactor::new(Io::new().expect("a reactor")), recorder, tickets: 0 }
+    }
+
+    /// Turns until an event is as wanted; it and those before it are taken.
+    fn until<T>(&mut self, what: &str, wanted: impl Fn(&StorageEvent) -> Option<T>) -> T {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.recorder.events.iter().position(|event| wanted(event).is_some()) {
+                let event = self.recorder.events.drain(..=at).next_back().expect("it was found");
+                return wanted(&event).expect("it was wanted");
+            }
+            assert!(Instant::now() < deadline, "{what} never came: {:?}", self.recorder.events);
+            self.turn();
+        }
+    }
+
+    fn turn(&mut self) {
+        self.reactor.turn(&mut self.recorder, None).expect("a turn");
+    }
+
+    fn until_up(&mut self) -> u64 {
+        self.until("up", |event| match event {
+            StorageEvent::Up { incarnation, .. } => Some(*incarnation),
+            _ => None,
+        })
+    }
+
+    fn until_down(&mut self) -> String {
+        self.until("down", |event| match event {
+            StorageEvent::Down { reason } => Some(reason.clone()),
+            _ => None,
+        })
+    }
+
+    fn until_fenced(&mut self) {
+        self.until("the fence", |event| (*event == StorageEvent::Fenced).then_some(()));
+    }
+
+    fn until_refused(&mut self) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(refusal) = self.recorder.redis.refusal() {
+                return refusal.to_owned();
+            }
+            assert!(Instant::now() < deadline, "never refused: {:?}", self.recorder.events);
+            self.turn();
+        }
+    }
+
+    fn store(&mut self, lane: Lane, commands: &[&[&str]]) -> u64 {
+        self.tickets += 1;
+        let commands = commands.iter().map(|args| Command::from_args(args).frame().clone()).collect();
+        let store = Store { ticket: self.tickets, lane, commands };
+        let io = self.reactor.io();
+        let now_us = io.now_us();
+        self.recorder.redis.store(io, now_us, store, &mut self.recorder.events);
+        self.tickets
+    }
+
+    fn replies(&mut self, ticket: u64) -> Vec<Bytes> {
+        self.until("the replies", |event| match event {
+            StorageEvent::Replies { ticket: found, replies } if *found == ticket => Some(replies.to_vec()),
+            StorageEvent::Lost { ticket: found, .. } if *found == ticket => panic!("{event:?}"),
+            _ => None,
+        })
+    }
+
+    fn ask(&mut self, lane: Lane, args: &[&str]) -> Bytes {
+        let ticket = self.store(lane, &[args]);
+        self.replies(ticket).remove(0)
+    }
+
+    /// Whether the lost command may have been sent.
+    fn until_lost(&mut self, ticket: u64) -> bool {
+        self.until("the loss", |event| match event {
+            StorageEvent::Lost { ticket: found, sent } if *found == ticket => Some(*sent),
+            StorageEvent::Replies { ticket: found, .. } if *found == ticket => panic!("{event:?}"),
+            _ => None,
+        })
+    }
+}
+
+fn settings(address: Address, seed: u64) -> RedisSettings {
+    RedisSettings {
+        address,
+        user: None,
+        password: None,
+        cluster: "test".to_owned(),
+        shim: "shim-0".to_owned(),
+        timeout_us: 5_000_000,
+        pinned_max: 4,
+        seed,
+    }
+}
+
+fn users(server: &Server) -> Vec<String> {
+    let reply = wire::resp::Value::parse(&server.client().ask(&["ACL", "USERS"])).expect("well formed");
+    let names = reply.elements().expect("a list").iter();
+    names.map(|name| String::from_utf8_lossy(name.bytes().expect("a name")).into_owned()).collect()
+}
+
+#[test]
+fn commands_are_answered_in_order_and_in_the_version_of_their_lane() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut storage = Storage::new(&server, 1);
+    storage.until_up();
+    let first = storage.store(RESP2, &[&["SET", "a", "1"], &["HSET", "h", "f", "v"]]);
+    let second = storage.store(RESP2, &[&["PTTL", "a"], &["GET", "a"]]);
+    assert_eq!(storage.replies(first), ["+OK\r\n", ":1\r\n"]);
+    assert_eq!(storage.replies(second), [":-1\r\n", "$1\r\n1\r\n"]);
+    assert_eq!(storage.ask(RESP3, &["HGETALL", "h"]), "%1\r\n$1\r\nf\r\n$1\r\nv\r\n");
+    assert_eq!(storage.ask(RESP2, &["HGETALL", "h"]), "*2\r\n$1\r\nf\r\n$1\r\nv\r\n");
+    let big = "x".repeat(3_000_000);
+    assert_eq!(storage.ask(RESP2, &["SET", "big", &big]), "+OK\r\n");
+    assert_eq!(storage.ask(RESP2, &["STRLEN", "big"]), ":3000000\r\n");
+    assert_eq!(storage.ask(RESP2, &["GET", "big"]).len(), 3_000_000 + 12);
+}
+
+#[test]
+fn it_works_over_tcp() {
+    let port = {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        free.local_addr().expect("its address").port()
+    };
+    let Some(_server) = Server::start(&["--port", &port.to_string()]) else { return };
+    let address = format!("127.0.0.1:{port}").parse().expect("an address");
+    let mut storage = Storage::with(settings(address, 1));
+    storage.until_up();
+    assert_eq!(storage.ask(RESP2, &["INCR", "n"]), ":1\r\n");
+}
+
+#[test]
+fn the_connections_of_an_earlier_incarnation_are_dead_after_a_takeover() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut old = Storage::new(&server, 1);
+    let first = old.until_up();
+    old.ask(RESP2, &["SET", "k", "old"]);
+    let mut new = Storage::new(&server, 2);
+    let second = new.until_up();
+    assert_ne!(first, second);
+    let own: Vec<_> = users(&server).into_iter().filter(|user| user != "default").collect();
+    assert_eq!(own, [format!("distcache:test:shim-0:{second:016x}")]);
+
+    new.ask(RESP2, &["SET", "k", "new"]);
+    let ticket = old.store(RESP2, &[&["SET", "k", "late"]]);
+    old.until_lost(ticket);
+    assert_eq!(server.client().ask(&["GET", "k"]), "$3\r\nnew\r\n");
+}
+
+#[test]
+fn another_shim_of_the_same_server_is_left_alone() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut one = Storage::new(&server, 1);
+    one.until_up();
+    let other = RedisSettings { shim: "shim-01".to_owned(), ..settings(Address::Unix(server.socket()), 2) };
+    let mut other = Storage::with(other);
+    other.until_up();
+    assert_eq!(one.ask(RESP2, &["PING"]), "+PONG\r\n");
+    assert_eq!(other.ask(RESP2, &["PING"]), "+PONG\r\n");
+}
+
+#[test]
+fn a_write_in_a_frozen_servers_buffer_does_not_happen_after_the_fence() {
+    let Some(server) = Server::start(&[]) else { return };
+    let timeout_us = 300_000;
+    let mut storage =
+        Storage::with(RedisSettings { timeout_us, ..settings(Address::Unix(server.socket()), 1) });
+    let incarnation = storage.until_up();
+    let mut client = server.client();
+    client.ask(&["SET", "k", "before"]);
+
+    server.freeze();
+    let ticket = storage.store(RESP2, &[&["SET", "k", "late"]]);
+    assert!(storage.until_lost(ticket), "its bytes are in the server's buffer");
+    assert!(storage.until_down().contains("no answer within 300 ms"));
+    server.thaw();
+    storage.until_fenced();
+    client.ask(&["SET", "k", "after"]);
+    assert_eq!(storage.until_up(), incarnation, "the storage state is the same");
+    assert_eq!(storage.ask(RESP2, &["GET", "k"]), "$5\r\nafter\r\n");
+}
+
+#[test]
+fn a_connection_lost_amid_a_batch_is_fenced_and_made_again() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut storage = Storage::new(&server, 1);
+    let incarnation = storage.until_up();
+    // BLPOP keeps the batch from ending; the machine would not send it on this lane.
+    let batch = storage.store(RESP2, &[&["SET", "a", "1"], &["BLPOP", "q", "0"]]);
+    let behind = storage.store(RESP2, &[&["SET", "b", "1"]]);
+    let mut client = server.client();
+    while client.ask(&["GET", "a"]) != "$1\r\n1\r\n" {
+        storage.turn();
+    }
+    let user = format!("distcache:test:shim-0:{incarnation:016x}");
+    assert_eq!(client.ask(&["CLIENT", "KILL", "USER", &user]), ":1\r\n");
+    assert!(storage.until_lost(batch));
+    assert!(storage.until_lost(behind));
+    storage.until_down();
+    let refused = storage.store(RESP2, &[&["SET", "c", "1"]]);
+    assert!(!storage.until_lost(refused), "it was never sent");
+    storage.until_fenced();
+    assert_eq!(storage.until_up(), incarnation);
+    assert_eq!(storage.ask(RESP2, &["MGET", "a", "b", "c"]), "*3\r\n$1\r\n1\r\n$-1\r\n$-1\r\n");
+    assert_eq!(storage.recorder.redis.reconnects(), 1);
+}
+
+#[test]
+fn a_restarted_server_means_a_new_incarnation() {
+    let Some(mut server) = Server::start(&[]) else { return };
+    let mut storage = Storage::new(&server, 1);
+    let first = storage.until_up();
+    storage.ask(RESP2, &["SET", "k", "v"]);
+    storage.ask(RESP3, &["GET", "k"]);
+    server.stop();
+    storage.until_down();
+    server.restart(&[]);
+    assert_ne!(storage.until_up(), first);
+    assert_eq!(storage.ask(RESP3, &["GET", "k"]), "_\r\n");
+}
+
+#[test]
+fn a_server_that_turns_replica_is_not_used_and_comes_back_as_another() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut storage = Storage::new(&server, 1);
+    let first = storage.until_up();
+    let mut client = server.client();
+    client.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    assert!(storage.until_down().contains("replica"));
+    client.ask(&["REPLICAOF", "NO", "ONE"]);
+    assert_ne!(storage.until_up(), first);
+    assert_eq!(storage.ask(RESP2, &["PING"]), "+PONG\r\n");
+}
+
+#[test]
+fn an_unreachable_server_is_named_and_used_once_it_is_there() {
+    let Some(mut server) = Server::start(&[]) else { return };
+    server.stop();
+    let mut storage = Storage::new(&server, 1);
+    let reason = storage.until_down();
+    assert!(reason.contains("redis.sock") && reason.contains("No such file"), "{reason}");
+    assert_eq!(storage.recorder.redis.refusal(), None);
+    server.restart(&[]);
+    storage.until_up();
+}
+
+#[test]
+fn a_busy_server_is_waited_for() {
+    let Some(server) = Server::start(&["--lua-time-limit", "1"]) else { return };
+    let mut script = server.client();
+    script.send(&["EVAL", "while true do end", "0"]);
+    let mut client = server.client();
+    while !client.ask(&["PING"]).starts_with(b"-BUSY") {}
+    let mut storage = Storage::new(&server, 1);
+    assert!(storage.until_down().contains("BUSY"));
+    assert_eq!(client.ask(&["SCRIPT", "KILL"]), "+OK\r\n");
+    storage.until_up();
+}
+
+#[test]
+fn wrong_and_missing_passwords_are_refused_with_advice() {
+    let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
+    let with = |password: Option<&str>| {
+        let password = password.map(str::to_owned);
+        Storage::with(RedisSettings { password, ..settings(Address::Unix(server.socket()), 1) })
+    };
+    let refusal = with(Some("wrong")).until_refused();
+    assert!(refusal.contains("WRONGPASS") && refusal.contains("Check user and password"), "{refusal}");
+    let refusal = with(None).until_refused();
+    assert!(refusal.contains("NOAUTH") && refusal.contains("USER:PASSWORD@"), "{refusal}");
+    with(Some("right")).until_up();
+}
+
+#[test]
+fn a_missing_permission_is_named() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut client = server.client();
+    let mut check = |rules: &str, parts: &[&str]| {
+        let mut args = vec!["ACL", "SETUSER", "limited", "reset", "on", ">pw", "~*", "&*", "+@all"];
+        args.extend(rules.split(' '));
+        assert_eq!(client.ask(&args), "+OK\r\n");
+        let settings = settings(Address::Unix(server.socket()), 1);
+        let (user, password) = (Some("limited".to_owned()), Some("pw".to_owned()));
+        let refusal = Storage::with(RedisSettings { user, password, ..settings }).until_refused();
+        assert!(parts.iter().all(|part| refusal.contains(part)), "{rules}: {refusal}");
+    };
+    check("-acl", &["ACL WHOAMI", "NOPERM", "+acl +info +client"]);
+    check("-acl|setuser", &["ACL SETUSER", "NOPERM", "+acl"]);
+    check("-acl|deluser", &["ACL DELUSER", "NOPERM", "+acl"]);
+    check("-info", &["INFO server", "NOPERM", "+info"]);
+    check("-client|kill", &["CLIENT KILL", "NOPERM", "+client"]);
+    check("-ping", &["PING", "NOPERM", "+ping"]);
+}
+
+#[test]
+fn commands_run_with_the_rules_of_the_configured_user() {
+    let Some(server) = Server::start(&[]) else { return };
+    let rules = ["ACL", "SETUSER", "app", "on", ">pw", "~app:*", "+@all", "-flushall", "(~log:* +append)"];
+    assert_eq!(server.client().ask(&rules), "+OK\r\n");
+    let (user, password) = (Some("app".to_owned()), Some("pw".to_owned()));
+    let mut storage =
+        Storage::with(RedisSettings { user, password, ..settings(Address::Unix(server.socket()), 1) });
+    storage.until_up();
+    assert_eq!(storage.ask(RESP2, &["SET", "app:1", "v"]), "+OK\r\n");
+    assert_eq!(storage.ask(RESP2, &["APPEND", "log:1", "v"]), ":1\r\n");
+    for refused in [&["SET", "other", "v"][..], &["GET", "log:1"], &["FLUSHALL"]] {
+        assert!(storage.ask(RESP2, refused).starts_with(b"-NOPERM"), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_blocking_command_has_its_own_connection_and_can_be_given_up() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut storage = Storage::new(&server, 1);
+    storage.until_up();
+    let blocked = storage.store(PINNED, &[&["BLPOP", "q", "0"]]);
+    assert_eq!(storage.ask(RESP2, &["PING"]), "+PONG\r\n");
+    assert_eq!(storage.ask(RESP2, &["LPUSH", "q", "x"]), ":1\r\n");
+    assert_eq!(storage.replies(blocked), ["*2\r\n$1\r\nq\r\n$1\r\nx\r\n"]);
+
+    let blocked = storage.store(PINNED, &[&["BLPOP", "q", "0"]]);
+    let mut client = server.client();
+    let is_blocked = |info: Bytes| String::from_utf8_lossy(&info).contains("blocked_clients:1");
+    while !is_blocked(client.ask(&["INFO", "clients"])) {
+        storage.turn();
+    }
+    let io = storage.reactor.io();
+    let now_us = io.now_us();
+    storage.recorder.redis.abort(io, now_us, blocked, &mut storage.recorder.events);
+    assert!(storage.until_lost(blocked), "it may have been served while it was given up");
+    storage.until_fenced();
+    assert_eq!(storage.ask(RESP2, &["LPUSH", "q", "y"]), ":1\r\n");
+    assert_eq!(storage.ask(RESP2, &["LLEN", "q"]), ":1\r\n", "nobody takes it any more");
+}
+
+#[test]
+fn pinned_connections_are_bounded() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut storage = Storage::new(&server, 1);
+    storage.until_up();
+    let tickets: Vec<u64> = (0..20).map(|_| storage.store(PINNED, &[&["BLPOP", "q", "0"]])).collect();
+    assert!(!storage.until_lost(tickets[19]), "it was never sent");
+    assert_eq!(storage.ask(RESP2, &["PING"]), "+PONG\r\n");
+}
+
+#[test]
+fn stopping_takes_the_user_away() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut storage = Storage::new(&server, 1);
+    storage.until_up();
+    assert_eq!(users(&server).len(), 2);
+    storage.recorder.redis.stop(storage.reactor.io(), &mut storage.recorder.events);
+    let deadline = Instant::now() + PATIENCE;
+    while users(&server) != ["default"] {
+        assert!(Instant::now() < deadline);
+        storage.turn();
+    }
+}
