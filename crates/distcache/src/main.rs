@@ -5,6 +5,7 @@ mod commands;
 mod demo;
 mod launch;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -50,7 +51,8 @@ fn log_to_stderr(filter: &str) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(filter).map_err(|error| {
         anyhow::anyhow!("--log {filter:?} (or DISTCACHE_LOG): {error}; write for example info")
     })?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
     Ok(())
 }
 
