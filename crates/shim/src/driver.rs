@@ -229,20 +229,17 @@ impl Driver {
 
 impl reactor::Driver for Driver {
     fn event(&mut self, io: &mut Io, event: Event) {
-        let Some(event) = self.parts.storage.event(io, event, &mut self.storage_events) else {
-            let any_news = !self.storage_events.is_empty();
-            self.carry_out(io);
-            return self.say_first_word(any_news);
-        };
-        let any_news = !self.storage_events.is_empty();
-        self.carry_out(io);
-        self.say_first_word(any_news);
         let mut events = std::mem::take(&mut self.peer_events);
         let rest = self.parts.peers.event(io, event, &mut events);
         for event in events.drain(..) {
             self.peer_event(io, event);
         }
         self.peer_events = events;
+        let Some(event) = rest else { return };
+        let rest = self.parts.storage.event(io, event, &mut self.storage_events);
+        let any_news = !self.storage_events.is_empty();
+        self.carry_out(io);
+        self.say_first_word(any_news);
         match rest {
             Some(Event::Tick) => self.tick(io),
             Some(Event::Woken) => self.adopt_map(io),

@@ -2,4 +2,6 @@
 
 mod embedded;
 mod redis;
+mod relay;
 mod server;
+mod start;

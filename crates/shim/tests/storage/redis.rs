@@ -9,6 +9,7 @@ use runtime::reactor::{Driver, Event, Io, Reactor};
 use shim::storage::redis::{Redis, RedisSettings};
 use wire::resp::Command;
 
+use crate::relay::Relay;
 use crate::server::Server;
 
 const RESP2: Lane = Lane::Shared { resp3: false };
@@ -45,12 +46,18 @@ impl Storage {
         Storage { reactor: Reactor::new(Io::new().expect("a reactor")), recorder, tickets: 0 }
     }
 
-    /// Turns until an event is as wanted; it and those before it are taken.
+    /// Turns until an event is as wanted; it is taken, and so is what was said of the storage's state before.
     fn until<T>(&mut self, what: &str, wanted: impl Fn(&StorageEvent) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(at) = self.recorder.events.iter().position(|event| wanted(event).is_some()) {
-                let event = self.recorder.events.drain(..=at).next_back().expect("it was found");
+                let mut later = self.recorder.events.split_off(at);
+                let of_ticket = |event: &StorageEvent| {
+                    matches!(event, StorageEvent::Replies { .. } | StorageEvent::Lost { .. })
+                };
+                self.recorder.events.retain(of_ticket);
+                let event = later.remove(0);
+                self.recorder.events.append(&mut later);
                 return wanted(&event).expect("it was wanted");
             }
             assert!(Instant::now() < deadline, "{what} never came: {:?}", self.recorder.events);
@@ -137,7 +144,7 @@ fn settings(address: Address, seed: u64) -> RedisSettings {
     }
 }
 
-fn users(server: &Server) -> Vec<String> {
+pub(crate) fn users(server: &Server) -> Vec<String> {
     let reply = wire::resp::Value::parse(&server.client().ask(&["ACL", "USERS"])).expect("well formed");
     let names = reply.elements().expect("a list").iter();
     names.map(|name| String::from_utf8_lossy(name.bytes().expect("a name")).into_owned()).collect()
@@ -222,6 +229,42 @@ fn a_write_in_a_frozen_servers_buffer_does_not_happen_after_the_fence() {
     client.ask(&["SET", "k", "after"]);
     assert_eq!(storage.until_up(), incarnation, "the storage state is the same");
     assert_eq!(storage.ask(RESP2, &["GET", "k"]), "$5\r\nafter\r\n");
+}
+
+#[test]
+fn a_write_that_reaches_the_server_after_the_fence_does_not_happen() {
+    let Some(server) = Server::start(&[]) else { return };
+    let relay = Relay::start(&server.socket());
+    let timeout_us = 200_000;
+    let mut storage =
+        Storage::with(RedisSettings { timeout_us, ..settings(Address::Unix(relay.socket.clone()), 1) });
+    let incarnation = storage.until_up();
+    relay.hold();
+    let ticket = storage.store(RESP2, &[&["SET", "k", "late"]]);
+    assert!(storage.until_lost(ticket));
+    storage.until_fenced();
+    let mut client = server.client();
+    client.ask(&["SET", "k", "after"]);
+    relay.release();
+    assert_eq!(client.ask(&["GET", "k"]), "$5\r\nafter\r\n");
+    assert_eq!(storage.until_up(), incarnation);
+}
+
+#[test]
+fn a_write_of_a_replaced_shim_that_reaches_the_server_late_does_not_happen() {
+    let Some(server) = Server::start(&[]) else { return };
+    let relay = Relay::start(&server.socket());
+    let mut old = Storage::with(settings(Address::Unix(relay.socket.clone()), 1));
+    old.until_up();
+    relay.hold();
+    old.store(RESP2, &[&["SET", "k", "late"]]);
+    old.turn();
+    let mut new = Storage::new(&server, 2);
+    new.until_up();
+    assert_eq!(new.ask(RESP2, &["SET", "k", "after"]), "+OK\r\n");
+    drop(old);
+    relay.release();
+    assert_eq!(new.ask(RESP2, &["GET", "k"]), "$5\r\nafter\r\n");
 }
 
 #[test]

@@ -184,7 +184,10 @@ impl Redis {
             return;
         };
         let was_open = line.is_open();
-        match line.data(now_us, &mut bytes, io.out(id), events) {
+        // An open line answers nothing; asking for its output would have it flushed for nothing.
+        let mut nothing = Vec::new();
+        let out = if was_open { &mut nothing } else { io.out(id) };
+        match line.data(now_us, &mut bytes, out, events) {
             Ok(()) => {
                 io.unread(id, bytes);
                 if line.is_open() != was_open {
