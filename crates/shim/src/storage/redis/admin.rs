@@ -86,7 +86,7 @@ impl Admin {
         self.not_before_us = now_us + self.backoff.next_us();
     }
 
-    pub(super) fn settled(&mut self) {
+    pub(super) fn reset_backoff(&mut self) {
         self.backoff.reset();
     }
 

@@ -23,6 +23,9 @@ use takeover::{Login, Takeover, Trouble};
 /// Pinned connections that are kept for the next blocking command.
 const IDLE_MAX: usize = 8;
 const LOG_INTERVAL_US: u64 = 1_000_000;
+/// Up for this long counts as success. Shims that displace each other never get there, so they do it ever more
+/// rarely, down to once a second.
+const STABLE_US: u64 = 10_000_000;
 
 /// How a server is reached, and in whose name.
 #[derive(Clone, Debug)]
@@ -52,6 +55,7 @@ pub struct Redis {
     backoff: Backoff,
     dial_not_before_us: u64,
     up: bool,
+    up_since_us: u64,
     /// Commands were lost, and `Fenced` has not been said since.
     owes_fence: bool,
     reason: String,
@@ -74,6 +78,7 @@ impl Redis {
             backoff: Backoff::new(fork()),
             dial_not_before_us: 0,
             up: false,
+            up_since_us: 0,
             owes_fence: false,
             reason: String::new(),
             logged_us: 0,
@@ -287,6 +292,10 @@ impl Redis {
     fn tick(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
         let now_us = io.now_us();
         let timeout_us = self.settings.timeout_us;
+        if self.up && now_us.saturating_sub(self.up_since_us) >= STABLE_US {
+            self.backoff.reset();
+            self.admin.reset_backoff();
+        }
         let news = self.admin.tick(io, now_us);
         self.news(io, now_us, news, events);
         for (connection, line) in self.shared.iter_mut().flatten().chain(&mut self.pinned) {
@@ -320,9 +329,8 @@ impl Redis {
         let open = wanted.iter().all(|line| line.as_ref().is_some_and(|(_, line)| line.is_open()));
         if open && !self.up {
             self.up = true;
+            self.up_since_us = now_us;
             self.refusal = None;
-            self.backoff.reset();
-            self.admin.settled();
             self.ups += 1;
             self.reason.clear();
             tracing::info!(shim = self.settings.shim, address = %self.settings.address, "storage is up");

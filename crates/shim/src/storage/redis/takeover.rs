@@ -292,3 +292,122 @@ impl Takeover {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use bytes::Bytes;
+    use rand::rngs::SmallRng;
+    use rand::{RngExt as _, SeedableRng as _};
+    use wire::resp::{Command, Value};
+
+    use super::{Takeover, Trouble};
+
+    /// As much of a server as a takeover asks for.
+    #[derive(Default)]
+    struct Server {
+        users: BTreeSet<Bytes>,
+    }
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    impl Server {
+        fn execute(&mut self, command: &Command) -> Value {
+            match (command.arg(0), command.arg(1)) {
+                (b"INFO", b"server") => bulk("redis_version:7.0.15\r\nrun_id:a\r\n"),
+                (b"INFO", b"replication") => bulk("role:master\r\nmaster_replid:b\r\n"),
+                (b"ACL", b"WHOAMI") => bulk("default"),
+                (b"ACL", b"LIST") => Value::Array(vec![bulk("user default on nopass ~* &* +@all")]),
+                (b"ACL", b"USERS") => Value::Array(self.users.iter().cloned().map(Value::Bulk).collect()),
+                (b"ACL", b"SETUSER") => {
+                    self.users.insert(command.arg_bytes(2));
+                    Value::Simple(Bytes::from_static(b"OK"))
+                }
+                (b"ACL", b"DELUSER") => {
+                    let removed = (2..command.len()).filter(|&index| self.users.remove(command.arg(index)));
+                    Value::Integer(removed.count() as i64)
+                }
+                _ => Value::Integer(0),
+            }
+        }
+    }
+
+    fn takeover(seed: u64) -> Takeover {
+        let mut takeover = Takeover::new(None, "test", "shim-0", SmallRng::seed_from_u64(seed));
+        takeover.restart();
+        takeover
+    }
+
+    #[test]
+    fn of_shims_that_take_over_at_once_never_two_can_write() {
+        let mut alone = 0;
+        for seed in 0..300 {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut server = Server::default();
+            let mut shims = [takeover(seed), takeover(seed + 1000), takeover(seed + 2000)];
+            for _ in 0..100 {
+                let shim = &mut shims[random.random_range(0..3)];
+                let user = shim.settled().map(|incarnation| incarnation.user.clone());
+                match (shim.command(), user) {
+                    (Some(command), _) => {
+                        let reply = server.execute(&command);
+                        shim.reply(&reply).expect("a server without troubles");
+                    }
+                    // Its connections are refused, so it starts again, though not at once.
+                    (None, Some(user))
+                        if !server.users.contains(user.as_bytes()) && random.random_bool(0.02) =>
+                    {
+                        shim.renounce();
+                    }
+                    _ => {}
+                }
+                let alive = shims.iter().filter_map(Takeover::settled);
+                let alive = alive.filter(|found| server.users.contains(found.user.as_bytes())).count();
+                assert!(alive <= 1, "seed {seed}");
+                alone += alive;
+            }
+        }
+        assert!(alone > 3000, "the test must reach what it tests: {alone}");
+    }
+
+    #[test]
+    fn a_lost_connection_is_fenced_before_the_incarnation_is_settled_again() {
+        let (mut server, mut shim) = (Server::default(), takeover(1));
+        let run = |shim: &mut Takeover, server: &mut Server| {
+            let mut asked = Vec::new();
+            while let Some(command) = shim.command() {
+                asked.push(format!("{command:?}"));
+                let reply = server.execute(&command);
+                shim.reply(&reply).expect("a server without troubles");
+            }
+            asked
+        };
+        run(&mut shim, &mut server);
+        let number = shim.settled().expect("nothing is in the way").number;
+        shim.lost(7);
+        shim.lost(8);
+        assert!(shim.settled().is_none());
+        assert_eq!(
+            run(&mut shim, &mut server),
+            [
+                "Command(INFO server)",
+                "Command(INFO replication)",
+                "Command(CLIENT KILL ID 7)",
+                "Command(CLIENT KILL ID 8)"
+            ]
+        );
+        assert_eq!(shim.settled().expect("it is fenced").number, number);
+    }
+
+    #[test]
+    fn a_busy_server_is_asked_the_same_again() {
+        let mut shim = takeover(1);
+        let first = shim.command();
+        let busy = Value::Error(Bytes::from_static(b"BUSY Redis is busy running a script."));
+        assert!(matches!(shim.reply(&busy), Err(Trouble::Wait(_))));
+        assert_eq!(shim.command(), first);
+    }
+}
