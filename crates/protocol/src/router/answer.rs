@@ -46,7 +46,11 @@ impl Router {
         if let Some(read) = &pending.read
             && self.config.routing == Routing::Learned
         {
-            self.learned.learn(read.key.digest, read.view, reply.cached);
+            if reply.hit {
+                self.learned.confirm(read.key.digest, read.view, reply.cached);
+            } else {
+                self.learned.learn(read.key.digest, read.view, reply.cached);
+            }
         }
         self.counters.hits += u64::from(reply.hit);
         self.counters.errors += u64::from(reply.status == Status::Error);

@@ -46,7 +46,7 @@ impl Learned {
         }
     }
 
-    /// Takes over what a reply said. An empty set forgets the view.
+    /// From now on these layers hold the view and no others. An empty set forgets the view.
     pub(crate) fn learn(&mut self, digest: Digest, view: View, layers: LayerSet) {
         let fingerprint = fingerprint(digest, view);
         let layers = layers.0 & LAYERS;

@@ -72,7 +72,8 @@ impl Router {
                 Some(layers)
             }
         };
-        let places = placement.places(key);
+        let (places, random) = (placement.places(key), self.random.next_u64());
+        let layers = layers.filter(|_| (random >> 32) % EXPLORE_ONE_IN != 0);
         let candidates: SmallVec<[NodeId; LAYERS_MAX]> = places
             .iter()
             .enumerate()
@@ -83,7 +84,7 @@ impl Router {
         match candidates.as_slice() {
             [] => None,
             [node] => Some(*node),
-            several => self.loads.choose(now, several, self.random.next_u64()),
+            several => self.loads.choose(now, several, random),
         }
     }
 

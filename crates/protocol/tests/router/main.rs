@@ -1,5 +1,6 @@
 //! Tests of the router's machine: transcripts, and random runs against a naive twin.
 
+mod balance;
 mod scripts;
 mod twin;
 mod world;
