@@ -46,11 +46,12 @@ impl Router {
         if let Some(read) = &pending.read
             && self.config.routing == Routing::Learned
         {
+            let mut layers = reply.cached;
             if reply.hit {
-                self.learned.confirm(read.key.digest, read.view, reply.cached);
-            } else {
-                self.learned.learn(read.key.digest, read.view, reply.cached);
+                // A node knows only of its own copy, so its hit says nothing against the others.
+                layers.0 |= self.learned.layers(read.key.digest, read.view).0;
             }
+            self.learned.learn(read.key.digest, read.view, layers);
         }
         self.counters.hits += u64::from(reply.hit);
         self.counters.errors += u64::from(reply.status == Status::Error);

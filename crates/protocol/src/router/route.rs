@@ -10,6 +10,11 @@ use crate::router::pipeline::Order;
 use crate::router::{Router, Routing};
 use crate::time::Time;
 
+/// One in so many reads of a cached view may go to any of its places, listed or not: a hit tells only of its own
+/// layer, so nothing else shows a router the copy that another layer has made since. Smaller costs detours, larger
+/// leaves a hot key on one node for longer.
+const EXPLORE_ONE_IN: u64 = 16;
+
 /// A destination, and whether the request queues behind earlier ones there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
