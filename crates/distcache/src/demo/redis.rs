@@ -12,8 +12,8 @@ use runtime::stop::Stop;
 
 use super::directory::Directory;
 
-/// Starts `$2` servers in the directory `$1`, waits for the end of its input, and kills them. The input is a pipe
-/// from this process, so it ends however this process ends, be it by SIGKILL or a crash.
+/// Starts `$2` servers in the directory `$1`, waits for the end of its input, kills them and removes the
+/// directory. The input is a pipe from this process, so it ends however this process ends, be it by SIGKILL.
 const GUARD: &str = "\
 trap '' INT TERM HUP
 cd \"$1\" || exit 1
@@ -27,6 +27,7 @@ done
 read -r _
 kill -KILL $pids
 wait
+cd / && rm -rf \"$1\"
 ";
 
 /// Empty servers on a slow disk need less than a second.
