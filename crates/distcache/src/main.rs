@@ -19,8 +19,9 @@ use tracing_subscriber::EnvFilter;
 #[command(name = "distcache", version, propagate_version = true)]
 struct CommandLine {
     /// What to log on stderr: error, warn, info, debug, trace, or a filter such as info,router=debug
-    #[arg(long, global = true, env = "DISTCACHE_LOG", value_name = "FILTER", default_value = "warn")]
-    log: String,
+    /// [default: warn; demo: error]
+    #[arg(long, global = true, env = "DISTCACHE_LOG", value_name = "FILTER")]
+    log: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -38,7 +39,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let line = CommandLine::parse();
-    match log_to_stderr(&line.log).and_then(|()| dispatch(line.command)) {
+    // Members of the demonstration come and go while others talk to them; that would spoil its picture.
+    let default = if matches!(line.command, Command::Demo(_)) { "error" } else { "warn" };
+    match log_to_stderr(line.log.as_deref().unwrap_or(default)).and_then(|()| dispatch(line.command)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             commands::say(&format!("distcache: {error:#}"));

@@ -201,6 +201,7 @@ impl<'a> Engine<'a> {
                 self.exhausted = true;
                 return;
             };
+            self.live.sent(key);
             connection.sent += 1;
             if clock.schedule.is_none() && since_us >= clock.count_from_us {
                 self.left -= 1;

@@ -6,6 +6,7 @@ mod drive;
 mod engine;
 mod frames;
 mod load;
+mod open_files;
 mod output;
 mod pacer;
 mod plan;
@@ -42,6 +43,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     };
     let requests = Requests::Mix(workload.requests(0)?);
     let frames = Frames::new(workload.value_bytes, workload.seed);
+    open_files::allow(plan.connections)?;
     let stop = Stop::on_signals()?;
     let mut line = ProgressLine::new();
     if !arguments.no_load {

@@ -1,7 +1,7 @@
 //! What a run shall do and how it ended: plain data between the engine and those who start it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use runtime::reactor::Address;
 
@@ -53,9 +53,28 @@ pub(crate) struct Live(Arc<Counters>);
 struct Counters {
     answered: AtomicU64,
     errors: AtomicU64,
+    /// Requests by key; empty where nobody wants to know.
+    by_key: Vec<AtomicU32>,
 }
 
 impl Live {
+    /// Counts also how often each of `keys` keys is asked for.
+    pub(crate) fn by_key(keys: usize) -> Live {
+        let by_key = (0..keys).map(|_| AtomicU32::new(0)).collect();
+        Live(Arc::new(Counters { by_key, ..Counters::default() }))
+    }
+
+    pub(crate) fn sent(&self, key: u64) {
+        if let Some(count) = self.0.by_key.get(key as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Requests sent so far, by key.
+    pub(crate) fn counts(&self) -> Vec<u32> {
+        self.0.by_key.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+
     pub(crate) fn add(&self, answered: u64, errors: u64) {
         self.0.answered.fetch_add(answered, Ordering::Relaxed);
         self.0.errors.fetch_add(errors, Ordering::Relaxed);

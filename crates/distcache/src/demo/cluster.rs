@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use runtime::address::Address;
 use runtime::config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
 use runtime::instance::{Instance, StartError};
-use runtime::status::{HotKey, MemberStatus};
+use runtime::status::MemberStatus;
 use runtime::stop::Stop;
 use wire::Partition;
 
@@ -137,12 +137,6 @@ impl Cluster {
         sample
     }
 
-    /// The hottest keys of all members. A cached key is counted by each node that holds it.
-    pub(crate) fn hottest(&self) -> Vec<(String, u64)> {
-        let statuses = self.shims.iter().chain(&self.nodes).map(|instance| instance.status.get());
-        hottest(statuses.flat_map(|status| status.hottest().to_vec()))
-    }
-
     /// Stops every member and waits for it.
     pub(crate) fn stop(self) -> Result<()> {
         self.stop.stop();
@@ -154,16 +148,6 @@ impl Cluster {
         }
         Ok(())
     }
-}
-
-fn hottest(heats: impl Iterator<Item = HotKey>) -> Vec<(String, u64)> {
-    let mut sums = std::collections::BTreeMap::new();
-    for HotKey { key, heat } in heats {
-        *sums.entry(key).or_insert(0) += heat;
-    }
-    let mut hottest: Vec<(String, u64)> = sums.into_iter().collect();
-    hottest.sort_by_key(|(_, heat)| std::cmp::Reverse(*heat));
-    hottest
 }
 
 fn explain(error: StartError) -> anyhow::Error {

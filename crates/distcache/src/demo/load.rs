@@ -41,7 +41,8 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn start(address: &Address) -> Result<Load> {
-        let (live, ready, stop) = (Live::default(), Arc::new(AtomicBool::new(false)), Stop::new());
+        let (live, ready, stop) =
+            (Live::by_key(KEYS as usize), Arc::new(AtomicBool::new(false)), Stop::new());
         let run = Run {
             address: address.clone(),
             live: live.clone(),

@@ -3,6 +3,7 @@
 mod arguments;
 mod cluster;
 mod directory;
+mod hottest;
 mod load;
 mod picture;
 mod redis;
@@ -23,6 +24,7 @@ pub(crate) use arguments::Arguments;
 use arguments::Storage;
 use cluster::Cluster;
 use directory::Directory;
+use hottest::Hottest;
 use load::Load;
 use picture::{Cast, Moment, Phase};
 use redis::Servers;
@@ -75,7 +77,7 @@ fn play(
 ) -> Result<(Summary, Vec<String>)> {
     let load = Load::start(cluster.address())?;
     let mut show = Show { history: VecDeque::new(), timeline: None, marks: Marks::default() };
-    let mut view = View::new(arguments.json);
+    let (mut view, mut hottest) = (View::new(arguments.json), Hottest::default());
     let shown = loop {
         if stop.wait_timeout(FRAME) {
             // The load was cut off with everything else, so whatever it has to say is about that.
@@ -101,7 +103,7 @@ fn play(
                 elapsed_s: now_us / 1_000_000,
                 seconds: arguments.seconds,
                 rates,
-                hottest: cluster.hottest(),
+                hottest: hottest.frame(now_us, load.live.counts()),
             },
         )?;
     };

@@ -57,7 +57,7 @@ pub(crate) struct Moment {
 const COLUMN_CHARS: usize = 39;
 const NAME_CHARS: usize = 10;
 const RATE_CHARS: usize = 8;
-const HOTTEST_MAX: usize = 5;
+pub(crate) const HOTTEST_MAX: usize = 5;
 
 /// Draws one moment for a terminal of `width` columns; no line is longer.
 pub(crate) fn draw(cast: &Cast, moment: &Moment, width: usize) -> Vec<Line> {
