@@ -165,10 +165,9 @@ fn sentence(cast: &Cast, summary: &Summary) -> String {
         );
     }
     format!(
-        "A few hot keys kept one storage server {imbalance:.1} times as busy as the average, and the other {} had to \
-         wait for it; with {} cache nodes in front, {:.0} % of the requests never reached storage and the same \
-         servers carried {factor:.1} times the load.",
-        cast.servers.len().saturating_sub(1),
+        "A few hot keys kept one storage server {imbalance:.1} times as busy as the average, and sooner or later every \
+         client waited for that one; with {} cache nodes in front, {:.0} % of the requests never reached storage, and \
+         clients got {factor:.1} times the throughput from the same servers.",
         cast.nodes.len(),
         with.hit_ratio * 100.0,
     )
@@ -362,7 +361,7 @@ mod tests {
         };
         let text = summary(&cast(), &both).join("\n");
         for piece in
-            ["5,000", "20,000", "1.10", "66.0 %", "4.0 times the load", "emulated", "1.5 times as busy"]
+            ["5,000", "20,000", "1.10", "66.0 %", "4.0 times the throughput", "emulated", "1.5 times as busy"]
         {
             assert!(text.contains(piece), "{piece} is missing in\n{text}");
         }
