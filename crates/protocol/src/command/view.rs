@@ -1,23 +1,23 @@
 //! Which view of its key a read is: equal for commands that must get the same reply.
 
-use siphasher::sip::SipHasher13;
+use siphasher::sip::SipHasher24;
 use std::hash::Hasher;
 use wire::View;
 use wire::resp::Command;
 
 use super::classify::Classified;
 
-// Fixed, because routers and shims of one cluster must agree. Arbitrary digits (of pi).
-const KEYS: (u64, u64) = (0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344);
-
 /// The view of a command of kind `Read`: a hash of name, arguments other than the key, and RESP version.
 /// `View::GET` for GET, whose reply is the same in both versions, and for nothing else.
-pub fn view(command: &Command, classified: &Classified, resp3: bool) -> View {
+///
+/// `keyed` is the cluster's secret hash (`Placement::view_hash`): nodes do not compare the commands behind two equal
+/// views, so nobody outside may be able to find a pair that collides.
+pub fn view(keyed: &SipHasher24, command: &Command, classified: &Classified, resp3: bool) -> View {
     let spec = classified.spec;
     if spec.name == "get" {
         return View::GET;
     }
-    let mut hasher = SipHasher13::new_with_keys(KEYS.0, KEYS.1);
+    let mut hasher = *keyed;
     hasher.write(spec.name.as_bytes());
     hasher.write_u8(if resp3 { 3 } else { 2 });
     for index in spec.name_args()..command.len() {
@@ -34,6 +34,7 @@ pub fn view(command: &Command, classified: &Classified, resp3: bool) -> View {
 
 #[cfg(test)]
 mod tests {
+    use siphasher::sip::SipHasher24;
     use wire::View;
     use wire::resp::Command;
 
@@ -43,7 +44,12 @@ mod tests {
     fn of(line: &str, resp3: bool) -> View {
         let args: Vec<&str> = line.split(' ').collect();
         let command = Command::from_args(&args);
-        view(&command, &classify(&command).expect("a known command"), resp3)
+        view(
+            &SipHasher24::new_with_key(&[7; 16]),
+            &command,
+            &classify(&command).expect("a known command"),
+            resp3,
+        )
     }
 
     #[test]

@@ -16,6 +16,8 @@ const LIFE_MAX: Duration = Duration::from_secs(60);
 const OVERHEAD_BYTES: u64 = 256;
 /// Heat is kept in sixteenths of a request per second.
 pub(super) const HEAT_ONE: u32 = 16;
+/// Below four invalidations per second a copy costs nothing worth a decision, and chance decides.
+const WRITE_HOT_MIN: u32 = 4 * HEAT_ONE;
 
 /// Who asked, to be answered later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +145,7 @@ impl Object {
 
     /// Once a second: the average moves an eighth of the way to the last second's hits.
     pub(super) fn decay(&mut self) {
-        let average = |old: u32, new: u32| old - old / 8 + new.saturating_mul(HEAT_ONE) / 8;
+        let average = |old: u32, new: u32| old - old.div_ceil(8) + new.saturating_mul(HEAT_ONE) / 8;
         self.heat = average(self.heat, self.hits);
         self.invalidation_heat = average(self.invalidation_heat, self.invalidations);
         self.hits = 0;
@@ -152,6 +154,6 @@ impl Object {
 
     /// Whether invalidations outnumber hits: such a copy costs more than it serves.
     pub(super) fn is_write_hot(&self) -> bool {
-        self.invalidation_heat > HEAT_ONE && self.invalidation_heat > self.heat
+        self.invalidation_heat > WRITE_HOT_MIN && self.invalidation_heat > self.heat
     }
 }

@@ -258,11 +258,8 @@ impl Node {
     }
 
     fn stamp(&mut self, now: Time) -> LoadStamp {
-        let load = u64::from(self.meter.rate(now)) * 1000 / u64::from(self.config.capacity);
-        LoadStamp {
-            node_plus_one: u32::from(self.config.id.0) + 1,
-            load: load.min(u64::from(u32::MAX)) as u32,
-        }
+        let load = self.meter.load(now, self.config.capacity);
+        LoadStamp { node_plus_one: u32::from(self.config.id.0) + 1, load }
     }
 
     fn own_layer(&self) -> LayerSet {

@@ -26,6 +26,7 @@ pub struct Placement {
     map: ClusterMap,
     digest: sip128::SipHasher24,
     storage: sip::SipHasher24,
+    views: sip::SipHasher24,
     shims: Ring,
     layers: Vec<Layer>,
     /// By node.
@@ -64,7 +65,13 @@ impl Placement {
             layers.push(Layer { hash, rings: Rings::new(&hash, layer, racks_count) });
         }
         let digest = sip128::SipHasher24::new_with_key(&secret.derive(b"digest"));
-        Ok(Placement { map, digest, storage, shims, layers, layer_of })
+        let views = sip::SipHasher24::new_with_key(&secret.derive(b"view"));
+        Ok(Placement { map, digest, storage, views, shims, layers, layer_of })
+    }
+
+    /// The hash that tells the views of a key apart; see `command::view`.
+    pub fn view_hash(&self) -> &sip::SipHasher24 {
+        &self.views
     }
 
     pub fn map(&self) -> &ClusterMap {

@@ -201,7 +201,7 @@ impl Router {
         effects: &mut Vec<Effect>,
     ) -> Result<Progress, Unroutable> {
         let key = &job.keys[0];
-        let view = command::view(job.command, job.classified, job.resp3);
+        let view = command::view(placement.view_hash(), job.command, job.classified, job.resp3);
         let route = self.route_read(now, placement, key, view, self.order(job, key))?;
         if self.over_limit(1) {
             return Ok(self.busy());

@@ -221,7 +221,7 @@ impl World {
     fn view(&self, args: &[&str]) -> (Key, View, Bytes) {
         let command = Command::from_args(args);
         let classified = command::classify(&command).expect("a command of the table");
-        let view = command::view(&command, &classified, false);
+        let view = command::view(self.placement.view_hash(), &command, &classified, false);
         let frame = if view == View::GET { Bytes::new() } else { command.frame().clone() };
         (self.key(args[1]), view, frame)
     }
