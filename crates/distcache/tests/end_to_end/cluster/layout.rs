@@ -1,0 +1,98 @@
+//! Which members a cluster has, and the configuration that says so. Not its processes.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use super::{Directory, RedisServer, free_port};
+
+/// One leaf node per rack; shims are dealt to the racks in turn.
+pub(crate) struct Layout {
+    /// One shim for each.
+    pub(crate) storage: Vec<String>,
+    pub(crate) racks: usize,
+    pub(crate) spines: usize,
+    pub(crate) routers: Vec<SocketAddr>,
+    pub(crate) controller: SocketAddr,
+    pub(crate) lease_ms: u64,
+    pub(crate) objects_max: usize,
+    pub(crate) routing: &'static str,
+    /// Further tables, such as `[limits]`.
+    pub(crate) tables: String,
+}
+
+impl Layout {
+    pub(crate) fn new(storage: Vec<String>) -> Layout {
+        Layout {
+            storage,
+            racks: 1,
+            spines: 1,
+            routers: vec![loopback()],
+            controller: loopback(),
+            lease_ms: 1000,
+            objects_max: 1000,
+            routing: "learned",
+            tables: String::new(),
+        }
+    }
+
+    pub(crate) fn before(servers: &[RedisServer]) -> Layout {
+        Layout::new(servers.iter().map(RedisServer::url).collect())
+    }
+
+    pub(crate) fn embedded(shims: usize) -> Layout {
+        Layout::new(vec!["embedded:".to_owned(); shims])
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<String> {
+        let leaves = (0..self.racks).map(|rack| format!("leaf-{rack}"));
+        leaves.chain((0..self.spines).map(|spine| format!("spine-{spine}"))).collect()
+    }
+
+    /// Every member, in an order that makes peers dial members that are not there yet.
+    pub(crate) fn ids(&self) -> Vec<String> {
+        let mut ids = vec!["controller".to_owned()];
+        ids.extend((0..self.routers.len()).map(|index| format!("router-{index}")));
+        ids.extend(self.nodes());
+        ids.extend((0..self.storage.len()).map(|index| format!("shim-{index}")));
+        ids
+    }
+
+    /// Leaf nodes and shims listen on TCP, spine nodes on Unix sockets, so that both are used.
+    pub(crate) fn toml(&self, directory: &Directory) -> String {
+        let mut text = String::new();
+        self.write(directory, &mut text).expect("writing to a String cannot fail");
+        text
+    }
+
+    fn write(&self, directory: &Directory, out: &mut String) -> std::fmt::Result {
+        writeln!(out, "[cluster]\nname = \"test\"\nsecret = \"00112233445566778899aabbccddeeff\"")?;
+        writeln!(out, "lease_ms = {}\nrouting = \"{}\"\n{}", self.lease_ms, self.routing, self.tables)?;
+        writeln!(out, "[[controller]]\nid = \"controller\"\nlisten = \"{}\"", self.controller)?;
+        writeln!(out, "[[layer]]\nname = \"leaf\"\npartition = \"rack\"")?;
+        writeln!(out, "[[layer]]\nname = \"spine\"\npartition = \"hash\"")?;
+        let objects = self.objects_max;
+        for rack in 0..self.racks {
+            writeln!(out, "[[node]]\nid = \"leaf-{rack}\"\nlayer = \"leaf\"\nrack = \"r{rack}\"")?;
+            writeln!(out, "listen = \"{}\"\nobjects_max = {objects}", loopback())?;
+        }
+        for spine in 0..self.spines {
+            let socket = directory.join(&format!("spine-{spine}.sock"));
+            writeln!(out, "[[node]]\nid = \"spine-{spine}\"\nlayer = \"spine\"")?;
+            writeln!(out, "listen = \"unix://{}\"\nobjects_max = {objects}", socket.display())?;
+        }
+        for (shim, storage) in self.storage.iter().enumerate() {
+            let rack = shim % self.racks;
+            writeln!(out, "[[shim]]\nid = \"shim-{shim}\"\nrack = \"r{rack}\"\nstorage = \"{storage}\"")?;
+            writeln!(out, "listen = \"{}\"", loopback())?;
+        }
+        for (router, address) in self.routers.iter().enumerate() {
+            writeln!(out, "[[router]]\nid = \"router-{router}\"\nlisten = \"{address}\"")?;
+        }
+        Ok(())
+    }
+}
+
+/// A free loopback address.
+pub(crate) fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
+}

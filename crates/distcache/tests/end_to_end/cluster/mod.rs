@@ -1,0 +1,135 @@
+//! A cluster of real processes for one test: configuration, start, stop, status. Not what is tested with it.
+
+mod client;
+mod directory;
+mod layout;
+mod machine;
+mod ports;
+mod process;
+mod redis_server;
+
+pub(crate) use client::{Client, text};
+pub(crate) use directory::Directory;
+pub(crate) use layout::Layout;
+pub(crate) use machine::{alone, installed, python, shared};
+pub(crate) use ports::free_port;
+pub(crate) use process::{Process, distcache, until};
+pub(crate) use redis_server::RedisServer;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde_json::Value as Json;
+use wire::resp::Value;
+
+/// The members, in one process or each in its own. Killed when dropped.
+pub(crate) struct Cluster {
+    pub(crate) layout: Layout,
+    pub(crate) config: PathBuf,
+    processes: BTreeMap<String, Process>,
+    directory: Directory,
+}
+
+/// The id of the process that holds all members.
+pub(crate) const UP: &str = "up";
+
+impl Cluster {
+    /// `distcache up`.
+    pub(crate) fn up(layout: Layout) -> Cluster {
+        let mut cluster = Cluster::unstarted(layout);
+        cluster.start(UP);
+        cluster.wait_linked();
+        cluster
+    }
+
+    /// `distcache run` for every member.
+    pub(crate) fn apart(layout: Layout) -> Cluster {
+        let mut cluster = Cluster::unstarted(layout);
+        for id in cluster.layout.ids() {
+            cluster.start(&id);
+        }
+        cluster.wait_linked();
+        cluster
+    }
+
+    /// Only the configuration file.
+    pub(crate) fn unstarted(layout: Layout) -> Cluster {
+        let directory = Directory::new();
+        let config = directory.join("cluster.toml");
+        std::fs::write(&config, layout.toml(&directory)).expect("the configuration is written");
+        Cluster { layout, config, processes: BTreeMap::new(), directory }
+    }
+
+    /// Starts a member, or all of them with [`UP`], and waits until it is ready.
+    pub(crate) fn start(&mut self, id: &str) {
+        let process = self.launch(id);
+        process.wait_for_line("ready");
+        self.processes.insert(id.to_owned(), process);
+    }
+
+    /// As `start`, but does not wait.
+    pub(crate) fn launch(&self, id: &str) -> Process {
+        let mut command = distcache();
+        match id {
+            UP => command.arg("up"),
+            id => command.args(["run", "--id", id]),
+        };
+        command.arg("--config").arg(&self.config).env("DISTCACHE_LOG", "info");
+        Process::start(id, command, &self.directory.join(&format!("{id}.log")))
+    }
+
+    pub(crate) fn process(&mut self, id: &str) -> &mut Process {
+        self.processes.get_mut(id).expect("a process that was started")
+    }
+
+    /// kill -9
+    pub(crate) fn kill(&mut self, id: &str) {
+        drop(self.processes.remove(id).expect("a process that was started"));
+    }
+
+    pub(crate) fn router(&self, index: usize) -> SocketAddr {
+        self.layout.routers[index]
+    }
+
+    pub(crate) fn connect(&self, router: usize) -> Client {
+        Client::tcp(self.router(router))
+    }
+
+    /// Until every router has its peers and every shim its storage.
+    pub(crate) fn wait_linked(&self) {
+        let nodes = format!("nodes_linked:{}\r\n", self.layout.nodes().len());
+        let shims = format!("shims_linked:{}\r\n", self.layout.storage.len());
+        for router in 0..self.layout.routers.len() {
+            let mut client = self.connect(router);
+            until("the members are linked", || {
+                let info = text(&client.call(&["INFO", "distcache"]));
+                (info.contains(&nodes) && info.contains(&shims)).then_some(())
+            });
+            until("storage is up", || match client.call(&["DBSIZE"]) {
+                Value::Integer(_) => Some(()),
+                _ => None,
+            });
+        }
+    }
+
+    /// What `distcache status --json` prints.
+    pub(crate) fn status(&self) -> Json {
+        let mut command = distcache();
+        let url = format!("http://{}", self.layout.controller);
+        let output = command.args(["status", "--json", "--controller", &url]).output().expect("status runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("status prints JSON")
+    }
+
+    /// The status once every member has sent at least one heartbeat after now.
+    pub(crate) fn fresh_status(&self, is_fresh: impl Fn(&Json) -> bool) -> Json {
+        until("the status shows it", || Some(self.status()).filter(&is_fresh))
+    }
+}
+
+/// The sum of one counter over the members of a status' list.
+pub(crate) fn total(status: &Json, list: &str, counter: &str) -> u64 {
+    let members = status[list].as_array().expect("a list of members");
+    members.iter().map(|member| member[counter].as_u64().expect("a counter")).sum()
+}

@@ -1,0 +1,125 @@
+"""What applications do with redis-py, against a DistCache router. Usage: redis_py.py PORT PROTOCOL"""
+
+import sys
+import threading
+import time
+
+import redis
+
+port, protocol = int(sys.argv[1]), int(sys.argv[2])
+pool = redis.ConnectionPool(host="127.0.0.1", port=port, protocol=protocol, decode_responses=True, max_connections=8)
+client = redis.Redis(connection_pool=pool)
+
+
+def strings():
+    assert client.ping() is True
+    assert client.set("py:a", "1") is True
+    assert client.set("py:a", "2", nx=True) is None
+    assert client.get("py:a") == "1"
+    assert client.getdel("py:a") == "1"
+    assert client.get("py:a") is None
+    assert client.incr("py:n", 5) == 5
+    assert client.append("py:s", "ab") == 2
+    assert client.mset({"py:1": "1", "py:2": "2", "py:3": "3"}) is True
+    assert client.mget("py:1", "py:2", "py:3", "py:none") == ["1", "2", "3", None]
+    assert client.exists("py:1", "py:2", "py:none") == 2
+    assert client.delete("py:1", "py:2", "py:3") == 3
+    binary = redis.Redis(port=port, protocol=protocol)
+    assert binary.set("py:bin", bytes(range(256))) and binary.get("py:bin") == bytes(range(256))
+
+
+def collections():
+    assert client.hset("py:h", mapping={"a": 1, "b": 2}) == 2
+    for _ in range(5):
+        assert client.hgetall("py:h") == {"a": "1", "b": "2"}
+    assert client.hmget("py:h", "a", "x") == ["1", None]
+    assert client.rpush("py:l", 1, 2, 3) == 3
+    assert client.lrange("py:l", 0, -1) == ["1", "2", "3"]
+    assert client.blpop("py:l", timeout=1) in [("py:l", "1"), ["py:l", "1"]]
+    assert client.sadd("py:set", "x", "y") == 2
+    assert client.smembers("py:set") == {"x", "y"}
+    assert client.zadd("py:z", {"one": 1, "two": 2.5}) == 2
+    pairs = client.zrange("py:z", 0, -1, withscores=True)
+    assert [(name, score) for name, score in pairs] == [("one", 1.0), ("two", 2.5)], pairs
+    assert client.zscore("py:z", "two") == 2.5
+    identity = client.xadd("py:x", {"f": "v"})
+    assert client.xrange("py:x") == [(identity, {"f": "v"})]
+    assert client.type("py:z") == "zset"
+
+
+def expirations():
+    client.set("py:e", "v", px=200)
+    assert 0 < client.pttl("py:e") <= 200
+    deadline = time.monotonic() + 5
+    while client.get("py:e") is not None:
+        assert time.monotonic() < deadline
+    client.set("py:e", "v")
+    assert client.ttl("py:e") == -1
+    assert client.expire("py:e", 100) is True
+    assert 98 <= client.ttl("py:e") <= 100
+    assert client.persist("py:e") is True
+
+
+def pipelines():
+    pipeline = client.pipeline(transaction=False)
+    for index in range(500):
+        pipeline.set(f"py:p:{index}", index)
+        pipeline.get(f"py:p:{index}")
+        pipeline.incr("py:p:counter")
+    replies = pipeline.execute()
+    for index in range(500):
+        assert replies[3 * index : 3 * index + 3] == [True, str(index), index + 1], index
+    pipeline.set("py:p:text", "x")
+    pipeline.lpush("py:p:text", 1)
+    replies = pipeline.execute(raise_on_error=False)
+    assert replies[0] is True and "WRONGTYPE" in str(replies[1])
+
+
+def scans():
+    expected = {f"py:p:{index}" for index in range(500)}
+    assert {key for key in client.scan_iter("py:p:[0-9]*", count=50)} == expected
+    assert dict(client.hscan_iter("py:h")) == {"a": "1", "b": "2"}
+    assert sorted(client.zscan_iter("py:z")) == [("one", 1.0), ("two", 2.5)]
+    assert client.dbsize() >= 500
+
+
+def errors():
+    for call, text in [
+        (lambda: client.hget("py:p:text", "f"), "WRONGTYPE"),
+        (lambda: client.execute_command("NOSUCHCOMMAND", "x"), "unknown command"),
+        (lambda: client.execute_command("SET", "x"), "wrong number of arguments"),
+        (lambda: client.mset({"py:1": "1"}) and client.rename("py:none", "py:none"), "no such key"),
+    ]:
+        try:
+            call()
+        except redis.ResponseError as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(f"no error: {text}")
+
+
+def pools():
+    def count():
+        for _ in range(50):
+            client.incr("py:pool")
+            client.get("py:pool")
+
+    threads = [threading.Thread(target=count) for _ in range(8)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert client.get("py:pool") == "400"
+
+
+def connections():
+    named = redis.Redis(port=port, protocol=protocol, client_name="py-test", decode_responses=True)
+    assert named.client_getname() == "py-test"
+    assert isinstance(named.client_id(), int)
+    assert named.info()["redis_mode"] == "standalone"
+    assert named.echo("x") == "x"
+    assert "get" in {name.lower() for name in named.command()}
+
+
+for check in [strings, collections, expirations, pipelines, scans, errors, pools, connections]:
+    check()
+assert client.flushall() is True
+assert client.dbsize() == 0
