@@ -99,7 +99,7 @@ impl Driver {
         let Message::Read(read) = message else { return };
         self.overflowed += 1;
         let value = Bytes::from_static(b"-BUSY DistCache: the cache node is over its request rate\r\n");
-        let reply = Reply { request: read.request, status: Status::Error, value, ..Reply::default() };
+        let reply = Reply { request: read.request, status: Status::Busy, value, ..Reply::default() };
         self.peers.send(io, from, &Message::Reply(reply));
     }
 

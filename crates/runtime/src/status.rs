@@ -73,9 +73,9 @@ pub struct ShimStatus {
     pub requests_total: u64,
     pub storage_reads_total: u64,
     pub storage_writes_total: u64,
-    /// Writes that had at least one copy to invalidate.
+    /// INVs sent, repeats included.
     pub invalidations_total: u64,
-    /// Copies that those writes invalidated.
+    /// Copies that writes invalidated: one for each key and node.
     pub invalidated_copies_total: u64,
     /// INV sent and ACK received.
     pub coherence_messages_total: u64,
@@ -102,7 +102,6 @@ pub struct ShimStatus {
     pub messages_in_total: u64,
     pub messages_out_total: u64,
     pub peers: u64,
-    pub hottest: Vec<HotKey>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -227,8 +226,7 @@ impl MemberStatus {
     pub fn hottest(&self) -> &[HotKey] {
         match self {
             MemberStatus::Node(status) => &status.hottest,
-            MemberStatus::Shim(status) => &status.hottest,
-            MemberStatus::Router(_) | MemberStatus::Controller(_) => &[],
+            MemberStatus::Shim(_) | MemberStatus::Router(_) | MemberStatus::Controller(_) => &[],
         }
     }
 }

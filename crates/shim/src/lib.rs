@@ -129,7 +129,7 @@ fn machine_config(config: &Config, shim: ShimId) -> ShimConfig {
         key_queue_max: limits.key_queue_max,
         blocking_max: limits.blocking_max,
         early_value_bytes_max: EARLY_VALUE_BYTES_MAX,
-        cache_expiring_hashes: false,
+        cache_expiring_hashes: config.cluster.cache_expiring_hashes,
         seed: rand::random(),
     }
 }

@@ -38,7 +38,8 @@ impl Driver {
             messages_in_total: self.counts.messages_in,
             messages_out_total: self.counts.messages_out,
             peers: self.counts.linked,
-            ..ShimStatus::default()
+            sessions: parts.shim.sessions() as u64,
+            quarantined: parts.shim.quarantined() as u64,
         })
     }
 }

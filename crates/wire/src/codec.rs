@@ -197,6 +197,7 @@ fn status_to_byte(status: Status) -> u8 {
         Status::Ok => 0,
         Status::Nil => 1,
         Status::Error => 2,
+        Status::Busy => 3,
     }
 }
 
@@ -205,6 +206,7 @@ fn status_from_byte(byte: u8) -> Result<Status, DecodeError> {
         0 => Ok(Status::Ok),
         1 => Ok(Status::Nil),
         2 => Ok(Status::Error),
+        3 => Ok(Status::Busy),
         other => Err(DecodeError::Status(other)),
     }
 }

@@ -54,6 +54,8 @@ pub enum Status {
     Nil,
     /// `value` is a complete RESP error reply.
     Error,
+    /// A node's: it cannot answer now, but the shim may. `value` is the error for a client that has no other way.
+    Busy,
 }
 
 /// A message between roles. Values are complete RESP replies and commands complete RESP frames.

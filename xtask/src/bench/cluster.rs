@@ -45,12 +45,12 @@ impl Cluster {
         if shape.separate {
             for id in ids {
                 let mut command = Command::new(binary);
-                command.arg("run").arg("--config").arg(&file).args(["--id", &id]).stderr(Stdio::null());
+                command.arg("run").arg("--config").arg(&file).args(["--id", &id, "--log", "error"]);
                 members.push((id, Process::start_ready(&mut command)?));
             }
         } else {
             let mut command = Command::new(binary);
-            command.arg("up").arg("--config").arg(&file).stderr(Stdio::null());
+            command.arg("up").arg("--config").arg(&file).args(["--log", "error"]);
             members.push(("all".to_owned(), Process::start_ready(&mut command)?));
         }
         Ok(Cluster { router, redis, redis_ports, members, controller, binary: binary.to_owned() })

@@ -10,8 +10,9 @@ use super::processes::Folder;
 const WARMUP_SECONDS: &str = "30";
 
 fn shape(cached: bool) -> Shape {
-    let spines = if cached { 4 } else { 0 };
-    Shape { racks: 4, servers_per_rack: 2, spines, leaves: cached, objects_max: 1000, separate: false }
+    // Nodes that may hold nothing leave a plain sharding proxy.
+    let objects_max = if cached { 1000 } else { 0 };
+    Shape { racks: 4, servers_per_rack: 2, spines: 4, leaves: true, objects_max, separate: false }
 }
 
 /// Requests per node and per storage server under Zipf 0.99 over 100,000 keys, and one key alone.

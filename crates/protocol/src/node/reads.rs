@@ -253,7 +253,7 @@ impl Node {
     /// The shim cannot be reached from here, or too much waits for it: the router may try it directly.
     pub(super) fn fail(&mut self, waiter: Waiter, effects: &mut Vec<Effect>) {
         let value = Bytes::from_static(b"-BUSY DistCache: the cache node cannot pass this read on now\r\n");
-        let reply = Reply { request: waiter.request, status: Status::Error, value, ..Reply::default() };
+        let reply = Reply { request: waiter.request, status: Status::Busy, value, ..Reply::default() };
         self.send(waiter.from, Message::Reply(reply), effects);
     }
 

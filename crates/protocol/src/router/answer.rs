@@ -53,6 +53,13 @@ impl Router {
             }
             self.learned.learn(read.key.digest, read.view, layers);
         }
+        let reply = match (from, reply.status) {
+            (Peer::Node(_), Status::Busy) => match self.ask_the_shim(now, &pending, effects) {
+                None => return,
+                Some(unavailable) => Reply { status: Status::Error, value: unavailable.value, ..reply },
+            },
+            _ => reply,
+        };
         self.counters.hits += u64::from(reply.hit);
         self.counters.errors += u64::from(reply.status == Status::Error);
         let reply = PartReply { status: reply.status, value: reply.value };
@@ -66,7 +73,7 @@ impl Router {
             Progress::Sent(_) => {
                 let bytes = match reply.status {
                     Status::Nil => Bytes::from_static(replies::nil(operation.resp3)),
-                    Status::Ok | Status::Error => reply.value,
+                    Status::Ok | Status::Error | Status::Busy => reply.value,
                 };
                 operation.progress = Progress::Done(bytes);
                 Freed::of(&operation.touch)

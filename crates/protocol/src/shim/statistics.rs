@@ -40,6 +40,16 @@ impl Shim {
         self.keys.values().map(|state| state.directory.entries.len()).sum()
     }
 
+    /// Nodes whose lease runs.
+    pub fn sessions(&self) -> usize {
+        self.links.iter().filter(|link| link.session.id().is_some()).count()
+    }
+
+    /// Keys of which nothing is granted because the outcome of a write is unknown.
+    pub fn quarantined(&self) -> usize {
+        self.quarantined.len()
+    }
+
     /// Commands queued or at storage.
     pub fn pending(&self) -> usize {
         self.tickets.len() + self.operations.len()

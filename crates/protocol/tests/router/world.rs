@@ -158,6 +158,7 @@ impl World {
         (reply.status, reply.value) = match value.strip_prefix('$') {
             _ if value == "nil" => (Status::Nil, Bytes::new()),
             _ if value.starts_with("raw ") => (Status::Ok, format!("{}\r\n", &value[4..]).into()),
+            _ if value.starts_with("-BUSY") => (Status::Busy, format!("{value}\r\n").into()),
             _ if value.starts_with('-') => (Status::Error, format!("{value}\r\n").into()),
             Some(text) => (Status::Ok, format!("${}\r\n{text}\r\n", text.len()).into()),
             None => (Status::Ok, format!("{}\r\n", value.replace("\\r\\n", "\r\n")).into()),

@@ -84,6 +84,7 @@ pub struct NodeConfig {
     #[serde(default)]
     pub rack: Option<String>,
     pub listen: Address,
+    /// 0: the node caches nothing and only reports what is hot.
     #[serde(default = "default_objects_max")]
     pub objects_max: usize,
     #[serde(default = "default_bytes_max")]

@@ -29,6 +29,10 @@ pub struct ClusterConfig {
     /// Pauses of a guest that its own clock does not see, allowed for on top of 1 % clock drift.
     #[serde(default = "default_lease_guard_ms")]
     pub lease_guard_ms: u64,
+    /// Cache the replies of hash commands even where fields may expire on their own (Redis 7.4 and later): right only
+    /// if nobody sets such expiries.
+    #[serde(default)]
+    pub cache_expiring_hashes: bool,
 }
 
 /// How coherent the cache is.
@@ -74,6 +78,7 @@ impl ClusterConfig {
             routing: Routing::default(),
             lease_ms: default_lease_ms(),
             lease_guard_ms: default_lease_guard_ms(),
+            cache_expiring_hashes: false,
         }
     }
 

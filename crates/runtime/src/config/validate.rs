@@ -202,9 +202,6 @@ fn check_nodes(config: &Config) -> Check {
         if !(0.001..=1000.0).contains(&node.capacity) {
             return wrong(format!("{at}: capacity = {}: write 0.001 to 1000.0", node.capacity));
         }
-        if node.objects_max == 0 {
-            return wrong(format!("{at}: objects_max = 0: must be at least 1"));
-        }
         if node.bytes_max < ByteSize(1024) {
             return wrong(format!("{at}: bytes_max = \"{}\": must be at least 1KiB", node.bytes_max));
         }
