@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 8] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -15,6 +15,7 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("nutcracker", "nutcracker"),
     ("python3", "python3"),
     ("git", "git"),
+    ("kill", "procps"),
 ];
 /// Packages whose service must not start: the tests run their own processes on ports of their own.
 const SERVICES: [&str; 3] = ["redis-server", "memcached", "nutcracker"];
