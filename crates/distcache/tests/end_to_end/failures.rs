@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::cluster::{Cluster, RedisServer, alone, installed, until};
+use crate::cluster::{Cluster, Layout, RedisServer, alone, installed, text, until};
 use crate::coherence::{hit_ratio, layout};
 use crate::history::{History, Report};
 
@@ -20,9 +20,9 @@ struct Trial {
 
 impl Trial {
     /// Clients at work, and most reads answered from copies.
-    fn start() -> Trial {
+    fn start(routing: &'static str) -> Trial {
         let servers = [RedisServer::durable(), RedisServer::durable()];
-        let cluster = Cluster::apart(layout(&servers));
+        let cluster = Cluster::apart(Layout { routing, ..layout(&servers) });
         let history = History::start(&cluster.layout.routers, 6, 4);
         until("copies are hit", || (hit_ratio(&cluster.status()) > 0.3).then_some(()));
         Trial { servers, cluster, history }
@@ -48,7 +48,7 @@ fn killed_nodes_hold_writes_for_a_lease_at_most() {
         return;
     }
     let _machine = alone();
-    let mut trial = Trial::start();
+    let mut trial = Trial::start("learned");
     trial.no_errors_and_writes_within_a_lease("before");
     for node in ["leaf-0", "spine-0"] {
         trial.cluster.kill(node);
@@ -75,7 +75,8 @@ fn a_node_that_was_stopped_past_its_lease_serves_nothing_stale() {
         return;
     }
     let _machine = alone();
-    let mut trial = Trial::start();
+    // Replies would teach routers not to ask the stopped node; here they ask whatever node has less load.
+    let mut trial = Trial::start("on-path");
     trial.no_errors_and_writes_within_a_lease("before");
     for node in ["spine-0", "leaf-0"] {
         trial.cluster.process(node).signal(Signal::STOP);
@@ -97,7 +98,7 @@ fn a_shim_that_is_killed_comes_back_without_a_stale_read() {
         return;
     }
     let _machine = alone();
-    let mut trial = Trial::start();
+    let mut trial = Trial::start("learned");
     for round in 0..2 {
         trial.cluster.kill("shim-0");
         trial.history.wait_for_error("shim-0");
@@ -127,7 +128,7 @@ fn a_redis_that_is_killed_comes_back_as_a_new_incarnation() {
         return;
     }
     let _machine = alone();
-    let mut trial = Trial::start();
+    let mut trial = Trial::start("learned");
     let users = trial.servers[0].shim_users();
     assert_eq!(users.len(), 1, "{users:?}");
     trial.servers[0].kill();
@@ -140,4 +141,120 @@ fn a_redis_that_is_killed_comes_back_as_a_new_incarnation() {
     trial.history.wait_for(500, 50);
     let report = trial.history.finish();
     assert!(report.errors.is_empty(), "{report:?}");
+}
+
+#[test]
+fn cut_storage_connections_and_a_deleted_user_are_replaced() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = alone();
+    let trial = Trial::start("learned");
+    for cut in 0..4 {
+        let mut redis = trial.servers[0].connect();
+        let users = trial.servers[0].shim_users();
+        if cut % 2 == 0 {
+            redis.call(&["CLIENT", "KILL", "TYPE", "normal"]);
+        } else {
+            redis.call(&["ACL", "DELUSER", &users[0]]);
+        }
+        until("a new user or connection is there", || {
+            let info = text(&trial.servers[0].connect().call(&["CLIENT", "LIST"]));
+            info.contains("user=distcache:").then_some(())
+        });
+        trial.history.wait_for_each_key();
+        trial.history.wait_for(500, 50);
+        only(&trial.history.report(), &["storage", "outcome is unknown"]);
+        assert_eq!(trial.servers[0].shim_users().len(), 1, "{users:?} before");
+        trial.history.wait_for(500, 50);
+        let report = trial.history.report();
+        assert!(report.errors.is_empty(), "cut {cut}: {report:?}");
+    }
+    trial.history.finish();
+}
+
+#[test]
+fn storage_or_a_shim_that_stops_for_a_while_costs_time_only() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = alone();
+    let mut trial = Trial::start("learned");
+    for shim_stops in [false, true] {
+        let stopped = if shim_stops { trial.cluster.process("shim-0") } else { trial.servers[0].process() };
+        stopped.signal(Signal::STOP);
+        until("its leases have run out", || {
+            let status = trial.cluster.status();
+            let nodes = status["nodes"].as_array()?;
+            let leases = nodes.iter().flat_map(|node| node["leases"].as_array().into_iter().flatten());
+            let mut of_shim = leases.filter(|lease| lease["shim"] == "shim-0");
+            of_shim.all(|lease| lease["held"] == false).then_some(())
+        });
+        let stopped = if shim_stops { trial.cluster.process("shim-0") } else { trial.servers[0].process() };
+        stopped.signal(Signal::CONT);
+        trial.history.wait_for_each_key();
+        trial.history.wait_for(500, 50);
+        let report = trial.history.report();
+        assert!(report.errors.is_empty(), "{report:?}");
+    }
+    trial.history.finish();
+}
+
+#[test]
+fn the_partition_of_a_lost_node_is_taken_over_and_given_back() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = alone();
+    let servers = [RedisServer::durable(), RedisServer::durable()];
+    let controller_keys = "member_lease_ms = 1000\ngrace_ms = 200";
+    let mut cluster = Cluster::apart(Layout { spines: 2, controller_keys, ..layout(&servers) });
+    let history = History::start(&cluster.layout.routers, 6, 2);
+    let hits = |cluster: &Cluster, node: &str| {
+        let status = cluster.status();
+        let nodes = status["nodes"].as_array().expect("nodes").clone();
+        nodes.iter().find(|found| found["id"] == node).and_then(|found| found["hits_total"].as_u64())
+    };
+    until("both spine nodes are hit", || {
+        let both = ["spine-0", "spine-1"].map(|node| hits(&cluster, node));
+        both.iter().all(|hits| *hits > Some(100)).then_some(())
+    });
+    for epoch in [2, 4] {
+        cluster.kill("spine-0");
+        until("the map is without it", || (cluster.status()["epoch"] == epoch).then_some(()));
+        assert_eq!(hits(&cluster, "spine-0"), None, "{}", cluster.status());
+        let before = hits(&cluster, "spine-1").expect("spine-1 is there");
+        until("the other is hit", || (hits(&cluster, "spine-1")? > before + 200).then_some(()));
+        cluster.start("spine-0");
+        until("the map has it again", || (cluster.status()["epoch"] == epoch + 1).then_some(()));
+        until("it is hit again", || (hits(&cluster, "spine-0")? > 100).then_some(()));
+    }
+    let report = history.finish();
+    assert!(report.errors.is_empty(), "{report:?}");
+    assert!(report.longest_write <= LEASE + SLACK, "{report:?}");
+}
+
+#[test]
+fn nothing_depends_on_the_controller_or_on_one_router() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = alone();
+    let mut trial = Trial::start("learned");
+    trial.cluster.kill("controller");
+    trial.history.wait_for(1000, 100);
+    trial.cluster.start("controller");
+    until("the members are there again", || {
+        let status = trial.cluster.status();
+        let count = |list: &str| status[list].as_array().map_or(0, Vec::len);
+        ((count("nodes"), count("shims"), count("routers")) == (2, 2, 2)).then_some(())
+    });
+    trial.no_errors_and_writes_within_a_lease("without a controller");
+    let mut cluster = trial.cluster;
+    drop(trial.history);
+    cluster.kill("router-1");
+    assert_eq!(text(&cluster.connect(0).call(&["SET", "a", "1"])), "OK");
+    cluster.start("router-1");
+    cluster.wait_linked();
+    assert_eq!(text(&cluster.connect(1).call(&["GET", "a"])), "1");
 }

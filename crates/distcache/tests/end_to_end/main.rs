@@ -8,4 +8,6 @@ mod failures;
 mod history;
 mod resp;
 mod status;
+mod tools;
 mod trouble;
+mod writes;

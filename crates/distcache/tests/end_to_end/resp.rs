@@ -239,3 +239,34 @@ fn a_blocked_client_that_leaves_takes_nothing_with_it() {
     assert_eq!(client.call(&["RPUSH", "other", "y"]), Value::Integer(1));
     assert_eq!(waiting.frame().expect("BLPOP ends"), "*2\r\n$5\r\nother\r\n$1\r\ny\r\n");
 }
+
+#[test]
+fn a_client_that_reads_late_gets_everything_in_order() {
+    let _machine = shared();
+    let cluster = cluster(&[]);
+    let mut client = cluster.connect(0);
+    let value = "v".repeat(100_000);
+    (0..4).for_each(|index| assert_eq!(text(&client.call(&["SET", &format!("k{index}"), &value])), "OK"));
+    let count = 400;
+    std::thread::scope(|scope| {
+        let mut writer = client.writer().expect("a second handle");
+        let (sender, written) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            for index in 0..count {
+                let commands = format!("GET k{}\r\nECHO {index}\r\n", index % 4);
+                writer.write_all(commands.as_bytes()).expect("the router reads on");
+            }
+            sender.send(()).expect("the test waits");
+        });
+        // 40 MB are more than the router may keep for a client, but the commands fit into the sockets' buffers.
+        written.recv().expect("everything was written");
+        assert_eq!(text(&cluster.connect(0).call(&["PING"])), "PONG", "others are served meanwhile");
+        for index in 0..count {
+            assert_eq!(client.frame().expect("a value").len(), 100_000 + "$100000\r\n\r\n".len());
+            assert_eq!(
+                client.frame().expect("an echo"),
+                format!("${}\r\n{index}\r\n", index.to_string().len())
+            );
+        }
+    });
+}

@@ -248,3 +248,41 @@ fn clients_over_the_limit_are_told() {
         (frame == "+PONG\r\n").then_some(())
     });
 }
+
+#[test]
+fn a_member_with_another_secret_is_refused() {
+    let _machine = shared();
+    let mut cluster = Cluster::unstarted(Layout::embedded(1));
+    for id in ["shim-0", "leaf-0", "spine-0"] {
+        cluster.start(id);
+    }
+    let toml = std::fs::read_to_string(&cluster.config).expect("the configuration");
+    std::fs::write(&cluster.config, toml.replace("00112233", "ffffffff")).expect("written");
+    cluster.start("router-0");
+    until("the refusal is in the logs of both", || {
+        let logs = ["shim-0", "router-0"].map(|id| cluster.process(id).log());
+        logs.iter().all(|log| log.contains("secret")).then_some(())
+    });
+    let error = text(&cluster.connect(0).call(&["GET", "a"]));
+    assert_eq!(error, "ERR DistCache: shim shim-0 is not reachable; the command was not executed");
+}
+
+#[test]
+fn commands_over_several_servers_say_which_is_missing() {
+    let _machine = shared();
+    let mut cluster = Cluster::apart(Layout::embedded(2));
+    let mut client = cluster.connect(0);
+    let keys: Vec<String> = (0..20).map(|index| format!("k{index}")).collect();
+    let mset: Vec<&str> =
+        ["MSET"].into_iter().chain(keys.iter().flat_map(|key| [key.as_str(), "v"])).collect();
+    assert_eq!(text(&client.call(&mset)), "OK");
+    cluster.process("shim-1").signal(Signal::TERM);
+    assert_eq!(cluster.process("shim-1").wait().code(), Some(0));
+    let mget: Vec<&str> = ["MGET"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+    let gone = "ERR DistCache: shim shim-1 is not reachable; the command was not executed";
+    for command in [&mset[..], &mget, &["DBSIZE"], &["FLUSHALL"], &["KEYS", "*"]] {
+        assert_eq!(text(&client.call(command)), gone, "{}", command[0]);
+    }
+    let served = keys.iter().filter(|key| client.call(&["GET", key]) == Value::Bulk("v".into())).count();
+    assert!((1..20).contains(&served), "{served} of 20 keys live on shim-0");
+}

@@ -16,6 +16,8 @@ pub(crate) struct Layout {
     pub(crate) lease_ms: u64,
     pub(crate) objects_max: usize,
     pub(crate) routing: &'static str,
+    /// Further keys of the controller.
+    pub(crate) controller_keys: &'static str,
     /// Further tables, such as `[limits]`.
     pub(crate) tables: String,
 }
@@ -31,6 +33,7 @@ impl Layout {
             lease_ms: 1000,
             objects_max: 1000,
             routing: "learned",
+            controller_keys: "",
             tables: String::new(),
         }
     }
@@ -68,6 +71,7 @@ impl Layout {
         writeln!(out, "[cluster]\nname = \"test\"\nsecret = \"00112233445566778899aabbccddeeff\"")?;
         writeln!(out, "lease_ms = {}\nrouting = \"{}\"\n{}", self.lease_ms, self.routing, self.tables)?;
         writeln!(out, "[[controller]]\nid = \"controller\"\nlisten = \"{}\"", self.controller)?;
+        writeln!(out, "{}", self.controller_keys)?;
         writeln!(out, "[[layer]]\nname = \"leaf\"\npartition = \"rack\"")?;
         writeln!(out, "[[layer]]\nname = \"spine\"\npartition = \"hash\"")?;
         let objects = self.objects_max;
@@ -86,7 +90,9 @@ impl Layout {
             writeln!(out, "listen = \"{}\"", loopback())?;
         }
         for (router, address) in self.routers.iter().enumerate() {
+            let socket = directory.join(&format!("router-{router}.sock"));
             writeln!(out, "[[router]]\nid = \"router-{router}\"\nlisten = \"{address}\"")?;
+            writeln!(out, "listen_unix = \"{}\"", socket.display())?;
         }
         Ok(())
     }

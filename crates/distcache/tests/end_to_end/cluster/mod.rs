@@ -92,6 +92,11 @@ impl Cluster {
         self.layout.routers[index]
     }
 
+    /// The first router's.
+    pub(crate) fn unix_socket(&self) -> PathBuf {
+        self.directory.join("router-0.sock")
+    }
+
     pub(crate) fn connect(&self, router: usize) -> Client {
         Client::tcp(self.router(router))
     }

@@ -57,6 +57,10 @@ impl RedisServer {
         self.process = None;
     }
 
+    pub(crate) fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("the server runs")
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
         self.directory.join("redis.sock")
     }
