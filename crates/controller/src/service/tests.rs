@@ -217,14 +217,15 @@ fn replicas_over_one_store_agree_on_the_map() {
 fn inspection_names_storage_places_and_heat() {
     let mut world = World::new();
     let hottest = vec![HotKey { key: "hot\\x00".to_owned(), heat: 40 }];
-    let node = NodeStatus { id: "n1".to_owned(), hottest: hottest.clone(), ..NodeStatus::default() };
-    let shim = ShimStatus { id: "s0".to_owned(), hottest, ..ShimStatus::default() };
-    world.beat(0, vec![MemberStatus::Node(node), MemberStatus::Shim(shim)]).unwrap();
+    let node = |id: &str| {
+        MemberStatus::Node(NodeStatus { id: id.to_owned(), hottest: hottest.clone(), ..NodeStatus::default() })
+    };
+    world.beat(0, vec![node("n0"), node("n1")]).unwrap();
 
     let found = inspect(&world.service, b"hot\0").unwrap();
     assert_eq!((found.shim.as_str(), found.rack.as_str(), found.hot, found.heat), ("s0", "r0", true, 80));
     let places: Vec<_> = found.places.iter().map(|p| (p.layer.as_str(), p.node.as_deref(), p.heat)).collect();
-    assert_eq!(places, [("leaf", Some("n0"), None), ("spine", Some("n1"), Some(40))]);
+    assert_eq!(places, [("leaf", Some("n0"), Some(40)), ("spine", Some("n1"), Some(40))]);
 
     let cold = inspect(&world.service, b"cold").unwrap();
     assert_eq!((cold.hot, cold.heat), (false, 0));
