@@ -218,7 +218,11 @@ fn inspection_names_storage_places_and_heat() {
     let mut world = World::new();
     let hottest = vec![HotKey { key: "hot\\x00".to_owned(), heat: 40 }];
     let node = |id: &str| {
-        MemberStatus::Node(NodeStatus { id: id.to_owned(), hottest: hottest.clone(), ..NodeStatus::default() })
+        MemberStatus::Node(NodeStatus {
+            id: id.to_owned(),
+            hottest: hottest.clone(),
+            ..NodeStatus::default()
+        })
     };
     world.beat(0, vec![node("n0"), node("n1")]).unwrap();
 
