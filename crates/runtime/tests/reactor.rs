@@ -15,6 +15,9 @@ use runtime::stop::Stop;
 struct Recorder {
     echo: bool,
     pause_after_data: bool,
+    /// Answer other ends that send no more.
+    goes_on: bool,
+    ended: usize,
     /// Give everything back until there is this much.
     wanted: usize,
     accepted: Vec<ConnectionId>,
@@ -58,6 +61,11 @@ impl Driver for Recorder {
             Event::Tick => self.ticks += 1,
             Event::Woken => self.woken += 1,
         }
+    }
+
+    fn ended(&mut self, _: &mut Io, _: ConnectionId) -> bool {
+        self.ended += 1;
+        self.goes_on
     }
 }
 
@@ -292,6 +300,38 @@ fn replies_reach_a_client_that_has_ended_its_side() {
     let mut reply = String::new();
     client.read_to_string(&mut reply).unwrap();
     assert_eq!(reply, "PING\r\n");
+}
+
+#[test]
+fn a_driver_may_go_on_answering_after_the_other_end_has_ended() {
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    let mut recorder = Recorder { goes_on: true, ..Recorder::default() };
+    let mut clients = [(); 2].map(|()| TcpStream::connect(address).unwrap());
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 2);
+    clients.iter().for_each(|client| client.shutdown(std::net::Shutdown::Write).unwrap());
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.ended == 2);
+    settle(&mut reactor, &mut recorder);
+    assert_eq!((recorder.ended, recorder.closed.len()), (2, 0), "it is asked once, and nothing is closed");
+
+    let [reads, gone] = recorder.accepted[..] else { panic!("two connections") };
+    reactor.io().out(reads).extend_from_slice(b"late");
+    reactor.io().close_flushed(reads);
+    settle(&mut reactor, &mut recorder);
+    let mut reply = String::new();
+    clients[0].read_to_string(&mut reply).unwrap();
+    assert_eq!(reply, "late");
+
+    // The other one is gone altogether, which shows when it is written to.
+    drop(clients);
+    let start = Instant::now();
+    while recorder.closed.is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(10), "nobody noticed");
+        reactor.io().out(gone).extend_from_slice(b"more");
+        reactor.turn(&mut recorder, Some(Duration::from_millis(5))).unwrap();
+    }
+    assert_eq!(recorder.closed.len(), 1);
+    assert_eq!(recorder.closed[0].0, gone);
 }
 
 #[test]

@@ -99,6 +99,10 @@ pub enum Input {
         client: ClientId,
         error: ProtocolError,
     },
+    /// The client sends no more, but reads: it is closed once it has its replies.
+    Ended {
+        client: ClientId,
+    },
     Closed {
         client: ClientId,
     },
@@ -178,6 +182,14 @@ impl Router {
         self.clients.get(client.0).is_none_or(|client| client.pipeline.len() == 0)
     }
 
+    /// Whether a command of the client blocks at its server, or will once its turn comes.
+    pub fn blocks(&self, client: ClientId) -> bool {
+        self.clients.get(client.0).is_some_and(|client| {
+            let blocks = |request| self.pending.get(request).is_some_and(|pending| pending.blocking);
+            client.pipeline.requests().any(blocks) || client.pipeline.waits_to_block()
+        })
+    }
+
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -224,6 +236,7 @@ impl Router {
             }
             Input::Command { client, command } => self.command(now, client.0, command, effects),
             Input::Malformed { client, error } => self.malformed(now, client.0, &error, effects),
+            Input::Ended { client } => self.ended(client, effects),
             Input::Closed { client } => self.closed(client, effects),
             Input::Message { from, message: Message::Reply(reply) } => self.reply(now, from, reply, effects),
             // Peers send a router nothing else; what comes anyway is as late as can be.
@@ -278,6 +291,15 @@ impl Router {
                 |asked| matches!(asked, Peer::Node(node) if down[usize::from(node.0)]),
                 effects,
             );
+        }
+    }
+
+    fn ended(&mut self, id: ClientId, effects: &mut Vec<Effect>) {
+        let Some(client) = self.clients.get_mut(id.0).filter(|client| !client.closing) else { return };
+        client.closing = true;
+        match client.pipeline.last_mut() {
+            Some(operation) => operation.closes = true,
+            None => effects.push(Effect::Close { client: id }),
         }
     }
 

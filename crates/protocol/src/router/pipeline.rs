@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use wire::resp::Command;
 use wire::{Peer, Status};
 
-use crate::command::Classified;
+use crate::command::{Classified, Kind};
 use crate::router::gather::Merge;
 use crate::time::Time;
 
@@ -179,6 +179,20 @@ impl Pipeline {
 
     pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut Operation> {
         self.operations.get_mut(sequence.checked_sub(self.first)? as usize)
+    }
+
+    pub(crate) fn last_mut(&mut self) -> Option<&mut Operation> {
+        self.operations.back_mut()
+    }
+
+    /// Whether a command that blocks is held back.
+    pub(crate) fn waits_to_block(&self) -> bool {
+        self.operations.iter().any(|operation| match &operation.progress {
+            Progress::Waiting(waiting) => {
+                matches!(waiting.classified.kind, Kind::BlockingWrite | Kind::BlockingQuery)
+            }
+            Progress::Sent(_) | Progress::Fan(_) | Progress::Done(_) => false,
+        })
     }
 
     /// Takes the front off if it has been answered.

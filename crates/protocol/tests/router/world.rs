@@ -88,6 +88,7 @@ impl World {
         }
         let input = match first {
             "open" => Input::Opened { client: client_of(rest[0]) },
+            "end" => Input::Ended { client: client_of(rest[0]) },
             "close" => Input::Closed { client: client_of(rest[0]) },
             "malformed" => {
                 Input::Malformed { client: client_of(rest[0]), error: ProtocolError::MultibulkLength }

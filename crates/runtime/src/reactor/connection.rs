@@ -33,6 +33,8 @@ pub(crate) struct Connection {
     pub(crate) queued: bool,
     /// The other end has said that it sends no more: read up to the end.
     pub(crate) ending: bool,
+    /// It was read up to there, and the driver goes on.
+    pub(crate) ended: bool,
     /// Closed by the driver, lives on until its output is written.
     pub(crate) closing: bool,
     /// Broken; `Closed` is queued.
@@ -56,6 +58,7 @@ impl Connection {
             replay: false,
             queued: false,
             ending: false,
+            ended: false,
             closing: false,
             dead: false,
         }

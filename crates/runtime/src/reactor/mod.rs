@@ -75,6 +75,12 @@ pub const OUT_LOW_BYTES: usize = 64 << 10;
 pub trait Driver {
     fn event(&mut self, io: &mut Io, event: Event);
 
+    /// The other end sends no more but may still read. True: the driver has something to say yet and closes the
+    /// connection itself; of a paused one it is asked again after the resume. False: `Closed` follows.
+    fn ended(&mut self, _io: &mut Io, _connection: ConnectionId) -> bool {
+        false
+    }
+
     /// Called once per turn after stop was requested, at least every 10 ms. True: everything is in order and
     /// the reactor may end; output still pending is written first. Ten seconds later it ends anyway.
     fn stopping(&mut self, _io: &mut Io) -> bool {

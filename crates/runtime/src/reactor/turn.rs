@@ -249,7 +249,22 @@ fn replay(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
     }
 }
 
+/// Whether the driver answers an other end that only sends no more.
+fn goes_on(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) -> bool {
+    if io.connections.get_mut(id).is_some_and(|connection| connection.ended) {
+        return true;
+    }
+    let goes_on = driver.ended(io, id);
+    if let Some(connection) = io.connections.get_mut(id) {
+        connection.ended = goes_on && !connection.paused;
+    }
+    goes_on
+}
+
 fn end(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, error: Option<io::Error>) {
+    if error.is_none() && goes_on(io, driver, id) {
+        return;
+    }
     if error.is_none() && io.out_bytes(id) > 0 {
         // The other end may still be reading: the replies that are written already are not lost to it.
         io.close_flushed(id);
