@@ -103,6 +103,8 @@ fn a_shim_that_is_killed_comes_back_without_a_stale_read() {
         trial.cluster.kill("shim-0");
         trial.history.wait_for_error("shim-0");
         trial.cluster.start("shim-0");
+        // Each router dials it again on its own.
+        trial.cluster.wait_linked();
         trial.history.wait_for_each_key();
         trial.history.wait_for(500, 50);
         only(

@@ -4,7 +4,6 @@
 //! acknowledged or read shows at least that, and none shows more than was sent. Texts also agree byte by byte.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -311,15 +310,12 @@ impl History {
     /// Sends reads of every key now, and returns them unanswered. What they may show is fixed by this moment.
     pub(crate) fn reads_in_flight(&self, routers: &[SocketAddr], clients: usize) -> InFlight {
         let clients = (0..clients).map(|number| {
-            let client = Client::tcp(routers[number % routers.len()]);
+            let mut client = Client::tcp(routers[number % routers.len()]);
             let asked = (0..KINDS.len()).map(|index| {
                 let object = self.shared.object(index);
                 let floor = object.floor.load(SeqCst);
                 let command = wire::resp::Command::from_args(&object.read(0));
-                client
-                    .writer()
-                    .and_then(|mut writer| writer.write_all(command.frame()))
-                    .expect("the router reads");
+                client.write(command.frame()).expect("the router reads");
                 (object, floor)
             });
             let asked = asked.collect();

@@ -28,11 +28,9 @@ fn pipelined_replies_come_in_order() {
     }
     std::thread::scope(|scope| {
         // One thread writes in odd pieces while the other reads, or the buffers of both sides would fill.
-        let mut writer = client.writer().expect("a second handle");
+        let mut writer = client.twin().expect("a second handle");
         scope.spawn(move || {
-            sent.as_bytes()
-                .chunks(1777)
-                .for_each(|piece| writer.write_all(piece).expect("the router reads on"));
+            sent.as_bytes().chunks(1777).for_each(|piece| writer.write(piece).expect("the router reads on"));
         });
         for index in 0..count {
             let (value, next) = (index.to_string(), (index + 1).to_string());
@@ -249,12 +247,12 @@ fn a_client_that_reads_late_gets_everything_in_order() {
     (0..4).for_each(|index| assert_eq!(text(&client.call(&["SET", &format!("k{index}"), &value])), "OK"));
     let count = 400;
     std::thread::scope(|scope| {
-        let mut writer = client.writer().expect("a second handle");
+        let mut writer = client.twin().expect("a second handle");
         let (sender, written) = std::sync::mpsc::channel();
         scope.spawn(move || {
             for index in 0..count {
                 let commands = format!("GET k{}\r\nECHO {index}\r\n", index % 4);
-                writer.write_all(commands.as_bytes()).expect("the router reads on");
+                writer.write(commands.as_bytes()).expect("the router reads on");
             }
             sender.send(()).expect("the test waits");
         });
@@ -269,4 +267,34 @@ fn a_client_that_reads_late_gets_everything_in_order() {
             );
         }
     });
+}
+
+#[test]
+fn a_client_that_sends_no_more_gets_its_replies() {
+    let _machine = shared();
+    let cluster = cluster(&[]);
+    // More commands than the router takes at once, as `nc` would send a file of them.
+    let count = 5000;
+    let commands: String =
+        (0..count).map(|index| format!("INCR n\r\nSET k{} {index}\r\n", index % 50)).collect();
+    for round in 0..3 {
+        let mut client = cluster.connect(0);
+        std::thread::scope(|scope| {
+            let mut writer = client.twin().expect("a second handle");
+            let commands = &commands;
+            scope.spawn(move || writer.write_and_end(commands.as_bytes()).expect("the router reads on"));
+            let expected: String =
+                (0..count).map(|index| format!(":{}\r\n+OK\r\n", round * count + index + 1)).collect();
+            assert!(client.rest().expect("closed in order") == expected, "round {round}");
+        });
+    }
+}
+
+#[test]
+fn commands_of_a_client_that_does_not_wait_are_executed() {
+    let _machine = shared();
+    let cluster = cluster(&[]);
+    cluster.connect(0).write(b"SET gone 1\r\nINCR gone\r\nINCR gone\r\n").expect("written");
+    let mut client = cluster.connect(0);
+    until("all three were executed", || (text(&client.call(&["GET", "gone"])) == "3").then_some(()));
 }

@@ -1,7 +1,7 @@
 //! A RESP connection that shows the bytes of every reply. Not a client library: nothing is retried or hidden.
 
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -56,12 +56,22 @@ impl Client {
         }
     }
 
-    /// A second handle, to write while another thread reads.
-    pub(crate) fn writer(&self) -> io::Result<Box<dyn Write + Send>> {
-        Ok(match &self.stream {
-            Stream::Tcp(stream) => Box::new(stream.try_clone()?),
-            Stream::Unix(stream) => Box::new(stream.try_clone()?),
-        })
+    /// Another handle of the connection, for another thread.
+    pub(crate) fn twin(&self) -> io::Result<Client> {
+        let stream = match &self.stream {
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+        };
+        Ok(Client { stream, received: Vec::new(), at: 0 })
+    }
+
+    /// Says that nothing more will be sent, once `bytes` are.
+    pub(crate) fn write_and_end(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write(bytes)?;
+        match &self.stream {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
     }
 
     fn reader(&mut self) -> &mut dyn Read {
