@@ -21,8 +21,12 @@ struct Trial {
 impl Trial {
     /// Clients at work, and most reads answered from copies.
     fn start(routing: &'static str) -> Trial {
+        Trial::with(|layout| Layout { routing, ..layout })
+    }
+
+    fn with(change: impl Fn(Layout) -> Layout) -> Trial {
         let servers = [RedisServer::durable(), RedisServer::durable()];
-        let cluster = Cluster::apart(Layout { routing, ..layout(&servers) });
+        let cluster = Cluster::apart(change(layout(&servers)));
         let history = History::start(&cluster.layout.routers, 6, 4);
         until("copies are hit", || (hit_ratio(&cluster.status()) > 0.3).then_some(()));
         Trial { servers, cluster, history }
@@ -67,6 +71,32 @@ fn killed_nodes_hold_writes_for_a_lease_at_most() {
     });
     let report = trial.history.finish();
     assert!(report.errors.is_empty(), "{report:?}");
+}
+
+#[test]
+fn nodes_that_stop_in_order_give_their_leases_back() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = alone();
+    // A write that waited for a lease of this length would show.
+    let mut trial = Trial::with(|layout| Layout { lease_ms: 4000, ..layout });
+    // New shims hold the first writes for one.
+    trial.history.wait_for_each_key();
+    trial.history.report();
+    for node in ["leaf-0", "spine-0"] {
+        trial.cluster.process(node).signal(Signal::TERM);
+        assert_eq!(trial.cluster.process(node).wait().code(), Some(0));
+        trial.history.wait_for_each_key();
+        trial.cluster.start(node);
+        trial.history.wait_for(500, 50);
+        let report = trial.history.report();
+        assert!(
+            report.errors.is_empty() && report.longest_write < Duration::from_secs(2),
+            "{node}: {report:?}"
+        );
+    }
+    trial.history.finish();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! End to end: the real binary before real storage servers, with clients that people use. Not how a part works inside.
 
 mod balance;
+mod bench;
 mod clients;
 mod cluster;
 mod coherence;
@@ -8,6 +9,5 @@ mod failures;
 mod history;
 mod resp;
 mod status;
-mod tools;
 mod trouble;
 mod writes;
