@@ -107,7 +107,8 @@ impl Object {
         room
     }
 
-    /// Keeps a reply; returns the change in bytes. The time to live counts from `since`, shortened by 1 %.
+    /// Keeps a reply; returns the change in bytes. The time to live counts from `since`, shortened by 1 % for the
+    /// clocks' rates and by a millisecond because storage counts whole ones: a key may go that much before its time.
     pub(super) fn keep(
         &mut self,
         view: View,
@@ -116,8 +117,8 @@ impl Object {
         since: Time,
         ttl_ms: Option<u64>,
     ) -> i64 {
-        let life =
-            ttl_ms.map_or(LIFE_MAX, |ttl| Duration::from_micros(ttl.saturating_mul(990)).min(LIFE_MAX));
+        let life = |ttl: u64| Duration::from_micros(ttl.saturating_sub(1).saturating_mul(990));
+        let life = ttl_ms.map_or(LIFE_MAX, |ttl| life(ttl).min(LIFE_MAX));
         if !self.admits(view) {
             // Fetched when it was admitted, or GET's value on an INV: one more view at most.
             self.cached.push(Cached { view, reply: None, expiry: Time(0) });
@@ -155,5 +156,25 @@ impl Object {
     /// Whether invalidations outnumber hits: such a copy costs more than it serves.
     pub(super) fn is_write_hot(&self) -> bool {
         self.invalidation_heat > WRITE_HOT_MIN && self.invalidation_heat > self.heat
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use wire::{ShimId, Status, View};
+
+    use super::Object;
+    use crate::coherence::copy::Copy;
+    use crate::time::Time;
+
+    /// Storage sets a key at 0.999 ms to live for 20 ms. It calls that 0 ms, and so the key is gone at 20.000.
+    #[test]
+    fn a_copy_is_gone_before_storage_s_whole_milliseconds_are_over() {
+        let mut object = Object::new(ShimId(0), 1, 1);
+        object.copy = Copy::Valid { version: 1 };
+        object.keep(View::GET, Status::Ok, &Bytes::from_static(b"$1\r\nv\r\n"), Time(999), Some(20));
+        assert!(object.reply(Time(19_000), View::GET).is_some());
+        assert!(object.reply(Time(20_000), View::GET).is_none());
     }
 }
