@@ -48,6 +48,7 @@ scripts! {
     blpop_cancelled
     commit_of_an_older_version
     early_value_expires
+    evict_during_a_write
     evict_overtaken_by_insertion
     expiry_races_a_fill
     fill_read_before_a_write_began

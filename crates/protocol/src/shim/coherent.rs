@@ -73,13 +73,13 @@ impl Shim {
         self.acknowledge_operation(outstanding.operation);
     }
 
+    /// Also while the key is being written: what the write waits for is in `outstanding`, not in the directory.
     fn evict(&mut self, node: NodeId, session: u64, key: &Key, fill: u64) {
         if self.links[usize::from(node.0)].session.id() != Some(session) {
             return;
         }
         let Some(state) = self.keys.get_mut(key) else { return };
-        // During a write the entry decides whose acknowledgement it waits for.
-        if state.is_quiet() && state.directory.evict(node, fill) && state.is_idle() {
+        if state.directory.evict(node, fill) && state.is_idle() {
             self.keys.remove(key);
         }
     }

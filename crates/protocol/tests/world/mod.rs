@@ -127,6 +127,10 @@ impl World {
                 // Somebody else, or storage itself, changes a key without the shim.
                 self.storage.execute(self.now.0 / 1000, &Command::from_args(&words[1..]));
             }
+            "copies" => {
+                let copies = self.shim.as_ref().map_or(0, Shim::copies);
+                let _ = writeln!(self.log, "  copies: {copies}");
+            }
             "remap" => self.remap(),
             "link" => self.link(words[1], true),
             "unlink" => self.link(words[1], false),
