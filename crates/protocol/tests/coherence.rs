@@ -48,6 +48,7 @@ scripts! {
     blpop_cancelled
     commit_of_an_older_version
     early_value_expires
+    evict_after_a_refused_fetch
     evict_during_a_write
     evict_overtaken_by_insertion
     expiry_races_a_fill

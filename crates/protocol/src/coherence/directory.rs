@@ -77,9 +77,10 @@ impl Directory {
         nodes
     }
 
-    /// The node says that it has dropped the key. An older fill id is a message overtaken by a new fetch.
+    /// The node says that it has dropped the key, so every fill up to this id is dead: the last ones may not have
+    /// been registered. An older id than the entry's is a message overtaken by a new fetch.
     pub fn evict(&mut self, node: NodeId, fill: u64) -> bool {
-        let matches = self.entries.iter().any(|entry| entry.node == node && entry.fill == fill);
+        let matches = self.entries.iter().any(|entry| entry.node == node && entry.fill <= fill);
         if matches {
             self.remove(node);
         }
