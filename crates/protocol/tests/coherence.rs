@@ -70,6 +70,7 @@ scripts! {
     read_joined_to_an_earlier_one
     remap_between_grant_and_write
     set_then_get_pipelined
+    revoke_repeated
     several_keys_in_one_step
     shim_crash_between_the_phases
     shim_cut_off_from_storage

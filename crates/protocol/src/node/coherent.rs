@@ -1,7 +1,7 @@
 //! Sessions, invalidations and commits at a node: the rules of `coherence` applied to its table.
 
 use smallvec::SmallVec;
-use wire::message::{Ack, Invalidate, Read, Renew, Revoked};
+use wire::message::{Ack, Invalidate, Read, Renew, Revoke, Revoked};
 use wire::{Key, Message, Peer, ShimId, Status, View};
 
 use super::object::Fetching;
@@ -54,6 +54,7 @@ impl Node {
         let terms = self.config.lease;
         match message {
             Message::Welcome(welcome) if self.links[index].session.welcome(&welcome) => {
+                self.links[index].revoked = 0;
                 self.renew_first(now, shim, effects);
             }
             Message::Welcome(_) => {}
@@ -70,15 +71,20 @@ impl Node {
             Message::Refuse(_) => {}
             Message::Invalidate(invalidate) => self.invalidate(now, shim, invalidate, effects),
             Message::Commit(commit) => self.commit(shim, commit.session, &commit.key, commit.version),
-            Message::Revoke(revoke) => {
-                if self.links[index].session.id() == Some(revoke.session) {
-                    self.drop_objects(shim, effects);
-                }
-                let revoked = Revoked { session: revoke.session, number: revoke.number };
-                self.send(Peer::Shim(shim), Message::Revoked(revoked), effects);
-            }
+            Message::Revoke(revoke) => self.revoke(shim, &revoke, effects),
             _ => self.statistics.unexpected += 1,
         }
+    }
+
+    /// A barrier. What was granted after it has ended stays, should its REVOKE come once more.
+    fn revoke(&mut self, shim: ShimId, revoke: &Revoke, effects: &mut Vec<Effect>) {
+        let Revoke { session, number } = *revoke;
+        let link = &mut self.links[usize::from(shim.0)];
+        if link.session.id() == Some(session) && number > link.revoked {
+            link.revoked = number;
+            self.drop_objects(shim, effects);
+        }
+        self.send(Peer::Shim(shim), Message::Revoked(Revoked { session, number }), effects);
     }
 
     /// The session is open: ask for the lease at once, and take up the offers that waited for it.

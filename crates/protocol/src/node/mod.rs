@@ -5,6 +5,7 @@
 
 mod agent;
 mod coherent;
+mod inspect;
 mod object;
 mod reads;
 mod statistics;
@@ -27,6 +28,7 @@ use crate::time::Time;
 use agent::Agent;
 use object::{Object, Waiter};
 
+pub use inspect::NodeBacklog;
 pub(crate) use reads::heat_item;
 pub use statistics::{HotKey, LeaseStatus, NodeStatistics};
 
@@ -102,6 +104,8 @@ struct ShimLink {
     session: NodeSession,
     linked: bool,
     fill_last: u64,
+    /// The session's last barrier that was obeyed here.
+    revoked: u64,
     objects: usize,
 }
 

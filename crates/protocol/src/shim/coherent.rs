@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::message::{Ack, Grant, Refuse, Renew, Revoke};
 use wire::{Key, Message, NodeId, Peer};
 
-use super::{Effect, Shim};
+use super::{Effect, Revoking, Shim};
 use crate::time::Time;
 
 impl Shim {
@@ -37,7 +37,7 @@ impl Shim {
         let link = &mut self.links[usize::from(node.0)];
         link.heat_floor = heat_floor.max(1);
         let invalidate = link.outstanding.values().next().map(|outstanding| outstanding.sent);
-        let oldest = [invalidate, link.revoking.map(|(_, sent)| sent)].into_iter().flatten().min();
+        let oldest = [invalidate, link.revoking.map(|revoking| revoking.sent)].into_iter().flatten().min();
         match link.session.renew(now, session, oldest, self.proof, &self.config.lease) {
             None => {
                 if link.session.id() == Some(session) {
@@ -94,13 +94,18 @@ impl Shim {
                 messages.push(outstanding.message.clone());
             }
         }
-        let revoking = link.revoking.filter(|(_, sent)| now.since(*sent) >= age).map(|(number, _)| number);
+        let overdue = link.revoking.as_mut().filter(|revoking| now.since(revoking.repeated) >= age);
+        let revoking = overdue.map(|revoking| {
+            revoking.repeated = now;
+            revoking.number
+        });
         let session = link.session.id();
         for message in messages {
             self.statistics.repeats += 1;
             self.send_invalidate(node, message, effects);
         }
         if let (Some(number), Some(session)) = (revoking, session) {
+            self.statistics.repeats += 1;
             self.send(Peer::Node(node), Message::Revoke(Revoke { session, number }), effects);
         }
     }
@@ -137,7 +142,7 @@ impl Shim {
             let Some(session) = link.session.id().filter(|id| link.session.is_live(now, *id)) else {
                 continue;
             };
-            link.revoking = Some((number, now));
+            link.revoking = Some(Revoking { number, sent: now, repeated: now });
             self.operations[id as usize].awaiting += 1;
             self.statistics.revokes += 1;
             self.send(Peer::Node(NodeId(index as u16)), Message::Revoke(Revoke { session, number }), effects);
@@ -146,7 +151,7 @@ impl Shim {
 
     fn revoked(&mut self, node: NodeId, session: u64, number: u64) {
         let link = &mut self.links[usize::from(node.0)];
-        let awaited = link.revoking.is_some_and(|(asked, _)| asked == number);
+        let awaited = link.revoking.is_some_and(|revoking| revoking.number == number);
         if link.session.id() != Some(session) || !awaited {
             return;
         }

@@ -4,6 +4,7 @@
 //! keys was acknowledged invalid or its lease has run out (design, section 6).
 
 mod coherent;
+mod inspect;
 mod operation;
 mod operations;
 mod reads;
@@ -30,6 +31,7 @@ use crate::storage::{Lane, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
 use operation::{KeyState, Operation, Origin};
 
+pub use inspect::ShimBacklog;
 pub use statistics::ShimStatistics;
 
 /// An unacknowledged INV or REVOKE is repeated this often.
@@ -94,14 +96,21 @@ struct Outstanding {
     repeated: Time,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Revoking {
+    number: u64,
+    sent: Time,
+    repeated: Time,
+}
+
 /// This shim's end of everything it has with one node.
 #[derive(Clone, Debug, Default)]
 struct NodeLink {
     session: ShimSession,
     /// By version: the first is the oldest.
     outstanding: BTreeMap<u64, Outstanding>,
-    /// The number of the REVOKE that the node has not acknowledged, and when it was last sent.
-    revoking: Option<(u64, Time)>,
+    /// The REVOKE that the node has not acknowledged.
+    revoking: Option<Revoking>,
     heat_floor: u32,
 }
 
