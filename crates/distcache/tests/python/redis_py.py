@@ -24,7 +24,7 @@ def strings():
     assert client.mget("py:1", "py:2", "py:3", "py:none") == ["1", "2", "3", None]
     assert client.exists("py:1", "py:2", "py:none") == 2
     assert client.delete("py:1", "py:2", "py:3") == 3
-    binary = redis.Redis(port=port, protocol=protocol)
+    binary = redis.Redis(host="127.0.0.1", port=port, protocol=protocol)
     assert binary.set("py:bin", bytes(range(256))) and binary.get("py:bin") == bytes(range(256))
 
 
@@ -111,7 +111,7 @@ def pools():
 
 
 def connections():
-    named = redis.Redis(port=port, protocol=protocol, client_name="py-test", decode_responses=True)
+    named = redis.Redis(host="127.0.0.1", port=port, protocol=protocol, client_name="py-test", decode_responses=True)
     assert named.client_getname() == "py-test"
     assert isinstance(named.client_id(), int)
     assert named.info()["redis_mode"] == "standalone"
