@@ -342,12 +342,17 @@ impl Peers {
         let Some(position) = position else { return };
         match error {
             Some(error) => self.unlink(io, position as usize, &error),
-            None => self.unlink(io, position as usize, &"the other end has closed the connection"),
+            None => self.end_link(io, position as usize, &"the other end has closed the connection", true),
         }
     }
 
-    /// Closes what is left of a link, tells the driver if it was whole, and has it dialled again.
     fn unlink(&mut self, io: &mut Io, position: usize, reason: &dyn std::fmt::Display) {
+        self.end_link(io, position, reason, false);
+    }
+
+    /// Closes what is left of a link, tells the driver if it was whole, and has it dialled again. An orderly end is
+    /// no news for a person, as members that stop have one; if the other end stays away, dialling it again is.
+    fn end_link(&mut self, io: &mut Io, position: usize, reason: &dyn std::fmt::Display, orderly: bool) {
         let now_us = io.now_us();
         let link = &mut self.links[position];
         let was_linked = link.linked;
@@ -356,7 +361,12 @@ impl Peers {
             let address = link.dial.as_ref().map(|dial| tracing::field::display(dial.address.clone()));
             let state = if was_linked { "lost" } else { "not made" };
             let own = Name(self.identity.peer);
-            tracing::warn!(%own, peer = %link.name(), address, %reason, suppressed, "link {state}");
+            let peer = link.name();
+            if orderly && was_linked {
+                tracing::info!(%own, %peer, address, %reason, suppressed, "link {state}");
+            } else {
+                tracing::warn!(%own, %peer, address, %reason, suppressed, "link {state}");
+            }
         }
         for connection in link.detach(now_us).into_iter().flatten() {
             self.slots.remove(connection);
