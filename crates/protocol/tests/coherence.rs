@@ -68,6 +68,7 @@ scripts! {
     node_paused_past_its_lease
     node_reconnects
     read_joined_to_an_earlier_one
+    reads_pipelined_at_a_node
     remap_between_grant_and_write
     set_then_get_pipelined
     revoke_repeated

@@ -1,6 +1,5 @@
 //! Sessions, invalidations and commits at a node: the rules of `coherence` applied to its table.
 
-use smallvec::SmallVec;
 use wire::message::{Ack, Invalidate, Read, Renew, Revoke, Revoked};
 use wire::{Key, Message, Peer, ShimId, Status, View};
 
@@ -25,16 +24,19 @@ impl Node {
     pub(super) fn unlinked(&mut self, shim: ShimId, effects: &mut Vec<Effect>) {
         let Some(link) = self.links.get_mut(usize::from(shim.0)) else { return };
         link.linked = false;
-        let mut waiters = Vec::new();
+        let (mut waiters, mut followers) = (Vec::new(), Vec::new());
         for object in self.objects.values_mut().filter(|object| object.shim == shim) {
-            waiters.extend(object.fetching.drain(..).flat_map(|fetching| fetching.waiters));
+            for fetching in object.fetching.drain(..) {
+                waiters.extend(fetching.waiters);
+                followers.extend(fetching.followers.into_iter().map(|(waiter, _)| waiter));
+            }
         }
         let lost: Vec<usize> = (self.forwarded.iter())
             .filter(|(_, forwarded)| forwarded.shim == shim)
             .map(|(index, _)| index)
             .collect();
         waiters.extend(lost.into_iter().map(|index| self.forwarded.remove(index).waiter));
-        for waiter in waiters {
+        for waiter in waiters.into_iter().chain(followers) {
             self.fail(waiter, effects);
         }
     }
@@ -176,19 +178,18 @@ impl Node {
         keys.sort_unstable_by_key(|key| key.digest);
         for key in keys {
             let Some(object) = self.remove(&key) else { continue };
-            for fetching in object.fetching {
-                self.forward_waiters(&key, fetching, effects);
+            let mut followers = Vec::new();
+            for Fetching { view, resp3, command, waiters, followers: behind, .. } in object.fetching {
+                for waiter in waiters {
+                    let command = command.clone();
+                    let read = Read { request: 0, key: key.clone(), view, resp3, ordered: false, command };
+                    self.forward(waiter, read, effects);
+                }
+                followers.extend(behind);
             }
-        }
-    }
-
-    fn forward_waiters(&mut self, key: &Key, fetching: Fetching, effects: &mut Vec<Effect>) {
-        let Fetching { view, resp3, command, waiters, .. } = fetching;
-        let waiters: SmallVec<[_; 2]> = waiters;
-        for waiter in waiters {
-            let command = command.clone();
-            let read = Read { request: 0, key: key.clone(), view, resp3, ordered: false, command };
-            self.forward(waiter, read, effects);
+            for (waiter, read) in followers {
+                self.forward(waiter, read, effects);
+            }
         }
     }
 }

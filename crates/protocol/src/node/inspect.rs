@@ -36,7 +36,7 @@ impl Node {
         NodeBacklog {
             forwarded: self.forwarded.len(),
             fetches: fetches().count(),
-            waiters: fetches().map(|fetching| fetching.waiters.len()).sum(),
+            waiters: fetches().map(|fetching| fetching.waiters.len() + fetching.followers.len()).sum(),
             offers: self.offers.len(),
         }
     }

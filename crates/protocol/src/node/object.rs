@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::message::EarlyValue;
+use wire::message::{EarlyValue, Read};
 use wire::{Peer, ShimId, Status, View};
 
 use crate::coherence::copy::{Copy, Filling};
@@ -35,6 +35,15 @@ pub(super) struct Fetching {
     pub(super) command: Bytes,
     pub(super) waiters: SmallVec<[Waiter; 2]>,
     pub(super) covered: usize,
+    /// Reads that their clients sent behind one that waits here, of any view: they are served after it.
+    pub(super) followers: Vec<(Waiter, Read)>,
+}
+
+impl Fetching {
+    fn waits_for(&self, peer: Peer) -> bool {
+        self.waiters.iter().any(|waiter| waiter.from == peer)
+            || self.followers.iter().any(|(waiter, _)| waiter.from == peer)
+    }
 }
 
 /// One view; without a reply after an INV, to be filled again on demand.
@@ -84,6 +93,11 @@ impl Object {
 
     pub(super) fn admits(&self, view: View) -> bool {
         self.cached.iter().any(|cached| cached.view == view)
+    }
+
+    /// A fetch that somebody behind `peer` waits for.
+    pub(super) fn awaited_by(&mut self, peer: Peer) -> Option<&mut Fetching> {
+        self.fetching.iter_mut().find(|fetching| fetching.waits_for(peer))
     }
 
     /// The reply that may be served at `now`, as far as this object knows: the lease is the caller's to check.

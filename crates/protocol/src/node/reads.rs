@@ -18,11 +18,21 @@ impl Node {
     pub(super) fn read(&mut self, now: Time, from: Peer, read: Read, effects: &mut Vec<Effect>) {
         self.meter.record(now);
         self.statistics.requests += 1;
-        let waiter = Waiter { from, request: read.request };
+        self.serve(now, Waiter { from, request: read.request }, read, effects);
+    }
+
+    fn serve(&mut self, now: Time, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) {
         let Some(object) = self.objects.get_mut(&read.key) else {
             self.statistics.misses += 1;
             return self.read_unknown(now, waiter, read, effects);
         };
+        // Its client's earlier read of this key may not be answered with something newer.
+        if read.ordered
+            && let Some(fetching) = object.awaited_by(waiter.from)
+        {
+            fetching.followers.push((waiter, read));
+            return;
+        }
         let link = &self.links[usize::from(object.shim.0)];
         let servable = if link.session.holds(now) { object.reply(now, read.view) } else { None };
         if let Some((status, value)) = servable {
@@ -150,7 +160,8 @@ impl Node {
         object.fill_highest = fill;
         let filling = Filling::new(fill, now, object.copy);
         let covered = waiters.len();
-        object.fetching.push(Fetching { filling, view, resp3, command: command.clone(), waiters, covered });
+        let (sent, followers) = (command.clone(), Vec::new());
+        object.fetching.push(Fetching { filling, view, resp3, command: sent, waiters, covered, followers });
         self.statistics.fetches += 1;
         let fetch = Fetch { session, fill, key: key.clone(), view, resp3, command };
         self.send(Peer::Shim(shim), Message::Fetch(fetch), effects);
@@ -185,6 +196,9 @@ impl Node {
             self.fetch(now, &fill.key, fill.view, fetching.resp3, fetching.command, joined, effects);
         }
         self.after_fill(now, &fill.key, kept, fits, effects);
+        for (waiter, read) in fetching.followers {
+            self.serve(now, waiter, read, effects);
+        }
     }
 
     /// Stores the reply if it is as new as all that this node knows.
@@ -227,6 +241,8 @@ impl Node {
         }
         let forwarded = Forwarded { waiter, shim, key: read.key.clone(), view: read.view };
         read.request = self.forwarded.insert(forwarded) as u64;
+        // Those before it went the same way.
+        read.ordered = false;
         self.statistics.forwarded += 1;
         self.send(Peer::Shim(shim), Message::Read(read), effects);
     }

@@ -43,7 +43,7 @@ impl Router {
         match order {
             Order::Wait => Err(Unroutable::Wait),
             Order::Follow { peer: Peer::Node(node), reads: true } if self.node_linked(node) => {
-                Ok(Route { peer: Peer::Node(node), ordered: false })
+                Ok(Route { peer: Peer::Node(node), ordered: true })
             }
             Order::Follow { .. } => self.route_to_shim(placement.shim(key), order),
             Order::Free => match self.choose_node(now, placement, key, view) {

@@ -110,6 +110,9 @@ impl World {
     }
 
     pub(crate) fn start(&mut self, end: End) {
+        if NODES.contains(&end) && self.nodes[end].machine.is_some() {
+            return;
+        }
         let seed = self.random.random();
         let clock = Clock::draw(&mut self.random);
         self.serial += 1;

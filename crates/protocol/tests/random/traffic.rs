@@ -53,9 +53,13 @@ impl World {
     fn follower(&mut self, before: &Wish, to: End) -> Option<Wish> {
         let key = match before {
             Wish::Read { key, .. } => *key,
+            // Routers let nothing follow what blocks or has no keys.
             Wish::Execute { blocks: true, .. } => return None,
-            Wish::Execute { effects, .. } if effects.len() > 1 => return None,
-            Wish::Execute { effects, .. } => effects[0].0,
+            Wish::Execute { effects, .. } => match &effects[..] {
+                [(_, What::Clear)] => return None,
+                [(key, _)] => *key,
+                _ => return None,
+            },
         };
         for _ in 0..8 {
             self.serial += 1;
@@ -63,7 +67,8 @@ impl World {
             let fits = match &wish {
                 Wish::Read { key: other, .. } => *other == key,
                 Wish::Execute { effects, blocks, .. } => {
-                    SLOTS.contains(&to) && !blocks && effects.len() == 1 && effects[0].0 == key
+                    let alone = effects.len() == 1 && effects[0].1 != What::Clear;
+                    SLOTS.contains(&to) && !blocks && alone && effects[0].0 == key
                 }
             };
             if fits && !self.is_worn_out(&wish) {
@@ -77,7 +82,7 @@ impl World {
     fn ask(&mut self, client: usize, to: End, wish: &Wish, after: Option<usize>) -> Option<usize> {
         self.serial += 1;
         let (request, resp3) = (self.serial, clients::is_resp3(client, &self.swarm));
-        let ordered = after.is_some() && SLOTS.contains(&to);
+        let ordered = after.is_some();
         let (effects, blocks, message): (Vec<(usize, What)>, bool, Message) = match wish {
             Wish::Read { key, form } => {
                 let what = self.keys[*key].reads[*form].what.clone();

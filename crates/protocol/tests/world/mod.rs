@@ -98,7 +98,8 @@ impl World {
         let words: Vec<&str> = line.split_whitespace().collect();
         let rest = |from: usize| words[from..].join(" ");
         match words[0] {
-            "read" => self.read(words[1], words[3], &words[4..]),
+            "read" => self.read(words[1], words[3], false, &words[4..]),
+            "follow" => self.read(words[1], words[3], true, &words[4..]),
             "do" => self.execute(words[1], false, &words[2..]),
             "then" => self.execute(words[1], true, &words[2..]),
             "wait" => self.wait(words[1].parse().expect("milliseconds")),
@@ -186,10 +187,10 @@ impl World {
         self.parcels.push_back(Parcel::Answer(StorageEvent::Up { incarnation, traits }));
     }
 
-    fn read(&mut self, name: &str, via: &str, args: &[&str]) {
+    fn read(&mut self, name: &str, via: &str, ordered: bool, args: &[&str]) {
         let (key, view, command) = self.view(args);
         let request = self.request(name);
-        let read = Read { request, key, view, resp3: false, ordered: false, command };
+        let read = Read { request, key, view, resp3: false, ordered, command };
         self.post(ROUTER, peer(via), Message::Read(read));
     }
 
