@@ -181,7 +181,7 @@ fn max_over_average(counts: &[u32]) -> f64 {
 
 /// 4 racks of 2 servers, 4 leaf and 4 spine nodes, 1,000 hot objects at Zipf 0.99.
 fn zipf_cluster() -> Simulation {
-    let secret: Secret = "00112233445566778899aabbccddeeff".parse().expect("a secret");
+    let secret = Secret(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_be_bytes());
     let placement = Placement::new(secret, leaf_and_spine(4, 4, 2)).expect("a map");
     let rates: Vec<f64> = (1..=1000).map(|rank| f64::from(rank).powf(-0.99)).collect();
     let places = (0..1000).map(|n| placement.places(&placement.key(0, Bytes::from(format!("key:{n:012}")))));
@@ -254,7 +254,7 @@ fn unequal_nodes_share_in_proportion_to_capacity() {
 /// Three and four layers (section 3.1, "recursively"): the power of k choices.
 #[test]
 fn more_layers_balance_as_well() {
-    let secret: Secret = "00112233445566778899aabbccddeeff".parse().expect("a secret");
+    let secret = Secret(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_be_bytes());
     for layers in 3..=4u16 {
         let mut map = leaf_and_spine(4, 4, 2);
         for index in 2..layers {
@@ -278,7 +278,7 @@ fn more_layers_balance_as_well() {
 /// Nodes are numbered from the lower layer here: n0 to n2 are C3 to C5, n3 to n5 are C0 to C2.
 #[test]
 fn figure_3_the_upper_layer_spreads_what_overloads_a_lower_node() {
-    let secret: Secret = FIGURE_3_SECRET.parse().expect("a secret");
+    let secret = Secret(FIGURE_3_SECRET.to_be_bytes());
     let placement = Placement::new(secret, leaf_and_spine(3, 3, 1)).expect("a map");
     let names = ["C3", "C4", "C5", "C0", "C1", "C2"];
     let places = || {
@@ -306,4 +306,4 @@ fn figure_3_the_upper_layer_spreads_what_overloads_a_lower_node() {
 }
 
 /// Found by trying numbers until the layout came out as in the figure.
-const FIGURE_3_SECRET: &str = "0000000000000000000000000001fc91";
+const FIGURE_3_SECRET: u128 = 0x0000_0000_0000_0000_0000_0000_0001_fc91;

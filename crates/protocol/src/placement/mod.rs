@@ -11,7 +11,7 @@ use wire::{ClusterMap, Digest, Key, LayerMap, NodeId, Partition, RackId, ShimId}
 
 pub use map_error::MapError;
 use ring::Ring;
-pub use secret::{Secret, SecretError};
+pub use secret::Secret;
 
 /// The node that may hold a key, per layer; none where every node of that part is down.
 pub type Places = [Option<NodeId>; LAYERS_MAX];

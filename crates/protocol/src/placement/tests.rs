@@ -4,10 +4,10 @@ use wire::{NodeMember, ShimMember};
 
 use super::*;
 
-const SECRET: &str = "00112233445566778899aabbccddeeff";
+const SECRET: u128 = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
 
 fn secret() -> Secret {
-    SECRET.parse().unwrap()
+    Secret(SECRET.to_be_bytes())
 }
 
 fn shims(racks: u16, per_rack: u16) -> Vec<ShimMember> {
@@ -264,7 +264,7 @@ fn a_rack_layer_keeps_to_the_racks_of_servers() {
 
 #[test]
 fn another_secret_gives_another_placement() {
-    let other: Secret = "00112233445566778899aabbccddeefe".parse().unwrap();
+    let other = Secret(0x0011_2233_4455_6677_8899_aabb_ccdd_eefe_u128.to_be_bytes());
     let (first, second) = (place(four_layers()), Placement::new(other, four_layers()).unwrap());
     let same = keys(&first, 4000)
         .zip(keys(&second, 4000))
