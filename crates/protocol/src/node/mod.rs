@@ -92,6 +92,8 @@ pub enum Effect {
 /// A read passed on to a shim.
 #[derive(Clone, Debug)]
 struct Forwarded {
+    /// Upper half of its request id, so that a reply from before the link broke never meets another read.
+    serial: u32,
     waiter: Waiter,
     shim: ShimId,
     key: Key,
@@ -116,6 +118,7 @@ pub struct Node {
     objects: KeyMap<Object>,
     bytes: u64,
     forwarded: Slab<Forwarded>,
+    forwarded_serial: u32,
     offers: Vec<Offer>,
     agent: Agent,
     heat: HeavyHitters,
@@ -131,11 +134,14 @@ impl Node {
         assert!(config.layer < LAYERS_MAX, "layers are numbered 0..{LAYERS_MAX}");
         assert!(config.capacity > 0, "a node without capacity cannot be compared with others");
         let shims = placement.map().shims.len();
+        let mut random = SmallRng::seed_from_u64(config.seed);
         Node {
+            // Not where an earlier process with this id began.
+            forwarded_serial: random.random(),
             agent: Agent::new(config.objects_max, config.bytes_max, config.admission),
             heat: HeavyHitters::new(config.heat, config.seed),
             meter: LoadMeter::new(SECOND),
-            random: SmallRng::seed_from_u64(config.seed),
+            random,
             links: vec![ShimLink::default(); shims],
             objects: KeyMap::default(),
             bytes: 0,

@@ -239,8 +239,10 @@ impl Node {
             self.statistics.sheds += 1;
             return self.fail(waiter, effects);
         }
-        let forwarded = Forwarded { waiter, shim, key: read.key.clone(), view: read.view };
-        read.request = self.forwarded.insert(forwarded) as u64;
+        self.forwarded_serial = self.forwarded_serial.wrapping_add(1);
+        let serial = self.forwarded_serial;
+        let forwarded = Forwarded { serial, waiter, shim, key: read.key.clone(), view: read.view };
+        read.request = u64::from(serial) << 32 | self.forwarded.insert(forwarded) as u64;
         // Those before it went the same way.
         read.ordered = false;
         self.statistics.forwarded += 1;
@@ -248,8 +250,9 @@ impl Node {
     }
 
     pub(super) fn relay(&mut self, now: Time, shim: ShimId, mut reply: Reply, effects: &mut Vec<Effect>) {
-        let index = reply.request as usize;
-        if self.forwarded.get(index).is_none_or(|forwarded| forwarded.shim != shim) {
+        let (serial, index) = ((reply.request >> 32) as u32, reply.request as u32 as usize);
+        let asked = |forwarded: &Forwarded| forwarded.shim == shim && forwarded.serial == serial;
+        if !self.forwarded.get(index).is_some_and(asked) {
             self.statistics.unexpected += 1;
             return;
         }

@@ -21,6 +21,7 @@ pub(crate) enum Fault {
     KillNode,
     KillShim,
     LoseStorage,
+    PauseStorage,
     Incarnation,
     Remap,
 }
@@ -36,6 +37,7 @@ impl World {
             (Fault::KillNode, swarm.node_kills),
             (Fault::KillShim, swarm.shim_kills),
             (Fault::LoseStorage, swarm.storage_losses),
+            (Fault::PauseStorage, swarm.storage_pauses),
             (Fault::Incarnation, swarm.incarnations),
             (Fault::Remap, swarm.remaps),
         ];
@@ -103,6 +105,7 @@ impl World {
             }
             Fault::KillShim => self.replace_shim(),
             Fault::LoseStorage => self.lose_storage(),
+            Fault::PauseStorage => self.storage_paused_until = self.soon(lease * 3 / 2),
             Fault::Incarnation => self.lose_incarnation(),
             Fault::Remap => self.remap(),
             Fault::KillNode => {}
@@ -379,6 +382,7 @@ impl World {
         self.calm = true;
         self.note(|| "calm".into());
         self.network.unstall();
+        self.storage_paused_until = 0;
         for process in &mut self.nodes {
             process.paused_until = 0;
         }

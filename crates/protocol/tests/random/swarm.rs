@@ -32,7 +32,8 @@ pub(crate) struct Swarm {
     pub(crate) pipelines: bool,
     /// Out of 100 commands.
     pub(crate) reads: u32,
-    pub(crate) duplicates: bool,
+    /// The share of control messages that arrive twice.
+    pub(crate) duplicates: f64,
     pub(crate) stalls: bool,
     pub(crate) breaks: bool,
     pub(crate) node_pauses: bool,
@@ -43,6 +44,7 @@ pub(crate) struct Swarm {
     /// A shim that is replaced lives on for a while.
     pub(crate) zombies: bool,
     pub(crate) storage_losses: bool,
+    pub(crate) storage_pauses: bool,
     pub(crate) incarnations: bool,
     pub(crate) up_before_fence: bool,
     pub(crate) remaps: bool,
@@ -63,10 +65,12 @@ impl Swarm {
         let quiet = random.random_bool(0.1);
         let mut fault = |chance: f64| !quiet && random.random_bool(chance);
         let (duplicates, stalls, breaks) = (fault(0.3), fault(0.4), fault(0.4));
+        let duplicates = if duplicates { [0.05, 0.5][random.random_range(0..2)] } else { 0.0 };
+        let mut fault = |chance: f64| !quiet && random.random_bool(chance);
         let (node_pauses, shim_pauses) = (fault(0.3), fault(0.2));
         let (node_kills, drains, shim_kills, zombies) = (fault(0.3), fault(0.3), fault(0.3), fault(0.4));
         let (storage_losses, incarnations, up_before_fence) = (fault(0.3), fault(0.2), fault(0.3));
-        let remaps = fault(0.2);
+        let (remaps, storage_pauses) = (fault(0.2), fault(0.3));
         let mut small = |chance: f64, small: usize, large: usize| match random.random_bool(chance) {
             true => small,
             false => large,
@@ -101,6 +105,7 @@ impl Swarm {
             shim_kills,
             zombies,
             storage_losses,
+            storage_pauses,
             incarnations,
             up_before_fence,
             remaps,

@@ -115,6 +115,7 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) storage: MiniStorage,
     pub(crate) storage_clock: Clock,
+    pub(crate) storage_paused_until: u64,
     /// Lost connections of which storage may still execute what it has read.
     pub(crate) stranded: Vec<Connection>,
     pub(crate) keys: Vec<TestKey>,
@@ -157,6 +158,7 @@ impl World {
             network: Network::new(),
             storage: MiniStorage::default(),
             storage_clock: Clock::draw(&mut random),
+            storage_paused_until: 0,
             stranded: Vec::new(),
             key_operations: vec![0; keys.len()],
             keys,
@@ -299,13 +301,15 @@ impl World {
         for slot in SLOTS {
             let backend = &self.backends[slot - SLOTS.start];
             let (executable, answered) = backend.choices();
-            actions.extend(executable.into_iter().map(|connection| Action::Execute { slot, connection }));
+            if self.storage_paused_until <= self.now {
+                actions.extend(executable.into_iter().map(|connection| Action::Execute { slot, connection }));
+            }
             if self.is_awake(slot) {
                 actions.extend(answered.into_iter().map(|connection| Action::Answer { slot, connection }));
                 actions.extend((!backend.events.is_empty()).then_some(Action::Event { slot }));
             }
         }
-        if !actions.is_empty() {
+        if !actions.is_empty() && self.storage_paused_until <= self.now {
             // What is stranded is executed at leisure, and perhaps never.
             actions.extend((0..self.stranded.len()).map(|index| Action::Stranded { index }));
         }
@@ -329,7 +333,7 @@ impl World {
                 self.note(|| format!("{from}>{to} {message:?}"));
                 (self.now, from, to, &message).hash(&mut self.digest);
                 self.report.digest = self.digest.finish();
-                if self.swarm.duplicates && message.is_control() && self.random.random_bool(0.1) {
+                if !self.calm && message.is_control() && self.random.random_bool(self.swarm.duplicates) {
                     let due = self.soon(self.swarm.lease * 2);
                     self.at(due, Timer::Late { from, to, message: message.clone() });
                 }
