@@ -69,6 +69,7 @@ scripts! {
     node_reconnects
     read_joined_to_an_earlier_one
     reads_pipelined_at_a_node
+    reads_pipelined_behind_one_passed_on
     remap_between_grant_and_write
     set_then_get_pipelined
     revoke_repeated

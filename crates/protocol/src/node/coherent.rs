@@ -35,7 +35,7 @@ impl Node {
             .filter(|(_, forwarded)| forwarded.shim == shim)
             .map(|(index, _)| index)
             .collect();
-        waiters.extend(lost.into_iter().map(|index| self.forwarded.remove(index).waiter));
+        waiters.extend(lost.into_iter().map(|index| self.take_forwarded(index).waiter));
         for waiter in waiters.into_iter().chain(followers) {
             self.fail(waiter, effects);
         }

@@ -118,6 +118,8 @@ pub struct Node {
     objects: KeyMap<Object>,
     bytes: u64,
     forwarded: Slab<Forwarded>,
+    /// How many reads of each key are in `forwarded`.
+    forwarded_keys: KeyMap<u32>,
     forwarded_serial: u32,
     offers: Vec<Offer>,
     agent: Agent,
@@ -146,6 +148,7 @@ impl Node {
             objects: KeyMap::default(),
             bytes: 0,
             forwarded: Slab::new(),
+            forwarded_keys: KeyMap::default(),
             offers: Vec::new(),
             second: Time(0),
             draining: false,

@@ -22,11 +22,15 @@ impl Node {
     }
 
     fn serve(&mut self, now: Time, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) {
+        // Its client's earlier read of this key may not be answered with something newer.
+        if read.ordered && self.forwarded_keys.contains_key(&read.key) {
+            self.statistics.misses += 1;
+            return self.forward(waiter, read, effects);
+        }
         let Some(object) = self.objects.get_mut(&read.key) else {
             self.statistics.misses += 1;
             return self.read_unknown(now, waiter, read, effects);
         };
-        // Its client's earlier read of this key may not be answered with something newer.
         if read.ordered
             && let Some(fetching) = object.awaited_by(waiter.from)
         {
@@ -239,6 +243,7 @@ impl Node {
             self.statistics.sheds += 1;
             return self.fail(waiter, effects);
         }
+        *self.forwarded_keys.entry(read.key.clone()).or_default() += 1;
         self.forwarded_serial = self.forwarded_serial.wrapping_add(1);
         let serial = self.forwarded_serial;
         let forwarded = Forwarded { serial, waiter, shim, key: read.key.clone(), view: read.view };
@@ -256,11 +261,22 @@ impl Node {
             self.statistics.unexpected += 1;
             return;
         }
-        let forwarded = self.forwarded.remove(index);
+        let forwarded = self.take_forwarded(index);
         let here = self.objects.get(&forwarded.key).is_some_and(|object| object.admits(forwarded.view));
         let layer = self.config.layer;
         reply.cached = if here { reply.cached.with(layer) } else { reply.cached.without(layer) };
         self.answer(now, forwarded.waiter, reply, effects);
+    }
+
+    pub(super) fn take_forwarded(&mut self, index: usize) -> Forwarded {
+        let forwarded = self.forwarded.remove(index);
+        if let Some(count) = self.forwarded_keys.get_mut(&forwarded.key) {
+            *count -= 1;
+            if *count == 0 {
+                self.forwarded_keys.remove(&forwarded.key);
+            }
+        }
+        forwarded
     }
 
     pub(super) fn answer(&mut self, now: Time, waiter: Waiter, mut reply: Reply, effects: &mut Vec<Effect>) {

@@ -36,6 +36,7 @@ pub(crate) struct Place {
 struct Queue {
     messages: VecDeque<Message>,
     stalled_until: u64,
+    slow: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -190,7 +191,8 @@ impl Network {
             *side = Side { linked: false, news: Some(true) };
         }
         for queue in link.queues.iter_mut().flatten() {
-            *queue = Queue::default();
+            queue.messages.clear();
+            queue.stalled_until = 0;
         }
     }
 
@@ -205,6 +207,15 @@ impl Network {
                 link.queues[1 - side].iter_mut().for_each(|queue| queue.messages.clear());
             }
         }
+    }
+
+    pub(crate) fn slow_down(&mut self, share: f64, random: &mut SmallRng) {
+        let queues = self.links.iter_mut().flat_map(|link| link.queues.iter_mut().flatten());
+        queues.for_each(|queue| queue.slow = random.random_bool(share));
+    }
+
+    pub(crate) fn is_slow(&self, place: Place) -> bool {
+        self.links[place.link].queues[place.from][place.channel].slow
     }
 
     pub(crate) fn stall(&mut self, index: usize, from: usize, channel: usize, until: u64) {

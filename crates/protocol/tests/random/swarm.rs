@@ -18,6 +18,9 @@ pub(crate) struct Swarm {
     pub(crate) tick: u64,
     /// Mean time between two deliveries of anything.
     pub(crate) latency: u64,
+    /// The share of channels that are slow all the time, each way of each link for itself.
+    pub(crate) slow_channels: f64,
+    pub(crate) slow_storage: bool,
     /// How long clients go on.
     pub(crate) duration: u64,
     /// Mean time between two faults of one kind.
@@ -84,6 +87,8 @@ impl Swarm {
             guard: lease / 100,
             tick: lease / 10,
             latency: [20, 100, 400][random.random_range(0..3)],
+            slow_channels: [0.0, 0.0, 0.3, 0.6][random.random_range(0..4)],
+            slow_storage: random.random_bool(0.25),
             duration: lease * random.random_range(8..20),
             fault_interval: lease * random.random_range(1..5),
             think: lease / random.random_range(2..30),

@@ -24,6 +24,9 @@ use crate::network::{End, NODES, Network, Place, ROUTERS, SLOTS, peer};
 use crate::storage::MiniStorage;
 use crate::swarm::Swarm;
 
+/// What is slow takes so many times as long as the rest.
+const SLOWNESS: u32 = 10;
+
 /// One machine's clock: an offset, and a rate that is wrong by up to half a percent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -191,6 +194,7 @@ impl World {
         for client in 0..CLIENTS {
             self.at(0, Timer::Client(client));
         }
+        self.network.slow_down(self.swarm.slow_channels, &mut self.random);
         self.plan_faults();
         self.run_until(self.swarm.duration);
         self.settle();
@@ -317,6 +321,14 @@ impl World {
             return false;
         }
         let action = actions[self.random.random_range(0..actions.len())];
+        let slow = match action {
+            Action::Deliver(place) => self.network.is_slow(place),
+            Action::Execute { .. } | Action::Answer { .. } => self.swarm.slow_storage,
+            _ => false,
+        };
+        if slow && self.random.random_range(0..SLOWNESS) > 0 {
+            return true;
+        }
         self.report.steps += 1;
         self.perform(action);
         if self.swarm.expiry {

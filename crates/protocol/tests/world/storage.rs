@@ -59,6 +59,10 @@ impl MiniStorage {
                 reply::integer(text.len() as i64, &mut out);
                 self.data.insert(arg(1), (Datum::Text(text), None));
             }
+            b"STRLEN" => match self.data.get(command.arg(1)) {
+                Some((Datum::Text(text), _)) => reply::integer(text.len() as i64, &mut out),
+                _ => reply::integer(0, &mut out),
+            },
             b"DEL" => reply::integer(i64::from(self.data.remove(command.arg(1)).is_some()), &mut out),
             b"TOUCH" => reply::integer(i64::from(self.data.contains_key(command.arg(1))), &mut out),
             b"PEXPIRE" => {
