@@ -22,21 +22,11 @@ impl Node {
     }
 
     fn serve(&mut self, now: Time, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) {
-        // Its client's earlier read of this key may not be answered with something newer.
-        if read.ordered && self.forwarded_keys.contains_key(&read.key) {
-            self.statistics.misses += 1;
-            return self.forward(waiter, read, effects);
-        }
+        let Some(read) = self.keep_order(waiter, read, effects) else { return };
         let Some(object) = self.objects.get_mut(&read.key) else {
             self.statistics.misses += 1;
             return self.read_unknown(now, waiter, read, effects);
         };
-        if read.ordered
-            && let Some(fetching) = object.awaited_by(waiter.from)
-        {
-            fetching.followers.push((waiter, read));
-            return;
-        }
         let link = &self.links[usize::from(object.shim.0)];
         let servable = if link.session.holds(now) { object.reply(now, read.view) } else { None };
         if let Some((status, value)) = servable {
@@ -53,6 +43,25 @@ impl Node {
         } else {
             self.read_unknown(now, waiter, read, effects);
         }
+    }
+
+    /// A client's earlier read of the same key may not be answered with something newer: a read flagged so goes
+    /// behind those that wait here, or the same way as those that were passed on. Gives back what may be served now.
+    fn keep_order(&mut self, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) -> Option<Read> {
+        if !read.ordered {
+            return Some(read);
+        }
+        let object = self.objects.get_mut(&read.key);
+        if let Some(fetching) = object.and_then(|object| object.awaited_by(waiter.from)) {
+            fetching.followers.push((waiter, read));
+            return None;
+        }
+        if self.forwarded_keys.contains_key(&read.key) {
+            self.statistics.misses += 1;
+            self.forward(waiter, read, effects);
+            return None;
+        }
+        Some(read)
     }
 
     /// A view that is not cached here: it counts toward its heat, and is fetched if that is enough.
@@ -114,10 +123,11 @@ impl Node {
             Verdict::Replace(victim) => self.evict(&victim, effects),
         }
         let own = Key { bytes: Bytes::copy_from_slice(&key.bytes), ..*key };
-        let mut object = Object::new(shim, own.bytes.len(), heat);
+        let link = &mut self.links[usize::from(shim.0)];
+        let mut object = Object::new(shim, link.version_last, own.bytes.len(), heat);
         object.admit(view, self.config.views_max);
         self.bytes += object.bytes;
-        self.links[usize::from(shim.0)].objects += 1;
+        link.objects += 1;
         self.objects.insert(own, object);
         self.statistics.insertions += 1;
         true
