@@ -59,6 +59,7 @@ scripts! {
     hello_repeated_after_the_session_opened
     hit_write_commit
     increment_is_never_repeated
+    inv_and_commit_of_a_former_life
     inv_lost
     inv_overtakes_fill
     inv_unacknowledged_by_a_renewing_node

@@ -46,11 +46,13 @@ impl Copy {
         matches!(self, Copy::Valid { .. })
     }
 
+    /// An early value is held only in place of a reply: a copy that has never been filled, or has been invalidated,
+    /// cannot tell a new INV from one that a former life of the object has acknowledged, and its COMMIT may be late too.
     pub fn invalidate(&mut self, version: u64, early_value: bool) -> Invalidated {
         if version <= self.version() {
             return Invalidated::Stale;
         }
-        if early_value {
+        if early_value && !matches!(self, Copy::Invalid { .. }) {
             *self = Copy::Pending { version };
             Invalidated::Held
         } else {
