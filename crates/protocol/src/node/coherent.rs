@@ -56,7 +56,7 @@ impl Node {
         let terms = self.config.lease;
         match message {
             Message::Welcome(welcome) if self.links[index].session.welcome(&welcome) => {
-                (self.links[index].version_last, self.links[index].revoked) = (0, 0);
+                self.links[index].revoked = 0;
                 self.renew_first(now, shim, effects);
             }
             Message::Welcome(_) => {}
@@ -114,7 +114,7 @@ impl Node {
     /// First phase of a write: nothing older than `version` is served from here on. Always acknowledged.
     fn invalidate(&mut self, now: Time, shim: ShimId, invalidate: Invalidate, effects: &mut Vec<Effect>) {
         let Invalidate { session, key, version, value } = invalidate;
-        let link = &mut self.links[usize::from(shim.0)];
+        let link = &self.links[usize::from(shim.0)];
         let mut nothing_held = None;
         if link.session.id() != Some(session) {
             // That session's copies are gone for good, and its fills are ignored.
@@ -123,7 +123,8 @@ impl Node {
             for fetching in &mut object.fetching {
                 fetching.filling.poison(version);
             }
-            let value = value.filter(|_| object.may_hold_early(version));
+            // A view that nobody asked for here would be served before reads of it that were passed on.
+            let value = value.filter(|_| object.admits(View::GET));
             let outcome = object.copy.invalidate(version, value.is_some());
             if outcome != Invalidated::Stale {
                 object.invalidations = object.invalidations.saturating_add(1);
@@ -134,9 +135,6 @@ impl Node {
             }
         } else {
             nothing_held = Some(link.fill_last);
-        }
-        if link.session.id() == Some(session) {
-            link.version_last = link.version_last.max(version);
         }
         self.statistics.invalidations += 1;
         let ack = Ack { session, key, version, nothing_held };

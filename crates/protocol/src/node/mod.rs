@@ -106,8 +106,6 @@ struct ShimLink {
     session: NodeSession,
     linked: bool,
     fill_last: u64,
-    /// The newest INV seen in the session.
-    version_last: u64,
     /// The session's last barrier that was obeyed here.
     revoked: u64,
     objects: usize,

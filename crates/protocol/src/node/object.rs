@@ -58,8 +58,6 @@ pub(super) struct Cached {
 pub(super) struct Object {
     pub(super) shim: ShimId,
     pub(super) copy: Copy,
-    /// The newest INV of the session when this object came in.
-    version_floor: u64,
     pub(super) fill_highest: u64,
     pub(super) cached: SmallVec<[Cached; 1]>,
     pub(super) pending: Option<(EarlyValue, Time)>,
@@ -76,10 +74,9 @@ pub(super) struct Object {
 }
 
 impl Object {
-    pub(super) fn new(shim: ShimId, version_floor: u64, key_bytes: usize, heat: u32) -> Object {
+    pub(super) fn new(shim: ShimId, key_bytes: usize, heat: u32) -> Object {
         Object {
             shim,
-            version_floor,
             copy: Copy::Invalid { version: 0 },
             fill_highest: 0,
             cached: SmallVec::new(),
@@ -96,13 +93,6 @@ impl Object {
 
     pub(super) fn admits(&self, view: View) -> bool {
         self.cached.iter().any(|cached| cached.view == view)
-    }
-
-    /// Whether the value on an INV may wait here for its COMMIT. An INV that was seen before this object came in is
-    /// repeated: its COMMIT is meant for the object that left, and so the shim will not know of this copy. And a
-    /// view that nobody asked for here would be served before reads of it that were passed on.
-    pub(super) fn may_hold_early(&self, version: u64) -> bool {
-        version > self.version_floor && self.admits(View::GET)
     }
 
     /// A fetch that somebody behind `peer` waits for.
@@ -195,7 +185,7 @@ mod tests {
     /// Storage sets a key at 0.999 ms to live for 20 ms. It calls that 0 ms, and so the key is gone at 20.000.
     #[test]
     fn a_copy_is_gone_before_storage_s_whole_milliseconds_are_over() {
-        let mut object = Object::new(ShimId(0), 0, 1, 1);
+        let mut object = Object::new(ShimId(0), 1, 1);
         object.copy = Copy::Valid { version: 1 };
         object.keep(View::GET, Status::Ok, &Bytes::from_static(b"$1\r\nv\r\n"), Time(999), Some(20));
         assert!(object.reply(Time(19_000), View::GET).is_some());

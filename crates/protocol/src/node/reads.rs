@@ -123,11 +123,10 @@ impl Node {
             Verdict::Replace(victim) => self.evict(&victim, effects),
         }
         let own = Key { bytes: Bytes::copy_from_slice(&key.bytes), ..*key };
-        let link = &mut self.links[usize::from(shim.0)];
-        let mut object = Object::new(shim, link.version_last, own.bytes.len(), heat);
+        let mut object = Object::new(shim, own.bytes.len(), heat);
         object.admit(view, self.config.views_max);
         self.bytes += object.bytes;
-        link.objects += 1;
+        self.links[usize::from(shim.0)].objects += 1;
         self.objects.insert(own, object);
         self.statistics.insertions += 1;
         true
@@ -187,7 +186,6 @@ impl Node {
         if link.session.id() != Some(fill.session) {
             return;
         }
-        let lease = link.session.holds(now);
         let Some(object) = self.objects.get_mut(&fill.key).filter(|object| object.shim == shim) else {
             return;
         };
@@ -199,7 +197,9 @@ impl Node {
         let fits = fill.value.len() <= self.config.value_bytes_max && fill.status != Status::Error;
         self.statistics.ungranted += u64::from(!fill.granted);
         let kept = fill.granted && fits && self.keep(&fill, &fetching.filling);
-        let joined = fetching.waiters.split_off_covered(fetching.covered, kept && lease);
+        // What lives briefly may have expired on its way.
+        let servable = kept && self.servable(now, &fill.key, fill.view).is_some();
+        let joined = fetching.waiters.split_off_covered(fetching.covered, servable);
         let own = if kept { fill.cached.with(self.config.layer) } else { fill.cached };
         for waiter in fetching.waiters {
             let (status, value) = (fill.status, fill.value.clone());

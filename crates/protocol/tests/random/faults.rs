@@ -408,5 +408,8 @@ impl World {
         let patience = self.swarm.lease + self.swarm.lease / 4 + hold.as_micros() as u64;
         self.run_until(self.now + patience);
         self.drain();
+        // A session that its node has closed lives on at the shim until its lease ends.
+        self.run_until(self.now + self.swarm.lease * 2);
+        self.drain();
     }
 }
