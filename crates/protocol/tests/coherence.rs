@@ -63,6 +63,7 @@ scripts! {
     inv_lost
     inv_overtakes_fill
     inv_unacknowledged_by_a_renewing_node
+    key_leaves_storage_during_a_write
     key_leaves_storage_on_its_own
     messages_repeat
     nil_is_cached

@@ -66,9 +66,13 @@ impl Directory {
         entry.pending = (early_value && nothing_held.is_none()).then_some(version);
     }
 
-    /// The nodes that hold exactly the value of `version` pending; they count as servable from now on.
+    /// The nodes that hold exactly the value of `version` pending; they count as servable from now on. None if another
+    /// write has begun since.
     pub fn commit(&mut self, version: u64) -> SmallVec<[NodeId; 2]> {
         let mut nodes = SmallVec::new();
+        if self.version != version {
+            return nodes;
+        }
         for entry in self.entries.iter_mut().filter(|entry| entry.pending == Some(version)) {
             entry.pending = None;
             entry.servable = true;

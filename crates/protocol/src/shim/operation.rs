@@ -29,6 +29,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Whether it counts among those at storage, which keep to one connection.
+    pub(super) fn occupies_lane(self) -> bool {
+        matches!(self, Kind::Read(_) | Kind::Write)
+    }
+
     /// Whether it changes what storage holds, as far as anyone can tell.
     pub(super) fn writes(self) -> bool {
         matches!(self, Kind::Write | Kind::Blocking | Kind::Barrier)
@@ -86,6 +91,11 @@ impl KeyState {
             blocked: 0,
             quarantined: false,
         }
+    }
+
+    /// Whether a command on this lane could overtake one of the key's that came before it.
+    pub(super) fn may_be_overtaken(&self, lane: Lane) -> bool {
+        !self.queue.is_empty() || self.sent > 0 && self.sent_lane != lane
     }
 
     /// Whether a copy may be granted: nobody writes, and storage's state is known.

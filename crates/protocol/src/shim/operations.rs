@@ -94,7 +94,7 @@ impl Shim {
             }
             Class::Read | Class::Query => {
                 self.statistics.storage_reads += 1;
-                let waits = execute.ordered && keys.iter().any(|key| self.has_queue(key));
+                let waits = execute.ordered && keys.iter().any(|key| self.must_wait(key, shared));
                 if waits {
                     self.enqueue(Some(origin), Kind::Read(None), shared, frame, keys);
                 } else {
@@ -142,8 +142,9 @@ impl Shim {
         Some(EarlyValue { ttl_ms, value: Bytes::from(reply) })
     }
 
-    fn has_queue(&self, key: &Key) -> bool {
-        self.keys.get(key).is_some_and(|state| !state.queue.is_empty())
+    /// Whether an ordered read on this lane has to queue.
+    pub(super) fn must_wait(&self, key: &Key, lane: Lane) -> bool {
+        self.keys.get(key).is_some_and(|state| state.may_be_overtaken(lane))
     }
 
     pub(super) fn enqueue(
@@ -294,7 +295,7 @@ impl Shim {
     fn leave_queue(&mut self, id: u32, key: &Key, kind: Kind, lane: Lane) {
         let Some(state) = self.keys.get_mut(key) else { return };
         state.queue.retain(|queued| *queued != id);
-        if !matches!(kind, Kind::Blocking | Kind::BlockingQuery) {
+        if kind.occupies_lane() {
             state.sent += 1;
             state.sent_lane = lane;
             state.writes_sent += u32::from(kind.writes());
@@ -331,13 +332,11 @@ impl Shim {
     ) {
         let grants = self.grants();
         let Some(state) = self.keys.get_mut(key) else { return };
-        match operation.kind {
-            Kind::Blocking => state.blocked = state.blocked.saturating_sub(1),
-            Kind::BlockingQuery => {}
-            kind => {
-                state.sent -= 1;
-                state.writes_sent -= u32::from(kind.writes());
-            }
+        if operation.kind.occupies_lane() {
+            state.sent -= 1;
+            state.writes_sent -= u32::from(operation.kind.writes());
+        } else if operation.kind == Kind::Blocking {
+            state.blocked = state.blocked.saturating_sub(1);
         }
         let alone = state.is_quiet() && grants;
         let committed = match operation.versions.get(index) {

@@ -28,8 +28,7 @@ impl Shim {
         let lane = Lane::Shared { resp3: read.resp3 };
         let command = self.read_command(&read.key, read.view, read.command);
         self.statistics.storage_reads += 1;
-        let waits = read.ordered && self.keys.get(&read.key).is_some_and(|state| !state.queue.is_empty());
-        if waits {
+        if read.ordered && self.must_wait(&read.key, lane) {
             let keys = SmallVec::from_elem(read.key, 1);
             return self.enqueue(Some(origin), Kind::Read(Some(read.view)), lane, command, keys);
         }

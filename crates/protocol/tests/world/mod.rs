@@ -100,8 +100,9 @@ impl World {
         match words[0] {
             "read" => self.read(words[1], words[3], false, &words[4..]),
             "follow" => self.read(words[1], words[3], true, &words[4..]),
-            "do" => self.execute(words[1], false, &words[2..]),
-            "then" => self.execute(words[1], true, &words[2..]),
+            "do" => self.execute(words[1], false, false, &words[2..]),
+            "do3" => self.execute(words[1], true, false, &words[2..]),
+            "then" => self.execute(words[1], false, true, &words[2..]),
             "wait" => self.wait(words[1].parse().expect("milliseconds")),
             "hold" => self.holds.push(rest(1)),
             "release" => self.release(&rest(1)),
@@ -194,22 +195,16 @@ impl World {
         self.post(ROUTER, peer(via), Message::Read(read));
     }
 
-    fn execute(&mut self, name: &str, ordered: bool, args: &[&str]) {
+    fn execute(&mut self, name: &str, resp3: bool, ordered: bool, args: &[&str]) {
         let command = Command::from_args(args);
         let key = args.get(1).map_or_else(Key::default, |key| self.key(key));
         let request = self.request(name);
         // A read in a pipeline behind a write of the same key goes to the shim, flagged.
         let message = if args[0] == "GET" {
             let command = Bytes::new();
-            Message::Read(Read { request, key, view: View::GET, resp3: false, ordered, command })
+            Message::Read(Read { request, key, view: View::GET, resp3, ordered, command })
         } else {
-            Message::Execute(Execute {
-                request,
-                key,
-                resp3: false,
-                ordered,
-                command: command.frame().clone(),
-            })
+            Message::Execute(Execute { request, key, resp3, ordered, command: command.frame().clone() })
         };
         self.post(ROUTER, SHIM, message);
     }
