@@ -158,7 +158,8 @@ impl Router {
     pub fn new(config: RouterConfig) -> Router {
         Router {
             clients: Clients::default(),
-            pending: PendingTable::default(),
+            // A shim or node may yet answer what an earlier process asked in this router's name.
+            pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
             learned: Learned::new(config.learned_max),
             loads: LoadTable::new(0),
             placement: None,

@@ -30,6 +30,7 @@ pub(crate) struct PendingRead {
 pub(crate) struct PendingTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    generation_first: u32,
 }
 
 #[derive(Debug)]
@@ -39,13 +40,18 @@ struct Slot {
 }
 
 impl PendingTable {
+    /// Two processes that begin with different generations never take each other's replies for their own.
+    pub(crate) fn new(generation_first: u32) -> PendingTable {
+        PendingTable { generation_first, ..PendingTable::default() }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     pub(crate) fn insert(&mut self, pending: Pending) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, pending: None });
+            self.slots.push(Slot { generation: self.generation_first, pending: None });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
@@ -103,7 +109,7 @@ mod tests {
 
     #[test]
     fn an_old_id_never_finds_the_slot_s_next_request() {
-        let mut table = PendingTable::default();
+        let mut table = PendingTable::new(u32::MAX);
         let first = table.insert(pending(1));
         assert!(table.remove(first).is_some());
         let second = table.insert(pending(2));
