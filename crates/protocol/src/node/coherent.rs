@@ -24,6 +24,9 @@ impl Node {
     pub(super) fn unlinked(&mut self, shim: ShimId, effects: &mut Vec<Effect>) {
         let Some(link) = self.links.get_mut(usize::from(shim.0)) else { return };
         link.linked = false;
+        // Hot now is not hot for ever.
+        let placement = &self.placement;
+        self.offers.retain(|offer| placement.shim(&offer.key) != shim);
         let (mut waiters, mut followers) = (Vec::new(), Vec::new());
         for object in self.objects.values_mut().filter(|object| object.shim == shim) {
             for fetching in object.fetching.drain(..) {

@@ -164,6 +164,10 @@ impl Node {
             Input::Linked(Peer::Shim(shim)) => self.linked(now, shim, effects),
             Input::Unlinked(Peer::Shim(shim)) => self.unlinked(shim, effects),
             Input::Linked(_) | Input::Unlinked(_) => {}
+            // Members are never taken out of a map, only marked down.
+            Input::Map(placement) if placement.map().shims.len() < self.links.len() => {
+                self.statistics.unexpected += 1;
+            }
             Input::Map(placement) => {
                 self.links.resize_with(placement.map().shims.len(), ShimLink::default);
                 self.placement = placement;
@@ -247,6 +251,7 @@ impl Node {
 
     fn drain(&mut self, now: Time, effects: &mut Vec<Effect>) {
         self.draining = true;
+        self.offers.clear();
         for index in 0..self.links.len() {
             if self.links[index].session.id().is_some() {
                 let shim = ShimId(index as u16);

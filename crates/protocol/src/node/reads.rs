@@ -79,7 +79,8 @@ impl Node {
     /// While a session opens, hot keys wait for it: they would be reported again only in another window.
     fn offer_later(&mut self, read: &Read, heat: u32) {
         let shim = self.placement.shim(&read.key);
-        let opening = self.links[usize::from(shim.0)].session.id().is_none();
+        let link = &self.links[usize::from(shim.0)];
+        let opening = link.linked && link.session.id().is_none();
         if opening && !self.draining && self.offers.len() < OFFERS_WAITING_MAX {
             let Read { key, view, resp3, command, .. } = read.clone();
             self.offers.push(Offer { key, view, resp3, heat, command });
@@ -90,7 +91,11 @@ impl Node {
     pub(super) fn offer(&mut self, now: Time, offer: Offer, effects: &mut Vec<Effect>) {
         self.statistics.offers += 1;
         let shim = self.placement.shim(&offer.key);
-        if self.links[usize::from(shim.0)].session.id().is_none() {
+        let link = &self.links[usize::from(shim.0)];
+        if self.draining || !link.linked {
+            return;
+        }
+        if link.session.id().is_none() {
             self.open_session(now, shim, effects);
             if self.offers.len() < OFFERS_WAITING_MAX {
                 self.offers.push(offer);
