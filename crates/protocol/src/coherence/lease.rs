@@ -77,7 +77,8 @@ impl NodeSession {
 
     /// Says HELLO with the next number. The caller has dropped everything that it held before.
     pub fn hello(&mut self, now: Time, nonce: u64) -> Hello {
-        let number = self.number() + 1;
+        // A number that nothing exceeds is rejected for ever, which costs the copies and nothing else.
+        let number = self.number().saturating_add(1);
         *self = NodeSession::Opening { number, nonce, sent: now };
         Hello { number, nonce }
     }
@@ -129,7 +130,8 @@ impl NodeSession {
         if *id != grant.session || grant.sent > now.0 || lease_end.is_some_and(|end| now >= end) {
             return;
         }
-        let end = terms.node_end(Time(grant.sent), Duration::from_micros(grant.duration));
+        let duration = Duration::from_micros(grant.duration).min(terms.duration);
+        let end = terms.node_end(Time(grant.sent), duration);
         if end > now {
             *lease_end = Some(lease_end.map_or(end, |held| held.max(end)));
         }

@@ -232,15 +232,21 @@ impl Shim {
             Input::Unlinked(Peer::Router(_)) => self.unlinked_router(&input, effects),
             Input::Linked(_) | Input::Unlinked(_) => {}
             Input::Storage(event) => self.storage_event(now, event, effects),
-            Input::Map(placement) => {
-                let nodes = placement.map().layers.iter().map(|layer| layer.nodes.len()).sum();
-                let heat_floor = self.config.heat_min;
-                self.links.resize_with(nodes, || NodeLink { heat_floor, ..NodeLink::default() });
-                self.placement = placement;
-            }
+            Input::Map(placement) => self.adopt(placement),
             Input::Tick => self.tick(now, effects),
         }
         self.run_ready(now, effects);
+    }
+
+    /// Members are never taken out of a map, only marked down.
+    fn adopt(&mut self, placement: Arc<Placement>) {
+        if placement.nodes_count() < self.links.len() {
+            self.statistics.unexpected += 1;
+            return;
+        }
+        let heat_floor = self.config.heat_min;
+        self.links.resize_with(placement.nodes_count(), || NodeLink { heat_floor, ..NodeLink::default() });
+        self.placement = placement;
     }
 
     fn message(&mut self, now: Time, from: Peer, message: Message, effects: &mut Vec<Effect>) {

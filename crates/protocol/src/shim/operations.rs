@@ -10,6 +10,7 @@ use super::operation::{KeyState, Kind, Operation, Origin, Phase};
 use super::reads::own;
 use super::{Effect, Input, Outstanding, Purpose, Shim};
 use crate::command::{self, Classified};
+use crate::hash::KeyMap;
 use crate::storage::Lane;
 use crate::time::Time;
 
@@ -62,14 +63,10 @@ impl Shim {
         {
             return SmallVec::from_elem(execute.key.clone(), 1);
         }
-        let mut keys: SmallVec<[Key; 1]> = SmallVec::new();
-        for &index in &classified.keys {
-            let key = self.placement.key(execute.key.database, command.arg_bytes(index));
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        }
-        keys
+        let mut seen: KeyMap<()> = KeyMap::default();
+        let keys = classified.keys.iter();
+        let keys = keys.map(|&index| self.placement.key(execute.key.database, command.arg_bytes(index)));
+        keys.filter(|key| seen.insert(key.clone(), ()).is_none()).collect()
     }
 
     #[expect(clippy::too_many_arguments, reason = "one command in its parts")]
@@ -88,6 +85,12 @@ impl Shim {
         let frame = execute.command.clone();
         use command::Kind as Class;
         match classified.kind {
+            // It would change the connection that all share. COMMAND only sounds like one of those.
+            Class::Connection if !command.name().eq_ignore_ascii_case(b"COMMAND") => {
+                self.statistics.unexpected += 1;
+                let text = "-ERR DistCache: the router answers this command itself\r\n";
+                self.reply_error(origin, text, effects);
+            }
             Class::Keyless | Class::Connection => {
                 let purpose = Purpose::Plain { origin };
                 self.store(now, purpose, shared, SmallVec::from_elem(frame, 1), effects);

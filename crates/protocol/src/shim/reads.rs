@@ -14,6 +14,7 @@ use crate::time::Time;
 use wire::resp::Command;
 
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
+const MISFIT: &str = "-ERR DistCache: the command is not the cacheable read that its view says\r\n";
 const PTTL: &[u8] = b"*2\r\n$4\r\nPTTL\r\n";
 
 impl Shim {
@@ -26,7 +27,9 @@ impl Shim {
             self.count_heat(now, &read, effects);
         }
         let lane = Lane::Shared { resp3: read.resp3 };
-        let command = self.read_command(&read.key, read.view, read.command);
+        let Some((command, _)) = self.read_command(&read.key, read.view, read.resp3, read.command) else {
+            return self.reply_error(origin, MISFIT, effects);
+        };
         self.statistics.storage_reads += 1;
         if read.ordered && self.must_wait(&read.key, lane) {
             let keys = SmallVec::from_elem(read.key, 1);
@@ -43,12 +46,22 @@ impl Shim {
             let value = Bytes::from(refusal);
             return self.send_fill(node, session, fill, key, view, value, effects);
         }
+        let Some((command, may_cache)) = self.read_command(&key, view, resp3, command) else {
+            return self.send_fill(
+                node,
+                session,
+                fill,
+                key,
+                view,
+                Bytes::from_static(MISFIT.as_bytes()),
+                effects,
+            );
+        };
         let live = self.links[usize::from(node.0)].session.is_live(now, session);
         if !live {
             self.send(Peer::Node(node), Message::Refuse(Refuse { session }), effects);
         }
-        let command = self.read_command(&key, view, command);
-        let grantable = live && self.grants() && self.may_cache(view, &command);
+        let grantable = live && self.grants() && may_cache;
         let mut version = None;
         if grantable && self.keys.get(&key).is_none_or(KeyState::is_quiet) {
             let sequence = self.sequence;
@@ -64,18 +77,27 @@ impl Shim {
         self.store(now, purpose, Lane::Shared { resp3 }, SmallVec::from_buf([pttl, command]), effects);
     }
 
-    /// Fields of hashes that expire on their own change replies without a write.
-    fn may_cache(&self, view: View, command: &Bytes) -> bool {
-        let StorageState::Up { traits } = &self.storage else { return false };
-        if !traits.hash_field_expiry || self.config.cache_expiring_hashes || view == View::GET {
-            return true;
+    /// The command for storage, and whether its reply may be cached. None if it is anything but the cacheable read of
+    /// this key that its view says: what a confused peer sends must not reach the connection that all share, nor one
+    /// reply another's view.
+    fn read_command(&mut self, key: &Key, view: View, resp3: bool, frame: Bytes) -> Option<(Bytes, bool)> {
+        if view == View::GET {
+            return Some((self.frame(GET, &key.bytes), true));
         }
-        let Ok(command) = Command::parse(command.clone()) else { return false };
-        command::classify(&command).is_ok_and(|classified| !classified.spec.is_hash())
-    }
-
-    fn read_command(&mut self, key: &Key, view: View, command: Bytes) -> Bytes {
-        if view == View::GET && command.is_empty() { self.frame(GET, &key.bytes) } else { command }
+        let found = Command::parse(frame.clone()).ok().and_then(|command| {
+            let classified = command::classify(&command).ok()?;
+            let own = matches!(classified.keys[..], [index] if command.arg(index) == &key.bytes[..]);
+            let fits = own && classified.kind == command::Kind::Read;
+            let named = command::view(self.placement.view_hash(), &command, &classified, resp3);
+            (fits && named == view).then_some(classified.spec.is_hash())
+        });
+        let Some(is_hash) = found else {
+            self.statistics.unexpected += 1;
+            return None;
+        };
+        // Fields of hashes that expire on their own change replies without a write.
+        let expires = matches!(&self.storage, StorageState::Up { traits } if traits.hash_field_expiry);
+        Some((frame, !is_hash || !expires || self.config.cache_expiring_hashes))
     }
 
     /// Why this shim cannot serve a key, as a complete RESP error.

@@ -5,6 +5,7 @@
 mod backend;
 mod check;
 mod clients;
+mod confused;
 mod faults;
 mod history;
 mod linearize;

@@ -1,0 +1,299 @@
+//! A node and a shim among peers that say anything at any time: they may lose copies over it, never their footing.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::command;
+use protocol::node::{self, Node};
+use protocol::placement::Placement;
+use protocol::shim::{self, Shim};
+use protocol::storage::{StorageEvent, StorageTraits, Store};
+use protocol::time::Time;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use wire::message::{
+    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, LAYERS_MAX,
+    LoadStamp, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Welcome,
+};
+use wire::resp::Command;
+use wire::{Key, LayerSet, Message, NodeId, Peer, RouterId, ShimId, Status, View};
+
+use crate::storage::MiniStorage;
+use crate::swarm::Swarm;
+use crate::world::placement;
+
+const SEEDS: u64 = 60;
+const STEPS: usize = 2000;
+
+struct Confusion {
+    now: Time,
+    random: SmallRng,
+    placement: Arc<Placement>,
+    node: Node,
+    shim: Shim,
+    storage: MiniStorage,
+    mail: VecDeque<(Peer, Peer, Message)>,
+    /// Numbers that were said: sessions, fills, versions, requests, nonces.
+    heard: Vec<u64>,
+}
+
+impl Confusion {
+    fn new(seed: u64) -> Confusion {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let (swarm, placement) = (Swarm::draw(&mut random), placement(1, [true; 2]));
+        let mut node = Node::new(swarm.node(0, seed), Arc::clone(&placement));
+        let mut shim = Shim::new(swarm.shim(seed), Arc::clone(&placement));
+        let (now, traits) = (Time(10_000_000), StorageTraits { hash_field_expiry: random.random_bool(0.5) });
+        let up = StorageEvent::Up { incarnation: 7, traits };
+        shim.step(now, shim::Input::Storage(up), &mut Vec::new());
+        node.step(now, node::Input::Linked(Peer::Shim(ShimId(0))), &mut Vec::new());
+        let (storage, mail, heard) = (MiniStorage::default(), VecDeque::new(), vec![0, 1, u64::MAX]);
+        Confusion { now, random, placement, node, shim, storage, mail, heard }
+    }
+
+    fn number(&mut self) -> u64 {
+        let heard = self.heard[self.random.random_range(0..self.heard.len())];
+        heard.wrapping_add([0, 0, 0, 1, u64::MAX][self.random.random_range(0..5)])
+    }
+
+    fn key(&mut self) -> Key {
+        let name = ["s0", "s1", "h", "l"][self.random.random_range(0..4)];
+        let mut key = self.placement.key(0, Bytes::from_static(name.as_bytes()));
+        if self.random.random_bool(0.1) {
+            key.digest.0 ^= 1;
+        }
+        key
+    }
+
+    fn text(&mut self) -> Bytes {
+        let texts: [&[u8]; 6] =
+            [b"", b"$1\r\nx\r\n", b"*1\r\n$8\r\nFLUSHALL\r\n", b"*3\r\n$3\r\nSET", b"$-1\r\n", b"-ERR\r\n"];
+        Bytes::from_static(texts[self.random.random_range(0..texts.len())])
+    }
+
+    /// A command that storage knows, on any key, and a view that may belong to it.
+    fn command(&mut self) -> (Key, View, bool, Bytes) {
+        let (key, resp3) = (self.key(), self.random.random_bool(0.3));
+        let name = String::from_utf8_lossy(&key.bytes).into_owned();
+        let args: &[&str] = match (&key.bytes[..1], self.random.random_range(0..4)) {
+            (_, 0) => &["FLUSHALL"],
+            (b"s", 1) => &["SET", &name, "v"],
+            (b"s", 2) => &["INCR", &name],
+            (b"h", 1) => &["HSET", &name, "f", "v"],
+            (b"h", _) => &["HGETALL", &name],
+            (b"l", 1) => &["LPUSH", &name, "v"],
+            (b"l", 2) => &["BLPOP", &name, "0"],
+            (b"l", _) => &["LLEN", &name],
+            _ => &["GET", &name],
+        };
+        let command = Command::from_args(args);
+        let classified = command::classify(&command).expect("a command of the table");
+        let view = match self.random.random_range(0..4) {
+            0 => View(self.number()),
+            _ => command::view(self.placement.view_hash(), &command, &classified, resp3),
+        };
+        let frame = if self.random.random_bool(0.2) { self.text() } else { command.frame().clone() };
+        (key, view, resp3, frame)
+    }
+
+    fn message(&mut self) -> Message {
+        let (session, number, other) = (self.number(), self.number(), self.number());
+        let (key, view, resp3, command) = self.command();
+        let (flag, value) = (self.random.random_bool(0.5), self.text());
+        let ttl_ms = flag.then_some(other);
+        let status = [Status::Ok, Status::Nil, Status::Error, Status::Busy][self.random.random_range(0..4)];
+        match self.random.random_range(0..19) {
+            0 => Message::Read(Read { request: number, key, view, resp3, ordered: flag, command }),
+            1 => {
+                let loads = [LoadStamp { node_plus_one: number as u32, load: other as u32 }; LAYERS_MAX];
+                let cached = LayerSet(other as u8);
+                Message::Reply(Reply { request: number, status, hit: flag, cached, loads, value })
+            }
+            2 => Message::Execute(Execute { request: number, key, resp3, ordered: flag, command }),
+            3 => Message::Cancel(Cancel { request: number }),
+            4 => Message::Fetch(Fetch { session, fill: number, key, view, resp3, command }),
+            5 => {
+                let cached = LayerSet(other as u8);
+                let (fill, version, granted) = (number, other, flag);
+                Message::Fill(Fill {
+                    session,
+                    fill,
+                    key,
+                    view,
+                    version,
+                    granted,
+                    status,
+                    cached,
+                    ttl_ms,
+                    value,
+                })
+            }
+            6 => Message::Offer(Offer { key, view, resp3, heat: number as u32, command }),
+            7 => Message::Hello(Hello { number, nonce: other }),
+            8 => Message::Welcome(Welcome { session, nonce: other }),
+            9 => Message::Reject(Reject { last: number, nonce: other }),
+            10 => Message::Renew(Renew { session, sent: number, heat_floor: other as u32 }),
+            11 => Message::Grant(Grant { session, sent: self.now.0.min(number), duration: other }),
+            12 => Message::Refuse(Refuse { session }),
+            13 => {
+                let value = flag.then_some(EarlyValue { ttl_ms, value });
+                Message::Invalidate(Invalidate { session, key, version: number, value })
+            }
+            14 => Message::Ack(Ack { session, key, version: number, nothing_held: ttl_ms }),
+            15 => Message::Commit(Commit { session, key, version: number }),
+            16 => Message::Evict(Evict { session, key, fill: number }),
+            17 => Message::Revoke(Revoke { session, number }),
+            _ => Message::Revoked(Revoked { session, number }),
+        }
+    }
+
+    fn peer(&mut self) -> Peer {
+        let id = self.random.random_range(0..3);
+        [Peer::Node(NodeId(id)), Peer::Shim(ShimId(id)), Peer::Router(RouterId(id))]
+            [self.random.random_range(0..3)]
+    }
+
+    fn step(&mut self) {
+        self.now.0 += self.random.random_range(0..4000);
+        match self.random.random_bool(0.9) {
+            true => self.make_sense(),
+            false => self.make_none(),
+        }
+        for _ in 0..100 {
+            let Some((from, to, message)) = self.mail.pop_front() else { break };
+            match to {
+                Peer::Node(NodeId(0)) => self.tell_node(node::Input::Message { from, message }),
+                Peer::Shim(ShimId(0)) => self.tell_shim(shim::Input::Message { from, message }),
+                _ => {}
+            }
+        }
+        assert!(self.node.is_consistent(), "the node has lost count of its objects");
+    }
+
+    fn make_sense(&mut self) {
+        let (key, request) = (self.placement.key(0, Bytes::from_static(b"s0")), self.number());
+        let (from, resp3, ordered) = (Peer::Router(RouterId(0)), false, false);
+        match self.random.random_range(0..8) {
+            0 | 1 => {
+                self.tell_node(node::Input::Tick);
+                self.tell_shim(shim::Input::Tick);
+            }
+            2 => {
+                let command = Command::from_args(&["SET", "s0", "v"]).frame().clone();
+                let message = Message::Execute(Execute { request, key, resp3, ordered, command });
+                self.mail.push_back((from, Peer::Shim(ShimId(0)), message));
+            }
+            _ => {
+                let command = Bytes::new();
+                let message = Message::Read(Read { request, key, view: View::GET, resp3, ordered, command });
+                self.mail.push_back((from, Peer::Node(NodeId(0)), message));
+            }
+        }
+    }
+
+    fn make_none(&mut self) {
+        let (from, message) = (self.peer(), self.message());
+        match self.random.random_range(0..10) {
+            0 => self.tell_node(node::Input::Tick),
+            1 => self.tell_shim(shim::Input::Tick),
+            2 if self.random.random_bool(0.2) => {
+                let peer = self.peer();
+                self.tell_node(node::Input::Unlinked(peer));
+                self.tell_node(node::Input::Linked(peer));
+                self.tell_shim(shim::Input::Unlinked(peer));
+                self.tell_shim(shim::Input::Linked(peer));
+            }
+            3 if self.random.random_bool(0.1) => {
+                let event = self.storage_event();
+                self.tell_shim(shim::Input::Storage(event));
+                let (incarnation, traits) = (7, StorageTraits::default());
+                self.tell_shim(shim::Input::Storage(StorageEvent::Up { incarnation, traits }));
+            }
+            4..7 => self.mail.push_back((from, Peer::Node(NodeId(0)), message)),
+            _ => self.mail.push_back((from, Peer::Shim(ShimId(0)), message)),
+        }
+    }
+
+    fn storage_event(&mut self) -> StorageEvent {
+        let ticket = self.number();
+        match self.random.random_range(0..5) {
+            0 => StorageEvent::Down { reason: "it is confused".into() },
+            1 => StorageEvent::Up { incarnation: ticket, traits: StorageTraits::default() },
+            2 => StorageEvent::Lost { ticket, sent: true },
+            3 => StorageEvent::Replies { ticket, replies: Default::default() },
+            _ => StorageEvent::Fenced,
+        }
+    }
+
+    fn tell_node(&mut self, input: node::Input) {
+        let mut effects = Vec::new();
+        self.node.step(self.now, input, &mut effects);
+        for node::Effect::Send { to, message } in effects {
+            self.post(Peer::Node(NodeId(0)), to, message);
+        }
+    }
+
+    fn tell_shim(&mut self, input: shim::Input) {
+        let mut effects = Vec::new();
+        self.shim.step(self.now, input, &mut effects);
+        for effect in effects {
+            match effect {
+                shim::Effect::Send { to, message } => self.post(Peer::Shim(ShimId(0)), to, message),
+                shim::Effect::Store(store) => self.store(store),
+                shim::Effect::Abort { ticket } => {
+                    self.tell_shim(shim::Input::Storage(StorageEvent::Lost { ticket, sent: true }));
+                    self.tell_shim(shim::Input::Storage(StorageEvent::Fenced));
+                }
+            }
+        }
+    }
+
+    /// Numbers of real messages are what makes false ones plausible.
+    fn post(&mut self, from: Peer, to: Peer, message: Message) {
+        let numbers = match &message {
+            Message::Read(read) => [read.request, 0],
+            Message::Fetch(fetch) => [fetch.session, fetch.fill],
+            Message::Fill(fill) => [fill.version, fill.fill],
+            Message::Hello(hello) => [hello.number, hello.nonce],
+            Message::Welcome(welcome) => [welcome.session, welcome.nonce],
+            Message::Invalidate(invalidate) => [invalidate.session, invalidate.version],
+            Message::Revoke(revoke) => [revoke.session, revoke.number],
+            _ => [0, 0],
+        };
+        if self.heard.len() > 64 {
+            self.heard.drain(3..35);
+        }
+        self.heard.extend(numbers.into_iter().filter(|number| *number != 0));
+        self.mail.push_back((from, to, message));
+    }
+
+    fn store(&mut self, store: Store) {
+        self.heard.push(store.ticket);
+        let mut replies = Vec::new();
+        for frame in &store.commands {
+            let command = Command::parse(frame.clone()).expect("only whole commands reach storage");
+            let Some(reply) = self.storage.execute(self.now.0 / 1000, &command) else { return };
+            replies.push(reply);
+        }
+        if self.random.random_bool(0.9) {
+            let event = StorageEvent::Replies { ticket: store.ticket, replies: replies.into() };
+            self.tell_shim(shim::Input::Storage(event));
+        }
+    }
+}
+
+#[test]
+fn nonsense_is_survived() {
+    let mut numbers = [0; 5];
+    for seed in 0..SEEDS {
+        let mut confusion = Confusion::new(seed);
+        for _ in 0..STEPS {
+            confusion.step();
+        }
+        let (node, shim) = (confusion.node.statistics(), confusion.shim.statistics());
+        let more = [node.fills, node.hits, node.invalidations, shim.storage_writes, shim.revokes];
+        numbers.iter_mut().zip(more).for_each(|(total, more)| *total += more);
+    }
+    assert!(numbers.iter().all(|number| *number > 20), "too little sense in it: {numbers:?}");
+}
