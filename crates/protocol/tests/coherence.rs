@@ -52,6 +52,7 @@ scripts! {
     evict_during_a_write
     evict_overtaken_by_insertion
     expiry_races_a_fill
+    fill_expires_on_its_way
     fill_read_before_a_write_began
     flushall_is_a_barrier
     flushall_lost_and_applied_late

@@ -41,10 +41,12 @@ impl Node {
         }
     }
 
-    /// Whether the counts kept beside the objects agree with the objects.
+    /// Whether the counts kept beside the objects and the reads passed on agree with them.
     pub fn is_consistent(&self) -> bool {
         let bytes: u64 = self.objects.values().map(|object| object.bytes).sum();
         let objects: usize = self.links.iter().map(|link| link.objects).sum();
-        bytes == self.bytes && objects == self.objects.len()
+        let forwarded: u32 = self.forwarded_keys.values().sum();
+        let passed_on = forwarded as usize == self.forwarded.len();
+        bytes == self.bytes && objects == self.objects.len() && passed_on
     }
 }
