@@ -73,3 +73,30 @@ fn it_fails_with_one_line_if_nothing_worked() {
         assert!(last.contains(part), "{arguments:?}: {text}");
     }
 }
+
+#[test]
+fn a_series_counts_every_request_once() {
+    let url = server(b"+OK\r\n");
+    let path = std::env::temp_dir().join(format!("distcache-series-{}.csv", std::process::id()));
+    let file = path.to_str().expect("a text path");
+    let common = ["--target", &url, "--keys", "10", "--no-load", "--rate", "1000", "--requests", "300"];
+    let output = bench(&[&common[..], &["--series", file]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&path).expect("the series is there");
+    std::fs::remove_file(&path).expect("it can be removed");
+    let head: Vec<&str> = text.lines().next().expect("a head").split(',').collect();
+    let sum = |name: &str| -> u64 {
+        let column = head.iter().position(|column| *column == name).expect(name);
+        let cells = text.lines().skip(1).map(|line| line.split(',').nth(column).expect("a cell"));
+        cells.map(|cell| cell.parse::<u64>().expect("a number")).sum()
+    };
+    assert_eq!([sum("due"), sum("answered"), sum("replies")], [300; 3], "{text}");
+    assert_eq!([sum("errors"), sum("lost"), sum("unanswered"), sum("error_replies")], [0; 4], "{text}");
+
+    let nowhere = bench(&[&common[..], &["--series", "/nonexistent/series.csv"]].concat());
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(
+        String::from_utf8_lossy(&nowhere.stderr).contains("--series /nonexistent/series.csv"),
+        "{nowhere:?}"
+    );
+}

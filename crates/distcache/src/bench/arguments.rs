@@ -61,6 +61,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
+    /// Write a CSV with a line for every 100 ms: requests due in it and their fate, percentiles, replies
+    #[arg(long, value_name = "FILE")]
+    pub(crate) series: Option<std::path::PathBuf>,
+
     /// Print the result as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,5 +1,7 @@
 //! The loop that keeps connections busy and counts what comes back. Not what is asked, and not how it is shown.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
 use runtime::reactor::{ConnectionId, Driver, Event, Io};
@@ -9,6 +11,7 @@ use super::frames::Frames;
 use super::plan::{Ending, Length, Live, Outcome, Plan};
 use super::requests::Requests;
 use super::schedule::Schedule;
+use super::series::Series;
 use super::tally::Tally;
 
 /// How long a connection that broke stays down: long enough not to flood a server that restarts.
@@ -116,6 +119,8 @@ impl<'a> Engine<'a> {
         };
         let schedule = self.plan.rate.map(|rate| Schedule::new(now_us, rate, self.connections.len()));
         self.clock = Some(Clock { count_from_us, end_us, schedule, next: 0 });
+        self.tally.series =
+            self.plan.series.then(|| Series::new(count_from_us, unix_ms() + self.plan.warmup_us / 1_000));
         self.last_reply_us = now_us;
         for index in 0..self.connections.len() {
             self.fill(io, index, now_us);
@@ -165,7 +170,7 @@ impl<'a> Engine<'a> {
                 let due = (connection.sent..connection.released)
                     .filter_map(|turn| clock.schedule.map(|schedule| schedule.due_on_us(index, turn)));
                 for since_us in waiting.chain(due).filter(|since_us| *since_us >= clock.count_from_us) {
-                    self.tally.unanswered(now_us.saturating_sub(since_us));
+                    self.tally.unanswered(since_us, now_us);
                 }
                 if self.requests.is_load() {
                     self.failed.extend(connection.in_flight.iter().map(|sent| sent.key));
@@ -232,8 +237,7 @@ impl<'a> Engine<'a> {
             if sent.since_us >= count_from_us {
                 self.outstanding -= 1;
                 self.last_counted_us = now_us;
-                self.tally.answered(now_us.saturating_sub(sent.since_us));
-                self.tally.errors += u64::from(is_error);
+                self.tally.answered(sent.since_us, now_us, is_error);
                 if is_error {
                     self.tally.note(&reply[..length]);
                 }
@@ -255,10 +259,10 @@ impl<'a> Engine<'a> {
         connection.up = false;
         connection.scanner = wire::resp::ReplyScanner::new();
         connection.dial_us = Some(now_us + DIAL_AGAIN_US);
-        let counted =
-            connection.in_flight.iter().filter(|sent| sent.since_us >= count_from_us).count() as u64;
-        self.outstanding -= counted;
-        self.tally.lost += counted;
+        for sent in connection.in_flight.iter().filter(|sent| sent.since_us >= count_from_us) {
+            self.outstanding -= 1;
+            self.tally.lost(sent.since_us);
+        }
         if self.requests.is_load() {
             self.failed.extend(connection.in_flight.iter().map(|sent| sent.key));
         }
@@ -318,6 +322,10 @@ fn set_place(places: &mut Vec<usize>, id: ConnectionId, place: usize) {
         places.resize(id.index() + 1, 0);
     }
     places[id.index()] = place;
+}
+
+fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 fn reason(error: Option<std::io::Error>) -> String {

@@ -12,10 +12,14 @@ mod pacer;
 mod plan;
 mod requests;
 mod schedule;
+mod series;
 mod tally;
 mod target;
 
-use anyhow::{Result, bail};
+use std::fs::File;
+use std::io::Write;
+
+use anyhow::{Context, Result, bail};
 use runtime::stop::Stop;
 use trace::Workload;
 
@@ -44,6 +48,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let requests = Requests::Mix(workload.requests(0)?);
     let frames = Frames::new(workload.value_bytes, workload.seed);
     open_files::allow(plan.connections)?;
+    // A path that cannot be written is better found before the run than after it.
+    let series_file = arguments.series.as_ref().map(|path| {
+        File::create(path).with_context(|| format!("--series {}: cannot be written", path.display()))
+    });
+    let mut series_file = series_file.transpose()?;
     let stop = Stop::on_signals()?;
     let mut line = ProgressLine::new();
     if !arguments.no_load {
@@ -60,6 +69,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let outcome = driven?;
     report_problems(&outcome);
     let summary = outcome.tally.summary();
+    if let (Some(file), Some(series)) = (&mut series_file, &outcome.tally.series) {
+        file.write_all(series.csv().as_bytes()).context("the file of --series cannot be written")?;
+    }
     if arguments.json {
         output::print(&format!("{}\n", serde_json::to_string(&summary)?))?;
     } else {
@@ -87,6 +99,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
             (Some(requests), _) => Length::Requests(requests),
             (None, seconds) => Length::Time(us(seconds.unwrap_or(arguments::SECONDS_DEFAULT))),
         },
+        series: arguments.series.is_some(),
     })
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     pub(crate) rate: Option<f64>,
     pub(crate) warmup_us: u64,
     pub(crate) length: Length,
+    /// Whether to count by slices of time, too.
+    pub(crate) series: bool,
 }
 
 /// How long to measure, after the warm-up.

@@ -3,6 +3,8 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::series::Series;
+
 /// Three digits are what anyone reads; a fourth would cost ten times the memory.
 const DIGITS: u8 = 3;
 /// Latencies above an hour count as an hour.
@@ -26,6 +28,8 @@ pub(crate) struct Tally {
     pub(crate) elapsed_us: u64,
     /// The first few texts of errors and broken connections, each once.
     pub(crate) texts: Vec<String>,
+    /// The same by slices of time, if it was asked for.
+    pub(crate) series: Option<Series>,
     latency_us: Histogram<u64>,
 }
 
@@ -52,19 +56,42 @@ impl Tally {
     pub(crate) fn new() -> Tally {
         let latency_us =
             Histogram::new_with_bounds(1, LATENCY_US_MAX, DIGITS).expect("the bounds are constants that fit");
-        Tally { requests: 0, errors: 0, lost: 0, unanswered: 0, elapsed_us: 0, texts: Vec::new(), latency_us }
+        Tally {
+            requests: 0,
+            errors: 0,
+            lost: 0,
+            unanswered: 0,
+            elapsed_us: 0,
+            texts: Vec::new(),
+            series: None,
+            latency_us,
+        }
     }
 
-    pub(crate) fn answered(&mut self, latency_us: u64) {
+    pub(crate) fn answered(&mut self, since_us: u64, now_us: u64, is_error: bool) {
         self.requests += 1;
-        self.latency_us.saturating_record(latency_us);
+        self.errors += u64::from(is_error);
+        self.latency_us.saturating_record(now_us.saturating_sub(since_us));
+        if let Some(series) = &mut self.series {
+            series.answered(since_us, now_us, is_error);
+        }
+    }
+
+    pub(crate) fn lost(&mut self, since_us: u64) {
+        self.lost += 1;
+        if let Some(series) = &mut self.series {
+            series.lost(since_us);
+        }
     }
 
     /// A request that never got its reply counts with the time it has waited so far: leaving it out would
     /// make the slowest requests vanish.
-    pub(crate) fn unanswered(&mut self, waited_us: u64) {
+    pub(crate) fn unanswered(&mut self, since_us: u64, now_us: u64) {
         self.unanswered += 1;
-        self.latency_us.saturating_record(waited_us);
+        self.latency_us.saturating_record(now_us.saturating_sub(since_us));
+        if let Some(series) = &mut self.series {
+            series.unanswered(since_us);
+        }
     }
 
     pub(crate) fn note(&mut self, text: &[u8]) {
@@ -104,7 +131,7 @@ mod tests {
     #[test]
     fn json_has_exactly_the_promised_fields() {
         let mut tally = Tally::new();
-        (1..=1_000).for_each(|latency| tally.answered(latency));
+        (1..=1_000).for_each(|latency| tally.answered(7, 7 + latency, false));
         tally.elapsed_us = 500_000;
         let json = serde_json::to_value(tally.summary()).expect("plain data");
         let expected = serde_json::json!({
@@ -124,8 +151,8 @@ mod tests {
     #[test]
     fn waits_without_reply_are_in_the_percentiles_but_not_in_the_requests() {
         let mut tally = Tally::new();
-        tally.answered(10);
-        tally.unanswered(5_000);
+        tally.answered(0, 10, false);
+        tally.unanswered(0, 5_000);
         assert_eq!(tally.summary().requests, 1);
         assert!(tally.summary().latency_us.max >= 5_000);
     }

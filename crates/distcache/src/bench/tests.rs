@@ -58,7 +58,15 @@ fn ok() -> Option<Vec<u8>> {
 }
 
 fn plan(address: SocketAddr, length: Length) -> Plan {
-    Plan { target: Address::Tcp(address), connections: 1, pipeline: 1, rate: None, warmup_us: 0, length }
+    Plan {
+        target: Address::Tcp(address),
+        connections: 1,
+        pipeline: 1,
+        rate: None,
+        warmup_us: 0,
+        length,
+        series: false,
+    }
 }
 
 fn mix(keys: u64) -> Requests {
@@ -260,6 +268,7 @@ fn a_real_redis_holds_the_keys_and_answers_without_errors() {
         rate: None,
         warmup_us: 0,
         length: Length::Requests(20_000),
+        series: false,
     };
     let frames = Frames::new(100_000, 1);
     load(&plan, 500, &frames, &Stop::new(), &mut |_| {}).expect("Redis takes every key");

@@ -1,0 +1,115 @@
+//! A run in slices of 100 ms: what was due in each and what became of it, as CSV. Not the totals.
+
+use std::fmt::Write;
+
+/// Fine enough to see a lease run out, coarse enough for a percentile at a few hundred requests per second.
+const SLICE_US: u64 = 100_000;
+
+const HEAD: &str = "start_ms,unix_ms,due,answered,errors,lost,unanswered,p50_us,p90_us,p99_us,max_us,replies,error_replies\n";
+
+/// Counts by slice. It keeps each latency, four bytes per request, so that percentiles are exact.
+pub(crate) struct Series {
+    start_us: u64,
+    /// The same instant by the wall clock, which other processes share.
+    start_unix_ms: u64,
+    slices: Vec<Slice>,
+}
+
+#[derive(Clone, Default)]
+struct Slice {
+    /// Of the requests due in this slice that were answered with something else than an error.
+    latencies_us: Vec<u32>,
+    errors: u64,
+    lost: u64,
+    unanswered: u64,
+    /// Replies that came in this slice, whenever they were due.
+    replies: u64,
+    error_replies: u64,
+}
+
+impl Series {
+    pub(crate) fn new(start_us: u64, start_unix_ms: u64) -> Series {
+        Series { start_us, start_unix_ms, slices: Vec::new() }
+    }
+
+    pub(crate) fn answered(&mut self, since_us: u64, now_us: u64, is_error: bool) {
+        let slice = self.slice(since_us);
+        if is_error {
+            slice.errors += 1;
+        } else {
+            let latency_us = now_us.saturating_sub(since_us);
+            slice.latencies_us.push(u32::try_from(latency_us).unwrap_or(u32::MAX));
+        }
+        let slice = self.slice(now_us);
+        slice.replies += 1;
+        slice.error_replies += u64::from(is_error);
+    }
+
+    pub(crate) fn lost(&mut self, since_us: u64) {
+        self.slice(since_us).lost += 1;
+    }
+
+    pub(crate) fn unanswered(&mut self, since_us: u64) {
+        self.slice(since_us).unanswered += 1;
+    }
+
+    fn slice(&mut self, at_us: u64) -> &mut Slice {
+        let index = (at_us.saturating_sub(self.start_us) / SLICE_US) as usize;
+        if self.slices.len() <= index {
+            self.slices.resize(index + 1, Slice::default());
+        }
+        &mut self.slices[index]
+    }
+
+    /// One line per slice. Up to `unanswered` and the percentiles, a line is about the requests that were due in
+    /// its slice; the last two columns are about the replies that came in it.
+    pub(crate) fn csv(&self) -> String {
+        let mut text = HEAD.to_owned();
+        for (index, slice) in self.slices.iter().enumerate() {
+            let start_ms = index as u64 * SLICE_US / 1_000;
+            let mut latencies_us = slice.latencies_us.clone();
+            latencies_us.sort_unstable();
+            let answered = latencies_us.len() as u64;
+            let due = answered + slice.errors + slice.lost + slice.unanswered;
+            let _ = write!(text, "{start_ms},{},{due},{answered}", self.start_unix_ms + start_ms);
+            let _ = write!(text, ",{},{},{}", slice.errors, slice.lost, slice.unanswered);
+            for permille in [500, 900, 990, 1000] {
+                let _ = write!(text, ",{}", rank(&latencies_us, permille));
+            }
+            let _ = writeln!(text, ",{},{}", slice.replies, slice.error_replies);
+        }
+        text
+    }
+}
+
+/// The smallest value that at least so many thousandths do not exceed; zero of nothing.
+fn rank(sorted: &[u32], permille: usize) -> u32 {
+    let place = (sorted.len() * permille).div_ceil(1000).max(1) - 1;
+    sorted.get(place).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_count_where_they_were_due_and_replies_where_they_came() {
+        let mut series = Series::new(1_000_000, 5_000);
+        for request in 0..100 {
+            series.answered(1_000_000 + request, 1_000_000 + request + (request + 1) * 10, false);
+        }
+        series.answered(1_050_000, 1_250_000, true);
+        series.lost(1_150_000);
+        series.unanswered(1_150_000);
+        let lines: Vec<String> = series.csv().lines().map(str::to_owned).collect();
+        assert_eq!(lines[0], HEAD.trim_end());
+        assert_eq!(
+            lines[1..],
+            [
+                "0,5000,101,100,1,0,0,500,900,990,1000,100,0",
+                "100,5100,2,0,0,1,1,0,0,0,0,0,0",
+                "200,5200,0,0,0,0,0,0,0,0,0,1,1",
+            ]
+        );
+    }
+}
