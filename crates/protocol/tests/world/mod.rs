@@ -124,6 +124,7 @@ impl World {
                 self.stranded.clear();
                 self.parcels.push_back(Parcel::Answer(StorageEvent::Fenced));
             }
+            "drain" => self.step_node(index(words[1]), node::Input::Drain),
             "offer" => self.offer(words[1], &words[2..]),
             "behind" => {
                 // Somebody else, or storage itself, changes a key without the shim.
