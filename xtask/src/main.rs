@@ -4,6 +4,8 @@
 
 mod bench;
 mod ci;
+#[expect(dead_code, unused_imports, reason = "trials under faults use the rest")]
+mod cluster;
 mod codegen;
 mod setup;
 mod tidy;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 9] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -16,6 +16,7 @@ const PROGRAMS: [(&str, &str); 8] = [
     ("python3", "python3"),
     ("git", "git"),
     ("kill", "procps"),
+    ("setpriv", "util-linux"),
 ];
 /// Packages whose service must not start: the tests run their own processes on ports of their own.
 const SERVICES: [&str; 3] = ["redis-server", "memcached", "nutcracker"];

@@ -5,27 +5,37 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Shape, load};
-use super::processes::{Folder, Process, free_port, twemproxy};
+use super::load::load;
+use super::twemproxy::twemproxy;
+use crate::cluster::{Cluster, Folder, Layer, Layout, Process, Role, free_address};
 
 /// Each figure is the median of so many runs, the two proxies taking turns.
 const ROUNDS: usize = 5;
 
 pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
-    let folder = Folder::new()?;
-    let shape =
-        Shape { racks: 1, servers_per_rack: 2, spines: 1, leaves: true, objects_max: 10_000, separate: true };
-    let cluster = Cluster::start(binary, &folder, shape)?;
-    let other = free_port()?;
-    let nutcracker = twemproxy(other, &cluster.redis_ports, &folder.0)?;
+    let folder = Folder::new("bench")?;
+    let layout = Layout {
+        racks: 1,
+        servers_per_rack: 2,
+        layers: vec![Layer::leaves(1), Layer::spines(1)],
+        tables: "[limits]\nclients_max = 20000\n".to_owned(),
+        ..Layout::default()
+    };
+    let cluster = Cluster::start(binary, layout, 0)?;
+    let servers = cluster.ids(Role::Redis);
+    let addresses = servers.iter().map(|id| cluster.member(id).map(|member| member.listen.port()));
+    let other = free_address()?;
+    let nutcracker = twemproxy(other, &addresses.collect::<anyhow::Result<Vec<u16>>>()?, folder.path())?;
+    let (router, other) = (cluster.router(0).port(), other.port());
+    let redis = servers.iter().map(|id| cluster.process(id)).collect::<anyhow::Result<Vec<_>>>()?;
     let ours: Vec<&Process> =
-        cluster.members.iter().map(|(_, process)| process).chain(&cluster.redis).collect();
-    let theirs: Vec<&Process> = std::iter::once(&nutcracker).chain(&cluster.redis).collect();
+        cluster.processes().map(|(_, process)| process).chain(redis.iter().copied()).collect();
+    let theirs: Vec<&Process> = std::iter::once(&nutcracker).chain(redis).collect();
     // A hot set that both nodes hold, and a key space too wide for anything to be hot.
     let workloads = [("hot", "16", "adversary:16"), ("cold", "1000000", "uniform")];
     let mut results = Vec::new();
     for (name, keys, dist) in workloads {
-        for port in [cluster.router, other] {
+        for port in [router, other] {
             load(binary, port, &["--keys", keys, "--dist", dist, "--seconds", "3", "--connections", "50"])?;
         }
         for pipeline in ["1", "16"] {
@@ -46,7 +56,7 @@ pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
             ];
             let (mut a, mut b) = (Vec::new(), Vec::new());
             for _ in 0..ROUNDS {
-                a.push(microseconds(&ours, || load(binary, cluster.router, &arguments))?);
+                a.push(microseconds(&ours, || load(binary, router, &arguments))?);
                 b.push(microseconds(&theirs, || load(binary, other, &arguments))?);
             }
             let ratios = a.iter().zip(&b).map(|(a, b)| a / b).collect::<Vec<f64>>();

@@ -4,24 +4,29 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Shape, load};
-use super::processes::Folder;
+use super::load::{final_status, load};
+use crate::cluster::{Cluster, Layer, Layout};
 
 const WARMUP_SECONDS: &str = "30";
 
-fn shape(cached: bool) -> Shape {
-    // Nodes that may hold nothing leave a plain sharding proxy.
-    let objects_max = if cached { 1000 } else { 0 };
-    Shape { racks: 4, servers_per_rack: 2, spines: 4, leaves: true, objects_max, separate: false }
+fn layout(cached: bool) -> Layout {
+    Layout {
+        racks: 4,
+        servers_per_rack: 2,
+        layers: vec![Layer::leaves(1), Layer::spines(4)],
+        // Nodes that may hold nothing leave a plain sharding proxy.
+        objects_max: if cached { 1000 } else { 0 },
+        separate: false,
+        ..Layout::default()
+    }
 }
 
 /// Requests per node and per storage server under Zipf 0.99 over 100,000 keys, and one key alone.
 pub(super) fn balance(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
-    let folder = Folder::new()?;
-    let plain = Cluster::start(binary, &folder, shape(false))?;
+    let plain = Cluster::start(binary, layout(false), 0)?;
     let without = measure(binary, &plain, "zipf:0.99", "0", seconds)?;
     drop(plain);
-    let cluster = Cluster::start(binary, &folder, shape(true))?;
+    let cluster = Cluster::start(binary, layout(true), 0)?;
     let with = measure(binary, &cluster, "zipf:0.99", "0", seconds)?;
     let one_key = measure(binary, &cluster, "adversary:1", "0", seconds.min(10))?;
     let counts = |key: &str, name: &str, deltas: &Value| -> Vec<f64> {
@@ -50,8 +55,7 @@ pub(super) fn balance(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
 
 /// Messages per invalidated copy with one write in ten.
 pub(super) fn coherence(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
-    let folder = Folder::new()?;
-    let cluster = Cluster::start(binary, &folder, shape(true))?;
+    let cluster = Cluster::start(binary, layout(true), 0)?;
     let deltas = measure(binary, &cluster, "zipf:0.99", "0.1", seconds)?;
     let sum = |name: &str| -> f64 {
         let shims = deltas["shims"].as_array().map_or(&[][..], Vec::as_slice);
@@ -78,11 +82,12 @@ fn measure(
     seconds: u64,
 ) -> anyhow::Result<Value> {
     let base = ["--keys", "100000", "--dist", dist, "--write-ratio", writes, "--connections", "50"];
-    load(binary, cluster.router, &[&base[..], &["--seconds", WARMUP_SECONDS]].concat())?;
-    let before = cluster.status()?;
+    let port = cluster.router(0).port();
+    load(binary, port, &[&base[..], &["--seconds", WARMUP_SECONDS]].concat())?;
+    let before = final_status(cluster)?;
     let seconds = seconds.to_string();
-    let summary = load(binary, cluster.router, &[&base[..], &["--no-load", "--seconds", &seconds]].concat())?;
-    let after = cluster.status()?;
+    let summary = load(binary, port, &[&base[..], &["--no-load", "--seconds", &seconds]].concat())?;
+    let after = final_status(cluster)?;
     let mut deltas = json!({ "requests": summary["requests"], "throughput": summary["throughput"] });
     for role in ["nodes", "shims", "routers"] {
         deltas[role] = difference(&before[role], &after[role]);

@@ -7,36 +7,33 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::cluster::{Cluster, Shape, load};
-use super::processes::Folder;
+use super::load::{final_status, load};
+use crate::cluster::{Cluster, Layer, Layout};
 
 const CLIENTS: usize = 10_000;
 /// Connections to one listening port that this side can have: more would need more addresses.
 const OBJECTS: &str = "10000";
 
 pub(super) fn run(binary: &Path) -> anyhow::Result<Value> {
-    let folder = Folder::new()?;
-    let shape = Shape {
+    let layout = Layout {
         racks: 1,
-        servers_per_rack: 1,
-        spines: 1,
-        leaves: false,
-        objects_max: 10_000,
-        separate: true,
+        layers: vec![Layer::spines(1)],
+        tables: "[limits]\nclients_max = 20000\n".to_owned(),
+        ..Layout::default()
     };
-    let cluster = Cluster::start(binary, &folder, shape)?;
+    let cluster = Cluster::start(binary, layout, 0)?;
+    let address = cluster.router(0);
     let distribution = format!("adversary:{OBJECTS}");
     let arguments = ["--keys", OBJECTS, "--dist", &distribution, "--value-bytes", "64", "--seconds", "20"];
-    load(binary, cluster.router, &[&arguments[..], &["--connections", "50", "--pipeline", "16"]].concat())?;
-    let objects = cluster.status()?["nodes"][0]["objects"].clone();
-    let node = cluster.member("spine-0")?.resident_bytes()?;
+    load(binary, address.port(), &[&arguments[..], &["--connections", "50", "--pipeline", "16"]].concat())?;
+    let objects = final_status(&cluster)?["nodes"][0]["objects"].clone();
+    let node = cluster.process("spine-0")?.resident_bytes()?;
     raise_files_max()?;
-    let router = cluster.member("router-0")?;
+    let router = cluster.process("router-0")?;
     let before = router.resident_bytes()?;
     let mut clients = Vec::with_capacity(CLIENTS);
     for _ in 0..CLIENTS {
-        clients
-            .push(TcpStream::connect(("127.0.0.1", cluster.router)).context("a client could not connect")?);
+        clients.push(TcpStream::connect(address).context("a client could not connect")?);
     }
     let mut pong = [0; 7];
     for client in &mut clients {

@@ -1,10 +1,10 @@
 //! `cargo xtask bench`: what this release costs and how well it balances, measured on real processes. Not a test.
 
-mod cluster;
 mod cost;
 mod figures;
+mod load;
 mod memory;
-mod processes;
+mod twemproxy;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -46,7 +46,8 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     }
 }
 
-fn build(root: &Path) -> anyhow::Result<PathBuf> {
+/// The release build of `distcache`.
+pub(crate) fn build(root: &Path) -> anyhow::Result<PathBuf> {
     let status = std::process::Command::new(env!("CARGO"))
         .args(["build", "--release", "--locked", "--package", "distcache"])
         .current_dir(root)

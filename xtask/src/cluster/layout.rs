@@ -1,0 +1,208 @@
+//! Which members a cluster has, where each listens, and the configuration that says so. Not its processes.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use super::ports::free_address;
+
+/// What to build. Rack layers have `nodes` in each rack, hash layers `nodes` in all.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) racks: usize,
+    pub(crate) servers_per_rack: usize,
+    pub(crate) storage: Storage,
+    pub(crate) routers: usize,
+    pub(crate) controllers: usize,
+    pub(crate) objects_max: usize,
+    /// Requests per second of a node and of a shim; 0 for no limit.
+    pub(crate) node_rate_max: u64,
+    pub(crate) shim_rate_max: u64,
+    /// Further lines of `[cluster]` and of each `[[controller]]`.
+    pub(crate) cluster_lines: String,
+    pub(crate) controller_lines: String,
+    /// Further tables, such as `[limits]`.
+    pub(crate) tables: String,
+    /// Each member a process of its own; otherwise all in one.
+    pub(crate) separate: bool,
+    /// With the chaos proxy in front of every address that members dial.
+    pub(crate) proxied: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layer {
+    pub(crate) name: &'static str,
+    /// Partitioned by rack, otherwise by hash.
+    pub(crate) by_rack: bool,
+    pub(crate) nodes: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// A redis-server that keeps nothing on disk.
+    Redis,
+    /// A redis-server whose data survive `kill -9`.
+    DurableRedis,
+}
+
+impl Default for Layout {
+    /// Leaves and spines over two racks of one server each.
+    fn default() -> Layout {
+        Layout {
+            layers: vec![Layer::leaves(1), Layer::spines(2)],
+            racks: 2,
+            servers_per_rack: 1,
+            storage: Storage::Redis,
+            routers: 1,
+            controllers: 1,
+            objects_max: 10_000,
+            node_rate_max: 0,
+            shim_rate_max: 0,
+            cluster_lines: String::new(),
+            controller_lines: String::new(),
+            tables: String::new(),
+            separate: true,
+            proxied: false,
+        }
+    }
+}
+
+impl Layer {
+    pub(crate) fn leaves(per_rack: usize) -> Layer {
+        Layer { name: "leaf", by_rack: true, nodes: per_rack }
+    }
+
+    pub(crate) fn spines(nodes: usize) -> Layer {
+        Layer { name: "spine", by_rack: false, nodes }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Controller,
+    Node,
+    Shim,
+    Router,
+    Redis,
+}
+
+/// One process of the cluster to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) id: String,
+    pub(crate) role: Role,
+    /// Of nodes.
+    layer: usize,
+    /// Of shims, their storage servers and nodes of rack layers.
+    rack: Option<usize>,
+    pub(crate) listen: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Member {
+    /// Whether it opens connections to `other`.
+    pub(crate) fn dials(&self, other: &Member) -> bool {
+        match (self.role, other.role) {
+            (Role::Router, Role::Node | Role::Shim) | (Role::Node, Role::Shim) => true,
+            (Role::Router | Role::Node | Role::Shim, Role::Controller) => true,
+            (Role::Shim, Role::Redis) => self.number() == other.number(),
+            _ => false,
+        }
+    }
+
+    /// Its position among those of its kind, as its id says.
+    fn number(&self) -> &str {
+        self.id.rsplit('-').next().unwrap_or_default()
+    }
+}
+
+impl Layout {
+    /// Every member with free addresses, storage servers first and routers last.
+    pub(crate) fn members(&self) -> anyhow::Result<Vec<Member>> {
+        let mut members = Vec::new();
+        let mut add = |role, id: String, layer, rack| -> anyhow::Result<()> {
+            members.push(Member { id, role, layer, rack, listen: free_address()?, admin: free_address()? });
+            Ok(())
+        };
+        let servers = self.racks * self.servers_per_rack;
+        for server in 0..servers {
+            add(Role::Redis, format!("redis-{server}"), 0, None)?;
+        }
+        for controller in 0..self.controllers {
+            add(Role::Controller, format!("controller-{controller}"), 0, None)?;
+        }
+        for (index, layer) in self.layers.iter().enumerate() {
+            let count = if layer.by_rack { layer.nodes * self.racks } else { layer.nodes };
+            for node in 0..count {
+                let rack = layer.by_rack.then_some(node / layer.nodes);
+                add(Role::Node, format!("{}-{node}", layer.name), index, rack)?;
+            }
+        }
+        for shim in 0..servers {
+            add(Role::Shim, format!("shim-{shim}"), 0, Some(shim / self.servers_per_rack))?;
+        }
+        for router in 0..self.routers {
+            add(Role::Router, format!("router-{router}"), 0, None)?;
+        }
+        Ok(members)
+    }
+
+    /// The configuration file; `at` says where the reader of the file finds a member.
+    pub(crate) fn toml(&self, members: &[Member], at: impl Fn(&Member) -> SocketAddr) -> String {
+        let mut text = format!(
+            "[cluster]\nname = \"xtask\"\nsecret = \"00112233445566778899aabbccddeeff\"\n{}\n{}\n",
+            self.cluster_lines, self.tables
+        );
+        for layer in &self.layers {
+            let partition = if layer.by_rack { "rack" } else { "hash" };
+            push(&mut text, format_args!("[[layer]]\nname = {:?}\npartition = {partition:?}\n", layer.name));
+        }
+        for member in members {
+            self.section(member, members, &at, &mut text);
+        }
+        text
+    }
+
+    fn section(
+        &self,
+        member: &Member,
+        members: &[Member],
+        at: &impl Fn(&Member) -> SocketAddr,
+        text: &mut String,
+    ) {
+        let section = match member.role {
+            Role::Redis => return,
+            Role::Controller => "controller",
+            Role::Node => "node",
+            Role::Shim => "shim",
+            Role::Router => "router",
+        };
+        push(text, format_args!("[[{section}]]\nid = {:?}\nlisten = \"{}\"\n", member.id, at(member)));
+        if let Some(rack) = member.rack {
+            push(text, format_args!("rack = \"r{rack}\"\n"));
+        }
+        if member.role != Role::Controller {
+            push(text, format_args!("admin = \"{}\"\n", member.admin));
+        }
+        match member.role {
+            Role::Controller => push(text, format_args!("{}\n", self.controller_lines)),
+            Role::Node => push(
+                text,
+                format_args!(
+                    "layer = {:?}\nobjects_max = {}\nrate_max = {}\n",
+                    self.layers[member.layer].name, self.objects_max, self.node_rate_max
+                ),
+            ),
+            Role::Shim => {
+                let storage = members.iter().find(|other| member.dials(other) && other.role == Role::Redis);
+                let url = storage.map_or_else(String::new, |storage| format!("redis://{}", at(storage)));
+                push(text, format_args!("storage = {url:?}\nrate_max = {}\n", self.shim_rate_max));
+            }
+            Role::Redis | Role::Router => {}
+        }
+    }
+}
+
+fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
+    text.write_fmt(more).expect("writing to a String cannot fail");
+}

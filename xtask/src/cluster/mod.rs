@@ -1,0 +1,267 @@
+//! A DistCache cluster of real processes for measurements and trials: written, started, disturbed, asked, ended.
+//! Not what is measured or tried with it.
+
+mod ask;
+mod folder;
+mod layout;
+mod ports;
+mod process;
+pub(crate) mod proxy;
+
+pub(crate) use folder::Folder;
+pub(crate) use layout::{Layer, Layout, Member, Role, Storage};
+pub(crate) use ports::free_address;
+pub(crate) use process::{Process, mortal};
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use proxy::Proxy;
+
+/// Nothing takes longer to come up, even on a loaded machine.
+const START_MAX: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(10);
+/// Lines of a member's log that a report shows.
+const LOG_LINES_MAX: usize = 20;
+/// The id of the process that holds all members.
+const UP: &str = "up";
+
+/// Every process is killed when this goes out of scope.
+pub(crate) struct Cluster {
+    pub(crate) layout: Layout,
+    members: Vec<Member>,
+    processes: BTreeMap<String, Process>,
+    proxy: Option<Proxy>,
+    binary: PathBuf,
+    folder: Folder,
+}
+
+impl Cluster {
+    /// Starts the storage servers and every member, and waits until all of them have found each other.
+    pub(crate) fn start(binary: &Path, layout: Layout, seed: u64) -> anyhow::Result<Cluster> {
+        let members = layout.members()?;
+        let proxy = if layout.proxied { Some(Proxy::start(seed)?) } else { None };
+        let folder = Folder::new("cluster")?;
+        let (processes, binary) = (BTreeMap::new(), binary.to_owned());
+        let mut cluster = Cluster { layout, members, processes, proxy, binary, folder };
+        cluster.write_configurations()?;
+        let apart = |member: &Member| cluster.layout.separate || member.role == Role::Redis;
+        let mut ids: Vec<String> =
+            cluster.members.iter().filter(|member| apart(member)).map(|member| member.id.clone()).collect();
+        if !cluster.layout.separate {
+            ids.push(UP.to_owned());
+        }
+        for id in ids {
+            cluster.run(&id)?;
+        }
+        cluster.wait_linked()?;
+        Ok(cluster)
+    }
+
+    /// Each process has a file of its own: through the proxy, each finds the others at addresses of its own.
+    fn write_configurations(&self) -> anyhow::Result<()> {
+        if !self.layout.separate {
+            anyhow::ensure!(self.proxy.is_none(), "the proxy stands between processes");
+            let text = self.layout.toml(&self.members, |member| member.listen);
+            return Ok(std::fs::write(self.file(UP, "toml"), text)?);
+        }
+        for reader in self.members.iter().filter(|member| member.role != Role::Redis) {
+            let mut addresses = BTreeMap::new();
+            for other in &self.members {
+                let address = match &self.proxy {
+                    Some(proxy) if reader.dials(other) => {
+                        let framed = matches!(other.role, Role::Node | Role::Shim);
+                        proxy.listen(&reader.id, &other.id, other.listen, framed)?
+                    }
+                    _ => other.listen,
+                };
+                addresses.insert(&other.id, address);
+            }
+            let text = self.layout.toml(&self.members, |member| addresses[&member.id]);
+            std::fs::write(self.file(&reader.id, "toml"), text)?;
+        }
+        Ok(())
+    }
+
+    fn file(&self, id: &str, extension: &str) -> PathBuf {
+        self.folder.path().join(format!("{id}.{extension}"))
+    }
+
+    /// Starts a member or storage server, for the first time or again, and waits until it is ready.
+    pub(crate) fn run(&mut self, id: &str) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.processes.contains_key(id), "{id} runs already");
+        let process = match self.members.iter().find(|member| member.id == id) {
+            Some(member) if member.role == Role::Redis => {
+                let command = self.redis_command(member)?;
+                let process = Process::start(command, None)?;
+                accepting(member.listen)?;
+                process
+            }
+            _ => {
+                let process = Process::start(self.member_command(id), Some(&self.file(id, "log")))?;
+                process.ready().with_context(|| format!("{id}\n{}", self.log(id)))?;
+                process
+            }
+        };
+        self.processes.insert(id.to_owned(), process);
+        Ok(())
+    }
+
+    fn member_command(&self, id: &str) -> Command {
+        let mut command = mortal(&self.binary);
+        match id {
+            UP => command.arg("up"),
+            id => command.args(["run", "--id", id]),
+        };
+        command.arg("--config").arg(self.file(id, "toml")).args(["--log", "info"]);
+        command
+    }
+
+    fn redis_command(&self, member: &Member) -> anyhow::Result<Command> {
+        let data = self.folder.path().join(&member.id);
+        std::fs::create_dir_all(&data)?;
+        let durable = if self.layout.storage == Storage::DurableRedis { "yes" } else { "no" };
+        let mut command = mortal("redis-server");
+        command.args(["--port", &member.listen.port().to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        command.args(["--appendonly", durable, "--appendfsync", "always", "--dir"]).arg(&data);
+        command.arg("--logfile").arg(self.file(&member.id, "log"));
+        Ok(command)
+    }
+
+    /// kill -9
+    pub(crate) fn kill(&mut self, id: &str) -> anyhow::Result<()> {
+        drop(self.processes.remove(id).with_context(|| format!("{id} does not run"))?);
+        Ok(())
+    }
+
+    /// SIGTERM, and waits for a graceful end.
+    pub(crate) fn terminate(&mut self, id: &str) -> anyhow::Result<()> {
+        let process = self.processes.remove(id).with_context(|| format!("{id} does not run"))?;
+        let status = process.terminate()?;
+        anyhow::ensure!(status.success(), "{id} ended with {status}\n{}", self.log(id));
+        Ok(())
+    }
+
+    /// SIGSTOP
+    pub(crate) fn pause(&self, id: &str) -> anyhow::Result<()> {
+        self.process(id)?.signal(Signal::STOP)
+    }
+
+    /// SIGCONT
+    pub(crate) fn resume(&self, id: &str) -> anyhow::Result<()> {
+        self.process(id)?.signal(Signal::CONT)
+    }
+
+    pub(crate) fn is_running(&self, id: &str) -> bool {
+        self.processes.contains_key(id)
+    }
+
+    /// Members that should run and have ended by themselves, with the end of their logs.
+    pub(crate) fn fallen(&mut self) -> Vec<String> {
+        let processes = self.processes.iter_mut();
+        let ended: Vec<String> =
+            processes.filter_map(|(id, process)| process.has_ended().then(|| id.clone())).collect();
+        ended.iter().map(|id| format!("{id} has ended by itself:\n{}", self.log(id))).collect()
+    }
+
+    pub(crate) fn process(&self, id: &str) -> anyhow::Result<&Process> {
+        self.processes.get(id).with_context(|| format!("{id} does not run"))
+    }
+
+    /// The running processes of DistCache itself, without the storage servers.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = (&str, &Process)> {
+        let own = self.processes.iter().filter(|(id, _)| !id.starts_with("redis-"));
+        own.map(|(id, process)| (id.as_str(), process))
+    }
+
+    pub(crate) fn ids(&self, role: Role) -> Vec<String> {
+        let members = self.members.iter().filter(|member| member.role == role);
+        members.map(|member| member.id.clone()).collect()
+    }
+
+    pub(crate) fn member(&self, id: &str) -> anyhow::Result<&Member> {
+        self.members.iter().find(|member| member.id == id).with_context(|| format!("there is no {id}"))
+    }
+
+    /// Where the clients of a router connect.
+    pub(crate) fn router(&self, index: usize) -> SocketAddr {
+        self.members
+            .iter()
+            .filter(|member| member.role == Role::Router)
+            .nth(index)
+            .map(|member| member.listen)
+            .expect("a router of the layout")
+    }
+
+    pub(crate) fn proxy(&self) -> anyhow::Result<&Proxy> {
+        self.proxy.as_ref().context("this cluster has no proxy")
+    }
+
+    /// What the controller knows of all members. They report every half second.
+    pub(crate) fn status(&self) -> anyhow::Result<Value> {
+        ask::json(self.member("controller-0")?.listen, "/v1/status")
+    }
+
+    /// What a running member says of itself, newer than what the controller knows.
+    pub(crate) fn member_status(&self, id: &str) -> anyhow::Result<Value> {
+        let mut members = ask::json(self.member(id)?.admin, "/status")?;
+        Ok(members[0].take())
+    }
+
+    pub(crate) fn metrics(&self, id: &str) -> anyhow::Result<String> {
+        let member = self.member(id)?;
+        let address = if member.role == Role::Controller { member.listen } else { member.admin };
+        ask::text(address, "/metrics")
+    }
+
+    /// Until every router has its nodes and shims, every node its shims, and every shim its storage.
+    pub(crate) fn wait_linked(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + START_MAX;
+        let members = self.members.iter();
+        for member in members.filter(|member| member.role != Role::Redis && member.role != Role::Controller) {
+            let peers = self.members.iter().filter(|other| {
+                let peer = matches!(other.role, Role::Node | Role::Shim | Role::Router);
+                peer && (member.dials(other) || other.dials(member))
+            });
+            let wanted = peers.count() as u64;
+            loop {
+                let status = self.member_status(&member.id).unwrap_or_default();
+                let linked = status["peers"].as_u64().is_some_and(|peers| peers >= wanted);
+                if linked && status["storage_up"] != false {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    bail!("{} is not linked to all its peers:\n{}", member.id, self.log(&member.id));
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a member's log.
+    pub(crate) fn log(&self, id: &str) -> String {
+        let text = std::fs::read_to_string(self.file(id, "log")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")
+    }
+}
+
+/// Until somebody listens on `address`.
+pub(crate) fn accepting(address: SocketAddr) -> anyhow::Result<()> {
+    let deadline = Instant::now() + START_MAX;
+    while TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_err() {
+        if Instant::now() > deadline {
+            bail!("nobody listens on {address}");
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
