@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::controller::{Controller, ControllerConfig, Effect, Input};
+use protocol::controller::{Controller, ControllerConfig, Effect, Input, Ownership};
 use protocol::time::Time;
 use runtime::config::Config;
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{ClusterStatus, ControllerStatus, MemberStatus};
 use serde::{Deserialize, Serialize};
-use wire::{NodeId, Peer, RouterId};
+use wire::{Peer, RouterId, SHARE_WHOLE};
 
 use crate::store::{Change, LeaseId, Put, Store, StoreError, Transaction};
 
@@ -35,7 +35,13 @@ pub(crate) enum Refusal {
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredMap {
     epoch: u32,
-    down: Vec<u16>,
+    nodes: Vec<StoredNode>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredNode {
+    share: u16,
+    drained: bool,
 }
 
 #[derive(Default)]
@@ -66,7 +72,8 @@ pub(crate) struct Service {
 impl Service {
     pub(crate) fn new(now: Time, config: Arc<Config>, index: usize, store: Box<dyn Store>) -> Service {
         let own = &config.controllers[index];
-        let durations = ControllerConfig { lease: own.member_lease(), grace: own.grace() };
+        let durations =
+            ControllerConfig { lease: own.member_lease(), grace: own.grace(), step: own.return_step() };
         let routers: Vec<Peer> =
             (0..config.routers.len()).map(|index| Peer::Router(RouterId(index as u16))).collect();
         Service {
@@ -95,8 +102,14 @@ impl Service {
         }
         taken?;
         self.tick(now);
-        let down = self.machine.down().into_iter().map(|node| self.config.node(node).id.clone()).collect();
-        Ok(HeartbeatReply { epoch: self.machine.map().epoch, down })
+        Ok(HeartbeatReply { epoch: self.machine.map().epoch, shares: self.shares() })
+    }
+
+    /// Of the nodes that do not own their whole partition.
+    fn shares(&self) -> BTreeMap<String, u16> {
+        let nodes = self.machine.map().layers.iter().flat_map(|layer| &layer.nodes);
+        let partial = nodes.filter(|node| node.share < SHARE_WHOLE);
+        partial.map(|node| (self.config.node(node.id).id.clone(), node.share)).collect()
     }
 
     /// A heartbeat that was not authentic.
@@ -112,7 +125,10 @@ impl Service {
         self.check_sequence(now, &heartbeat)?;
         for (peer, member) in peers.into_iter().zip(heartbeat.members) {
             self.keep_registered(now, member.id())?;
-            self.step(now, Input::Heartbeat { member: peer, epoch: member.epoch() });
+            self.step(
+                now,
+                Input::Heartbeat { member: peer, epoch: member.epoch(), empty: is_empty(&member) },
+            );
             self.statuses.insert(member.id().to_owned(), member);
         }
         Ok(())
@@ -161,7 +177,9 @@ impl Service {
     /// Lets time pass: lapsed leases, other controllers' maps, grace periods.
     pub(crate) fn tick(&mut self, now: Time) {
         let seen = self.see_changes(now);
-        self.step(now, Input::Tick);
+        if seen.is_ok() {
+            self.step(now, Input::Tick);
+        }
         let published = if self.unpublished { self.publish(now) } else { Ok(()) };
         if let Err(error) = seen.and(published) {
             tracing::warn!(%error, "going on with the last map");
@@ -182,9 +200,11 @@ impl Service {
                 Change::Put { key, version, value } if key == MAP_KEY => {
                     self.map_version = version;
                     match serde_json::from_str::<StoredMap>(&value) {
-                        Ok(StoredMap { epoch, down }) => {
-                            let down = down.into_iter().map(NodeId).collect();
-                            self.step(now, Input::Published { epoch, down });
+                        Ok(StoredMap { epoch, nodes }) => {
+                            let ownership =
+                                |node: StoredNode| Ownership { share: node.share, drained: node.drained };
+                            let nodes = nodes.into_iter().map(ownership).collect();
+                            self.step(now, Input::Published { epoch, nodes });
                         }
                         Err(error) => tracing::warn!(%error, "the store holds a map that cannot be read"),
                     }
@@ -193,7 +213,7 @@ impl Service {
                     // Registered, perhaps at another replica, which then has its heartbeats.
                     let id = key.strip_prefix(MEMBER_PREFIX).unwrap_or(&key);
                     if let Some(member) = self.config.peer(id) {
-                        self.step(now, Input::Heartbeat { member, epoch: 0 });
+                        self.step(now, Input::Registered { member });
                     }
                 }
             }
@@ -205,9 +225,7 @@ impl Service {
         let mut effects = Vec::new();
         self.machine.step(now, input, &mut effects);
         for Effect::Publish(map) in effects {
-            let down: Vec<String> =
-                self.machine.down().iter().map(|id| self.config.node(*id).id.clone()).collect();
-            tracing::info!(epoch = map.epoch, ?down, "publishing a map");
+            tracing::info!(epoch = map.epoch, shares = ?self.shares(), "publishing a map");
             self.maps += 1;
             self.unpublished = true;
         }
@@ -215,8 +233,9 @@ impl Service {
 
     /// A conflict needs no answer: the watch brings the other map, and the machine overtakes it where it knows better.
     fn publish(&mut self, now: Time) -> Result<(), StoreError> {
-        let down = self.machine.down().into_iter().map(|node| node.0).collect();
-        let stored = StoredMap { epoch: self.machine.map().epoch, down };
+        let node = |node: Ownership| StoredNode { share: node.share, drained: node.drained };
+        let nodes = self.machine.ownership().into_iter().map(node).collect();
+        let stored = StoredMap { epoch: self.machine.map().epoch, nodes };
         let value = serde_json::to_string(&stored).map_err(|error| StoreError(error.to_string()))?;
         let put = Put { key: MAP_KEY.to_owned(), version: self.map_version, value, lease: None };
         if let Transaction::Done(version) = self.store.transact(now, put)? {
@@ -244,6 +263,11 @@ impl Service {
             maps_total: self.maps,
         }
     }
+}
+
+/// Whether the member says that it holds no copies.
+fn is_empty(member: &MemberStatus) -> bool {
+    matches!(member, MemberStatus::Node(node) if node.objects == 0)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use protocol::controller::Liveness;
 use runtime::config::Config;
 use serde::{Deserialize, Serialize};
-use wire::{ClusterMap, Partition, Peer};
+use wire::{ClusterMap, Partition, Peer, SHARE_WHOLE};
 
 use crate::service::Service;
 
@@ -26,7 +26,8 @@ pub struct NodeView {
     pub id: String,
     pub rack: Option<String>,
     pub capacity: f64,
-    pub up: bool,
+    /// How much of its partition it owns, 0 to 1.
+    pub share: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +70,7 @@ impl MapView {
                     id: config.node(node.id).id.clone(),
                     rack: node.rack.map(|rack| racks[usize::from(rack.0)].to_owned()),
                     capacity: f64::from(node.capacity) / 1000.0,
-                    up: node.up,
+                    share: f64::from(node.share) / f64::from(SHARE_WHOLE),
                 })
                 .collect(),
         });
@@ -79,9 +80,10 @@ impl MapView {
 }
 
 pub(crate) fn members(service: &Service) -> Vec<MemberView> {
-    let down = service.machine.down();
+    let nodes = service.machine.map().layers.iter().flat_map(|layer| &layer.nodes);
+    let down: Vec<Peer> = nodes.filter(|node| !node.is_up()).map(|node| Peer::Node(node.id)).collect();
     let state = |peer, liveness| match (peer, liveness) {
-        (Peer::Node(id), _) if down.contains(&id) => MemberState::Down,
+        (peer, _) if down.contains(&peer) => MemberState::Down,
         (_, Liveness::Up) => MemberState::Up,
         (_, Liveness::Lost { .. }) => MemberState::Lost,
     };

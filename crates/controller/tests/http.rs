@@ -110,7 +110,7 @@ fn heartbeats_without_the_secret_are_refused() {
 
     let (status, reply_code) = post(&body, &code);
     assert_eq!(status, 200);
-    assert!(key.is_reply(&code, br#"{"epoch":1,"down":[]}"#, &reply_code.unwrap()));
+    assert!(key.is_reply(&code, br#"{"epoch":1,"shares":{}}"#, &reply_code.unwrap()));
     assert_eq!(post(&body, &code).0, 409);
     stop.stop();
     assert!(instance.join());

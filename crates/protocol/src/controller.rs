@@ -1,15 +1,19 @@
 //! The controller's machine: which members live, and the cluster map that follows. Not where members are registered.
 //!
 //! A member holds a lease in the store and keeps it by heartbeats. A node whose lease has run out keeps its partition
-//! for a grace period, since remapping moves keys; then the map's next epoch gives its partition to the others, and
-//! the epoch after its return gives it back (paper, section 4.4).
+//! for a grace period, since remapping moves keys; then the map's next epoch gives its partition to the others. It
+//! gets it back in steps, once it has said that it holds nothing any more (paper, section 4.4): what it left behind
+//! elsewhere cools down while it warms up.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wire::{ClusterMap, NodeId, NodeMember, Peer};
+use wire::{ClusterMap, NodeId, NodeMember, Peer, SHARE_WHOLE};
 
 use crate::time::Time;
+
+/// The part of its partition that a returning node takes with each step, in thousandths.
+const STEP: u16 = SHARE_WHOLE / 4;
 
 /// Durations of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,32 +22,45 @@ pub struct ControllerConfig {
     pub lease: Duration,
     /// From the end of a node's lease to the map without it.
     pub grace: Duration,
+    /// Between two steps by which a node takes its partition back.
+    pub step: Duration,
 }
 
 impl Default for ControllerConfig {
     fn default() -> ControllerConfig {
-        ControllerConfig { lease: Duration::from_secs(3), grace: Duration::from_secs(3) }
+        ControllerConfig {
+            lease: Duration::from_secs(2),
+            grace: Duration::from_millis(300),
+            step: Duration::from_secs(1),
+        }
     }
 }
 
 /// All that the controller sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The member's lease was granted or kept; `epoch` is that of the map it acts on.
-    Heartbeat {
-        member: Peer,
-        epoch: u32,
-    },
+    /// The member's lease was granted or kept. It acts on the map of `epoch`; `empty` says that it holds no copies.
+    Heartbeat { member: Peer, epoch: u32, empty: bool },
+    /// The store knows the member, perhaps through another replica.
+    Registered { member: Peer },
     /// The member's lease ran out.
-    Expired {
-        member: Peer,
-    },
-    /// Another replica has published this map.
-    Published {
-        epoch: u32,
-        down: Vec<NodeId>,
-    },
+    Expired { member: Peer },
+    /// The member stops in order: there is nothing to wait for.
+    Left { member: Peer },
+    /// The operator takes a node's partition away, or lets the node have it again.
+    Drain { node: NodeId, drained: bool },
+    /// The store has this map, from whichever replica. Nodes that it does not list are new.
+    Published { epoch: u32, nodes: Vec<Ownership> },
+    /// Time passes, and the store has told everything until now.
     Tick,
+}
+
+/// What the store keeps of a node, in the order of their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ownership {
+    pub share: u16,
+    /// It stays at nothing until the operator says otherwise.
+    pub drained: bool,
 }
 
 /// All that the controller does.
@@ -56,10 +73,20 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     Up,
-    /// Its lease ran out at this time, which for a member that never registered lies one lease after the start.
+    /// Its lease ran out at this time; a member that never registered counts from the start.
     Lost {
         since: Time,
     },
+}
+
+/// What the map does not say of a node.
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    drained: bool,
+    /// The first epoch in which it owns nothing: copies that it made before are gone once it acts on this one.
+    emptied: u32,
+    /// When its share changed last.
+    changed: Time,
 }
 
 #[derive(Clone, Debug)]
@@ -67,16 +94,23 @@ pub struct Controller {
     config: ControllerConfig,
     map: ClusterMap,
     members: BTreeMap<Peer, Liveness>,
+    /// By node.
+    shares: Vec<Share>,
+    ticked: Time,
+    /// No lease counts as lost before: until then members could not keep theirs, or this controller did not see it.
+    forgiven: Time,
 }
 
 impl Controller {
     /// Starts from the configuration's map; `others` are members beside its nodes and shims.
     pub fn new(now: Time, config: ControllerConfig, map: ClusterMap, others: &[Peer]) -> Controller {
-        let lost = Liveness::Lost { since: now.after(config.lease) };
+        let lost = Liveness::Lost { since: now };
         let nodes = nodes_of(&map).map(|node| Peer::Node(node.id));
         let shims = map.shims.iter().map(|shim| Peer::Shim(shim.id));
         let members = nodes.chain(shims).chain(others.iter().copied()).map(|peer| (peer, lost)).collect();
-        Controller { config, map, members }
+        let share = Share { drained: false, emptied: map.epoch, changed: now };
+        let shares = vec![share; nodes_of(&map).count()];
+        Controller { config, map, members, shares, ticked: now, forgiven: now.after(config.lease) }
     }
 
     /// The newest map.
@@ -84,9 +118,14 @@ impl Controller {
         &self.map
     }
 
-    /// Nodes that own nothing in the newest map.
-    pub fn down(&self) -> Vec<NodeId> {
-        nodes_of(&self.map).filter(|node| !node.up).map(|node| node.id).collect()
+    /// What the store is to keep of the nodes beside the map's epoch.
+    pub fn ownership(&self) -> Vec<Ownership> {
+        let mut nodes = vec![Ownership::default(); self.shares.len()];
+        for node in nodes_of(&self.map) {
+            let drained = self.shares[index(node.id)].drained;
+            nodes[index(node.id)] = Ownership { share: node.share, drained };
+        }
+        nodes
     }
 
     pub fn members(&self) -> impl Iterator<Item = (Peer, Liveness)> {
@@ -95,10 +134,13 @@ impl Controller {
 
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         let changed = match input {
-            Input::Heartbeat { member, epoch } => self.heartbeat(member, epoch),
+            Input::Heartbeat { member, epoch, empty } => self.heartbeat(now, member, epoch, empty),
+            Input::Registered { member } => self.registered(member),
             Input::Expired { member } => self.expired(now, member),
-            Input::Published { epoch, down } => self.published(epoch, &down),
-            Input::Tick => self.remove_lost(now),
+            Input::Left { member } => self.expired(now, member) | self.left(now, member),
+            Input::Drain { node, drained } => self.drain(now, node, drained),
+            Input::Published { epoch, nodes } => self.published(now, epoch, &nodes),
+            Input::Tick => self.tick(now),
         };
         if changed {
             self.map.epoch += 1;
@@ -106,17 +148,35 @@ impl Controller {
         }
     }
 
-    fn heartbeat(&mut self, member: Peer, epoch: u32) -> bool {
-        let Some(liveness) = self.members.get_mut(&member) else { return false };
-        *liveness = Liveness::Up;
+    fn heartbeat(&mut self, now: Time, member: Peer, epoch: u32, empty: bool) -> bool {
+        if !self.members.contains_key(&member) {
+            return false;
+        }
+        self.registered(member);
         // A controller that lost its store would otherwise publish epochs that members have left behind.
         let behind = epoch > self.map.epoch;
-        if behind {
-            self.map.epoch = epoch;
+        self.map.epoch = self.map.epoch.max(epoch);
+        behind | self.returned(now, member, epoch, empty)
+    }
+
+    /// The first step of a node that owns nothing and holds nothing, and knows that it owns nothing.
+    fn returned(&mut self, now: Time, member: Peer, epoch: u32, empty: bool) -> bool {
+        let Peer::Node(id) = member else { return false };
+        let Some(node) = node_mut(&mut self.map, id).filter(|node| !node.is_up()) else { return false };
+        let share = &mut self.shares[index(id)];
+        if !empty || share.drained || epoch < share.emptied {
+            return false;
         }
-        let Peer::Node(id) = member else { return behind };
-        let returned = nodes_mut(&mut self.map).find(|node| node.id == id && !node.up);
-        returned.map(|node| node.up = true).is_some() || behind
+        node.share = STEP;
+        share.changed = now;
+        true
+    }
+
+    fn registered(&mut self, member: Peer) -> bool {
+        if let Some(liveness) = self.members.get_mut(&member) {
+            *liveness = Liveness::Up;
+        }
+        false
     }
 
     fn expired(&mut self, now: Time, member: Peer) -> bool {
@@ -126,26 +186,85 @@ impl Controller {
         false
     }
 
+    fn left(&mut self, now: Time, member: Peer) -> bool {
+        match member {
+            Peer::Node(id) => self.take(now, id),
+            Peer::Shim(_) | Peer::Router(_) => false,
+        }
+    }
+
+    fn drain(&mut self, now: Time, id: NodeId, drained: bool) -> bool {
+        let Some(share) = self.shares.get_mut(index(id)) else { return false };
+        let news = std::mem::replace(&mut share.drained, drained) != drained;
+        news | (drained && self.take(now, id))
+    }
+
+    /// Takes the node's partition away. False if it has none.
+    fn take(&mut self, now: Time, id: NodeId) -> bool {
+        let epoch = self.map.epoch + 1;
+        let Some(node) = node_mut(&mut self.map, id).filter(|node| node.is_up()) else { return false };
+        node.share = 0;
+        let share = &mut self.shares[index(id)];
+        (share.emptied, share.changed) = (epoch, now);
+        true
+    }
+
     /// Equal epochs are adopted too: the store has decided between two replicas that published at once.
-    fn published(&mut self, epoch: u32, down: &[NodeId]) -> bool {
-        if epoch >= self.map.epoch {
-            self.map.epoch = epoch;
-            nodes_mut(&mut self.map).for_each(|node| node.up = !down.contains(&node.id));
+    fn published(&mut self, now: Time, epoch: u32, nodes: &[Ownership]) -> bool {
+        if epoch < self.map.epoch {
+            return false;
+        }
+        self.map.epoch = epoch;
+        for node in nodes_mut(&mut self.map) {
+            let stored = nodes.get(index(node.id)).copied().unwrap_or_default();
+            let share = &mut self.shares[index(node.id)];
+            share.drained = stored.drained;
+            if node.share != stored.share {
+                node.share = stored.share;
+                (share.emptied, share.changed) = (epoch, now);
+            }
         }
         false
     }
 
+    fn tick(&mut self, now: Time) -> bool {
+        // Nobody looked for so long that members may have kept leases, or tried to, unseen.
+        if now.since(self.ticked) > self.config.lease / 2 {
+            self.forgiven = now.after(self.config.lease);
+        }
+        self.ticked = now;
+        self.remove_lost(now) | self.raise(now)
+    }
+
     fn remove_lost(&mut self, now: Time) -> bool {
+        let overdue = |liveness: &Liveness| match *liveness {
+            Liveness::Up => false,
+            Liveness::Lost { since } => now >= since.max(self.forgiven).after(self.config.grace),
+        };
+        let nodes = nodes_of(&self.map).map(|node| node.id);
+        let lost: Vec<NodeId> =
+            nodes.filter(|id| self.members.get(&Peer::Node(*id)).is_some_and(overdue)).collect();
+        lost.into_iter().fold(false, |changed, id| changed | self.take(now, id))
+    }
+
+    /// The next step of each node that lives and has had its last one for long enough.
+    fn raise(&mut self, now: Time) -> bool {
         let mut changed = false;
-        for node in nodes_mut(&mut self.map).filter(|node| node.up) {
-            let Some(Liveness::Lost { since }) = self.members.get(&Peer::Node(node.id)) else { continue };
-            if now >= since.after(self.config.grace) {
-                node.up = false;
+        for node in nodes_mut(&mut self.map).filter(|node| node.is_up() && node.share < SHARE_WHOLE) {
+            let share = &mut self.shares[index(node.id)];
+            let lives = self.members.get(&Peer::Node(node.id)) == Some(&Liveness::Up);
+            if lives && now >= share.changed.after(self.config.step) {
+                node.share = SHARE_WHOLE.min(node.share / STEP * STEP + STEP);
+                share.changed = now;
                 changed = true;
             }
         }
         changed
     }
+}
+
+fn index(id: NodeId) -> usize {
+    usize::from(id.0)
 }
 
 fn nodes_of(map: &ClusterMap) -> impl Iterator<Item = &NodeMember> {
@@ -154,4 +273,8 @@ fn nodes_of(map: &ClusterMap) -> impl Iterator<Item = &NodeMember> {
 
 fn nodes_mut(map: &mut ClusterMap) -> impl Iterator<Item = &mut NodeMember> {
     map.layers.iter_mut().flat_map(|layer| &mut layer.nodes)
+}
+
+fn node_mut(map: &mut ClusterMap, id: NodeId) -> Option<&mut NodeMember> {
+    nodes_mut(map).find(|node| node.id == id)
 }

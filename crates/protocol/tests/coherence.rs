@@ -68,6 +68,7 @@ scripts! {
     key_leaves_storage_on_its_own
     messages_repeat
     nil_is_cached
+    node_owns_nothing
     node_paused_past_its_lease
     node_reconnects
     read_joined_to_an_earlier_one

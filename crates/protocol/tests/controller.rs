@@ -3,12 +3,15 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use protocol::controller::{Controller, ControllerConfig, Effect, Input};
+use protocol::controller::{Controller, ControllerConfig, Effect, Input, Ownership};
 use protocol::time::Time;
-use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, ShimId, ShimMember};
+use wire::{
+    ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE, ShimId,
+    ShimMember,
+};
 
 fn map() -> ClusterMap {
-    let node = |id| NodeMember { id: NodeId(id), rack: None, capacity: 1000, up: true };
+    let node = |id| NodeMember { id: NodeId(id), rack: None, capacity: 1000, share: SHARE_WHOLE };
     let layer = |name: &str, id| LayerMap {
         name: name.to_owned(),
         partition: Partition::Hash,
@@ -19,7 +22,11 @@ fn map() -> ClusterMap {
 }
 
 fn controller() -> Controller {
-    let config = ControllerConfig { lease: Duration::from_secs(3), grace: Duration::from_secs(3) };
+    let config = ControllerConfig {
+        lease: Duration::from_secs(2),
+        grace: Duration::from_millis(500),
+        step: Duration::from_secs(1),
+    };
     Controller::new(Time(0), config, map(), &[Peer::Router(RouterId(0))])
 }
 
@@ -32,29 +39,41 @@ fn peer(text: &str) -> Peer {
     }
 }
 
-fn parse(line: &str) -> (Time, Input) {
+fn parse(line: &str) -> Vec<(Time, Input)> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let time = Time(words[0].parse::<u64>().expect("milliseconds") * 1000);
-    let number = |index: usize| words[index].parse().expect("an epoch");
+    let ms = |index: usize| words[index].parse::<u64>().expect("milliseconds");
+    if words[0] == "ticks" {
+        return (ms(1)..=ms(2)).step_by(100).map(|ms| (Time(ms * 1000), Input::Tick)).collect();
+    }
+    let time = Time(ms(0) * 1000);
+    let number = |index: usize| words[index].parse::<u32>().expect("a number");
     let input = match words[1] {
-        "heartbeat" => Input::Heartbeat { member: peer(words[2]), epoch: number(3) },
+        "heartbeat" => {
+            let empty = words.get(4) == Some(&"empty");
+            Input::Heartbeat { member: peer(words[2]), epoch: number(3), empty }
+        }
+        "registered" => Input::Registered { member: peer(words[2]) },
         "expired" => Input::Expired { member: peer(words[2]) },
+        "left" => Input::Left { member: peer(words[2]) },
+        "drain" | "undrain" => Input::Drain { node: NodeId(number(2) as u16), drained: words[1] == "drain" },
         "published" => {
-            let node = |text: &&str| NodeId(text[1..].parse().expect("a node's number"));
-            Input::Published { epoch: number(2), down: words[3..].iter().map(node).collect() }
+            let node = |text: &&str| Ownership {
+                share: text.trim_end_matches('d').parse().expect("a share"),
+                drained: text.ends_with('d'),
+            };
+            Input::Published { epoch: number(2), nodes: words[3..].iter().map(node).collect() }
         }
         "tick" => Input::Tick,
         other => panic!("no input is called {other}"),
     };
-    (time, input)
+    vec![(time, input)]
 }
 
-fn show(effect: &Effect, out: &mut String) {
+fn show(at: &str, effect: &Effect, out: &mut String) {
     let Effect::Publish(map) = effect;
     let nodes = map.layers.iter().flat_map(|layer| &layer.nodes);
-    let down: Vec<String> = nodes.filter(|node| !node.up).map(|node| format!("n{}", node.id.0)).collect();
-    let down = if down.is_empty() { "-".to_owned() } else { down.join(" ") };
-    writeln!(out, "> publish {} down {down}", map.epoch).unwrap();
+    let shares: Vec<String> = nodes.map(|node| node.share.to_string()).collect();
+    writeln!(out, "> {at}publish {}: {}", map.epoch, shares.join(" ")).unwrap();
 }
 
 #[test]
@@ -68,10 +87,13 @@ fn scripts() {
         if line.starts_with("case ") {
             machine = controller();
         } else if !line.is_empty() && !line.starts_with('#') {
-            let (time, input) = parse(line);
-            let mut effects = Vec::new();
-            machine.step(time, input, &mut effects);
-            effects.iter().for_each(|effect| show(effect, &mut actual));
+            for (time, input) in parse(line) {
+                let mut effects = Vec::new();
+                machine.step(time, input, &mut effects);
+                let at =
+                    if line.starts_with("ticks") { format!("{} ", time.0 / 1000) } else { String::new() };
+                effects.iter().for_each(|effect| show(&at, effect, &mut actual));
+            }
         }
     }
     if std::env::var_os("UPDATE_SCRIPTS").is_some() {

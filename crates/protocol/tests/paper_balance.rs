@@ -10,11 +10,11 @@ use protocol::placement::{Placement, Places, Secret};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, ShimId, ShimMember};
+use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, ShimId, ShimMember};
 
 /// One leaf node per rack, numbered from zero, and spine nodes behind them.
 fn leaf_and_spine(racks: u16, spines: u16, shims_per_rack: u16) -> ClusterMap {
-    let node = |id, rack| NodeMember { id: NodeId(id), rack, capacity: 1000, up: true };
+    let node = |id, rack| NodeMember { id: NodeId(id), rack, capacity: 1000, share: SHARE_WHOLE };
     let leaf = LayerMap {
         name: "leaf".to_owned(),
         partition: Partition::Rack,

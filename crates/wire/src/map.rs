@@ -6,6 +6,9 @@ use crate::member::{NodeId, ShimId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RackId(pub u16);
 
+/// The share of a node that owns the whole of its partition.
+pub const SHARE_WHOLE: u16 = 1000;
+
 /// How a layer divides the keys among its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Partition {
@@ -37,8 +40,16 @@ pub struct NodeMember {
     pub rack: Option<RackId>,
     /// Relative capacity in thousandths.
     pub capacity: u32,
-    /// A node that is down owns nothing until the map says otherwise.
-    pub up: bool,
+    /// How much of its partition it owns, in thousandths: 0 is nothing, as of a node that is down, and
+    /// [`SHARE_WHOLE`] all of it. One that returns takes it back in steps.
+    pub share: u16,
+}
+
+impl NodeMember {
+    /// Whether it owns anything at all.
+    pub fn is_up(&self) -> bool {
+        self.share > 0
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -79,7 +79,8 @@ impl Store for Fickle {
 fn config() -> Arc<Config> {
     let address = || "127.0.0.1:0".parse().unwrap();
     let mut config = Config::new("test", Secret([3; 16]));
-    config.controllers.push(ControllerConfig::new("c", "127.0.0.1:0".parse().unwrap()));
+    let controller = ControllerConfig::new("c", "127.0.0.1:0".parse().unwrap());
+    config.controllers.push(ControllerConfig { member_lease_ms: 3000, grace_ms: 3000, ..controller });
     config.layers.push(LayerConfig { name: "leaf".to_owned(), partition: Partition::Rack });
     config.layers.push(LayerConfig { name: "spine".to_owned(), partition: Partition::Hash });
     config.nodes.push(NodeConfig::new("n0", "leaf", Some("r0"), address()));
@@ -103,6 +104,7 @@ struct World {
     service: Service,
     store: Fickle,
     sequence: u64,
+    ms: u64,
 }
 
 impl World {
@@ -111,10 +113,24 @@ impl World {
     }
 
     fn over(store: Fickle) -> World {
-        World { service: Service::new(Time(0), config(), 0, Box::new(store.clone())), store, sequence: 0 }
+        World {
+            service: Service::new(Time(0), config(), 0, Box::new(store.clone())),
+            store,
+            sequence: 0,
+            ms: 0,
+        }
+    }
+
+    /// Lets time pass without heartbeats.
+    fn until(&mut self, ms: u64) {
+        while self.ms < ms {
+            self.ms = ms.min(self.ms + 500);
+            self.service.tick(Time(self.ms * 1000));
+        }
     }
 
     fn beat(&mut self, ms: u64, members: Vec<MemberStatus>) -> Result<HeartbeatReply, Refusal> {
+        self.until(ms);
         self.sequence += 1;
         let heartbeat = Heartbeat { agent: 1, sequence: self.sequence, members };
         self.service.heartbeat(Time(ms * 1000), heartbeat)
@@ -126,7 +142,7 @@ impl World {
 }
 
 fn reply(epoch: u32, down: &[&str]) -> Result<HeartbeatReply, Refusal> {
-    Ok(HeartbeatReply { epoch, down: down.iter().map(|id| (*id).to_owned()).collect() })
+    Ok(HeartbeatReply { epoch, shares: down.iter().map(|id| ((*id).to_owned(), 0)).collect() })
 }
 
 #[test]
@@ -141,9 +157,15 @@ fn a_silent_node_is_lost_then_down_and_comes_back() {
     assert_eq!(world.beat(5_900, vec![status("n0", 1)]), reply(1, &[]));
     assert_eq!(world.beat(6_000, vec![status("n0", 1)]), reply(2, &["n1"]));
     assert_eq!((world.state("n1"), world.state("x0")), (MemberState::Down, MemberState::Lost));
-    assert_eq!(world.beat(7_000, vec![status("n1", 1)]), reply(3, &[]));
+    assert_eq!(world.beat(7_000, vec![status("n1", 1)]), reply(2, &["n1"]));
+    let shares = |share| [("n1".to_owned(), share)].into();
+    for (ms, epoch, share) in [(7_500, 3, 250), (8_500, 4, 500), (9_500, 5, 750)] {
+        let expected = Ok(HeartbeatReply { epoch, shares: shares(share) });
+        assert_eq!(world.beat(ms, vec![status("n0", epoch - 1), status("n1", epoch - 1)]), expected);
+    }
+    assert_eq!(world.beat(10_500, vec![status("n1", 5)]), reply(6, &[]));
     let own = world.service.own_status();
-    assert_eq!((own.members_up, own.members_down, own.maps_total, own.heartbeats_total), (2, 2, 2, 6));
+    assert_eq!((own.members_up, own.members_down, own.maps_total, own.heartbeats_total), (2, 2, 5, 10));
 }
 
 #[test]
@@ -170,7 +192,7 @@ fn a_store_that_loses_leases_costs_no_partition() {
     let everyone = || vec![status("n0", 1), status("n1", 1), status("s0", 1), status("x0", 1)];
     world.beat(0, everyone()).unwrap();
     world.store.lose_leases();
-    world.service.tick(Time(100_000));
+    world.until(100);
     assert_eq!(world.state("n0"), MemberState::Lost);
     assert_eq!(world.beat(500, everyone()), reply(1, &[]));
     assert_eq!(world.state("n0"), MemberState::Up);
@@ -186,12 +208,12 @@ fn a_store_that_is_away_stops_nothing() {
     world.beat(0, everyone()).unwrap();
     world.store.set_away(true);
     assert!(matches!(world.beat(500, everyone()), Err(Refusal::Store(_))));
-    world.service.tick(Time(20_000_000));
+    world.until(20_000);
     assert_eq!(world.service.machine.map().epoch, 1);
     world.store.set_away(false);
-    // All leases ran out meanwhile; who comes back within the grace period keeps its partition.
-    world.service.tick(Time(20_100_000));
-    assert_eq!(world.beat(20_500, everyone()), reply(1, &[]));
+    // All leases ran out meanwhile; who comes back within a lease and the grace period keeps its partition.
+    world.until(25_900);
+    assert_eq!(world.beat(25_950, everyone()), reply(1, &[]));
 }
 
 #[test]
@@ -209,8 +231,9 @@ fn replicas_over_one_store_agree_on_the_map() {
     // n1 never came, n0 beats at the other replica: both publish the same map once, and neither drops n0.
     assert_eq!(a.beat(9_100, Vec::new()), reply(2, &["n1"]));
     assert_eq!(b.beat(9_100, Vec::new()), reply(2, &["n1"]));
-    assert_eq!(b.beat(9_200, vec![status("n1", 1)]), reply(3, &[]));
-    assert_eq!(a.beat(9_300, Vec::new()), reply(3, &[]));
+    let returning = || Ok(HeartbeatReply { epoch: 3, shares: [("n1".to_owned(), 250)].into() });
+    assert_eq!(b.beat(9_200, vec![status("n1", 2)]), returning());
+    assert_eq!(a.beat(9_300, Vec::new()), returning());
 }
 
 #[test]
@@ -233,7 +256,6 @@ fn inspection_names_storage_places_and_heat() {
 
     let cold = inspect(&world.service, b"cold").unwrap();
     assert_eq!((cold.hot, cold.heat), (false, 0));
-    world.service.tick(Time(3_000_000));
-    world.service.tick(Time(6_000_000));
+    world.until(6_000);
     assert_eq!(inspect(&world.service, b"cold").unwrap().places[1].node, None);
 }

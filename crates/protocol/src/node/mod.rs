@@ -17,7 +17,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use slab::Slab;
 use wire::message::{LAYERS_MAX, Offer};
-use wire::{Key, Message, NodeId, Peer, ShimId, View};
+use wire::{Key, Message, NodeId, NodeMember, Peer, ShimId, View};
 
 use crate::coherence::lease::{LeaseTerms, NodeSession};
 use crate::hash::KeyMap;
@@ -128,6 +128,8 @@ pub struct Node {
     random: SmallRng,
     second: Time,
     draining: bool,
+    /// Whether the map gives it any part of the keys.
+    owns: bool,
     statistics: NodeStatistics,
 }
 
@@ -152,6 +154,7 @@ impl Node {
             offers: Vec::new(),
             second: Time(0),
             draining: false,
+            owns: true,
             statistics: NodeStatistics::default(),
             config,
             placement,
@@ -168,12 +171,21 @@ impl Node {
             Input::Map(placement) if placement.map().shims.len() < self.links.len() => {
                 self.statistics.unexpected += 1;
             }
-            Input::Map(placement) => {
-                self.links.resize_with(placement.map().shims.len(), ShimLink::default);
-                self.placement = placement;
-            }
+            Input::Map(placement) => self.map(now, placement, effects),
             Input::Drain => self.drain(now, effects),
             Input::Tick => self.tick(now, effects),
+        }
+    }
+
+    /// A node that the map gives nothing holds nothing: what it comes back with later is new.
+    fn map(&mut self, now: Time, placement: Arc<Placement>, effects: &mut Vec<Effect>) {
+        self.links.resize_with(placement.map().shims.len(), ShimLink::default);
+        let mut nodes = placement.map().layers.iter().flat_map(|layer| &layer.nodes);
+        let own = nodes.find(|node| node.id == self.config.id);
+        let owned = std::mem::replace(&mut self.owns, own.is_none_or(NodeMember::is_up));
+        self.placement = placement;
+        if owned && !self.owns {
+            self.drop_everything(now, effects);
         }
     }
 
@@ -251,6 +263,14 @@ impl Node {
 
     fn drain(&mut self, now: Time, effects: &mut Vec<Effect>) {
         self.draining = true;
+        self.drop_everything(now, effects);
+    }
+
+    fn admits_nothing(&self) -> bool {
+        self.draining || !self.owns
+    }
+
+    fn drop_everything(&mut self, now: Time, effects: &mut Vec<Effect>) {
         self.offers.clear();
         for index in 0..self.links.len() {
             if self.links[index].session.id().is_some() {

@@ -81,7 +81,7 @@ impl Node {
         let shim = self.placement.shim(&read.key);
         let link = &self.links[usize::from(shim.0)];
         let opening = link.linked && link.session.id().is_none();
-        if opening && !self.draining && self.offers.len() < OFFERS_WAITING_MAX {
+        if opening && !self.admits_nothing() && self.offers.len() < OFFERS_WAITING_MAX {
             let Read { key, view, resp3, command, .. } = read.clone();
             self.offers.push(Offer { key, view, resp3, heat, command });
         }
@@ -92,7 +92,7 @@ impl Node {
         self.statistics.offers += 1;
         let shim = self.placement.shim(&offer.key);
         let link = &self.links[usize::from(shim.0)];
-        if self.draining || !link.linked {
+        if self.admits_nothing() || !link.linked {
             return;
         }
         if link.session.id().is_none() {
@@ -111,7 +111,7 @@ impl Node {
 
     /// Makes room for a view if it is hot enough; the session must be open, so that the copy belongs to it.
     fn admit(&mut self, now: Time, key: &Key, view: View, heat: u32, effects: &mut Vec<Effect>) -> bool {
-        if self.draining {
+        if self.admits_nothing() {
             return false;
         }
         let shim = self.placement.shim(key);

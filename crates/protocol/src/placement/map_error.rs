@@ -1,7 +1,7 @@
 //! What can be wrong with a cluster map. Checked once, so that lookups cannot fail.
 
 use wire::message::LAYERS_MAX;
-use wire::{ClusterMap, Partition, RackId};
+use wire::{ClusterMap, Partition, RackId, SHARE_WHOLE};
 
 use super::ring::points_of;
 
@@ -23,6 +23,8 @@ pub enum MapError {
     ShimId { id: u16, expected: usize },
     #[error("node {id} has capacity 0; give it more, or take it out of the map")]
     NoCapacity { id: u16 },
+    #[error("node {id} owns {share} thousandths of its partition; {SHARE_WHOLE} are the whole")]
+    Share { id: u16, share: u16 },
     #[error("capacities are relative and too large altogether; divide them all by the smallest")]
     Capacities,
     #[error("node {id} of layer {layer:?} needs a rack, because the layer is partitioned by rack")]
@@ -72,6 +74,9 @@ fn check_nodes(map: &ClusterMap) -> Result<(), MapError> {
             }
             if node.capacity == 0 {
                 return Err(MapError::NoCapacity { id: node.id.0 });
+            }
+            if node.share > SHARE_WHOLE {
+                return Err(MapError::Share { id: node.id.0, share: node.share });
             }
             points += points_of(node.capacity);
         }

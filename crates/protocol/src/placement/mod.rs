@@ -7,7 +7,7 @@ mod secret;
 use bytes::Bytes;
 use siphasher::{sip, sip128};
 use wire::message::LAYERS_MAX;
-use wire::{ClusterMap, Digest, Key, LayerMap, NodeId, Partition, RackId, ShimId};
+use wire::{ClusterMap, Digest, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, ShimId};
 
 pub use map_error::MapError;
 use ring::Ring;
@@ -53,7 +53,7 @@ impl Placement {
     pub fn new(secret: Secret, map: ClusterMap) -> Result<Placement, MapError> {
         map_error::check(&map)?;
         let storage = sip::SipHasher24::new_with_key(&secret.derive(b"storage"));
-        let shims = Ring::new(&storage, map.shims.iter().map(|shim| (shim.id.0, SHIM_CAPACITY)));
+        let shims = Ring::new(&storage, map.shims.iter().map(|shim| (shim.id.0, SHIM_CAPACITY, SHARE_WHOLE)));
         let racks_count = map.shims.iter().map(|shim| usize::from(shim.rack.0) + 1).max().unwrap_or(0);
         let mut layer_of = vec![0; map.layers.iter().map(|layer| layer.nodes.len()).sum()];
         let mut layers = Vec::with_capacity(map.layers.len());
@@ -134,14 +134,14 @@ impl Placement {
 impl Rings {
     /// A node that is down has no points, so its neighbours on the circle take over its pieces.
     fn new(hash: &sip::SipHasher24, layer: &LayerMap, racks_count: usize) -> Rings {
-        let up = || layer.nodes.iter().filter(|node| node.up);
+        let member = |node: &NodeMember| (node.id.0, node.capacity, node.share);
         match layer.partition {
-            Partition::Hash => Rings::Whole(Ring::new(hash, up().map(|node| (node.id.0, node.capacity)))),
+            Partition::Hash => Rings::Whole(Ring::new(hash, layer.nodes.iter().map(member))),
             Partition::Rack => Rings::Racks(
                 (0..racks_count)
                     .map(|rack| {
-                        let members = up().filter(|node| node.rack.is_some_and(|r| usize::from(r.0) == rack));
-                        Ring::new(hash, members.map(|node| (node.id.0, node.capacity)))
+                        let here = |node: &&NodeMember| node.rack.is_some_and(|r| usize::from(r.0) == rack);
+                        Ring::new(hash, layer.nodes.iter().filter(here).map(member))
                     })
                     .collect(),
             ),

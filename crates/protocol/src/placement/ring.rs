@@ -1,14 +1,23 @@
 //! One consistent-hash ring with weighted virtual nodes. Not which ring a key uses, nor where on it the key lies.
 
 use siphasher::sip::SipHasher24;
+use wire::SHARE_WHOLE;
 
 /// Virtual nodes of a member of capacity 1.0 (1,000 thousandths): a share then strays from its due by about
 /// 1/sqrt(512) = 4 %. More would make rings outgrow the processor's caches, fewer would unbalance partitions.
 pub(super) const POINTS_PER_UNIT: u64 = 512;
 
-/// How many virtual nodes a member has.
+/// How many virtual nodes a member of this capacity has when it owns its whole partition.
 pub(super) fn points_of(capacity: u32) -> u64 {
     (u64::from(capacity) * POINTS_PER_UNIT / 1000).max(1)
+}
+
+/// How many of them a member has that owns `share` thousandths.
+fn points_shared(capacity: u32, share: u16) -> u32 {
+    match share {
+        0 => 0,
+        share => (points_of(capacity) * u64::from(share) / u64::from(SHARE_WHOLE)).max(1) as u32,
+    }
 }
 
 /// Points on a circle of 2^64 positions; a position belongs to the owner of the first point at or after it.
@@ -25,12 +34,13 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Places `members` (id and capacity in thousandths) on the circle. Points depend on the hash key and the
-    /// member's own id and capacity alone, so that a member that leaves moves nobody else's keys.
-    pub(super) fn new(hash: &SipHasher24, members: impl Iterator<Item = (u16, u32)>) -> Ring {
+    /// Places `members` (id, capacity in thousandths, share) on the circle. Points depend on the hash key and the
+    /// member's own id, capacity and share alone, so that a member that leaves moves nobody else's keys. The points
+    /// of a smaller share are the first ones of a larger one: as a share grows, keys only move to its owner.
+    pub(super) fn new(hash: &SipHasher24, members: impl Iterator<Item = (u16, u32, u16)>) -> Ring {
         let mut placed: Vec<(u64, u16)> = Vec::new();
-        for (id, capacity) in members {
-            let count = points_of(capacity) as u32;
+        for (id, capacity, share) in members {
+            let count = points_shared(capacity, share);
             placed.extend((0..count).map(|index| (point(hash, id, index), id)));
         }
         placed.sort_unstable();
@@ -85,7 +95,7 @@ mod tests {
     #[test]
     fn lookup_agrees_with_a_scan_of_all_points() {
         for members in [1u16, 2, 3, 17] {
-            let ring = Ring::new(&hash(), (0..members).map(|id| (id, 100 + 37 * u32::from(id))));
+            let ring = Ring::new(&hash(), (0..members).map(|id| (id, 100 + 37 * u32::from(id), SHARE_WHOLE)));
             let edges = ring.points.iter().flat_map(|&p| [p.wrapping_sub(1), p, p.wrapping_add(1)]);
             let spread = (0..2000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
             for position in edges.chain(spread).chain([0, 1, u64::MAX - 1, u64::MAX]) {
@@ -107,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_smallest_capacity_still_owns_something() {
-        let ring = Ring::new(&hash(), [(0, 1), (1, 1000)].into_iter());
+        let ring = Ring::new(&hash(), [(0, 1, 1), (1, 1000, SHARE_WHOLE)].into_iter());
         assert!(ring.owners.contains(&0));
     }
 }

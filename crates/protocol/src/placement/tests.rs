@@ -1,6 +1,6 @@
 //! Tests of placement: golden numbers, independence and evenness of layers, movement, racks, tags, wrong maps.
 
-use wire::{NodeMember, ShimMember};
+use wire::ShimMember;
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn shims(racks: u16, per_rack: u16) -> Vec<ShimMember> {
 }
 
 fn node(id: u16, rack: Option<u16>) -> NodeMember {
-    NodeMember { id: NodeId(id), rack: rack.map(RackId), capacity: 1000, up: true }
+    NodeMember { id: NodeId(id), rack: rack.map(RackId), capacity: 1000, share: SHARE_WHOLE }
 }
 
 fn hash_layer(name: &str, ids: std::ops::Range<u16>) -> LayerMap {
@@ -203,7 +203,7 @@ fn a_node_that_goes_moves_only_its_own_keys_and_spreads_them() {
     let before = place(four_layers());
     let mut map = four_layers();
     map.epoch += 1;
-    map.layers[1].nodes[2].up = false;
+    map.layers[1].nodes[2].share = 0;
     let after = place(map);
     let gone = NodeId(10);
     let (mut heirs, mut moved) = ([0f64; 20], 0.0);
@@ -231,7 +231,7 @@ fn a_node_that_goes_moves_only_its_own_keys_and_spreads_them() {
 fn a_new_node_only_takes_and_one_that_returns_takes_its_own() {
     let (before, after) = (place(one_layer(4)), place(one_layer(5)));
     let mut map = one_layer(5);
-    map.layers[0].nodes[4].up = false;
+    map.layers[0].nodes[4].share = 0;
     let without = place(map);
     for key in keys(&before, 5000) {
         let (was, is) = (before.places(&key)[0], after.places(&key)[0]);
@@ -241,12 +241,34 @@ fn a_new_node_only_takes_and_one_that_returns_takes_its_own() {
 }
 
 #[test]
+fn a_node_takes_its_partition_in_steps_that_only_grow() {
+    let mut map = four_layers();
+    let mut before: Option<Placement> = None;
+    for (share, due) in [(0, 0.0), (1, 0.0), (250, 1.0 / 13.0), (500, 1.0 / 7.0), (SHARE_WHOLE, 0.25)] {
+        map.epoch += 1;
+        map.layers[1].nodes[2].share = share;
+        let after = place(map.clone());
+        let owned = shares(&after, 1, 20_000)[10] / 20_000.0;
+        assert!((owned - due).abs() < 0.03, "{owned} of the keys at a share of {share}");
+        assert_eq!(owned > 0.0, share > 0);
+        for (key, before) in before.iter().flat_map(|before| keys(before, 5000).map(move |key| (key, before)))
+        {
+            let (was, is) = (before.places(&key), after.places(&key));
+            assert!(is == was || is[1] == Some(NodeId(10)), "{was:?} became {is:?}");
+        }
+        before = Some(after);
+    }
+    let (returned, always) = (before.expect("five maps were made"), place(four_layers()));
+    assert!(keys(&returned, 5000).all(|key| returned.places(&key) == always.places(&key)));
+}
+
+#[test]
 fn a_rack_layer_keeps_to_the_racks_of_servers() {
     let placement = place(four_layers());
     let mut map = four_layers();
-    map.layers[0].nodes[2].up = false;
+    map.layers[0].nodes[2].share = 0;
     let one_down = place(map.clone());
-    map.layers[0].nodes[3].up = false;
+    map.layers[0].nodes[3].share = 0;
     let both_down = place(map);
     for key in keys(&placement, 5000) {
         let rack = placement.rack_of(placement.shim(&key));
@@ -335,6 +357,10 @@ fn wrong_maps_are_named() {
     check(
         &|map| map.layers[2].nodes[1].capacity = 0,
         "node 13 has capacity 0; give it more, or take it out of the map",
+    );
+    check(
+        &|map| map.layers[2].nodes[1].share = 1001,
+        "node 13 owns 1001 thousandths of its partition; 1000 are the whole",
     );
     check(
         &|map| map.layers[2].nodes[1].capacity = u32::MAX,

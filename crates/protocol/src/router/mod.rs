@@ -284,7 +284,7 @@ impl Router {
         let shims = placement.map().shims.len();
         self.shims_linked.resize(shims.max(self.shims_linked.len()), false);
         let mut down = vec![false; self.nodes_linked.len()];
-        members.filter(|node| !node.up).for_each(|node| down[usize::from(node.id.0)] = true);
+        members.filter(|node| !node.is_up()).for_each(|node| down[usize::from(node.id.0)] = true);
         self.placement = Some(placement.clone());
         if down.contains(&true) {
             self.vanished(

@@ -41,7 +41,7 @@ struct Confusion {
 impl Confusion {
     fn new(seed: u64) -> Confusion {
         let mut random = SmallRng::seed_from_u64(seed);
-        let (swarm, placement) = (Swarm::draw(&mut random), placement(1, [true; 2]));
+        let (swarm, placement) = (Swarm::draw(&mut random), placement(1, [wire::SHARE_WHOLE; 2]));
         let mut node = Node::new(swarm.node(0, seed), Arc::clone(&placement));
         let mut shim = Shim::new(swarm.shim(seed), Arc::clone(&placement));
         let (now, traits) = (Time(10_000_000), StorageTraits { hash_field_expiry: random.random_bool(0.5) });

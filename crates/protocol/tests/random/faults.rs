@@ -314,8 +314,8 @@ impl World {
 
     fn remap(&mut self) {
         let epoch = self.placement.epoch() + 1;
-        let up = [self.random.random_bool(0.7), self.random.random_bool(0.7)];
-        self.placement = placement(epoch, up);
+        let shares = [(); 2].map(|()| if self.random.random_bool(0.7) { wire::SHARE_WHOLE } else { 0 });
+        self.placement = placement(epoch, shares);
         for end in NODES.chain(SLOTS) {
             let due = self.soon(self.swarm.lease);
             self.at(due, Timer::Map(end, Arc::clone(&self.placement)));

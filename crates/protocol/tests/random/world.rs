@@ -14,7 +14,10 @@ use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use wire::resp::Command;
-use wire::{ClusterMap, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, ShimId, ShimMember};
+use wire::{
+    ClusterMap, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE, ShimId,
+    ShimMember,
+};
 
 use crate::backend::{Backend, Connection};
 use crate::clients::{self, CLIENTS, Request, TestKey};
@@ -135,9 +138,9 @@ pub(crate) struct World {
     trace: Option<String>,
 }
 
-pub(crate) fn placement(epoch: u32, up: [bool; 2]) -> Arc<Placement> {
+pub(crate) fn placement(epoch: u32, shares: [u16; 2]) -> Arc<Placement> {
     let layer = |index: usize| {
-        let node = NodeMember { id: NodeId(index as u16), rack: None, capacity: 1000, up: up[index] };
+        let node = NodeMember { id: NodeId(index as u16), rack: None, capacity: 1000, share: shares[index] };
         LayerMap { name: format!("layer-{index}"), partition: Partition::Hash, nodes: vec![node] }
     };
     let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
@@ -149,7 +152,7 @@ impl World {
     pub(crate) fn new(seed: u64, traced: bool) -> World {
         let mut random = SmallRng::seed_from_u64(seed);
         let swarm = Swarm::draw(&mut random);
-        let placement = placement(1, [true; 2]);
+        let placement = placement(1, [SHARE_WHOLE; 2]);
         let keys = clients::keys(&swarm, &placement);
         World {
             now: 0,

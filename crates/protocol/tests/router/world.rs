@@ -10,8 +10,8 @@ use protocol::time::Time;
 use wire::message::Reply;
 use wire::resp::{Command, ProtocolError};
 use wire::{
-    ClusterMap, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, ShimId, ShimMember,
-    Status,
+    ClusterMap, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
+    ShimId, ShimMember, Status,
 };
 
 /// A map of one rack per shim, a leaf layer by rack and a spine layer by hash.
@@ -24,7 +24,7 @@ pub(crate) fn map(leaves: u16, spines: u16, shims: u16, down: &[NodeId]) -> Clus
                 id: NodeId(id),
                 rack: (partition == Partition::Rack).then_some(RackId(id % shims)),
                 capacity: 1000,
-                up: !down.contains(&NodeId(id)),
+                share: if down.contains(&NodeId(id)) { 0 } else { SHARE_WHOLE },
             })
             .collect(),
     };

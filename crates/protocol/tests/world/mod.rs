@@ -21,8 +21,8 @@ use storage::MiniStorage;
 use wire::message::{Execute, Read};
 use wire::resp::Command;
 use wire::{
-    ClusterMap, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, ShimId,
-    ShimMember, View,
+    ClusterMap, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
+    ShimId, ShimMember, View,
 };
 
 const ROUTER: Peer = Peer::Router(RouterId(0));
@@ -57,7 +57,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> World {
-        let node = |id| NodeMember { id: NodeId(id), rack: None, capacity: 1000, up: true };
+        let node = |id| NodeMember { id: NodeId(id), rack: None, capacity: 1000, share: SHARE_WHOLE };
         let layer = |name: &str, id| LayerMap {
             name: name.into(),
             partition: Partition::Hash,
@@ -135,6 +135,7 @@ impl World {
                 let _ = writeln!(self.log, "  copies: {copies}");
             }
             "remap" => self.remap(),
+            "share" => self.share(index(words[1]), words[2].parse().expect("thousandths")),
             "link" => self.link(words[1], true),
             "unlink" => self.link(words[1], false),
             "cancel" => {
@@ -229,11 +230,22 @@ impl World {
 
     /// The controller takes n0 out of the map; n0 does not know yet.
     fn remap(&mut self) {
+        let placement = self.placement_with(0, 0);
+        self.step_shim(shim::Input::Map(placement));
+    }
+
+    /// A node has another share of its partition from now on, and hears so.
+    fn share(&mut self, index: usize, share: u16) {
+        self.placement = self.placement_with(index, share);
+        self.step_shim(shim::Input::Map(Arc::clone(&self.placement)));
+        self.step_node(index, node::Input::Map(Arc::clone(&self.placement)));
+    }
+
+    fn placement_with(&self, index: usize, share: u16) -> Arc<Placement> {
         let mut map = self.placement.map().clone();
         map.epoch += 1;
-        map.layers[0].nodes[0].up = false;
-        let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
-        self.step_shim(shim::Input::Map(placement));
+        map.layers[index].nodes[0].share = share;
+        Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))
     }
 
     /// Both connections between a node and the shim break or come back. What was on them is gone.

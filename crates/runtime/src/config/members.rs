@@ -22,19 +22,30 @@ pub struct ControllerConfig {
     #[serde(default = "default_store")]
     pub store: String,
     /// A member that has sent no heartbeat for this long is suspected.
-    #[serde(default = "default_member_ms")]
+    #[serde(default = "default_member_lease_ms")]
     pub member_lease_ms: u64,
     /// A suspected node loses its partition after this long.
-    #[serde(default = "default_member_ms")]
+    #[serde(default = "default_grace_ms")]
     pub grace_ms: u64,
+    /// A node that returns takes a quarter of its partition at once and another one each time that this passes.
+    #[serde(default = "default_return_step_ms")]
+    pub return_step_ms: u64,
 }
 
 fn default_store() -> String {
     "memory".to_owned()
 }
 
-fn default_member_ms() -> u64 {
-    3000
+fn default_member_lease_ms() -> u64 {
+    2000
+}
+
+fn default_grace_ms() -> u64 {
+    300
+}
+
+fn default_return_step_ms() -> u64 {
+    1000
 }
 
 impl ControllerConfig {
@@ -43,8 +54,9 @@ impl ControllerConfig {
             id: id.to_owned(),
             listen,
             store: default_store(),
-            member_lease_ms: default_member_ms(),
-            grace_ms: default_member_ms(),
+            member_lease_ms: default_member_lease_ms(),
+            grace_ms: default_grace_ms(),
+            return_step_ms: default_return_step_ms(),
         }
     }
 
@@ -54,6 +66,10 @@ impl ControllerConfig {
 
     pub fn grace(&self) -> Duration {
         Duration::from_millis(self.grace_ms)
+    }
+
+    pub fn return_step(&self) -> Duration {
+        Duration::from_millis(self.return_step_ms)
     }
 }
 

@@ -16,9 +16,12 @@ pub use storage::{Password, StorageConfig};
 use std::net::SocketAddr;
 
 use serde::Deserialize;
-use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, ShimId, ShimMember};
+use wire::{
+    ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE, ShimId,
+    ShimMember,
+};
 
-/// Epoch of the map that a configuration itself describes: every node is up.
+/// Epoch of the map that a configuration itself describes: every node owns its whole partition.
 pub const EPOCH_FIRST: u32 = 1;
 
 /// One cluster. Code may build it too; [`Config::validate`] then checks what `load` checks.
@@ -161,13 +164,13 @@ impl Config {
         racks
     }
 
-    /// The map with every node up.
+    /// The map in which every node owns its whole partition.
     pub fn map(&self) -> ClusterMap {
-        self.map_without(EPOCH_FIRST, &[])
+        self.map_with(EPOCH_FIRST, |_| SHARE_WHOLE)
     }
 
-    /// The map of `epoch`, in which the nodes of `down` own nothing.
-    pub fn map_without(&self, epoch: u32, down: &[NodeId]) -> ClusterMap {
+    /// The map of `epoch`, in which nodes own what `share` says.
+    pub fn map_with(&self, epoch: u32, share: impl Fn(NodeId) -> u16) -> ClusterMap {
         let racks = self.racks();
         let rack_id =
             |name: &str| racks.iter().position(|rack| *rack == name).map(|index| RackId(index as u16));
@@ -179,7 +182,7 @@ impl Config {
                     Partition::Rack => node.rack.as_deref().and_then(rack_id),
                     Partition::Hash => None,
                 };
-                NodeMember { id, rack, capacity: node.capacity_thousandths(), up: !down.contains(&id) }
+                NodeMember { id, rack, capacity: node.capacity_thousandths(), share: share(id) }
             });
             LayerMap { name: layer.name.clone(), partition: layer.partition, nodes: nodes.collect() }
         });

@@ -82,13 +82,13 @@ fn the_documented_example_becomes_a_map() {
     let ids: Vec<_> = config.member_ids().collect();
     assert_eq!(ids, ["controller", "shim-0", "shim-1", "spine-0", "leaf-0", "leaf-1", "router-0"]);
 
-    let map = config.map_without(9, &[NodeId(2)]);
+    let map = config.map_with(9, |node| if node == NodeId(2) { 0 } else { 1000 });
     assert_eq!(map.epoch, 9);
     let [leaf, spine] = map.layers.as_slice() else { panic!("two layers") };
     assert_eq!((leaf.partition, spine.partition), (Partition::Rack, Partition::Hash));
     let leaves: Vec<_> =
-        leaf.nodes.iter().map(|node| (node.id.0, node.rack, node.capacity, node.up)).collect();
-    assert_eq!(leaves, [(1, Some(RackId(0)), 1000, true), (2, Some(RackId(1)), 1000, false)]);
+        leaf.nodes.iter().map(|node| (node.id.0, node.rack, node.capacity, node.share)).collect();
+    assert_eq!(leaves, [(1, Some(RackId(0)), 1000, 1000), (2, Some(RackId(1)), 1000, 0)]);
     assert_eq!((spine.nodes[0].id, spine.nodes[0].rack, spine.nodes[0].capacity), (NodeId(0), None, 2500));
     assert_eq!(map.shims[1].rack, RackId(1));
 }

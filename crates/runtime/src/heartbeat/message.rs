@@ -1,5 +1,7 @@
 //! What heartbeats say, as JSON. Not how they are authenticated.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::status::MemberStatus;
@@ -22,6 +24,6 @@ pub struct Heartbeat {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeartbeatReply {
     pub epoch: u32,
-    /// Ids of the nodes that own nothing.
-    pub down: Vec<String>,
+    /// Thousandths of their partitions that nodes own which do not own the whole.
+    pub shares: BTreeMap<String, u16>,
 }

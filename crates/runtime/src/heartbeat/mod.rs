@@ -12,15 +12,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use wire::SHARE_WHOLE;
+
 use crate::config::Config;
 use crate::instance::{Instance, MapCell};
 use crate::status::StatusCell;
 use crate::stop::Stop;
 
-/// Time between two heartbeats: six of them fit into a member's default lease.
+/// Time between two heartbeats: four of them fit into a member's default lease.
 pub const PERIOD: Duration = Duration::from_millis(500);
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// A reply lists the nodes that are down, each with at most 64 bytes of id.
+/// A reply lists the nodes that do not own their whole partition, each with at most 64 bytes of id.
 const REPLY_BYTES_MAX: u64 = 8 << 20;
 
 /// What the agent keeps of one member.
@@ -142,10 +144,9 @@ impl Agent {
         if reply.epoch <= self.epoch {
             return;
         }
-        // Ids that this file does not know are another configuration's; they own nothing here anyway.
-        let down: Vec<_> = reply.down.iter().filter_map(|id| self.config.node_id(id)).collect();
-        let map = Arc::new(self.config.map_without(reply.epoch, &down));
-        tracing::info!(epoch = map.epoch, down = ?reply.down, "new cluster map");
+        let share = |node| reply.shares.get(&self.config.node(node).id).copied().unwrap_or(SHARE_WHOLE);
+        let map = Arc::new(self.config.map_with(reply.epoch, share));
+        tracing::info!(epoch = map.epoch, shares = ?reply.shares, "new cluster map");
         self.epoch = map.epoch;
         for member in &self.members {
             member.maps.publish(&map);
@@ -175,12 +176,13 @@ mod tests {
         let status = StatusCell::new(MemberStatus::Router(RouterStatus::default()));
         let mut agent = Agent::new(Arc::new(config), vec![Pulse { status, maps: maps.clone() }]);
 
-        agent.hand_over(&HeartbeatReply { epoch: 1, down: Vec::new() });
+        agent.hand_over(&HeartbeatReply { epoch: 1, ..HeartbeatReply::default() });
         assert_eq!(maps.newer_than(0), None);
-        agent.hand_over(&HeartbeatReply { epoch: 4, down: vec!["n1".to_owned(), "stranger".to_owned()] });
-        agent.hand_over(&HeartbeatReply { epoch: 3, down: Vec::new() });
+        let shares = [("n1".to_owned(), 250), ("stranger".to_owned(), 0)].into();
+        agent.hand_over(&HeartbeatReply { epoch: 4, shares });
+        agent.hand_over(&HeartbeatReply { epoch: 3, ..HeartbeatReply::default() });
         let map = maps.newer_than(1).unwrap();
-        let up: Vec<_> = map.layers[0].nodes.iter().map(|node| node.up).collect();
-        assert_eq!((map.epoch, up), (4, vec![true, false]));
+        let shares: Vec<_> = map.layers[0].nodes.iter().map(|node| node.share).collect();
+        assert_eq!((map.epoch, shares), (4, vec![1000, 250]));
     }
 }
