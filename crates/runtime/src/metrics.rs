@@ -54,6 +54,8 @@ const SHIM: &[Metric<ShimStatus>] = &[
     Metric("storage_reads", Counter, "Reads sent to storage", |s| s.storage_reads_total),
     Metric("storage_writes", Counter, "Writes sent to storage", |s| s.storage_writes_total),
     Metric("storage_pending", Gauge, "Commands that storage has not answered", |s| s.storage_pending),
+    Metric("storage_limit", Gauge, "Commands that storage may have at a time", |s| s.storage_limit),
+    Metric("reads_joined", Counter, "Reads answered together with another one", |s| s.reads_joined_total),
     Metric("storage_up", Gauge, "Whether storage can be used", |s| u64::from(s.storage_up)),
     Metric("storage_errors", Counter, "Commands lost with a storage connection", |s| s.storage_errors_total),
     Metric("storage_reconnects", Counter, "Connections to storage made again", |s| {

@@ -94,6 +94,10 @@ pub struct ShimStatus {
     pub queue_depth: u64,
     /// Commands that storage has not answered yet.
     pub storage_pending: u64,
+    /// Commands that storage may have at a time before reads are refused.
+    pub storage_limit: u64,
+    /// Reads that were answered together with another one of the same view.
+    pub reads_joined_total: u64,
     pub storage_up: bool,
     pub storage_errors_total: u64,
     pub storage_reconnects_total: u64,

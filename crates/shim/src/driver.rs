@@ -127,7 +127,7 @@ impl Driver {
         let value = Bytes::from_static(OVERLOADED);
         let refused = |request| {
             let value = value.clone();
-            Message::Reply(Reply { request, status: Status::Error, value, ..Reply::default() })
+            Message::Reply(Reply { request, status: Status::Busy, value, ..Reply::default() })
         };
         let answer = match message {
             Message::Read(read) => refused(read.request),
@@ -139,7 +139,7 @@ impl Driver {
                 view: fetch.view,
                 version: 0,
                 granted: false,
-                status: Status::Error,
+                status: Status::Busy,
                 cached: LayerSet::EMPTY,
                 ttl_ms: None,
                 value,

@@ -10,7 +10,11 @@ impl Driver {
         let parts = &self.parts;
         let member = parts.config.shim(parts.id);
         let counts = parts.shim.statistics();
-        let sheds = [("rate", self.counts.overflowed), ("queue", counts.sheds)];
+        let sheds = [
+            ("rate", self.counts.overflowed),
+            ("queue", counts.sheds),
+            ("storage-limit", counts.sheds_storage),
+        ];
         MemberStatus::Shim(ShimStatus {
             id: member.id.clone(),
             rack: member.rack.clone(),
@@ -30,6 +34,8 @@ impl Driver {
             revokes_total: counts.revokes,
             leases_lost_total: counts.lease_lapses,
             queue_depth: (parts.shim.pending() + self.inbox.len()) as u64,
+            reads_joined_total: counts.reads_joined,
+            storage_limit: u64::from(parts.shim.storage_limit()),
             storage_pending: parts.storage.pending_count() as u64,
             storage_up: parts.storage.is_up(),
             storage_errors_total: counts.storage_lost,

@@ -54,8 +54,16 @@ pub enum Status {
     Nil,
     /// `value` is a complete RESP error reply.
     Error,
-    /// A node's: it cannot answer now, but the shim may. `value` is the error for a client that has no other way.
+    /// A node or shim cannot answer now, and storage has not seen the command; somebody else may answer a read.
+    /// `value` is the error for a client that has no other way.
     Busy,
+}
+
+impl Status {
+    /// Whether the value is an error and not a reply that may be kept.
+    pub fn is_refusal(self) -> bool {
+        matches!(self, Status::Error | Status::Busy)
+    }
 }
 
 /// A message between roles. Values are complete RESP replies and commands complete RESP frames.

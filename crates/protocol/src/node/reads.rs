@@ -199,12 +199,14 @@ impl Node {
             return;
         };
         let mut fetching = object.fetching.swap_remove(index);
-        let fits = fill.value.len() <= self.config.value_bytes_max && fill.status != Status::Error;
+        let fits = fill.value.len() <= self.config.value_bytes_max && !fill.status.is_refusal();
         self.statistics.ungranted += u64::from(!fill.granted);
         let kept = fill.granted && fits && self.keep(&fill, &fetching.filling);
         // What lives briefly may have expired on its way.
         let servable = kept && self.servable(now, &fill.key, fill.view).is_some();
-        let joined = fetching.waiters.split_off_covered(fetching.covered, servable);
+        // A refusal is no value: whoever waits may have it, and asking once more would be refused, too.
+        let busy = fill.status == Status::Busy;
+        let joined = fetching.waiters.split_off_covered(fetching.covered, servable || busy);
         let own = if kept { fill.cached.with(self.config.layer) } else { fill.cached };
         for waiter in fetching.waiters {
             let (status, value) = (fill.status, fill.value.clone());
@@ -214,7 +216,9 @@ impl Node {
         if !joined.is_empty() {
             self.fetch(now, &fill.key, fill.view, fetching.resp3, fetching.command, joined, effects);
         }
-        self.after_fill(now, &fill.key, kept, fits, effects);
+        if !busy {
+            self.after_fill(now, &fill.key, kept, fits, effects);
+        }
         for (waiter, read) in fetching.followers {
             self.serve(now, waiter, read, effects);
         }

@@ -10,6 +10,8 @@ pub struct ShimBacklog {
     pub operations: usize,
     /// Commands at storage, the shim's own PING and TOUCH among them.
     pub tickets: usize,
+    /// Keys with reads under way.
+    pub readings: usize,
     /// INVs and REVOKEs without an acknowledgement.
     pub outstanding: usize,
     pub ready: usize,
@@ -28,6 +30,7 @@ impl Shim {
         ShimBacklog {
             operations: self.operations.len(),
             tickets: self.tickets.len(),
+            readings: self.readings.len(),
             outstanding: unacknowledged.sum(),
             ready: self.ready.len(),
             held: self.held.len(),

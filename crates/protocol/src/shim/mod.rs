@@ -3,11 +3,14 @@
 //! Order is part of the contract: `Effect::Store` of a write is emitted only after every servable copy of its
 //! keys was acknowledged invalid or its lease has run out (design, section 6).
 
+mod admission;
 mod coherent;
 mod inspect;
+mod joins;
 mod operation;
 mod operations;
 mod reads;
+mod refusal;
 mod replies;
 mod statistics;
 
@@ -29,6 +32,8 @@ use crate::heat::{HeatConfig, HeavyHitters};
 use crate::placement::Placement;
 use crate::storage::{Lane, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
+use admission::Admission;
+use joins::{Origins, Readings};
 use operation::{KeyState, Operation, Origin};
 
 pub use inspect::ShimBacklog;
@@ -118,9 +123,10 @@ struct NodeLink {
 #[derive(Clone, Debug)]
 enum Purpose {
     Read {
-        origin: Origin,
+        origins: Origins,
         key: Key,
         view: View,
+        resp3: bool,
     },
     /// A command without keys.
     Plain {
@@ -150,6 +156,8 @@ struct FillTicket {
 #[derive(Clone, Debug)]
 struct Ticket {
     issued: Time,
+    /// Among those that `Admission` counts.
+    counted: bool,
     purpose: Purpose,
 }
 
@@ -178,6 +186,11 @@ pub struct Shim {
     keys: KeyMap<KeyState>,
     operations: Slab<Operation>,
     tickets: Slab<Ticket>,
+    admission: Admission,
+    /// Reads at storage, and who waits for the next.
+    readings: KeyMap<Readings>,
+    /// How many wait so.
+    joined: usize,
     ready: VecDeque<u32>,
     held: Vec<u32>,
     barriers: VecDeque<u32>,
@@ -209,6 +222,9 @@ impl Shim {
             keys: KeyMap::default(),
             operations: Slab::new(),
             tickets: Slab::new(),
+            admission: Admission::new(),
+            readings: KeyMap::default(),
+            joined: 0,
             ready: VecDeque::new(),
             held: Vec::new(),
             barriers: VecDeque::new(),
@@ -263,6 +279,7 @@ impl Shim {
     }
 
     fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.admission.tick(now);
         for index in 0..self.links.len() {
             let node = NodeId(index as u16);
             if self.links[index].session.lapsed(now) {
@@ -300,7 +317,13 @@ impl Shim {
         commands: SmallVec<[Bytes; 2]>,
         effects: &mut Vec<Effect>,
     ) -> u64 {
-        let ticket = self.tickets.insert(Ticket { issued: now, purpose }) as u64;
+        // The shim's own commands are few, and what blocks says nothing about storage.
+        let own = matches!(purpose, Purpose::Proof | Purpose::Touch { .. });
+        let counted = !own && matches!(lane, Lane::Shared { .. });
+        if counted {
+            self.admission.sent();
+        }
+        let ticket = self.tickets.insert(Ticket { issued: now, counted, purpose }) as u64;
         effects.push(Effect::Store(Store { ticket, lane, commands }));
         ticket
     }

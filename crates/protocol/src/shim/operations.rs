@@ -32,29 +32,12 @@ impl Shim {
             false => keys.iter().find_map(|key| self.refusal(key)),
         };
         if let Some(refusal) = refusal.or_else(|| self.overload(&keys, classified.kind)) {
-            return self.reply_error(origin, &refusal, effects);
+            return self.refuse(origin, &refusal, effects);
+        }
+        for key in &keys {
+            self.send_waiting(now, key, effects);
         }
         self.dispatch(now, origin, &execute, &command, &classified, keys, effects);
-    }
-
-    /// Why this command cannot wait with the others.
-    fn overload(&mut self, keys: &[Key], kind: command::Kind) -> Option<String> {
-        let queued = |key| self.keys.get(key).map_or(0, |state: &KeyState| state.queue.len());
-        let blocking = matches!(kind, command::Kind::BlockingWrite | command::Kind::BlockingQuery);
-        let text = if keys.iter().any(|key| queued(key) >= self.config.key_queue_max) {
-            "-BUSY DistCache: too many commands wait for this key\r\n"
-        } else if blocking && self.blocking() >= self.config.blocking_max {
-            "-BUSY DistCache: too many blocking commands wait at this storage server\r\n"
-        } else {
-            return None;
-        };
-        self.statistics.sheds += 1;
-        Some(text.into())
-    }
-
-    fn blocking(&self) -> usize {
-        let waits = |operation: &Operation| matches!(operation.kind, Kind::Blocking | Kind::BlockingQuery);
-        self.operations.iter().filter(|(_, operation)| waits(operation)).count()
     }
 
     fn keys_of(&self, execute: &Execute, command: &Command, classified: &Classified) -> SmallVec<[Key; 1]> {

@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{Fetch, Fill, Offer, Read, Refuse};
-use wire::{Key, LayerSet, Message, NodeId, Peer, Status, View};
+use wire::{Key, LayerSet, Message, NodeId, Peer, View};
 
+use super::admission::Class;
 use super::operation::{KeyState, Kind, Origin};
+use super::refusal::Refusal;
 use super::{Effect, FillTicket, Purpose, Shim, StorageState};
 use crate::command;
 use crate::node::heat_item;
@@ -21,41 +23,40 @@ impl Shim {
     pub(super) fn read(&mut self, now: Time, from: Peer, read: Read, effects: &mut Vec<Effect>) {
         let origin = Origin { from, request: read.request };
         if let Some(refusal) = self.refusal(&read.key) {
-            return self.reply_error(origin, &refusal, effects);
+            return self.refuse(origin, &refusal, effects);
         }
         if matches!(from, Peer::Router(_)) {
             self.count_heat(now, &read, effects);
         }
-        let lane = Lane::Shared { resp3: read.resp3 };
-        let Some((command, _)) = self.read_command(&read.key, read.view, read.resp3, read.command) else {
+        let Read { key, view, resp3, ordered, .. } = read;
+        let Some((command, _)) = self.read_command(&key, view, resp3, read.command) else {
             return self.reply_error(origin, MISFIT, effects);
         };
-        self.statistics.storage_reads += 1;
-        if read.ordered && self.must_wait(&read.key, lane) {
-            let keys = SmallVec::from_elem(read.key, 1);
-            return self.enqueue(Some(origin), Kind::Read(Some(read.view)), lane, command, keys);
+        let lane = Lane::Shared { resp3 };
+        if ordered && self.must_wait(&key, lane) {
+            self.send_waiting(now, &key, effects);
+            self.statistics.storage_reads += 1;
+            let keys = SmallVec::from_elem(key, 1);
+            return self.enqueue(Some(origin), Kind::Read(Some(view)), lane, command, keys);
         }
-        let purpose = Purpose::Read { origin, key: read.key, view: read.view };
-        self.store(now, purpose, lane, SmallVec::from_elem(command, 1), effects);
+        if self.join(now, origin, (&key, view, resp3), ordered, effects) {
+            return;
+        }
+        if let Some(refusal) = self.storage_overloaded(Class::Read) {
+            return self.refuse(origin, &refusal, effects);
+        }
+        self.send_reading(now, SmallVec::from_elem(origin, 1), (key, view, resp3), command, effects);
     }
 
     /// A node asks for a copy: register first, read second. Answered in any case, granted only if nobody writes.
     pub(super) fn fetch(&mut self, now: Time, node: NodeId, fetch: Fetch, effects: &mut Vec<Effect>) {
         let Fetch { session, fill, key, view, resp3, command } = fetch;
-        if let Some(refusal) = self.refusal(&key) {
-            let value = Bytes::from(refusal);
-            return self.send_fill(node, session, fill, key, view, value, effects);
+        let refusal = self.refusal(&key).or_else(|| self.storage_overloaded(Class::FillOrWrite));
+        if let Some(refusal) = refusal {
+            return self.send_fill(node, session, fill, key, view, refusal, effects);
         }
         let Some((command, may_cache)) = self.read_command(&key, view, resp3, command) else {
-            return self.send_fill(
-                node,
-                session,
-                fill,
-                key,
-                view,
-                Bytes::from_static(MISFIT.as_bytes()),
-                effects,
-            );
+            return self.send_fill(node, session, fill, key, view, Refusal::error(MISFIT), effects);
         };
         let live = self.links[usize::from(node.0)].session.is_live(now, session);
         if !live {
@@ -100,25 +101,6 @@ impl Shim {
         Some((frame, !is_hash || !expires || self.config.cache_expiring_hashes))
     }
 
-    /// Why this shim cannot serve a key, as a complete RESP error.
-    pub(super) fn refusal(&mut self, key: &Key) -> Option<String> {
-        if let StorageState::Down { reason } = &self.storage {
-            self.statistics.refused += 1;
-            return Some(format!("-ERR DistCache: storage cannot be reached: {reason}\r\n"));
-        }
-        if !key.bytes.is_empty() && self.placement.shim(key) != self.config.id {
-            self.statistics.refused += 1;
-            return Some(
-                "-ERR DistCache: this shim does not own the key; the cluster map may have changed\r\n".into(),
-            );
-        }
-        if self.tickets.len() + self.operations.len() >= self.config.operations_max {
-            self.statistics.sheds += 1;
-            return Some("-BUSY DistCache: too many commands wait for this storage server\r\n".into());
-        }
-        None
-    }
-
     /// Cold reads show which keys deserve a copy; their nodes are told and decide.
     fn count_heat(&mut self, now: Time, read: &Read, effects: &mut Vec<Effect>) {
         let item = heat_item(&read.key, read.view);
@@ -153,9 +135,10 @@ impl Shim {
         fill: u64,
         key: Key,
         view: View,
-        value: Bytes,
+        refusal: Refusal,
         effects: &mut Vec<Effect>,
     ) {
+        let Refusal { status, value } = refusal;
         let fill = Fill {
             session,
             fill,
@@ -163,7 +146,7 @@ impl Shim {
             view,
             version: 0,
             granted: false,
-            status: Status::Error,
+            status,
             cached: LayerSet::EMPTY,
             ttl_ms: None,
             value,

@@ -21,13 +21,21 @@ impl Shim {
             StorageEvent::Replies { ticket, replies } => {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     self.proof = self.proof.max(ticket.issued);
-                    self.answered(ticket, replies, effects);
+                    match ticket.counted {
+                        true => self.admission.answered(now.since(ticket.issued)),
+                        false if matches!(ticket.purpose, Purpose::Operation(_)) => {}
+                        false => self.admission.sample(now.since(ticket.issued)),
+                    }
+                    self.answered(now, ticket, replies, effects);
                 }
             }
             StorageEvent::Lost { ticket, sent } => {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     self.statistics.storage_lost += 1;
-                    self.lost(ticket.purpose, sent, effects);
+                    if ticket.counted {
+                        self.admission.ended();
+                    }
+                    self.lost(now, ticket.purpose, sent, effects);
                 }
             }
             StorageEvent::Fenced => self.end_quarantine(),
@@ -67,11 +75,22 @@ impl Shim {
         }
     }
 
-    fn answered(&mut self, ticket: Ticket, replies: SmallVec<[Bytes; 2]>, effects: &mut Vec<Effect>) {
+    fn answered(
+        &mut self,
+        now: Time,
+        ticket: Ticket,
+        replies: SmallVec<[Bytes; 2]>,
+        effects: &mut Vec<Effect>,
+    ) {
         let mut replies = replies.into_iter();
         let first = replies.next().unwrap_or_default();
         match ticket.purpose {
-            Purpose::Read { origin, key, view } => self.reply(origin, Some(&key), Some(view), first, effects),
+            Purpose::Read { origins, key, view, resp3 } => {
+                for origin in origins {
+                    self.reply(origin, Some(&key), Some(view), first.clone(), effects);
+                }
+                self.reading_ended(now, key, (view, resp3), effects);
+            }
             Purpose::Plain { origin } => self.reply(origin, None, None, first, effects),
             Purpose::Fill { node, fetch } => {
                 let value = replies.next().unwrap_or_default();
@@ -104,13 +123,14 @@ impl Shim {
     ) {
         let FillTicket { session, fill, key, view, version } = fetch;
         let (status, value) = shaped(Some(view), value);
+        let status = if is_passing(&value) { Status::Busy } else { status };
         let ttl = parse_pttl(pttl);
         let registered = version.is_some_and(|version| {
             let state = self.keys.get(&key);
             state.is_some_and(|state| state.is_quiet() && state.directory.is_registered(node, fill, version))
         });
         let same_session = self.links[usize::from(node.0)].session.id() == Some(session);
-        let granted = registered && same_session && self.grants() && ttl.is_ok() && status != Status::Error;
+        let granted = registered && same_session && self.grants() && ttl.is_ok() && !status.is_refusal();
         if granted {
             self.statistics.fills += 1;
         } else {
@@ -131,14 +151,18 @@ impl Shim {
         self.send(Peer::Node(node), Message::Fill(message), effects);
     }
 
-    fn lost(&mut self, purpose: Purpose, sent: bool, effects: &mut Vec<Effect>) {
+    fn lost(&mut self, now: Time, purpose: Purpose, sent: bool, effects: &mut Vec<Effect>) {
+        let text = format!("{LOST}\r\n");
         match purpose {
-            Purpose::Read { origin, .. } | Purpose::Plain { origin } => {
-                self.reply_error(origin, &format!("{LOST}\r\n"), effects);
+            Purpose::Read { origins, key, view, resp3 } => {
+                for origin in origins {
+                    self.reply_error(origin, &text, effects);
+                }
+                self.reading_ended(now, key, (view, resp3), effects);
             }
+            Purpose::Plain { origin } => self.reply_error(origin, &text, effects),
             Purpose::Fill { node, fetch } => {
-                let value = Bytes::from(format!("{LOST}\r\n"));
-                self.fill(node, fetch, &Bytes::new(), value, effects);
+                self.fill(node, fetch, &Bytes::new(), Bytes::from(text), effects);
             }
             Purpose::Operation(id) => self.lost_operation(id, sent, effects),
             Purpose::Proof | Purpose::Touch { .. } => {}
@@ -212,6 +236,11 @@ fn shaped(view: Option<View>, value: Bytes) -> (Status, Bytes) {
         return (Status::Nil, Bytes::new());
     }
     (status_of(&value), value)
+}
+
+/// Whether an error says that storage may answer in a moment: no reason to keep its key out of the cache.
+fn is_passing(reply: &[u8]) -> bool {
+    [&b"-BUSY "[..], b"-LOADING ", b"-MASTERDOWN "].iter().any(|code| reply.starts_with(code))
 }
 
 /// Remaining milliseconds, `None` for a key that does not expire or does not exist.

@@ -26,7 +26,12 @@ pub struct ShimStatistics {
     pub storage_lost: u64,
     /// Commands refused because storage is down or the key is not this shim's.
     pub refused: u64,
+    /// Commands refused because too many wait: for this shim, for their key, or to block.
     pub sheds: u64,
+    /// Commands refused because storage is at its limit.
+    pub sheds_storage: u64,
+    /// Reads answered together with another one of their view.
+    pub reads_joined: u64,
     pub unexpected: u64,
 }
 
@@ -52,6 +57,11 @@ impl Shim {
 
     /// Commands queued or at storage.
     pub fn pending(&self) -> usize {
-        self.tickets.len() + self.operations.len()
+        self.tickets.len() + self.operations.len() + self.joined
+    }
+
+    /// Commands that storage may have at a time before reads are refused.
+    pub fn storage_limit(&self) -> u32 {
+        self.admission.limit()
     }
 }

@@ -1,0 +1,99 @@
+//! What a shim turns away, by which rule, and what the client is told. In this order: storage that is away, keys of
+//! other shims, full queues, storage at its limit.
+
+use bytes::Bytes;
+use wire::message::Reply;
+use wire::{Key, Message, Status};
+
+use super::admission::Class;
+use super::operation::{KeyState, Kind, Operation, Origin};
+use super::{Effect, Shim, StorageState};
+use crate::command;
+
+/// A reply that costs storage nothing.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) status: Status,
+    /// A complete RESP error.
+    pub(super) value: Bytes,
+}
+
+impl Refusal {
+    pub(super) fn error(text: &'static str) -> Refusal {
+        Refusal { status: Status::Error, value: Bytes::from_static(text.as_bytes()) }
+    }
+
+    fn busy(text: &'static str) -> Refusal {
+        Refusal { status: Status::Busy, value: Bytes::from_static(text.as_bytes()) }
+    }
+}
+
+const FOREIGN: &str = "-ERR DistCache: this shim does not own the key; the cluster map may have changed\r\n";
+const QUEUE: &str = "-BUSY DistCache: too many commands wait for this storage server; the command was not executed, \
+                     try again later\r\n";
+const KEY_QUEUE: &str =
+    "-BUSY DistCache: too many commands wait for this key; the command was not executed, try again later\r\n";
+const BLOCKING: &str = "-BUSY DistCache: too many blocking commands wait at this storage server; the command was not \
+                        executed, try again later\r\n";
+const STORAGE: &str = "-BUSY DistCache: the storage server is asked for more than it can do; the command was not \
+                       executed, try again later\r\n";
+
+impl Shim {
+    /// Why this shim cannot serve a key, or whatever has none.
+    pub(super) fn refusal(&mut self, key: &Key) -> Option<Refusal> {
+        if let StorageState::Down { reason } = &self.storage {
+            self.statistics.refused += 1;
+            let value = format!("-ERR DistCache: storage cannot be reached: {reason}\r\n").into();
+            return Some(Refusal { status: Status::Error, value });
+        }
+        if !key.bytes.is_empty() && self.placement.shim(key) != self.config.id {
+            self.statistics.refused += 1;
+            return Some(Refusal::error(FOREIGN));
+        }
+        if self.pending() >= self.config.operations_max {
+            self.statistics.sheds += 1;
+            return Some(Refusal::busy(QUEUE));
+        }
+        None
+    }
+
+    /// Why storage cannot take one more command now.
+    pub(super) fn storage_overloaded(&mut self, class: Class) -> Option<Refusal> {
+        if self.admission.admits(class) {
+            return None;
+        }
+        self.statistics.sheds_storage += 1;
+        Some(Refusal::busy(STORAGE))
+    }
+
+    /// Why this command cannot wait with the others.
+    pub(super) fn overload(&mut self, keys: &[Key], kind: command::Kind) -> Option<Refusal> {
+        let queued = |key| self.keys.get(key).map_or(0, |state: &KeyState| state.queue.len());
+        let blocking = matches!(kind, command::Kind::BlockingWrite | command::Kind::BlockingQuery);
+        let text = if keys.iter().any(|key| queued(key) >= self.config.key_queue_max) {
+            KEY_QUEUE
+        } else if blocking && self.blocking() >= self.config.blocking_max {
+            BLOCKING
+        } else {
+            let class = match kind {
+                command::Kind::Read | command::Kind::Query => Class::Read,
+                _ => Class::FillOrWrite,
+            };
+            // What blocks has a connection of its own and counts for nothing on the one that all share.
+            return if blocking { None } else { self.storage_overloaded(class) };
+        };
+        self.statistics.sheds += 1;
+        Some(Refusal::busy(text))
+    }
+
+    fn blocking(&self) -> usize {
+        let waits = |operation: &Operation| matches!(operation.kind, Kind::Blocking | Kind::BlockingQuery);
+        self.operations.iter().filter(|(_, operation)| waits(operation)).count()
+    }
+
+    pub(super) fn refuse(&mut self, origin: Origin, refusal: &Refusal, effects: &mut Vec<Effect>) {
+        let Refusal { status, value } = refusal.clone();
+        let reply = Reply { request: origin.request, status, value, ..Reply::default() };
+        self.send(origin.from, Message::Reply(reply), effects);
+    }
+}
