@@ -34,6 +34,22 @@ const STREAM: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\nPING\r\n\r\n  \n*0\r\n*-1\
     *3\r\n$3\r\nSET\r\n$0\r\n\r\n$12\r\n*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nQUIT\r\n";
 
 #[test]
+fn a_line_that_is_too_long_is_so_however_it_is_cut() {
+    let limits = Limits { line_bytes_max: 24, ..Limits::default() };
+    let nines = "9".repeat(30);
+    for (stream, error) in [
+        (format!("*{nines}\r\n"), ProtocolError::MultibulkLine),
+        (format!("*1\r\n${nines}\r\n"), ProtocolError::BulkLine),
+        (format!("{nines}\r\n"), ProtocolError::InlineLine),
+        (format!("*{}\r\n", &nines[..20]), ProtocolError::MultibulkLength),
+    ] {
+        for step in 1..=stream.len() {
+            assert_eq!(taken_in_pieces(stream.as_bytes(), step, &limits), Err(error), "{stream:?} by {step}");
+        }
+    }
+}
+
+#[test]
 fn a_stream_gives_the_same_commands_however_it_is_cut() {
     let expected: Vec<Command> = vec![
         Command::from_args(&["GET", "k"]),

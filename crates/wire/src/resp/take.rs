@@ -191,7 +191,9 @@ fn length_line(bytes: &[u8], from: usize, line_bytes_max: usize) -> LengthLine {
 #[cold]
 fn length_line_slow(bytes: &[u8], from: usize, line_bytes_max: usize) -> LengthLine {
     let line = &bytes[from..];
-    let Some(length) = line.iter().position(|&byte| byte == b'\r') else {
+    // A line that is too long is so whether or not its end has arrived.
+    let window = &line[..line.len().min(line_bytes_max + 1)];
+    let Some(length) = window.iter().position(|&byte| byte == b'\r') else {
         return if line.len() > line_bytes_max { LengthLine::TooLong } else { LengthLine::Partial };
     };
     match (line.get(length + 1), parse_integer(&line[..length])) {
