@@ -175,12 +175,20 @@ fn located(text: &str, file: &str, error: &toml::de::Error) -> ConfigError {
         line.split_once('=').map(|(key, _)| key.trim()).filter(|key| !what.contains(&format!("`{key}`")));
     let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
     let section = if line_number == 1 && what.contains("is missing") { "top level" } else { section };
+    let (section, key) = (shown(section), shown(&key));
     ConfigError(format!("{file}:{line_number}: {section}: {key}{what}"))
+}
+
+/// What a file says, fit for one line of a terminal: control characters are written as Rust writes them.
+fn shown(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(plain).collect()
 }
 
 /// The parser's message in our words and without line breaks.
 fn plain(error: &toml::de::Error) -> String {
     let message = error.message().split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
+    let message = shown(&message);
     if let Some(rest) = message.strip_prefix("unknown field ") {
         return match rest.split_once(", expected one of ").or_else(|| rest.split_once(", expected ")) {
             Some((key, allowed)) => format!("unknown key {key}; allowed here: {allowed}"),

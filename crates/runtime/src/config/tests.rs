@@ -103,6 +103,16 @@ fn check(old: &str, new: &str, expected: &str) {
 }
 
 #[test]
+fn what_a_file_says_cannot_move_the_cursor() {
+    for text in
+        ["[cuts\r\0\x1b[2J = 3\n", "[cluster]\n\"na\\u001b[2Jme\" = 3\n", "cluster = {\"\\u000d\" = 3}\n"]
+    {
+        let error = read(text, "f.toml", Path::new(""), &[]).unwrap_err().to_string();
+        assert!(!error.contains(char::is_control), "{error:?}");
+    }
+}
+
+#[test]
 fn bad_fields_are_named_with_line_section_and_remedy() {
     check(
         "lease_ms",
