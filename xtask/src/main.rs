@@ -1,4 +1,4 @@
-//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `setup`. Never product code.
+//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `fuzz`, `setup`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
@@ -7,10 +7,11 @@ mod ci;
 #[expect(dead_code, unused_imports, reason = "trials under faults use the rest")]
 mod cluster;
 mod codegen;
+mod fuzz;
 mod setup;
 mod tidy;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -20,12 +21,18 @@ Usage: cargo xtask COMMAND
   tidy               house rules: sizes, dependency direction, opening sentences, banned calls and names
   codegen [--check]  writes the generated sources; with --check only tells whether they are fresh
   bench WHAT         measures cost, balance, coherence or memory on real processes; see `bench help`
+  fuzz [TARGET]      looks for inputs that break a decoder or a machine; see `fuzz help`
   setup              installs what the tests need from Debian's packages and PyPI, where missing
 ";
 
 /// The root of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask has a parent folder")
+}
+
+/// Where cargo builds.
+pub(crate) fn target_folder(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
 }
 
 fn run(arguments: &[&str]) -> anyhow::Result<()> {
@@ -40,6 +47,11 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
             Ok(())
         }
         ["bench", rest @ ..] => bench::run(root(), rest),
+        ["fuzz", "help"] => {
+            print!("{}", fuzz::USAGE);
+            Ok(())
+        }
+        ["fuzz", rest @ ..] => fuzz::run(root(), rest),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");
             Ok(())

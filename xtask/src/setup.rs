@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -17,6 +17,8 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("git", "git"),
     ("kill", "procps"),
     ("setpriv", "util-linux"),
+    // libFuzzer is C++.
+    ("c++", "g++"),
 ];
 /// Packages whose service must not start: the tests run their own processes on ports of their own.
 const SERVICES: [&str; 3] = ["redis-server", "memcached", "nutcracker"];

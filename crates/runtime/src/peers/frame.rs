@@ -20,7 +20,7 @@ const PREFIX_BYTES: usize = 8;
 /// The longest refusal that is read or sent: what an unproven peer may make us hold.
 const BODY_BYTES_MAX: usize = 512;
 pub(crate) const HELLO_BYTES: usize = 40;
-pub(crate) const PROOF_BYTES: usize = 32;
+pub const PROOF_BYTES: usize = 32;
 
 const KIND_HELLO: u8 = 1;
 const KIND_PROOF: u8 = 2;
@@ -28,7 +28,7 @@ const KIND_REFUSAL: u8 = 3;
 
 /// The two connections of a link. Overload of the data channel never delays the control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Channel {
+pub enum Channel {
     Data,
     Control,
 }
@@ -39,19 +39,19 @@ impl Channel {
 
 /// Who calls or answers, and for which connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hello {
-    pub(crate) peer: Peer,
-    pub(crate) channel: Channel,
+pub struct Hello {
+    pub peer: Peer,
+    pub channel: Channel,
     /// Random, one per process life of the peer.
-    pub(crate) instance: u64,
+    pub instance: u64,
     /// Random, one per pair of connections; the answering side repeats it.
-    pub(crate) attempt: u64,
-    pub(crate) nonce: [u8; 16],
+    pub attempt: u64,
+    pub nonce: [u8; 16],
 }
 
 /// A frame as it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Frame {
+pub enum Frame {
     Hello(Hello),
     Proof([u8; PROOF_BYTES]),
     Refusal(String),
@@ -59,7 +59,7 @@ pub(crate) enum Frame {
 
 /// Why a connection between roles is refused. Its text goes to the log and to the other end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub enum Refusal {
     #[error("it does not speak the protocol between DistCache roles; clients connect to a router")]
     NotAPeer,
     #[error(
@@ -80,7 +80,7 @@ pub(crate) enum Refusal {
 
 /// A peer in words, for logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Name(pub(crate) Peer);
+pub struct Name(pub Peer);
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,7 +148,7 @@ pub(crate) fn write_proof(proof: &[u8; PROOF_BYTES], out: &mut Vec<u8>) {
 }
 
 /// Tells the other end why it is refused; a stray client gets a line that it can show.
-pub(crate) fn write_refusal(refusal: &Refusal, out: &mut Vec<u8>) {
+pub fn write_refusal(refusal: &Refusal, out: &mut Vec<u8>) {
     match refusal {
         Refusal::NotAPeer => out.extend_from_slice(
             b"-ERR this port is for DistCache's own members; clients connect to the address of a router\r\n",
@@ -164,7 +164,7 @@ pub(crate) fn write_refusal(refusal: &Refusal, out: &mut Vec<u8>) {
 }
 
 /// Takes the first frame off `bytes`; `None` when it is not whole yet.
-pub(crate) fn take(bytes: &mut Bytes) -> Result<Option<Frame>, Refusal> {
+pub fn take(bytes: &mut Bytes) -> Result<Option<Frame>, Refusal> {
     let known = bytes.len().min(MAGIC.len());
     if bytes[..known] != MAGIC[..known] {
         return Err(Refusal::NotAPeer);

@@ -22,10 +22,10 @@ use crate::peers::frame::{Frame, Hello, Name, PROOF_BYTES, Refusal, take, write_
 
 /// The key of proofs, derived from the cluster's secret so that a proof says nothing about placement.
 #[derive(Clone)]
-pub(crate) struct LinkKey([u8; 32]);
+pub struct LinkKey([u8; 32]);
 
 impl LinkKey {
-    pub(crate) fn derive(secret: &Secret) -> LinkKey {
+    pub fn derive(secret: &Secret) -> LinkKey {
         let mac = mac(&secret.0).chain_update(b"distcache peer link v1");
         LinkKey(mac.finalize().into_bytes().into())
     }
@@ -58,7 +58,7 @@ impl Side {
 }
 
 /// One end of one connection that is not proven yet.
-pub(crate) struct Handshake {
+pub struct Handshake {
     key: LinkKey,
     side: Side,
     /// The answering side takes channel and attempt from the other's hello.
@@ -69,18 +69,18 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     /// Dials `expected`, whose hello must say so; the own hello goes to `out`.
-    pub(crate) fn dial(key: &LinkKey, own: Hello, expected: Peer, out: &mut Vec<u8>) -> Handshake {
+    pub fn dial(key: &LinkKey, own: Hello, expected: Peer, out: &mut Vec<u8>) -> Handshake {
         out.extend_from_slice(&own.frame());
         Handshake { key: key.clone(), side: Side::Dialling, own, expected: Some(expected), theirs: None }
     }
 
-    pub(crate) fn answer(key: &LinkKey, own: Hello) -> Handshake {
+    pub fn answer(key: &LinkKey, own: Hello) -> Handshake {
         Handshake { key: key.clone(), side: Side::Answering, own, expected: None, theirs: None }
     }
 
     /// Steps over what has come. The other end's hello once it has proven the secret; what follows in `bytes`
     /// is no longer the handshake's.
-    pub(crate) fn step(&mut self, bytes: &mut Bytes, out: &mut Vec<u8>) -> Result<Option<Hello>, Refusal> {
+    pub fn step(&mut self, bytes: &mut Bytes, out: &mut Vec<u8>) -> Result<Option<Hello>, Refusal> {
         while let Some(frame) = take(bytes)? {
             match (frame, self.theirs) {
                 (Frame::Refusal(text), _) => return Err(Refusal::ByOther(text)),

@@ -4,8 +4,8 @@
 //! The driver offers every event to `Peers::event` first and gets back those that are not a peer's.
 
 mod connections;
-mod frame;
-mod handshake;
+pub mod frame;
+pub mod handshake;
 mod link;
 
 use bytes::Bytes;

@@ -1,0 +1,118 @@
+//! The shim's machine among peers that say anything, over a storage that may lose and delay what it was given: only
+//! whole commands reach storage, and nothing is done that nobody asked for.
+
+use arbitrary::{Result, Unstructured};
+use bytes::Bytes;
+use protocol::shim::{Effect, Input, Shim, ShimConfig};
+use protocol::storage::{StorageEvent, StorageTraits};
+use protocol::time::Time;
+use wire::ShimId;
+use wire::resp::Command;
+
+use super::node::{heat, terms};
+use super::speech::{REPLIES, Speech, pause, peer, placement};
+
+/// One input may let go whatever waited for it, and a tick repeats what is not acknowledged; each was an input before.
+const EFFECTS_PER_INPUT_MAX: usize = 8;
+const EFFECTS_PER_STEP_MIN: usize = 64;
+
+pub(crate) fn run(data: &[u8]) {
+    let _ = steps(&mut Unstructured::new(data));
+}
+
+fn config(bytes: &mut Unstructured<'_>) -> Result<ShimConfig> {
+    Ok(ShimConfig {
+        id: ShimId(0),
+        lease: terms(),
+        heat: heat(),
+        heat_min: *bytes.choose(&[1, u32::MAX])?,
+        operations_max: *bytes.choose(&[4, 1000])?,
+        key_queue_max: *bytes.choose(&[2, 100])?,
+        blocking_max: *bytes.choose(&[1, 10])?,
+        early_value_bytes_max: *bytes.choose(&[0, 1 << 16])?,
+        cache_expiring_hashes: false,
+        seed: 1,
+    })
+}
+
+/// What storage was given and has not answered: ticket and number of commands.
+type Pending = Vec<(u64, usize)>;
+
+fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
+    let mut shim = Shim::new(config(bytes)?, placement(true));
+    let (mut speech, mut effects, mut pending) = (Speech::new(), Vec::new(), Pending::new());
+    let (mut now, mut inputs) = (Time(10_000_000), 1);
+    let up = StorageEvent::Up { incarnation: 7, traits: StorageTraits::default() };
+    shim.step(now, Input::Storage(up), &mut effects);
+    while !bytes.is_empty() {
+        now.0 += pause(bytes)?;
+        let input = match bytes.int_in_range(0..=15)? {
+            0 | 1 => Input::Tick,
+            2 => Input::Linked(peer(bytes)?),
+            3 => Input::Unlinked(peer(bytes)?),
+            4 => Input::Map(placement(bytes.arbitrary()?)),
+            5 if bytes.ratio(1, 4)? => Input::Storage(change(bytes)?),
+            5..=8 if !pending.is_empty() => Input::Storage(answer(bytes, &mut pending)?),
+            _ => {
+                let from = peer(bytes)?;
+                let Some(message) = speech.message(bytes)? else { continue };
+                Input::Message { from, message }
+            }
+        };
+        inputs += 1;
+        shim.step(now, input, &mut effects);
+        assert!(
+            effects.len() <= EFFECTS_PER_STEP_MIN + EFFECTS_PER_INPUT_MAX * inputs,
+            "{} effects",
+            effects.len()
+        );
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Send { message, .. } => speech.hear(&message),
+                Effect::Store(store) => {
+                    for frame in &store.commands {
+                        assert!(
+                            Command::parse(frame.clone()).is_ok(),
+                            "no command: {}",
+                            frame.escape_ascii()
+                        );
+                    }
+                    assert!(
+                        pending.iter().all(|(ticket, _)| *ticket != store.ticket),
+                        "a ticket is used twice"
+                    );
+                    pending.push((store.ticket, store.commands.len()));
+                }
+                Effect::Abort { ticket } => {
+                    assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
+    Ok(match bytes.int_in_range(0..=3)? {
+        0 => StorageEvent::Down { reason: "it was told to".into() },
+        1 => StorageEvent::Fenced,
+        _ => {
+            let traits = StorageTraits { hash_field_expiry: bytes.arbitrary()? };
+            StorageEvent::Up { incarnation: bytes.int_in_range(7..=9)?, traits }
+        }
+    })
+}
+
+/// One outcome for each ticket, in any order, as the contract of `Store` has it.
+fn answer(bytes: &mut Unstructured<'_>, pending: &mut Pending) -> Result<StorageEvent> {
+    let index = bytes.choose_index(pending.len())?;
+    let (ticket, commands) = pending.swap_remove(index);
+    if bytes.ratio(1, 8)? {
+        return Ok(StorageEvent::Lost { ticket, sent: bytes.arbitrary()? });
+    }
+    let mut replies = Vec::with_capacity(commands);
+    for _ in 0..commands {
+        replies.push(Bytes::from_static(bytes.choose(REPLIES)?));
+    }
+    Ok(StorageEvent::Replies { ticket, replies: replies.into() })
+}

@@ -1,0 +1,56 @@
+//! Builds the fuzzer with coverage counters, which a stable compiler makes when LLVM is asked itself. No sanitizer:
+//! those need a nightly compiler, and this tree has no `unsafe` code for them to watch.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+
+/// Counters per edge, their table, and what comparisons compared, for libFuzzer to read.
+const COVERAGE: [&str; 5] = [
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+];
+
+/// The path of the fuzzer.
+pub(super) fn build(root: &Path) -> anyhow::Result<PathBuf> {
+    println!("fuzz: building");
+    let host = host()?;
+    // With a target named, the flags do not reach build scripts and macros.
+    let arguments = [
+        "build",
+        "--quiet",
+        "--locked",
+        "--profile",
+        "fuzz",
+        "--package",
+        "fuzz",
+        "--features",
+        "libfuzzer",
+        "--bin",
+        "fuzz",
+        "--target",
+        &host,
+    ];
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo);
+    build.args(arguments).current_dir(root).env("RUSTFLAGS", COVERAGE.join(" "));
+    let status = build.status().context("starting cargo")?;
+    anyhow::ensure!(
+        status.success(),
+        "building the fuzzer ended with {status}; it needs g++ (`cargo xtask setup`)"
+    );
+    Ok(crate::target_folder(root).join(host).join("fuzz/fuzz"))
+}
+
+/// The triple that this machine's compiler builds for.
+fn host() -> anyhow::Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("-vV").output().context("starting rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_owned())
+}
