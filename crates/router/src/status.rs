@@ -37,6 +37,8 @@ impl RouterDriver {
         let sheds = [
             ("busy", counters.sheds),
             ("unavailable", counters.unavailable),
+            ("everybody-busy", counters.exhausted),
+            ("retry-budget", counters.retries_denied),
             ("slow_client", self.connections.slow_total),
         ];
         RouterStatus {
@@ -48,6 +50,10 @@ impl RouterDriver {
             writes_total: counters.executes,
             hits_total: counters.hits,
             errors_total: counters.refusals + counters.unavailable + counters.lost + counters.sheds,
+            retries_total: counters.retries,
+            reads_lost_total: counters.reads_lost,
+            breakers_opened_total: counters.breakers_opened,
+            breakers_open: router.breakers_open() as u64,
             load: router.rate(),
             clients: self.connections.count() as u64,
             clients_total: counters.clients_opened,

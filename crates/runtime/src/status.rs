@@ -121,6 +121,14 @@ pub struct RouterStatus {
     pub hits_total: u64,
     /// Error replies that this router made itself.
     pub errors_total: u64,
+    /// Reads asked again because somebody was busy.
+    pub retries_total: u64,
+    /// Reads asked again because their node vanished or hung.
+    pub reads_lost_total: u64,
+    /// Times that a node was left alone because it hung or refused everything.
+    pub breakers_opened_total: u64,
+    /// Nodes that are left alone now.
+    pub breakers_open: u64,
     pub load: u64,
     pub clients: u64,
     pub clients_total: u64,

@@ -5,11 +5,10 @@ use smallvec::SmallVec;
 use wire::message::Reply;
 use wire::{NodeId, Peer, Status};
 
-use crate::router::dispatch::{Origin, low};
+use crate::router::dispatch::Origin;
 use crate::router::gather::{self, Merge};
-use crate::router::pending::Pending;
-use crate::router::pipeline::{Order, Part, PartReply, Progress, Touch};
-use crate::router::route::{Route, Unroutable};
+use crate::router::pipeline::{Part, PartReply, Progress, Touch};
+use crate::router::retry::Cause;
 use crate::router::{ClientId, Effect, Router, Routing, replies};
 use crate::time::Time;
 
@@ -35,15 +34,16 @@ impl Router {
     pub(crate) fn reply(&mut self, now: Time, from: Peer, reply: Reply, effects: &mut Vec<Effect>) {
         let asked = self.pending.get(reply.request).is_some_and(|pending| pending.peer == from);
         let Some(pending) = asked.then(|| self.pending.remove(reply.request)).flatten() else {
-            self.counters.late_replies += 1;
-            return;
+            return self.late(now, from);
         };
+        self.judge(now, &pending, reply.status);
         for stamp in &reply.loads {
             if let Some(node) = stamp.node_plus_one.checked_sub(1).and_then(|node| u16::try_from(node).ok()) {
                 self.loads.report(now, NodeId(node), stamp.load);
             }
         }
         if let Some(read) = &pending.read
+            && reply.status != Status::Busy
             && self.config.routing == Routing::Learned
         {
             let mut layers = reply.cached;
@@ -53,20 +53,24 @@ impl Router {
             }
             self.learned.learn(read.key.digest, read.view, layers);
         }
-        let reply = match (from, reply.status) {
-            (Peer::Node(_), Status::Busy) => match self.ask_the_shim(now, &pending, effects) {
-                None => return,
-                Some(unavailable) => Reply { status: Status::Error, value: unavailable.value, ..reply },
-            },
-            _ => reply,
-        };
+        let answer = PartReply { status: reply.status, value: reply.value };
+        if answer.status == Status::Busy && pending.read.is_some() {
+            // What a node says about itself is no advice for a client.
+            let last = matches!(from, Peer::Shim(_)).then_some(answer);
+            return self.ask_again(now, pending, Cause::Busy, last, effects);
+        }
         self.counters.hits += u64::from(reply.hit);
-        self.counters.errors += u64::from(reply.status == Status::Error);
-        let reply = PartReply { status: reply.status, value: reply.value };
-        self.part_answered(now, pending.origin, reply, effects);
+        self.counters.errors += u64::from(answer.status.is_refusal());
+        self.part_answered(now, pending.origin, answer, effects);
     }
 
-    fn part_answered(&mut self, now: Time, origin: Origin, reply: PartReply, effects: &mut Vec<Effect>) {
+    pub(crate) fn part_answered(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        reply: PartReply,
+        effects: &mut Vec<Effect>,
+    ) {
         let Some(state) = self.clients.get_mut(origin.client) else { return };
         let Some(operation) = state.pipeline.get_mut(origin.sequence) else { return };
         let freed = match &mut operation.progress {
@@ -220,59 +224,6 @@ impl Router {
             }
         }
     }
-
-    /// Everything in flight to peers that are gone: reads at nodes are asked again, of the shim; what a shim had
-    /// is answered with an error.
-    pub(crate) fn vanished(&mut self, now: Time, gone: impl Fn(Peer) -> bool, effects: &mut Vec<Effect>) {
-        for request in self.pending.waiting_for(gone) {
-            let Some(pending) = self.pending.remove(request) else { continue };
-            let reply = match pending.peer {
-                Peer::Node(_) => match self.ask_the_shim(now, &pending, effects) {
-                    None => continue,
-                    Some(reply) => reply,
-                },
-                Peer::Shim(shim) => {
-                    self.counters.lost += 1;
-                    let name = self.shim_name(shim);
-                    lost(&name, pending.writes)
-                }
-                Peer::Router(_) => continue,
-            };
-            self.part_answered(now, pending.origin, reply, effects);
-        }
-    }
-
-    /// `None`: it was sent.
-    fn ask_the_shim(&mut self, now: Time, pending: &Pending, effects: &mut Vec<Effect>) -> Option<PartReply> {
-        let (origin, read) = (pending.origin, pending.read.as_ref()?);
-        let shim = self.placement.as_ref()?.shim(&read.key);
-        let state = self.clients.get(origin.client)?;
-        // Earlier reads of the key were at the same node and have been asked again by now.
-        let follows = state.pipeline.order(origin.sequence, low(&read.key)) != Order::Free;
-        if let Err(Unroutable::Unavailable(shim)) = self.route_to_shim(shim, Order::Free) {
-            let Progress::Done(value) = self.unavailable(shim) else { return None };
-            return Some(PartReply { status: Status::Error, value });
-        }
-        self.counters.retries += 1;
-        let route = Route { peer: Peer::Shim(shim), ordered: follows };
-        let sent = self.send_read(now, origin, route, read.clone(), effects);
-        let operation = self.clients.get_mut(origin.client)?.pipeline.get_mut(origin.sequence)?;
-        match &mut operation.progress {
-            Progress::Sent(own) => *own = sent,
-            Progress::Fan(fan) => fan.parts.get_mut(origin.part as usize)?.sent = sent,
-            Progress::Waiting(_) | Progress::Done(_) => {}
-        }
-        None
-    }
-}
-
-fn lost(name: &str, writes: bool) -> PartReply {
-    let text = if writes {
-        format!("ERR DistCache: shim {name} was lost while the command ran; its outcome is unknown")
-    } else {
-        format!("ERR DistCache: shim {name} was lost before it answered; the command changed nothing")
-    };
-    PartReply { status: Status::Error, value: replies::error(&text) }
 }
 
 fn is_nil(reply: &PartReply) -> bool {

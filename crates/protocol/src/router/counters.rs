@@ -15,8 +15,16 @@ pub struct Counters {
     pub executes: u64,
     /// Replies that a node gave from its copy.
     pub hits: u64,
-    /// Reads sent again, to the shim, because their node vanished.
+    /// Reads asked again because their node vanished or hung.
+    pub reads_lost: u64,
+    /// Reads asked again because somebody was busy.
     pub retries: u64,
+    /// Reads that could have been asked again, but for the budget.
+    pub retries_denied: u64,
+    /// Busy replies that clients got because nobody else was left to ask.
+    pub exhausted: u64,
+    /// Times that a node was left alone because it hung or refused everything.
+    pub breakers_opened: u64,
     /// Commands that had to wait for earlier ones of their client.
     pub ordered_waits: u64,
     /// Commands refused by the router itself: unknown, malformed, or not possible here.

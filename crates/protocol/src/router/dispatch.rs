@@ -12,7 +12,7 @@ use crate::command::{self, Classified, Kind};
 use crate::placement::Placement;
 use crate::router::answer::Freed;
 use crate::router::gather::Merge;
-use crate::router::pending::{Pending, PendingRead};
+use crate::router::pending::{Pending, PendingRead, Tried};
 use crate::router::pipeline::{Fan, Operation, Order, Part, Progress, Sent, Touch, Waiting};
 use crate::router::plan::{self, Plan};
 use crate::router::route::{Route, Unroutable};
@@ -207,7 +207,8 @@ impl Router {
             return Ok(self.busy());
         }
         let frame = if view == View::GET { Bytes::new() } else { job.command.frame().clone() };
-        let read = PendingRead { key: key.clone(), view, command: frame };
+        let read = PendingRead { key: key.clone(), view, command: frame, tried: Tried::default() };
+        self.budget.earn();
         Ok(Progress::Sent(self.send_read(now, job.origin(0), route, read, effects)))
     }
 
@@ -228,7 +229,9 @@ impl Router {
         }
         let mut parts = Vec::with_capacity(routes.len());
         for (index, (key, route)) in job.keys.iter().zip(routes).enumerate() {
-            let read = PendingRead { key: key.clone(), view: View::GET, command: Bytes::new() };
+            let tried = Tried::default();
+            let read = PendingRead { key: key.clone(), view: View::GET, command: Bytes::new(), tried };
+            self.budget.earn();
             let sent = self.send_read(now, job.origin(index as u32), route, read, effects);
             parts.push(Part { sent, touch: SmallVec::from_slice(&[low(key)]), reply: None });
         }
@@ -292,20 +295,28 @@ impl Router {
         now: Time,
         origin: Origin,
         route: Route,
-        read: PendingRead,
+        mut read: PendingRead,
         effects: &mut Vec<Effect>,
     ) -> Sent {
         match route.peer {
             Peer::Node(node) => {
                 self.loads.sent(now, node);
+                if let Some(breaker) = self.breakers.get_mut(usize::from(node.0)) {
+                    breaker.sent(now);
+                }
+                let layer = self.placement.as_ref().map_or(0, |placement| placement.layer_of(node));
+                read.tried.layers = read.tried.layers.with(layer);
                 self.counters.reads_to_nodes += 1;
             }
-            Peer::Shim(_) | Peer::Router(_) => self.counters.reads_to_shims += 1,
+            Peer::Shim(_) | Peer::Router(_) => {
+                read.tried.shim = true;
+                self.counters.reads_to_shims += 1;
+            }
         }
-        let PendingRead { key, view, command } = read.clone();
+        let PendingRead { key, view, command, .. } = read.clone();
         let (peer, resp3, ordered) = (route.peer, origin.resp3, route.ordered);
-        let request =
-            self.pending.insert(Pending { origin, peer, writes: false, blocking: false, read: Some(read) });
+        let pending = Pending { origin, peer, sent: now, writes: false, blocking: false, read: Some(read) };
+        let request = self.pending.insert(pending);
         let message = Message::Read(Read { request, key, view, resp3, ordered, command });
         effects.push(Effect::Send { to: peer, message });
         Sent { request, peer, read: true }
@@ -324,7 +335,8 @@ impl Router {
         let Route { peer, ordered } = route;
         let writes = matches!(kind, Kind::Write | Kind::BlockingWrite | Kind::Barrier);
         let blocking = matches!(kind, Kind::BlockingWrite | Kind::BlockingQuery);
-        let request = self.pending.insert(Pending { origin, peer, writes, blocking, read: None });
+        let request =
+            self.pending.insert(Pending { origin, peer, sent: Time(0), writes, blocking, read: None });
         let execute = Execute { request, key, resp3: origin.resp3, ordered, command: frame.clone() };
         effects.push(Effect::Send { to: peer, message: Message::Execute(execute) });
         Sent { request, peer, read: false }

@@ -102,6 +102,7 @@ fn distcache(router: &Router) -> Vec<(&'static str, String)> {
         ("reads_to_shims", counters.reads_to_shims.to_string()),
         ("hits", counters.hits.to_string()),
         ("retries", counters.retries.to_string()),
+        ("reads_lost", counters.reads_lost.to_string()),
         ("ordered_waits", counters.ordered_waits.to_string()),
         ("refusals", counters.refusals.to_string()),
         ("sheds", counters.sheds.to_string()),

@@ -9,6 +9,8 @@ use wire::resp::{Command, ProtocolError};
 use wire::{Message, Peer};
 
 mod answer;
+mod breaker;
+mod budget;
 mod client;
 mod client_command;
 mod connection;
@@ -22,6 +24,7 @@ mod pending;
 mod pipeline;
 mod plan;
 mod replies;
+mod retry;
 mod route;
 
 pub use counters::{Counters, Latencies};
@@ -29,6 +32,8 @@ pub use counters::{Counters, Latencies};
 use crate::load::LoadTable;
 use crate::placement::Placement;
 use crate::time::Time;
+use breaker::Breaker;
+use budget::Budget;
 use client::Clients;
 use learned::Learned;
 use pending::PendingTable;
@@ -148,6 +153,12 @@ pub struct Router {
     placement: Option<Arc<Placement>>,
     nodes_linked: Vec<bool>,
     shims_linked: Vec<bool>,
+    /// By `NodeId`, as many as `nodes_linked`.
+    breakers: Vec<Breaker>,
+    budget: Budget,
+    /// Until when no read is asked again there, by `ShimId`.
+    shims_busy: Vec<Time>,
+    ticked: Time,
     random: SmallRng,
     counters: Counters,
     latencies: Latencies,
@@ -165,6 +176,10 @@ impl Router {
             placement: None,
             nodes_linked: Vec::new(),
             shims_linked: Vec::new(),
+            breakers: Vec::new(),
+            budget: Budget::new(),
+            shims_busy: Vec::new(),
+            ticked: Time(0),
             random: SmallRng::seed_from_u64(config.seed),
             counters: Counters::default(),
             latencies: Latencies::default(),
@@ -219,6 +234,15 @@ impl Router {
         self.placement.as_ref().map_or(0, |placement| placement.epoch())
     }
 
+    /// Nodes that are left alone, or tried with one read at a time.
+    pub fn breakers_open(&self) -> usize {
+        self.breakers
+            .iter()
+            .zip(&self.nodes_linked)
+            .filter(|(breaker, linked)| **linked && breaker.is_open())
+            .count()
+    }
+
     /// Requests in flight to nodes and shims.
     pub fn pending_count(&self) -> usize {
         self.pending.len()
@@ -248,7 +272,11 @@ impl Router {
                 self.vanished(now, |asked| asked == peer, effects);
             }
             Input::Map(placement) => self.map(now, placement, effects),
-            Input::Tick => self.rate.tick(now, self.counters.requests),
+            Input::Tick => {
+                self.rate.tick(now, self.counters.requests);
+                self.budget.tick(now);
+                self.look_for_hanging_nodes(now, effects);
+            }
         }
     }
 
@@ -264,6 +292,10 @@ impl Router {
         table[index] = linked;
         if let Peer::Node(node) = peer {
             self.loads.set_reachable(node, linked);
+            self.breakers.resize_with(self.nodes_linked.len(), Breaker::new);
+            if !linked {
+                self.breakers[index].lost();
+            }
         }
     }
 
@@ -278,11 +310,13 @@ impl Router {
             self.loads = LoadTable::new(nodes);
         }
         self.nodes_linked.resize(nodes.max(self.nodes_linked.len()), false);
+        self.breakers.resize_with(self.nodes_linked.len(), Breaker::new);
         for (node, linked) in self.nodes_linked.iter().enumerate() {
             self.loads.set_reachable(wire::NodeId(node as u16), *linked);
         }
         let shims = placement.map().shims.len();
         self.shims_linked.resize(shims.max(self.shims_linked.len()), false);
+        self.shims_busy.resize(shims.max(self.shims_busy.len()), Time(0));
         let mut down = vec![false; self.nodes_linked.len()];
         members.filter(|node| !node.is_up()).for_each(|node| down[usize::from(node.id.0)] = true);
         self.placement = Some(placement.clone());
@@ -307,7 +341,7 @@ impl Router {
     fn closed(&mut self, id: ClientId, effects: &mut Vec<Effect>) {
         let Some(client) = self.clients.close(id.0) else { return };
         for request in client.pipeline.requests() {
-            let Some(pending) = self.pending.remove(request) else { continue };
+            let Some(pending) = self.forget(request) else { continue };
             if pending.blocking {
                 let message = Message::Cancel(wire::message::Cancel { request });
                 effects.push(Effect::Send { to: pending.peer, message });

@@ -1,15 +1,17 @@
 //! Requests sent and not answered yet, by request id. Not the clients' pipelines, which they point into.
 
 use bytes::Bytes;
-use wire::{Key, Peer, View};
+use wire::{Key, LayerSet, Peer, View};
 
 use crate::router::dispatch::Origin;
+use crate::time::Time;
 
 /// A request of some client's operation.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) origin: Origin,
     pub(crate) peer: Peer,
+    pub(crate) sent: Time,
     /// Its outcome matters when its shim vanishes.
     pub(crate) writes: bool,
     /// A blocking command is cancelled when its client goes.
@@ -23,6 +25,14 @@ pub(crate) struct PendingRead {
     pub(crate) key: Key,
     pub(crate) view: View,
     pub(crate) command: Bytes,
+    pub(crate) tried: Tried,
+}
+
+/// Where a read has been by now: no place is asked twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tried {
+    pub(crate) layers: LayerSet,
+    pub(crate) shim: bool,
 }
 
 /// Slab with a generation per slot: a late reply never meets the request that took its place.
@@ -104,7 +114,7 @@ mod tests {
     fn pending(sequence: u64) -> Pending {
         let peer = Peer::Shim(ShimId(0));
         let origin = Origin { client: 0, part: 0, sequence, resp3: false };
-        Pending { origin, peer, writes: false, blocking: false, read: None }
+        Pending { origin, peer, sent: Time(0), writes: false, blocking: false, read: None }
     }
 
     #[test]

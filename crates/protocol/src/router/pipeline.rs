@@ -241,6 +241,38 @@ impl Pipeline {
         }
     }
 
+    /// The reads on `digest` that are in flight to `peer`, in their order, and whether the operation `sequence` is
+    /// past being asked again: something else on that key writes, or something behind one of those reads has been answered.
+    pub(crate) fn reads_at(&self, peer: Peer, sequence: u64, digest: u64) -> (SmallVec<[u64; 2]>, bool) {
+        let (mut found, mut late) = (SmallVec::new(), false);
+        let look = |sent: &Sent, found: &mut SmallVec<[u64; 2]>| match sent.read {
+            true if sent.peer == peer => {
+                found.push(sent.request);
+                false
+            }
+            // Of the same command, which names the key twice.
+            true => false,
+            false => true,
+        };
+        for (at, operation) in (self.first..).zip(&self.operations) {
+            if !operation.touch.contains(digest) {
+                continue;
+            }
+            match &operation.progress {
+                Progress::Done(_) => late |= at > sequence || !found.is_empty(),
+                Progress::Sent(sent) => late |= look(sent, &mut found),
+                Progress::Fan(fan) => {
+                    let parts = fan.parts.iter().filter(|part| part.reply.is_none());
+                    parts
+                        .filter(|part| part.touch.contains(&digest))
+                        .for_each(|part| late |= look(&part.sent, &mut found));
+                }
+                Progress::Waiting(_) => {}
+            }
+        }
+        (found, late)
+    }
+
     /// Every request of it that is in flight.
     pub(crate) fn requests(&self) -> impl Iterator<Item = u64> + '_ {
         self.operations.iter().flat_map(|operation| {

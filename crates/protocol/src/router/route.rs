@@ -84,7 +84,7 @@ impl Router {
             .enumerate()
             .filter(|(layer, _)| layers.is_none_or(|layers| layers.contains(*layer)))
             .filter_map(|(_, place)| *place)
-            .filter(|node| self.node_linked(*node))
+            .filter(|node| self.node_admits(now, *node))
             .collect();
         match candidates.as_slice() {
             [] => None,
@@ -95,6 +95,12 @@ impl Router {
 
     pub(crate) fn node_linked(&self, node: NodeId) -> bool {
         self.nodes_linked.get(usize::from(node.0)).copied().unwrap_or(false)
+    }
+
+    /// Whether a read may be sent there now.
+    pub(crate) fn node_admits(&self, now: Time, node: NodeId) -> bool {
+        let breaker = self.breakers.get(usize::from(node.0));
+        self.node_linked(node) && breaker.is_none_or(|breaker| breaker.admits(now))
     }
 
     pub(crate) fn shim_linked(&self, shim: ShimId) -> bool {

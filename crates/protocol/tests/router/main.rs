@@ -1,6 +1,7 @@
 //! Tests of the router's machine: transcripts, and random runs against a naive twin.
 
 mod balance;
+mod budget;
 mod scripts;
 mod twin;
 mod world;

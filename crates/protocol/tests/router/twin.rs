@@ -82,11 +82,16 @@ fn random_command(random: &mut SmallRng, client: u32, tag: u32) -> Command {
     Command::from_args(&words)
 }
 
+fn is_read(command: &Command) -> bool {
+    [&b"GET"[..], b"STRLEN", b"MGET"].contains(&command.name())
+}
+
 struct Arrived {
     request: u64,
     peer: Peer,
     command: Command,
     ordered: bool,
+    read: bool,
 }
 
 impl Arrived {
@@ -106,6 +111,8 @@ struct Run {
     executed: Vec<(Peer, Reply)>,
     linked: Vec<bool>,
     now: Time,
+    /// Replies that said that everybody is busy.
+    refused: u64,
 }
 
 impl Run {
@@ -127,6 +134,15 @@ impl Run {
             executed: Vec::new(),
             linked: vec![true; usize::from(LEAVES + SPINES)],
             now: Time(0),
+            refused: 0,
+        }
+    }
+
+    /// Time passes, so that nodes with reads in flight are taken for hanging.
+    fn time_passes(&mut self) {
+        for _ in 0..self.random.random_range(0..20) {
+            self.now = Time(self.now.0 + 10_000);
+            self.step(Input::Tick);
         }
     }
 
@@ -145,16 +161,22 @@ impl Run {
                         peer: to,
                         command,
                         ordered: read.ordered,
+                        read: true,
                     });
                 }
                 Effect::Send { to, message: Message::Execute(execute) } => {
                     assert!(matches!(to, Peer::Shim(_)), "only shims execute");
                     let command = Command::parse(execute.command).unwrap();
                     let (request, ordered) = (execute.request, execute.ordered);
-                    self.arrived.push(Arrived { request, peer: to, command, ordered });
+                    self.arrived.push(Arrived { request, peer: to, command, ordered, read: false });
                 }
                 Effect::Reply { client, bytes } => {
                     let (command, due) = self.expected[client.0 as usize].pop_front().expect("a command");
+                    if bytes.starts_with(b"-BUSY") {
+                        assert!(is_read(&command), "{command:?} is never refused here");
+                        self.refused += 1;
+                        continue;
+                    }
                     assert_eq!(
                         String::from_utf8_lossy(&bytes),
                         String::from_utf8_lossy(&due),
@@ -189,7 +211,12 @@ impl Run {
             })
             .collect();
         let Some(&index) = free.choose(&mut self.random) else { return };
-        let Arrived { request, peer, command, .. } = self.arrived.remove(index);
+        let Arrived { request, peer, command, read, .. } = self.arrived.remove(index);
+        if read && self.random.random_bool(0.1) {
+            let value = Bytes::from_static(b"-BUSY not now\r\n");
+            let busy = Reply { request, status: Status::Busy, value, ..Reply::default() };
+            return self.executed.push((peer, busy));
+        }
         let value = execute(&mut self.storage, &command);
         let status = if value.is_some() { Status::Ok } else { Status::Nil };
         let cached = LayerSet((self.random.next_u32() & 3) as u8);
@@ -221,14 +248,15 @@ impl Run {
 
 #[test]
 fn every_client_sees_its_commands_one_after_the_other() {
-    let mut counters = (0, 0, 0);
+    let mut counters = [0; 6];
     for seed in 0..400 {
         let mut run = Run::new(seed);
         for tag in 0..600 {
             match run.random.random_range(0..100) {
                 0..40 => run.client_sends(tag),
                 40..68 => run.peer_executes(),
-                68..97 => run.reply_arrives(),
+                68..96 => run.reply_arrives(),
+                96 => run.time_passes(),
                 _ => run.node_turns(),
             }
         }
@@ -239,12 +267,19 @@ fn every_client_sees_its_commands_one_after_the_other() {
         assert!(run.expected.iter().all(VecDeque::is_empty), "seed {seed}: commands without a reply");
         assert_eq!(run.router.pending_count(), 0, "seed {seed}");
         let own = run.router.counters();
-        counters =
-            (counters.0 + own.reads_to_nodes, counters.1 + own.ordered_waits, counters.2 + own.retries);
+        let own = [
+            own.reads_to_nodes,
+            own.ordered_waits,
+            own.retries,
+            own.reads_lost,
+            own.breakers_opened,
+            run.refused,
+        ];
+        counters.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
     }
-    let (reads_to_nodes, ordered_waits, retries) = counters;
+    let enough = [5_000, 5_000, 200, 200, 200, 200];
     assert!(
-        reads_to_nodes > 5_000 && ordered_waits > 5_000 && retries > 200,
+        counters.iter().zip(enough).all(|(sum, least)| *sum > least),
         "{counters:?}: too little happened"
     );
 }
