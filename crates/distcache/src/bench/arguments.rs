@@ -61,9 +61,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Write a CSV with a line for every 100 ms: requests due in it and their fate, percentiles, replies
+    /// Write a CSV with a line per slice of time: requests due in it and their fate, percentiles, replies
     #[arg(long, value_name = "FILE")]
     pub(crate) series: Option<std::path::PathBuf>,
+
+    /// Milliseconds of each slice of --series
+    #[arg(long, value_name = "MS", default_value_t = 100, requires = "series")]
+    pub(crate) slice_ms: u64,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -80,6 +84,8 @@ const CONNECTIONS_MAX: usize = 60_000;
 const VALUE_BYTES_MAX: usize = 512 << 20;
 /// Deeper pipelines measure nothing but queues.
 const PIPELINE_MAX: usize = 100_000;
+/// Longer slices are whole runs.
+const SLICE_MS_MAX: u64 = 3_600_000;
 /// Key names have twelve digits.
 const KEYS_MAX: u64 = 1_000_000_000_000;
 
@@ -105,6 +111,10 @@ impl Arguments {
         }
         ensure!((0.0..=SECONDS_MAX).contains(&self.warmup), "--warmup must be between 0 and a year");
         ensure!(self.requests != Some(0), "--requests must be at least 1");
+        ensure!(
+            (1..=SLICE_MS_MAX).contains(&self.slice_ms),
+            "--slice-ms must be between 1 and {SLICE_MS_MAX}"
+        );
         if let Some(path) = self.dist.strip_prefix("trace:") {
             bail!(
                 "--dist trace:{path}: replaying a trace is not in this release; use uniform, zipf:A or adversary:X"

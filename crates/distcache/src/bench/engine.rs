@@ -119,8 +119,9 @@ impl<'a> Engine<'a> {
         };
         let schedule = self.plan.rate.map(|rate| Schedule::new(now_us, rate, self.connections.len()));
         self.clock = Some(Clock { count_from_us, end_us, schedule, next: 0 });
-        self.tally.series =
-            self.plan.series.then(|| Series::new(count_from_us, unix_ms() + self.plan.warmup_us / 1_000));
+        let start_unix_ms = unix_ms() + self.plan.warmup_us / 1_000;
+        let slice_us = self.plan.slice_us;
+        self.tally.series = slice_us.map(|slice_us| Series::new(slice_us, count_from_us, start_unix_ms));
         self.last_reply_us = now_us;
         for index in 0..self.connections.len() {
             self.fill(io, index, now_us);

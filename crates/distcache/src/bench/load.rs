@@ -38,7 +38,7 @@ pub(crate) fn load(
             rate: None,
             warmup_us: 0,
             length: Length::Requests(count),
-            series: false,
+            slice_us: None,
             ..plan.clone()
         };
         let live = Live::default();

@@ -99,7 +99,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
             (Some(requests), _) => Length::Requests(requests),
             (None, seconds) => Length::Time(us(seconds.unwrap_or(arguments::SECONDS_DEFAULT))),
         },
-        series: arguments.series.is_some(),
+        slice_us: arguments.series.as_ref().map(|_| arguments.slice_ms * 1_000),
     })
 }
 

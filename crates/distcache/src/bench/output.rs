@@ -102,7 +102,7 @@ mod tests {
             rate: Some(1_000.0),
             warmup_us: 0,
             length: Length::Requests(1),
-            series: false,
+            slice_us: None,
         };
         let latency_us = Latency { p50: 120, p90: 12_345, p99: 20_000, p999: 99_000, max: 12_000_000 };
         let summary = Summary { requests: 4_321, errors: 7, throughput: 998.6, latency_us };

@@ -18,8 +18,8 @@ pub(crate) struct Plan {
     pub(crate) rate: Option<f64>,
     pub(crate) warmup_us: u64,
     pub(crate) length: Length,
-    /// Whether to count by slices of time, too.
-    pub(crate) series: bool,
+    /// To count by slices of this time, too.
+    pub(crate) slice_us: Option<u64>,
 }
 
 /// How long to measure, after the warm-up.

@@ -1,14 +1,12 @@
-//! A run in slices of 100 ms: what was due in each and what became of it, as CSV. Not the totals.
+//! A run in slices of time: what was due in each and what became of it, as CSV. Not the totals.
 
 use std::fmt::Write;
-
-/// Fine enough to see a lease run out, coarse enough for a percentile at a few hundred requests per second.
-const SLICE_US: u64 = 100_000;
 
 const HEAD: &str = "start_ms,unix_ms,due,answered,errors,lost,unanswered,p50_us,p90_us,p99_us,max_us,replies,error_replies\n";
 
 /// Counts by slice. It keeps each latency, four bytes per request, so that percentiles are exact.
 pub(crate) struct Series {
+    slice_us: u64,
     start_us: u64,
     /// The same instant by the wall clock, which other processes share.
     start_unix_ms: u64,
@@ -28,8 +26,8 @@ struct Slice {
 }
 
 impl Series {
-    pub(crate) fn new(start_us: u64, start_unix_ms: u64) -> Series {
-        Series { start_us, start_unix_ms, slices: Vec::new() }
+    pub(crate) fn new(slice_us: u64, start_us: u64, start_unix_ms: u64) -> Series {
+        Series { slice_us, start_us, start_unix_ms, slices: Vec::new() }
     }
 
     pub(crate) fn answered(&mut self, since_us: u64, now_us: u64, is_error: bool) {
@@ -54,7 +52,7 @@ impl Series {
     }
 
     fn slice(&mut self, at_us: u64) -> &mut Slice {
-        let index = (at_us.saturating_sub(self.start_us) / SLICE_US) as usize;
+        let index = (at_us.saturating_sub(self.start_us) / self.slice_us) as usize;
         if self.slices.len() <= index {
             self.slices.resize(index + 1, Slice::default());
         }
@@ -66,7 +64,7 @@ impl Series {
     pub(crate) fn csv(&self) -> String {
         let mut text = HEAD.to_owned();
         for (index, slice) in self.slices.iter().enumerate() {
-            let start_ms = index as u64 * SLICE_US / 1_000;
+            let start_ms = index as u64 * self.slice_us / 1_000;
             let mut latencies_us = slice.latencies_us.clone();
             latencies_us.sort_unstable();
             let answered = latencies_us.len() as u64;
@@ -94,7 +92,7 @@ mod tests {
 
     #[test]
     fn requests_count_where_they_were_due_and_replies_where_they_came() {
-        let mut series = Series::new(1_000_000, 5_000);
+        let mut series = Series::new(100_000, 1_000_000, 5_000);
         for request in 0..100 {
             series.answered(1_000_000 + request, 1_000_000 + request + (request + 1) * 10, false);
         }

@@ -65,7 +65,7 @@ fn plan(address: SocketAddr, length: Length) -> Plan {
         rate: None,
         warmup_us: 0,
         length,
-        series: false,
+        slice_us: None,
     }
 }
 
@@ -268,7 +268,7 @@ fn a_real_redis_holds_the_keys_and_answers_without_errors() {
         rate: None,
         warmup_us: 0,
         length: Length::Requests(20_000),
-        series: false,
+        slice_us: None,
     };
     let frames = Frames::new(100_000, 1);
     load(&plan, 500, &frames, &Stop::new(), &mut |_| {}).expect("Redis takes every key");

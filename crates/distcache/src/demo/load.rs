@@ -98,7 +98,7 @@ impl Run {
             rate: None,
             warmup_us: 0,
             length: Length::Time(TIME_US),
-            series: false,
+            slice_us: None,
         };
         let requests = Requests::Mix(workload.requests(0)?);
         let frames = Frames::new(VALUE_BYTES, SEED);
