@@ -5,6 +5,12 @@ use std::collections::VecDeque;
 /// Requests that may be served in one go after a pause, in microseconds of the rate: two ticks.
 const BURST_US: u64 = 20_000;
 
+/// Longest that a request may queue, in microseconds: whoever asks rather hears at once that somebody else must be
+/// asked than waits for a reply that comes too late. Shorter, and a burst of pipelined requests is refused.
+const WAIT_US_MAX: u64 = 250_000;
+/// A queue shorter than this would refuse the ordinary bursts of a few clients.
+const QUEUE_MIN: usize = 16;
+
 /// What became of a request that arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival<T> {
@@ -15,7 +21,8 @@ pub enum Arrival<T> {
     Overflow(T),
 }
 
-/// First in, first out, at `rate_max` requests per second; 0 is no limit.
+/// First in, first out, at `rate_max` requests per second; 0 is no limit. No more than `queue_max` requests wait, and
+/// no more than can be served while a client is patient.
 #[derive(Debug)]
 pub struct Inbox<T> {
     rate_max: u64,
@@ -28,6 +35,8 @@ pub struct Inbox<T> {
 
 impl<T> Inbox<T> {
     pub fn new(rate_max: u64, queue_max: usize) -> Inbox<T> {
+        let timely = usize::try_from(rate_max.saturating_mul(WAIT_US_MAX) / 1_000_000).unwrap_or(usize::MAX);
+        let queue_max = queue_max.min(timely.max(QUEUE_MIN));
         Inbox { rate_max, queue_max, credit: 0, counted_us: 0, queue: VecDeque::new() }
     }
 
@@ -85,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_second_serves_the_rate_in_order_and_the_rest_waits_or_overflows() {
-        let mut inbox = Inbox::new(1000, 500);
+        let mut inbox = Inbox::new(1000, 200);
         let (mut served, mut overflowed) = (Vec::new(), 0);
         let start_us = 7_000_000;
         inbox.arrive(start_us, 0);
@@ -104,7 +113,24 @@ mod tests {
         }
         assert!((990..=1021).contains(&served.len()), "{}", served.len());
         assert!(served.is_sorted());
-        assert_eq!(inbox.len(), 490, "full, less the last ten served");
-        assert!(overflowed > 450, "{overflowed}");
+        assert_eq!(inbox.len(), 190, "full, less the last ten served");
+        assert!(overflowed > 750, "{overflowed}");
+    }
+
+    #[test]
+    fn whoever_is_queued_is_served_while_it_is_patient() {
+        for rate_max in [100, 1000, 50_000] {
+            let mut inbox = Inbox::new(rate_max, usize::MAX);
+            let queued = (0..rate_max * 5).filter(|n| inbox.arrive(0, *n) == Arrival::Queued).count() as u64;
+            assert!(queued <= rate_max / 4 && queued > 0, "{queued} of {rate_max} per second");
+            let (mut served, mut now_us) = (0, 0);
+            while now_us < super::WAIT_US_MAX + super::BURST_US {
+                now_us += 10_000;
+                served += std::iter::from_fn(|| inbox.next(now_us)).count() as u64;
+            }
+            assert_eq!((served, inbox.is_empty()), (queued, true), "{rate_max} per second");
+        }
+        let mut slow = Inbox::new(1, usize::MAX);
+        assert_eq!((0..100).filter(|n| slow.arrive(0, *n) == Arrival::Queued).count(), super::QUEUE_MIN);
     }
 }
