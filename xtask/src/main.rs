@@ -1,14 +1,15 @@
-//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `fuzz`, `setup`. Never product code.
+//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `fuzz`, `show`, `setup`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
 mod bench;
 mod ci;
-#[expect(dead_code, unused_imports, reason = "trials under faults use the rest")]
+#[expect(dead_code, reason = "trials under faults use the rest")]
 mod cluster;
 mod codegen;
 mod fuzz;
 mod setup;
+mod show;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ Usage: cargo xtask COMMAND
   codegen [--check]  writes the generated sources; with --check only tells whether they are fresh
   bench WHAT         measures cost, balance, coherence or memory on real processes; see `bench help`
   fuzz [TARGET]      looks for inputs that break a decoder or a machine; see `fuzz help`
+  show WHAT          measures what is promised under failure and overload; see `show help`
   setup              installs what the tests need from Debian's packages and PyPI, where missing
 ";
 
@@ -46,6 +48,11 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
             print!("{}", bench::USAGE);
             Ok(())
         }
+        ["show", "help"] => {
+            print!("{}", show::USAGE);
+            Ok(())
+        }
+        ["show", rest @ ..] => show::run(root(), rest),
         ["bench", rest @ ..] => bench::run(root(), rest),
         ["fuzz", "help"] => {
             print!("{}", fuzz::USAGE);

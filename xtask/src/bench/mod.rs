@@ -60,20 +60,25 @@ pub(crate) fn build(root: &Path) -> anyhow::Result<PathBuf> {
     Ok(target.join("release/distcache"))
 }
 
+/// Where the runs of today on this machine are kept.
+pub(crate) fn folder(root: &Path) -> anyhow::Result<PathBuf> {
+    let folder = root.join("benches/runs").join(format!("{}-{}", today(), slug(&machine())));
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
 /// Prints the figures and keeps them beside what they were measured on.
 fn save(root: &Path, name: &str, figures: &Value) -> anyhow::Result<()> {
-    let machine = machine();
-    let folder = root.join("benches/runs").join(format!("{}-{}", today(), slug(&machine)));
-    std::fs::create_dir_all(&folder)?;
+    let folder = folder(root)?;
     let command = format!("cargo xtask bench {name}");
-    let whole = json!({ "command": command, "machine": machine, "figures": figures });
+    let whole = json!({ "command": command, "machine": machine(), "figures": figures });
     let text = serde_json::to_string_pretty(&whole)?;
     std::fs::write(folder.join(format!("{name}.json")), format!("{text}\n"))?;
     println!("{text}");
     Ok(())
 }
 
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model =
         info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map(|(_, name)| name);

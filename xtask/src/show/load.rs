@@ -1,0 +1,130 @@
+//! `distcache bench` as a child process, with the series that it wrote. Not the load generator itself.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::cluster::mortal;
+
+/// A load that runs; killed when it goes out of scope.
+pub(super) struct Load {
+    child: Child,
+    series: PathBuf,
+}
+
+/// What a finished load has to tell.
+pub(super) struct Done {
+    pub(super) summary: Value,
+    pub(super) slices: Vec<Slice>,
+    /// The series as it was written.
+    pub(super) csv: String,
+}
+
+/// A line of the series. Requests count in the slice in which they were due, `replies` where they came.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Slice {
+    pub(super) unix_ms: u64,
+    pub(super) due: u64,
+    pub(super) answered: u64,
+    pub(super) errors: u64,
+    pub(super) lost: u64,
+    pub(super) unanswered: u64,
+    pub(super) p50_us: u64,
+    pub(super) p90_us: u64,
+    pub(super) p99_us: u64,
+    pub(super) max_us: u64,
+    #[expect(dead_code, reason = "for shows of throughput")]
+    pub(super) replies: u64,
+    #[expect(dead_code, reason = "for shows of throughput")]
+    pub(super) error_replies: u64,
+}
+
+impl Slice {
+    pub(super) fn failed(&self) -> u64 {
+        self.errors + self.lost + self.unanswered
+    }
+}
+
+impl Load {
+    /// The series goes to `folder` under `name`.
+    pub(super) fn start(
+        binary: &Path,
+        router: SocketAddr,
+        folder: &Path,
+        name: &str,
+        arguments: &[&str],
+    ) -> anyhow::Result<Load> {
+        let series = folder.join(format!("{name}.csv"));
+        let mut command = mortal(binary);
+        command.args(["bench", "--json", "--target", &format!("redis://{router}")]).args(arguments);
+        command.arg("--series").arg(&series).stdin(Stdio::null()).stdout(Stdio::piped());
+        // What it warns of is in the series, too.
+        let child = command.stderr(Stdio::null()).spawn().context("distcache bench cannot be started")?;
+        Ok(Load { child, series })
+    }
+
+    /// Waits for its end. Errors of single requests are part of the result.
+    pub(super) fn finish(mut self) -> anyhow::Result<Done> {
+        let output = self.child.stdout.take().context("the output is piped")?;
+        let summary: Value = match serde_json::from_reader(output) {
+            Ok(summary) => summary,
+            Err(error) => bail!("distcache bench ended with {}: {error}", self.child.wait()?),
+        };
+        self.child.wait()?;
+        let csv = std::fs::read_to_string(&self.series)?;
+        let lines = csv.lines().skip(1).map(slice).collect::<anyhow::Result<Vec<Slice>>>()?;
+        Ok(Done { summary, slices: lines, csv })
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn slice(line: &str) -> anyhow::Result<Slice> {
+    let cells: Vec<u64> = line.split(',').map(str::parse).collect::<Result<_, _>>().context("a series")?;
+    let [
+        _,
+        unix_ms,
+        due,
+        answered,
+        errors,
+        lost,
+        unanswered,
+        p50_us,
+        p90_us,
+        p99_us,
+        max_us,
+        replies,
+        error_replies,
+    ] = cells[..]
+    else {
+        bail!("{line:?} is no line of a series");
+    };
+    Ok(Slice {
+        unix_ms,
+        due,
+        answered,
+        errors,
+        lost,
+        unanswered,
+        p50_us,
+        p90_us,
+        p99_us,
+        max_us,
+        replies,
+        error_replies,
+    })
+}
+
+/// The wall clock in milliseconds, as series have it.
+pub(super) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

@@ -1,0 +1,107 @@
+//! `cargo xtask show`: what DistCache promises under failure and overload, measured on real processes and held against
+//! its bounds. Not a test: the figures depend on the machine.
+
+mod client;
+mod coalesce;
+mod finding;
+mod load;
+mod loss;
+mod overload;
+mod plot;
+mod rated;
+mod stall;
+mod writers;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use serde_json::json;
+
+use crate::bench;
+use finding::Finding;
+
+pub(crate) const USAGE: &str = "\
+Usage: cargo xtask show WHAT [--json] [--minutes M]
+
+  stall      the longest wait of a write when a node is killed, leaves in order, or never acknowledges
+  loss       reads at half load while a node is killed and comes back
+  overload   what a cluster does with twice and five times the load that it can carry
+  coalesce   storage reads when 1,000 connections ask for a hot key that was just invalidated
+
+Each prints what it measured beside its bound, keeps it in benches/runs/DATE-MACHINE/, and fails if a bound is missed.
+  --json     prints one JSON object instead
+  --minutes  how long `soak` takes
+";
+
+/// What a show needs.
+struct Stage<'a> {
+    binary: &'a Path,
+    /// For series and plots that are kept.
+    runs: &'a Path,
+    #[expect(dead_code, reason = "for shows of a chosen length")]
+    time: Option<Duration>,
+}
+
+struct Options {
+    json: bool,
+    time: Option<Duration>,
+}
+
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let Some((what, flags)) = arguments.split_first() else { bail!("{USAGE}") };
+    let show: fn(&Stage<'_>) -> anyhow::Result<Finding> = match *what {
+        "stall" => stall::show,
+        "loss" => loss::show,
+        "overload" => overload::show,
+        "coalesce" => coalesce::show,
+        _ => bail!("{what:?} is nothing to show\n\n{USAGE}"),
+    };
+    let options = options(flags)?;
+    let binary = bench::build(root)?;
+    let runs = bench::folder(root)?;
+    let finding = show(&Stage { binary: &binary, runs: &runs, time: options.time })?;
+    report(what, &runs, &options, finding)
+}
+
+fn options(flags: &[&str]) -> anyhow::Result<Options> {
+    let mut options = Options { json: false, time: None };
+    let mut flags = flags.iter();
+    while let Some(flag) = flags.next() {
+        match *flag {
+            "--json" => options.json = true,
+            "--minutes" => {
+                let text = flags.next().context("--minutes needs a number")?;
+                let minutes: f64 = text.parse().with_context(|| format!("--minutes {text}: not a number"))?;
+                anyhow::ensure!(
+                    minutes > 0.0 && minutes <= 10_000.0,
+                    "--minutes {text}: above 0, at most 10000"
+                );
+                options.time = Some(Duration::from_secs_f64(minutes * 60.0));
+            }
+            other => bail!("unknown flag {other:?}\n\n{USAGE}"),
+        }
+    }
+    Ok(options)
+}
+
+fn report(what: &str, runs: &Path, options: &Options, finding: Finding) -> anyhow::Result<()> {
+    let whole = json!({
+        "show": what,
+        "command": format!("cargo xtask show {what}"),
+        "machine": bench::machine(),
+        "passed": finding.missed.is_empty(),
+        "missed": finding.missed,
+        "figures": finding.figures,
+    });
+    let text = serde_json::to_string_pretty(&whole)?;
+    std::fs::write(runs.join(format!("show-{what}.json")), format!("{text}\n"))?;
+    if options.json {
+        println!("{text}");
+    } else {
+        finding.lines.iter().for_each(|line| println!("{line}"));
+    }
+    let missed = finding.missed.len();
+    anyhow::ensure!(missed == 0, "{what}: {missed} missed: {}", finding.missed.join("; "));
+    Ok(())
+}
