@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use protocol::inbox::{Arrival, Due, Inbox};
 use protocol::node::{Effect, Input, Node};
 use protocol::placement::{Placement, Secret};
 use protocol::time::Time;
 use runtime::clock;
 use runtime::config::Config;
-use runtime::inbox::{Arrival, Inbox};
 use runtime::instance::MapCell;
 use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{self, Event, Io};
@@ -84,12 +84,12 @@ impl Driver {
                 if !matches!(message, Message::Read(_)) {
                     return self.step(io, now_us, Input::Message { from, message });
                 }
-                match self.inbox.arrive(now_us, (from, message)) {
+                match self.inbox.arrive(Time(now_us), (from, message), true) {
                     Arrival::Serve((from, message)) => {
                         self.step(io, now_us, Input::Message { from, message })
                     }
                     Arrival::Queued => {}
-                    Arrival::Overflow((from, message)) => self.overflow(io, from, &message),
+                    Arrival::Refuse((from, message)) => self.overflow(io, from, &message),
                 }
             }
         }
@@ -112,9 +112,14 @@ impl Driver {
 
     fn tick(&mut self, io: &mut Io) {
         let now_us = clock::now_us();
-        while let Some((from, message)) = self.inbox.next(now_us) {
-            // The clock is sampled for each: the one before may have taken its time.
-            self.step(io, clock::now_us(), Input::Message { from, message });
+        while let Some(due) = self.inbox.next(Time(now_us)) {
+            match due {
+                // The clock is sampled for each: the one before may have taken its time.
+                Due::Serve((from, message)) => {
+                    self.step(io, clock::now_us(), Input::Message { from, message });
+                }
+                Due::Refuse((from, message)) => self.overflow(io, from, &message),
+            }
         }
         self.step(io, now_us, Input::Tick);
         self.ticks += 1;

@@ -5,6 +5,7 @@ pub mod command;
 pub mod controller;
 pub mod hash;
 pub mod heat;
+pub mod inbox;
 pub mod load;
 pub mod node;
 pub mod placement;

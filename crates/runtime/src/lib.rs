@@ -5,7 +5,6 @@ pub mod admin;
 pub mod clock;
 pub mod config;
 pub mod heartbeat;
-pub mod inbox;
 pub mod instance;
 pub mod metrics;
 pub mod peers;

@@ -258,3 +258,27 @@ fn the_answering_side_does_not_read_a_peer_that_does_not_read_its_replies() {
     assert_eq!(node.messages(), [&Message::Cancel(Cancel { request: 1 })]);
     turn_until([&mut router, &mut node], |[_, node]| node.messages().len() == 2);
 }
+
+#[test]
+fn a_node_that_stops_turning_is_lost_and_linked_again_when_it_turns() {
+    let (mut router, mut node, _) = linked("127.0.0.1:0");
+    // Nothing is reset: the node's sockets stay open, only nobody reads them.
+    turn_until([&mut router], |[router]| router.has(&format!("unlinked {NODE:?}")));
+    router.member.events.clear();
+    turn_until([&mut router, &mut node], |[router, node]| {
+        router.has(&format!("linked {NODE:?}")) && node.member.peers.is_linked(ROUTER)
+    });
+}
+
+#[test]
+fn links_that_have_nothing_to_say_stay() {
+    let (mut router, mut node, _) = linked("127.0.0.1:0");
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(1500) {
+        router.turn();
+        node.turn();
+    }
+    assert!(!router.has(&format!("unlinked {NODE:?}")) && !node.has(&format!("unlinked {ROUTER:?}")));
+    assert!(node.send(ROUTER, &execute(1, 1)));
+    turn_until([&mut router, &mut node], |[router, _]| router.messages().len() == 1);
+}

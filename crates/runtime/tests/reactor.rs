@@ -462,3 +462,59 @@ fn a_waker_ends_the_wait_from_another_thread() {
     turn_until(&mut reactor, &mut recorder, |recorder| recorder.woken == 1);
     thread.join().unwrap();
 }
+
+/// Works for a while on whatever comes.
+#[derive(Default)]
+struct Busy {
+    accepted: Vec<ConnectionId>,
+    read: Vec<ConnectionId>,
+}
+
+impl Driver for Busy {
+    fn event(&mut self, io: &mut Io, event: Event) {
+        match event {
+            Event::Accepted { connection, .. } => self.accepted.push(connection),
+            Event::Data { connection, .. } => {
+                self.read.push(connection);
+                let start_us = io.now_us();
+                while io.now_us() < start_us + 3_000 {
+                    std::hint::spin_loop();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn what_is_urgent_is_read_first_and_a_turn_ends_in_time_for_it() {
+    const FLOOD: usize = 20;
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    let mut clients: Vec<TcpStream> = (0..=FLOOD).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut busy = Busy::default();
+    while busy.accepted.len() <= FLOOD {
+        reactor.turn(&mut busy, Some(Duration::from_millis(5))).unwrap();
+    }
+    let last = clients.last().unwrap().local_addr().unwrap();
+    let is_last = |io: &Io, id| io.peer_address(id) == Some(Address::Tcp(last));
+    let urgent = *busy.accepted.iter().find(|id| is_last(reactor.io(), **id)).unwrap();
+    reactor.io().set_urgent(urgent);
+    for client in &mut clients {
+        client.write_all(b"x").unwrap();
+    }
+    let mut turns = 0;
+    while busy.read.len() <= FLOOD {
+        reactor.turn(&mut busy, Some(Duration::from_millis(5))).unwrap();
+        turns += 1;
+        assert!(turns < 1000, "nobody starves");
+        if turns == 1 {
+            assert_eq!(busy.read[0], urgent);
+            assert!(busy.read.len() <= 4, "{} are read in the first turn", busy.read.len());
+            // More of it is read before those that have waited since.
+            clients.last_mut().unwrap().write_all(b"y").unwrap();
+        }
+    }
+    let again = busy.read.iter().rposition(|id| *id == urgent).unwrap();
+    assert!((2..=8).contains(&again), "{:?}", busy.read);
+}

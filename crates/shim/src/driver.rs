@@ -5,6 +5,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::inbox::{Arrival, Due, Inbox};
 use protocol::load::LoadMeter;
 use protocol::placement::{Placement, Secret};
 use protocol::shim::{Effect, Input, Shim};
@@ -12,7 +13,6 @@ use protocol::storage::StorageEvent;
 use protocol::time::Time;
 use runtime::clock;
 use runtime::config::Config;
-use runtime::inbox::{Arrival, Inbox};
 use runtime::instance::MapCell;
 use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{self, Event, Io, ListenerId};
@@ -30,7 +30,9 @@ const DRAIN_US_MAX: u64 = 2_000_000;
 /// Nothing may have been asked for this long before a stopping shim ends: commands may be on their way.
 const QUIET_US: u64 = 20_000;
 
-const OVERLOADED: &[u8] = b"-BUSY DistCache: the shim is over its request rate\r\n";
+const OVERLOADED: &[u8] =
+    b"-BUSY DistCache: the shim is over its request rate; the command was not executed, \
+                             try again later\r\n";
 
 /// What `spawn` waits for: storage answers or is known to be away, or a person has to do something.
 pub(crate) type FirstWord = SyncSender<Result<(), String>>;
@@ -108,10 +110,11 @@ impl Driver {
                     return self.step(io, now_us, Input::Message { from, message });
                 }
                 self.asked_us = now_us;
-                match self.inbox.arrive(now_us, (from, message)) {
+                let is_read = matches!(message, Message::Read(_));
+                match self.inbox.arrive(Time(now_us), (from, message), is_read) {
                     Arrival::Serve((from, message)) => self.serve(io, now_us, from, message),
                     Arrival::Queued => {}
-                    Arrival::Overflow((from, message)) => self.overflow(io, now_us, from, message),
+                    Arrival::Refuse((from, message)) => self.overflow(io, now_us, from, message),
                 }
             }
         }
@@ -199,8 +202,11 @@ impl Driver {
 
     fn tick(&mut self, io: &mut Io) {
         let now_us = clock::now_us();
-        while let Some((from, message)) = self.inbox.next(now_us) {
-            self.serve(io, now_us, from, message);
+        while let Some(due) = self.inbox.next(Time(now_us)) {
+            match due {
+                Due::Serve((from, message)) => self.serve(io, now_us, from, message),
+                Due::Refuse((from, message)) => self.overflow(io, now_us, from, message),
+            }
         }
         self.step(io, now_us, Input::Tick);
         self.ticks += 1;

@@ -1,4 +1,4 @@
-//! The three frames that open a connection between roles, as bytes. Not who sends which when.
+//! The frames that open a connection between roles and keep it, as bytes. Not who sends which when.
 //!
 //! Every frame begins with 8 bytes that no protocol version changes, so that a refusal can always be read:
 //! magic `DCLK`, protocol version u8, kind u8, length of the body u16. All numbers are big-endian.
@@ -8,6 +8,7 @@
 //! | 1 hello | role u8, channel u8, id u16, zero u32, instance u64, attempt u64, nonce 16 bytes |
 //! | 2 proof | HMAC-SHA256 over the label of the side and both hellos, 32 bytes |
 //! | 3 refusal | the reason, UTF-8 |
+//! | 4 alive | empty; after the handshake, on the control connection, between messages |
 
 use std::fmt;
 
@@ -25,6 +26,10 @@ pub const PROOF_BYTES: usize = 32;
 const KIND_HELLO: u8 = 1;
 const KIND_PROOF: u8 = 2;
 const KIND_REFUSAL: u8 = 3;
+const KIND_ALIVE: u8 = 4;
+
+/// "I still turn." No message begins like it.
+pub(crate) const ALIVE: [u8; PREFIX_BYTES] = prefix(KIND_ALIVE, 0);
 
 /// The two connections of a link. Overload of the data channel never delays the control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +142,7 @@ impl Hello {
     }
 }
 
-fn prefix(kind: u8, body_bytes: usize) -> [u8; PREFIX_BYTES] {
+const fn prefix(kind: u8, body_bytes: usize) -> [u8; PREFIX_BYTES] {
     let length = (body_bytes as u16).to_be_bytes();
     [MAGIC[0], MAGIC[1], MAGIC[2], MAGIC[3], PROTOCOL_VERSION, kind, length[0], length[1]]
 }

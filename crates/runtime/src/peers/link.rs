@@ -13,6 +13,15 @@ const BACKOFF_US: u64 = 50_000;
 const BACKOFF_US_MAX: u64 = 1_000_000;
 /// A link that held this long has earned a fresh backoff.
 const STEADY_US: u64 = 1_000_000;
+/// How often a linked peer is told that this end still turns.
+const ALIVE_US: u64 = 250_000;
+/// Silence after which a node is lost: its reads have another place, and writes wait for its lease and not for it.
+const SILENCE_NODE_US: u64 = 1_000_000;
+/// The same for others. Commands in flight to a shim that is cut off end with an unknown outcome, so a pause of some
+/// seconds should only cost time.
+const SILENCE_US: u64 = 5_000_000;
+/// A tick that comes later than this says that this end did not run: it has no right to blame the other.
+const TICK_US_MAX: u64 = 50_000;
 /// Lines about one peer come at most this often.
 const LOG_US: u64 = 1_000_000;
 
@@ -29,6 +38,10 @@ pub(crate) struct Link {
     pub(crate) attempt: u64,
     /// When the first connection of the pair was made.
     pub(crate) started_us: u64,
+    /// For how long nothing has come, counted while this end was running.
+    silent_us: u64,
+    ticked_us: u64,
+    alive_next_us: u64,
     pub(crate) log: Log,
 }
 
@@ -82,6 +95,9 @@ impl Link {
             instance: 0,
             attempt: 0,
             started_us: 0,
+            silent_us: 0,
+            ticked_us: 0,
+            alive_next_us: 0,
             log: Log::default(),
         }
     }
@@ -113,8 +129,31 @@ impl Link {
     /// One channel is proven; true when that makes the link whole.
     pub(crate) fn prove(&mut self, channel: Channel) -> bool {
         self.proven[channel as usize] = true;
+        self.silent_us = 0;
         self.linked = self.proven == [true; 2];
         self.linked
+    }
+
+    /// Something has come.
+    pub(crate) fn heard(&mut self) {
+        self.silent_us = 0;
+    }
+
+    /// Whether the other end has been silent for too long.
+    pub(crate) fn is_silent(&mut self, now_us: u64) -> bool {
+        let passed_us = now_us.saturating_sub(std::mem::replace(&mut self.ticked_us, now_us));
+        self.silent_us += passed_us.min(TICK_US_MAX);
+        let dials_a_node = self.dial.is_some() && matches!(self.peer, Peer::Node(_));
+        self.linked && self.silent_us >= if dials_a_node { SILENCE_NODE_US } else { SILENCE_US }
+    }
+
+    /// Whether to say that this end still turns.
+    pub(crate) fn is_alive_due(&mut self, now_us: u64) -> bool {
+        let due = self.linked && now_us >= self.alive_next_us;
+        if due {
+            self.alive_next_us = now_us + ALIVE_US;
+        }
+        due
     }
 
     /// Gives up the connections, to be closed, and sets the time of the next dial.
@@ -159,6 +198,24 @@ mod tests {
         link.started_us = 10;
         link.detach(2_000_000);
         assert!(link.dial.as_ref().unwrap().next_us <= 2_000_000 + BACKOFF_US);
+    }
+
+    #[test]
+    fn a_silent_node_is_lost_after_a_second_and_others_after_five() {
+        let (mut node, mut shim) = (dialled(), Link::new(Peer::Shim(wire::ShimId(0))));
+        for link in [&mut node, &mut shim] {
+            assert!(!link.is_silent(10_000_000), "nothing is linked yet");
+            link.prove(Channel::Control);
+            link.prove(Channel::Data);
+        }
+        let lost = |link: &mut Link| (1001..2000).find(|tick| link.is_silent(tick * 10_000));
+        assert_eq!((lost(&mut node), lost(&mut shim)), (Some(1100), Some(1500)));
+        node.heard();
+        assert!(!node.is_silent(20_000_000));
+        assert!(!node.is_silent(90_000_000), "this end was stopped meanwhile");
+        assert!(
+            node.is_alive_due(90_000_000) && !node.is_alive_due(90_200_000) && node.is_alive_due(90_250_000)
+        );
     }
 
     #[test]

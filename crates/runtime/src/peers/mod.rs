@@ -8,7 +8,7 @@ pub mod frame;
 pub mod handshake;
 mod link;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
 use crate::address::Address;
@@ -189,7 +189,12 @@ impl Peers {
             return;
         }
         let from = link.peer;
+        self.links[position].heard();
         loop {
+            if channel == Channel::Control && bytes.starts_with(&frame::ALIVE) {
+                bytes.advance(frame::ALIVE.len());
+                continue;
+            }
             match wire::decode(&mut bytes) {
                 Ok(Some(message)) if message.is_control() == (channel == Channel::Control) => {
                     self.queued.push(PeerEvent::Message { from, now_us, message });
@@ -199,7 +204,7 @@ impl Peers {
                 Err(error) => return self.unlink(io, position, &error),
             }
         }
-        let is_answering = link.dial.is_none();
+        let is_answering = self.links[position].dial.is_none();
         if is_answering && channel == Channel::Data && io.out_bytes(connection) > REPLIES_BYTES_MAX {
             io.pause(connection);
         }
@@ -288,6 +293,7 @@ impl Peers {
             for channel in Channel::BOTH {
                 link.connection(channel).into_iter().for_each(|connection| io.resume(connection));
             }
+            link.connection(Channel::Control).into_iter().for_each(|connection| io.set_urgent(connection));
         }
         Ok((position, hello.channel))
     }
@@ -398,13 +404,26 @@ impl Peers {
             }
         }
         for position in 0..self.links.len() {
-            let link = &self.links[position];
-            let waits = !link.linked && !link.is_idle();
-            if waits && now_us > link.started_us + HANDSHAKE_US_MAX {
-                self.unlink(io, position, &"its second connection takes too long");
-            } else if link.dial.as_ref().is_some_and(|dial| now_us >= dial.next_us) {
-                self.dial_link(io, position);
-            }
+            self.keep(io, position, now_us);
+        }
+    }
+
+    /// Tells the other end of a link that this one turns; gives up and dials again what does not hold.
+    fn keep(&mut self, io: &mut Io, position: usize, now_us: u64) {
+        let link = &mut self.links[position];
+        let waits = !link.linked && !link.is_idle();
+        if link.is_silent(now_us) {
+            self.unlink(io, position, &"it says nothing any more");
+        } else if waits && now_us > link.started_us + HANDSHAKE_US_MAX {
+            self.unlink(io, position, &"its second connection takes too long");
+        } else if link.dial.as_ref().is_some_and(|dial| now_us >= dial.next_us) {
+            self.dial_link(io, position);
+        }
+        let link = &mut self.links[position];
+        if link.is_alive_due(now_us)
+            && let Some(connection) = link.connection(Channel::Control)
+        {
+            io.out(connection).extend_from_slice(&frame::ALIVE);
         }
     }
 

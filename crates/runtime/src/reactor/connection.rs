@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     pub(crate) closing: bool,
     /// Broken; `Closed` is queued.
     pub(crate) dead: bool,
+    /// Read and written before the others, whatever they have.
+    pub(crate) urgent: bool,
 }
 
 impl Connection {
@@ -61,6 +63,7 @@ impl Connection {
             ended: false,
             closing: false,
             dead: false,
+            urgent: false,
         }
     }
 

@@ -29,6 +29,10 @@ pub struct Io {
     void: Vec<u8>,
     /// Has output to write at the end of the turn.
     dirty: Vec<ConnectionId>,
+    /// The same, to be written first.
+    dirty_urgent: Vec<ConnectionId>,
+    /// Reads that are not urgent wait for the next turn from then on.
+    pub(crate) turn_end_us: u64,
     /// To be read, or accepted from, in the next turn without a new edge.
     pub(crate) ready: Vec<ConnectionId>,
     pub(crate) ready_listeners: Vec<ListenerId>,
@@ -72,6 +76,8 @@ impl Io {
             spares: Spares::default(),
             void: Vec::new(),
             dirty: Vec::new(),
+            dirty_urgent: Vec::new(),
+            turn_end_us: u64::MAX,
             ready: Vec::new(),
             ready_listeners: Vec::new(),
             queued: Vec::new(),
@@ -150,7 +156,8 @@ impl Io {
             Some(connection) if !connection.dead && !connection.closing => {
                 if !connection.dirty {
                     connection.dirty = true;
-                    self.dirty.push(id);
+                    let dirty = if connection.urgent { &mut self.dirty_urgent } else { &mut self.dirty };
+                    dirty.push(id);
                 }
                 connection.out(&mut self.spares)
             }
@@ -185,6 +192,17 @@ impl Io {
             self.dirty.push(id);
         }
         self.closing.push((id, clock::now_us() + CLOSE_FLUSHED_US));
+    }
+
+    /// From now on it is read and written before the others in every turn: a flood on those does not delay it.
+    pub fn set_urgent(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.urgent = true;
+        }
+    }
+
+    pub(crate) fn is_urgent(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).is_some_and(|connection| connection.urgent)
     }
 
     /// Stops reading: what the other end sends stays in the kernel, and then with the other end. The driver
@@ -311,6 +329,11 @@ impl Io {
 
     /// One write for every connection with output.
     pub(crate) fn flush(&mut self) {
+        let mut urgent = std::mem::take(&mut self.dirty_urgent);
+        for id in urgent.drain(..) {
+            self.flush_one(id);
+        }
+        self.dirty_urgent = urgent;
         let mut dirty = std::mem::take(&mut self.dirty);
         for id in dirty.drain(..) {
             self.flush_one(id);

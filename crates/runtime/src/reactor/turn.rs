@@ -14,6 +14,9 @@ use crate::stop::Stop;
 const EVENTS_MAX: usize = 1024;
 /// Reads of one connection per turn, of up to 256 KiB each: a fast sender must not starve the others.
 const READS_MAX: usize = 4;
+/// How long connections are read in one turn before those that are urgent come again. Shorter, and fewer replies share a
+/// write; longer, and leases wait behind a flood.
+const TURN_US: u64 = 5_000;
 /// Connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 128;
 /// A driver that cannot come to an end is left after this long.
@@ -71,24 +74,22 @@ impl Reactor {
             result => result?,
         }
         let io = &mut self.io;
+        io.turn_end_us = clock::now_us() + TURN_US;
         deliver_queued(io, driver);
-        let ready = std::mem::take(&mut io.ready);
         let ready_listeners = std::mem::take(&mut io.ready_listeners);
         for event in &self.events {
-            match Target::of(event.token()) {
-                Target::Waker => driver.event(io, Event::Woken),
-                Target::Listener(listener) => accept(io, driver, listener),
-                Target::Connection(connection) => signal(io, driver, connection, event),
+            if is_urgent(io, event) {
+                dispatch(io, driver, event);
+            }
+        }
+        read_ready(io, driver);
+        for event in &self.events {
+            if !is_urgent(io, event) {
+                dispatch(io, driver, event);
             }
         }
         for listener in ready_listeners {
             accept(io, driver, listener);
-        }
-        for id in ready {
-            if let Some(connection) = io.connections.get_mut(id) {
-                connection.queued = false;
-                read(io, driver, id);
-            }
         }
         tick(io, driver);
         io.flush();
@@ -103,6 +104,38 @@ impl Reactor {
         let to_tick = Duration::from_micros(io.tick_next_us.saturating_sub(clock::now_us()));
         timeout.map_or(to_tick, |timeout| timeout.min(to_tick))
     }
+}
+
+fn is_urgent(io: &Io, event: &mio::event::Event) -> bool {
+    matches!(Target::of(event.token()), Target::Connection(connection) if io.is_urgent(connection))
+}
+
+fn dispatch(io: &mut Io, driver: &mut impl Driver, event: &mio::event::Event) {
+    match Target::of(event.token()) {
+        Target::Waker => driver.event(io, Event::Woken),
+        Target::Listener(listener) => accept(io, driver, listener),
+        Target::Connection(connection) => signal(io, driver, connection, event),
+    }
+}
+
+/// Connections that were not read to the end in the last turn, before those that have something new.
+fn read_ready(io: &mut Io, driver: &mut impl Driver) {
+    let ready = std::mem::take(&mut io.ready);
+    for urgent in [true, false] {
+        for &id in &ready {
+            if io.is_urgent(id) == urgent
+                && let Some(connection) = io.connections.get_mut(id)
+            {
+                connection.queued = false;
+                read(io, driver, id);
+            }
+        }
+    }
+}
+
+/// Whether a connection has to wait for the next turn.
+fn is_late(io: &Io, id: ConnectionId) -> bool {
+    !io.is_urgent(id) && clock::now_us() >= io.turn_end_us
 }
 
 fn deliver_queued(io: &mut Io, driver: &mut impl Driver) {
@@ -204,6 +237,9 @@ fn connect(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
 fn read(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
     replay(io, driver, id);
     for _ in 0..READS_MAX {
+        if is_late(io, id) {
+            break;
+        }
         let Some(connection) = io.connections.get_mut(id) else { return };
         if connection.dead || connection.connecting || connection.closing {
             return;

@@ -346,7 +346,7 @@ impl Redis {
         for (index, place) in self.shared.iter_mut().enumerate() {
             let resp3 = index == 1;
             if place.is_none() && (!resp3 || self.wants_resp3) {
-                let connection = io.dial(&self.settings.address);
+                let connection = dial(io, &self.settings.address);
                 let line = Line::new(now_us, resp3, incarnation, io.out(connection));
                 *place = Some((connection, line));
             }
@@ -363,7 +363,7 @@ impl Redis {
             return None;
         }
         let incarnation = self.admin.takeover.incarnation()?;
-        let connection = io.dial(&self.settings.address);
+        let connection = dial(io, &self.settings.address);
         self.pinned.push((connection, Line::new(now_us, resp3, incarnation, io.out(connection))));
         self.pinned.last_mut()
     }
@@ -400,4 +400,11 @@ impl Redis {
     fn named(&self, reason: &str) -> String {
         format!("{}: {reason}", self.settings.address)
     }
+}
+
+/// What storage says finishes work and renews leases: it goes before what peers want begun.
+fn dial(io: &mut Io, address: &Address) -> ConnectionId {
+    let connection = io.dial(address);
+    io.set_urgent(connection);
+    connection
 }
