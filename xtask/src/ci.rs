@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::{codegen, fuzz, setup, tidy};
+use crate::{codegen, fuzz, jepsen, setup, tidy};
 
 /// The newest clippy (`0.1.N`) whose lints this tree is known to pass. A newer one brings new lints: they are
 /// shown then, but they do not fail, or every new toolchain would break a tree in which nothing changed.
@@ -81,6 +81,8 @@ fn steps() -> Vec<Step> {
         by_cargo("test", vec!["test", "--workspace", "--locked", "--lib", "--bins", "--examples"]),
         by_cargo("end-to-end", vec!["test", "--workspace", "--locked", "--test", "*"]),
         own("fuzz", &format!("cargo xtask fuzz {}", fuzz::SHORT.join(" ")), fuzz::short),
+        // On a release build: a debug build is so slow that fewer writes meet a fault.
+        own("jepsen", &format!("cargo xtask jepsen {}", jepsen::SHORT.join(" ")), jepsen::short),
     ]
 }
 
@@ -155,7 +157,10 @@ mod tests {
         let steps = steps();
         assert!(steps.iter().all(|step| step.rerun.starts_with("cargo ")));
         let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
-        assert_eq!(names, ["format", "clippy", "tidy", "codegen", "build", "test", "end-to-end", "fuzz"]);
+        assert_eq!(
+            names,
+            ["format", "clippy", "tidy", "codegen", "build", "test", "end-to-end", "fuzz", "jepsen"]
+        );
     }
 
     #[test]

@@ -1,13 +1,15 @@
-//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `fuzz`, `show`, `setup`. Never product code.
+//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `fuzz`, `jepsen`, `show`,
+//! `setup`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
 mod bench;
 mod ci;
-#[expect(dead_code, reason = "trials under faults use the rest")]
+#[expect(dead_code, reason = "measurements that are being built use the rest")]
 mod cluster;
 mod codegen;
 mod fuzz;
+mod jepsen;
 mod setup;
 mod show;
 mod tidy;
@@ -24,6 +26,7 @@ Usage: cargo xtask COMMAND
   bench WHAT         measures cost, balance, coherence or memory on real processes; see `bench help`
   fuzz [TARGET]      looks for inputs that break a decoder or a machine; see `fuzz help`
   show WHAT          measures what is promised under failure and overload; see `show help`
+  jepsen             linearizability of real processes under real faults; see `jepsen help`
   setup              installs what the tests need from Debian's packages and PyPI, where missing
 ";
 
@@ -35,6 +38,16 @@ pub(crate) fn root() -> &'static Path {
 /// Where cargo builds.
 pub(crate) fn target_folder(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |folder| root.join(folder))
+}
+
+/// A result, for stdout.
+pub(crate) fn print(text: &str) {
+    print!("{text}");
+}
+
+/// Progress, for stderr.
+pub(crate) fn tell(text: &str) {
+    eprintln!("{text}");
 }
 
 fn run(arguments: &[&str]) -> anyhow::Result<()> {
@@ -59,6 +72,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
             Ok(())
         }
         ["fuzz", rest @ ..] => fuzz::run(root(), rest),
+        ["jepsen", rest @ ..] => jepsen::run(root(), rest),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");
             Ok(())

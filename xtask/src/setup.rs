@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 10] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -17,6 +17,7 @@ const PROGRAMS: [(&str, &str); 10] = [
     ("git", "git"),
     ("kill", "procps"),
     ("setpriv", "util-linux"),
+    ("go", "golang-go"),
     // libFuzzer is C++.
     ("c++", "g++"),
 ];

@@ -1,7 +1,7 @@
 //! A DistCache cluster of real processes for measurements and trials: written, started, disturbed, asked, ended.
 //! Not what is measured or tried with it.
 
-mod ask;
+pub(crate) mod ask;
 mod folder;
 mod layout;
 mod ports;

@@ -34,10 +34,6 @@ pub(crate) enum Way {
     Back,
 }
 
-impl Way {
-    pub(crate) const BOTH: [Way; 2] = [Way::Forth, Way::Back];
-}
-
 enum Order {
     Listen {
         link: Link,

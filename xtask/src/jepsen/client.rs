@@ -1,0 +1,268 @@
+//! Clients at work: each on a thread of its own, sending pipelines and noting what it saw. Not what goes wrong
+//! meanwhile.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+use trace::{Requests, Workload};
+use wire::resp::Value;
+
+use super::connection::{Connection, outcome};
+use super::keys::{Begun, Keys, Kind, Life};
+use super::operation::{Outcome, What};
+
+/// Commands of one pipeline.
+const PIPELINE_MAX: usize = 10;
+/// After an error a client rests, or it would do nothing but fail while something is down.
+const REST: Duration = Duration::from_millis(15);
+const FIELDS: usize = 3;
+/// Different error texts that are counted apart.
+const ERRORS_MAX: usize = 40;
+
+/// What all clients share.
+pub(super) struct Shared {
+    pub(super) keys: Keys,
+    pub(super) start: Instant,
+    pub(super) stop: AtomicBool,
+    pub(super) counts: Counts,
+}
+
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Answered reads and writes.
+    pub(super) reads: AtomicU64,
+    pub(super) writes: AtomicU64,
+    pub(super) unknown: AtomicU64,
+    /// Refused, or reads without an answer.
+    pub(super) void: AtomicU64,
+    pub(super) longest_write_us: AtomicU64,
+    pub(super) errors: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Counts {
+    pub(super) fn answered(&self) -> u64 {
+        self.reads.load(Relaxed) + self.writes.load(Relaxed)
+    }
+
+    fn error(&self, text: String) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if errors.len() < ERRORS_MAX || errors.contains_key(&text) {
+            *errors.entry(text).or_default() += 1;
+        }
+    }
+}
+
+pub(super) struct Client {
+    shared: Arc<Shared>,
+    number: usize,
+    /// Tried in turn when one does not answer.
+    routers: Vec<SocketAddr>,
+    connection: Option<Connection>,
+    connections: usize,
+    requests: Requests,
+    random: SmallRng,
+    values: u64,
+}
+
+/// One command on its way, and the operations that it is.
+struct Sent {
+    arguments: Vec<String>,
+    operations: Vec<(Begun, What)>,
+}
+
+impl Client {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        number: usize,
+        routers: Vec<SocketAddr>,
+        workload: &Workload,
+    ) -> anyhow::Result<Client> {
+        Ok(Client {
+            shared: Arc::clone(shared),
+            number,
+            routers,
+            connection: None,
+            connections: 0,
+            requests: workload.requests(number as u64)?,
+            random: SmallRng::seed_from_u64(workload.seed ^ (number as u64) << 32),
+            values: 0,
+        })
+    }
+
+    /// Until the run stops.
+    pub(super) fn work(mut self) {
+        while !self.shared.stop.load(Relaxed) {
+            if self.connection.is_none() && !self.connect() {
+                std::thread::sleep(REST);
+                continue;
+            }
+            let pipeline = self.plan();
+            if !self.carry_out(pipeline) {
+                std::thread::sleep(REST);
+            }
+        }
+    }
+
+    fn connect(&mut self) -> bool {
+        let address = self.routers[self.connections % self.routers.len()];
+        self.connections += 1;
+        let Ok(mut connection) = Connection::new(address) else { return false };
+        // Half of the clients speak RESP3: another view of every hash.
+        let hello = vec!["HELLO".to_owned(), "3".to_owned()];
+        if self.number % 2 == 1 && (connection.send(&[hello]).is_err() || connection.receive().is_err()) {
+            return false;
+        }
+        self.connection = Some(connection);
+        true
+    }
+
+    /// The next pipeline, noted as begun.
+    fn plan(&mut self) -> Vec<Sent> {
+        let mut last: HashMap<String, usize> = HashMap::new();
+        let count = self.random.random_range(1..=PIPELINE_MAX);
+        let mut pipeline = Vec::with_capacity(count);
+        for _ in 0..count {
+            let request = self.requests.next_request();
+            let life = self.shared.keys.life(request.key as usize);
+            let sent = if request.write && life.kind == Kind::Register && self.random.random_bool(0.12) {
+                self.begin_mset(request.key as usize, &mut last)
+            } else {
+                let what = if request.write { self.write(life.kind) } else { self.read(life.kind) };
+                let arguments = what.arguments(&life.key);
+                let begun = self.begin(&life, &what, &mut last);
+                begun.map(|begun| Sent { arguments, operations: vec![(begun, what)] })
+            };
+            pipeline.extend(sent);
+        }
+        pipeline
+    }
+
+    fn begin(&self, life: &Arc<Life>, what: &What, last: &mut HashMap<String, usize>) -> Option<Begun> {
+        let after = last.get(&life.key).copied();
+        let begun = self.shared.keys.begin(life, what.clone(), self.now(), after)?;
+        last.insert(life.key.clone(), begun.index);
+        Some(begun)
+    }
+
+    fn begin_mset(&mut self, place: usize, last: &mut HashMap<String, usize>) -> Option<Sent> {
+        let (mut arguments, mut operations) = (vec!["MSET".to_owned()], Vec::new());
+        for life in self.shared.keys.registers_beside(place) {
+            let value = self.value();
+            let what = What::Set(value.clone(), None);
+            if let Some(begun) = self.begin(&life, &what, last) {
+                arguments.extend([life.key.clone(), value]);
+                operations.push((begun, what));
+            }
+        }
+        (!operations.is_empty()).then_some(Sent { arguments, operations })
+    }
+
+    /// Never the same twice.
+    fn value(&mut self) -> String {
+        self.values += 1;
+        format!("{}.{}", self.number, self.values)
+    }
+
+    fn write(&mut self, kind: Kind) -> What {
+        let dice = self.random.random_range(0..100);
+        let ttl = self.random.random_range(100..2000);
+        match (kind, dice) {
+            (_, 0..6) => What::Del,
+            (Kind::Counter | Kind::Register, 6..14) => What::Pexpire(ttl),
+            (Kind::Counter, _) => What::Incr,
+            (Kind::Register, 14..30) => What::Set(self.value(), Some(ttl)),
+            (Kind::Register, 30..45) => What::Append(self.value()),
+            (Kind::Register, _) => What::Set(self.value(), None),
+            (Kind::Hash, _) => {
+                let field = format!("f{}", self.random.random_range(0..FIELDS));
+                What::Hset(field, self.value())
+            }
+        }
+    }
+
+    fn read(&mut self, kind: Kind) -> What {
+        let dice = self.random.random_range(0..100);
+        match (kind, dice) {
+            (Kind::Register, 0..20) => What::Strlen,
+            (Kind::Register | Kind::Counter, _) => What::Get,
+            (Kind::Hash, 0..50) => What::Hgetall,
+            (Kind::Hash, 50..65) => What::Hlen,
+            (Kind::Hash, _) => What::Hget(format!("f{}", self.random.random_range(0..FIELDS))),
+        }
+    }
+
+    /// Sends a pipeline and takes its replies. False if something went wrong.
+    fn carry_out(&mut self, pipeline: Vec<Sent>) -> bool {
+        let commands: Vec<Vec<String>> = pipeline.iter().map(|sent| sent.arguments.clone()).collect();
+        let mut connection = self.connection.take();
+        let mut well = match &mut connection {
+            Some(connection) => connection.send(&commands).is_ok(),
+            None => false,
+        };
+        let mut without_error = true;
+        for sent in pipeline {
+            let reply = match &mut connection {
+                Some(connection) if well => connection.receive(),
+                _ => Err(std::io::ErrorKind::NotConnected.into()),
+            };
+            match reply {
+                Ok(reply) => without_error &= self.told(sent, &reply),
+                Err(error) => {
+                    if std::mem::replace(&mut well, false) {
+                        self.shared.counts.error(format!("client: {:?}", error.kind()));
+                    }
+                    self.lost(sent);
+                }
+            }
+        }
+        if well {
+            self.connection = connection;
+        }
+        well && without_error
+    }
+
+    /// False for an error.
+    fn told(&self, sent: Sent, reply: &Value) -> bool {
+        let (now, counts) = (self.now(), &self.shared.counts);
+        for (begun, what) in sent.operations {
+            let outcome = outcome(&what, reply);
+            match &outcome {
+                Outcome::Told(_) if what.reads() => counts.reads.fetch_add(1, Relaxed),
+                Outcome::Told(_) => counts.writes.fetch_add(1, Relaxed),
+                Outcome::Unknown => counts.unknown.fetch_add(1, Relaxed),
+                Outcome::Void | Outcome::Pending => counts.void.fetch_add(1, Relaxed),
+            };
+            if let Some(call) = self.shared.keys.end(&begun, now, outcome)
+                && !what.reads()
+            {
+                counts.longest_write_us.fetch_max(now - call, Relaxed);
+            }
+        }
+        let Value::Error(text) = reply else { return true };
+        // Without what differs from one reply to the next.
+        let text: String =
+            String::from_utf8_lossy(text).chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
+        counts.error(text);
+        false
+    }
+
+    fn lost(&self, sent: Sent) {
+        for (begun, what) in sent.operations {
+            let (outcome, count) = match what.reads() {
+                true => (Outcome::Void, &self.shared.counts.void),
+                false => (Outcome::Unknown, &self.shared.counts.unknown),
+            };
+            count.fetch_add(1, Relaxed);
+            self.shared.keys.end(&begun, self.now(), outcome);
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.shared.start.elapsed().as_micros() as u64
+    }
+}

@@ -1,0 +1,122 @@
+//! A client's connection to a router: pipelines out, replies in, and what a reply means for the history.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::Bytes;
+use wire::resp::{Command, ReplyScanner, Value};
+
+use super::model::hash_text;
+use super::operation::{Outcome, What};
+
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+/// A client gives up after this; the outcome is unknown then.
+const REPLY_MAX: Duration = Duration::from_secs(6);
+
+pub(super) struct Connection {
+    stream: TcpStream,
+    received: Vec<u8>,
+    at: usize,
+}
+
+impl Connection {
+    pub(super) fn new(address: SocketAddr) -> io::Result<Connection> {
+        let stream = TcpStream::connect_timeout(&address, CONNECT_MAX)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(REPLY_MAX))?;
+        stream.set_write_timeout(Some(REPLY_MAX))?;
+        Ok(Connection { stream, received: Vec::new(), at: 0 })
+    }
+
+    pub(super) fn send(&mut self, commands: &[Vec<String>]) -> io::Result<()> {
+        let frames: Vec<u8> =
+            commands.iter().flat_map(|command| Command::from_args(command).frame().to_vec()).collect();
+        self.stream.write_all(&frames)
+    }
+
+    pub(super) fn receive(&mut self) -> io::Result<Value> {
+        let mut scanner = ReplyScanner::new();
+        loop {
+            if let Some(length) = scanner.scan(&self.received[self.at..]).map_err(io::Error::other)? {
+                let frame = Bytes::copy_from_slice(&self.received[self.at..self.at + length]);
+                self.at += length;
+                if self.at == self.received.len() {
+                    self.received.clear();
+                    self.at = 0;
+                }
+                return Value::parse(&frame).map_err(io::Error::other);
+            }
+            let mut chunk = [0; 16 << 10];
+            match self.stream.read(&mut chunk)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => self.received.extend_from_slice(&chunk[..count]),
+            }
+        }
+    }
+}
+
+/// Errors that promise that the command had no effect. If one lies, a later read shows it.
+const WITHOUT_EFFECT: [&str; 4] =
+    ["the command was not executed", "the command changed nothing", "the command had no effect", "BUSY "];
+
+/// What a reply says about a command.
+pub(super) fn outcome(what: &What, reply: &Value) -> Outcome {
+    match reply {
+        Value::Error(text) => {
+            let text = String::from_utf8_lossy(text);
+            let void = what.reads() || WITHOUT_EFFECT.iter().any(|part| text.contains(part));
+            if void { Outcome::Void } else { Outcome::Unknown }
+        }
+        Value::Null => Outcome::Told("nil".to_owned()),
+        Value::Integer(number) => Outcome::Told(format!(":{number}")),
+        Value::Simple(text) => Outcome::Told(format!("+{}", String::from_utf8_lossy(text))),
+        Value::Bulk(text) => Outcome::Told(format!("${}", String::from_utf8_lossy(text))),
+        Value::Map(entries) => {
+            let values: Vec<Value> =
+                entries.iter().flat_map(|(field, value)| [field.clone(), value.clone()]).collect();
+            Outcome::Told(pairs(&values).unwrap_or_else(|| format!("{reply:?}")))
+        }
+        Value::Array(values) => Outcome::Told(pairs(values).unwrap_or_else(|| format!("{reply:?}"))),
+        other => Outcome::Told(format!("{other:?}")),
+    }
+}
+
+/// Fields and values in turn, sorted by field as the models have them.
+fn pairs(values: &[Value]) -> Option<String> {
+    let texts: Vec<&str> =
+        values.iter().map(|value| std::str::from_utf8(value.bytes()?).ok()).collect::<Option<_>>()?;
+    let mut fields: Vec<(&str, &str)> =
+        texts.chunks(2).map(|pair| Some((*pair.first()?, *pair.get(1)?))).collect::<Option<_>>()?;
+    fields.sort_unstable();
+    Some(hash_text(fields.into_iter()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, What, outcome};
+    use bytes::Bytes;
+    use wire::resp::Value;
+
+    fn error(text: &'static str) -> Value {
+        Value::Error(Bytes::from_static(text.as_bytes()))
+    }
+
+    #[test]
+    fn replies_are_told_as_the_models_tell_them() {
+        let bulk = |text: &'static str| Value::Bulk(Bytes::from_static(text.as_bytes()));
+        let all = Value::Array(vec![bulk("f2"), bulk("b"), bulk("f1"), bulk("a")]);
+        assert_eq!(outcome(&What::Hgetall, &all), Outcome::Told("{f1=a,f2=b}".to_owned()));
+        assert_eq!(outcome(&What::Get, &Value::Null), Outcome::Told("nil".to_owned()));
+        assert_eq!(outcome(&What::Incr, &Value::Integer(3)), Outcome::Told(":3".to_owned()));
+    }
+
+    #[test]
+    fn errors_say_what_is_known() {
+        let lost = error("ERR DistCache: shim s was lost while the command ran; its outcome is unknown");
+        assert_eq!(outcome(&What::Incr, &lost), Outcome::Unknown);
+        assert_eq!(outcome(&What::Get, &lost), Outcome::Void);
+        let refused = error("ERR DistCache: shim s is not reachable; the command was not executed");
+        assert_eq!(outcome(&What::Incr, &refused), Outcome::Void);
+    }
+}

@@ -1,0 +1,122 @@
+//! Has every finished history checked by both checkers while the run goes on. Not the checkers.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, bail};
+
+use super::linearize::{self, Verdict};
+use super::operation::History;
+use super::porcupine::{Answer, Answers, Judgement, Porcupine};
+
+/// Histories that wait to be checked; beyond it clients wait.
+const WAITING_MAX: usize = 512;
+
+/// What both checkers said so far.
+#[derive(Default)]
+pub(super) struct Findings {
+    pub(super) histories: u64,
+    pub(super) operations: u64,
+    /// Too many commands of unknown outcome for one of the checkers.
+    pub(super) undecided: u64,
+    pub(super) violations: Vec<Violation>,
+    /// Histories of which the checkers say different things, in words.
+    pub(super) disagreements: Vec<String>,
+}
+
+pub(super) struct Violation {
+    pub(super) key: String,
+    /// The history, for people.
+    pub(super) text: String,
+    pub(super) picture: Option<PathBuf>,
+}
+
+type Waiting = Arc<Mutex<HashMap<u64, (History, Verdict)>>>;
+
+pub(super) struct Judge {
+    findings: Arc<Mutex<Findings>>,
+    asking: JoinHandle<anyhow::Result<()>>,
+    answering: JoinHandle<anyhow::Result<()>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Judge {
+    pub(super) fn start(program: &Path, pictures: &Path) -> anyhow::Result<(Judge, SyncSender<History>)> {
+        let (porcupine, answers) = Porcupine::start(program, pictures)?;
+        let (sender, histories) = sync_channel(WAITING_MAX);
+        let (findings, waiting) = (Arc::default(), Waiting::default());
+        let others = Arc::clone(&waiting);
+        let asking = std::thread::spawn(move || ask(&histories, porcupine, &others));
+        let shared = Arc::clone(&findings);
+        let answering = std::thread::spawn(move || compare(answers, &waiting, &shared));
+        Ok((Judge { findings, asking, answering }, sender))
+    }
+
+    pub(super) fn findings(&self) -> MutexGuard<'_, Findings> {
+        lock(&self.findings)
+    }
+
+    /// A verdict that ends the run has been found.
+    pub(super) fn has_found(&self) -> bool {
+        let findings = self.findings();
+        !findings.violations.is_empty() || !findings.disagreements.is_empty()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.asking.is_finished() || self.answering.is_finished()
+    }
+
+    /// After the last sender is gone: waits for the last verdict.
+    pub(super) fn finish(self) -> anyhow::Result<Findings> {
+        for thread in [self.asking, self.answering] {
+            thread.join().ok().context("a checking thread panicked")??;
+        }
+        Ok(std::mem::take(&mut *lock(&self.findings)))
+    }
+}
+
+fn ask(histories: &Receiver<History>, mut porcupine: Porcupine, waiting: &Waiting) -> anyhow::Result<()> {
+    for history in histories {
+        let verdict = linearize::check(&history);
+        // First noted, then asked: the answer may come at once.
+        lock(waiting).insert(history.id, (history.clone(), verdict));
+        porcupine.ask(&history)?;
+    }
+    porcupine.finish()
+}
+
+fn compare(answers: Answers, waiting: &Waiting, findings: &Mutex<Findings>) -> anyhow::Result<()> {
+    for answer in answers {
+        let answer = answer?;
+        let Some((history, verdict)) = lock(waiting).remove(&answer.id) else {
+            bail!("porcupine answers a question that nobody asked: {answer:?}")
+        };
+        note(&mut lock(findings), &history, verdict, answer);
+    }
+    let open = lock(waiting).len();
+    anyhow::ensure!(open == 0, "porcupine left {open} histories unanswered");
+    Ok(())
+}
+
+fn note(findings: &mut Findings, history: &History, verdict: Verdict, answer: Answer) {
+    findings.histories += 1;
+    findings.operations += history.operations.len() as u64;
+    match (verdict, answer.verdict) {
+        (Verdict::Linearizable, Judgement::Linearizable) => {}
+        (Verdict::Violation(explained), Judgement::Violation) => {
+            let (key, text) = (history.key.clone(), history.text(&explained));
+            findings.violations.push(Violation { key, text, picture: answer.picture });
+        }
+        (Verdict::Undecided, _) | (_, Judgement::Undecided) => findings.undecided += 1,
+        (ours, theirs) => {
+            let text = history.text(&[]);
+            findings.disagreements.push(format!("ours says {ours:?}, porcupine {theirs:?}:\n{text}"));
+        }
+    }
+}

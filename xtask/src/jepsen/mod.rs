@@ -1,0 +1,265 @@
+//! `cargo xtask jepsen`: linearizability of real processes under real faults. Never in virtual time.
+//!
+//! Every role is a process of its own and every address that one dials is the chaos proxy's (`cluster::proxy`).
+//! Clients (`client`) work on few keys whose names change often (`keys`) and note what they asked and heard;
+//! what they never heard of may have happened at any later time, or not. Faults come in episodes drawn from the
+//! seed (`faults`). A name's history is checked as soon as its life is over (`judge`), by our own checker
+//! (`linearize` over `model`) and by porcupine (`xtask/porcupine`), which must agree; so no run is too long. A run
+//! goes in rounds, each with a new cluster of another shape.
+
+mod arguments;
+mod client;
+mod connection;
+mod faults;
+mod judge;
+mod keys;
+mod linearize;
+mod meter;
+mod model;
+mod operation;
+mod porcupine;
+mod report;
+mod samples;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure};
+use trace::{Distribution, Workload};
+
+use crate::cluster::{Cluster, Layer, Layout, Role};
+use arguments::{Arguments, Length};
+use client::{Client, Counts, Shared};
+use faults::Faults;
+use judge::Judge;
+use keys::{GROUP, Keys};
+use meter::Meter;
+use report::Report;
+
+/// A round ends after this; the next has another cluster.
+const ROUND: Duration = Duration::from_secs(60);
+/// Before the first fault: shims hold their first writes for a lease, and keys have to get hot.
+const WARMUP: Duration = Duration::from_secs(2);
+const PLACES: usize = 16 * GROUP;
+/// Clients whose own connections pass the proxy and so get their share of bad weather.
+const CLIENTS_PROXIED: usize = 3;
+const POLL: Duration = Duration::from_millis(20);
+const LEASE_MS: u64 = 500;
+
+/// The shapes of clusters, in turn.
+const SHAPES: [(&str, usize); 4] = [("learned", 2), ("on-path", 2), ("learned", 3), ("on-path", 1)];
+
+/// What continuous integration runs: long enough for several turns through all kinds of faults.
+pub(crate) const SHORT: [&str; 2] = ["--seconds", "180"];
+
+pub(crate) fn short(root: &Path) -> anyhow::Result<()> {
+    run(root, &SHORT)
+}
+
+pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    if matches!(arguments, ["help" | "--help" | "-h"]) {
+        crate::print(arguments::USAGE);
+        return Ok(());
+    }
+    let arguments = Arguments::parse(arguments)?;
+    let target = target(root)?;
+    let program = porcupine::build(root, &target)?;
+    porcupine::calibrate(&program, &samples::samples())?;
+    let binary = match &arguments.binary {
+        Some(binary) => binary.clone(),
+        None => crate::bench::build(root)?,
+    };
+    let report = trial(&arguments, &binary, &program, &target)?;
+    if arguments.json {
+        crate::print(&format!("{}\n", serde_json::to_string_pretty(&report)?));
+    } else {
+        crate::print(&report.text());
+    }
+    judge_run(&arguments, &report)
+}
+
+/// Where what is built and drawn here goes.
+fn target(root: &Path) -> anyhow::Result<PathBuf> {
+    let folder = crate::target_folder(root).join("jepsen");
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+fn judge_run(arguments: &Arguments, report: &Report) -> anyhow::Result<()> {
+    let again = arguments.command();
+    if let Some(violation) = report.found.first() {
+        let picture = violation.picture.as_ref().map(|path| format!("\npicture: {}", path.display()));
+        bail!(
+            "NOT LINEARIZABLE: key {:?}, seed {}\n{}{}\nto run it again: {again}",
+            violation.key,
+            arguments.seed,
+            violation.text,
+            picture.unwrap_or_default()
+        );
+    }
+    if let Some(disagreement) = report.disagreements.first() {
+        bail!("the checkers disagree: {disagreement}\nto run it again: {again}");
+    }
+    ensure!(report.not_counted.is_empty(), "not counted: {}", report.not_counted.join("; "));
+    Ok(())
+}
+
+/// Rounds until the run is long enough or something is found.
+fn trial(arguments: &Arguments, binary: &Path, program: &Path, pictures: &Path) -> anyhow::Result<Report> {
+    let mut report = Report::new(arguments.seed);
+    let started = Instant::now();
+    loop {
+        let (time, operations) = match arguments.length {
+            Length::Time(time) => (time.saturating_sub(started.elapsed()), u64::MAX),
+            Length::Operations(operations) => (Duration::MAX, operations.saturating_sub(report.operations)),
+        };
+        // What is left of a run is no round if it ends before it is warm.
+        let worthless = time < WARMUP * 2 && report.rounds > 0;
+        if worthless || operations == 0 || !report.found.is_empty() || !report.disagreements.is_empty() {
+            break;
+        }
+        let seed = arguments.seed.wrapping_mul(1000) + report.rounds;
+        let shape = SHAPES[(arguments.seed + report.rounds) as usize % SHAPES.len()];
+        let round = Round { arguments, seed, shape, time: time.min(ROUND), operations };
+        round.run(binary, program, pictures, &mut report)?;
+    }
+    report.close(!arguments.faults.is_empty());
+    Ok(report)
+}
+
+struct Round<'a> {
+    arguments: &'a Arguments,
+    seed: u64,
+    shape: (&'static str, usize),
+    time: Duration,
+    operations: u64,
+}
+
+impl Round<'_> {
+    fn run(&self, binary: &Path, program: &Path, pictures: &Path, report: &mut Report) -> anyhow::Result<()> {
+        let layout = self.layout();
+        let layers = layout.layers.len();
+        let mut cluster = Cluster::start(binary, layout, self.seed)?;
+        let (judge, histories) = Judge::start(program, pictures)?;
+        let shared = Arc::new(Shared {
+            keys: Keys::new(PLACES, histories),
+            start: Instant::now(),
+            stop: AtomicBool::new(false),
+            counts: Counts::default(),
+        });
+        let clients = self.start_clients(&cluster, &shared)?;
+        let meter = Meter::start(cluster.member("controller-0")?.listen);
+        let mut faults = Faults::new(self.arguments.faults.clone(), self.seed);
+        let disturbed = self.disturb(&mut cluster, &mut faults, &shared, &judge, &meter);
+        shared.stop.store(true, Relaxed);
+        for client in clients {
+            ensure!(client.join().is_ok(), "a client panicked");
+        }
+        disturbed?;
+        let took = shared.start.elapsed();
+        let reading = meter.finish();
+        report.add_faults(&faults.counts, cluster.proxy()?.harm()?);
+        shared.keys.finish();
+        // The last sender of histories is gone with it.
+        let shared = Arc::into_inner(shared).expect("the clients have ended");
+        drop(shared.keys);
+        report.add(took, layers, &shared.counts, &reading, judge.finish()?);
+        Ok(())
+    }
+
+    fn layout(&self) -> Layout {
+        let (routing, layers) = self.shape;
+        let middle = Layer { name: "middle", by_rack: false, nodes: 2 };
+        let layers = match layers {
+            1 => vec![Layer::spines(3)],
+            2 => vec![Layer::leaves(1), Layer::spines(2)],
+            _ => vec![Layer::leaves(1), middle, Layer::spines(1)],
+        };
+        Layout {
+            layers,
+            routers: 2,
+            objects_max: 500,
+            cluster_lines: format!("lease_ms = {LEASE_MS}\nrouting = {routing:?}"),
+            controller_lines: "member_lease_ms = 1000\ngrace_ms = 200".to_owned(),
+            // A key is hot at once, and comes back soon after too many writes.
+            tables: "[limits]\nstorage_ms_max = 1500\n[heat]\nthreshold = 2\nhold_off_ms = 200".to_owned(),
+            proxied: true,
+            ..Layout::default()
+        }
+    }
+
+    fn start_clients(&self, cluster: &Cluster, shared: &Arc<Shared>) -> anyhow::Result<Vec<JoinHandle<()>>> {
+        let distribution = Distribution::Zipf(0.8);
+        let keys = PLACES as u64;
+        let workload = Workload { keys, distribution, write_ratio: 0.2, value_bytes: 8, seed: self.seed };
+        let routers = cluster.ids(Role::Router);
+        let mut clients = Vec::new();
+        for number in 0..self.arguments.clients {
+            let mut addresses = Vec::new();
+            for turn in 0..routers.len() {
+                let id = &routers[(number + turn) % routers.len()];
+                let direct = cluster.member(id)?.listen;
+                addresses.push(if number < CLIENTS_PROXIED {
+                    cluster.proxy()?.listen(&format!("client-{number}"), id, direct, false)?
+                } else {
+                    direct
+                });
+            }
+            clients.push(self.start_client(shared, number, addresses, &workload)?);
+        }
+        Ok(clients)
+    }
+
+    fn start_client(
+        &self,
+        shared: &Arc<Shared>,
+        number: usize,
+        addresses: Vec<SocketAddr>,
+        workload: &Workload,
+    ) -> anyhow::Result<JoinHandle<()>> {
+        let client = Client::new(shared, number, addresses, workload)?;
+        Ok(std::thread::Builder::new().name(format!("client-{number}")).spawn(move || client.work())?)
+    }
+
+    /// One episode of faults after the other until the round is over.
+    fn disturb(
+        &self,
+        cluster: &mut Cluster,
+        faults: &mut Faults,
+        shared: &Shared,
+        judge: &Judge,
+        meter: &Meter,
+    ) -> anyhow::Result<()> {
+        let over = || {
+            let late = shared.start.elapsed() >= self.time;
+            late || shared.counts.answered() >= self.operations || judge.has_found() || judge.has_failed()
+        };
+        let wait = |time: Duration| {
+            let until = Instant::now() + time;
+            while Instant::now() < until && !over() {
+                std::thread::sleep(POLL);
+            }
+        };
+        wait(WARMUP);
+        while !over() {
+            let (lasts, text) = faults.begin(cluster)?;
+            if text.is_empty() {
+                wait(lasts);
+                continue;
+            }
+            crate::tell(&format!("{:5.1} s  {text}", shared.start.elapsed().as_secs_f64()));
+            meter.fault(true);
+            wait(lasts);
+            meter.fault(false);
+            faults.end(cluster)?;
+            wait(faults.calm());
+            let fallen = cluster.fallen();
+            ensure!(fallen.is_empty(), "{}", fallen.join("\n"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! What a run has seen, added up over its rounds, and whether it counts. Not how it is measured.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::cluster::proxy::Harm;
+
+use super::client::Counts;
+use super::judge::{Findings, Violation};
+use super::meter::Reading;
+
+/// A run with fewer hits among its reads tests storage, not the cache.
+const HIT_RATIO_MIN: f64 = 0.3;
+/// A run with fewer writes to cached keys while something was wrong tests little of coherence.
+const CACHED_WRITES_MIN: u64 = 1000;
+
+#[derive(Default, Serialize)]
+pub(super) struct Report {
+    pub(super) seed: u64,
+    pub(super) rounds: u64,
+    pub(super) seconds: f64,
+    pub(super) operations: u64,
+    pub(super) reads: u64,
+    pub(super) writes: u64,
+    pub(super) unknown: u64,
+    pub(super) refused: u64,
+    pub(super) operations_per_second: f64,
+    pub(super) hit_ratio: f64,
+    /// At least so many writes invalidated copies while a fault lasted.
+    pub(super) cached_writes_during_faults: u64,
+    pub(super) longest_write_ms: f64,
+    pub(super) faults: BTreeMap<&'static str, u64>,
+    pub(super) messages_dropped: u64,
+    pub(super) messages_duplicated: u64,
+    pub(super) messages_held: u64,
+    pub(super) histories: u64,
+    pub(super) histories_undecided: u64,
+    pub(super) operations_checked: u64,
+    pub(super) violations: u64,
+    pub(super) errors: BTreeMap<String, u64>,
+    /// Why the run does not count, if it does not.
+    pub(super) not_counted: Vec<String>,
+    #[serde(skip)]
+    pub(super) found: Vec<Violation>,
+    #[serde(skip)]
+    pub(super) disagreements: Vec<String>,
+    #[serde(skip)]
+    hits: u64,
+}
+
+impl Report {
+    pub(super) fn new(seed: u64) -> Report {
+        Report { seed, ..Report::default() }
+    }
+
+    pub(super) fn add(
+        &mut self,
+        took: Duration,
+        layers: usize,
+        counts: &Counts,
+        reading: &Reading,
+        findings: Findings,
+    ) {
+        self.rounds += 1;
+        self.seconds += took.as_secs_f64();
+        self.reads += counts.reads.load(Relaxed);
+        self.writes += counts.writes.load(Relaxed);
+        self.operations = self.reads + self.writes;
+        self.unknown += counts.unknown.load(Relaxed);
+        self.refused += counts.void.load(Relaxed);
+        self.hits += reading.hits;
+        // One write invalidates at most one copy in each layer.
+        self.cached_writes_during_faults += reading.copies_during_faults / layers as u64;
+        let longest = Duration::from_micros(counts.longest_write_us.load(Relaxed));
+        self.longest_write_ms = self.longest_write_ms.max(longest.as_secs_f64() * 1e3);
+        for (text, count) in counts.errors.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            *self.errors.entry(text.clone()).or_default() += count;
+        }
+        self.histories += findings.histories;
+        self.histories_undecided += findings.undecided;
+        self.operations_checked += findings.operations;
+        self.violations += findings.violations.len() as u64;
+        self.found.extend(findings.violations);
+        self.disagreements.extend(findings.disagreements);
+    }
+
+    pub(super) fn add_faults(&mut self, counts: &BTreeMap<&'static str, u64>, harm: Harm) {
+        for (name, count) in counts {
+            *self.faults.entry(name).or_default() += count;
+        }
+        self.messages_dropped += harm.dropped;
+        self.messages_duplicated += harm.duplicated;
+        self.messages_held += harm.held;
+    }
+
+    /// Works out the ratios, and whether the run counts.
+    pub(super) fn close(&mut self, with_faults: bool) {
+        self.operations_per_second = self.operations as f64 / self.seconds.max(1e-9);
+        self.hit_ratio = self.hits as f64 / self.reads.max(1) as f64;
+        if self.hit_ratio < HIT_RATIO_MIN {
+            let ratio = self.hit_ratio;
+            self.not_counted
+                .push(format!("only {ratio:.2} of the reads were hits; {HIT_RATIO_MIN} are needed"));
+        }
+        if with_faults && self.cached_writes_during_faults < CACHED_WRITES_MIN {
+            let writes = self.cached_writes_during_faults;
+            let text =
+                format!("only {writes} writes met cached keys during faults; {CACHED_WRITES_MIN} are needed");
+            self.not_counted.push(text);
+        }
+        if self.histories_undecided * 100 > self.histories {
+            let undecided = self.histories_undecided;
+            self.not_counted.push(format!("{undecided} histories were too entangled to be checked"));
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = format!(
+            "{} operations in {:.0} s, {:.0} a second, {} rounds: {} reads, {} writes, {} unknown, {} refused\n\
+             {:.1} % of the reads were hits; {} writes met cached keys during faults; longest write {:.0} ms\n\
+             {} histories with {} operations checked twice: {} violations, {} undecided\n",
+            self.operations,
+            self.seconds,
+            self.operations_per_second,
+            self.rounds,
+            self.reads,
+            self.writes,
+            self.unknown,
+            self.refused,
+            self.hit_ratio * 100.0,
+            self.cached_writes_during_faults,
+            self.longest_write_ms,
+            self.histories,
+            self.operations_checked,
+            self.violations,
+            self.histories_undecided,
+        );
+        let faults: Vec<String> = self.faults.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        text.push_str(&format!("faults: {}\n", faults.join(", ")));
+        text.push_str(&format!(
+            "control messages: {} dropped, {} duplicated, {} held back\n",
+            self.messages_dropped, self.messages_duplicated, self.messages_held
+        ));
+        for (error, count) in &self.errors {
+            text.push_str(&format!("{count:>8} x {error}\n"));
+        }
+        text
+    }
+}

@@ -1,0 +1,97 @@
+//! Small histories whose verdicts are known, so that no run trusts a checker that cannot fail.
+
+use super::operation::{History, Operation, Outcome, What};
+
+fn operation(what: What, call: u64, returned: u64, reply: &str) -> Operation {
+    let outcome = match reply {
+        "?" => Outcome::Unknown,
+        reply => Outcome::Told(reply.to_owned()),
+    };
+    Operation { what, call, returned, outcome, after: None }
+}
+
+fn set(value: &str, call: u64, returned: u64) -> Operation {
+    operation(What::Set(value.into(), None), call, returned, "+OK")
+}
+
+fn get(value: &str, call: u64, returned: u64) -> Operation {
+    operation(What::Get, call, returned, &format!("${value}"))
+}
+
+/// Each with whether some order explains it.
+pub(super) fn samples() -> Vec<(History, bool)> {
+    let all = [registers(), unknown(), pipelines(), expiry(), others()].concat();
+    let numbered = all.into_iter().enumerate();
+    numbered
+        .map(|(number, (operations, linearizable))| {
+            (History::new(number as u64, format!("sample {number}"), &operations), linearizable)
+        })
+        .collect()
+}
+
+type Samples = Vec<(Vec<Operation>, bool)>;
+
+fn registers() -> Samples {
+    vec![
+        (vec![], true),
+        (vec![set("a", 0, 1), set("b", 2, 6), get("a", 3, 4), get("b", 5, 7)], true),
+        (vec![set("a", 0, 1), set("b", 2, 3), get("a", 4, 5)], false),
+        (vec![set("a", 0, 1), set("b", 2, 9), get("b", 3, 4), get("a", 5, 6)], false),
+    ]
+}
+
+/// A write of unknown outcome happens once, late or never.
+fn unknown() -> Samples {
+    let write = operation(What::Set("b".into(), None), 2, 0, "?");
+    let incr = operation(What::Incr, 0, 0, "?");
+    vec![
+        (vec![set("a", 0, 1), write.clone(), get("a", 3, 4)], true),
+        (vec![set("a", 0, 1), write.clone(), get("a", 3, 4), get("b", 5, 6)], true),
+        (vec![set("a", 0, 1), write, get("b", 3, 4), get("a", 5, 6)], false),
+        (vec![incr.clone(), get("1", 1, 2)], true),
+        (vec![incr, get("2", 1, 2)], false),
+    ]
+}
+
+fn pipelines() -> Samples {
+    let later = Operation { after: Some(1), ..get("a", 3, 9) };
+    let (first, second) = (set("a", 0, 1), set("b", 2, 8));
+    let unknown = Operation { outcome: Outcome::Unknown, ..second.clone() };
+    vec![
+        (vec![first.clone(), second.clone(), get("a", 3, 9)], true),
+        (vec![first.clone(), second, later.clone()], false),
+        (vec![first, unknown, later], true),
+    ]
+}
+
+fn expiry() -> Samples {
+    let brief = operation(What::Set("a".into(), Some(10)), 0, 100, "+OK");
+    let longer = operation(What::Pexpire(50), 300, 400, ":1");
+    let nil = |call, returned| operation(What::Get, call, returned, "nil");
+    vec![
+        (vec![brief.clone(), get("a", 200, 300), nil(11_000, 12_000)], true),
+        (vec![brief.clone(), nil(200, 300)], false),
+        (vec![brief.clone(), get("a", 15_000, 15_100)], false),
+        (vec![brief.clone(), nil(10_000, 10_100), get("a", 10_200, 10_300)], false),
+        (vec![brief, longer, get("a", 15_000, 15_100), nil(60_000, 60_100)], true),
+    ]
+}
+
+fn others() -> Samples {
+    let hset =
+        |value: &str, call, reply| operation(What::Hset("f".into(), value.into()), call, call + 1, reply);
+    let all = |text: &str, call| operation(What::Hgetall, call, call + 1, text);
+    let hget = |reply: &str, call| operation(What::Hget("f".into()), call, call + 1, reply);
+    let append = |reply, call| operation(What::Append("xy".into()), call, call + 1, reply);
+    let del = |reply, call| operation(What::Del, call, call + 1, reply);
+    let strlen = operation(What::Strlen, 4, 5, ":4");
+    vec![
+        (vec![hset("a", 0, ":1"), hset("b", 2, ":0"), all("{f=b}", 4), hget("$b", 6)], true),
+        (vec![hset("a", 0, ":1"), hset("b", 2, ":0"), all("{f=a}", 4)], false),
+        (vec![hset("a", 0, ":1"), del(":1", 2), hget("nil", 4), all("{}", 6)], true),
+        (vec![append(":2", 0), append(":4", 2), strlen], true),
+        (vec![append(":2", 0), append(":4", 2), get("xy", 4, 5)], false),
+        (vec![append(":2", 0), del(":1", 2), del(":0", 4)], true),
+        (vec![append(":2", 0), del(":0", 2)], false),
+    ]
+}
