@@ -64,6 +64,7 @@ scripts! {
     inv_lost
     inv_overtakes_fill
     inv_unacknowledged_by_a_renewing_node
+    idle_lease_is_not_lost
     key_leaves_storage_during_a_write
     key_leaves_storage_on_its_own
     messages_repeat

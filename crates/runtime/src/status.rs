@@ -88,7 +88,7 @@ pub struct ShimStatus {
     pub fills_ungranted_total: u64,
     pub offers_total: u64,
     pub revokes_total: u64,
-    /// Leases that ran out while a write waited for an acknowledgement.
+    /// Leases that ran out although their nodes had copies.
     pub leases_lost_total: u64,
     /// Commands that wait in the queues of their keys now.
     pub queue_depth: u64,

@@ -91,7 +91,10 @@ impl Directory {
         matches
     }
 
-    pub fn remove(&mut self, node: NodeId) {
+    /// Tells whether there was anything to remove.
+    pub fn remove(&mut self, node: NodeId) -> bool {
+        let before = self.entries.len();
         self.entries.retain(|entry| entry.node != node);
+        self.entries.len() < before
     }
 }

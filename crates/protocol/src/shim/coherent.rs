@@ -110,27 +110,30 @@ impl Shim {
         }
     }
 
-    /// Nothing of this node is servable any more: its entries go, and nobody waits for it.
-    pub(super) fn close_session(&mut self, node: NodeId) {
+    /// Nothing of this node is servable any more: its entries go, and nobody waits for it. Tells whether there were any.
+    pub(super) fn close_session(&mut self, node: NodeId) -> bool {
         let link = &mut self.links[usize::from(node.0)];
         link.session.close();
         link.heat_floor = self.config.heat_min;
         let outstanding = std::mem::take(&mut link.outstanding);
         let revoking = link.revoking.take();
-        self.remove_entries(node);
+        let held = self.remove_entries(node);
         for outstanding in outstanding.into_values() {
             self.acknowledge_operation(outstanding.operation);
         }
         if let (Some(_), Some(&barrier)) = (revoking, self.barriers.front()) {
             self.acknowledge_operation(barrier);
         }
+        held
     }
 
-    fn remove_entries(&mut self, node: NodeId) {
+    fn remove_entries(&mut self, node: NodeId) -> bool {
+        let mut held = false;
         self.keys.retain(|_, state| {
-            state.directory.remove(node);
+            held |= state.directory.remove(node);
             !state.is_idle()
         });
+        held
     }
 
     /// A barrier: every node with a live session drops everything that this shim has granted.

@@ -17,6 +17,7 @@ pub struct ShimStatistics {
     pub repeats: u64,
     pub revokes: u64,
     pub grants: u64,
+    /// Leases that ran out although their nodes had copies.
     pub lease_lapses: u64,
     pub fills: u64,
     pub fills_ungranted: u64,

@@ -134,6 +134,10 @@ impl World {
                 let copies = self.shim.as_ref().map_or(0, Shim::copies);
                 let _ = writeln!(self.log, "  copies: {copies}");
             }
+            "lapses" => {
+                let lapses = self.shim.as_ref().map_or(0, |shim| shim.statistics().lease_lapses);
+                let _ = writeln!(self.log, "  leases lost: {lapses}");
+            }
             "remap" => self.remap(),
             "share" => self.share(index(words[1]), words[2].parse().expect("thousandths")),
             "link" => self.link(words[1], true),
