@@ -71,7 +71,9 @@ const SHIM: &[Metric<ShimStatus>] = &[
     Metric("fills_ungranted", Counter, "Fetches answered without a grant", |s| s.fills_ungranted_total),
     Metric("offers", Counter, "Hot keys offered to nodes", |s| s.offers_total),
     Metric("revokes", Counter, "Sessions revoked for a barrier", |s| s.revokes_total),
-    Metric("leases_lost", Counter, "Leases that ran out although their nodes had copies", |s| s.leases_lost_total),
+    Metric("leases_lost", Counter, "Leases that ran out although their nodes had copies", |s| {
+        s.leases_lost_total
+    }),
     Metric("queue_depth", Gauge, "Commands that wait for their keys", |s| s.queue_depth),
     Metric("quarantined", Gauge, "Keys whose last write has an unknown outcome", |s| s.quarantined),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),

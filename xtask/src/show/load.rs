@@ -18,13 +18,12 @@ pub(super) struct Load {
 
 /// What a finished load has to tell.
 pub(super) struct Done {
-    pub(super) summary: Value,
     pub(super) slices: Vec<Slice>,
     /// The series as it was written.
     pub(super) csv: String,
 }
 
-/// A line of the series. Requests count in the slice in which they were due, `replies` where they came.
+/// A line of the series. Requests count in the slice in which they were due.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slice {
     pub(super) unix_ms: u64,
@@ -37,10 +36,6 @@ pub(super) struct Slice {
     pub(super) p90_us: u64,
     pub(super) p99_us: u64,
     pub(super) max_us: u64,
-    #[expect(dead_code, reason = "for shows of throughput")]
-    pub(super) replies: u64,
-    #[expect(dead_code, reason = "for shows of throughput")]
-    pub(super) error_replies: u64,
 }
 
 impl Slice {
@@ -70,14 +65,12 @@ impl Load {
     /// Waits for its end. Errors of single requests are part of the result.
     pub(super) fn finish(mut self) -> anyhow::Result<Done> {
         let output = self.child.stdout.take().context("the output is piped")?;
-        let summary: Value = match serde_json::from_reader(output) {
-            Ok(summary) => summary,
-            Err(error) => bail!("distcache bench ended with {}: {error}", self.child.wait()?),
-        };
-        self.child.wait()?;
+        let summary = serde_json::from_reader::<_, Value>(output);
+        let status = self.child.wait()?;
+        summary.with_context(|| format!("distcache bench ended with {status} and without a result"))?;
         let csv = std::fs::read_to_string(&self.series)?;
         let lines = csv.lines().skip(1).map(slice).collect::<anyhow::Result<Vec<Slice>>>()?;
-        Ok(Done { summary, slices: lines, csv })
+        Ok(Done { slices: lines, csv })
     }
 }
 
@@ -90,38 +83,11 @@ impl Drop for Load {
 
 fn slice(line: &str) -> anyhow::Result<Slice> {
     let cells: Vec<u64> = line.split(',').map(str::parse).collect::<Result<_, _>>().context("a series")?;
-    let [
-        _,
-        unix_ms,
-        due,
-        answered,
-        errors,
-        lost,
-        unanswered,
-        p50_us,
-        p90_us,
-        p99_us,
-        max_us,
-        replies,
-        error_replies,
-    ] = cells[..]
+    let [_, unix_ms, due, answered, errors, lost, unanswered, p50_us, p90_us, p99_us, max_us, ..] = cells[..]
     else {
         bail!("{line:?} is no line of a series");
     };
-    Ok(Slice {
-        unix_ms,
-        due,
-        answered,
-        errors,
-        lost,
-        unanswered,
-        p50_us,
-        p90_us,
-        p99_us,
-        max_us,
-        replies,
-        error_replies,
-    })
+    Ok(Slice { unix_ms, due, answered, errors, lost, unanswered, p50_us, p90_us, p99_us, max_us })
 }
 
 /// The wall clock in milliseconds, as series have it.

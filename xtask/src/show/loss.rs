@@ -47,7 +47,7 @@ struct Times {
 fn lose(stage: &Stage<'_>, node: &str, finding: &mut Finding) -> anyhow::Result<()> {
     let mut cluster = Cluster::start(stage.binary, rated::layout(WIDTH, RATE_MAX), 1)?;
     let folder = Folder::new("loss")?;
-    let peak = rated::peak(stage.binary, cluster.router(0), folder.path(), &WORKLOAD)?;
+    let peak = rated::peak(stage.binary, &cluster, folder.path(), &WORKLOAD)?;
     let (rate, slice) = (format!("{:.0}", peak / 2.0), SLICE_MS.to_string());
     let seconds = (BEFORE + GONE + AFTER).as_secs().to_string();
     let warmup = WARMUP.as_secs().to_string();

@@ -3,12 +3,14 @@
 
 mod client;
 mod coalesce;
+mod fig11;
 mod finding;
 mod load;
 mod loss;
 mod overload;
 mod plot;
 mod rated;
+mod soak;
 mod stall;
 mod writers;
 
@@ -26,8 +28,10 @@ Usage: cargo xtask show WHAT [--json] [--minutes M]
 
   stall      the longest wait of a write when a node is killed, leaves in order, or never acknowledges
   loss       reads at half load while a node is killed and comes back
+  fig11      throughput while spine nodes fail one by one and come back (figure 11 of the paper)
   overload   what a cluster does with twice and five times the load that it can carry
   coalesce   storage reads when 1,000 connections ask for a hot key that was just invalidated
+  soak       half an hour under faults: memory, descriptors, sessions, directory and queues of every process
 
 Each prints what it measured beside its bound, keeps it in benches/runs/DATE-MACHINE/, and fails if a bound is missed.
   --json     prints one JSON object instead
@@ -39,7 +43,6 @@ struct Stage<'a> {
     binary: &'a Path,
     /// For series and plots that are kept.
     runs: &'a Path,
-    #[expect(dead_code, reason = "for shows of a chosen length")]
     time: Option<Duration>,
 }
 
@@ -53,7 +56,9 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let show: fn(&Stage<'_>) -> anyhow::Result<Finding> = match *what {
         "stall" => stall::show,
         "loss" => loss::show,
+        "fig11" => fig11::show,
         "overload" => overload::show,
+        "soak" => soak::show,
         "coalesce" => coalesce::show,
         _ => bail!("{what:?} is nothing to show\n\n{USAGE}"),
     };

@@ -8,7 +8,7 @@ use super::Stage;
 use super::finding::Finding;
 use super::load::{Done, Load, Slice, unix_ms};
 use super::plot::{Line, Plot};
-use super::rated::{self, OPEN, WORKLOAD};
+use super::rated::{self, OPEN, WORKLOAD, in_time};
 use crate::cluster::{Cluster, Folder};
 
 const WIDTH: usize = 4;
@@ -17,8 +17,6 @@ const RATE_MAX: u64 = 300;
 const WRITES: [&str; 2] = ["--write-ratio", "0.05"];
 const GOODPUT_MIN: f64 = 0.9;
 const RECOVERY_MAX: Duration = Duration::from_secs(10);
-/// Who waits longer for a reply has given up, so that the reply is worth nothing.
-const PATIENCE_US: u64 = 1_000_000;
 
 const BEFORE: Duration = Duration::from_secs(6);
 const SURGE: Duration = Duration::from_secs(12);
@@ -33,10 +31,10 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     let cluster = Cluster::start(stage.binary, rated::layout(WIDTH, RATE_MAX), 1)?;
     let folder = Folder::new("overload")?;
     let workload = [&WORKLOAD[..], &WRITES].concat();
-    let peak = rated::peak(stage.binary, cluster.router(0), folder.path(), &workload)?;
+    let peak = rated::peak(stage.binary, &cluster, folder.path(), &workload)?;
     let mut finding = Finding::default();
     finding.figure("peak", peak);
-    finding.say(format!("the cluster answers {peak:.0} requests/s at most"));
+    finding.say(format!("the cluster answers {peak:.0} requests/s in time at most"));
     for factor in [2.0, 5.0] {
         let lost = leases_lost(&cluster)?;
         let run = surge(stage, &cluster, &folder, &workload, peak, factor)?;
@@ -134,15 +132,6 @@ impl Run {
         }
         .write(&stage.runs.join(format!("show-overload-{factor}x.svg")))
     }
-}
-
-/// At least so many of the slice's requests were answered without an error before their clients' patience ended, as far
-/// as its percentiles tell.
-fn in_time(slice: &Slice) -> f64 {
-    let shares = [(slice.max_us, 1.0), (slice.p99_us, 0.99), (slice.p90_us, 0.9), (slice.p50_us, 0.5)];
-    let share =
-        shares.iter().find(|(latency_us, _)| *latency_us <= PATIENCE_US).map_or(0.0, |(_, share)| *share);
-    slice.answered as f64 * share
 }
 
 /// By nodes and by shims, since the cluster started.

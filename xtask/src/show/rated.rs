@@ -1,22 +1,24 @@
 //! Clusters whose members may serve only so many requests per second each, so that two cores can overload them.
 
-use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::Context;
 
-use super::load::Load;
+use super::load::{Load, Slice};
 use crate::cluster::{Cluster, Layer, Layout};
 
 /// Skewed, as caches see it; the nodes hold the hot tenth.
 pub(super) const WORKLOAD: [&str; 4] = ["--keys", "10000", "--dist", "zipf:0.99"];
 const OBJECTS_MAX: usize = 250;
-/// Enough requests in flight to keep every member busy, few enough that none waits for long.
-const CLOSED: [&str; 4] = ["--connections", "64", "--pipeline", "8"];
 /// An open loop must be able to have all its requests in flight, or it would become a closed one.
 pub(super) const OPEN: [&str; 5] = ["--connections", "128", "--pipeline", "256", "--no-load"];
-const WARMUP_SECONDS: &str = "8";
-const PEAK_SECONDS: &str = "6";
+/// Who waits longer for a reply has given up, so that the reply is worth nothing.
+const PATIENCE_US: u64 = 1_000_000;
+/// While the nodes find the hot keys.
+const HEATING: [&str; 6] = ["--connections", "64", "--pipeline", "8", "--seconds", "8"];
+/// Parts of the sum of all rates, of which the cluster may or may not be capable.
+const STEPS: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+const STEP: [&str; 6] = ["--warmup", "2", "--seconds", "4", "--slice-ms", "500"];
 
 /// As many leaves as spines and servers, all of the same rate.
 pub(super) fn layout(width: usize, rate_max: u64) -> Layout {
@@ -30,20 +32,41 @@ pub(super) fn layout(width: usize, rate_max: u64) -> Layout {
     }
 }
 
-/// Writes the keys, lets the nodes find the hot ones, and measures what the cluster can do at most.
+/// Writes the keys, lets the nodes find the hot ones, and raises the load in steps: the most that was answered in time
+/// and without errors, per second.
 pub(super) fn peak(
     binary: &Path,
-    router: SocketAddr,
+    cluster: &Cluster,
     folder: &Path,
     workload: &[&str],
 ) -> anyhow::Result<f64> {
-    let arguments = [workload, &CLOSED, &["--warmup", WARMUP_SECONDS, "--seconds", PEAK_SECONDS]].concat();
-    let done = Load::start(binary, router, folder, "peak", &arguments)?.finish()?;
-    let (requests, errors) = (done.summary["requests"].as_f64(), done.summary["errors"].as_f64());
-    let (requests, errors) = (requests.context("requests")?, errors.context("errors")?);
-    let good = (requests - errors) / requests * done.summary["throughput"].as_f64().context("throughput")?;
-    anyhow::ensure!(good > 0.0, "nothing was answered without an error");
-    Ok(good)
+    let (router, layout) = (cluster.router(0), &cluster.layout);
+    Load::start(binary, router, folder, "heating", &[workload, &HEATING].concat())?.finish()?;
+    let nodes: usize =
+        layout.layers.iter().map(|layer| layer.nodes * if layer.by_rack { layout.racks } else { 1 }).sum();
+    let shims = layout.racks * layout.servers_per_rack;
+    let all = nodes as f64 * layout.node_rate_max as f64 + shims as f64 * layout.shim_rate_max as f64;
+    let mut peak = 0.0f64;
+    for step in STEPS {
+        let rate = format!("{:.0}", all * step);
+        let arguments = [workload, &OPEN, &["--rate", &rate], &STEP].concat();
+        let done = Load::start(binary, router, folder, "peak", &arguments)?.finish()?;
+        let good: f64 = done.slices.iter().map(in_time).sum();
+        let seconds = done.slices.iter().filter(|slice| slice.due > 0).count() as f64 / 2.0;
+        eprintln!("offered {rate}/s, answered in time {:.0}/s", good / seconds);
+        peak = peak.max(good / seconds);
+    }
+    anyhow::ensure!(peak > 0.0, "nothing was answered in time");
+    Ok(peak)
+}
+
+/// At least so many of the slice's requests were answered without an error before their clients' patience ended, as far
+/// as its percentiles tell.
+pub(super) fn in_time(slice: &Slice) -> f64 {
+    let shares = [(slice.max_us, 1.0), (slice.p99_us, 0.99), (slice.p90_us, 0.9), (slice.p50_us, 0.5)];
+    let share =
+        shares.iter().find(|(latency_us, _)| *latency_us <= PATIENCE_US).map_or(0.0, |(_, share)| *share);
+    slice.answered as f64 * share
 }
 
 /// The epoch of the map that the controller has published last.

@@ -1,0 +1,258 @@
+//! `show soak`: a mixed load with a fault every few seconds, and what every process holds on to in the quiet between.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::Stage;
+use super::finding::{Finding, median};
+use super::load::Load;
+use super::plot::{Line, Plot};
+use crate::cluster::proxy::Weather;
+use crate::cluster::{Cluster, Folder, Layer, Layout, Role, Storage};
+
+const TIME: Duration = Duration::from_secs(30 * 60);
+/// A fault, its end, and quiet enough for leases, shares and links to be as before.
+const FAULT: Duration = Duration::from_millis(2500);
+const QUIET: Duration = Duration::from_secs(10);
+/// Requests per second at each of the routers.
+const RATE_PER_ROUTER: u64 = 1000;
+/// Writes of every tenth request, over keys of which the nodes can hold some.
+const WORKLOAD: [&str; 6] = ["--keys", "20000", "--dist", "zipf:0.99", "--write-ratio", "0.1"];
+const OBJECTS_MAX: usize = 1000;
+/// Allocators and tables reach their size in the first minutes.
+const WARMUP_SHARE: usize = 10;
+/// Growth that a median of samples may show by chance: of memory, and of counts.
+const RESIDENT_GROWTH_MAX: f64 = 0.10;
+const RESIDENT_SLACK_MIB: f64 = 2.0;
+const COUNT_GROWTH_MAX: f64 = 0.10;
+const COUNT_SLACK: f64 = 8.0;
+
+/// What befalls whom. Processes of number 0 never end, so that they would show a leak of any of these.
+const FAULTS: [Fault; 9] = [
+    Fault::Kill("leaf-1"),
+    Fault::Kill("spine-1"),
+    Fault::Pause("spine-0"),
+    Fault::Cut("leaf-0", "shim-0"),
+    Fault::Kill("shim-1"),
+    Fault::Leave("spine-1"),
+    Fault::Pause("redis-1"),
+    Fault::Kill("router-1"),
+    Fault::Cut("router-0", "leaf-0"),
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Kill(&'static str),
+    Leave(&'static str),
+    Pause(&'static str),
+    Cut(&'static str, &'static str),
+}
+
+impl Fault {
+    fn begin(self, cluster: &mut Cluster) -> anyhow::Result<()> {
+        match self {
+            Fault::Kill(id) => cluster.kill(id),
+            Fault::Leave(id) => cluster.terminate(id),
+            Fault::Pause(id) => cluster.pause(id),
+            Fault::Cut(one, other) => {
+                let cut = || Weather { cut: true, ..Weather::default() };
+                cluster.proxy()?.weather(Some(one), Some(other), cut())?;
+                cluster.proxy()?.weather(Some(other), Some(one), cut())
+            }
+        }
+    }
+
+    fn end(self, cluster: &mut Cluster) -> anyhow::Result<()> {
+        match self {
+            Fault::Kill(id) | Fault::Leave(id) => cluster.run(id),
+            Fault::Pause(id) => cluster.resume(id),
+            Fault::Cut(..) => cluster.proxy()?.clear(),
+        }
+    }
+}
+
+pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
+    let layout = Layout {
+        racks: 2,
+        layers: vec![Layer::leaves(1), Layer::spines(2)],
+        storage: Storage::DurableRedis,
+        routers: 2,
+        objects_max: OBJECTS_MAX,
+        proxied: true,
+        ..Layout::default()
+    };
+    let mut cluster = Cluster::start(stage.binary, layout, 1)?;
+    let folder = Folder::new("soak")?;
+    let (time, started) = (stage.time.unwrap_or(TIME), Instant::now());
+    // The loads end after the faults do, however long the last one takes.
+    let rate = RATE_PER_ROUTER.to_string();
+    let seconds = (time + FAULT + QUIET + Duration::from_secs(120)).as_secs().to_string();
+    let arguments = [&WORKLOAD[..], &["--rate", &rate, "--pipeline", "16", "--seconds", &seconds]].concat();
+    let (binary, at) = (stage.binary, folder.path());
+    let _loads = [
+        Load::start(binary, cluster.router(0), at, "load-0", &arguments)?,
+        Load::start(binary, cluster.router(1), at, "load-1", &[&arguments[..], &["--no-load"]].concat())?,
+    ];
+    let mut soak = Soak::default();
+    for fault in FAULTS.iter().cycle() {
+        if started.elapsed() >= time {
+            break;
+        }
+        fault.begin(&mut cluster)?;
+        std::thread::sleep(FAULT);
+        fault.end(&mut cluster)?;
+        soak.faults += 1;
+        std::thread::sleep(QUIET);
+        let fallen = cluster.fallen();
+        anyhow::ensure!(fallen.is_empty(), "{}", fallen.join("\n"));
+        soak.sample(&cluster, started.elapsed())?;
+        soak.check_load(&cluster)?;
+        eprintln!("{:>5.0} s  {fault:?}", started.elapsed().as_secs_f64());
+    }
+    soak.keep(stage)?;
+    soak.judge()
+}
+
+/// Samples by process and by what was measured.
+#[derive(Default)]
+struct Soak {
+    faults: u64,
+    seconds: Vec<f64>,
+    samples: std::collections::BTreeMap<(String, &'static str), Vec<f64>>,
+    requests: u64,
+}
+
+/// What a member's status says it holds: sessions, copies in the directory, and everything that waits.
+const COUNTS: [(Role, &str); 9] = [
+    (Role::Shim, "sessions"),
+    (Role::Shim, "copies"),
+    (Role::Shim, "queue_depth"),
+    (Role::Shim, "storage_pending"),
+    (Role::Shim, "quarantined"),
+    (Role::Node, "objects"),
+    (Role::Node, "queue_depth"),
+    (Role::Router, "queue_depth"),
+    (Role::Router, "clients"),
+];
+
+impl Soak {
+    fn sample(&mut self, cluster: &Cluster, at: Duration) -> anyhow::Result<()> {
+        self.seconds.push(at.as_secs_f64());
+        for (id, process) in cluster.processes() {
+            let resident_mib = process.resident_bytes()? as f64 / f64::from(1 << 20);
+            self.push(id, "resident_mib", resident_mib);
+            self.push(id, "descriptors", process.open_files()? as f64);
+        }
+        for role in [Role::Shim, Role::Node, Role::Router] {
+            for id in cluster.ids(role) {
+                let status = cluster.member_status(&id)?;
+                for (_, name) in COUNTS.iter().filter(|(of, _)| *of == role) {
+                    self.push(&id, name, status[name].as_f64().unwrap_or(0.0));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A cluster without load would not grow either.
+    fn check_load(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+        let requests = cluster.member_status("router-0")?["requests_total"].as_u64().unwrap_or(0);
+        let least = RATE_PER_ROUTER * QUIET.as_secs() / 2;
+        anyhow::ensure!(requests >= self.requests + least, "only {} requests more", requests - self.requests);
+        self.requests = requests;
+        Ok(())
+    }
+
+    fn push(&mut self, id: &str, name: &'static str, value: f64) {
+        self.samples.entry((id.to_owned(), name)).or_default().push(value);
+    }
+
+    fn judge(&self) -> anyhow::Result<Finding> {
+        let mut finding = Finding::default();
+        let count = self.seconds.len();
+        anyhow::ensure!(count >= 9, "{count} samples are too few to compare: --minutes 2 or more");
+        let last_s = self.seconds.last().copied().unwrap_or(0.0);
+        finding.say(format!("{} faults in {last_s:.0} s, one sample after each", self.faults));
+        finding.say(format!(
+            "{:<12} {:<16} {:>12} {:>12} {:>12}",
+            "process", "of it", "first third", "last third", "per hour"
+        ));
+        let mut figures = Map::new();
+        for ((id, name), values) in &self.samples {
+            let settled = count / WARMUP_SHARE;
+            let (first, last) = (median(&values[settled..count / 3]), median(&values[count - count / 3..]));
+            let per_hour = slope(&self.seconds[settled..], &values[settled..]) * 3600.0;
+            let line = format!("{id:<12} {name:<16} {first:>12.1} {last:>12.1} {per_hour:>+12.1}");
+            let (share, slack) = match *name {
+                "resident_mib" => (RESIDENT_GROWTH_MAX, RESIDENT_SLACK_MIB),
+                _ => (COUNT_GROWTH_MAX, COUNT_SLACK),
+            };
+            let grown = last > first * (1.0 + share) + slack;
+            finding.bound(!grown, line);
+            let figure =
+                json!({ "first_third": first, "last_third": last, "per_hour": per_hour, "grown": grown });
+            let of_process = figures.entry(id.clone()).or_insert_with(|| Value::Object(Map::new()));
+            of_process[*name] = figure;
+        }
+        finding.figure("seconds", last_s);
+        finding.figure("faults", self.faults);
+        finding.figure("processes", figures);
+        Ok(finding)
+    }
+
+    fn keep(&self, stage: &Stage<'_>) -> anyhow::Result<()> {
+        let mut csv = "second,process,what,value\n".to_owned();
+        for ((id, name), values) in &self.samples {
+            for (second, value) in self.seconds.iter().zip(values) {
+                csv.push_str(&format!("{second:.1},{id},{name},{value:.2}\n"));
+            }
+        }
+        std::fs::write(stage.runs.join("show-soak.csv"), csv)?;
+        let line = |id: &'static str| {
+            let values = self.samples.get(&(id.to_owned(), "resident_mib")).map_or(&[][..], Vec::as_slice);
+            Line { name: id, points: self.seconds.iter().copied().zip(values.iter().copied()).collect() }
+        };
+        Plot {
+            title: "Resident memory under faults",
+            x: "seconds",
+            y: "MiB",
+            lines: ["router-0", "shim-0", "leaf-0", "spine-0"].into_iter().map(line).collect(),
+            marks: Vec::new(),
+        }
+        .write(&stage.runs.join("show-soak.svg"))
+    }
+}
+
+/// Of the straight line with the least squares of errors.
+fn slope(x: &[f64], y: &[f64]) -> f64 {
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let (mean_x, mean_y) = (mean(x), mean(y));
+    let covariance: f64 = x.iter().zip(y).map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    let variance: f64 = x.iter().map(|x| (x - mean_x).powi(2)).sum();
+    if variance > 0.0 { covariance / variance } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Soak, slope};
+
+    #[test]
+    fn a_slope_is_that_of_the_line() {
+        assert!((slope(&[0.0, 1.0, 2.0, 3.0], &[5.0, 7.0, 9.0, 11.0]) - 2.0).abs() < 1e-9);
+        assert!(slope(&[1.0, 1.0], &[0.0, 9.0]).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_leak_is_seen_and_noise_is_not() {
+        let mut soak = Soak { faults: 90, seconds: (0..90).map(f64::from).collect(), ..Soak::default() };
+        for sample in 0..90 {
+            soak.push("steady", "resident_mib", 20.0 + f64::from(sample % 3));
+            soak.push("leaky", "resident_mib", 20.0 + 0.2 * f64::from(sample));
+            soak.push("leaky", "descriptors", 40.0 + f64::from(sample));
+        }
+        let finding = soak.judge().unwrap();
+        assert_eq!(finding.missed.len(), 2, "{:?}", finding.missed);
+        assert!(finding.missed.iter().all(|line| line.starts_with("leaky")));
+    }
+}
