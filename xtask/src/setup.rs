@@ -7,12 +7,13 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 11] = [
+const PROGRAMS: [(&str, &str); 12] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
     ("memcached", "memcached"),
     ("nutcracker", "nutcracker"),
+    ("etcd", "etcd-server"),
     ("python3", "python3"),
     ("git", "git"),
     ("kill", "procps"),
@@ -22,7 +23,7 @@ const PROGRAMS: [(&str, &str); 11] = [
     ("c++", "g++"),
 ];
 /// Packages whose service must not start: the tests run their own processes on ports of their own.
-const SERVICES: [&str; 3] = ["redis-server", "memcached", "nutcracker"];
+const SERVICES: [&str; 4] = ["redis-server", "memcached", "nutcracker", "etcd"];
 /// The Python client that the end-to-end tests drive, pinned so that a test run can be repeated.
 const PYTHON_CLIENT: (&str, &str) = ("redis", "8.1.0");
 

@@ -49,8 +49,11 @@ pub enum Input {
     Left { member: Peer },
     /// The operator takes a node's partition away, or lets the node have it again.
     Drain { node: NodeId, drained: bool },
-    /// The store has this map, from whichever replica. Nodes that it does not list are new.
+    /// The store has a map that this replica did not make. Nodes that it does not list are new.
     Published { epoch: u32, nodes: Vec<Ownership> },
+    /// There are more members than before, in this map and in `others`; nodes that are new own nothing yet. `stored`
+    /// says that the store has them already.
+    Grown { map: ClusterMap, others: Vec<Peer>, stored: bool },
     /// Time passes, and the store has told everything until now.
     Tick,
 }
@@ -140,6 +143,7 @@ impl Controller {
             Input::Left { member } => self.expired(now, member) | self.left(now, member),
             Input::Drain { node, drained } => self.drain(now, node, drained),
             Input::Published { epoch, nodes } => self.published(now, epoch, &nodes),
+            Input::Grown { map, others, stored } => self.grown(now, map, &others) && !stored,
             Input::Tick => self.tick(now),
         };
         if changed {
@@ -209,22 +213,43 @@ impl Controller {
         true
     }
 
-    /// Equal epochs are adopted too: the store has decided between two replicas that published at once.
+    /// The store decides between replicas, whatever this one has made of its view meanwhile. Members may know a later
+    /// epoch than the store's, if it has lost some; they are told in one that is later still.
     fn published(&mut self, now: Time, epoch: u32, nodes: &[Ownership]) -> bool {
-        if epoch < self.map.epoch {
-            return false;
-        }
-        self.map.epoch = epoch;
+        let behind = epoch < self.map.epoch;
+        self.map.epoch = self.map.epoch.max(epoch);
+        let emptied = self.map.epoch + u32::from(behind);
         for node in nodes_mut(&mut self.map) {
             let stored = nodes.get(index(node.id)).copied().unwrap_or_default();
             let share = &mut self.shares[index(node.id)];
             share.drained = stored.drained;
             if node.share != stored.share {
                 node.share = stored.share;
-                (share.emptied, share.changed) = (epoch, now);
+                (share.emptied, share.changed) = (emptied, now);
             }
         }
-        false
+        behind
+    }
+
+    /// Members keep their numbers, so a map can only get longer.
+    fn grown(&mut self, now: Time, map: ClusterMap, others: &[Peer]) -> bool {
+        let known = self.shares.len();
+        if nodes_of(&map).count() < known {
+            return false;
+        }
+        let ownership = self.ownership();
+        let epoch = self.map.epoch;
+        self.map = ClusterMap { epoch, ..map };
+        for node in nodes_mut(&mut self.map) {
+            node.share = ownership.get(index(node.id)).map_or(0, |known| known.share);
+        }
+        let count = nodes_of(&self.map).count();
+        self.shares.resize(count, Share { drained: false, emptied: epoch + 1, changed: now });
+        let nodes = nodes_of(&self.map).map(|node| Peer::Node(node.id));
+        for peer in nodes.chain(others.iter().copied()) {
+            self.members.entry(peer).or_insert(Liveness::Lost { since: now });
+        }
+        true
     }
 
     fn tick(&mut self, now: Time) -> bool {

@@ -10,15 +10,16 @@ use wire::{
     ShimMember,
 };
 
-fn map() -> ClusterMap {
+/// One node in the first layer, the others in the second.
+fn map(nodes: u16) -> ClusterMap {
     let node = |id| NodeMember { id: NodeId(id), rack: None, capacity: 1000, share: SHARE_WHOLE };
-    let layer = |name: &str, id| LayerMap {
+    let layer = |name: &str, ids: std::ops::Range<u16>| LayerMap {
         name: name.to_owned(),
         partition: Partition::Hash,
-        nodes: vec![node(id)],
+        nodes: ids.map(node).collect(),
     };
     let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
-    ClusterMap { epoch: 1, layers: vec![layer("leaf", 0), layer("spine", 1)], shims }
+    ClusterMap { epoch: 1, layers: vec![layer("leaf", 0..1), layer("spine", 1..nodes)], shims }
 }
 
 fn controller() -> Controller {
@@ -27,7 +28,7 @@ fn controller() -> Controller {
         grace: Duration::from_millis(500),
         step: Duration::from_secs(1),
     };
-    Controller::new(Time(0), config, map(), &[Peer::Router(RouterId(0))])
+    Controller::new(Time(0), config, map(2), &[Peer::Router(RouterId(0))])
 }
 
 fn peer(text: &str) -> Peer {
@@ -62,6 +63,10 @@ fn parse(line: &str) -> Vec<(Time, Input)> {
                 drained: text.ends_with('d'),
             };
             Input::Published { epoch: number(2), nodes: words[3..].iter().map(node).collect() }
+        }
+        "grown" => {
+            let stored = words.get(3) == Some(&"stored");
+            Input::Grown { map: map(number(2) as u16), others: vec![Peer::Router(RouterId(1))], stored }
         }
         "tick" => Input::Tick,
         other => panic!("no input is called {other}"),
