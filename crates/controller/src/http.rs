@@ -1,12 +1,14 @@
 //! The controller's HTTP API: the only place that knows its paths and status codes.
 //!
-//! Heartbeats are authenticated. The rest is read-only and, like every port, on loopback unless configured otherwise.
+//! Heartbeats are authenticated. What changes the cluster is taken from this machine only, and not from a browser's
+//! page. The rest is read-only and, like every port, on loopback unless configured otherwise.
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -15,13 +17,26 @@ use protocol::time::Time;
 use runtime::heartbeat::{self, Heartbeat, HeartbeatKey, MAC_HEADER};
 use runtime::metrics;
 use runtime::status::{MemberStatus, key_bytes};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::hot::hottest;
 use crate::inspect::inspect;
 use crate::service::{Refusal, Service};
 use crate::view::{self, MapView};
+
+pub const DRAIN_PATH: &str = "/v1/drain";
+pub const RELOAD_PATH: &str = "/v1/reload";
+/// Marks a request that changes the cluster.
+pub const COMMAND_HEADER: &str = "x-distcache-command";
+
+/// What [`DRAIN_PATH`] takes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Drain {
+    pub node: String,
+    pub drained: bool,
+}
 
 /// A process with hundreds of members posts about 2 KiB for each.
 const HEARTBEAT_BYTES_MAX: usize = 16 << 20;
@@ -54,6 +69,8 @@ pub(crate) fn routes(api: Api) -> Router {
             get(|State(api): State<Api>| async move { Json(hottest(api.service().statuses.values())) }),
         )
         .route("/v1/inspect", get(inspect_key))
+        .route(DRAIN_PATH, post(drain))
+        .route(RELOAD_PATH, post(reload))
         .route("/health", get(|| async { Json(json!({ "healthy": true })) }))
         .route("/metrics", get(metrics_text))
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "there is no such path") })
@@ -87,7 +104,6 @@ async fn take_heartbeat(State(api): State<Api>, headers: HeaderMap, body: Bytes)
             let status = match refusal {
                 Refusal::Replay => StatusCode::CONFLICT,
                 Refusal::Stranger(..) => StatusCode::UNPROCESSABLE_ENTITY,
-                Refusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             };
             problem(status, &refusal.to_string())
         }
@@ -102,8 +118,69 @@ fn authentic(key: &HeartbeatKey, request_code: &str, body: Vec<u8>) -> Response 
 }
 
 async fn map(State(api): State<Api>) -> Response {
-    let service = api.service();
-    Json(MapView::of(&service.config, service.machine.map())).into_response()
+    Json(MapView::of(&api.service())).into_response()
+}
+
+/// The answer for those who may not change the cluster.
+fn refused(from: SocketAddr, headers: &HeaderMap) -> Option<Response> {
+    if !from.ip().is_loopback() {
+        let what = "only taken from the controller's own machine; run this command there";
+        return Some(problem(StatusCode::FORBIDDEN, what));
+    }
+    // A page in a browser cannot send it without asking first.
+    let marked = headers.contains_key(COMMAND_HEADER);
+    (!marked).then(|| problem(StatusCode::FORBIDDEN, "the header x-distcache-command is missing"))
+}
+
+async fn drain(
+    State(api): State<Api>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if let Some(refusal) = refused(from, &headers) {
+        return refusal;
+    }
+    let drain: Drain = match serde_json::from_slice(&body) {
+        Ok(drain) => drain,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    let mut service = api.service();
+    let Some(node) = service.config.node_id(&drain.node) else {
+        let ids: Vec<&str> = service.config.nodes.iter().map(|node| node.id.as_str()).collect();
+        let what = format!("{:?} is not a node; the nodes are {}", drain.node, ids.join(", "));
+        return problem(StatusCode::NOT_FOUND, &what);
+    };
+    service.drain((api.clock)(), node, drain.drained);
+    changed(&service)
+}
+
+async fn reload(
+    State(api): State<Api>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(refusal) = refused(from, &headers) {
+        return refusal;
+    }
+    let config = Arc::clone(&api.service().config);
+    let newer = match config.read_again() {
+        Ok(newer) => newer,
+        Err(error) => return problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
+    };
+    let mut service = api.service();
+    match service.reload((api.clock)(), &newer) {
+        Ok(()) => changed(&service),
+        Err(error) => problem(StatusCode::CONFLICT, &error.to_string()),
+    }
+}
+
+/// It is done once the map shows it, unless the store is away.
+fn changed(service: &Service) -> Response {
+    match &service.store_problem {
+        Some(error) => problem(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
+        None => Json(MapView::of(service)).into_response(),
+    }
 }
 
 #[derive(Deserialize)]

@@ -9,6 +9,7 @@ pub mod store;
 mod view;
 
 pub use hot::HotKeyView;
+pub use http::{COMMAND_HEADER, DRAIN_PATH, Drain, RELOAD_PATH};
 pub use inspect::{Inspection, Place};
 pub use spawn::spawn;
-pub use view::{MapView, MemberState, MemberView};
+pub use view::{LayerView, MapView, MemberState, MemberView, NodeView, ShimView};

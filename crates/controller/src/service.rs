@@ -4,18 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::controller::{Controller, ControllerConfig, Effect, Input, Ownership};
+use protocol::controller::{Controller, ControllerConfig, Effect, Input};
 use protocol::time::Time;
-use runtime::config::Config;
+use runtime::config::{Config, ConfigError, EPOCH_FIRST};
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{ClusterStatus, ControllerStatus, MemberStatus};
-use serde::{Deserialize, Serialize};
-use wire::{Peer, RouterId, SHARE_WHOLE};
+use wire::{ClusterMap, NodeId, Peer, RouterId};
 
-use crate::store::{Change, LeaseId, Put, Store, StoreError, Transaction};
+use crate::store::{Change, Store, StoreError, StoredMap, StoredNode};
 
-const MAP_KEY: &str = "map";
-const MEMBER_PREFIX: &str = "members/";
 /// Agents remembered against replays. A restarted process is a new one, so the number must be far above that of
 /// processes; the one silent for longest goes first.
 const AGENTS_MAX: usize = 16_384;
@@ -25,23 +22,11 @@ const AGENTS_MAX: usize = 16_384;
 pub(crate) enum Refusal {
     #[error("this heartbeat, or a later one of the same agent, was here before")]
     Replay,
-    #[error("member {0:?} is not a {1} in the controller's configuration; give all processes the same file")]
+    #[error(
+        "member {0:?} is not a {1} in the controller's configuration; give all processes the same file, and let \
+         `distcache reload` tell the controller of members that were added"
+    )]
     Stranger(String, &'static str),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// The map as the store keeps it: what differs from the configuration.
-#[derive(Debug, Serialize, Deserialize)]
-struct StoredMap {
-    epoch: u32,
-    nodes: Vec<StoredNode>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct StoredNode {
-    share: u16,
-    drained: bool,
 }
 
 #[derive(Default)]
@@ -51,18 +36,24 @@ struct Agent {
 }
 
 pub(crate) struct Service {
+    /// With the members that were added since the start.
     pub(crate) config: Arc<Config>,
     pub(crate) machine: Controller,
     id: String,
-    member_lease: Duration,
     store: Box<dyn Store>,
-    /// The store's version of the map's key.
+    /// The store's map, which is the only one that members are told. The machine may be ahead of it.
+    pub(crate) committed: StoredMap,
+    /// The store's version of its map; 0 if it has none.
     map_version: u64,
-    /// A map that the store has not taken yet.
-    unpublished: bool,
-    leases: BTreeMap<String, LeaseId>,
-    /// Of the members whose lease holds.
+    proposed: String,
+    /// Why the store cannot be asked, if it cannot.
+    pub(crate) store_problem: Option<StoreError>,
+    /// Why the store's map is not for this configuration; nothing is published then.
+    foreign: Option<String>,
+    /// Of the members that this replica has heard of within a lease.
     pub(crate) statuses: BTreeMap<String, MemberStatus>,
+    heard: BTreeMap<String, Time>,
+    lease: Duration,
     agents: BTreeMap<u64, Agent>,
     heartbeats: u64,
     heartbeats_refused: u64,
@@ -74,17 +65,19 @@ impl Service {
         let own = &config.controllers[index];
         let durations =
             ControllerConfig { lease: own.member_lease(), grace: own.grace(), step: own.return_step() };
-        let routers: Vec<Peer> =
-            (0..config.routers.len()).map(|index| Peer::Router(RouterId(index as u16))).collect();
+        let machine = Controller::new(now, durations, config.map(), &routers(&config));
         Service {
-            machine: Controller::new(now, durations, config.map(), &routers),
+            committed: stored(&own.id, &config, &machine),
+            machine,
             id: own.id.clone(),
-            member_lease: own.member_lease(),
             store,
             map_version: 0,
-            unpublished: false,
-            leases: BTreeMap::new(),
+            proposed: String::new(),
+            store_problem: None,
+            foreign: None,
             statuses: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            lease: own.member_lease(),
             agents: BTreeMap::new(),
             heartbeats: 0,
             heartbeats_refused: 0,
@@ -95,6 +88,7 @@ impl Service {
 
     /// Takes an authenticated heartbeat and answers with the newest map.
     pub(crate) fn heartbeat(&mut self, now: Time, heartbeat: Heartbeat) -> Result<HeartbeatReply, Refusal> {
+        let known = heartbeat.known;
         let taken = self.take(now, heartbeat);
         match &taken {
             Ok(()) => self.heartbeats += 1,
@@ -102,14 +96,12 @@ impl Service {
         }
         taken?;
         self.tick(now);
-        Ok(HeartbeatReply { epoch: self.machine.map().epoch, shares: self.shares() })
-    }
-
-    /// Of the nodes that do not own their whole partition.
-    fn shares(&self) -> BTreeMap<String, u16> {
-        let nodes = self.machine.map().layers.iter().flat_map(|layer| &layer.nodes);
-        let partial = nodes.filter(|node| node.share < SHARE_WHOLE);
-        partial.map(|node| (self.config.node(node.id).id.clone(), node.share)).collect()
+        let longer = self.committed.size().exceeds(&known);
+        Ok(HeartbeatReply {
+            epoch: self.committed.epoch,
+            shares: self.committed.shares(),
+            roster: longer.then(|| self.committed.roster.clone()),
+        })
     }
 
     /// A heartbeat that was not authentic.
@@ -123,13 +115,19 @@ impl Service {
             peers.push(self.peer(member)?);
         }
         self.check_sequence(now, &heartbeat)?;
-        for (peer, member) in peers.into_iter().zip(heartbeat.members) {
-            self.keep_registered(now, member.id())?;
-            self.step(
-                now,
-                Input::Heartbeat { member: peer, epoch: member.epoch(), empty: is_empty(&member) },
-            );
-            self.statuses.insert(member.id().to_owned(), member);
+        for (member, status) in peers.into_iter().zip(heartbeat.members) {
+            self.store.keep(now, status.id());
+            let (epoch, empty) = (status.epoch(), is_empty(&status));
+            self.step(now, Input::Heartbeat { member, epoch, empty });
+            self.heard.insert(status.id().to_owned(), now);
+            self.statuses.insert(status.id().to_owned(), status);
+        }
+        for id in heartbeat.leaving {
+            let Some(member) = self.config.peer(&id) else { continue };
+            tracing::info!(id, "has left");
+            self.store.forget(now, &id);
+            self.step(now, Input::Left { member });
+            self.statuses.remove(&id);
         }
         Ok(())
     }
@@ -158,62 +156,66 @@ impl Service {
         Ok(())
     }
 
-    fn keep_registered(&mut self, now: Time, id: &str) -> Result<(), StoreError> {
-        if let Some(lease) = self.leases.get(id)
-            && self.store.keep_alive(now, *lease)?
-        {
-            return Ok(());
+    /// Takes a node's partition away, or lets the node have it back. It shows in the store's map once it is done.
+    pub(crate) fn drain(&mut self, now: Time, node: NodeId, drained: bool) {
+        self.step(now, Input::Drain { node, drained });
+        self.tick(now);
+    }
+
+    /// Takes the members that `newer`, another version of the configuration, has more.
+    pub(crate) fn reload(&mut self, now: Time, newer: &Config) -> Result<(), ConfigError> {
+        if let Some(grown) = self.config.grown_to(newer)? {
+            self.config = Arc::new(grown);
+            self.grow(now, false);
+            self.tick(now);
         }
-        // The loss of the old lease must be seen before the new one, or it would look like the new one's.
-        self.leases.remove(id);
-        self.see_changes(now)?;
-        let lease = self.store.grant(now, self.member_lease)?;
-        let key = format!("{MEMBER_PREFIX}{id}");
-        self.store.transact(now, Put { key, version: 0, value: self.id.clone(), lease: Some(lease) })?;
-        self.leases.insert(id.to_owned(), lease);
         Ok(())
+    }
+
+    fn grow(&mut self, now: Time, stored: bool) {
+        let input = Input::Grown { map: self.config.map(), others: routers(&self.config), stored };
+        self.step(now, input);
     }
 
     /// Lets time pass: lapsed leases, other controllers' maps, grace periods.
     pub(crate) fn tick(&mut self, now: Time) {
-        let seen = self.see_changes(now);
-        if seen.is_ok() {
+        let (heard, lease) = (&self.heard, self.lease);
+        self.statuses.retain(|id, _| heard.get(id).is_some_and(|heard| now.since(*heard) < lease));
+        let seen = self.see_changes(now).and_then(|()| {
             self.step(now, Input::Tick);
+            self.propose(now);
+            self.see_changes(now)
+        });
+        let problem = seen.err();
+        match (&self.store_problem, &problem) {
+            (None, Some(problem)) => tracing::warn!(%problem, "going on with the last map"),
+            (Some(_), None) => tracing::info!("the store answers again"),
+            _ => {}
         }
-        let published = if self.unpublished { self.publish(now) } else { Ok(()) };
-        if let Err(error) = seen.and(published) {
-            tracing::warn!(%error, "going on with the last map");
-        }
+        self.store_problem = problem;
     }
 
     fn see_changes(&mut self, now: Time) -> Result<(), StoreError> {
-        for change in self.store.watch(now)? {
+        for change in self.store.changes(now)? {
             match change {
-                Change::Deleted { key } => {
-                    let id = key.strip_prefix(MEMBER_PREFIX).unwrap_or(&key).to_owned();
+                Change::Gone { member: id } => {
                     let Some(member) = self.config.peer(&id) else { continue };
-                    tracing::warn!(id, "no heartbeat any more");
+                    tracing::info!(id, "its lease has ended");
                     self.statuses.remove(&id);
-                    self.leases.remove(&id);
                     self.step(now, Input::Expired { member });
                 }
-                Change::Put { key, version, value } if key == MAP_KEY => {
-                    self.map_version = version;
-                    match serde_json::from_str::<StoredMap>(&value) {
-                        Ok(StoredMap { epoch, nodes }) => {
-                            let ownership =
-                                |node: StoredNode| Ownership { share: node.share, drained: node.drained };
-                            let nodes = nodes.into_iter().map(ownership).collect();
-                            self.step(now, Input::Published { epoch, nodes });
-                        }
-                        Err(error) => tracing::warn!(%error, "the store holds a map that cannot be read"),
+                Change::Registered { member: id } => {
+                    // Perhaps at another replica, which then has its heartbeats.
+                    if let Some(member) = self.config.peer(&id) {
+                        self.step(now, Input::Registered { member });
                     }
                 }
-                Change::Put { key, .. } => {
-                    // Registered, perhaps at another replica, which then has its heartbeats.
-                    let id = key.strip_prefix(MEMBER_PREFIX).unwrap_or(&key);
-                    if let Some(member) = self.config.peer(id) {
-                        self.step(now, Input::Registered { member });
+                Change::NoMap => self.map_version = 0,
+                Change::Map { version, value } => {
+                    self.map_version = version;
+                    match StoredMap::parse(&value) {
+                        Ok(map) => self.take_map(now, map, value == self.proposed),
+                        Err(error) => self.refuse_map(error.to_string()),
                     }
                 }
             }
@@ -221,47 +223,91 @@ impl Service {
         Ok(())
     }
 
-    fn step(&mut self, now: Time, input: Input) {
-        let mut effects = Vec::new();
-        self.machine.step(now, input, &mut effects);
-        for Effect::Publish(map) in effects {
-            tracing::info!(epoch = map.epoch, shares = ?self.shares(), "publishing a map");
-            self.maps += 1;
-            self.unpublished = true;
+    fn take_map(&mut self, now: Time, map: StoredMap, own: bool) {
+        if !own {
+            match self.config.grown(&map.roster) {
+                Ok(Some(grown)) => {
+                    self.config = Arc::new(grown);
+                    self.grow(now, true);
+                }
+                Ok(None) => {}
+                Err(error) => return self.refuse_map(error.to_string()),
+            }
+            self.step(now, Input::Published { epoch: map.epoch, nodes: map.ownership() });
+            if self.config.roster_size().exceeds(&map.size()) {
+                self.grow(now, false);
+            }
+        }
+        self.foreign = None;
+        tracing::info!(epoch = map.epoch, by = map.by, shares = ?map.shares(), "the map of the store");
+        // Members do not go back, so neither does what they are told.
+        if map.epoch > self.committed.epoch {
+            self.committed = map;
         }
     }
 
-    /// A conflict needs no answer: the watch brings the other map, and the machine overtakes it where it knows better.
-    fn publish(&mut self, now: Time) -> Result<(), StoreError> {
-        let node = |node: Ownership| StoredNode { share: node.share, drained: node.drained };
-        let nodes = self.machine.ownership().into_iter().map(node).collect();
-        let stored = StoredMap { epoch: self.machine.map().epoch, nodes };
-        let value = serde_json::to_string(&stored).map_err(|error| StoreError(error.to_string()))?;
-        let put = Put { key: MAP_KEY.to_owned(), version: self.map_version, value, lease: None };
-        if let Transaction::Done(version) = self.store.transact(now, put)? {
-            self.map_version = version;
+    fn refuse_map(&mut self, reason: String) {
+        tracing::error!(
+            reason,
+            "the store's map is not this configuration's; this controller changes nothing"
+        );
+        self.foreign = Some(reason);
+    }
+
+    fn step(&mut self, now: Time, input: Input) {
+        let mut effects = Vec::new();
+        self.machine.step(now, input, &mut effects);
+        self.maps += effects.iter().map(|Effect::Publish(_)| 1).sum::<u64>();
+    }
+
+    /// Hands the machine's map to the store while the store has an older one. A conflict needs no answer: the other map
+    /// comes, and the machine overtakes it where it knows better.
+    fn propose(&mut self, now: Time) {
+        let newer = self.machine.map().epoch > self.committed.epoch;
+        let lost = self.map_version == 0 && self.committed.epoch > EPOCH_FIRST;
+        if self.foreign.is_none() && (newer || lost) {
+            self.proposed = stored(&self.id, &self.config, &self.machine).to_text();
+            self.store.propose(now, self.map_version, &self.proposed);
         }
-        self.unpublished = false;
-        Ok(())
+    }
+
+    /// The store's map with the members of this configuration.
+    pub(crate) fn map(&self) -> ClusterMap {
+        self.config.map_with(self.committed.epoch, |node| self.committed.share(node))
     }
 
     /// The live members, in the order of the configuration.
     pub(crate) fn status(&self) -> ClusterStatus {
         let members = self.config.member_ids().filter_map(|id| self.statuses.get(id).cloned());
-        ClusterStatus::of(self.machine.map().epoch, members)
+        ClusterStatus::of(self.committed.epoch, members)
     }
 
     pub(crate) fn own_status(&self) -> ControllerStatus {
         let members_up = self.statuses.len() as u64;
         ControllerStatus {
             id: self.id.clone(),
-            epoch: self.machine.map().epoch,
+            epoch: self.committed.epoch,
+            store_up: self.store_problem.is_none(),
             members_up,
             members_down: (self.machine.members().count() as u64).saturating_sub(members_up),
             heartbeats_total: self.heartbeats,
             heartbeats_refused_total: self.heartbeats_refused,
             maps_total: self.maps,
         }
+    }
+}
+
+fn routers(config: &Config) -> Vec<Peer> {
+    (0..config.routers.len()).map(|index| Peer::Router(RouterId(index as u16))).collect()
+}
+
+fn stored(by: &str, config: &Config, machine: &Controller) -> StoredMap {
+    let nodes = machine.ownership().into_iter();
+    StoredMap {
+        epoch: machine.map().epoch,
+        by: by.to_owned(),
+        roster: config.roster(),
+        nodes: nodes.map(|node| StoredNode { share: node.share, drained: node.drained }).collect(),
     }
 }
 

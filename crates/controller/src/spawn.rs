@@ -1,5 +1,6 @@
 //! Starts a controller: its listener, its API and the thread that lets its time pass.
 
+use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use runtime::stop::Stop;
 
 use crate::http::{Api, routes};
 use crate::service::Service;
-use crate::store::MemoryStore;
+use crate::store::{EtcdSettings, EtcdStore, MemoryStore, Store};
 
 /// Lapsed leases and grace periods are noticed this late at worst.
 const TICK: Duration = Duration::from_millis(100);
@@ -28,10 +29,15 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let address = config.controllers[index].listen;
     let listen_error =
         |error| StartError::Listen { id: id.to_owned(), address: Address::Tcp(address), error };
+    let store_error = |error| StartError::System {
+        id: id.to_owned(),
+        what: "cannot start the threads of its store",
+        error,
+    };
     let listener = admin::bind(address).map_err(listen_error)?;
     let bound = listener.local_addr().map_err(listen_error)?;
 
-    let service = Service::new(now(), Arc::clone(config), index, Box::<MemoryStore>::default());
+    let service = Service::new(now(), Arc::clone(config), index, store(config, index).map_err(store_error)?);
     let status = StatusCell::new(MemberStatus::Controller(service.own_status()));
     let key = HeartbeatKey::derive(config.secret());
     let api = Api { service: Arc::new(Mutex::new(service)), key, clock: now };
@@ -59,6 +65,18 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         status,
         maps: MapCell::default(),
         thread,
+    })
+}
+
+fn store(config: &Config, index: usize) -> io::Result<Box<dyn Store>> {
+    let own = &config.controllers[index];
+    Ok(match own.etcd() {
+        None => Box::new(MemoryStore::new(own.member_lease())),
+        Some(endpoints) => {
+            let endpoints = endpoints.into_iter().map(str::to_owned).collect();
+            let (cluster, lease) = (config.cluster.name.clone(), own.member_lease());
+            Box::new(EtcdStore::start(EtcdSettings { endpoints, cluster, lease })?)
+        }
     })
 }
 

@@ -1,9 +1,8 @@
 //! The cluster map and the members as the HTTP API shows them. Not how they come about.
 
 use protocol::controller::Liveness;
-use runtime::config::Config;
 use serde::{Deserialize, Serialize};
-use wire::{ClusterMap, Partition, Peer, SHARE_WHOLE};
+use wire::{Partition, Peer, SHARE_WHOLE};
 
 use crate::service::Service;
 
@@ -28,6 +27,8 @@ pub struct NodeView {
     pub capacity: f64,
     /// How much of its partition it owns, 0 to 1.
     pub share: f64,
+    /// Whether an operator keeps it at nothing.
+    pub drained: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +56,8 @@ pub enum MemberState {
 }
 
 impl MapView {
-    pub(crate) fn of(config: &Config, map: &ClusterMap) -> MapView {
+    pub(crate) fn of(service: &Service) -> MapView {
+        let (config, map) = (&service.config, service.map());
         let racks = config.racks();
         let layers = map.layers.iter().map(|layer| LayerView {
             name: layer.name.clone(),
@@ -70,6 +72,7 @@ impl MapView {
                     id: config.node(node.id).id.clone(),
                     rack: node.rack.map(|rack| racks[usize::from(rack.0)].to_owned()),
                     capacity: f64::from(node.capacity) / 1000.0,
+                    drained: service.committed.drained(node.id),
                     share: f64::from(node.share) / f64::from(SHARE_WHOLE),
                 })
                 .collect(),
@@ -80,7 +83,8 @@ impl MapView {
 }
 
 pub(crate) fn members(service: &Service) -> Vec<MemberView> {
-    let nodes = service.machine.map().layers.iter().flat_map(|layer| &layer.nodes);
+    let map = service.map();
+    let nodes = map.layers.iter().flat_map(|layer| &layer.nodes);
     let down: Vec<Peer> = nodes.filter(|node| !node.is_up()).map(|node| Peer::Node(node.id)).collect();
     let state = |peer, liveness| match (peer, liveness) {
         (peer, _) if down.contains(&peer) => MemberState::Down,

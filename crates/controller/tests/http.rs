@@ -61,8 +61,8 @@ fn statuses_go_in_as_heartbeats_and_come_out_as_json() {
     let (instance, url, config) = start(&stop);
     let node = NodeStatus { id: "n0".to_owned(), requests_total: 5, ..NodeStatus::default() };
     let status = StatusCell::new(MemberStatus::Node(node));
-    let pulse = Pulse { status, maps: MapCell::default() };
-    let agent = heartbeat::start(&Arc::new(config), vec![pulse], &stop).unwrap();
+    let pulse = Pulse { status: Some(status), maps: MapCell::default() };
+    let agents = heartbeat::start(&Arc::new(config), vec![pulse], &stop).unwrap();
 
     wait("the status of n0", || get(&format!("{url}/v1/status")).1["nodes"][0]["requests_total"] == 5);
     let status: ClusterStatus = serde_json::from_value(get(&format!("{url}/v1/status")).1).unwrap();
@@ -83,7 +83,7 @@ fn statuses_go_in_as_heartbeats_and_come_out_as_json() {
     assert!(text.contains("distcache_controller_members_up{id=\"c\"} 1\n"), "{text}");
 
     stop.stop();
-    agent.join().unwrap();
+    agents.into_iter().for_each(|agent| agent.join().unwrap());
     assert!(instance.join());
 }
 
@@ -92,7 +92,13 @@ fn heartbeats_without_the_secret_are_refused() {
     let stop = Stop::new();
     let (instance, url, _) = start(&stop);
     let router = RouterStatus { id: "x0".to_owned(), ..RouterStatus::default() };
-    let beat = heartbeat::Heartbeat { agent: 7, sequence: 1, members: vec![MemberStatus::Router(router)] };
+    let beat = heartbeat::Heartbeat {
+        agent: 7,
+        sequence: 1,
+        members: vec![MemberStatus::Router(router)],
+        leaving: Vec::new(),
+        known: config("127.0.0.1:0").roster_size(),
+    };
     let body = serde_json::to_vec(&beat).unwrap();
     let post = |body: &[u8], code: &str| {
         let request = agent().post(format!("{url}{}", heartbeat::PATH)).header(MAC_HEADER, code);

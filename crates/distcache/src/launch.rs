@@ -76,7 +76,7 @@ impl Running {
         let pulses: Vec<Pulse> =
             self.stages[..3].iter().flat_map(|stage| &stage.instances).map(Pulse::from).collect();
         if !pulses.is_empty() && !config.controllers.is_empty() {
-            self.threads.push(heartbeat::start(config, pulses, &self.services)?);
+            self.threads.extend(heartbeat::start(config, pulses, &self.services)?);
         }
         Ok(())
     }

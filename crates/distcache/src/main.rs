@@ -35,6 +35,8 @@ enum Command {
     Check(commands::check::Arguments),
     Status(commands::status::Arguments),
     Inspect(commands::inspect::Arguments),
+    Drain(commands::drain::Arguments),
+    Reload(commands::reload::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -68,5 +70,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
+        Command::Drain(arguments) => commands::drain::run(&arguments),
+        Command::Reload(arguments) => commands::reload::run(&arguments),
     }
 }

@@ -159,9 +159,12 @@ impl RouterDriver {
     }
 
     fn woken(&mut self, io: &mut Io) {
-        if let Some(map) = self.maps.newer_than(self.engine.router.epoch()) {
-            tracing::info!(router = self.id, epoch = map.epoch, "acting on a newer cluster map");
-            self.engine.set_map(io, &map, &mut self.connections);
+        if self.engine.adopt(io, &self.maps, &mut self.connections) {
+            tracing::info!(
+                router = self.id,
+                epoch = self.engine.router.epoch(),
+                "acting on a newer cluster map"
+            );
             self.forget_dropped(io, Time(io.now_us()));
         }
     }

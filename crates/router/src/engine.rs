@@ -6,7 +6,9 @@ use bytes::Bytes;
 use protocol::placement::{Placement, Secret};
 use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing};
 use protocol::time::Time;
+use runtime::address::Address;
 use runtime::config::{self, Config};
+use runtime::instance::MapCell;
 use runtime::peers::{Identity, PeerEvent, Peers};
 use runtime::reactor::{Event, Io};
 use wire::{ClusterMap, NodeId, Peer, RouterId, ShimId};
@@ -27,6 +29,7 @@ pub(crate) struct Engine {
     pub(crate) linked: usize,
     shims_linked: usize,
     shims_count: usize,
+    nodes_dialled: usize,
     secret: Secret,
     effects: Vec<Effect>,
     peer_events: Vec<PeerEvent>,
@@ -45,6 +48,7 @@ impl Engine {
             linked: 0,
             shims_linked: 0,
             shims_count: config.shims.len(),
+            nodes_dialled: 0,
             secret,
             effects: Vec::with_capacity(64),
             peer_events: Vec::with_capacity(64),
@@ -55,11 +59,17 @@ impl Engine {
     }
 
     pub(crate) fn dial(&mut self, io: &mut Io, config: &Config) {
-        for (index, node) in config.nodes.iter().enumerate() {
-            self.peers.dial(io, Peer::Node(NodeId(index as u16)), node.listen.clone());
-        }
+        self.dial_nodes(io, config.nodes.iter().map(|node| &node.listen));
         for (index, shim) in config.shims.iter().enumerate() {
             self.peers.dial(io, Peer::Shim(ShimId(index as u16)), shim.listen.clone());
+        }
+    }
+
+    /// Dials the nodes that it has not dialled before, of all in the order of their numbers.
+    fn dial_nodes<'a>(&mut self, io: &mut Io, addresses: impl Iterator<Item = &'a Address>) {
+        for (index, address) in addresses.enumerate().skip(self.nodes_dialled) {
+            self.peers.dial(io, Peer::Node(NodeId(index as u16)), address.clone());
+            self.nodes_dialled = index + 1;
         }
     }
 
@@ -68,13 +78,19 @@ impl Engine {
         self.shims_linked == self.shims_count
     }
 
-    pub(crate) fn set_map(&mut self, io: &mut Io, map: &ClusterMap, front: &mut impl Front) {
-        match self.placement(map.clone()) {
-            Ok(placement) => self.step(io, Time(io.now_us()), Input::Map(placement), front),
+    /// Acts on the newest map from now on, if it is newer than the last. Whether it is.
+    pub(crate) fn adopt(&mut self, io: &mut Io, maps: &MapCell, front: &mut impl Front) -> bool {
+        let Some(map) = maps.newer_than(self.router.epoch()) else { return false };
+        match self.placement((*map).clone()) {
+            Ok(placement) => {
+                self.dial_nodes(io, maps.addresses().iter());
+                self.step(io, Time(io.now_us()), Input::Map(placement), front);
+            }
             Err(error) => {
                 tracing::error!(error, epoch = map.epoch, "a cluster map is not usable; keeping the last")
             }
         }
+        true
     }
 
     fn placement(&self, map: ClusterMap) -> Result<Arc<Placement>, String> {

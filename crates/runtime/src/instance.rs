@@ -61,6 +61,8 @@ pub struct MapCell(Arc<Mutex<Newest>>);
 #[derive(Default)]
 struct Newest {
     map: Option<Arc<ClusterMap>>,
+    /// Where the map's nodes listen, in the order of their numbers.
+    addresses: Arc<[Address]>,
     wakes: Vec<Box<dyn Fn() + Send>>,
 }
 
@@ -71,18 +73,24 @@ impl MapCell {
     }
 
     /// Keeps `map` if it is newer than what is there, and wakes the member.
-    pub fn publish(&self, map: &Arc<ClusterMap>) {
+    pub fn publish(&self, map: &Arc<ClusterMap>, addresses: &Arc<[Address]>) {
         let mut newest = self.newest();
         if newest.map.as_ref().is_some_and(|old| old.epoch >= map.epoch) {
             return;
         }
         newest.map = Some(Arc::clone(map));
+        newest.addresses = Arc::clone(addresses);
         newest.wakes.iter().for_each(|wake| wake());
     }
 
     /// The newest map, if its epoch is above the one that the member acts on.
     pub fn newer_than(&self, epoch: u32) -> Option<Arc<ClusterMap>> {
         self.newest().map.as_ref().filter(|map| map.epoch > epoch).cloned()
+    }
+
+    /// Where the newest map's nodes listen, by number.
+    pub fn addresses(&self) -> Arc<[Address]> {
+        Arc::clone(&self.newest().addresses)
     }
 
     fn newest(&self) -> MutexGuard<'_, Newest> {
@@ -113,9 +121,9 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         cell.register(move || sender.send(()).unwrap());
         assert_eq!(cell.newer_than(0), None);
-        cell.publish(&map(2));
-        cell.publish(&map(1));
-        cell.publish(&map(2));
+        for epoch in [2, 1, 2] {
+            cell.publish(&map(epoch), &Arc::default());
+        }
         assert_eq!(receiver.try_iter().count(), 1);
         assert_eq!(cell.newer_than(1).unwrap().epoch, 2);
         assert_eq!(cell.newer_than(2), None);

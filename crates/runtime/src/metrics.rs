@@ -111,6 +111,7 @@ const CONTROLLER: &[Metric<ControllerStatus>] = &[
     Metric("heartbeats", Counter, "Heartbeats accepted", |s| s.heartbeats_total),
     Metric("heartbeats_refused", Counter, "Heartbeats refused", |s| s.heartbeats_refused_total),
     Metric("maps", Counter, "Cluster maps published", |s| s.maps_total),
+    Metric("store_up", Gauge, "1 if the store of the cluster map answers", |s| u64::from(s.store_up)),
     Metric("epoch", Gauge, "Epoch of the newest cluster map", |s| u64::from(s.epoch)),
 ];
 

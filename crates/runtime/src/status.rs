@@ -196,6 +196,7 @@ impl LatencyStatus {
 pub struct ControllerStatus {
     pub id: String,
     pub epoch: u32,
+    pub store_up: bool,
     pub members_up: u64,
     pub members_down: u64,
     pub heartbeats_total: u64,

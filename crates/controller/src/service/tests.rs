@@ -1,6 +1,7 @@
 //! The service over a store that loses leases, vanishes, and is shared with another replica.
 
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use protocol::time::Time;
@@ -9,70 +10,71 @@ use runtime::config::{
 };
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{HotKey, MemberStatus, NodeStatus, RouterStatus, ShimStatus};
-use wire::Partition;
+use wire::{NodeId, Partition};
 
 use super::{Refusal, Service};
 use crate::inspect::inspect;
-use crate::store::{Change, LeaseId, MemoryStore, Put, Store, StoreError, Transaction};
+use crate::store::{Change, MemoryStore, Store, StoreError, StoredMap};
 use crate::view::{MemberState, members};
 
 /// A store that tests share between replicas, take away and make forget.
-#[derive(Clone, Default)]
 struct Fickle {
     shared: Arc<Mutex<Shared>>,
     seen: usize,
+    /// Cut off from the store that the other replicas have.
+    away: Arc<AtomicBool>,
 }
 
-#[derive(Default)]
 struct Shared {
     memory: MemoryStore,
     history: Vec<Change>,
-    away: bool,
 }
 
 impl Fickle {
-    fn with<T>(&self, ask: impl FnOnce(&mut Shared) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let mut shared = self.shared.lock().unwrap();
-        if shared.away {
-            return Err(StoreError("away".to_owned()));
-        }
-        let answer = ask(&mut shared)?;
-        Ok(answer)
+    fn new() -> Fickle {
+        let memory = MemoryStore::new(Duration::from_secs(3));
+        let shared = Arc::new(Mutex::new(Shared { memory, history: Vec::new() }));
+        Fickle { shared, seen: 0, away: Arc::default() }
     }
 
-    fn set_away(&self, away: bool) {
-        self.shared.lock().unwrap().away = away;
+    /// For another replica.
+    fn twin(&self) -> Fickle {
+        Fickle { shared: Arc::clone(&self.shared), seen: 0, away: Arc::default() }
     }
 
-    fn lose_leases(&self) {
-        let mut shared = self.shared.lock().unwrap();
-        let changes = shared.memory.watch(Time(u64::MAX)).unwrap();
-        shared.history.extend(changes);
+    fn shared(&self) -> Option<MutexGuard<'_, Shared>> {
+        (!self.away.load(Ordering::Relaxed)).then(|| self.shared.lock().unwrap())
     }
 }
 
 impl Store for Fickle {
-    fn grant(&mut self, now: Time, length: Duration) -> Result<LeaseId, StoreError> {
-        self.with(|shared| shared.memory.grant(now, length))
+    fn keep(&mut self, now: Time, member: &str) {
+        if let Some(mut shared) = self.shared() {
+            shared.memory.keep(now, member);
+        }
     }
 
-    fn keep_alive(&mut self, now: Time, lease: LeaseId) -> Result<bool, StoreError> {
-        self.with(|shared| shared.memory.keep_alive(now, lease))
+    fn forget(&mut self, now: Time, member: &str) {
+        if let Some(mut shared) = self.shared() {
+            shared.memory.forget(now, member);
+        }
     }
 
-    fn transact(&mut self, now: Time, put: Put) -> Result<Transaction, StoreError> {
-        self.with(|shared| shared.memory.transact(now, put))
+    fn propose(&mut self, now: Time, version: u64, map: &str) {
+        if let Some(mut shared) = self.shared() {
+            shared.memory.propose(now, version, map);
+        }
     }
 
-    fn watch(&mut self, now: Time) -> Result<Vec<Change>, StoreError> {
-        let seen = self.seen;
-        let (count, changes) = self.with(|shared| {
-            let changes = shared.memory.watch(now)?;
-            shared.history.extend(changes);
-            Ok((shared.history.len(), shared.history[seen..].to_vec()))
-        })?;
+    fn changes(&mut self, now: Time) -> Result<Vec<Change>, StoreError> {
+        let mut shared = self.shared().ok_or_else(|| StoreError("away".to_owned()))?;
+        let changes = shared.memory.changes(now)?;
+        shared.history.extend(changes);
+        let (seen, count) = (self.seen, shared.history.len());
+        let news = shared.history[seen..].to_vec();
+        drop(shared);
         self.seen = count;
-        Ok(changes)
+        Ok(news)
     }
 }
 
@@ -102,23 +104,32 @@ fn status(id: &str, epoch: u32) -> MemberStatus {
 
 struct World {
     service: Service,
-    store: Fickle,
+    away: Arc<AtomicBool>,
+    shared: Arc<Mutex<Shared>>,
     sequence: u64,
     ms: u64,
 }
 
 impl World {
     fn new() -> World {
-        World::over(Fickle::default())
+        World::over(Fickle::new(), config())
     }
 
-    fn over(store: Fickle) -> World {
-        World {
-            service: Service::new(Time(0), config(), 0, Box::new(store.clone())),
-            store,
-            sequence: 0,
-            ms: 0,
-        }
+    fn over(store: Fickle, config: Arc<Config>) -> World {
+        let (away, shared) = (Arc::clone(&store.away), Arc::clone(&store.shared));
+        let service = Service::new(Time(0), config, 0, Box::new(store));
+        World { service, away, shared, sequence: 0, ms: 0 }
+    }
+
+    /// A replica of its own, as far as its name goes.
+    fn replica(store: &Fickle, id: &str) -> World {
+        let mut config = (*config()).clone();
+        config.controllers[0].id = id.to_owned();
+        World::over(store.twin(), Arc::new(config))
+    }
+
+    fn set_away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
     }
 
     /// Lets time pass without heartbeats.
@@ -132,7 +143,7 @@ impl World {
     fn beat(&mut self, ms: u64, members: Vec<MemberStatus>) -> Result<HeartbeatReply, Refusal> {
         self.until(ms);
         self.sequence += 1;
-        let heartbeat = Heartbeat { agent: 1, sequence: self.sequence, members };
+        let heartbeat = Heartbeat { agent: 1, sequence: self.sequence, members, ..known() };
         self.service.heartbeat(Time(ms * 1000), heartbeat)
     }
 
@@ -141,8 +152,20 @@ impl World {
     }
 }
 
+/// What a member knows that has the configuration of these tests.
+fn known() -> Heartbeat {
+    Heartbeat {
+        agent: 0,
+        sequence: 0,
+        members: Vec::new(),
+        leaving: Vec::new(),
+        known: config().roster_size(),
+    }
+}
+
 fn reply(epoch: u32, down: &[&str]) -> Result<HeartbeatReply, Refusal> {
-    Ok(HeartbeatReply { epoch, shares: down.iter().map(|id| ((*id).to_owned(), 0)).collect() })
+    let shares = down.iter().map(|id| ((*id).to_owned(), 0)).collect();
+    Ok(HeartbeatReply { epoch, shares, roster: None })
 }
 
 #[test]
@@ -160,7 +183,7 @@ fn a_silent_node_is_lost_then_down_and_comes_back() {
     assert_eq!(world.beat(7_000, vec![status("n1", 1)]), reply(2, &["n1"]));
     let shares = |share| [("n1".to_owned(), share)].into();
     for (ms, epoch, share) in [(7_500, 3, 250), (8_500, 4, 500), (9_500, 5, 750)] {
-        let expected = Ok(HeartbeatReply { epoch, shares: shares(share) });
+        let expected = Ok(HeartbeatReply { epoch, shares: shares(share), roster: None });
         assert_eq!(world.beat(ms, vec![status("n0", epoch - 1), status("n1", epoch - 1)]), expected);
     }
     assert_eq!(world.beat(10_500, vec![status("n1", 5)]), reply(6, &[]));
@@ -172,7 +195,7 @@ fn a_silent_node_is_lost_then_down_and_comes_back() {
 fn replays_and_strangers_are_refused_and_change_nothing() {
     let mut world = World::new();
     world.beat(0, vec![status("n0", 1)]).unwrap();
-    let replay = Heartbeat { agent: 1, sequence: 1, members: vec![status("n1", 9)] };
+    let replay = Heartbeat { agent: 1, sequence: 1, members: vec![status("n1", 9)], ..known() };
     assert_eq!(world.service.heartbeat(Time(0), replay.clone()), Err(Refusal::Replay));
     let other = Heartbeat { agent: 2, ..replay };
     assert!(world.service.heartbeat(Time(0), other).is_ok());
@@ -191,7 +214,9 @@ fn a_store_that_loses_leases_costs_no_partition() {
     let mut world = World::new();
     let everyone = || vec![status("n0", 1), status("n1", 1), status("s0", 1), status("x0", 1)];
     world.beat(0, everyone()).unwrap();
-    world.store.lose_leases();
+    for member in ["n0", "n1", "s0", "x0"] {
+        world.shared.lock().unwrap().memory.forget(Time(1_000), member);
+    }
     world.until(100);
     assert_eq!(world.state("n0"), MemberState::Lost);
     assert_eq!(world.beat(500, everyone()), reply(1, &[]));
@@ -206,34 +231,130 @@ fn a_store_that_is_away_stops_nothing() {
     let mut world = World::new();
     let everyone = || vec![status("n0", 1), status("n1", 1)];
     world.beat(0, everyone()).unwrap();
-    world.store.set_away(true);
-    assert!(matches!(world.beat(500, everyone()), Err(Refusal::Store(_))));
+    world.set_away(true);
+    assert_eq!(world.beat(500, everyone()), reply(1, &[]), "members go on with the last map");
+    assert!(!world.service.own_status().store_up);
     world.until(20_000);
     assert_eq!(world.service.machine.map().epoch, 1);
-    world.store.set_away(false);
+    world.set_away(false);
     // All leases ran out meanwhile; who comes back within a lease and the grace period keeps its partition.
     world.until(25_900);
     assert_eq!(world.beat(25_950, everyone()), reply(1, &[]));
 }
 
 #[test]
+fn a_member_that_leaves_is_not_waited_for() {
+    let mut world = World::new();
+    world.beat(0, vec![status("n0", 1), status("n1", 1)]).unwrap();
+    let leaving = vec!["n1".to_owned(), "nobody".to_owned()];
+    let farewell = Heartbeat { agent: 2, sequence: 1, leaving, ..known() };
+    assert_eq!(world.service.heartbeat(Time(100_000), farewell), reply(2, &["n1"]));
+    assert_eq!(world.state("n1"), MemberState::Down);
+    assert_eq!(world.service.status().nodes.len(), 1);
+}
+
+#[test]
 fn replicas_over_one_store_agree_on_the_map() {
-    let store = Fickle::default();
-    let (mut a, mut b) = (World::over(store.clone()), World::over(store));
-    b.sequence = 100;
-    for ms in (0..=9_000).step_by(500) {
+    let store = Fickle::new();
+    let (mut a, mut b) = (World::replica(&store, "a"), World::replica(&store, "b"));
+    for ms in (0..=6_000).step_by(500) {
         a.beat(ms, vec![status("n0", 1)]).unwrap();
         b.beat(ms, vec![status("s0", 1)]).unwrap();
         if ms == 5_500 {
-            assert_eq!((a.service.machine.map().epoch, b.service.machine.map().epoch), (1, 1));
+            assert_eq!((a.service.committed.epoch, b.service.committed.epoch), (1, 1));
         }
     }
-    // n1 never came, n0 beats at the other replica: both publish the same map once, and neither drops n0.
-    assert_eq!(a.beat(9_100, Vec::new()), reply(2, &["n1"]));
-    assert_eq!(b.beat(9_100, Vec::new()), reply(2, &["n1"]));
-    let returning = || Ok(HeartbeatReply { epoch: 3, shares: [("n1".to_owned(), 250)].into() });
-    assert_eq!(b.beat(9_200, vec![status("n1", 2)]), returning());
-    assert_eq!(a.beat(9_300, Vec::new()), returning());
+    // n1 never came, n0 beats at the other replica: the same map goes out once, and neither drops n0.
+    assert_eq!(a.beat(6_100, Vec::new()), reply(2, &["n1"]));
+    assert_eq!(b.beat(6_100, Vec::new()), reply(2, &["n1"]));
+    let shares = [("n1".to_owned(), 250)].into();
+    let returning = Ok(HeartbeatReply { epoch: 3, shares, roster: None });
+    assert_eq!(b.beat(6_200, vec![status("n1", 2)]), returning);
+    assert_eq!(a.beat(6_300, Vec::new()), returning);
+}
+
+#[test]
+fn a_replica_that_was_cut_off_tells_nobody_what_it_made_up() {
+    let store = Fickle::new();
+    let (mut a, mut b) = (World::replica(&store, "a"), World::replica(&store, "b"));
+    let everyone = || vec![status("n0", 1), status("n1", 1)];
+    a.beat(0, everyone()).unwrap();
+    b.beat(0, everyone()).unwrap();
+    a.set_away(true);
+    a.service.drain(Time(100_000), NodeId(0), true);
+    assert_eq!(a.service.machine.map().epoch, 2);
+    assert_eq!(a.beat(500, everyone()), reply(1, &[]), "only what the store has is told");
+    b.service.drain(Time(500_000), NodeId(1), true);
+    assert_eq!(b.beat(600, everyone()), reply(2, &["n1"]));
+    // It hears of the new epoch from a member before it hears of it from the store.
+    assert_eq!(a.beat(1_000, vec![status("n0", 2)]), reply(1, &[]));
+    a.set_away(false);
+    let agreed = a.beat(1_500, vec![status("n0", 2)]).unwrap();
+    assert_eq!(agreed.shares, [("n1".to_owned(), 0)].into(), "what was drained meanwhile stays so");
+    assert_eq!(b.beat(1_600, everyone()).unwrap(), agreed);
+}
+
+#[test]
+fn members_are_added_by_one_replica_for_all() {
+    let store = Fickle::new();
+    let (mut a, mut b) = (World::replica(&store, "a"), World::replica(&store, "b"));
+    a.beat(0, vec![status("n0", 1), status("n1", 1)]).unwrap();
+    b.beat(0, vec![status("n0", 1), status("n1", 1)]).unwrap();
+    let mut newer = (*config()).clone();
+    newer.layers.push(LayerConfig { name: "top".to_owned(), partition: Partition::Hash });
+    newer.nodes.push(NodeConfig::new("n2", "top", None, "127.0.0.1:7999".parse().unwrap()));
+    assert!(matches!(a.beat(100, vec![status("n2", 1)]), Err(Refusal::Stranger(..))));
+    a.service.reload(Time(200_000), &newer).unwrap();
+    let told = b.beat(300, vec![status("n0", 1), status("n1", 1)]).unwrap();
+    assert_eq!((told.epoch, &told.shares), (2, &[("n2".to_owned(), 0)].into()));
+    assert_eq!(config().grown(&told.roster.unwrap()).unwrap().unwrap().roster(), newer.roster());
+    // The new node takes its part from either replica on.
+    assert_eq!(b.beat(400, vec![status("n2", 2)]).unwrap().shares, [("n2".to_owned(), 250)].into());
+    assert_eq!(b.service.map().layers[2].nodes[0].share, 250);
+
+    newer.shims.push(ShimConfig::new("s1", "r0", "127.0.0.1:7998".parse().unwrap(), StorageConfig::Embedded));
+    let refusal = b.service.reload(Time(500_000), &newer).unwrap_err().to_string();
+    assert!(refusal.contains("nobody would move their data"), "{refusal}");
+
+    // A replica that starts with the longer file knows them; one that starts with the old one learns them.
+    let mut c = World::replica(&store, "c");
+    c.until(600);
+    assert_eq!(c.service.config.roster_size(), a.service.config.roster_size());
+}
+
+#[test]
+fn a_replica_with_a_longer_file_brings_its_members_along() {
+    let store = Fickle::new();
+    let mut a = World::replica(&store, "a");
+    a.beat(0, vec![status("n0", 1), status("n1", 1)]).unwrap();
+    a.service.drain(Time(0), NodeId(1), true);
+    let mut newer = (*config()).clone();
+    newer.controllers[0].id = "b".to_owned();
+    newer.nodes.push(NodeConfig::new("n2", "spine", None, "127.0.0.1:7999".parse().unwrap()));
+    let mut b = World::over(store.twin(), Arc::new(newer));
+    b.until(100);
+    let told = a.beat(200, vec![status("n0", 1)]).unwrap();
+    assert_eq!(told.shares, [("n1".to_owned(), 0), ("n2".to_owned(), 0)].into());
+    assert_eq!((told.epoch, told.roster.map(|roster| roster.nodes.len())), (3, Some(3)));
+}
+
+#[test]
+fn a_map_of_another_cluster_is_left_alone() {
+    let store = Fickle::new();
+    let mut other = StoredMap { epoch: 9, ..World::replica(&store, "z").service.committed };
+    other.roster.nodes[0].id = "somebody-else".to_owned();
+    for map in [serde_json::to_string(&other).unwrap(), "nonsense".to_owned()] {
+        let store = Fickle::new();
+        store.shared.lock().unwrap().memory.propose(Time(0), 0, &map);
+        let mut world = World::replica(&store, "a");
+        assert_eq!(world.beat(0, vec![status("n0", 1)]), reply(1, &[]));
+        world.until(20_000);
+        assert_eq!(world.beat(20_000, vec![status("n0", 1)]), reply(1, &[]));
+        assert_eq!(
+            store.shared.lock().unwrap().history.iter().filter(|c| matches!(c, Change::Map { .. })).count(),
+            1
+        );
+    }
 }
 
 #[test]

@@ -5,79 +5,59 @@ use std::time::Duration;
 
 use protocol::time::Time;
 
-use super::{Change, LeaseId, Put, Store, StoreError, Transaction};
+use super::{Change, Store, StoreError};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryStore {
-    values: BTreeMap<String, Stored>,
-    leases: BTreeMap<LeaseId, Lease>,
-    changes: Vec<Change>,
-    /// Numbers versions and leases.
-    last: u64,
-}
-
-#[derive(Debug)]
-struct Stored {
+    lease: Duration,
+    /// The end of each member's lease.
+    members: BTreeMap<String, Time>,
+    /// Of the map.
     version: u64,
-    lease: Option<LeaseId>,
-}
-
-#[derive(Debug)]
-struct Lease {
-    length: Duration,
-    end: Time,
+    changes: Vec<Change>,
 }
 
 impl MemoryStore {
-    /// Takes leases that have run out, and their keys, away.
-    fn expire(&mut self, now: Time) {
-        let ended: Vec<LeaseId> =
-            self.leases.iter().filter(|(_, lease)| lease.end <= now).map(|(id, _)| *id).collect();
-        for id in ended {
-            self.leases.remove(&id);
-            let keys = self.values.iter().filter(|(_, stored)| stored.lease == Some(id));
-            let keys: Vec<String> = keys.map(|(key, _)| key.clone()).collect();
-            for key in keys {
-                self.values.remove(&key);
-                self.changes.push(Change::Deleted { key });
-            }
-        }
+    /// A store whose leases run out when they have not been kept for `lease`.
+    pub fn new(lease: Duration) -> MemoryStore {
+        MemoryStore { lease, members: BTreeMap::new(), version: 0, changes: Vec::new() }
     }
 
-    fn next(&mut self) -> u64 {
-        self.last += 1;
-        self.last
+    /// Takes leases that have run out away.
+    fn expire(&mut self, now: Time) {
+        let ended = self.members.iter().filter(|(_, end)| **end <= now);
+        let ended: Vec<String> = ended.map(|(member, _)| member.clone()).collect();
+        for member in ended {
+            self.members.remove(&member);
+            self.changes.push(Change::Gone { member });
+        }
     }
 }
 
 impl Store for MemoryStore {
-    fn grant(&mut self, now: Time, length: Duration) -> Result<LeaseId, StoreError> {
-        let id = LeaseId(self.next());
-        self.leases.insert(id, Lease { length, end: now.after(length) });
-        Ok(id)
-    }
-
-    fn keep_alive(&mut self, now: Time, lease: LeaseId) -> Result<bool, StoreError> {
+    fn keep(&mut self, now: Time, member: &str) {
+        // The loss of the old lease must be seen before the new one.
         self.expire(now);
-        let lease = self.leases.get_mut(&lease);
-        Ok(lease.map(|lease| lease.end = now.after(lease.length)).is_some())
+        if self.members.insert(member.to_owned(), now.after(self.lease)).is_none() {
+            self.changes.push(Change::Registered { member: member.to_owned() });
+        }
     }
 
-    fn transact(&mut self, now: Time, put: Put) -> Result<Transaction, StoreError> {
+    fn forget(&mut self, now: Time, member: &str) {
         self.expire(now);
-        if put.lease.is_some_and(|lease| !self.leases.contains_key(&lease)) {
-            return Ok(Transaction::LeaseGone);
+        if self.members.remove(member).is_some() {
+            self.changes.push(Change::Gone { member: member.to_owned() });
         }
-        if self.values.get(&put.key).map_or(0, |stored| stored.version) != put.version {
-            return Ok(Transaction::Conflict);
-        }
-        let version = self.next();
-        self.values.insert(put.key.clone(), Stored { version, lease: put.lease });
-        self.changes.push(Change::Put { key: put.key, version, value: put.value });
-        Ok(Transaction::Done(version))
     }
 
-    fn watch(&mut self, now: Time) -> Result<Vec<Change>, StoreError> {
+    fn propose(&mut self, _now: Time, version: u64, map: &str) {
+        if version == self.version {
+            self.version += 1;
+            self.changes.push(Change::Map { version: self.version, value: map.to_owned() });
+        }
+    }
+
+    fn changes(&mut self, now: Time) -> Result<Vec<Change>, StoreError> {
         self.expire(now);
         Ok(std::mem::take(&mut self.changes))
     }
@@ -86,46 +66,38 @@ impl Store for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::MemoryStore;
-    use crate::store::{Change, LeaseId, Put, Store, Transaction};
+    use crate::store::{Change, Store};
     use protocol::time::Time;
     use std::time::Duration;
 
-    const SECOND: Duration = Duration::from_secs(1);
-
-    fn put(key: &str, version: u64, value: &str, lease: Option<LeaseId>) -> Put {
-        Put { key: key.to_owned(), version, value: value.to_owned(), lease }
+    fn store() -> MemoryStore {
+        MemoryStore::new(Duration::from_secs(1))
     }
 
     #[test]
-    fn a_transaction_needs_the_version_it_names() {
-        let mut store = MemoryStore::default();
-        let Ok(Transaction::Done(first)) = store.transact(Time(0), put("map", 0, "a", None)) else {
-            panic!()
-        };
-        assert_eq!(store.transact(Time(0), put("map", 0, "b", None)), Ok(Transaction::Conflict));
-        let Ok(Transaction::Done(second)) = store.transact(Time(0), put("map", first, "c", None)) else {
-            panic!()
-        };
-        assert_eq!(store.transact(Time(0), put("map", first, "d", None)), Ok(Transaction::Conflict));
-        let change =
-            |version, value: &str| Change::Put { key: "map".to_owned(), version, value: value.to_owned() };
-        assert_eq!(store.watch(Time(0)), Ok(vec![change(first, "a"), change(second, "c")]));
-        assert_eq!(store.watch(Time(0)), Ok(Vec::new()));
+    fn a_proposal_needs_the_version_it_names() {
+        let mut store = store();
+        for (version, map) in [(0, "a"), (0, "b"), (1, "c"), (1, "d"), (7, "e")] {
+            store.propose(Time(0), version, map);
+        }
+        let change = |version, value: &str| Change::Map { version, value: value.to_owned() };
+        assert_eq!(store.changes(Time(0)), Ok(vec![change(1, "a"), change(2, "c")]));
+        assert_eq!(store.changes(Time(0)), Ok(Vec::new()));
     }
 
     #[test]
-    fn keys_vanish_with_their_lease_and_only_with_it() {
-        let mut store = MemoryStore::default();
-        let lease = store.grant(Time(0), SECOND).unwrap();
-        store.transact(Time(0), put("member", 0, "", Some(lease))).unwrap();
-        store.transact(Time(0), put("map", 0, "", None)).unwrap();
-        store.watch(Time(0)).unwrap();
-
-        assert_eq!(store.keep_alive(Time(900_000), lease), Ok(true));
-        assert_eq!(store.watch(Time(1_899_999)), Ok(Vec::new()));
-        assert_eq!(store.watch(Time(1_900_000)), Ok(vec![Change::Deleted { key: "member".to_owned() }]));
-        assert_eq!(store.keep_alive(Time(1_900_000), lease), Ok(false));
-        let late = store.transact(Time(1_900_000), put("member", 0, "", Some(lease)));
-        assert_eq!(late, Ok(Transaction::LeaseGone));
+    fn members_go_with_their_lease() {
+        let mut store = store();
+        let registered = |member: &str| Change::Registered { member: member.to_owned() };
+        let gone = |member: &str| Change::Gone { member: member.to_owned() };
+        store.keep(Time(0), "a");
+        store.keep(Time(0), "b");
+        store.keep(Time(900_000), "a");
+        store.forget(Time(900_000), "b");
+        store.forget(Time(900_000), "b");
+        assert_eq!(store.changes(Time(900_000)), Ok(vec![registered("a"), registered("b"), gone("b")]));
+        assert_eq!(store.changes(Time(1_899_999)), Ok(Vec::new()));
+        store.keep(Time(1_900_000), "a");
+        assert_eq!(store.changes(Time(1_900_000)), Ok(vec![gone("a"), registered("a")]));
     }
 }

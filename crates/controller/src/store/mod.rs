@@ -1,61 +1,51 @@
-//! Where controllers keep what they share: leases, small values, a watch. Not what the values mean.
+//! Where controllers keep what they share: who lives, and the map. Not what either means.
 //!
-//! The shape is etcd's, cut down to what one controller needs, so that replicas can share a real one.
+//! A store is told and asked, and never waited for: heartbeats must be answered however long it takes. What became of
+//! something is seen by `changes`.
 
+mod etcd;
 mod memory;
+mod stored;
 
+pub use etcd::{EtcdSettings, EtcdStore};
 pub use memory::MemoryStore;
-
-use std::time::Duration;
+pub use stored::{StoredMap, StoredMapError, StoredNode};
 
 use protocol::time::Time;
 
-/// Keys that belong to a lease vanish with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeaseId(pub u64);
-
-/// A value written if the key's version is still `version`; 0 says that the key must not exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Put {
-    pub key: String,
-    pub version: u64,
-    pub value: String,
-    pub lease: Option<LeaseId>,
-}
-
-/// How a conditional write ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transaction {
-    /// Written; the key has this version now.
-    Done(u64),
-    /// Somebody else was faster.
-    Conflict,
-    /// The lease it names has run out.
-    LeaseGone,
-}
-
-/// What the watch reports, in the order in which it happened.
+/// What has changed, in the order in which it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    Put { key: String, version: u64, value: String },
-    Deleted { key: String },
+    /// The map is another one now, of this version.
+    Map { version: u64, value: String },
+    /// There is no map any more: somebody has emptied the store.
+    NoMap,
+    /// The member has a lease.
+    Registered { member: String },
+    /// The member's lease has run out, or it left.
+    Gone { member: String },
 }
 
-/// The store cannot be asked now. Nothing is known about what was sent to it.
+/// The store cannot be asked now. Nothing is known about what was told to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store does not answer: {0}")]
 pub struct StoreError(pub String);
 
-/// A store with leases, a watch and transactions.
+/// A store with leases, a watch and transactions, shared by replicas or not.
 pub trait Store: Send {
-    /// Opens a lease that runs out `length` after it was opened or kept alive last.
-    fn grant(&mut self, now: Time, length: Duration) -> Result<LeaseId, StoreError>;
+    /// The member lives: it gets a lease, or its lease starts anew.
+    fn keep(&mut self, now: Time, member: &str);
 
-    /// Keeps a lease alive; false if it has run out already.
-    fn keep_alive(&mut self, now: Time, lease: LeaseId) -> Result<bool, StoreError>;
+    /// The member has left: its lease ends.
+    fn forget(&mut self, now: Time, member: &str);
 
-    fn transact(&mut self, now: Time, put: Put) -> Result<Transaction, StoreError>;
+    /// Puts a map into the place of the one that has `version`; 0 says that there is none. Whether another replica was
+    /// faster, `changes` tells. The newest proposal counts; it may be repeated.
+    fn propose(&mut self, now: Time, version: u64, map: &str);
 
-    /// Everything that has changed since the last call, from whomever.
-    fn watch(&mut self, now: Time) -> Result<Vec<Change>, StoreError>;
+    /// Everything that has changed since the last call, from whomever; at first, everything that is there.
+    ///
+    /// # Errors
+    /// The store cannot be asked now. Changes are lost by that only if later ones make up for them.
+    fn changes(&mut self, now: Time) -> Result<Vec<Change>, StoreError>;
 }

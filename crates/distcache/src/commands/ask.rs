@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
+use ureq::Body;
+use ureq::http::Response;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Statuses of thousands of members fit.
@@ -24,6 +27,18 @@ pub(crate) struct ControllerArguments {
 impl ControllerArguments {
     /// Gets `path`, with `query` escaped.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
+        let request = agent().get(format!("{}{path}", self.base()?));
+        let request = query.iter().fold(request, |request, (key, value)| request.query(key, value));
+        self.answer(path, request.call())
+    }
+
+    /// Asks for a change of the cluster.
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
+        let request = agent().post(format!("{}{path}", self.base()?)).header(controller::COMMAND_HEADER, "1");
+        self.answer(path, request.send(serde_json::to_string(body)?))
+    }
+
+    fn base(&self) -> anyhow::Result<String> {
         let base = self.controller.trim_end_matches('/');
         let base = if base.contains("://") { base.to_owned() } else { format!("http://{base}") };
         if !base.starts_with("http://") {
@@ -31,14 +46,16 @@ impl ControllerArguments {
                 "--controller {base}: write http://HOST:PORT; the controller does not speak TLS in this release"
             );
         }
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .proxy(None)
-            .build();
-        let request = ureq::Agent::new_with_config(config).get(format!("{base}{path}"));
-        let request = query.iter().fold(request, |request, (key, value)| request.query(key, value));
-        let mut reply = request.call().map_err(|error| {
+        Ok(base)
+    }
+
+    fn answer<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        reply: Result<Response<Body>, ureq::Error>,
+    ) -> anyhow::Result<T> {
+        let base = self.base()?;
+        let mut reply = reply.map_err(|error| {
             anyhow::anyhow!("--controller {base}: no answer ({error}); is the controller running there?")
         })?;
         let status = reply.status();
@@ -50,4 +67,9 @@ impl ControllerArguments {
         serde_json::from_str(&text)
             .with_context(|| format!("--controller {base}: {path} is not a controller's answer"))
     }
+}
+
+fn agent() -> ureq::Agent {
+    let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
+    ureq::Agent::new_with_config(config.proxy(None).build())
 }

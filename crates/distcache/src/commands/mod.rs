@@ -2,7 +2,9 @@
 
 pub(crate) mod ask;
 pub(crate) mod check;
+pub(crate) mod drain;
 pub(crate) mod inspect;
+pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod up;

@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 use bytes::Bytes;
 use protocol::router::{ClientId, Input};
 use protocol::time::Time;
+use runtime::instance::MapCell;
 use runtime::reactor::{Driver, Event, Io};
 use wire::resp::Command;
 
@@ -16,6 +17,7 @@ pub(crate) struct ClientDriver {
     engine: Engine,
     calls: Calls,
     queue: Queue,
+    maps: MapCell,
     submissions: Vec<Submission>,
     pipeline_max: usize,
     /// Told once, when every shim can be reached.
@@ -41,12 +43,12 @@ struct Call {
 impl ClientDriver {
     pub(crate) fn new(
         engine: Engine,
-        queue: Queue,
+        (queue, maps): (Queue, MapCell),
         pipeline_max: usize,
         connected: SyncSender<()>,
     ) -> ClientDriver {
         let (calls, submissions) = (Calls::default(), Vec::new());
-        ClientDriver { engine, calls, queue, submissions, pipeline_max, connected: Some(connected) }
+        ClientDriver { engine, calls, queue, maps, submissions, pipeline_max, connected: Some(connected) }
     }
 
     fn start(&mut self, io: &mut Io, now: Time, submission: Submission) {
@@ -105,6 +107,7 @@ impl Driver for ClientDriver {
             }
             Some(Event::Woken) => {
                 let now = Time(io.now_us());
+                self.engine.adopt(io, &self.maps, &mut self.calls);
                 let mut submissions = std::mem::take(&mut self.submissions);
                 self.queue.take(&mut submissions);
                 for submission in submissions.drain(..) {

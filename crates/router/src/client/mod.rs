@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use runtime::config::Config;
+use runtime::heartbeat::{self, Pulse};
+use runtime::instance::MapCell;
 use runtime::reactor::{self, Io};
 use runtime::stop::Stop;
 use wire::RouterId;
@@ -25,8 +27,8 @@ use queue::{Queue, Submission};
 const LIBRARY_FIRST: u16 = 0x8000;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A connection to the whole cache, for any number of threads; clones share it. It runs one thread, which ends
-/// with the last clone.
+/// A connection to the whole cache, for any number of threads; clones share it. It runs one thread, and one more for
+/// each controller of the configuration, which tells it of nodes that come and go. They end with the last clone.
 ///
 /// Commands of one call take effect in their order per key, and so do successive calls of one thread. Calls of
 /// different threads do not wait for each other.
@@ -39,14 +41,14 @@ pub struct Client {
 struct Shared {
     queue: Queue,
     stop: Stop,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         self.stop.stop();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
             // It ends within the drain time; a panic there has been reported already.
             let _ = thread.join();
         }
@@ -66,17 +68,26 @@ impl Client {
         let mut engine = Engine::new(config, id).map_err(ConnectError::Map)?;
         engine.dial(&mut io, config);
         let queue = Queue::new(io.waker());
+        let maps = MapCell::default();
+        let waker = io.waker();
+        maps.register(move || waker.wake());
         let stop = Stop::new();
         let (connected, answer) = std::sync::mpsc::sync_channel(1);
-        let mut driver = ClientDriver::new(engine, queue.clone(), config.limits.pipeline_max, connected);
+        let mut driver =
+            ClientDriver::new(engine, (queue.clone(), maps.clone()), config.limits.pipeline_max, connected);
         let flag = stop.clone();
         let thread = std::thread::Builder::new().name("distcache-client".to_owned()).spawn(move || {
             if let Err(error) = reactor::run(io, &mut driver, &flag) {
                 tracing::error!(%error, "the client's thread has ended");
             }
         });
-        let thread = Mutex::new(Some(thread.map_err(ConnectError::System)?));
-        let client = Client { shared: Arc::new(Shared { queue, stop, thread }) };
+        let thread = thread.map_err(ConnectError::System)?;
+        // Maps come from the controllers; without one the configuration's map holds.
+        let followers =
+            heartbeat::start(&Arc::new(config.clone()), vec![Pulse { status: None, maps }], &stop);
+        let mut threads = followers.map_err(ConnectError::System)?;
+        threads.push(thread);
+        let client = Client { shared: Arc::new(Shared { queue, stop, threads: Mutex::new(threads) }) };
         match answer.recv_timeout(CONNECT_TIMEOUT) {
             Ok(()) => Ok(client),
             Err(_) => Err(ConnectError::Unreachable { seconds: CONNECT_TIMEOUT.as_secs() }),

@@ -1,7 +1,7 @@
 //! An HTTP server on a thread of its own, for the admin port and the controller. What it serves comes from outside.
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,8 +29,9 @@ pub fn serve(name: &str, listener: TcpListener, router: Router, stop: &Stop) -> 
             let draining = Arc::new(Notify::new());
             let drain = Arc::clone(&draining);
             let graceful = async move { drain.notified().await };
+            let service = router.into_make_service_with_connect_info::<SocketAddr>();
             let mut server =
-                tokio::spawn(axum::serve(listener, router).with_graceful_shutdown(graceful).into_future());
+                tokio::spawn(axum::serve(listener, service).with_graceful_shutdown(graceful).into_future());
             stopped.notified().await;
             draining.notify_one();
             if tokio::time::timeout(DRAIN, &mut server).await.is_err() {

@@ -111,7 +111,19 @@ impl Config {
         let mut overrides = Override::from_environment(variables);
         overrides.extend_from_slice(flags);
         let directory = path.parent().unwrap_or(Path::new(""));
-        read(&text, &file.to_string(), directory, &overrides)
+        let config = read(&text, &file.to_string(), directory, &overrides)?;
+        Ok(Config { source: Some((path.to_owned(), flags.to_vec())), ..config })
+    }
+
+    /// Reads the file again that this configuration came from.
+    ///
+    /// # Errors
+    /// As [`Config::load`]; code that built a configuration itself has no file.
+    pub fn read_again(&self) -> Result<Config, ConfigError> {
+        match &self.source {
+            Some((path, flags)) => Config::load_with(path, flags),
+            None => Err(ConfigError("this configuration was not read from a file".to_owned())),
+        }
     }
 
     /// Reads and validates a text; `secret_file` is relative to the current directory.

@@ -18,7 +18,7 @@ pub struct ControllerConfig {
     pub id: String,
     /// HTTP API and metrics.
     pub listen: SocketAddr,
-    /// Only `memory` in this release.
+    /// `memory`, or `etcd://HOST:PORT,...`
     #[serde(default = "default_store")]
     pub store: String,
     /// A member that has sent no heartbeat for this long is suspected.
@@ -31,6 +31,8 @@ pub struct ControllerConfig {
     #[serde(default = "default_return_step_ms")]
     pub return_step_ms: u64,
 }
+
+const ETCD: &str = "etcd://";
 
 fn default_store() -> String {
     "memory".to_owned()
@@ -58,6 +60,17 @@ impl ControllerConfig {
             grace_ms: default_grace_ms(),
             return_step_ms: default_return_step_ms(),
         }
+    }
+
+    /// `HOST:PORT` of the servers of etcd; none if the store is the memory of this controller.
+    pub fn etcd(&self) -> Option<Vec<&str>> {
+        Some(
+            self.store
+                .strip_prefix(ETCD)?
+                .split(',')
+                .map(|endpoint| endpoint.trim_end_matches('/'))
+                .collect(),
+        )
     }
 
     pub fn member_lease(&self) -> Duration {

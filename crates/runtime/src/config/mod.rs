@@ -2,6 +2,7 @@
 
 mod load;
 mod members;
+mod roster;
 mod scalar;
 mod sections;
 mod storage;
@@ -9,11 +10,13 @@ mod validate;
 
 pub use load::{ConfigError, Override};
 pub use members::{ControllerConfig, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig};
+pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, Secret};
 pub use sections::{ClusterConfig, HeatConfig, Limits, Mode, Routing, SecurityConfig};
 pub use storage::{Password, StorageConfig};
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use wire::{
@@ -47,6 +50,9 @@ pub struct Config {
     pub shims: Vec<ShimConfig>,
     #[serde(default, rename = "router")]
     pub routers: Vec<RouterConfig>,
+    /// The file and the flags that it comes from, so that it can be read again.
+    #[serde(skip)]
+    source: Option<(PathBuf, Vec<Override>)>,
 }
 
 /// A member of the configuration, by its place there.
@@ -71,6 +77,7 @@ impl Config {
             nodes: Vec::new(),
             shims: Vec::new(),
             routers: Vec::new(),
+            source: None,
         }
     }
 

@@ -150,7 +150,24 @@ fn what_this_release_lacks_is_refused_in_clear_words() {
         "\"bounded\"",
         "f.toml: [cluster] mode = \"bounded\": not in this release; write \"strict\"",
     );
-    check("\"memory\"", "\"etcd://127.0.0.1:2379\"", "etcd is not in this release; write \"memory\"");
+    check(
+        "\"memory\"",
+        "\"consul://127.0.0.1:2379\"",
+        "unknown store; write \"memory\", or \"etcd://HOST:PORT\"",
+    );
+    check("\"memory\"", "\"etcd://127.0.0.1\"", "\"127.0.0.1\" is not HOST:PORT");
+    check("\"memory\"", "\"etcd://127.0.0.1:1,\"", "\"\" is not HOST:PORT");
+    check("\"memory\"", "\"etcd://u:p@127.0.0.1:2379\"", "is not HOST:PORT");
+    check(
+        "\"memory\"",
+        "\"etcd://[::1]:1,10.0.0.1:2379\"",
+        "10.0.0.1 is another machine and nothing is encrypted",
+    );
+    check(
+        "\"memory\"",
+        "\"etcd://[::1]:1,localhost:2379\"\nmember_lease_ms = 1500",
+        "at least 2000: etcd has no",
+    );
     check("\"redis\"", "\"memcached\"", "protocol = \"memcached\": not in this release; write \"redis\"");
     check("redis://USER:PASSWORD", "memcached://x", "storage: memcached:// storage is not in this release");
     check("redis://USER", "redis-cluster://x", "storage: redis-cluster:// storage is not in this release");

@@ -1,12 +1,13 @@
 //! What must hold between the fields of a configuration, each rule with the sentence for who broke it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use wire::Partition;
 use wire::message::LAYERS_MAX;
 
 use super::load::ConfigError;
-use super::{ByteSize, Config, FrontProtocol, Mode};
+use super::{ByteSize, Config, ControllerConfig, FrontProtocol, Mode};
 use crate::address::Address;
 
 type Check = Result<(), ConfigError>;
@@ -234,15 +235,15 @@ fn check_racks(config: &Config) -> Check {
 fn check_controllers(config: &Config) -> Check {
     for controller in &config.controllers {
         let (id, store) = (&controller.id, &controller.store);
-        if store.starts_with("etcd://") {
-            return wrong(format!(
-                "[[controller]] {id:?}: store = {store:?}: etcd is not in this release; write \"memory\""
-            ));
-        }
-        if store != "memory" {
-            return wrong(format!(
-                "[[controller]] {id:?}: store = {store:?}: unknown store; write \"memory\""
-            ));
+        match controller.etcd() {
+            Some(endpoints) => check_etcd(config, controller, &endpoints)?,
+            None if store == "memory" => {}
+            None => {
+                return wrong(format!(
+                    "[[controller]] {id:?}: store = {store:?}: unknown store; write \"memory\", or \
+                     \"etcd://HOST:PORT\" with further servers after commas"
+                ));
+            }
         }
         if controller.member_lease_ms < 1000 {
             let value = controller.member_lease_ms;
@@ -251,13 +252,39 @@ fn check_controllers(config: &Config) -> Check {
             ));
         }
     }
-    if let [_, second, ..] = config.controllers.as_slice() {
-        return wrong(format!(
-            "[[controller]] {:?}: replicas need a shared store, and \"memory\" is not shared; keep one controller",
-            second.id
-        ));
+    let memory = config.controllers.iter().find(|controller| controller.etcd().is_none());
+    match memory.filter(|_| config.controllers.len() > 1) {
+        Some(memory) => wrong(format!(
+            "[[controller]] {:?}: replicas need a shared store, and \"memory\" is not shared; keep one controller, or \
+             write store = \"etcd://HOST:PORT\" for all",
+            memory.id
+        )),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+fn check_etcd(config: &Config, controller: &ControllerConfig, endpoints: &[&str]) -> Check {
+    let at = format!("[[controller]] {:?}: store = {:?}", controller.id, controller.store);
+    for endpoint in endpoints {
+        let (host, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, ""));
+        if host.is_empty() || host.contains(['/', '@', ' ']) || port.parse::<u16>().is_err() {
+            return wrong(format!(
+                "{at}: {endpoint:?} is not HOST:PORT; write for example etcd://127.0.0.1:2379"
+            ));
+        }
+        let local = host == "localhost"
+            || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        if !local && !config.security.insecure_listen {
+            return wrong(format!(
+                "{at}: {host} is another machine and nothing is encrypted yet; write a loopback address, or \
+                 insecure_listen = true under [security] in a network that you trust"
+            ));
+        }
+    }
+    match controller.member_lease_ms < 2000 {
+        true => wrong(format!("{at}: member_lease_ms must be at least 2000: etcd has no shorter leases")),
+        false => Ok(()),
+    }
 }
 
 fn check_routers(config: &Config) -> Check {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::{Roster, RosterSize};
 use crate::status::MemberStatus;
 
 /// Where a controller takes heartbeats.
@@ -18,6 +19,12 @@ pub struct Heartbeat {
     /// Grows with every heartbeat of the agent: an older one is a replay.
     pub sequence: u64,
     pub members: Vec<MemberStatus>,
+    /// Ids of members that stop in order: this is their last word.
+    #[serde(default)]
+    pub leaving: Vec<String>,
+    /// What the sender knows.
+    #[serde(default)]
+    pub known: RosterSize,
 }
 
 /// The newest map, told as what differs from the configuration.
@@ -26,4 +33,7 @@ pub struct HeartbeatReply {
     pub epoch: u32,
     /// Thousandths of their partitions that nodes own which do not own the whole.
     pub shares: BTreeMap<String, u16>,
+    /// All members, if there are more than the sender knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roster: Option<Roster>,
 }

@@ -1,0 +1,143 @@
+//! The thread that writes to etcd: keeps leases, proposes maps, and sees whether the majority answers. Never reads back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use runtime::clock;
+
+use super::Shared;
+use super::api::{Api, Written};
+use crate::store::StoreError;
+
+/// Between two proofs that etcd can be asked, and the longest time without a look at what is to be done.
+const PERIOD: Duration = Duration::from_millis(500);
+
+struct Writer<'a> {
+    shared: &'a Shared,
+    endpoint: usize,
+    api: Api,
+    /// When each lease was kept last.
+    kept_us: BTreeMap<String, u64>,
+}
+
+#[derive(Default)]
+struct Work {
+    keep: BTreeSet<String>,
+    forget: BTreeSet<String>,
+    proposal: Option<(u64, String)>,
+}
+
+pub(super) fn run(shared: &Shared) {
+    let api = Api::new(&shared.settings.endpoints[0]);
+    let mut writer = Writer { shared, endpoint: 0, api, kept_us: BTreeMap::new() };
+    let mut proven_us = 0;
+    loop {
+        let mut work = writer.take();
+        let done = writer.work(&mut work).and_then(|()| {
+            let due = clock::now_us().saturating_sub(proven_us) >= PERIOD.as_micros() as u64;
+            if due { writer.prove().map(|sent_us| proven_us = sent_us) } else { Ok(()) }
+        });
+        let goes_on = match done {
+            Ok(()) => shared.pause(PERIOD),
+            Err(error) => {
+                writer.fail(work, error);
+                shared.pause_failed()
+            }
+        };
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+impl Writer<'_> {
+    fn take(&self) -> Work {
+        let mut state = self.shared.state();
+        Work {
+            keep: std::mem::take(&mut state.keep),
+            forget: std::mem::take(&mut state.forget),
+            proposal: state.proposal.take(),
+        }
+    }
+
+    /// What is done is taken out of `work`. A member's heartbeat comes again, so that it need not be tried again.
+    fn work(&mut self, work: &mut Work) -> Result<(), StoreError> {
+        for member in std::mem::take(&mut work.keep) {
+            self.keep(&member)?;
+        }
+        if let Some((version, map)) = &work.proposal {
+            // Whether another replica was faster, the watch tells.
+            self.api.put_if(&self.shared.map_key(), *version, map, 0)?;
+            work.proposal = None;
+        }
+        while let Some(member) = work.forget.first() {
+            let lease = self.shared.state().leases.get(member).copied();
+            if let Some(lease) = lease {
+                self.api.revoke(lease)?;
+            }
+            self.kept_us.remove(member);
+            work.forget.pop_first();
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, member: &str) -> Result<(), StoreError> {
+        let now_us = clock::now_us();
+        let enough_us = self.shared.settings.lease.as_micros() as u64 / 5;
+        if self.kept_us.get(member).is_some_and(|kept_us| now_us < kept_us + enough_us) {
+            return Ok(());
+        }
+        let lease = self.shared.state().leases.get(member).copied();
+        let kept = match lease {
+            Some(lease) => self.api.keep_alive(lease)?,
+            None => false,
+        };
+        if !kept {
+            self.register(member)?;
+        }
+        self.kept_us.insert(member.to_owned(), now_us);
+        Ok(())
+    }
+
+    /// A lease with the member's key. Another replica may be faster: then its lease counts.
+    fn register(&mut self, member: &str) -> Result<(), StoreError> {
+        let seconds = self.shared.settings.lease.as_millis().div_ceil(1000).max(2) as u64;
+        let lease = self.api.grant(seconds)?;
+        let lease = match self.api.put_if(&self.shared.member_key(member), 0, "", lease)? {
+            Written::Done => lease,
+            Written::Other(pair) => {
+                self.api.revoke(lease)?;
+                let Some(pair) = pair else { return Ok(()) };
+                self.api.keep_alive(pair.lease)?;
+                pair.lease
+            }
+        };
+        self.shared.state().leases.insert(member.to_owned(), lease);
+        Ok(())
+    }
+
+    fn prove(&self) -> Result<u64, StoreError> {
+        let sent_us = clock::now_us();
+        self.api.probe(&self.shared.map_key())?;
+        let mut state = self.shared.state();
+        state.proven_us = sent_us;
+        if state.watching {
+            state.problem.clear();
+        }
+        Ok(sent_us)
+    }
+
+    /// Goes on to the next server. What was not done is done there, unless there is something newer.
+    fn fail(&mut self, work: Work, error: StoreError) {
+        let endpoints = &self.shared.settings.endpoints;
+        self.endpoint = (self.endpoint + 1) % endpoints.len();
+        self.api = Api::new(&endpoints[self.endpoint]);
+        let mut state = self.shared.state();
+        state.problem = error.0;
+        let kept = state.keep.clone();
+        state.forget.extend(work.forget.into_iter().filter(|member| !kept.contains(member)));
+        if state.proposal.is_none() {
+            state.proposal = work.proposal;
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What a process makes of its controllers' answers: the newest map, with the members that it brings. Not the asking.
+
+use std::sync::Arc;
+
+use wire::SHARE_WHOLE;
+
+use super::message::{Heartbeat, HeartbeatReply};
+use crate::config::{Config, EPOCH_FIRST};
+use crate::instance::{Instance, MapCell};
+use crate::status::StatusCell;
+
+/// What the agents keep of one member. A client library has no status: nobody waits for it.
+#[derive(Clone, Debug)]
+pub struct Pulse {
+    pub status: Option<StatusCell>,
+    pub maps: MapCell,
+}
+
+impl From<&Instance> for Pulse {
+    fn from(instance: &Instance) -> Pulse {
+        Pulse { status: Some(instance.status.clone()), maps: instance.maps.clone() }
+    }
+}
+
+/// Shared by the agents of all controllers.
+pub(super) struct Follower {
+    /// With the members that were added since the start.
+    config: Arc<Config>,
+    members: Vec<Pulse>,
+    /// By controller.
+    answering: Vec<bool>,
+    reachable: bool,
+    /// Of the newest map handed to the members.
+    epoch: u32,
+}
+
+impl Follower {
+    pub(super) fn new(config: Arc<Config>, members: Vec<Pulse>) -> Follower {
+        let answering = vec![false; config.controllers.len()];
+        Follower { config, members, answering, reachable: true, epoch: EPOCH_FIRST }
+    }
+
+    pub(super) fn heartbeat(&self, agent: u64, sequence: u64) -> Heartbeat {
+        // A member that hangs must look lost, whatever this thread can say.
+        let fresh = self.members.iter().filter_map(|member| member.status.as_ref()).filter(|s| s.is_fresh());
+        let members = fresh.map(StatusCell::get).collect();
+        Heartbeat { agent, sequence, members, leaving: Vec::new(), known: self.config.roster_size() }
+    }
+
+    pub(super) fn farewell(&self, agent: u64, sequence: u64) -> Heartbeat {
+        let members = self.members.iter().filter_map(|member| member.status.as_ref());
+        let leaving = members.map(|status| status.get().id().to_owned()).collect();
+        Heartbeat { agent, sequence, members: Vec::new(), leaving, known: self.config.roster_size() }
+    }
+
+    pub(super) fn answers(&self, controller: usize) -> bool {
+        self.answering[controller]
+    }
+
+    /// What came of a heartbeat to one of the controllers.
+    pub(super) fn heard(&mut self, controller: usize, answer: Result<HeartbeatReply, String>) {
+        let id = &self.config.controllers[controller].id;
+        let answered = answer.is_ok();
+        let answered_before = std::mem::replace(&mut self.answering[controller], answered);
+        match answer {
+            Ok(reply) => {
+                if !std::mem::replace(&mut self.reachable, true) {
+                    tracing::info!(controller = id, "a controller is back");
+                }
+                self.hand_over(&reply);
+            }
+            Err(problem) if self.answering.contains(&true) => {
+                if answered_before {
+                    tracing::info!(controller = id, problem, "one controller does not answer");
+                }
+            }
+            Err(problem) => {
+                if std::mem::replace(&mut self.reachable, false) {
+                    tracing::warn!(problem, "no controller answers; going on with map {}", self.epoch);
+                }
+            }
+        }
+    }
+
+    fn hand_over(&mut self, reply: &HeartbeatReply) {
+        if reply.epoch <= self.epoch {
+            return;
+        }
+        match reply.roster.as_ref().map(|roster| self.config.grown(roster)).transpose() {
+            Ok(grown) => {
+                if let Some(config) = grown.flatten() {
+                    self.config = Arc::new(config);
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "the controller's members are not ours; restart with its configuration");
+                return;
+            }
+        }
+        let share = |node| reply.shares.get(&self.config.node(node).id).copied().unwrap_or(SHARE_WHOLE);
+        let map = Arc::new(self.config.map_with(reply.epoch, share));
+        tracing::info!(epoch = map.epoch, shares = ?reply.shares, "new cluster map");
+        self.epoch = map.epoch;
+        let addresses: Arc<[_]> = self.config.nodes.iter().map(|node| node.listen.clone()).collect();
+        for member in &self.members {
+            member.maps.publish(&map, &addresses);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Follower, Pulse};
+    use crate::config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
+    use crate::heartbeat::HeartbeatReply;
+    use crate::instance::MapCell;
+    use crate::status::{MemberStatus, RouterStatus, StatusCell};
+    use std::sync::Arc;
+    use wire::Partition;
+
+    #[test]
+    fn only_a_newer_epoch_reaches_the_members() {
+        let address = || "127.0.0.1:0".parse().unwrap();
+        let mut config = Config::new("t", Secret([1; 16]));
+        config.layers.push(LayerConfig { name: "spine".to_owned(), partition: Partition::Hash });
+        config.nodes.push(NodeConfig::new("n0", "spine", None, address()));
+        config.nodes.push(NodeConfig::new("n1", "spine", None, address()));
+        config.shims.push(ShimConfig::new("s", "r", address(), StorageConfig::Embedded));
+        config.routers.push(RouterConfig::new("x", address()));
+        let maps = MapCell::default();
+        let status = StatusCell::new(MemberStatus::Router(RouterStatus::default()));
+        let mut follower =
+            Follower::new(Arc::new(config), vec![Pulse { status: Some(status), maps: maps.clone() }]);
+
+        follower.hand_over(&HeartbeatReply { epoch: 1, ..HeartbeatReply::default() });
+        assert_eq!(maps.newer_than(0), None);
+        let shares = [("n1".to_owned(), 250), ("stranger".to_owned(), 0)].into();
+        follower.hand_over(&HeartbeatReply { epoch: 4, shares, roster: None });
+        follower.hand_over(&HeartbeatReply { epoch: 3, ..HeartbeatReply::default() });
+        let map = maps.newer_than(1).unwrap();
+        let shares: Vec<_> = map.layers[0].nodes.iter().map(|node| node.share).collect();
+        assert_eq!((map.epoch, shares), (4, vec![1000, 250]));
+    }
+}
