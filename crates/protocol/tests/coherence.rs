@@ -56,6 +56,7 @@ scripts! {
     fill_read_before_a_write_began
     flushall_is_a_barrier
     flushall_lost_and_applied_late
+    hello_from_before_a_restart
     hello_late
     hello_repeated_after_the_session_opened
     hit_write_commit

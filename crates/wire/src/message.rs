@@ -210,7 +210,8 @@ pub struct Grant {
     pub duration: u64,
 }
 
-/// The session is not known or its lease has run out: the node drops it and says HELLO again.
+/// To a node: the session is not known or its lease has run out; the node drops it and says HELLO again. To a shim: the
+/// node has dropped everything of the session and ends it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Refuse {
     pub session: u64,

@@ -1,5 +1,6 @@
 //! Sessions and leases, the node's end and the shim's end. Which copies they cover is not kept here.
 
+use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use wire::message::{Grant, Hello, Reject, Welcome};
@@ -35,7 +36,7 @@ impl LeaseTerms {
 }
 
 /// The node's end of its session with one shim.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeSession {
     /// Nothing is held. `number` is the last one used.
     Closed {
@@ -157,6 +158,19 @@ impl NodeSession {
     pub fn close(&mut self) {
         *self = NodeSession::Closed { number: self.number() };
     }
+
+    /// What decides its future, with times relative to `now`: two lapsed leases are alike.
+    pub fn fingerprint(&self, now: Time, terms: &LeaseTerms, state: &mut impl Hasher) {
+        match *self {
+            NodeSession::Closed { number } => (0, number).hash(state),
+            NodeSession::Opening { number, nonce, .. } => {
+                (1, number, nonce, self.hello_overdue(now, terms)).hash(state);
+            }
+            NodeSession::Open { number, id, lease_end, .. } => {
+                (2, number, id, lease_end.map(|end| end.since(now))).hash(state);
+            }
+        }
+    }
 }
 
 impl Default for NodeSession {
@@ -172,29 +186,33 @@ pub struct ShimSession {
     number: u64,
     /// The open session and the end of the longest lease granted in it.
     open: Option<(u64, Time)>,
+    /// The session that the newest HELLO was welcomed to. It opens once the node has used its id.
+    offered: Option<u64>,
 }
 
 impl ShimSession {
-    /// Whether this HELLO is newer than every one seen.
-    pub fn is_new(&self, hello: &Hello) -> bool {
-        hello.number > self.number
-    }
-
-    /// Opens session `id`, which says that the node holds nothing. A number already seen is rejected: the
-    /// message is late, and the node may hold copies of a newer session.
-    pub fn hello(
-        &mut self,
-        now: Time,
-        hello: &Hello,
-        id: u64,
-        terms: &LeaseTerms,
-    ) -> Result<Welcome, Reject> {
-        if !self.is_new(hello) {
+    /// Offers session `id`. A number already seen is rejected: the message is late. One that was not may be late as
+    /// well, from before a restart of the node, which cannot know the numbers of its earlier life. So the open session
+    /// goes on until the node shows that it has got the WELCOME, and thereby that the HELLO was its latest.
+    pub fn hello(&mut self, hello: &Hello, id: u64) -> Result<Welcome, Reject> {
+        if hello.number <= self.number {
             return Err(Reject { last: self.number, nonce: hello.nonce });
         }
         self.number = hello.number;
-        self.open = Some((id, now.after(terms.duration)));
+        self.offered = Some(id);
         Ok(Welcome { session: id, nonce: hello.nonce })
+    }
+
+    /// Whether a message of `session` is the first of the one that was offered: the node holds nothing of before.
+    pub fn is_offered(&self, session: u64) -> bool {
+        self.offered == Some(session)
+    }
+
+    /// Opens the session that was offered.
+    pub fn open(&mut self, now: Time, terms: &LeaseTerms) {
+        if let Some(id) = self.offered.take() {
+            self.open = Some((id, now.after(terms.duration)));
+        }
     }
 
     /// The open session's id. An open session may have lapsed a moment ago: see `lapsed`.
@@ -238,6 +256,16 @@ impl ShimSession {
     pub fn close(&mut self) {
         self.open = None;
     }
+
+    /// When the lease of the open session ends, as far as granted.
+    pub fn end(&self) -> Option<Time> {
+        self.open.map(|(_, end)| end)
+    }
+
+    /// What decides its future, with times relative to `now`: two lapsed leases are alike.
+    pub fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
+        (self.number, self.open.map(|(id, end)| (id, end.since(now))), self.offered).hash(state);
+    }
 }
 
 #[cfg(test)]
@@ -254,8 +282,10 @@ mod tests {
         let (mut node, mut shim) = (NodeSession::new(), ShimSession::default());
         let hello = node.hello(Time(0), 7);
         assert_eq!(hello, Hello { number, nonce: 7 });
-        let welcome = shim.hello(Time(0), &hello, 99, &TERMS).unwrap();
+        let welcome = shim.hello(&hello, 99).unwrap();
         assert!(node.welcome(&welcome));
+        assert!(shim.is_offered(99));
+        shim.open(Time(0), &TERMS);
         (node, shim)
     }
 

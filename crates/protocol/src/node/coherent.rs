@@ -169,7 +169,7 @@ impl Node {
         }
     }
 
-    fn close_session(&mut self, shim: ShimId, effects: &mut Vec<Effect>) {
+    pub(super) fn close_session(&mut self, shim: ShimId, effects: &mut Vec<Effect>) {
         self.links[usize::from(shim.0)].session.close();
         self.drop_objects(shim, effects);
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use slab::Slab;
-use wire::message::{LAYERS_MAX, Offer};
+use wire::message::{LAYERS_MAX, Offer, Refuse};
 use wire::{Key, Message, NodeId, NodeMember, Peer, ShimId, View};
 
 use crate::coherence::lease::{LeaseTerms, NodeSession};
@@ -111,6 +111,7 @@ struct ShimLink {
     objects: usize,
 }
 
+#[derive(Clone)]
 pub struct Node {
     config: NodeConfig,
     placement: Arc<Placement>,
@@ -171,21 +172,21 @@ impl Node {
             Input::Map(placement) if placement.map().shims.len() < self.links.len() => {
                 self.statistics.unexpected += 1;
             }
-            Input::Map(placement) => self.map(now, placement, effects),
-            Input::Drain => self.drain(now, effects),
+            Input::Map(placement) => self.map(placement, effects),
+            Input::Drain => self.drain(effects),
             Input::Tick => self.tick(now, effects),
         }
     }
 
     /// A node that the map gives nothing holds nothing: what it comes back with later is new.
-    fn map(&mut self, now: Time, placement: Arc<Placement>, effects: &mut Vec<Effect>) {
+    fn map(&mut self, placement: Arc<Placement>, effects: &mut Vec<Effect>) {
         self.links.resize_with(placement.map().shims.len(), ShimLink::default);
         let mut nodes = placement.map().layers.iter().flat_map(|layer| &layer.nodes);
         let own = nodes.find(|node| node.id == self.config.id);
         let owned = std::mem::replace(&mut self.owns, own.is_none_or(NodeMember::is_up));
         self.placement = placement;
         if owned && !self.owns {
-            self.drop_everything(now, effects);
+            self.drop_everything(effects);
         }
     }
 
@@ -210,10 +211,9 @@ impl Node {
             let shim = ShimId(index as u16);
             self.close_if_lapsed(now, shim, effects);
             let floor = self.agent.heat_floor(self.objects.len(), self.bytes);
-            let nonce: u64 = self.random.random();
             let link = &mut self.links[index];
             if link.session.hello_overdue(now, &self.config.lease) {
-                let hello = link.session.hello(now, nonce);
+                let hello = link.session.hello(now, self.random.random());
                 self.send(Peer::Shim(shim), Message::Hello(hello), effects);
             } else if link.objects > 0 && link.session.renew_due(now, &self.config.lease) {
                 self.renew(now, shim, floor, effects);
@@ -261,25 +261,23 @@ impl Node {
         Some(object)
     }
 
-    fn drain(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn drain(&mut self, effects: &mut Vec<Effect>) {
         self.draining = true;
-        self.drop_everything(now, effects);
+        self.drop_everything(effects);
     }
 
     fn admits_nothing(&self) -> bool {
         self.draining || !self.owns
     }
 
-    fn drop_everything(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn drop_everything(&mut self, effects: &mut Vec<Effect>) {
         self.offers.clear();
         for index in 0..self.links.len() {
-            if self.links[index].session.id().is_some() {
+            if let Some(session) = self.links[index].session.id() {
                 let shim = ShimId(index as u16);
-                self.drop_objects(shim, effects);
-                let nonce = self.random.random();
-                // HELLO says that nothing is held any more; nobody waits for the answer.
-                let hello = self.links[index].session.hello(now, nonce);
-                self.send(Peer::Shim(shim), Message::Hello(hello), effects);
+                self.close_session(shim, effects);
+                // So that no write waits for the lease; nobody waits for an answer.
+                self.send(Peer::Shim(shim), Message::Refuse(Refuse { session }), effects);
             }
         }
     }

@@ -12,18 +12,20 @@ impl Shim {
     pub(super) fn coherence(&mut self, now: Time, node: NodeId, message: Message, effects: &mut Vec<Effect>) {
         match message {
             Message::Hello(hello) => {
-                // The node holds nothing any more: whatever waits for its old copies may go on.
-                if self.links[usize::from(node.0)].session.is_new(&hello) {
-                    self.close_session(node);
-                }
                 let id = self.session_id();
-                let session = &mut self.links[usize::from(node.0)].session;
-                let answer = match session.hello(now, &hello, id, &self.config.lease) {
+                let answer = match self.links[usize::from(node.0)].session.hello(&hello, id) {
                     Ok(welcome) => Message::Welcome(welcome),
                     Err(reject) => Message::Reject(reject),
                 };
                 self.send(Peer::Node(node), answer, effects);
             }
+            // The node leaves and has dropped everything.
+            Message::Refuse(refuse)
+                if self.links[usize::from(node.0)].session.id() == Some(refuse.session) =>
+            {
+                self.close_session(node);
+            }
+            Message::Refuse(_) => {}
             Message::Renew(renew) => self.renew(now, node, &renew, effects),
             Message::Ack(ack) => self.acknowledge(node, &ack),
             Message::Evict(evict) => self.evict(node, evict.session, &evict.key, evict.fill),
@@ -32,8 +34,18 @@ impl Shim {
         }
     }
 
+    /// A message that names the session offered last opens it, and only now what the node held before is gone for
+    /// certain: whatever waits for that may go on.
+    pub(super) fn open_if_offered(&mut self, now: Time, node: NodeId, session: u64) {
+        if self.links[usize::from(node.0)].session.is_offered(session) {
+            self.close_session(node);
+            self.links[usize::from(node.0)].session.open(now, &self.config.lease);
+        }
+    }
+
     fn renew(&mut self, now: Time, node: NodeId, renew: &Renew, effects: &mut Vec<Effect>) {
         let Renew { session, sent, heat_floor } = *renew;
+        self.open_if_offered(now, node, session);
         let link = &mut self.links[usize::from(node.0)];
         link.heat_floor = heat_floor.max(1);
         let invalidate = link.outstanding.values().next().map(|outstanding| outstanding.sent);

@@ -51,6 +51,7 @@ impl Shim {
     /// A node asks for a copy: register first, read second. Answered in any case, granted only if nobody writes.
     pub(super) fn fetch(&mut self, now: Time, node: NodeId, fetch: Fetch, effects: &mut Vec<Effect>) {
         let Fetch { session, fill, key, view, resp3, command } = fetch;
+        self.open_if_offered(now, node, session);
         let refusal = self.refusal(&key).or_else(|| self.storage_overloaded(Class::FillOrWrite));
         if let Some(refusal) = refusal {
             return self.send_fill(node, session, fill, key, view, refusal, effects);
