@@ -1,9 +1,12 @@
 //! What a node would serve and what it still owes, for tests and the model checker. Changes nothing.
 
+use std::hash::{Hash, Hasher};
+
 use bytes::Bytes;
-use wire::{Key, View};
+use wire::{Key, ShimId, View};
 
 use super::Node;
+use super::object::Object;
 use crate::time::Time;
 
 /// What must be empty once nothing is under way.
@@ -48,5 +51,62 @@ impl Node {
         let forwarded: u32 = self.forwarded_keys.values().sum();
         let passed_on = forwarded as usize == self.forwarded.len();
         bytes == self.bytes && objects == self.objects.len() && passed_on
+    }
+
+    /// The newest version of a key that this node knows, and the session that it belongs to.
+    pub fn version(&self, key: &Key) -> Option<(u64, u64)> {
+        let object = self.objects.get(key)?;
+        Some((self.links.get(usize::from(object.shim.0))?.session.id()?, object.copy.version()))
+    }
+
+    /// The session under whose lease hits of this shim's keys may be answered at `now`.
+    pub fn leased(&self, now: Time, shim: ShimId) -> Option<u64> {
+        let session = self.links.get(usize::from(shim.0))?.session;
+        session.id().filter(|_| session.holds(now))
+    }
+
+    /// All that decides what this node will do about one shim's keys, in an order that does not depend on how it came
+    /// about and with times relative to `now`. Left out: heat and load, the agent's memory, the random numbers ahead,
+    /// how long a copy has yet to live, and when RENEW was sent last, which only tells when it is sent again.
+    pub fn fingerprint(&self, now: Time, shim: ShimId, state: &mut impl Hasher) {
+        let Some(link) = self.links.get(usize::from(shim.0)) else { return };
+        (self.placement.epoch(), self.draining, self.owns, link.linked, link.fill_last, link.revoked)
+            .hash(state);
+        link.session.fingerprint(now, &self.config.lease, state);
+        let mut objects: Vec<(&Key, &Object)> =
+            self.objects.iter().filter(|(_, object)| object.shim == shim).collect();
+        objects.sort_unstable_by_key(|(key, _)| key.digest);
+        for (key, object) in objects {
+            key.hash(state);
+            object.fingerprint(now, state);
+        }
+        let forwarded = self.forwarded.iter().filter(|(_, forwarded)| forwarded.shim == shim);
+        let mut forwarded: Vec<_> =
+            forwarded.map(|(index, read)| (read.serial, index, read.waiter.request, read.view)).collect();
+        forwarded.sort_unstable();
+        forwarded.hash(state);
+        for offer in self.offers.iter().filter(|offer| self.placement.shim(&offer.key) == shim) {
+            offer.hash(state);
+        }
+    }
+}
+
+impl Object {
+    fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
+        (self.copy, self.fill_highest).hash(state);
+        let mut cached: Vec<_> =
+            self.cached.iter().map(|cached| (cached.view, &cached.reply, now < cached.expiry)).collect();
+        cached.sort_unstable_by_key(|(view, ..)| *view);
+        cached.hash(state);
+        self.pending.as_ref().map(|(early, _)| early).hash(state);
+        let mut fetching: Vec<_> = self.fetching.iter().collect();
+        fetching.sort_unstable_by_key(|fetching| fetching.filling.fill);
+        for fetching in fetching {
+            let filling = &fetching.filling;
+            (filling.fill, filling.version_min, filling.poisoned, fetching.view, fetching.covered)
+                .hash(state);
+            let waiters = fetching.waiters.iter().chain(fetching.followers.iter().map(|(waiter, _)| waiter));
+            waiters.for_each(|waiter| (waiter.from, waiter.request).hash(state));
+        }
     }
 }

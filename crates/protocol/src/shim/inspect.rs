@@ -1,8 +1,13 @@
 //! What a shim knows of a key and what it still owes, for tests and the model checker. Changes nothing.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
 use wire::{Key, NodeId};
 
-use super::Shim;
+use super::operation::{KeyState, Operation, Phase};
+use super::{NodeLink, Purpose, Shim, StorageState};
+use crate::time::Time;
 
 /// What must be empty once nothing is under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,4 +50,123 @@ impl Shim {
         let entries = self.keys.get(key).into_iter().flat_map(|state| &state.directory.entries);
         entries.map(|entry| entry.node)
     }
+
+    /// Whether this shim would invalidate a node's copy before it writes the key.
+    pub fn would_invalidate(&self, key: &Key, node: NodeId) -> bool {
+        let entries = self.keys.get(key).into_iter().flat_map(|state| &state.directory.entries);
+        entries.filter(|entry| entry.node == node).any(|entry| entry.servable)
+    }
+
+    /// Whether this shim takes the node's lease of this session to run at `now`.
+    pub fn grants_run(&self, now: Time, node: NodeId, session: u64) -> bool {
+        self.links.get(usize::from(node.0)).is_some_and(|link| link.session.is_live(now, session))
+    }
+
+    /// Whether leases of earlier incarnations may still run, so that no write leaves.
+    pub fn holds_writes(&self, now: Time) -> bool {
+        now < self.hold_until
+    }
+
+    /// The longest that any INV may yet be waited for, from when it was sent.
+    pub fn longest_wait(&self) -> Duration {
+        let waits = self.links.iter().filter_map(|link| {
+            let sent = link.outstanding.values().map(|outstanding| outstanding.sent).min()?;
+            Some(link.session.end()?.since(sent))
+        });
+        waits.max().unwrap_or_default()
+    }
+
+    /// All that decides what this shim will do, in an order that does not depend on how it came about and with times
+    /// relative to `now`. Left out: heat, hints, the limit of storage, what storage has been asked (see `ticket_fingerprint`), and when an
+    /// INV or a proof was sent last, which only tells when it is sent again.
+    pub fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
+        let up = matches!(self.storage, StorageState::Up { .. });
+        let hold = (self.hold_until.0 != u64::MAX).then(|| self.hold_until.since(now));
+        (self.placement.epoch(), up, self.incarnation, hold, self.proof_age(now, self.proof)).hash(state);
+        (self.sequence, self.barrier_number, self.quarantined_whole).hash(state);
+        for link in &self.links {
+            self.fingerprint_link(now, link, state);
+        }
+        let mut keys: Vec<(&Key, &KeyState)> = self.keys.iter().collect();
+        keys.sort_unstable_by_key(|(key, _)| key.digest);
+        for (key, key_state) in keys {
+            key.hash(state);
+            self.fingerprint_key(key_state, state);
+        }
+        let mut operations: Vec<u64> =
+            self.operations.iter().map(|(_, each)| operation_digest(each)).collect();
+        operations.sort_unstable();
+        let mut held: Vec<u64> = self.held.iter().map(|id| self.operation_digest(*id)).collect();
+        held.sort_unstable();
+        held.dedup();
+        let barriers: Vec<u64> = self.barriers.iter().map(|id| self.operation_digest(*id)).collect();
+        (operations, held, barriers).hash(state);
+        let mut readings: Vec<_> = self.readings.iter().collect();
+        readings.sort_unstable_by_key(|(key, _)| key.digest);
+        for (key, readings) in readings {
+            key.hash(state);
+            readings.iter().for_each(|reading| reading.hash(state));
+        }
+    }
+
+    fn fingerprint_link(&self, now: Time, link: &NodeLink, state: &mut impl Hasher) {
+        let lease = self.config.lease.duration;
+        link.session.fingerprint(now, state);
+        for (version, outstanding) in &link.outstanding {
+            let operation = self.operation_digest(outstanding.operation);
+            (version, operation, now.since(outstanding.sent).min(lease)).hash(state);
+        }
+        link.revoking.map(|revoking| (revoking.number, now.since(revoking.sent).min(lease))).hash(state);
+    }
+
+    fn fingerprint_key(&self, key: &KeyState, state: &mut impl Hasher) {
+        key.directory.version.hash(state);
+        let mut entries: Vec<_> = key.directory.entries.iter().collect();
+        entries.sort_unstable_by_key(|entry| entry.node);
+        for entry in entries {
+            (entry.node, entry.fill, entry.servable, entry.pending).hash(state);
+        }
+        for id in &key.queue {
+            self.operation_digest(*id).hash(state);
+        }
+        let lane = key.sent_lane;
+        ((key.sent > 0).then_some(lane), key.sent, key.writes_sent, key.blocked, key.quarantined).hash(state);
+    }
+
+    /// What the answer to a command at storage would be used for.
+    pub fn ticket_fingerprint(&self, now: Time, ticket: u64, state: &mut impl Hasher) {
+        let Some(ticket) = self.tickets.get(ticket as usize) else { return };
+        self.proof_age(now, ticket.issued.max(self.proof)).hash(state);
+        match &ticket.purpose {
+            Purpose::Read { origins, view, resp3, .. } => (0, &origins[..], view, resp3).hash(state),
+            Purpose::Plain { origin } => (1, origin).hash(state),
+            Purpose::Fill { node, fetch } => {
+                (2, node, fetch.session, fetch.fill, fetch.view, fetch.version).hash(state);
+            }
+            Purpose::Operation(id) => (3, self.operation_digest(*id)).hash(state),
+            Purpose::Proof => 4.hash(state),
+            Purpose::Touch { .. } => 5.hash(state),
+        }
+    }
+
+    fn proof_age(&self, now: Time, proof: Time) -> Duration {
+        now.since(proof).min(self.config.lease.duration)
+    }
+
+    /// Names an operation by what it is: its number depends on which were there before.
+    fn operation_digest(&self, id: u32) -> u64 {
+        self.operations.get(id as usize).map_or(0, operation_digest)
+    }
+}
+
+fn operation_digest(operation: &Operation) -> u64 {
+    let mut digest = DefaultHasher::new();
+    let phase = match operation.phase {
+        Phase::Queued => 0,
+        Phase::Invalidating => 1,
+        Phase::Sent { .. } => 2,
+    };
+    (operation.origin, phase, operation.awaiting, operation.cancelled, operation.lane).hash(&mut digest);
+    (&operation.keys[..], &operation.versions[..], &operation.command, &operation.early).hash(&mut digest);
+    digest.finish()
 }

@@ -16,7 +16,7 @@ use crate::time::Time;
 pub(super) type Origins = SmallVec<[Origin; 1]>;
 
 /// The reads of one view of a key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Reading {
     view: View,
     resp3: bool,

@@ -167,6 +167,7 @@ enum StorageState {
     Up { traits: StorageTraits },
 }
 
+#[derive(Clone)]
 pub struct Shim {
     config: ShimConfig,
     placement: Arc<Placement>,

@@ -9,7 +9,7 @@ use crate::coherence::directory::Directory;
 use crate::storage::Lane;
 
 /// Who asked for a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Origin {
     pub(super) from: Peer,
     pub(super) request: u64,

@@ -1,0 +1,97 @@
+//! What one exploration starts from and how much may go wrong in it. Which explorations there are is `table`'s.
+
+use std::time::Duration;
+
+use protocol::coherence::lease::LeaseTerms;
+
+use super::coverage::Event;
+
+/// One unit of the model's clocks.
+pub(crate) const TICK: Duration = Duration::from_millis(10);
+
+/// A client's write. Values differ, so that no two writes leave the same one behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Write {
+    /// Unconditional: its value rides on INV.
+    Set(u8),
+    /// The same over the other connection to storage.
+    Set3(u8),
+    Increment,
+    /// A barrier.
+    Flush,
+    /// Takes effect when storage pleases, over a connection of its own.
+    Block,
+}
+
+/// When machines get their ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ticks {
+    /// With every step of their clock: nobody is ever paused.
+    Clocked,
+    /// At any time, or not for long.
+    Free,
+}
+
+/// What may yet happen. Everything else (deliveries, ticks, clocks, storage) has no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Budget {
+    /// Offers of the plain GET, per node.
+    pub(crate) offers: u8,
+    /// Offers of a second view of the key.
+    pub(crate) offers_second: u8,
+    pub(crate) reads: u8,
+    pub(crate) evictions: u8,
+    pub(crate) node_crashes: u8,
+    pub(crate) shim_crashes: u8,
+    /// A second shim takes over while the first one lives on.
+    pub(crate) takeovers: u8,
+    /// All connections from shim to storage break.
+    pub(crate) losses: u8,
+    pub(crate) relinks: u8,
+    pub(crate) remaps: u8,
+    pub(crate) drains: u8,
+}
+
+/// When a configuration is explored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Scale {
+    /// With the tests, also where nothing is optimised.
+    Small,
+    Ci,
+    Deep,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) name: &'static str,
+    pub(crate) scale: Scale,
+    pub(crate) nodes: usize,
+    pub(crate) lease_ticks: u32,
+    pub(crate) guard_ticks: u32,
+    /// How far a node's clock may be ahead of the shims'.
+    pub(crate) drift: u64,
+    pub(crate) ticks: Ticks,
+    /// Starts with sessions open, GET cached and an empty network, instead of with nothing.
+    pub(crate) warm: bool,
+    pub(crate) writes: &'static [Write],
+    pub(crate) budget: Budget,
+    /// Reads at storage at a time.
+    pub(crate) storage_slots: usize,
+    /// PINGs queue like other commands, instead of being answered at once.
+    pub(crate) proofs_queue: bool,
+    /// What must have happened somewhere, or the exploration says nothing.
+    pub(crate) expected: &'static [Event],
+    /// Not meant to end: explored for this long.
+    pub(crate) bounded: Option<Duration>,
+}
+
+impl Config {
+    pub(crate) fn lease(&self) -> LeaseTerms {
+        LeaseTerms { duration: TICK * self.lease_ticks, guard: TICK * self.guard_ticks }
+    }
+
+    /// Messages that carry a time are alike once they are older than this: no lease of theirs can still run.
+    pub(crate) fn age_max(&self) -> u64 {
+        u64::from(self.lease_ticks)
+    }
+}

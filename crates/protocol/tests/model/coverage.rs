@@ -1,0 +1,92 @@
+//! What has happened anywhere in an exploration, so that one in which nothing happens fails. Not a property of states.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use protocol::node::NodeStatistics;
+use protocol::shim::ShimStatistics;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Hit,
+    Joined,
+    Poisoned,
+    EarlyCommit,
+    Evicted,
+    LeaseLost,
+    LeaseLapsed,
+    Repeated,
+    Revoked,
+    Ungranted,
+    CommandLost,
+    LateWrite,
+    WriteHeld,
+    SessionRefused,
+    NumberRejected,
+    ReplacedShimGranted,
+}
+
+impl Event {
+    const ALL: [Event; 16] = [
+        Event::Hit,
+        Event::Joined,
+        Event::Poisoned,
+        Event::EarlyCommit,
+        Event::Evicted,
+        Event::LeaseLost,
+        Event::LeaseLapsed,
+        Event::Repeated,
+        Event::Revoked,
+        Event::Ungranted,
+        Event::CommandLost,
+        Event::LateWrite,
+        Event::WriteHeld,
+        Event::SessionRefused,
+        Event::NumberRejected,
+        Event::ReplacedShimGranted,
+    ];
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Coverage {
+    seen: AtomicU32,
+}
+
+impl Coverage {
+    pub(crate) fn note(&self, event: Event) {
+        let bit = 1 << event as u32;
+        // Read first: all threads share this word, and nearly always the bit is set.
+        if self.seen.load(Ordering::Relaxed) & bit == 0 {
+            self.seen.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    fn note_if(&self, happened: bool, event: Event) {
+        if happened {
+            self.note(event);
+        }
+    }
+
+    pub(crate) fn has(&self, event: Event) -> bool {
+        self.seen.load(Ordering::Relaxed) & (1 << event as u32) != 0
+    }
+
+    pub(crate) fn seen(&self) -> Vec<Event> {
+        Event::ALL.into_iter().filter(|event| self.has(*event)).collect()
+    }
+
+    pub(crate) fn node(&self, before: &NodeStatistics, after: &NodeStatistics) {
+        self.note_if(after.hits > before.hits, Event::Hit);
+        self.note_if(after.joined > before.joined, Event::Joined);
+        self.note_if(after.poisoned > before.poisoned, Event::Poisoned);
+        self.note_if(after.commits > before.commits, Event::EarlyCommit);
+        self.note_if(after.lease_losses > before.lease_losses, Event::LeaseLost);
+    }
+
+    pub(crate) fn shim(&self, before: &ShimStatistics, after: &ShimStatistics) {
+        self.note_if(after.lease_lapses > before.lease_lapses, Event::LeaseLapsed);
+        self.note_if(after.repeats > before.repeats, Event::Repeated);
+        self.note_if(after.revokes > before.revokes, Event::Revoked);
+        self.note_if(after.fills_ungranted > before.fills_ungranted, Event::Ungranted);
+        self.note_if(after.storage_lost > before.storage_lost, Event::CommandLost);
+    }
+}

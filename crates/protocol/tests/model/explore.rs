@@ -1,0 +1,394 @@
+//! What may happen in a state: the actions of the model, which of them are open, and the state after one.
+
+use std::sync::Arc;
+
+use protocol::node;
+use protocol::shim;
+use smallvec::SmallVec;
+use stateright::{Model, Property};
+use wire::message::{Execute, Read};
+use wire::{Key, Message, Peer, RouterId, View};
+
+use super::backend::What;
+use super::config::{Ticks, Write};
+use super::coverage::Event;
+use super::network::Envelope;
+use super::properties;
+use super::setup::Cluster;
+use super::state::{NodeCell, OpenRead, SHIM, ShimCell, State, time};
+
+const ROUTER: Peer = Peer::Router(RouterId(0));
+/// Far enough from zero for everything that counts from there to be long past.
+const START: u64 = 1000;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
+    Deliver {
+        envelope: Arc<Envelope>,
+        to: usize,
+    },
+    /// All clocks, or one of them where they drift.
+    Time,
+    ShimTime,
+    NodeTime(usize),
+    TickNode(usize),
+    TickShim(usize),
+    Run {
+        shim: usize,
+        lane: usize,
+    },
+    Answer {
+        shim: usize,
+        lane: usize,
+    },
+    RunLate(usize),
+    Offer {
+        node: usize,
+        view: View,
+    },
+    Read {
+        node: usize,
+        view: View,
+    },
+    Write {
+        shim: usize,
+        write: Write,
+    },
+    Evict(usize),
+    CrashNode(usize),
+    CrashShim,
+    TakeOver,
+    BringUp,
+    LoseConnections,
+    Fence,
+    Relink(usize),
+    RemapShim,
+    RemapNode,
+    DrainNode(usize),
+}
+
+impl Cluster {
+    fn deliveries(&self, state: &State, actions: &mut Vec<Action>) {
+        for envelope in state.network.iter() {
+            match envelope.to {
+                Peer::Node(node) => {
+                    let to = usize::from(node.0);
+                    actions.push(Action::Deliver { envelope: Arc::clone(envelope), to });
+                }
+                _ => {
+                    for to in 0..state.shims.len() {
+                        let asks = matches!(envelope.message, Message::Fetch(_) | Message::Read(_));
+                        if !asks || self.has_room(&state.shims[to]) {
+                            actions.push(Action::Deliver { envelope: Arc::clone(envelope), to });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether storage may be asked for one more read: the same message can ask again and again.
+    fn has_room(&self, shim: &ShimCell) -> bool {
+        let reads = |what| matches!(what, What::Read(_) | What::Fill(_));
+        let asked = shim.in_flight().filter(|command| reads(command.what)).count();
+        let backlog = shim.machine.backlog();
+        let joined = shim.machine.pending() - backlog.operations - backlog.tickets;
+        asked + joined < self.config.storage_slots
+    }
+
+    fn machines(&self, state: &State, actions: &mut Vec<Action>) {
+        let lowest = state.nodes.iter().map(|node| node.tick).min().unwrap_or(0);
+        let shims = state.shims[0].tick;
+        if self.config.drift == 0 {
+            actions.push(Action::Time);
+        } else {
+            if shims < lowest {
+                actions.push(Action::ShimTime);
+            }
+            let ahead = |node: &&NodeCell| node.tick < shims + self.config.drift;
+            let may = state.nodes.iter().enumerate().filter(|(_, node)| ahead(node));
+            actions.extend(may.map(|(index, _)| Action::NodeTime(index)));
+        }
+        let free = self.config.ticks == Ticks::Free;
+        if free {
+            actions.extend((0..state.nodes.len()).map(Action::TickNode));
+        }
+        for (index, shim) in state.shims.iter().enumerate() {
+            if free || index < state.governing() {
+                actions.push(Action::TickShim(index));
+            }
+            for (lane, commands) in shim.lanes.iter().enumerate() {
+                if commands.iter().any(|command| command.done.is_none()) {
+                    actions.push(Action::Run { shim: index, lane });
+                }
+                if commands.first().is_some_and(|command| command.done.is_some()) {
+                    actions.push(Action::Answer { shim: index, lane });
+                }
+            }
+        }
+        actions.extend((0..state.storage.late.len()).map(Action::RunLate));
+    }
+
+    fn clients(&self, state: &State, actions: &mut Vec<Action>) {
+        let budget = &state.budget;
+        for (node, cell) in state.nodes.iter().enumerate() {
+            if budget.offers > 0 {
+                actions.push(Action::Offer { node, view: View::GET });
+            }
+            if budget.offers_second > 0 {
+                actions.push(Action::Offer { node, view: self.second });
+            }
+            // A key that the node does not know is passed on to storage: nothing to learn there.
+            if budget.reads > 0 && cell.machine.knows(&self.key) {
+                let second = self.config.budget.offers_second > 0;
+                let views = self.views().into_iter().take(1 + usize::from(second));
+                actions.extend(views.map(|view| Action::Read { node, view }));
+            }
+        }
+        if let Some(&write) = self.config.writes.get(state.written) {
+            let up = state.shims.iter().enumerate().filter(|(_, shim)| shim.up);
+            actions.extend(up.map(|(shim, _)| Action::Write { shim, write }));
+        }
+    }
+
+    fn faults(&self, state: &State, actions: &mut Vec<Action>) {
+        let budget = &state.budget;
+        for (node, cell) in state.nodes.iter().enumerate() {
+            if budget.evictions > 0 && cell.machine.knows(&self.key) {
+                actions.push(Action::Evict(node));
+            }
+            if budget.node_crashes > 0 {
+                actions.push(Action::CrashNode(node));
+            }
+            if budget.relinks > 0 {
+                actions.push(Action::Relink(node));
+            }
+            if budget.drains > 0 {
+                actions.push(Action::DrainNode(node));
+            }
+        }
+        let governing = &state.shims[state.governing()];
+        if !governing.up {
+            actions.push(Action::BringUp);
+            return;
+        }
+        if budget.shim_crashes > 0 {
+            actions.push(Action::CrashShim);
+        }
+        if budget.takeovers > 0 {
+            actions.push(Action::TakeOver);
+        }
+        if budget.losses > 0 && governing.in_flight().next().is_some() {
+            actions.push(Action::LoseConnections);
+        }
+        if state.unfenced {
+            actions.push(Action::Fence);
+        }
+        if budget.remaps > 0 {
+            actions.extend([Action::RemapShim, Action::RemapNode]);
+        }
+    }
+
+    fn deliver(&self, state: &mut State, envelope: &Envelope, to: usize) {
+        let (from, message) = (envelope.from, envelope.message.clone());
+        match envelope.to {
+            Peer::Node(_) => self.step_node(state, to, node::Input::Message { from, message }),
+            _ => self.step_shim(state, to, shim::Input::Message { from, message }),
+        }
+    }
+
+    fn perform(&self, state: &mut State, action: &Action) {
+        match *action {
+            Action::Deliver { ref envelope, to } => self.deliver(state, envelope, to),
+            Action::Time => self.advance(state, true, 0..state.nodes.len()),
+            Action::ShimTime => self.advance(state, true, 0..0),
+            Action::NodeTime(node) => self.advance(state, false, node..node + 1),
+            Action::TickNode(node) => self.step_node(state, node, node::Input::Tick),
+            Action::TickShim(shim) => self.step_shim(state, shim, shim::Input::Tick),
+            Action::Run { shim, lane } => self.run_command(state, shim, lane),
+            Action::Answer { shim, lane } => self.answer_command(state, shim, lane),
+            Action::RunLate(index) => {
+                let write = state.storage.late.remove(index);
+                self.coverage.note(Event::LateWrite);
+                self.write_storage(state, write);
+            }
+            Action::Offer { node, view } => {
+                let left = if view == View::GET {
+                    &mut state.budget.offers
+                } else {
+                    &mut state.budget.offers_second
+                };
+                *left -= 1;
+                let (from, message) = (Peer::Shim(SHIM), self.offer(view));
+                self.step_node(state, node, node::Input::Message { from, message });
+            }
+            Action::Read { node, view } => self.read(state, node, view),
+            Action::Write { shim, write } => self.write(state, shim, write),
+            _ => self.fail(state, action),
+        }
+    }
+
+    fn read(&self, state: &mut State, node: usize, view: View) {
+        state.budget.reads -= 1;
+        let request = 100 + u64::from(state.budget.reads);
+        let values = SmallVec::from_elem(state.storage.value, 1);
+        state.reads.push(OpenRead { request, node, view, values });
+        let (key, command) = (self.key.clone(), self.command(view));
+        let message = Message::Read(Read { request, key, view, resp3: true, ordered: false, command });
+        self.step_node(state, node, node::Input::Message { from: ROUTER, message });
+    }
+
+    fn write(&self, state: &mut State, shim: usize, write: Write) {
+        let request = 200 + state.written as u64;
+        state.written += 1;
+        let key = if write == Write::Flush { Key::default() } else { self.key.clone() };
+        let command = write.command(&self.key.bytes).frame().clone();
+        let (resp3, ordered) = (write.resp3(), false);
+        let message = Message::Execute(Execute { request, key, resp3, ordered, command });
+        self.step_shim(state, shim, shim::Input::Message { from: ROUTER, message });
+    }
+
+    fn fail(&self, state: &mut State, action: &Action) {
+        let budget = &mut state.budget;
+        match *action {
+            Action::Evict(node) => {
+                budget.evictions -= 1;
+                self.run_node(state, node, |node, now, effects| self.press(node, now, effects));
+                if !state.nodes[node].machine.knows(&self.key) {
+                    self.coverage.note(Event::Evicted);
+                }
+            }
+            Action::CrashNode(node) => {
+                budget.node_crashes -= 1;
+                self.crash_node(state, node);
+            }
+            Action::CrashShim => {
+                budget.shim_crashes -= 1;
+                self.crash_shim(state);
+            }
+            Action::TakeOver => {
+                budget.takeovers -= 1;
+                self.take_over(state);
+            }
+            Action::BringUp => self.bring_up(state),
+            Action::LoseConnections => {
+                budget.losses -= 1;
+                let governing = state.governing();
+                self.lose_connections(state, governing);
+            }
+            Action::Fence => self.fence(state),
+            Action::Relink(node) => {
+                budget.relinks -= 1;
+                let governing = state.governing();
+                self.step_node(state, node, node::Input::Unlinked(Peer::Shim(SHIM)));
+                self.step_node(state, node, node::Input::Linked(Peer::Shim(SHIM)));
+                let peer = Peer::Node(wire::NodeId(node as u16));
+                self.step_shim(state, governing, shim::Input::Linked(peer));
+            }
+            Action::RemapShim => {
+                budget.remaps -= 1;
+                let governing = state.governing();
+                self.step_shim(state, governing, shim::Input::Map(Arc::clone(&self.remapped)));
+            }
+            Action::RemapNode => {
+                budget.remaps -= 1;
+                self.step_node(state, 0, node::Input::Map(Arc::clone(&self.remapped)));
+            }
+            Action::DrainNode(node) => {
+                budget.drains -= 1;
+                self.step_node(state, node, node::Input::Drain);
+            }
+            _ => unreachable!("not a fault"),
+        }
+    }
+
+    fn start(&self) -> State {
+        let nodes = 0..self.config.nodes;
+        let nodes = nodes.map(|index| NodeCell::new(self.start_node(index, 0, time(START)), START, 0));
+        let mut state = State {
+            nodes: nodes.collect(),
+            shims: SmallVec::from_iter([ShimCell::new(self.start_shim(0), START, 0)]),
+            network: Default::default(),
+            storage: Default::default(),
+            reads: SmallVec::new(),
+            written: 0,
+            unfenced: false,
+            budget: self.config.budget.clone(),
+            broken: None,
+            network_digest: 0,
+        };
+        state.storage.value = 5;
+        self.bring_up(&mut state);
+        self.step_shim(&mut state, 0, shim::Input::Tick);
+        self.settle(&mut state, 0);
+        if self.config.warm {
+            self.warm_up(&mut state);
+        }
+        state.refresh_network(self.config.age_max());
+        state
+    }
+
+    /// Every node holds a copy under a lease, and everything that led there has arrived and is forgotten.
+    fn warm_up(&self, state: &mut State) {
+        while state.shims[0].machine.holds_writes(state.shims[0].now()) {
+            self.advance(state, true, 0..state.nodes.len());
+            self.settle(state, 0);
+        }
+        let mut delivered = 0;
+        for node in 0..state.nodes.len() {
+            let (from, message) = (Peer::Shim(SHIM), self.offer(View::GET));
+            self.step_node(state, node, node::Input::Message { from, message });
+            delivered = self.settle(state, delivered);
+        }
+        state.network.clear();
+    }
+
+    /// Delivers once what has not been delivered, and lets storage answer.
+    fn settle(&self, state: &mut State, mut delivered: usize) -> usize {
+        loop {
+            if let Some(lane) = (0..3).find(|lane| !state.shims[0].lanes[*lane].is_empty()) {
+                self.run_command(state, 0, lane);
+                self.answer_command(state, 0, lane);
+            } else if let Some(envelope) = state.network.get(delivered).cloned() {
+                delivered += 1;
+                let to = match envelope.to {
+                    Peer::Node(node) => usize::from(node.0),
+                    _ => 0,
+                };
+                self.deliver(state, &envelope, to);
+            } else {
+                return delivered;
+            }
+        }
+    }
+}
+
+impl Model for Cluster {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.start()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.broken.is_some() {
+            return;
+        }
+        self.deliveries(state, actions);
+        self.machines(state, actions);
+        self.clients(state, actions);
+        self.faults(state, actions);
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = before.clone();
+        self.perform(&mut state, &action);
+        state.refresh_network(self.config.age_max());
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Cluster>> {
+        properties::all()
+    }
+}

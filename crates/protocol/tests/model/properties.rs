@@ -1,0 +1,80 @@
+//! What must hold in every state, and what must come about in some.
+
+use stateright::Property;
+use wire::NodeId;
+
+use super::backend::{self, What};
+use super::config::TICK;
+use super::setup::Cluster;
+use super::state::{Broken, SHIM, State};
+
+pub(crate) fn all() -> Vec<Property<Cluster>> {
+    vec![
+        Property::always("a servable copy equals storage", equals_storage),
+        Property::always("a servable copy is in the directory, or a restart wait runs", in_the_directory),
+        Property::always("a node's lease ends before its shim thinks so", lease_ends_first),
+        Property::always("no write is at storage while a copy is servable", no_write_beside_a_copy),
+        Property::always("versions never go back", |_, state: &State| {
+            !matches!(state.broken, Some(Broken::VersionWentBack { .. }))
+        }),
+        Property::always("no read misses a write that was done before it arrived", |_, state: &State| {
+            !matches!(state.broken, Some(Broken::StaleRead { .. }))
+        }),
+        Property::always("no write waits for a node longer than a lease", no_longer_than_a_lease),
+        Property::always("no machine panics", |_, state: &State| {
+            !matches!(state.broken, Some(Broken::Panicked(_)))
+        }),
+        Property::sometimes("a copy is servable", |cluster, state: &State| {
+            servable(cluster, state).next().is_some()
+        }),
+        Property::sometimes("a write waits for a node", |_, state: &State| {
+            state.shims.iter().any(|shim| shim.machine.backlog().outstanding > 0)
+        }),
+    ]
+}
+
+/// The nodes that would answer a read of the key from a copy now.
+fn servable<'a>(cluster: &'a Cluster, state: &'a State) -> impl Iterator<Item = usize> + 'a {
+    let serves = |index: &usize| {
+        let node = &state.nodes[*index];
+        cluster.views().iter().any(|view| node.machine.servable(node.now(), &cluster.key, *view).is_some())
+    };
+    (0..state.nodes.len()).filter(serves)
+}
+
+fn equals_storage(cluster: &Cluster, state: &State) -> bool {
+    state.nodes.iter().all(|node| {
+        cluster.views().into_iter().all(|view| {
+            let copy = node.machine.servable(node.now(), &cluster.key, view);
+            copy.is_none_or(|copy| *copy == backend::shown(view, state.storage.value).1)
+        })
+    })
+}
+
+fn in_the_directory(cluster: &Cluster, state: &State) -> bool {
+    let shim = &state.shims[state.governing()];
+    if !shim.up || shim.machine.holds_writes(shim.now()) {
+        return true;
+    }
+    servable(cluster, state).all(|node| shim.machine.would_invalidate(&cluster.key, NodeId(node as u16)))
+}
+
+/// Of the shim that opened the session; one that has crashed thinks nothing.
+fn lease_ends_first(_: &Cluster, state: &State) -> bool {
+    state.nodes.iter().enumerate().all(|(index, node)| {
+        let Some(session) = node.machine.leased(node.now(), SHIM) else { return true };
+        let opener = state.shims.iter().find(|shim| session >> 32 == u64::from(shim.life) + 1);
+        opener.is_none_or(|shim| shim.machine.grants_run(shim.now(), NodeId(index as u16), session))
+    })
+}
+
+fn no_write_beside_a_copy(cluster: &Cluster, state: &State) -> bool {
+    let waits = |what, done: Option<u8>| matches!(what, What::Write(_)) && done.is_none();
+    let sent = state.shims.iter().flat_map(|shim| shim.in_flight()).any(|each| waits(each.what, each.done));
+    let quiet = !sent && state.storage.late.is_empty();
+    quiet || servable(cluster, state).next().is_none()
+}
+
+fn no_longer_than_a_lease(cluster: &Cluster, state: &State) -> bool {
+    state.shims.iter().all(|shim| shim.machine.longest_wait() <= TICK * cluster.config.lease_ticks)
+}

@@ -1,0 +1,197 @@
+//! The cluster of an exploration: its map, its keys, and how its machines start.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::command;
+use protocol::heat::HeatConfig;
+use protocol::node::{self, Admission, Node, NodeConfig};
+use protocol::placement::{Placement, Secret};
+use protocol::shim::{Shim, ShimConfig};
+use protocol::time::Time;
+use wire::message::{Fill, Offer, Welcome};
+use wire::{
+    ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
+    ShimId, ShimMember, Status, View,
+};
+
+use super::backend;
+use super::config::Config;
+use super::coverage::Coverage;
+use super::state::SHIM;
+
+/// A shim that stands for the rest of the cluster: its one key pushes the key out of a full node.
+pub(crate) const OTHER: ShimId = ShimId(1);
+/// Two objects of the model's values fit, one of the other shim's does not fit beside anything.
+const BYTES_MAX: u64 = 2000;
+const FILLER_BYTES: usize = 1900;
+/// Nothing is hot but what is offered, so that heat takes no part in any decision.
+const HEAT: u32 = u32::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) config: Config,
+    pub(crate) placement: Arc<Placement>,
+    /// After a remap: the first node is down.
+    pub(crate) remapped: Arc<Placement>,
+    pub(crate) key: Key,
+    filler: Key,
+    pub(crate) second: View,
+    second_command: Bytes,
+    pub(crate) coverage: Coverage,
+}
+
+impl Cluster {
+    pub(crate) fn new(config: Config) -> Cluster {
+        let placement = placement(config.nodes, true);
+        let placement_of = &placement;
+        let named = |number: u32| placement.key(0, Bytes::from(format!("k{number}")));
+        let of = |shim: ShimId| (0..).map(named).filter(move |key| placement_of.shim(key) == shim).take(16);
+        // Of equally hot objects the one with the lowest digest leaves first.
+        let key = of(SHIM).min_by_key(|key| key.digest).expect("keys of the shim");
+        let filler = of(OTHER).max_by_key(|key| key.digest).expect("keys of the other shim");
+        assert!(key.digest < filler.digest, "the filler must outlast the key");
+        let second = backend::second(&key.bytes);
+        let classified = command::classify(&second).expect("a command of the table");
+        Cluster {
+            second: command::view(placement.view_hash(), &second, &classified, true),
+            second_command: second.frame().clone(),
+            remapped: self::placement(config.nodes, false),
+            coverage: Coverage::default(),
+            config,
+            placement,
+            key,
+            filler,
+        }
+    }
+
+    pub(crate) fn views(&self) -> [View; 2] {
+        [View::GET, self.second]
+    }
+
+    /// The second view's frame; GET has none.
+    pub(crate) fn command(&self, view: View) -> Bytes {
+        if view == View::GET { Bytes::new() } else { self.second_command.clone() }
+    }
+
+    pub(crate) fn offer(&self, view: View) -> Message {
+        let (key, command) = (self.key.clone(), self.command(view));
+        // Fills and writes take different connections to storage.
+        Message::Offer(Offer { key, view, resp3: true, heat: HEAT, command })
+    }
+
+    /// A node as it starts, linked to its shims and with a session to the other one.
+    pub(crate) fn start_node(&self, index: usize, life: u8, now: Time) -> Node {
+        let config = NodeConfig {
+            id: NodeId(index as u16),
+            layer: index,
+            objects_max: 2,
+            bytes_max: BYTES_MAX,
+            value_bytes_max: FILLER_BYTES,
+            capacity: 1000,
+            lease: self.config.lease(),
+            heat: heat(),
+            admission: Admission { heat_min: HEAT, hysteresis: 0, hold_off: Duration::ZERO },
+            views_max: 64,
+            forwarded_max: 64,
+            seed: (index as u64 + 1) << 8 | u64::from(life),
+        };
+        let mut node = Node::new(config, Arc::clone(&self.placement));
+        let mut effects = Vec::new();
+        for shim in [SHIM, OTHER] {
+            node.step(now, node::Input::Linked(Peer::Shim(shim)), &mut effects);
+        }
+        // The once-a-second work is done for the next hundred ticks.
+        node.step(now, node::Input::Tick, &mut effects);
+        effects.clear();
+        node.step(now, arrives(self.filler_offer()), &mut effects);
+        let nonce = effects.iter().find_map(|node::Effect::Send { message, .. }| match message {
+            Message::Hello(hello) => Some(hello.nonce),
+            _ => None,
+        });
+        let nonce = nonce.expect("an offer opens a session");
+        node.step(now, arrives(Message::Welcome(Welcome { session: 1, nonce })), &mut effects);
+        self.fill_filler(&mut node, now, &mut effects);
+        node
+    }
+
+    /// Another shim's large object comes into the node, and what it does not fit beside leaves.
+    pub(crate) fn press(&self, node: &mut Node, now: Time, effects: &mut Vec<node::Effect>) {
+        node.step(now, arrives(self.filler_offer()), effects);
+        self.fill_filler(node, now, effects);
+    }
+
+    fn fill_filler(&self, node: &mut Node, now: Time, effects: &mut Vec<node::Effect>) {
+        let fetch = effects.iter().rev().find_map(|node::Effect::Send { to, message }| match message {
+            Message::Fetch(fetch) if *to == Peer::Shim(OTHER) => Some(fetch.clone()),
+            _ => None,
+        });
+        let fetch = fetch.expect("the filler was offered");
+        let fill = Fill {
+            session: fetch.session,
+            fill: fetch.fill,
+            key: self.filler.clone(),
+            view: View::GET,
+            version: 0,
+            granted: true,
+            status: Status::Ok,
+            cached: LayerSet::EMPTY,
+            ttl_ms: None,
+            value: Bytes::from(vec![b'x'; FILLER_BYTES]),
+        };
+        node.step(now, arrives(Message::Fill(fill)), effects);
+        assert!(!node.knows(&self.filler), "the filler is too large to stay");
+    }
+
+    fn filler_offer(&self) -> Message {
+        let (key, command) = (self.filler.clone(), Bytes::new());
+        Message::Offer(Offer { key, view: View::GET, resp3: false, heat: HEAT, command })
+    }
+
+    /// A shim as it starts: it has not reached storage.
+    pub(crate) fn start_shim(&self, life: u8) -> Shim {
+        let config = ShimConfig {
+            id: SHIM,
+            lease: self.config.lease(),
+            heat: heat(),
+            heat_min: HEAT,
+            operations_max: 64,
+            key_queue_max: 16,
+            blocking_max: 2,
+            early_value_bytes_max: 64,
+            cache_expiring_hashes: false,
+            seed: u64::from(life),
+        };
+        Shim::new(config, Arc::clone(&self.placement))
+    }
+}
+
+/// From the other shim.
+fn arrives(message: Message) -> node::Input {
+    node::Input::Message { from: Peer::Shim(OTHER), message }
+}
+
+fn heat() -> HeatConfig {
+    HeatConfig { rows: 1, counters: 1, filter_rows: 1, filter_bits: 64, window: Duration::from_secs(1) }
+}
+
+fn placement(nodes: usize, first_up: bool) -> Arc<Placement> {
+    let member = |id: usize| NodeMember {
+        id: NodeId(id as u16),
+        rack: None,
+        capacity: 1000,
+        share: if id > 0 || first_up { SHARE_WHOLE } else { 0 },
+    };
+    let layer = |id: usize| LayerMap {
+        name: format!("layer-{id}"),
+        partition: Partition::Hash,
+        nodes: vec![member(id)],
+    };
+    let map = ClusterMap {
+        epoch: if first_up { 1 } else { 2 },
+        layers: (0..nodes).map(layer).collect(),
+        shims: [SHIM, OTHER].map(|id| ShimMember { id, rack: RackId(id.0) }).to_vec(),
+    };
+    Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))
+}

@@ -1,0 +1,185 @@
+//! One state of the model: machines with their clocks, the network, storage, open reads, and what may yet go wrong.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use protocol::node::Node;
+use protocol::shim::Shim;
+use protocol::time::Time;
+use smallvec::SmallVec;
+use wire::{ShimId, View};
+
+use super::backend::{InFlight, Storage};
+use super::config::{Budget, TICK};
+use super::network::Network;
+
+pub(crate) const SHIM: ShimId = ShimId(0);
+
+/// Machines are shared between states: only the one that steps is copied.
+#[derive(Clone)]
+pub(crate) struct NodeCell {
+    pub(crate) machine: Arc<Node>,
+    pub(crate) tick: u64,
+    /// How often it has crashed.
+    pub(crate) life: u8,
+    pub(crate) digest: u64,
+}
+
+#[derive(Clone)]
+pub(crate) struct ShimCell {
+    pub(crate) machine: Arc<Shim>,
+    pub(crate) tick: u64,
+    pub(crate) life: u8,
+    /// Its fence is up and storage listens to it.
+    pub(crate) up: bool,
+    /// A successor's fence has cut it off from storage.
+    pub(crate) fenced: bool,
+    /// Connections to storage by RESP version, and the one of blocking commands.
+    pub(crate) lanes: [Arc<Vec<InFlight>>; 3],
+    pub(crate) digest: u64,
+}
+
+/// A client's read that a node has not answered.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OpenRead {
+    pub(crate) request: u64,
+    pub(crate) node: usize,
+    pub(crate) view: View,
+    /// Every value that storage has held since the read arrived: one of these is the answer.
+    pub(crate) values: SmallVec<[u8; 8]>,
+}
+
+/// What no state shows afterwards.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Broken {
+    StaleRead { got: String, values: SmallVec<[u8; 8]> },
+    VersionWentBack { from: u64, to: u64 },
+    Panicked(String),
+}
+
+#[derive(Clone)]
+pub(crate) struct State {
+    pub(crate) nodes: SmallVec<[NodeCell; 2]>,
+    /// In the order of their starts: the last one governs.
+    pub(crate) shims: SmallVec<[ShimCell; 2]>,
+    pub(crate) network: Network,
+    pub(crate) storage: Storage,
+    pub(crate) reads: SmallVec<[OpenRead; 2]>,
+    pub(crate) written: usize,
+    /// A connection has broken and no fence has followed.
+    pub(crate) unfenced: bool,
+    pub(crate) budget: Budget,
+    pub(crate) broken: Option<Broken>,
+    /// Of the network: counted once per state.
+    pub(crate) network_digest: u64,
+}
+
+pub(crate) fn time(tick: u64) -> Time {
+    Time(tick * TICK.as_micros() as u64)
+}
+
+impl NodeCell {
+    pub(crate) fn new(machine: Node, tick: u64, life: u8) -> NodeCell {
+        let mut cell = NodeCell { machine: Arc::new(machine), tick, life, digest: 0 };
+        cell.refresh();
+        cell
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        time(self.tick)
+    }
+
+    pub(crate) fn refresh(&mut self) {
+        let mut digest = DefaultHasher::new();
+        self.machine.fingerprint(self.now(), SHIM, &mut digest);
+        self.digest = digest.finish();
+    }
+}
+
+impl ShimCell {
+    pub(crate) fn new(machine: Shim, tick: u64, life: u8) -> ShimCell {
+        let lanes = std::array::from_fn(|_| Arc::default());
+        let mut cell =
+            ShimCell { machine: Arc::new(machine), tick, life, up: false, fenced: false, lanes, digest: 0 };
+        cell.refresh();
+        cell
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        time(self.tick)
+    }
+
+    /// Must follow every change of machine, clock or lanes.
+    pub(crate) fn refresh(&mut self) {
+        let now = self.now();
+        let mut digest = DefaultHasher::new();
+        self.machine.fingerprint(now, &mut digest);
+        for lane in &self.lanes {
+            lane.len().hash(&mut digest);
+            for command in lane.iter() {
+                (command.what, command.done).hash(&mut digest);
+                self.machine.ticket_fingerprint(now, command.ticket, &mut digest);
+            }
+        }
+        (self.up, self.fenced).hash(&mut digest);
+        self.digest = digest.finish();
+    }
+
+    /// Commands at storage or on the way to it.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = &InFlight> {
+        self.lanes.iter().flat_map(|lane| lane.iter())
+    }
+}
+
+impl State {
+    pub(crate) fn governing(&self) -> usize {
+        self.shims.len() - 1
+    }
+
+    fn ticks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.nodes.iter().map(|node| node.tick).chain(self.shims.iter().map(|shim| shim.tick))
+    }
+
+    pub(crate) fn refresh_network(&mut self, age_max: u64) {
+        let age_max = age_max * TICK.as_micros() as u64;
+        let nodes = &self.nodes;
+        let clocks = |node: usize| nodes[node].now().0;
+        self.network_digest = self.network.fingerprint(clocks, age_max);
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let earliest = self.ticks().min().unwrap_or(0);
+        for node in &self.nodes {
+            (node.digest, node.tick - earliest, node.life).hash(state);
+        }
+        for shim in &self.shims {
+            (shim.digest, shim.tick - earliest, shim.life).hash(state);
+        }
+        let mut late = self.storage.late.clone();
+        late.sort_unstable();
+        (self.network_digest, self.storage.value, late, &self.reads[..]).hash(state);
+        (self.written, self.unfenced, &self.budget, &self.broken).hash(state);
+    }
+}
+
+/// States are told apart by what they are hashed by.
+impl PartialEq for State {
+    fn eq(&self, other: &State) -> bool {
+        let digest = |state: &State| {
+            let mut digest = DefaultHasher::new();
+            state.hash(&mut digest);
+            digest.finish()
+        };
+        digest(self) == digest(other)
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "storage {}, {} messages", self.storage.value, self.network.iter().count())?;
+        self.broken.as_ref().map_or(Ok(()), |broken| write!(f, ", {broken:?}"))
+    }
+}
