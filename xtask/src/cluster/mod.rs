@@ -39,6 +39,8 @@ pub(crate) struct Cluster {
     members: Vec<Member>,
     processes: BTreeMap<String, Process>,
     proxy: Option<Proxy>,
+    /// Where the reader of a configuration finds another member, if not at its own address.
+    proxied: BTreeMap<(String, String), SocketAddr>,
     binary: PathBuf,
     folder: Folder,
 }
@@ -50,7 +52,8 @@ impl Cluster {
         let proxy = if layout.proxied { Some(Proxy::start(seed)?) } else { None };
         let folder = Folder::new("cluster")?;
         let (processes, binary) = (BTreeMap::new(), binary.to_owned());
-        let mut cluster = Cluster { layout, members, processes, proxy, binary, folder };
+        let proxied = BTreeMap::new();
+        let mut cluster = Cluster { layout, members, processes, proxy, proxied, binary, folder };
         cluster.write_configurations()?;
         let apart = |member: &Member| cluster.layout.separate || member.role == Role::Redis;
         let mut ids: Vec<String> =
@@ -65,29 +68,31 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Each process has a file of its own: through the proxy, each finds the others at addresses of its own.
-    fn write_configurations(&self) -> anyhow::Result<()> {
+    fn write_configurations(&mut self) -> anyhow::Result<()> {
         if !self.layout.separate {
             anyhow::ensure!(self.proxy.is_none(), "the proxy stands between processes");
-            let text = self.layout.toml(&self.members, |member| member.listen);
-            return Ok(std::fs::write(self.file(UP, "toml"), text)?);
+            return self.write_configuration(UP);
         }
         for reader in self.members.iter().filter(|member| member.role != Role::Redis) {
-            let mut addresses = BTreeMap::new();
-            for other in &self.members {
-                let address = match &self.proxy {
-                    Some(proxy) if reader.dials(other) => {
-                        let framed = matches!(other.role, Role::Node | Role::Shim);
-                        proxy.listen(&reader.id, &other.id, other.listen, framed)?
-                    }
-                    _ => other.listen,
-                };
-                addresses.insert(&other.id, address);
+            if let Some(proxy) = &self.proxy {
+                for other in self.members.iter().filter(|other| reader.dials(other)) {
+                    let framed = matches!(other.role, Role::Node | Role::Shim);
+                    let address = proxy.listen(&reader.id, &other.id, other.listen, framed)?;
+                    self.proxied.insert((reader.id.clone(), other.id.clone()), address);
+                }
             }
-            let text = self.layout.toml(&self.members, |member| addresses[&member.id]);
-            std::fs::write(self.file(&reader.id, "toml"), text)?;
+            self.write_configuration(&reader.id)?;
         }
         Ok(())
+    }
+
+    /// Each process has a file of its own: through the proxy, each finds the others at addresses of its own.
+    fn write_configuration(&self, reader: &str) -> anyhow::Result<()> {
+        let text = self.layout.toml(&self.members, |other| {
+            let proxied = self.proxied.get(&(reader.to_owned(), other.id.clone()));
+            proxied.copied().unwrap_or(other.listen)
+        });
+        Ok(std::fs::write(self.file(reader, "toml"), text)?)
     }
 
     fn file(&self, id: &str, extension: &str) -> PathBuf {
@@ -147,6 +152,20 @@ impl Cluster {
         let status = process.terminate()?;
         anyhow::ensure!(status.success(), "{id} ended with {status}\n{}", self.log(id));
         Ok(())
+    }
+
+    /// Starts a member's successor at another address and sends there whoever dials it through the proxy from now
+    /// on. The predecessor is given back as it is.
+    pub(crate) fn replace(&mut self, id: &str) -> anyhow::Result<Process> {
+        let listen = free_address()?;
+        let member = self.members.iter_mut().find(|member| member.id == id);
+        let member = member.with_context(|| format!("there is no {id}"))?;
+        (member.listen, member.admin) = (listen, free_address()?);
+        self.write_configuration(id)?;
+        self.proxy()?.retarget(id, listen)?;
+        let predecessor = self.processes.remove(id).with_context(|| format!("{id} does not run"))?;
+        self.run(id)?;
+        Ok(predecessor)
     }
 
     /// SIGSTOP

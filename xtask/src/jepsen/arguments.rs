@@ -99,7 +99,7 @@ fn number(flag: &str, text: &str) -> anyhow::Result<u64> {
     text.parse().with_context(|| format!("{flag} {text:?}: write a whole number"))
 }
 
-fn faults(list: &str) -> anyhow::Result<Vec<Fault>> {
+pub(super) fn faults(list: &str) -> anyhow::Result<Vec<Fault>> {
     if list == "none" {
         return Ok(Vec::new());
     }

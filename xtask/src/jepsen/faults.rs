@@ -8,9 +8,10 @@ use anyhow::Context;
 use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
+use rustix::process::Signal;
 
 use crate::cluster::proxy::{Fate, Kind, Rule, Weather};
-use crate::cluster::{Cluster, Role};
+use crate::cluster::{Cluster, Process, Role};
 
 /// Faults of one episode.
 const TOGETHER_MAX: usize = 3;
@@ -19,7 +20,12 @@ const TOGETHER_MAX: usize = 3;
 pub(super) enum Fault {
     KillNode,
     KillShim,
+    /// Killed and started again at once: leases of its former life still run.
+    BounceShim,
+    /// Stopped, replaced by another process, and only then going on.
+    ReplaceShim,
     KillRouter,
+    BounceRouter,
     KillController,
     StopNode,
     PauseNode,
@@ -38,10 +44,13 @@ pub(super) enum Fault {
 }
 
 /// By the names that `--faults` takes.
-pub(super) const FAULTS: [(&str, Fault); 18] = [
+pub(super) const FAULTS: [(&str, Fault); 21] = [
     ("kill-node", Fault::KillNode),
     ("kill-shim", Fault::KillShim),
+    ("bounce-shim", Fault::BounceShim),
+    ("replace-shim", Fault::ReplaceShim),
     ("kill-router", Fault::KillRouter),
+    ("bounce-router", Fault::BounceRouter),
     ("kill-controller", Fault::KillController),
     ("stop-node", Fault::StopNode),
     ("pause-node", Fault::PauseNode),
@@ -76,8 +85,8 @@ impl Fault {
     fn victims(self) -> &'static [Role] {
         match self {
             Fault::KillNode | Fault::StopNode | Fault::PauseNode | Fault::SilentNode => &[Role::Node],
-            Fault::KillShim | Fault::PauseShim => &[Role::Shim],
-            Fault::KillRouter | Fault::PauseRouter => &[Role::Router],
+            Fault::KillShim | Fault::BounceShim | Fault::ReplaceShim | Fault::PauseShim => &[Role::Shim],
+            Fault::KillRouter | Fault::BounceRouter | Fault::PauseRouter => &[Role::Router],
             Fault::KillController => &[Role::Controller],
             Fault::PauseStorage => &[Role::Redis],
             Fault::Delay | Fault::CutOneWay | Fault::Cut | Fault::Reset | Fault::SlowLine => {
@@ -100,19 +109,29 @@ pub(super) struct Faults {
     turn: Vec<Fault>,
     random: SmallRng,
     active: Vec<Active>,
+    /// Processes that were replaced and go on all the same.
+    predecessors: Vec<Process>,
     pub(super) counts: BTreeMap<&'static str, u64>,
 }
 
 impl Faults {
     pub(super) fn new(kinds: Vec<Fault>, seed: u64) -> Faults {
         let random = SmallRng::seed_from_u64(seed ^ 0xfa17);
-        Faults { kinds, turn: Vec::new(), random, active: Vec::new(), counts: BTreeMap::new() }
+        Faults {
+            kinds,
+            turn: Vec::new(),
+            random,
+            active: Vec::new(),
+            predecessors: Vec::new(),
+            counts: BTreeMap::new(),
+        }
     }
 
     /// Begins an episode; says how long it lasts, and what happens in it.
     pub(super) fn begin(&mut self, cluster: &mut Cluster) -> anyhow::Result<(Duration, String)> {
         let together = [1, 1, 1, 2, 2, TOGETHER_MAX].choose(&mut self.random).copied().unwrap_or(1);
         let mut text = Vec::new();
+        self.predecessors.clear();
         for _ in 0..together {
             if self.turn.is_empty() {
                 self.turn = self.kinds.clone();
@@ -149,10 +168,16 @@ impl Faults {
             Fault::KillNode | Fault::KillShim | Fault::KillRouter | Fault::KillController => {
                 cluster.kill(victim)
             }
-            Fault::StopNode => cluster.terminate(victim),
-            Fault::PauseNode | Fault::PauseShim | Fault::PauseRouter | Fault::PauseStorage => {
-                cluster.pause(victim)
+            Fault::BounceShim | Fault::BounceRouter => {
+                cluster.kill(victim)?;
+                cluster.run(victim)
             }
+            Fault::StopNode => cluster.terminate(victim),
+            Fault::ReplaceShim
+            | Fault::PauseNode
+            | Fault::PauseShim
+            | Fault::PauseRouter
+            | Fault::PauseStorage => cluster.pause(victim),
             Fault::Reset => cluster.proxy()?.reset(Some(victim), None),
             Fault::Delay | Fault::SlowLine | Fault::Cut => {
                 let weather = self.weather(active.fault);
@@ -208,10 +233,23 @@ impl Faults {
                 Fault::PauseNode | Fault::PauseShim | Fault::PauseRouter | Fault::PauseStorage => {
                     cluster.resume(&victim)?;
                 }
+                Fault::ReplaceShim => self.replace(cluster, &victim)?,
                 Fault::Reset => cluster.proxy()?.reset(Some(&victim), None)?,
                 _ => {}
             }
         }
+        Ok(())
+    }
+
+    /// The predecessor goes on when its successor serves, with whatever it has read and queued and with its
+    /// connections to storage, until the next episode.
+    fn replace(&mut self, cluster: &mut Cluster, victim: &str) -> anyhow::Result<()> {
+        let predecessor = cluster.replace(victim)?;
+        for id in [Role::Router, Role::Node].into_iter().flat_map(|role| cluster.ids(role)) {
+            cluster.proxy()?.reset(Some(&id), Some(victim))?;
+        }
+        predecessor.signal(Signal::CONT)?;
+        self.predecessors.push(predecessor);
         Ok(())
     }
 

@@ -17,6 +17,7 @@ mod linearize;
 mod meter;
 mod model;
 mod operation;
+mod planted;
 mod porcupine;
 mod report;
 mod samples;
@@ -69,6 +70,10 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let target = target(root)?;
     let program = porcupine::build(root, &target)?;
     porcupine::calibrate(&program, &samples::samples())?;
+    if let Some(name) = &arguments.planted {
+        let found = planted::run(root, name.as_deref(), &arguments, &program, &target)?;
+        return tell_planted(&arguments, &found);
+    }
     let binary = match &arguments.binary {
         Some(binary) => binary.clone(),
         None => crate::bench::build(root)?,
@@ -80,6 +85,17 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         crate::print(&report.text());
     }
     judge_run(&arguments, &report)
+}
+
+fn tell_planted(arguments: &Arguments, found: &[planted::Found]) -> anyhow::Result<()> {
+    if arguments.json {
+        crate::print(&format!("{}\n", serde_json::to_string_pretty(found)?));
+    } else {
+        found.iter().for_each(|found| crate::print(&found.text()));
+    }
+    let missed = found.iter().filter(|found| !found.is_found()).count();
+    ensure!(missed == 0, "{missed} of {} planted bugs were not found", found.len());
+    Ok(())
 }
 
 /// Where what is built and drawn here goes.

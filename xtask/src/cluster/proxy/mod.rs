@@ -41,6 +41,11 @@ enum Order {
         framed: bool,
         answer: Sender<std::io::Result<SocketAddr>>,
     },
+    /// From now on, connections to a member go to another address.
+    Retarget {
+        to: String,
+        target: SocketAddr,
+    },
     /// For every link between two members, whoever dials; `None` stands for every member.
     Weather {
         from: Option<String>,
@@ -89,6 +94,11 @@ impl Proxy {
         let (answer, answered) = channel();
         self.order(Order::Listen { link, target, framed, answer })?;
         Ok(answered.recv().context("the proxy has ended")??)
+    }
+
+    /// Further connections to `to` go to `target`; those that are open stay.
+    pub(crate) fn retarget(&self, to: &str, target: SocketAddr) -> anyhow::Result<()> {
+        self.order(Order::Retarget { to: to.to_owned(), target })
     }
 
     /// From now on for what `from` sends to `to`, whoever dialled; `None` stands for every member.

@@ -130,6 +130,10 @@ impl Relay {
             Order::Listen { link, target, framed, answer } => {
                 let _ = answer.send(self.listen(link, target, framed));
             }
+            Order::Retarget { to, target } => {
+                let listeners = self.listeners.iter_mut().filter(|listener| listener.link.to == to);
+                listeners.for_each(|listener| listener.target = target);
+            }
             Order::Weather { from, to, weather } => {
                 let is =
                     |wanted: &Option<String>, id: &str| wanted.as_ref().is_none_or(|wanted| wanted == id);

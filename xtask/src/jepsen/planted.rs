@@ -1,0 +1,200 @@
+//! Bugs planted on purpose, each as a patch in a copy of the tree: a run that does not find them is worth nothing.
+//! Never switches in the product.
+//!
+//! A patch begins with one line that says what the bug is and one `Faults: LIST` with the faults that bring it out.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use serde::Serialize;
+
+use super::arguments::{Arguments, Length};
+
+/// Each bug has to be found within this.
+const FIND_MAX: Duration = Duration::from_secs(300);
+const FAULTS: &str = "Faults: ";
+
+/// One patch.
+#[derive(Debug)]
+pub(super) struct Bug {
+    name: String,
+    /// What is wrong, in one sentence.
+    what: String,
+    faults: String,
+    patch: PathBuf,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Found {
+    name: String,
+    what: String,
+    faults: String,
+    /// From the start of the clients to the verdict of both checkers.
+    seconds: Option<f64>,
+    operations: u64,
+}
+
+/// The planted bugs by name, in the order of their names.
+pub(super) fn bugs(root: &Path) -> anyhow::Result<Vec<Bug>> {
+    let folder = root.join("xtask/planted");
+    let mut bugs = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let patch = entry?.path();
+        let text = std::fs::read_to_string(&patch).with_context(|| patch.display().to_string())?;
+        let mut lines = text.lines();
+        let what = lines.next().unwrap_or_default().to_owned();
+        let faults = lines.next().and_then(|line| line.strip_prefix(FAULTS));
+        let faults = faults.with_context(|| format!("{}: line 2 is not `{FAULTS}LIST`", patch.display()))?;
+        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        bugs.push(Bug { name, what, faults: faults.to_owned(), patch });
+    }
+    bugs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(bugs)
+}
+
+/// Plants every bug, or the one of this name, and looks for it.
+pub(super) fn run(
+    root: &Path,
+    name: Option<&str>,
+    arguments: &Arguments,
+    program: &Path,
+    target: &Path,
+) -> anyhow::Result<Vec<Found>> {
+    let bugs = bugs(root)?;
+    let names: Vec<&str> = bugs.iter().map(|bug| bug.name.as_str()).collect();
+    let known = format!("there are: {}", names.join(", "));
+    ensure!(name.is_none_or(|name| names.contains(&name)), "no planted bug of this name; {known}");
+    let garden = Garden::new(root, target)?;
+    let mut all = Vec::new();
+    for bug in bugs.iter().filter(|bug| name.is_none_or(|name| name == bug.name)) {
+        let binary = garden.plant(bug)?;
+        let found = find(bug, arguments, &binary, program, target)?;
+        let how = match found.seconds {
+            Some(seconds) => format!("found after {seconds:.1} s and {} operations", found.operations),
+            None => format!("NOT FOUND in {} operations", found.operations),
+        };
+        crate::tell(&format!("planted {}: {how}: {}", bug.name, bug.what));
+        all.push(found);
+    }
+    Ok(all)
+}
+
+fn find(
+    bug: &Bug,
+    arguments: &Arguments,
+    binary: &Path,
+    program: &Path,
+    target: &Path,
+) -> anyhow::Result<Found> {
+    let arguments = Arguments {
+        length: Length::Time(FIND_MAX),
+        faults: super::arguments::faults(&bug.faults)?,
+        ..arguments.clone()
+    };
+    let started = Instant::now();
+    let report = super::trial(&arguments, binary, program, target)?;
+    let seconds = (!report.found.is_empty()).then(|| started.elapsed().as_secs_f64());
+    ensure!(report.disagreements.is_empty(), "the checkers disagree: {}", report.disagreements[0]);
+    let Bug { name, what, faults, .. } = bug;
+    let (name, what, faults) = (name.clone(), what.clone(), faults.clone());
+    Ok(Found { name, what, faults, seconds, operations: report.operations })
+}
+
+impl Found {
+    pub(super) fn is_found(&self) -> bool {
+        self.seconds.is_some()
+    }
+
+    pub(super) fn text(&self) -> String {
+        let seconds = self.seconds.map_or("NOT FOUND".to_owned(), |seconds| format!("{seconds:.1} s"));
+        format!("{:>10}  {}: {}\n", seconds, self.name, self.what)
+    }
+}
+
+/// A copy of the tree in which bugs are planted one at a time.
+struct Garden {
+    tree: PathBuf,
+    build: PathBuf,
+}
+
+impl Garden {
+    fn new(root: &Path, target: &Path) -> anyhow::Result<Garden> {
+        let garden = Garden { tree: target.join("planted/tree"), build: target.join("planted/build") };
+        let listed = Command::new("git")
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .current_dir(root)
+            .output()
+            .context("starting git")?;
+        ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
+        if garden.tree.exists() {
+            std::fs::remove_dir_all(&garden.tree)?;
+        }
+        for name in listed.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            let name = std::str::from_utf8(name)?;
+            let (from, to) = (root.join(name), garden.tree.join(name));
+            // Deleted, but not committed yet.
+            if !from.is_file() {
+                continue;
+            }
+            std::fs::create_dir_all(to.parent().unwrap_or(&garden.tree))?;
+            std::fs::copy(&from, &to).with_context(|| from.display().to_string())?;
+        }
+        Ok(garden)
+    }
+
+    /// Builds `distcache` with the bug; the tree is clean again afterwards.
+    fn plant(&self, bug: &Bug) -> anyhow::Result<PathBuf> {
+        self.apply(bug, &[])?;
+        let built = self.build();
+        self.apply(bug, &["--reverse"])?;
+        built.with_context(|| format!("building with {}", bug.name))
+    }
+
+    fn apply(&self, bug: &Bug, arguments: &[&str]) -> anyhow::Result<()> {
+        let mut command = Command::new("git");
+        command.arg("apply").args(arguments).arg(&bug.patch).current_dir(&self.tree);
+        // The copy lies within a repository, but is not of it.
+        command.env("GIT_CEILING_DIRECTORIES", self.tree.parent().unwrap_or(&self.tree));
+        let output = command.output().context("starting git")?;
+        let problem = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "{} does not apply any more; renew it:\n{problem}",
+            bug.patch.display()
+        );
+        Ok(())
+    }
+
+    fn build(&self) -> anyhow::Result<PathBuf> {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["build", "--release", "--locked", "--package", "distcache"]).current_dir(&self.tree);
+        // A dozen builds: fast ones, of what a bug has touched.
+        command.env("CARGO_TARGET_DIR", &self.build).env("CARGO_PROFILE_RELEASE_LTO", "off");
+        command.env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+        command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "64").env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+        let output = command.output().context("starting cargo")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(self.build.join("release/distcache"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Garden, bugs};
+    use crate::jepsen::arguments::faults;
+
+    #[test]
+    fn every_patch_says_what_it_plants_and_applies() {
+        let folder = crate::cluster::Folder::new("garden").unwrap();
+        let garden = Garden::new(crate::root(), folder.path()).unwrap();
+        let bugs = bugs(crate::root()).unwrap();
+        assert!(bugs.len() >= 10, "{}", bugs.len());
+        for bug in bugs {
+            assert!(bug.what.ends_with('.') && faults(&bug.faults).is_ok(), "{bug:?}");
+            garden.apply(&bug, &[]).unwrap();
+            garden.apply(&bug, &["--reverse"]).unwrap();
+        }
+    }
+}
