@@ -75,6 +75,7 @@ scripts! {
     node_reconnects
     read_joined_to_an_earlier_one
     reads_meet_at_the_shim
+    reads_passed_on_in_a_pipeline
     reads_pipelined_at_a_node
     reads_pipelined_behind_one_passed_on
     remap_between_grant_and_write

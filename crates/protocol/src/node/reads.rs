@@ -267,8 +267,6 @@ impl Node {
         let serial = self.forwarded_serial;
         let forwarded = Forwarded { serial, waiter, shim, key: read.key.clone(), view: read.view };
         read.request = u64::from(serial) << 32 | self.forwarded.insert(forwarded) as u64;
-        // Those before it went the same way.
-        read.ordered = false;
         self.statistics.forwarded += 1;
         self.send(Peer::Shim(shim), Message::Read(read), effects);
     }
