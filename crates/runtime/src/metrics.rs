@@ -57,6 +57,9 @@ const SHIM: &[Metric<ShimStatus>] = &[
     Metric("storage_limit", Gauge, "Commands that storage may have at a time", |s| s.storage_limit),
     Metric("reads_joined", Counter, "Reads answered together with another one", |s| s.reads_joined_total),
     Metric("storage_up", Gauge, "Whether storage can be used", |s| u64::from(s.storage_up)),
+    Metric("standing_by", Gauge, "Whether another process of this shim has its storage", |s| {
+        u64::from(s.standing_by)
+    }),
     Metric("storage_errors", Counter, "Commands lost with a storage connection", |s| s.storage_errors_total),
     Metric("storage_reconnects", Counter, "Connections to storage made again", |s| {
         s.storage_reconnects_total

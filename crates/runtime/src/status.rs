@@ -99,6 +99,8 @@ pub struct ShimStatus {
     /// Reads that were answered together with another one of the same view.
     pub reads_joined_total: u64,
     pub storage_up: bool,
+    /// Another process of this shim has taken its storage over.
+    pub standing_by: bool,
     pub storage_errors_total: u64,
     pub storage_reconnects_total: u64,
     pub quarantined: u64,

@@ -37,6 +37,7 @@ impl Driver {
             reads_joined_total: counts.reads_joined,
             storage_limit: u64::from(parts.shim.storage_limit()),
             storage_pending: parts.storage.pending_count() as u64,
+            standing_by: parts.storage.is_replaced(),
             storage_up: parts.storage.is_up(),
             storage_errors_total: counts.storage_lost,
             storage_reconnects_total: parts.storage.reconnects(),

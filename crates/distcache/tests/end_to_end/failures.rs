@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
+use wire::resp::Value;
 
 use crate::cluster::{Cluster, Layout, RedisServer, alone, installed, text, until};
 use crate::coherence::{hit_ratio, layout};
@@ -290,4 +291,38 @@ fn nothing_depends_on_the_controller_or_on_one_router() {
     cluster.start("router-1");
     cluster.wait_linked();
     assert_eq!(text(&cluster.connect(1).call(&["GET", "a"])), "1");
+}
+
+#[test]
+fn a_paused_shim_that_was_replaced_serves_nothing_until_its_successor_is_gone() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = alone();
+    let servers = [RedisServer::start()];
+    let mut old = Cluster::apart(Layout::before(&servers));
+    let mut client = old.connect(0);
+    assert_eq!(text(&client.call(&["SET", "k", "old"])), "OK");
+    until("it is cached", || {
+        assert_eq!(text(&client.call(&["GET", "k"])), "old");
+        (crate::cluster::total(&old.status(), "nodes", "hits_total") > 10).then_some(())
+    });
+    old.process("shim-0").signal(Signal::STOP);
+    // The same shim of the same cluster at other addresses, before the same server.
+    let mut new = Cluster::apart(Layout::before(&servers));
+    assert_eq!(text(&new.connect(0).call(&["SET", "k", "new"])), "OK");
+    old.process("shim-0").signal(Signal::CONT);
+    let is_error = |reply: &Value| matches!(reply, Value::Error(_));
+    until("the older stands by", || {
+        let (read, write) = (client.call(&["GET", "k"]), client.call(&["SET", "k", "late"]));
+        assert!(is_error(&read) && is_error(&write), "{read:?} {write:?}");
+        text(&read).contains("another process of this shim").then_some(())
+    });
+    until("its log says so", || old.process("shim-0").log().contains("standing by").then_some(()));
+    until("its status says so", || (old.status()["shims"][0]["standing_by"] == true).then_some(()));
+    assert_eq!(text(&new.connect(0).call(&["GET", "k"])), "new");
+
+    new.process("shim-0").signal(Signal::TERM);
+    assert_eq!(new.process("shim-0").wait().code(), Some(0));
+    until("the older takes over", || (text(&client.call(&["GET", "k"])) == "new").then_some(()));
 }

@@ -74,6 +74,14 @@ impl Storage {
         }
     }
 
+    /// Whether another process of this shim has taken the server over.
+    pub(crate) fn is_replaced(&self) -> bool {
+        match self {
+            Storage::Memory(_) => false,
+            Storage::Redis(redis) => redis.is_replaced(),
+        }
+    }
+
     pub(crate) fn reconnects(&self) -> u64 {
         match self {
             Storage::Memory(_) => 0,

@@ -1,6 +1,7 @@
 //! The storages of a shim against real redis-server processes. Not the shim's machine.
 
 mod embedded;
+mod failover;
 mod redis;
 mod relay;
 mod server;

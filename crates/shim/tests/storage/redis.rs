@@ -12,11 +12,11 @@ use wire::resp::Command;
 use crate::relay::Relay;
 use crate::server::Server;
 
-const RESP2: Lane = Lane::Shared { resp3: false };
+pub(crate) const RESP2: Lane = Lane::Shared { resp3: false };
 const RESP3: Lane = Lane::Shared { resp3: true };
-const PINNED: Lane = Lane::Pinned { resp3: false };
+pub(crate) const PINNED: Lane = Lane::Pinned { resp3: false };
 /// Far more than anything here takes: a test that waits this long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Recorder {
     redis: Redis,
@@ -30,18 +30,18 @@ impl Driver for Recorder {
 }
 
 /// One shim's storage with a reactor of its own.
-struct Storage {
+pub(crate) struct Storage {
     reactor: Reactor,
     recorder: Recorder,
     tickets: u64,
 }
 
 impl Storage {
-    fn new(server: &Server, seed: u64) -> Storage {
+    pub(crate) fn new(server: &Server, seed: u64) -> Storage {
         Storage::with(settings(Address::Unix(server.socket()), seed))
     }
 
-    fn with(settings: RedisSettings) -> Storage {
+    pub(crate) fn with(settings: RedisSettings) -> Storage {
         let recorder = Recorder { redis: Redis::new(settings), events: Vec::new() };
         Storage { reactor: Reactor::new(Io::new().expect("a reactor")), recorder, tickets: 0 }
     }
@@ -65,18 +65,18 @@ impl Storage {
         }
     }
 
-    fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         self.reactor.turn(&mut self.recorder, None).expect("a turn");
     }
 
-    fn until_up(&mut self) -> u64 {
+    pub(crate) fn until_up(&mut self) -> u64 {
         self.until("up", |event| match event {
             StorageEvent::Up { incarnation, .. } => Some(*incarnation),
             _ => None,
         })
     }
 
-    fn until_down(&mut self) -> String {
+    pub(crate) fn until_down(&mut self) -> String {
         self.until("down", |event| match event {
             StorageEvent::Down { reason } => Some(reason.clone()),
             _ => None,
@@ -85,6 +85,39 @@ impl Storage {
 
     fn until_fenced(&mut self) {
         self.until("the fence", |event| (*event == StorageEvent::Fenced).then_some(()));
+    }
+
+    /// What has not been asked for by the test.
+    pub(crate) fn events(&self) -> &[StorageEvent] {
+        &self.recorder.events
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.recorder.redis.is_up()
+    }
+
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.recorder.redis.is_replaced()
+    }
+
+    /// How often it came up.
+    pub(crate) fn incarnations(&self) -> u64 {
+        self.recorder.redis.reconnects() + 1
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.recorder.redis.stop(self.reactor.io(), &mut self.recorder.events);
+    }
+
+    /// The first reply to a command, or nothing if it was lost.
+    pub(crate) fn ended(&mut self, ticket: u64) -> Option<Bytes> {
+        self.until("an end", |event| match event {
+            StorageEvent::Replies { ticket: found, replies } if *found == ticket => {
+                Some(replies.first().cloned())
+            }
+            StorageEvent::Lost { ticket: found, .. } if *found == ticket => Some(None),
+            _ => None,
+        })
     }
 
     fn until_refused(&mut self) -> String {
@@ -98,7 +131,7 @@ impl Storage {
         }
     }
 
-    fn store(&mut self, lane: Lane, commands: &[&[&str]]) -> u64 {
+    pub(crate) fn store(&mut self, lane: Lane, commands: &[&[&str]]) -> u64 {
         self.tickets += 1;
         let commands = commands.iter().map(|args| Command::from_args(args).frame().clone()).collect();
         let store = Store { ticket: self.tickets, lane, commands };
@@ -116,13 +149,13 @@ impl Storage {
         })
     }
 
-    fn ask(&mut self, lane: Lane, args: &[&str]) -> Bytes {
+    pub(crate) fn ask(&mut self, lane: Lane, args: &[&str]) -> Bytes {
         let ticket = self.store(lane, &[args]);
         self.replies(ticket).remove(0)
     }
 
     /// Whether the lost command may have been sent.
-    fn until_lost(&mut self, ticket: u64) -> bool {
+    pub(crate) fn until_lost(&mut self, ticket: u64) -> bool {
         self.until("the loss", |event| match event {
             StorageEvent::Lost { ticket: found, sent } if *found == ticket => Some(*sent),
             StorageEvent::Replies { ticket: found, .. } if *found == ticket => panic!("{event:?}"),
@@ -131,7 +164,7 @@ impl Storage {
     }
 }
 
-fn settings(address: Address, seed: u64) -> RedisSettings {
+pub(crate) fn settings(address: Address, seed: u64) -> RedisSettings {
     RedisSettings {
         address,
         user: None,
@@ -436,7 +469,7 @@ fn stopping_takes_the_user_away() {
     let mut storage = Storage::new(&server, 1);
     storage.until_up();
     assert_eq!(users(&server).len(), 2);
-    storage.recorder.redis.stop(storage.reactor.io(), &mut storage.recorder.events);
+    storage.stop();
     let deadline = Instant::now() + PATIENCE;
     while users(&server) != ["default"] {
         assert!(Instant::now() < deadline);

@@ -14,6 +14,9 @@ struct State {
     /// What the first so many of them carry to the server is kept back.
     held: usize,
     threads: Vec<JoinHandle<()>>,
+    /// Where connections go from now on, and those that go elsewhere.
+    server: PathBuf,
+    open: Vec<UnixStream>,
 }
 
 #[derive(Default)]
@@ -32,13 +35,24 @@ impl Relay {
         let socket = server.with_file_name("relay.sock");
         let listener = UnixListener::bind(&socket).expect("a socket");
         let shared = Arc::new(Shared::default());
-        let (server, acceptor) = (server.to_owned(), Arc::clone(&shared));
+        shared.state.lock().expect("no thread has panicked").server = server.to_owned();
+        let acceptor = Arc::clone(&shared);
         std::thread::spawn(move || {
             for near in listener.incoming() {
-                accept(near.expect("a connection"), &server, &acceptor);
+                accept(near.expect("a connection"), &acceptor);
             }
         });
         Relay { socket, shared }
+    }
+
+    /// The address moves to another server, as a virtual one does after a failover: connections are cut.
+    pub(crate) fn move_to(&self, server: &Path) {
+        let mut state = self.shared.state.lock().expect("no thread has panicked");
+        state.server = server.to_owned();
+        for open in state.open.drain(..) {
+            // It may have ended already.
+            let _ = open.shutdown(Shutdown::Both);
+        }
     }
 
     /// From now on nothing gets from the present connections to the server.
@@ -59,10 +73,12 @@ impl Relay {
     }
 }
 
-fn accept(near: UnixStream, server: &Path, shared: &Arc<Shared>) {
+fn accept(near: UnixStream, shared: &Arc<Shared>) {
+    let server = shared.state.lock().expect("no thread has panicked").server.clone();
     let far = UnixStream::connect(server).expect("the server accepts");
     let (from, to) = (near.try_clone().expect("a handle"), far.try_clone().expect("a handle"));
     let mut state = shared.state.lock().expect("no thread has panicked");
+    state.open.extend([near.try_clone().expect("a handle"), far.try_clone().expect("a handle")]);
     let number = state.accepted;
     state.accepted += 1;
     let gate = Arc::clone(shared);

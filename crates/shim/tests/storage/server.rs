@@ -43,6 +43,15 @@ impl Server {
         self.process = launch(&self.directory, options).expect("redis-server was there before");
     }
 
+    /// Starts another in its place, which may still be loading its data.
+    pub(crate) fn restart_unready(&mut self, options: &[&str]) {
+        self.stop();
+        self.process = spawn(&self.directory, options).expect("redis-server was there before");
+        while UnixStream::connect(self.socket()).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
     pub(crate) fn stop(&mut self) {
         // The process may have ended already, as a test wanted.
         let _ = self.process.kill();
@@ -70,14 +79,18 @@ impl Server {
     }
 }
 
-fn launch(directory: &Path, options: &[&str]) -> std::io::Result<Child> {
-    let mut process = Process::new("redis-server")
+fn spawn(directory: &Path, options: &[&str]) -> std::io::Result<Child> {
+    Process::new("redis-server")
         .args(["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--daemonize", "no"])
         .args(options)
         .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .spawn()?;
+        .spawn()
+}
+
+fn launch(directory: &Path, options: &[&str]) -> std::io::Result<Child> {
+    let mut process = spawn(directory, options)?;
     let mut log = BufReader::new(process.stdout.take().expect("stdout is piped"));
     let mut line = String::new();
     let mut all = String::new();

@@ -42,9 +42,16 @@ pub(super) fn others(users: &Value, prefix: &str, own: &str) -> Option<Vec<Bytes
     Some(names.filter(is_other).cloned().collect())
 }
 
+/// Whether anybody is connected as one of `users`, from the text of CLIENT LIST.
+pub(super) fn connected(clients: &str, users: &[Bytes]) -> bool {
+    let names =
+        clients.lines().flat_map(|line| line.split(' ')).filter_map(|word| word.strip_prefix("user="));
+    names.into_iter().any(|name| users.iter().any(|user| user.as_ref() == name.as_bytes()))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{others, rules, user_prefix};
+    use super::{connected, others, rules, user_prefix};
     use bytes::Bytes;
     use wire::resp::Value;
 
@@ -72,6 +79,16 @@ mod tests {
         let cache = "sanitize-payload ~* resetchannels &news +@all -debug (~x resetchannels +get)";
         assert_eq!(text("cache").as_deref(), Some(cache));
         assert_eq!(text("nobody"), None);
+    }
+
+    #[test]
+    fn a_user_with_a_connection_is_found() {
+        let clients =
+            "id=3 addr=? name=user=b user=default cmd=client|list\r\nid=4 name= user=a redir=-1\r\n";
+        let user = |name: &'static str| [Bytes::from_static(name.as_bytes())];
+        assert!(
+            connected(clients, &user("a")) && !connected(clients, &user("b")) && !connected("", &user("a"))
+        );
     }
 
     #[test]

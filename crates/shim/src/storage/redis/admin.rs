@@ -11,8 +11,13 @@ use super::takeover::{Progress, Takeover, Trouble};
 
 const BACKOFF_MIN_US: u64 = 50_000;
 const BACKOFF_MAX_US: u64 = 1_000_000;
-/// How often a settled server is asked whether it is still the same one.
-const RECHECK_US: u64 = 1_000_000;
+/// How often a settled server is asked whether it is still the same one: one that was made a replica is served for this
+/// long at most.
+const RECHECK_US: u64 = 250_000;
+/// Pauses of a process that was replaced before it looks whether the other is still there. The first lets a successor
+/// connect; the last is how long nobody serves after a successor has died.
+const STANDBY_MIN_US: u64 = 1_000_000;
+const STANDBY_MAX_US: u64 = 16_000_000;
 /// How long a server that says BUSY or LOADING is left alone.
 const WAIT_US: u64 = 100_000;
 
@@ -57,6 +62,8 @@ pub(super) struct Admin {
     /// Nothing is dialled or asked before.
     not_before_us: u64,
     checked_us: u64,
+    /// The next pause of a process that was replaced.
+    standby_us: u64,
     backoff: Backoff,
     pub(super) takeover: Takeover,
 }
@@ -72,6 +79,7 @@ impl Admin {
             waits_since_us: None,
             not_before_us: 0,
             checked_us: 0,
+            standby_us: STANDBY_MIN_US,
             backoff,
             takeover,
         }
@@ -88,6 +96,7 @@ impl Admin {
 
     pub(super) fn reset_backoff(&mut self) {
         self.backoff.reset();
+        self.standby_us = STANDBY_MIN_US;
     }
 
     pub(super) fn connected(&mut self, io: &mut Io, now_us: u64) {
@@ -141,6 +150,12 @@ impl Admin {
                 // The same is asked again: what keeps it from being granted may change.
                 self.not_before_us = match &trouble {
                     Trouble::Wait(_) => now_us + WAIT_US,
+                    Trouble::Replaced(_) if self.takeover.misses_successor() => now_us + STANDBY_MIN_US,
+                    Trouble::Replaced(_) => {
+                        let pause_us = self.standby_us;
+                        self.standby_us = (pause_us * 2).min(STANDBY_MAX_US);
+                        now_us + pause_us
+                    }
                     _ => now_us + self.backoff.next_us(),
                 };
                 Some(News::Trouble(trouble))

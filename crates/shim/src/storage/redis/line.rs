@@ -55,6 +55,8 @@ pub(super) struct Line {
     written: u64,
     /// When it was made, or last heard of.
     heard_us: u64,
+    /// A reply was of the kind that only a replica gives.
+    suspicion: bool,
 }
 
 impl Line {
@@ -79,7 +81,13 @@ impl Line {
             waiting: VecDeque::new(),
             written: hello.frame().len() as u64,
             heard_us: now_us,
+            suspicion: false,
         }
+    }
+
+    /// Whether the server seems to have become a replica since this was asked last.
+    pub(super) fn take_suspicion(&mut self) -> bool {
+        std::mem::take(&mut self.suspicion)
     }
 
     pub(super) fn is_resp3(&self) -> bool {
@@ -146,6 +154,7 @@ impl Line {
         let Some(first) = self.awaited.front_mut() else {
             return Err(Fault::Broken("a reply came that nothing had asked for".to_owned()));
         };
+        self.suspicion |= reply.starts_with(b"-READONLY ") || reply.starts_with(b"-MASTERDOWN ");
         first.replies.push(reply);
         first.missing -= 1;
         if first.missing == 0 {

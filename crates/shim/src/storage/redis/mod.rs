@@ -61,6 +61,8 @@ pub struct Redis {
     reason: String,
     logged_us: u64,
     ups: u64,
+    /// It is logged that another process has the server.
+    stands_by: bool,
     refusal: Option<String>,
 }
 
@@ -83,6 +85,7 @@ impl Redis {
             reason: String::new(),
             logged_us: 0,
             ups: 0,
+            stands_by: false,
             refusal: None,
             settings,
         }
@@ -95,6 +98,11 @@ impl Redis {
 
     pub fn is_up(&self) -> bool {
         self.up
+    }
+
+    /// Whether another process of this shim has taken the server over, and this one stands by.
+    pub fn is_replaced(&self) -> bool {
+        self.admin.takeover.is_replaced()
     }
 
     /// How often storage came back with its connections made anew.
@@ -195,7 +203,11 @@ impl Redis {
         match line.data(now_us, &mut bytes, out, events) {
             Ok(()) => {
                 io.unread(id, bytes);
-                if line.is_open() != was_open {
+                if line.take_suspicion() {
+                    // A replica, or one that is becoming one: the admin connection asks at once.
+                    self.admin.takeover.recheck();
+                    self.settle(io, now_us, events);
+                } else if line.is_open() != was_open {
                     self.settle(io, now_us, events);
                 }
                 self.trim_idle(io);
@@ -222,7 +234,7 @@ impl Redis {
                 self.admin.takeover.renounce();
                 self.admin.rest(now_us);
                 self.close_lines(io, events);
-                self.down(now_us, "the server was restarted, or another shim has taken it over", events);
+                self.down(now_us, "the server was restarted, or another process has taken it over", events);
                 self.settle(io, now_us, events);
             }
         }
@@ -278,7 +290,18 @@ impl Redis {
             }
             // The data connections may be as good as ever.
             Some(News::Trouble(Trouble::Wait(_) | Trouble::Broken(_))) if self.up => {}
-            Some(News::Trouble(Trouble::Wait(reason) | Trouble::Broken(reason) | Trouble::Unfit(reason))) => {
+            Some(News::Trouble(Trouble::Wait(reason) | Trouble::Broken(reason))) => {
+                self.down(now_us, &reason, events);
+            }
+            Some(News::Trouble(Trouble::Replaced(reason))) => {
+                if !std::mem::replace(&mut self.stands_by, true) {
+                    let address = &self.settings.address;
+                    tracing::warn!(shim = self.settings.shim, %address, reason, "standing by");
+                }
+                self.down(now_us, &reason, events);
+            }
+            Some(News::Trouble(Trouble::Unfit(reason))) => {
+                self.close_lines(io, events);
                 self.down(now_us, &reason, events);
             }
             Some(News::Trouble(Trouble::Refused(reason))) => {
@@ -331,6 +354,7 @@ impl Redis {
             self.up = true;
             self.up_since_us = now_us;
             self.refusal = None;
+            self.stands_by = false;
             self.ups += 1;
             self.reason.clear();
             tracing::info!(shim = self.settings.shim, address = %self.settings.address, "storage is up");

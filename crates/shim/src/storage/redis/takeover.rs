@@ -31,6 +31,9 @@ enum Step {
     Login,
     Server,
     Replication,
+    /// Only after this incarnation's user has gone: whether somebody else has come, and still has connections.
+    Successor,
+    Connections,
     WhoAmI,
     Rules,
     /// Fences would fail without this permission, so it is tried before it is needed.
@@ -50,6 +53,8 @@ pub(super) enum Trouble {
     Wait(String),
     /// The server must not be used as it is now.
     Unfit(String),
+    /// Another process of the same shim has taken the server over.
+    Replaced(String),
     /// Only a person can help.
     Refused(String),
     /// The connection is of no use.
@@ -79,7 +84,14 @@ pub(super) struct Takeover {
     incarnation: Option<Incarnation>,
     /// Client ids of lost connections that may still have commands in the server's buffers.
     unfenced: Vec<u64>,
+    /// This process has had an incarnation, and its user was taken away.
+    displaced: bool,
+    /// How often in a row nobody was found connected as the successor.
+    absent: u8,
 }
+
+/// A successor that has no connection for once may be making one.
+const ABSENT_MIN: u8 = 2;
 
 impl Takeover {
     pub(super) fn new(login: Option<Login>, cluster: &str, shim: &str, random: SmallRng) -> Takeover {
@@ -96,6 +108,8 @@ impl Takeover {
             candidate: None,
             incarnation: None,
             unfenced: Vec::new(),
+            displaced: false,
+            absent: 0,
         }
     }
 
@@ -111,10 +125,15 @@ impl Takeover {
         }
     }
 
-    /// This incarnation's user is gone: a new one is needed.
+    /// This incarnation's user is gone: a new one is needed, unless another process has one.
     pub(super) fn renounce(&mut self) {
-        self.incarnation = None;
+        self.displaced |= self.incarnation.take().is_some();
         self.recheck();
+    }
+
+    /// Whether another process of the same shim has taken the server over and this one stands by.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.displaced && !self.others.is_empty()
     }
 
     /// The connection with this client id was lost and has to be fenced.
@@ -132,6 +151,11 @@ impl Takeover {
         self.incarnation.as_ref()
     }
 
+    /// Whether the successor was not there when it was looked for last.
+    pub(super) fn misses_successor(&self) -> bool {
+        self.absent > 0
+    }
+
     /// What to ask now, if anything.
     pub(super) fn command(&mut self) -> Option<Command> {
         let fixed = |args: &[&str]| Some(Command::from_args(args));
@@ -143,6 +167,8 @@ impl Takeover {
             }),
             Step::Server => fixed(&["INFO", "server"]),
             Step::Replication => fixed(&["INFO", "replication"]),
+            Step::Successor => fixed(&["ACL", "USERS"]),
+            Step::Connections => fixed(&["CLIENT", "LIST"]),
             Step::WhoAmI => fixed(&["ACL", "WHOAMI"]),
             Step::Rules => fixed(&["ACL", "LIST"]),
             Step::TryKill => fixed(&["CLIENT", "KILL", "ID", "9223372036854775807"]),
@@ -205,6 +231,11 @@ impl Takeover {
                 Step::Replication
             }
             Step::Replication => return self.replication(&text()),
+            Step::Successor => {
+                self.others = acl::others(value, &self.prefix, "").ok_or_else(odd)?;
+                if self.others.is_empty() { Step::WhoAmI } else { Step::Connections }
+            }
+            Step::Connections => return self.successor(&text()),
             Step::WhoAmI => {
                 self.whoami = value.bytes().cloned().ok_or_else(odd)?;
                 Step::Rules
@@ -222,6 +253,7 @@ impl Takeover {
             }
             Step::Delete => {
                 self.incarnation = self.candidate.take();
+                self.displaced = false;
                 // Their user is gone, and with it their connections; or their server is.
                 self.unfenced.clear();
                 Step::Settled
@@ -245,6 +277,7 @@ impl Takeover {
         // While it follows another server, that one's writes bypass DistCache.
         if server::field(info, "role") != Some("master") {
             self.step = Step::Server;
+            self.incarnation = None;
             return Err(Trouble::Unfit("the server is a replica: give its master as `storage`".to_owned()));
         }
         let same = self.incarnation.as_ref().is_some_and(|incarnation| incarnation.identity == self.identity);
@@ -252,8 +285,25 @@ impl Takeover {
             self.step = if self.unfenced.is_empty() { Step::Settled } else { Step::Fence };
             return Ok(Progress::Next);
         }
-        self.step = Step::WhoAmI;
+        self.step = if self.displaced { Step::Successor } else { Step::WhoAmI };
         Ok(if self.incarnation.take().is_some() { Progress::Void } else { Progress::Next })
+    }
+
+    /// The newer process wins: it has deleted this one's user, so it came later. Only when it is gone, without having
+    /// taken its user away, is its place free.
+    fn successor(&mut self, clients: &str) -> Result<Progress, Trouble> {
+        let connected = acl::connected(clients, &self.others);
+        self.absent = if connected { 0 } else { self.absent.saturating_add(1) };
+        if self.absent >= ABSENT_MIN {
+            self.absent = 0;
+            self.step = Step::WhoAmI;
+            return Ok(Progress::Next);
+        }
+        self.step = Step::Server;
+        Err(Trouble::Replaced(
+            "another process of this shim has taken the server over, and this one stands by; stop one of the two"
+                .to_owned(),
+        ))
     }
 
     fn asked(&self) -> &'static str {
@@ -265,7 +315,8 @@ impl Takeover {
             Step::Rules => "ACL LIST",
             Step::TryKill | Step::Fence => "CLIENT KILL",
             Step::Make => "ACL SETUSER",
-            Step::List => "ACL USERS",
+            Step::List | Step::Successor => "ACL USERS",
+            Step::Connections => "CLIENT LIST",
             Step::Delete => "ACL DELUSER",
             Step::Settled => "nothing",
         }
@@ -308,6 +359,8 @@ mod tests {
     #[derive(Default)]
     struct Server {
         users: BTreeSet<Bytes>,
+        /// Users with connections.
+        connected: Vec<String>,
     }
 
     fn bulk(text: &str) -> Value {
@@ -330,6 +383,10 @@ mod tests {
                     let removed = (2..command.len()).filter(|&index| self.users.remove(command.arg(index)));
                     Value::Integer(removed.count() as i64)
                 }
+                (b"CLIENT", b"LIST") => {
+                    let lines = self.connected.iter().map(|user| format!("id=1 user={user} cmd=ping\n"));
+                    bulk(&lines.collect::<String>())
+                }
                 _ => Value::Integer(0),
             }
         }
@@ -343,18 +400,24 @@ mod tests {
 
     #[test]
     fn of_shims_that_take_over_at_once_never_two_can_write() {
-        let mut alone = 0;
+        let (mut alone, mut stood_by) = (0, 0);
         for seed in 0..300 {
             let mut random = SmallRng::seed_from_u64(seed);
             let mut server = Server::default();
             let mut shims = [takeover(seed), takeover(seed + 1000), takeover(seed + 2000)];
             for _ in 0..100 {
+                let settled = shims.iter().filter_map(Takeover::settled).map(|found| found.user.clone());
+                server.connected = settled.filter(|user| server.users.contains(user.as_bytes())).collect();
                 let shim = &mut shims[random.random_range(0..3)];
                 let user = shim.settled().map(|incarnation| incarnation.user.clone());
                 match (shim.command(), user) {
                     (Some(command), _) => {
                         let reply = server.execute(&command);
-                        shim.reply(&reply).expect("a server without troubles");
+                        match shim.reply(&reply) {
+                            Ok(_) => {}
+                            Err(Trouble::Replaced(_)) => stood_by += 1,
+                            Err(other) => panic!("a server without troubles: {other:?}"),
+                        }
                     }
                     // Its connections are refused, so it starts again, though not at once.
                     (None, Some(user))
@@ -370,7 +433,46 @@ mod tests {
                 alone += alive;
             }
         }
-        assert!(alone > 3000, "the test must reach what it tests: {alone}");
+        assert!(alone > 3000 && stood_by > 300, "the test must reach what it tests: {alone}, {stood_by}");
+    }
+
+    /// Asks until it has settled, or stands by.
+    fn dialogue(shim: &mut Takeover, server: &mut Server) -> bool {
+        while let Some(command) = shim.command() {
+            let reply = server.execute(&command);
+            if let Err(trouble) = shim.reply(&reply) {
+                assert!(matches!(trouble, Trouble::Replaced(_)), "{trouble:?}");
+                return false;
+            }
+        }
+        server.connected = shim.settled().map(|found| found.user.clone()).into_iter().collect();
+        true
+    }
+
+    #[test]
+    fn the_older_of_two_processes_stands_by_until_the_newer_is_gone() {
+        let (mut server, mut older, mut newer) = (Server::default(), takeover(1), takeover(2));
+        assert!(dialogue(&mut older, &mut server) && dialogue(&mut newer, &mut server));
+        older.renounce();
+        for _ in 0..5 {
+            assert!(!dialogue(&mut older, &mut server) && older.is_replaced());
+        }
+        // It died and left its user behind; once may be chance.
+        server.connected.clear();
+        assert!(!dialogue(&mut older, &mut server));
+        assert!(dialogue(&mut older, &mut server) && !older.is_replaced());
+        assert_eq!(server.users.len(), 1);
+    }
+
+    #[test]
+    fn a_user_that_nobody_has_replaced_is_made_again_at_once() {
+        let (mut server, mut shim) = (Server::default(), takeover(1));
+        assert!(dialogue(&mut shim, &mut server));
+        let number = shim.settled().expect("nothing is in the way").number;
+        server.users.clear();
+        shim.renounce();
+        assert!(dialogue(&mut shim, &mut server));
+        assert_ne!(shim.settled().expect("nothing is in the way").number, number);
     }
 
     #[test]
