@@ -4,6 +4,7 @@ mod bench;
 mod commands;
 mod demo;
 mod launch;
+mod sim;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ enum Command {
     Inspect(commands::inspect::Arguments),
     Drain(commands::drain::Arguments),
     Reload(commands::reload::Arguments),
+    Sim(sim::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -72,5 +74,6 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
         Command::Drain(arguments) => commands::drain::run(&arguments),
         Command::Reload(arguments) => commands::reload::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
     }
 }

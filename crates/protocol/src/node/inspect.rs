@@ -1,6 +1,7 @@
 //! What a node would serve and what it still owes, for tests and the model checker. Changes nothing.
 
 use std::hash::{Hash, Hasher};
+use std::time::Duration;
 
 use bytes::Bytes;
 use wire::{Key, ShimId, View};
@@ -27,6 +28,12 @@ impl Node {
         let object = self.objects.get(key)?;
         let lease = self.links.get(usize::from(object.shim.0))?.session.holds(now);
         object.reply(now, view).filter(|_| lease).map(|(_, value)| value)
+    }
+
+    /// The open session with a shim and how long its lease lasts.
+    pub fn session(&self, now: Time, shim: ShimId) -> Option<(u64, Duration)> {
+        let session = &self.links.get(usize::from(shim.0))?.session;
+        Some((session.id()?, session.remaining(now)))
     }
 
     /// Whether the node has an object for this key, servable or not.

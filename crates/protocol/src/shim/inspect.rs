@@ -62,6 +62,12 @@ impl Shim {
         self.links.get(usize::from(node.0)).is_some_and(|link| link.session.is_live(now, session))
     }
 
+    /// The open session of a node and how long its lease still counts here.
+    pub fn session(&self, now: Time, node: NodeId) -> Option<(u64, Duration)> {
+        let session = &self.links.get(usize::from(node.0))?.session;
+        Some((session.id()?, session.end()?.since(now)))
+    }
+
     /// Whether leases of earlier incarnations may still run, so that no write leaves.
     pub fn holds_writes(&self, now: Time) -> bool {
         now < self.hold_until

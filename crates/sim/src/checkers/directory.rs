@@ -1,0 +1,130 @@
+//! Copies against storage, the directory and leases: nothing that could be served may be stale or unknown.
+
+use std::time::Duration;
+
+use wire::resp::Command;
+use wire::{Key, Peer};
+
+use crate::cluster::{Cluster, Event};
+use crate::network::HostId;
+use crate::storage::Effect;
+
+const INSPECT_US: u64 = 250_000;
+const NULL: &[u8] = b"$-1\r\n";
+
+impl Cluster {
+    fn index_of_key(&self, name: &[u8]) -> Option<usize> {
+        self.keys.iter().position(|key| key.key.bytes == name)
+    }
+
+    /// Storage has just carried out a command: no node may serve what was there before.
+    pub(crate) fn check_written(&mut self, server: usize, command: &Command, effect: Effect) {
+        let written: Vec<usize> = match effect {
+            Effect::Read => return,
+            Effect::Wrote if command.name() == b"MSET" => {
+                (1..command.len()).step_by(2).filter_map(|arg| self.index_of_key(command.arg(arg))).collect()
+            }
+            Effect::Wrote => self.index_of_key(command.arg(1)).into_iter().collect(),
+            Effect::WroteAll => {
+                let here = |key: &usize| usize::from(self.placement.shim(&self.keys[*key].key).0) == server;
+                (0..self.keys.len()).filter(here).collect()
+            }
+        };
+        for index in written {
+            let key = self.keys[index].key.clone();
+            self.nodes().for_each(|node| self.check_servable(node, &key));
+        }
+    }
+
+    /// Whatever the node would serve now is what storage holds now. A node that is paused serves nothing: its clock
+    /// is read after what it is asked.
+    pub(crate) fn check_servable(&mut self, host: HostId, key: &Key) {
+        if self.hosts[host].is_paused(self.now) {
+            return;
+        }
+        let Some(node) = self.hosts[host].node().filter(|node| node.knows(key)) else { return };
+        let Some(index) = self.index_of_key(&key.bytes) else { return };
+        let local = self.hosts[host].clock.at(self.now);
+        let server = &mut self.servers[usize::from(self.placement.shim(key).0)];
+        let now_ms = server.now_ms(self.now);
+        let mut stale = None;
+        for form in &self.keys[index].reads {
+            for (resp3, view) in form.views.into_iter().enumerate() {
+                let Some(served) = node.servable(local, key, view) else { continue };
+                let resp3 = resp3 == 1 && form.views[0] != form.views[1];
+                let Some((held, _)) = server.data.execute(now_ms, &form.command, resp3) else { continue };
+                let served = if served.is_empty() { NULL } else { &served[..] };
+                if held != served {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace("\r\n", " ");
+                    stale = Some(format!(
+                        "node {host} would answer {:?} with {}, storage holds {}",
+                        form.command,
+                        text(served),
+                        text(&held)
+                    ));
+                }
+            }
+        }
+        if let Some(stale) = stale {
+            self.fail(stale);
+        }
+    }
+
+    /// A node has got a lease: it must end before the shim's, in virtual time.
+    pub(crate) fn check_lease(&mut self, host: HostId, from: Peer) {
+        let Peer::Shim(shim) = from else { return };
+        let own = &self.hosts[host];
+        let local = own.clock.at(self.now);
+        let Some((session, remaining)) = own.node().and_then(|node| node.session(local, shim)) else {
+            return;
+        };
+        let ours = own.clock.virtual_us(remaining.as_micros() as u64);
+        let Some(id) = own.role.peer() else { return };
+        for slot in self.slots() {
+            let other = &self.hosts[slot];
+            let (Some(machine), Peer::Node(node)) = (other.shim(), id) else { continue };
+            if other.role.peer() != Some(from) {
+                continue;
+            }
+            let there = machine.session(other.clock.at(self.now), node);
+            let theirs = there.filter(|(id, _)| *id == session).map(|(_, remaining)| remaining);
+            let theirs =
+                theirs.map(|remaining: Duration| other.clock.virtual_us(remaining.as_micros() as u64));
+            if theirs.is_some_and(|theirs| ours > theirs) {
+                self.fail(format!("the lease of node {host} from {from:?} outlives the shim's by {ours} us"));
+                return;
+            }
+        }
+    }
+
+    /// Every copy that could be served is in its shim's directory, unless the shim waits out leases of the past.
+    pub(crate) fn inspect(&mut self) {
+        self.at(self.now + INSPECT_US, Event::Inspect);
+        self.network.forget_cuts(self.now);
+        let mut unknown = None;
+        for host in self.nodes() {
+            let own = &self.hosts[host];
+            let (Some(node), Some(Peer::Node(id))) = (own.node(), own.role.peer()) else { continue };
+            let local = own.clock.at(self.now);
+            for key in self.keys.iter().filter(|key| node.knows(&key.key)) {
+                let mut views = key.reads.iter().flat_map(|form| form.views);
+                if !views.any(|view| node.servable(local, &key.key, view).is_some()) {
+                    continue;
+                }
+                let slot = &self.hosts[self.servers[usize::from(self.placement.shim(&key.key).0)].current];
+                let Some(shim) = slot.shim() else { continue };
+                let known = shim.holds_writes(slot.clock.at(self.now))
+                    || shim.holders(&key.key).any(|holder| holder == id);
+                if !known {
+                    unknown = Some(format!(
+                        "node {host} could serve {:?}, of which its shim's directory does not know",
+                        key.key.bytes
+                    ));
+                }
+            }
+        }
+        if let Some(unknown) = unknown {
+            self.fail(unknown);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! That nothing is left over once clients have been quiet for a while: no operations, tickets, readers, dead entries.
+
+use protocol::node::NodeBacklog;
+use protocol::shim::ShimBacklog;
+use wire::NodeId;
+
+use crate::cluster::Cluster;
+
+impl Cluster {
+    pub(crate) fn check_leaks(&mut self) {
+        let mut found = Vec::new();
+        for host in self.nodes() {
+            let Some(node) = self.hosts[host].node() else { continue };
+            let backlog = node.backlog();
+            if backlog != NodeBacklog::default() {
+                found.push(format!("node {host} is left with {backlog:?}"));
+            }
+            if !node.is_consistent() {
+                found.push(format!("node {host} has lost count of its objects"));
+            }
+        }
+        for server in &self.servers {
+            let Some(shim) = self.hosts[server.current].shim() else { continue };
+            let backlog = shim.backlog();
+            // A proof of storage may be on its way at any time.
+            let at_rest = ShimBacklog { tickets: backlog.tickets.saturating_sub(1), ..backlog };
+            if at_rest != ShimBacklog::default() {
+                found.push(format!("shim {} is left with {backlog:?}", server.current));
+            }
+        }
+        for host in self.routers() {
+            let Some(router) = self.hosts[host].router() else { continue };
+            if router.pending_count() > 0 {
+                found.push(format!("router {host} is left with {} requests", router.pending_count()));
+            }
+        }
+        found.into_iter().for_each(|leak| self.fail(leak));
+    }
+
+    /// Where no EVICT can have been lost, the directory knows of no copy that its node does not.
+    pub(crate) fn check_phantoms(&mut self) {
+        let mut phantom = None;
+        for server in &self.servers {
+            let Some(shim) = self.hosts[server.current].shim() else { continue };
+            for key in &self.keys {
+                for NodeId(holder) in shim.holders(&key.key) {
+                    let node = self.hosts[usize::from(holder)].node();
+                    if !node.is_some_and(|node| node.knows(&key.key)) {
+                        phantom = Some(format!(
+                            "the directory has node {holder} for {:?}, which does not have it",
+                            key.key.bytes
+                        ));
+                    }
+                }
+            }
+        }
+        if let Some(phantom) = phantom {
+            self.fail(phantom);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! How long clients waited, and that nobody waits for ever once nothing goes wrong any more.
+
+use crate::checkers::watch::Disturbance;
+use crate::cluster::Cluster;
+
+impl Cluster {
+    /// What messages, ticks and storage may add to a wait for a lease.
+    pub(crate) fn slack(&self) -> u64 {
+        let network = self.shape.latency * 4 * if self.shape.slow_channels > 0 { 10 } else { 1 };
+        network * 20 + self.shape.storage_latency * 40 + self.shape.tick * 4 + 20_000
+    }
+
+    /// Notes that something is wrong from now on, which may make writes wait.
+    pub(crate) fn disturb_until(&mut self, until: u64, node: bool) {
+        let from = self.now;
+        self.watch.disturbances.push(Disturbance { from, until, node });
+    }
+
+    /// While nothing but nodes is in trouble, a write waits for the leases of those nodes and no longer.
+    pub(crate) fn check_stalls(&mut self) {
+        let (stall, slack) = (self.shape.stall_max(), self.slack());
+        let mut writes = std::mem::take(&mut self.watch.slow_writes);
+        writes.retain(|(since, answered)| answered - since > stall + slack);
+        for (since, answered) in writes {
+            let overlaps = |other: &&Disturbance| {
+                // Queues of writes that began before may take as long again.
+                other.from <= answered && other.until + 2 * stall >= since
+            };
+            let overlapping: Vec<&Disturbance> = self.watch.disturbances.iter().filter(overlaps).collect();
+            if overlapping.iter().any(|other| !other.node) {
+                continue;
+            }
+            let limit = stall * overlapping.len().max(1) as u64 + slack;
+            if answered - since > limit {
+                let (took, limit) = ((answered - since) as f64 / 1e6, limit as f64 / 1e6);
+                return self.fail(format!(
+                    "a write asked for at {:.6} s took {took} s, {limit} s are allowed",
+                    since as f64 / 1e6
+                ));
+            }
+        }
+    }
+
+    /// Whether every process runs, every link is made and every storage serves.
+    pub(crate) fn is_whole(&self) -> bool {
+        let spare = |host: usize| self.is_slot(host) && self.servers[self.server_of(host)].current != host;
+        let running = (0..self.hosts.len()).all(|host| self.hosts[host].is_awake(self.now) != spare(host));
+        let linked = |link: &crate::network::Link| {
+            link.is_linked(0) && link.is_linked(1) && !link.has_news(0) && !link.has_news(1)
+        };
+        let served =
+            self.servers.iter().all(|server| self.backends[server.current - self.slots_first].is_serving());
+        running && served && self.network.links.iter().all(linked)
+    }
+
+    /// Everyone who asked has an answer.
+    pub(crate) fn check_answered(&mut self) {
+        let waiting = self.clients.iter().enumerate().find(|(_, client)| !client.asked.is_empty());
+        let Some((client, first)) =
+            waiting.and_then(|(client, own)| Some((client, own.asked.front()?.clone())))
+        else {
+            return;
+        };
+        let what: Vec<_> = first.operations.iter().map(|id| self.history.get(*id).what.clone()).collect();
+        self.fail(format!(
+            "client {client} has waited since {:.6} s for an answer to {what:?}",
+            first.since as f64 / 1e6
+        ));
+    }
+}

@@ -1,0 +1,10 @@
+//! What must hold, watched from outside the system: while it runs, and once it has come to rest.
+
+mod directory;
+mod leaks;
+pub(crate) mod linearize;
+mod liveness;
+mod load;
+mod watch;
+
+pub(crate) use watch::Watch;

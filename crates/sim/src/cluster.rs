@@ -1,0 +1,413 @@
+//! A whole cluster on virtual time: its hosts, what will happen to them, and the loop that makes it happen.
+
+use std::sync::Arc;
+
+use protocol::controller::Controller;
+use protocol::node::{self, Node};
+use protocol::placement::{Placement, Secret};
+use protocol::router::{self, Router};
+use protocol::shim::{self, Shim};
+use protocol::storage::StorageEvent;
+use wire::resp::Command;
+use wire::{Message, NodeId, Peer, RouterId, ShimId};
+
+use crate::checkers::Watch;
+use crate::clients::{Client, TestKey};
+use crate::clock::HostClock;
+use crate::faults::{FaultSet, Storms};
+use crate::history::History;
+use crate::host::{Host, Machine, Role};
+use crate::network::{HostId, Network, Place};
+use crate::random::Random;
+use crate::registry::Registry;
+use crate::shape::Shape;
+use crate::storage::{Backend, Server};
+use crate::trace::Trace;
+
+const SECRET: Secret = Secret([7; 16]);
+
+/// What happens at a time.
+#[derive(Debug)]
+pub(crate) enum Event {
+    Deliver {
+        place: Place,
+        life: u32,
+    },
+    /// A message that left its order: `life` is the link's, if it must not outlive it.
+    Late {
+        link: usize,
+        from: usize,
+        life: Option<u32>,
+        message: Message,
+    },
+    Tell {
+        link: usize,
+        side: usize,
+        life: u32,
+        up: bool,
+    },
+    Dial {
+        link: usize,
+    },
+    Tick {
+        host: HostId,
+        life: u32,
+    },
+    Wake {
+        host: HostId,
+        life: u32,
+    },
+    /// What a process wanted when it was paused.
+    Effects {
+        host: HostId,
+        life: u32,
+        effects: Effects,
+    },
+    Execute {
+        slot: HostId,
+        connection: u32,
+    },
+    Answer {
+        slot: HostId,
+        life: u32,
+        connection: u32,
+    },
+    Storage {
+        slot: HostId,
+        life: u32,
+        event: StorageEvent,
+    },
+    Stranded {
+        server: usize,
+        connection: u32,
+    },
+    Takeover {
+        slot: HostId,
+        life: u32,
+    },
+    Notice {
+        slot: HostId,
+        life: u32,
+    },
+    Fence {
+        slot: HostId,
+        life: u32,
+    },
+    Up {
+        slot: HostId,
+        life: u32,
+    },
+    NewIncarnation {
+        slot: HostId,
+        life: u32,
+    },
+    Client {
+        client: usize,
+    },
+    Command {
+        host: HostId,
+        client: usize,
+        connection: u32,
+        command: Command,
+    },
+    Cancel {
+        client: usize,
+        connection: u32,
+    },
+    Heartbeat {
+        host: HostId,
+        life: u32,
+    },
+    Map {
+        host: HostId,
+        life: u32,
+        placement: Arc<Placement>,
+    },
+    Start {
+        host: HostId,
+    },
+    Kill {
+        host: HostId,
+        life: u32,
+    },
+    /// The operator takes a node's partition away, or lets it have it again.
+    Operator {
+        node: NodeId,
+        drained: bool,
+    },
+    Fault,
+    Inspect,
+}
+
+/// What a machine wants, by role.
+#[derive(Debug)]
+pub(crate) enum Effects {
+    Node(Vec<node::Effect>),
+    Shim(Vec<shim::Effect>),
+    Router(Vec<router::Effect>),
+}
+
+pub(crate) struct Cluster {
+    pub(crate) shape: Shape,
+    pub(crate) random: Random,
+    /// Virtual time in microseconds.
+    pub(crate) now: u64,
+    pub(crate) queue: crate::queue::Queue<Event>,
+    pub(crate) hosts: Vec<Host>,
+    /// Where the slots of the shims begin, two for each.
+    pub(crate) slots_first: HostId,
+    pub(crate) routers_first: HostId,
+    pub(crate) controllers_first: HostId,
+    pub(crate) network: Network,
+    pub(crate) servers: Vec<Server>,
+    /// By slot.
+    pub(crate) backends: Vec<Backend>,
+    pub(crate) registry: Registry,
+    /// The map that clusters start with.
+    pub(crate) placement: Arc<Placement>,
+    pub(crate) keys: Vec<TestKey>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) history: History,
+    pub(crate) storms: Storms,
+    pub(crate) watch: Watch,
+    /// Nothing more goes wrong.
+    pub(crate) calm: bool,
+    /// Clients ask for nothing more.
+    pub(crate) quiet: bool,
+    pub(crate) serial: u64,
+    pub(crate) violations: Vec<String>,
+    pub(crate) trace: Trace,
+}
+
+impl Cluster {
+    pub(crate) fn new(seed: u64, allowed: FaultSet, with_text: bool) -> Cluster {
+        let mut random = Random::new(seed);
+        let shape = Shape::draw(&mut random, allowed);
+        let placement = Arc::new(placement(shape.map.clone()));
+        let mut trace = Trace::new(seed, with_text);
+        trace.note(0, || format!("seed {seed}: {shape:#?}"));
+        let (hosts, network) = lay_out(&shape, &mut random);
+        let slots_first = placement.nodes_count();
+        let shims = shape.map.shims.len();
+        let keys = crate::clients::keys(&shape, &placement);
+        let mut cluster = Cluster {
+            now: 0,
+            queue: crate::queue::Queue::new(),
+            slots_first,
+            routers_first: slots_first + 2 * shims,
+            controllers_first: slots_first + 2 * shims + shape.routers,
+            servers: (0..shims)
+                .map(|shim| Server::new(&shape, slots_first + 2 * shim, &mut random))
+                .collect(),
+            backends: (0..2 * shims).map(|_| Backend::default()).collect(),
+            registry: Registry::new(shape.controllers, &mut random),
+            history: History::new(keys.len()),
+            clients: crate::clients::clients(&shape, slots_first + 2 * shims, &mut random),
+            storms: Storms::default(),
+            watch: Watch::default(),
+            calm: false,
+            quiet: false,
+            serial: 0,
+            violations: Vec::new(),
+            hosts,
+            network,
+            keys,
+            placement,
+            shape,
+            random,
+            trace,
+        };
+        cluster.begin();
+        cluster
+    }
+
+    fn begin(&mut self) {
+        let slow = self.shape.slow_channels;
+        self.network.slow_down(slow, &mut self.random);
+        for host in 0..self.hosts.len() {
+            let spare = self.is_slot(host) && (host - self.slots_first) % 2 == 1;
+            if !spare {
+                self.start(host);
+            }
+        }
+        for shim in 0..self.servers.len() {
+            let (slot, life) = (self.servers[shim].current, self.hosts[self.servers[shim].current].life);
+            self.at(0, Event::Takeover { slot, life });
+        }
+        for link in 0..self.network.links.len() {
+            let due = self.soon(2_000);
+            self.at(due, Event::Dial { link });
+        }
+        for client in 0..self.clients.len() {
+            let due = self.soon(50_000);
+            self.at(due, Event::Client { client });
+        }
+        let due = self.soon(self.shape.fault_interval);
+        self.at(due, Event::Fault);
+        self.at(1_000_000, Event::Inspect);
+    }
+
+    pub(crate) fn is_slot(&self, host: HostId) -> bool {
+        (self.slots_first..self.routers_first).contains(&host)
+    }
+
+    pub(crate) fn nodes(&self) -> std::ops::Range<HostId> {
+        0..self.slots_first
+    }
+
+    pub(crate) fn slots(&self) -> std::ops::Range<HostId> {
+        self.slots_first..self.routers_first
+    }
+
+    pub(crate) fn routers(&self) -> std::ops::Range<HostId> {
+        self.routers_first..self.controllers_first
+    }
+
+    pub(crate) fn controllers(&self) -> std::ops::Range<HostId> {
+        self.controllers_first..self.hosts.len()
+    }
+
+    pub(crate) fn server_of(&self, slot: HostId) -> usize {
+        (slot - self.slots_first) / 2
+    }
+
+    pub(crate) fn at(&mut self, time: u64, event: Event) {
+        self.queue.push(time, event);
+    }
+
+    /// Up to `most` microseconds from now.
+    pub(crate) fn soon(&mut self, most: u64) -> u64 {
+        self.now + self.random.below(most + 1)
+    }
+
+    pub(crate) fn fail(&mut self, violation: String) {
+        let now = self.now;
+        self.trace.note(now, || format!("VIOLATION {violation}"));
+        if self.violations.len() < 8 {
+            self.violations.push(format!("at {:.6} s: {violation}", self.now as f64 / 1e6));
+        }
+    }
+
+    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
+        let now = self.now;
+        self.trace.note(now, what);
+    }
+
+    /// Lets virtual time pass. The first violation ends it: what follows from it says nothing.
+    pub(crate) fn run_until(&mut self, end: u64) {
+        while self.violations.is_empty() {
+            let Some((time, event)) = self.queue.pop(end) else {
+                self.now = end;
+                return;
+            };
+            self.now = time;
+            self.fire(event);
+        }
+    }
+
+    /// Starts a process in its place, if none is there.
+    pub(crate) fn start(&mut self, host: HostId) {
+        if self.hosts[host].is_alive() {
+            return;
+        }
+        let seed = self.random.number();
+        let clock = HostClock::draw(&mut self.random, self.shape.faults.contains(crate::FaultKind::Clock));
+        let placement = Arc::clone(&self.placement);
+        let machine = match self.hosts[host].role {
+            Role::Node(id) => {
+                let config = self.shape.node(id, placement.layer_of(id), seed);
+                Machine::Node(Box::new(Node::new(config, placement)))
+            }
+            Role::Shim(id) => Machine::Shim(Box::new(Shim::new(self.shape.shim(id, seed), placement))),
+            Role::Router(_) => {
+                let mut router = Router::new(self.shape.router(seed));
+                router.step(clock.at(self.now), router::Input::Map(placement), &mut Vec::new());
+                Machine::Router(Box::new(router))
+            }
+            Role::Controller => {
+                let others: Vec<Peer> =
+                    self.routers().filter_map(|router| self.hosts[router].role.peer()).collect();
+                self.registry.join(host - self.controllers_first);
+                let config = self.registry.config();
+                let map = self.shape.map.clone();
+                Machine::Controller(Box::new(Controller::new(clock.at(self.now), config, map, &others)))
+            }
+        };
+        let own = &mut self.hosts[host];
+        own.life += 1;
+        (own.machine, own.clock, own.paused_until, own.pause_in_hand) = (Some(machine), clock, 0, None);
+        own.parked.clear();
+        let life = own.life;
+        self.note(|| format!("{host} starts"));
+        let tick = self.soon(self.tick_of(host));
+        self.at(tick, Event::Tick { host, life });
+        if !matches!(self.hosts[host].role, Role::Controller) {
+            let due = self.soon(self.registry.heartbeat_interval());
+            self.at(due, Event::Heartbeat { host, life });
+        }
+    }
+
+    /// A process ends at once; its peers notice in their own time.
+    pub(crate) fn kill(&mut self, host: HostId) {
+        if !self.hosts[host].is_alive() {
+            return;
+        }
+        self.note(|| format!("{host} ends"));
+        self.count_up(host);
+        self.cut_links(host);
+        if self.is_slot(host) {
+            self.end_backend(host);
+        }
+        let own = &mut self.hosts[host];
+        own.machine = None;
+        own.parked.clear();
+        own.life += 1;
+        if self.routers().contains(&host) {
+            self.disconnect_clients(host);
+        }
+    }
+
+    pub(crate) fn tick_of(&self, host: HostId) -> u64 {
+        match self.hosts[host].role {
+            Role::Node(_) | Role::Shim(_) => self.shape.tick,
+            Role::Router(_) | Role::Controller => 100_000,
+        }
+    }
+}
+
+pub(crate) fn placement(map: wire::ClusterMap) -> Placement {
+    Placement::new(SECRET, map).expect("maps are drawn and published in order")
+}
+
+/// Hosts in the order nodes, slots of shims, routers, controllers; and who dials whom.
+fn lay_out(shape: &Shape, random: &mut Random) -> (Vec<Host>, Network) {
+    let nodes = shape.map.layers.iter().map(|layer| layer.nodes.len()).sum::<usize>() as u16;
+    let shims = shape.map.shims.len() as u16;
+    let routers = shape.routers as u16;
+    let slots = (0..shims).flat_map(|shim| [Role::Shim(ShimId(shim)); 2]);
+    let roles: Vec<Role> = (0..nodes)
+        .map(|node| Role::Node(NodeId(node)))
+        .chain(slots)
+        .chain((0..routers).map(|router| Role::Router(RouterId(router))))
+        .chain((0..shape.controllers).map(|_| Role::Controller))
+        .collect();
+    let mut network = Network::default();
+    let place = |wanted: Role| {
+        let host = roles.iter().position(|role| *role == wanted);
+        host.zip(wanted.peer())
+    };
+    let mut link = |dialer: Role, listener: Role| {
+        if let (Some(dialer), Some(listener)) = (place(dialer), place(listener)) {
+            network.add(dialer, listener);
+        }
+    };
+    for shim in 0..shims {
+        (0..nodes).for_each(|node| link(Role::Node(NodeId(node)), Role::Shim(ShimId(shim))));
+    }
+    for router in 0..routers {
+        (0..nodes).for_each(|node| link(Role::Router(RouterId(router)), Role::Node(NodeId(node))));
+        (0..shims).for_each(|shim| link(Role::Router(RouterId(router)), Role::Shim(ShimId(shim))));
+    }
+    let hosts = roles.iter().map(|role| Host::new(*role, HostClock::draw(random, false))).collect();
+    (hosts, network)
+}

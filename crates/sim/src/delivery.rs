@@ -1,0 +1,354 @@
+//! Events reach hosts, machines step, and what they want goes on its way. Decides nothing that a machine decides.
+
+use protocol::{controller, node, router, shim};
+use wire::{Message, Peer};
+
+use crate::cluster::{Cluster, Effects, Event};
+use crate::host::Machine;
+use crate::network::{HostId, Place};
+
+/// What is slow takes so many times as long as the rest.
+const SLOWNESS: u64 = 10;
+/// A dialled link takes so many times the latency of a message to be made.
+const HANDSHAKE: u64 = 3;
+
+impl Cluster {
+    /// The host that an event is for, if it is for the process there and a paused one gets it later.
+    fn target(&self, event: &Event) -> Option<HostId> {
+        match event {
+            Event::Deliver { place, .. } => Some(self.network.links[place.link].hosts[1 - place.from]),
+            Event::Late { link, from, .. } => Some(self.network.links[*link].hosts[1 - from]),
+            Event::Tell { link, side, .. } => Some(self.network.links[*link].hosts[*side]),
+            Event::Answer { slot, .. } | Event::Storage { slot, .. } => Some(*slot),
+            Event::Command { host, .. } | Event::Map { host, .. } => Some(*host),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn fire(&mut self, event: Event) {
+        if let Some(host) = self.target(&event) {
+            if let Some(until) = self.cut(&event) {
+                return self.at(until, event);
+            }
+            if self.hosts[host].is_paused(self.now) {
+                return self.hosts[host].parked.push_back(event);
+            }
+        }
+        match event {
+            Event::Deliver { place, life } => self.deliver(place, life),
+            Event::Late { link, from, life, message } => self.late(link, from, life, message),
+            Event::Tell { link, side, life, up } => self.tell(link, side, life, up),
+            Event::Dial { link } => self.dial(link),
+            Event::Tick { host, life } => self.tick(host, life),
+            Event::Wake { host, life } => self.wake(host, life),
+            Event::Effects { host, life, effects } => {
+                if self.hosts[host].life == life {
+                    self.carry_out(host, effects);
+                }
+            }
+            Event::Client { client } => self.client_acts(client),
+            Event::Command { host, client, connection, command } => {
+                self.commanded(host, client, connection, command);
+            }
+            Event::Cancel { client, connection } => self.give_up(client, connection),
+            Event::Heartbeat { host, life } => self.heartbeat(host, life),
+            Event::Map { host, life, placement } => self.adopt(host, life, placement),
+            Event::Operator { node, drained } => self.operate(node, drained),
+            Event::Start { host } => self.restart(host),
+            Event::Kill { host, life } => {
+                if self.hosts[host].life == life {
+                    self.kill(host);
+                }
+            }
+            Event::Fault => self.fault(),
+            Event::Inspect => self.inspect(),
+            storage => self.storage_event(storage),
+        }
+    }
+
+    /// Until when a message is held up on its way.
+    fn cut(&self, event: &Event) -> Option<u64> {
+        let (link, from) = match event {
+            Event::Deliver { place, .. } => (place.link, place.from),
+            Event::Late { link, from, .. } => (*link, *from),
+            _ => return None,
+        };
+        let hosts = self.network.links[link].hosts;
+        self.network.cut_until(self.now, hosts[from], hosts[1 - from])
+    }
+
+    fn deliver(&mut self, place: Place, life: u32) {
+        let Some(message) = self.network.take(place, life) else { return };
+        let link = &self.network.links[place.link];
+        let (to, from) = (link.hosts[1 - place.from], link.peers[place.from]);
+        self.handle(to, from, message);
+    }
+
+    fn late(&mut self, link: usize, from: usize, life: Option<u32>, message: Message) {
+        let link = &self.network.links[link];
+        let (to, from_peer) = (link.hosts[1 - from], link.peers[from]);
+        if link.is_linked(1 - from) && life.is_none_or(|life| life == link.life) {
+            self.handle(to, from_peer, message);
+        }
+    }
+
+    fn handle(&mut self, to: HostId, from: Peer, message: Message) {
+        self.trace.event(self.now, 1, to);
+        self.trace.message(&message);
+        self.note(|| format!("{from:?} > {to}: {message:?}"));
+        let key = match &message {
+            Message::Fill(fill) => Some(fill.key.clone()),
+            Message::Commit(commit) => Some(commit.key.clone()),
+            _ => None,
+        };
+        let lease = matches!(message, Message::Grant(_));
+        match &self.hosts[to].machine {
+            Some(Machine::Node(_)) => {
+                self.step_node(to, node::Input::Message { from, message });
+                if let Some(key) = key {
+                    self.check_servable(to, &key);
+                } else if lease {
+                    self.check_lease(to, from);
+                }
+            }
+            Some(Machine::Shim(_)) => self.step_shim(to, shim::Input::Message { from, message }),
+            Some(Machine::Router(_)) => self.step_router(to, router::Input::Message { from, message }),
+            Some(Machine::Controller(_)) | None => {}
+        }
+    }
+
+    fn tell(&mut self, link: usize, side: usize, life: u32, up: bool) {
+        if self.network.tell(link, side, life, up).is_some() {
+            let (host, of) = (self.network.links[link].hosts[side], self.network.links[link].peers[1 - side]);
+            self.trace.event(self.now, if up { 2 } else { 3 }, host);
+            self.note(|| {
+                format!("{host} hears that the link to {of:?} is {}", if up { "up" } else { "down" })
+            });
+            match &self.hosts[host].machine {
+                Some(Machine::Node(_)) => {
+                    let input = if up { node::Input::Linked(of) } else { node::Input::Unlinked(of) };
+                    self.step_node(host, input);
+                }
+                Some(Machine::Shim(_)) => {
+                    let input = if up { shim::Input::Linked(of) } else { shim::Input::Unlinked(of) };
+                    self.step_shim(host, input);
+                }
+                Some(Machine::Router(_)) => {
+                    let input = if up { router::Input::Linked(of) } else { router::Input::Unlinked(of) };
+                    self.step_router(host, input);
+                }
+                Some(Machine::Controller(_)) | None => {}
+            }
+        }
+        if self.network.links[link].is_idle() {
+            let due = self.soon(self.redial());
+            self.at(due, Event::Dial { link });
+        }
+    }
+
+    fn redial(&self) -> u64 {
+        self.shape.lease / 20
+    }
+
+    /// Makes a link if both ends are there and reach each other; tries again otherwise.
+    fn dial(&mut self, index: usize) {
+        let link = &self.network.links[index];
+        if !link.is_idle() {
+            return;
+        }
+        let (dialer, mut listener) = (link.hosts[0], link.hosts[1]);
+        if let Peer::Shim(shim) = link.peers[1] {
+            // A shim's successor has its address.
+            listener = self.servers[usize::from(shim.0)].current;
+        }
+        let now = self.now;
+        let cut = self.network.cut_until(now, dialer, listener).is_some()
+            || self.network.cut_until(now, listener, dialer).is_some();
+        let ready = |host: HostId| self.hosts[host].is_awake(now);
+        if cut || !ready(dialer) || !ready(listener) {
+            let due = now + self.redial();
+            return self.at(due, Event::Dial { link: index });
+        }
+        self.network.links[index].hosts[1] = listener;
+        let latency = self.shape.latency * HANDSHAKE;
+        let told_at = [now + self.random.wait(latency), now + self.random.wait(latency)];
+        let life = self.network.heal(index, told_at);
+        for (side, at) in told_at.into_iter().enumerate() {
+            self.at(at, Event::Tell { link: index, side, life, up: true });
+        }
+    }
+
+    pub(crate) fn break_link(&mut self, index: usize) {
+        let life = self.network.links[index].life;
+        let noticed = self.network.break_link(index, self.now, &mut self.random);
+        for (side, at) in noticed.into_iter().enumerate() {
+            let Some(at) = at else { continue };
+            let at = at + self.random.wait(self.shape.lease / 10);
+            self.at(at, Event::Tell { link: index, side, life, up: false });
+        }
+    }
+
+    /// The links of a process that ends.
+    pub(crate) fn cut_links(&mut self, host: HostId) {
+        for index in 0..self.network.links.len() {
+            let Some(side) = self.network.links[index].hosts.iter().position(|other| *other == host) else {
+                continue;
+            };
+            self.break_link(index);
+            self.network.forget(index, side);
+            if self.network.links[index].is_idle() {
+                let due = self.soon(self.redial());
+                self.at(due, Event::Dial { link: index });
+            }
+        }
+    }
+
+    fn tick(&mut self, host: HostId, life: u32) {
+        let own = &self.hosts[host];
+        if own.life != life {
+            return;
+        }
+        if own.is_paused(self.now) {
+            let until = own.paused_until;
+            return self.at(until, Event::Tick { host, life });
+        }
+        match &own.machine {
+            Some(Machine::Node(_)) => self.step_node(host, node::Input::Tick),
+            Some(Machine::Shim(_)) => {
+                self.check_storage_timeouts(host);
+                self.step_shim(host, shim::Input::Tick);
+            }
+            Some(Machine::Router(_)) => self.step_router(host, router::Input::Tick),
+            Some(Machine::Controller(_)) => self.tick_controller(host),
+            None => return,
+        }
+        let next = self.now + self.tick_of(host);
+        self.at(next, Event::Tick { host, life });
+    }
+
+    pub(crate) fn pause(&mut self, host: HostId, until: u64) {
+        if !self.hosts[host].is_awake(self.now) {
+            return;
+        }
+        if self.random.percent(50) {
+            self.hosts[host].pause_in_hand = Some(until);
+        } else {
+            self.begin_pause(host, until);
+        }
+    }
+
+    fn begin_pause(&mut self, host: HostId, until: u64) {
+        self.note(|| format!("{host} is paused until {until}"));
+        self.hosts[host].paused_until = until;
+        let life = self.hosts[host].life;
+        self.at(until, Event::Wake { host, life });
+    }
+
+    fn wake(&mut self, host: HostId, life: u32) {
+        if self.hosts[host].life != life || self.hosts[host].is_paused(self.now) {
+            return;
+        }
+        self.note(|| format!("{host} wakes"));
+        for event in std::mem::take(&mut self.hosts[host].parked) {
+            self.fire(event);
+        }
+    }
+
+    pub(crate) fn step_node(&mut self, host: HostId, input: node::Input) {
+        let own = &mut self.hosts[host];
+        let Some(Machine::Node(node)) = &mut own.machine else { return };
+        let mut effects = Vec::new();
+        node.step(own.clock.at(self.now), input, &mut effects);
+        self.do_or_hold(host, Effects::Node(effects));
+    }
+
+    pub(crate) fn step_shim(&mut self, host: HostId, input: shim::Input) {
+        let own = &mut self.hosts[host];
+        let Some(Machine::Shim(shim)) = &mut own.machine else { return };
+        let mut effects = Vec::new();
+        shim.step(own.clock.at(self.now), input, &mut effects);
+        self.do_or_hold(host, Effects::Shim(effects));
+    }
+
+    pub(crate) fn step_router(&mut self, host: HostId, input: router::Input) {
+        let own = &mut self.hosts[host];
+        let Some(Machine::Router(router)) = &mut own.machine else { return };
+        let mut effects = Vec::new();
+        router.step(own.clock.at(self.now), input, &mut effects);
+        self.do_or_hold(host, Effects::Router(effects));
+    }
+
+    pub(crate) fn step_controller(&mut self, host: HostId, input: controller::Input) {
+        let own = &mut self.hosts[host];
+        let Some(Machine::Controller(machine)) = &mut own.machine else { return };
+        let mut effects = Vec::new();
+        machine.step(own.clock.at(self.now), input, &mut effects);
+        for controller::Effect::Publish(map) in effects {
+            self.publish(host, &map);
+        }
+    }
+
+    fn do_or_hold(&mut self, host: HostId, effects: Effects) {
+        let until = self.hosts[host].pause_in_hand.take().filter(|until| *until > self.now);
+        if let Some(until) = until {
+            let life = self.hosts[host].life;
+            // Before the wake: what came later waits behind it.
+            self.at(until, Event::Effects { host, life, effects });
+            return self.begin_pause(host, until);
+        }
+        self.carry_out(host, effects);
+    }
+
+    fn carry_out(&mut self, host: HostId, effects: Effects) {
+        match effects {
+            Effects::Node(effects) => {
+                for node::Effect::Send { to, message } in effects {
+                    self.send(host, to, message);
+                }
+            }
+            Effects::Shim(effects) => {
+                for effect in effects {
+                    match effect {
+                        shim::Effect::Send { to, message } => self.send(host, to, message),
+                        shim::Effect::Store(store) => self.store(host, store),
+                        shim::Effect::Abort { ticket } => self.abort(host, ticket),
+                    }
+                }
+            }
+            Effects::Router(effects) => {
+                for effect in effects {
+                    match effect {
+                        router::Effect::Send { to, message } => self.send(host, to, message),
+                        router::Effect::Reply { client, bytes } => self.answered(host, client, &bytes),
+                        router::Effect::Close { client } => {
+                            self.step_router(host, router::Input::Closed { client });
+                            self.closed_by_router(host, client);
+                        }
+                        router::Effect::Resume { .. } => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, host: HostId, to: Peer, message: Message) {
+        let Some(own) = self.hosts[host].role.peer() else { return };
+        let Some(link) = self.network.between(own, to) else { return };
+        let from = self.network.links[link].side_of(own);
+        // A shim that was replaced has no links any more.
+        if self.network.links[link].hosts[from] != host {
+            return;
+        }
+        let place = Place { link, from, channel: usize::from(message.is_control()) };
+        let latency = self.shape.latency * if self.network.is_slow(place) { SLOWNESS } else { 1 };
+        let mut arrives_at = self.now + self.random.wait(latency);
+        arrives_at += self.storm_delay();
+        let life = self.network.links[link].life;
+        if place.channel == 1 && self.disturb(place, life, arrives_at, &message) {
+            return;
+        }
+        if let Some(arrives_at) = self.network.send(place, arrives_at, message) {
+            self.at(arrives_at, Event::Deliver { place, life });
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Peers that say what makes no sense: wrong roles, wrong numbers, garbage. Never what only the right one could say.
+
+use bytes::Bytes;
+use protocol::{node, shim};
+use wire::message::{
+    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, LoadStamp, Offer,
+    Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Welcome,
+};
+use wire::{Key, LayerSet, Message, NodeId, Peer, RouterId, ShimId, Status, View};
+
+use crate::cluster::Cluster;
+use crate::host::Machine;
+
+const MESSAGES_MAX: u64 = 20;
+/// Ids far from those of real processes, so that answers to nonsense go nowhere.
+const STRANGER: u16 = 900;
+
+impl Cluster {
+    /// A few messages that no peer in its right mind would send reach a process.
+    pub(crate) fn confuse(&mut self) -> bool {
+        let host = self.random.index(self.routers_first);
+        if !self.hosts[host].is_awake(self.now) {
+            return false;
+        }
+        for _ in 0..self.random.between(1, MESSAGES_MAX) {
+            let message = self.nonsense();
+            let from = self.confused_peer(&message, host);
+            self.trace.event(self.now, 10, host);
+            self.trace.message(&message);
+            self.note(|| format!("nonsense from {from:?} > {host}: {message:?}"));
+            match &self.hosts[host].machine {
+                Some(Machine::Node(_)) => self.step_node(host, node::Input::Message { from, message }),
+                Some(Machine::Shim(_)) => self.step_shim(host, shim::Input::Message { from, message }),
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Somebody who is not known here, or of another role; or the right peer, whose numbers are then wrong.
+    fn confused_peer(&mut self, message: &Message, host: usize) -> Peer {
+        let stranger = STRANGER + self.random.below(8) as u16;
+        let at_shim = self.is_slot(host);
+        // What only the right peer could say, it must not say here: a HELLO opens a session.
+        let speaks_for_itself = matches!(message, Message::Hello(_));
+        match self.random.below(4) {
+            0 => Peer::Router(RouterId(stranger)),
+            1 if at_shim => Peer::Shim(ShimId(stranger)),
+            1 => Peer::Node(NodeId(stranger)),
+            2 if at_shim => Peer::Node(NodeId(stranger)),
+            2 => Peer::Shim(ShimId(stranger)),
+            _ if speaks_for_itself => Peer::Router(RouterId(stranger)),
+            _ if at_shim => Peer::Node(NodeId(self.random.below(self.slots_first as u64) as u16)),
+            _ => Peer::Shim(ShimId(self.random.below(self.servers.len() as u64) as u16)),
+        }
+    }
+
+    fn nonsense(&mut self) -> Message {
+        let random = &mut self.random;
+        let (session, other, request) = (random.number(), random.number(), random.number());
+        let mut key = self.keys[random.index(self.keys.len())].key.clone();
+        if random.percent(20) {
+            key.digest.0 ^= 1;
+        }
+        if random.percent(10) {
+            key = Key { bytes: Bytes::from_static(b"nobody's"), ..key };
+        }
+        let texts: [&[u8]; 6] =
+            [b"", b"$1\r\nx\r\n", b"*1\r\n$8\r\nFLUSHALL\r\n$", b"*3\r\n$3\r\nSET", b"$-1\r\n", b"-ERR\r\n"];
+        let value = Bytes::from_static(random.pick(&texts));
+        let (flag, resp3, command) = (random.percent(50), random.percent(30), value.clone());
+        let view = if flag { View::GET } else { View(other) };
+        let ttl_ms = flag.then_some(other % 5000);
+        let (fill, version, number) = (other % 50, other % 1000, other % 20);
+        let status = random.pick(&[Status::Ok, Status::Nil, Status::Error, Status::Busy]);
+        let cached = LayerSet(other as u8);
+        match random.below(19) {
+            0 => Message::Read(Read { request, key, view, resp3, ordered: flag, command }),
+            1 => {
+                let loads = [LoadStamp { node_plus_one: other as u32, load: request as u32 }; 4];
+                Message::Reply(Reply { request, status, hit: flag, cached, loads, value })
+            }
+            2 => Message::Execute(Execute { request, key, resp3, ordered: flag, command }),
+            3 => Message::Cancel(Cancel { request }),
+            4 => Message::Fetch(Fetch { session, fill, key, view, resp3, command }),
+            5 => {
+                let (granted, view) = (flag, View::GET);
+                Message::Fill(Fill {
+                    session,
+                    fill,
+                    key,
+                    view,
+                    version,
+                    granted,
+                    status,
+                    cached,
+                    ttl_ms,
+                    value,
+                })
+            }
+            6 => Message::Offer(Offer { key, view, resp3, heat: other as u32, command }),
+            7 => Message::Hello(Hello { number, nonce: request }),
+            8 => Message::Welcome(Welcome { session, nonce: request }),
+            9 => Message::Reject(Reject { last: number, nonce: request }),
+            10 => Message::Renew(Renew { session, sent: other, heat_floor: other as u32 }),
+            11 => Message::Grant(Grant { session, sent: other, duration: request }),
+            12 => Message::Refuse(Refuse { session }),
+            13 => {
+                let value = flag.then_some(EarlyValue { ttl_ms, value });
+                Message::Invalidate(Invalidate { session, key, version, value })
+            }
+            14 => Message::Ack(Ack { session, key, version, nothing_held: ttl_ms }),
+            15 => Message::Commit(Commit { session, key, version }),
+            16 => Message::Evict(Evict { session, key, fill }),
+            17 => Message::Revoke(Revoke { session, number }),
+            _ => Message::Revoked(Revoked { session, number }),
+        }
+    }
+}

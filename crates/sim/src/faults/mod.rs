@@ -1,0 +1,267 @@
+//! What goes wrong, when, and for how long. Not how machines take it.
+
+mod confused;
+mod kind;
+mod storms;
+
+use protocol::node;
+use wire::Peer;
+
+use crate::cluster::{Cluster, Event};
+use crate::commands;
+use crate::network::HostId;
+
+pub use kind::{FaultKind, FaultSet, UnknownFault};
+pub(crate) use storms::Storms;
+
+impl Cluster {
+    /// One thing goes wrong, and the next one is planned.
+    pub(crate) fn fault(&mut self) {
+        if self.calm || self.shape.faults.is_empty() {
+            return;
+        }
+        let next = self.now + self.random.wait(self.shape.fault_interval);
+        self.at(next, Event::Fault);
+        let kinds: Vec<FaultKind> = self.shape.faults.kinds().collect();
+        let kind = self.random.pick(&kinds);
+        if self.strike(kind) {
+            self.trace.event(self.now, 9, kind as usize);
+            self.note(|| format!("fault {}", kind.name()));
+            *self.watch.faults.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// False if it could not happen now.
+    fn strike(&mut self, kind: FaultKind) -> bool {
+        let lease = self.shape.lease;
+        let brief = self.soon(lease * 3);
+        match kind {
+            FaultKind::Loss | FaultKind::Duplicate | FaultKind::Reorder => {
+                self.storms.control(kind, brief, &mut self.random);
+                self.disturb_until(brief, true);
+                true
+            }
+            FaultKind::Delay => {
+                self.storms.delay(brief, self.random.between(lease / 50, lease / 3));
+                self.disturb_until(brief + lease, false);
+                true
+            }
+            FaultKind::Evict => {
+                self.storms.evict(brief);
+                true
+            }
+            FaultKind::Reset => {
+                let link = self.random.index(self.network.links.len());
+                let whole = self.network.links[link].is_whole();
+                if whole {
+                    self.break_link(link);
+                    self.disturb_until(self.now + lease / 5, false);
+                }
+                whole
+            }
+            FaultKind::OneWay | FaultKind::Partition => self.part(kind == FaultKind::Partition, brief),
+            FaultKind::CrashNode | FaultKind::Drain => self.end_node(kind == FaultKind::Drain),
+            FaultKind::CrashShim => self.replace_shim(false),
+            FaultKind::Replace => self.replace_shim(true),
+            FaultKind::CrashRouter => {
+                let host = self.random_of(self.routers());
+                self.crash(host, 500_000)
+            }
+            FaultKind::CrashController => {
+                let host = self.random_of(self.controllers());
+                self.crash(host, 3_000_000)
+            }
+            FaultKind::PauseNode | FaultKind::PauseShim | FaultKind::PauseRouter => self.stop(kind, brief),
+            FaultKind::Clock => {
+                let host = self.random.index(self.hosts.len());
+                let now = self.now;
+                self.hosts[host].clock.change_rate(now, &mut self.random);
+                true
+            }
+            FaultKind::Confused => self.confuse(),
+            FaultKind::Barrier => self.flush(),
+            FaultKind::Remap => {
+                let host = self.random_of(self.nodes());
+                let until = self.now + self.registry.remap_max();
+                self.storms.silence(host, until);
+                true
+            }
+            FaultKind::Resize => self.resize(),
+            FaultKind::ControllerLost => {
+                self.registry.lost_until = self.soon(5_000_000);
+                true
+            }
+            storage => self.strike_storage(storage, brief),
+        }
+    }
+
+    fn strike_storage(&mut self, kind: FaultKind, brief: u64) -> bool {
+        let server = self.random.index(self.servers.len());
+        let slot = self.servers[server].current;
+        let lease = self.shape.lease;
+        let serving = self.backends[slot - self.slots_first].is_serving();
+        match kind {
+            FaultKind::SlowStorage => {
+                self.servers[server].slow_until = brief;
+                self.disturb_until(brief + lease, false);
+                true
+            }
+            FaultKind::StorageTimeout => {
+                let until = self.now + self.shape.storage_timeout() + self.random.below(lease);
+                self.servers[server].paused_until = until;
+                self.disturb_until(until + lease * 2, false);
+                true
+            }
+            FaultKind::StorageLoss => {
+                let able = serving && self.backends[slot - self.slots_first].has_connections();
+                if able {
+                    self.lose_connection(slot, 0);
+                    self.disturb_until(self.now + lease * 2, false);
+                }
+                able
+            }
+            FaultKind::StorageRestart => {
+                if serving {
+                    self.lose_incarnation(slot);
+                    self.disturb_until(self.now + lease * 2, false);
+                }
+                serving
+            }
+            other => unreachable!("{other:?} is no fault of storage"),
+        }
+    }
+
+    fn random_of(&mut self, hosts: std::ops::Range<HostId>) -> HostId {
+        hosts.start + self.random.index(hosts.len())
+    }
+
+    /// Cuts a pair of hosts apart, or one host off from all others.
+    fn part(&mut self, both_ways: bool, until: u64) -> bool {
+        let link = self.random.index(self.network.links.len());
+        let [dialer, listener] = self.network.links[link].hosts;
+        let (host, other) = if self.random.percent(50) { (dialer, listener) } else { (listener, dialer) };
+        let alone = self.random.percent(30);
+        let others = if alone { 0..self.hosts.len() } else { other..other + 1 };
+        for other in others.filter(|other| *other != host) {
+            self.network.cut(host, other, until);
+            if both_ways {
+                self.network.cut(other, host, until);
+            }
+        }
+        let nodes = self.nodes();
+        let only_nodes = nodes.contains(&host) || (!alone && nodes.contains(&other));
+        self.disturb_until(until + self.shape.lease / 2, only_nodes);
+        true
+    }
+
+    fn crash(&mut self, host: HostId, away_max: u64) -> bool {
+        if !self.hosts[host].is_alive() {
+            return false;
+        }
+        self.kill(host);
+        let due = self.soon(away_max);
+        self.at(due, Event::Start { host });
+        self.disturb_until(due + self.shape.lease, false);
+        true
+    }
+
+    fn end_node(&mut self, drains: bool) -> bool {
+        let host = self.random_of(self.nodes());
+        if !self.hosts[host].is_alive() || (drains && self.hosts[host].is_paused(self.now)) {
+            return false;
+        }
+        let life = self.hosts[host].life;
+        let mut end = self.now;
+        if drains {
+            self.step_node(host, node::Input::Drain);
+            end = self.soon(self.shape.lease / 2);
+        }
+        self.at(end, Event::Kill { host, life });
+        let start = end + self.random.below(self.shape.lease * 3 + 1);
+        self.at(start, Event::Start { host });
+        self.disturb_until(start, true);
+        true
+    }
+
+    /// A node leaves the cluster for a while, by the operator's will; its process may leave as well.
+    fn resize(&mut self) -> bool {
+        let host = self.random_of(self.nodes());
+        let Some(Peer::Node(node)) = self.hosts[host].role.peer() else { return false };
+        let (gone, back) = (self.soon(500_000), self.now + self.random.between(1_000_000, 8_000_000));
+        self.at(self.now, Event::Operator { node, drained: true });
+        self.at(back, Event::Operator { node, drained: false });
+        if self.random.percent(50) && self.hosts[host].is_alive() {
+            let life = self.hosts[host].life;
+            self.at(gone, Event::Kill { host, life });
+            self.at(back, Event::Start { host });
+            self.disturb_until(back, true);
+        }
+        true
+    }
+
+    /// Another shim process starts for the same storage; the old one may live on for a while.
+    fn replace_shim(&mut self, lives_on: bool) -> bool {
+        let server = self.random.index(self.servers.len());
+        let old = self.servers[server].current;
+        let new = self.other_slot(old);
+        let settled = self.backends[old - self.slots_first].is_settled();
+        if self.hosts[new].is_alive() || !settled || !self.hosts[old].is_alive() {
+            return false;
+        }
+        let lease = self.shape.lease;
+        if lives_on {
+            let (end, life) = (self.soon(lease * 3), self.hosts[old].life);
+            self.at(end, Event::Kill { host: old, life });
+            if self.random.percent(50) {
+                let until = self.soon(lease * 2);
+                self.pause(old, until);
+            }
+        } else {
+            self.kill(old);
+        }
+        self.servers[server].current = new;
+        let start = self.soon(lease / 2);
+        self.at(start, Event::Start { host: new });
+        self.disturb_until(self.now + lease * 5, false);
+        true
+    }
+
+    fn stop(&mut self, kind: FaultKind, until: u64) -> bool {
+        let hosts = match kind {
+            FaultKind::PauseNode => self.nodes(),
+            FaultKind::PauseShim => self.slots(),
+            _ => self.routers(),
+        };
+        let host = self.random_of(hosts);
+        let awake = self.hosts[host].is_awake(self.now);
+        if awake {
+            self.pause(host, until);
+            self.disturb_until(until, kind == FaultKind::PauseNode);
+        }
+        awake
+    }
+
+    /// A process starts again where one ended.
+    pub(crate) fn restart(&mut self, host: HostId) {
+        if self.hosts[host].is_alive() {
+            return;
+        }
+        self.start(host);
+        if self.is_slot(host) {
+            let (due, life) = (self.soon(self.shape.lease / 4), self.hosts[host].life);
+            self.at(due, Event::Takeover { slot: host, life });
+        }
+    }
+
+    /// A client sends a command that touches everything.
+    fn flush(&mut self) -> bool {
+        let client = self.random.index(self.clients.len());
+        let free = self.clients[client].asked.is_empty() && self.connect(client);
+        if free {
+            let wish = commands::flush(self.keys.len());
+            self.ask(client, wish, &mut Vec::new());
+            self.disturb_until(self.now + self.shape.lease * 2, false);
+        }
+        free
+    }
+}

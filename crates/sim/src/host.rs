@@ -1,0 +1,99 @@
+//! A place in the cluster and the process that runs there, if one does. Not what it says.
+
+use std::collections::VecDeque;
+
+use protocol::controller::Controller;
+use protocol::node::Node;
+use protocol::router::Router;
+use protocol::shim::Shim;
+use wire::{NodeId, Peer, RouterId, ShimId};
+
+use crate::clock::HostClock;
+use crate::cluster::Event;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Node(NodeId),
+    Shim(ShimId),
+    Router(RouterId),
+    Controller,
+}
+
+impl Role {
+    /// How links name it; nobody has a link with a controller.
+    pub(crate) fn peer(self) -> Option<Peer> {
+        match self {
+            Role::Node(id) => Some(Peer::Node(id)),
+            Role::Shim(id) => Some(Peer::Shim(id)),
+            Role::Router(id) => Some(Peer::Router(id)),
+            Role::Controller => None,
+        }
+    }
+}
+
+pub(crate) enum Machine {
+    Node(Box<Node>),
+    Shim(Box<Shim>),
+    Router(Box<Router>),
+    Controller(Box<Controller>),
+}
+
+pub(crate) struct Host {
+    pub(crate) role: Role,
+    pub(crate) machine: Option<Machine>,
+    pub(crate) clock: HostClock,
+    pub(crate) paused_until: u64,
+    /// The pause begins between the next step and its effects.
+    pub(crate) pause_in_hand: Option<u64>,
+    /// Tells what is meant for this process from what was meant for those that were here before.
+    pub(crate) life: u32,
+    /// What has reached a paused process.
+    pub(crate) parked: VecDeque<Event>,
+}
+
+impl Host {
+    pub(crate) fn new(role: Role, clock: HostClock) -> Host {
+        let (machine, pause_in_hand) = (None, None);
+        Host { role, machine, clock, paused_until: 0, pause_in_hand, life: 0, parked: VecDeque::new() }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    pub(crate) fn is_paused(&self, now: u64) -> bool {
+        self.paused_until > now
+    }
+
+    pub(crate) fn is_awake(&self, now: u64) -> bool {
+        self.is_alive() && !self.is_paused(now)
+    }
+
+    pub(crate) fn node(&self) -> Option<&Node> {
+        match &self.machine {
+            Some(Machine::Node(node)) => Some(node),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn shim(&self) -> Option<&Shim> {
+        match &self.machine {
+            Some(Machine::Shim(shim)) => Some(shim),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn router(&self) -> Option<&Router> {
+        match &self.machine {
+            Some(Machine::Router(router)) => Some(router),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn controller(&self) -> Option<&Controller> {
+        match &self.machine {
+            Some(Machine::Controller(controller)) => Some(controller),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Whole clusters of the production machines on virtual time, in trouble, checked from outside. No rule of the
+//! protocol is implemented here.
+//!
+//! A seed decides everything: the cluster, its traffic and what goes wrong. The same seed gives the same trace.
+
+mod checkers;
+mod clients;
+mod clock;
+mod cluster;
+mod commands;
+mod delivery;
+mod faults;
+mod history;
+mod host;
+mod model;
+mod network;
+mod queue;
+mod random;
+mod registry;
+mod run;
+mod shape;
+mod storage;
+mod trace;
+
+pub use faults::{FaultKind, FaultSet, UnknownFault};
+pub use run::{Report, Settings, run};

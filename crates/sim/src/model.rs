@@ -1,0 +1,237 @@
+//! One key as its clients may imagine it: a sequential text, hash or list. Not how DistCache or its storage keeps it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use smallvec::SmallVec;
+use wire::resp::reply;
+
+/// What an operation does to its key. Commands on several keys are one operation on each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum What {
+    Get,
+    Length,
+    Set(Vec<u8>),
+    /// Milliseconds to live.
+    SetFor(Vec<u8>, u64),
+    Expire(u64),
+    Increment,
+    Append(Vec<u8>),
+    Delete,
+    /// FLUSHALL.
+    Clear,
+    HashSet(Vec<u8>, Vec<u8>),
+    HashGet(Vec<u8>),
+    HashLength,
+    HashGetAll,
+    Push(Vec<u8>),
+    /// BLPOP, with the key's name for its reply.
+    Pop(Vec<u8>),
+    ListLength,
+}
+
+impl What {
+    pub(crate) fn reads(&self) -> bool {
+        matches!(
+            self,
+            What::Get
+                | What::Length
+                | What::HashGet(_)
+                | What::HashLength
+                | What::HashGetAll
+                | What::ListLength
+        )
+    }
+}
+
+/// The virtual times between which something happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Window {
+    pub(crate) earliest: u64,
+    pub(crate) latest: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum State {
+    Text { value: Option<Vec<u8>>, expires: Option<Window> },
+    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
+    List(VecDeque<Vec<u8>>),
+}
+
+/// A state that may follow, and what the client is told.
+pub(crate) type Outcome = (State, Vec<u8>);
+
+const ABSENT: State = State::Text { value: None, expires: None };
+
+impl State {
+    pub(crate) fn text() -> State {
+        ABSENT
+    }
+
+    fn expires(&self) -> Option<Window> {
+        match self {
+            State::Text { expires, .. } => *expires,
+            _ => None,
+        }
+    }
+
+    /// What a read is told that changes nothing and happens within `when`; `None` if the key has expired by then.
+    pub(crate) fn read(&self, what: &What, when: Window) -> Option<Vec<u8>> {
+        if self.expires().is_some_and(|expires| when.earliest > expires.latest) {
+            return None;
+        }
+        let mut out = Vec::new();
+        match self {
+            State::Text { value, .. } => read_text(value.as_deref(), what, &mut out),
+            State::Hash(hash) => read_hash(hash, what, &mut out),
+            State::List(list) => reply::integer(list.len() as i64, &mut out),
+        }
+        Some(out)
+    }
+
+    /// Every outcome of an operation that happens within `when`: two where the key may or may not have expired,
+    /// none where the operation would block.
+    pub(crate) fn outcomes(&self, what: &What, when: Window) -> SmallVec<[Outcome; 2]> {
+        let mut outcomes = SmallVec::new();
+        let expires = self.expires();
+        if expires.is_none_or(|expires| when.earliest <= expires.latest) {
+            outcomes.extend(self.clone().apply(what, when));
+        }
+        if expires.is_some_and(|expires| when.latest >= expires.earliest) {
+            outcomes.extend(ABSENT.apply(what, when));
+        }
+        outcomes
+    }
+
+    fn apply(self, what: &What, when: Window) -> Option<Outcome> {
+        if what.reads() {
+            let everything = Window { earliest: 0, latest: u64::MAX };
+            let told = self.read(what, everything)?;
+            return Some((self, told));
+        }
+        match self {
+            State::Text { value, expires } => Some(apply_text(value, expires, what, when)),
+            State::Hash(hash) => Some(apply_hash(hash, what)),
+            State::List(list) => apply_list(list, what),
+        }
+    }
+}
+
+fn read_text(value: Option<&[u8]>, what: &What, out: &mut Vec<u8>) {
+    match (what, value) {
+        (What::Length, value) => reply::integer(value.map_or(0, |value| value.len() as i64), out),
+        (_, Some(value)) => reply::bulk(value, out),
+        (_, None) => reply::null(false, out),
+    }
+}
+
+/// Storage's clock may be wrong by half a percent, and it counts whole milliseconds.
+fn expiry(when: Window, milliseconds: u64) -> Window {
+    let earliest = (when.earliest + milliseconds * 990).saturating_sub(2000);
+    let latest = when.latest.saturating_add(milliseconds * 1010 + 2000);
+    Window { earliest, latest }
+}
+
+fn apply_text(value: Option<Vec<u8>>, expires: Option<Window>, what: &What, when: Window) -> Outcome {
+    let mut out = Vec::new();
+    let state = |value: Option<Vec<u8>>| State::Text { value, expires: None };
+    let state = match what {
+        What::Set(value) => {
+            reply::simple(b"OK", &mut out);
+            state(Some(value.clone()))
+        }
+        What::SetFor(value, milliseconds) => {
+            reply::simple(b"OK", &mut out);
+            State::Text { value: Some(value.clone()), expires: Some(expiry(when, *milliseconds)) }
+        }
+        What::Expire(milliseconds) => {
+            reply::integer(i64::from(value.is_some()), &mut out);
+            let expires = value.is_some().then(|| expiry(when, *milliseconds));
+            State::Text { value, expires }
+        }
+        What::Increment => {
+            let text = value.as_deref().unwrap_or(b"0");
+            let number: i64 = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+            reply::integer(number + 1, &mut out);
+            State::Text { value: Some((number + 1).to_string().into_bytes()), expires }
+        }
+        What::Append(more) => {
+            let mut text = value.unwrap_or_default();
+            text.extend_from_slice(more);
+            reply::integer(text.len() as i64, &mut out);
+            State::Text { value: Some(text), expires }
+        }
+        What::Delete => {
+            reply::integer(i64::from(value.is_some()), &mut out);
+            ABSENT
+        }
+        What::Clear => {
+            reply::simple(b"OK", &mut out);
+            ABSENT
+        }
+        other => panic!("{other:?} on a text"),
+    };
+    (state, out)
+}
+
+fn read_hash(hash: &BTreeMap<Vec<u8>, Vec<u8>>, what: &What, out: &mut Vec<u8>) {
+    match what {
+        What::HashGet(field) => match hash.get(field) {
+            Some(value) => reply::bulk(value, out),
+            None => reply::null(false, out),
+        },
+        What::HashLength => reply::integer(hash.len() as i64, out),
+        _ => {
+            reply::array_header(hash.len() * 2, out);
+            for (field, value) in hash {
+                reply::bulk(field, out);
+                reply::bulk(value, out);
+            }
+        }
+    }
+}
+
+fn apply_hash(mut hash: BTreeMap<Vec<u8>, Vec<u8>>, what: &What) -> Outcome {
+    let mut out = Vec::new();
+    match what {
+        What::HashSet(field, value) => {
+            let before = hash.insert(field.clone(), value.clone());
+            reply::integer(i64::from(before.is_none()), &mut out);
+        }
+        What::Delete => {
+            reply::integer(i64::from(!hash.is_empty()), &mut out);
+            hash.clear();
+        }
+        What::Clear => {
+            reply::simple(b"OK", &mut out);
+            hash.clear();
+        }
+        other => panic!("{other:?} on a hash"),
+    }
+    (State::Hash(hash), out)
+}
+
+fn apply_list(mut list: VecDeque<Vec<u8>>, what: &What) -> Option<Outcome> {
+    let mut out = Vec::new();
+    match what {
+        What::Push(value) => {
+            list.push_front(value.clone());
+            reply::integer(list.len() as i64, &mut out);
+        }
+        What::Pop(key) => {
+            let value = list.pop_front()?;
+            reply::array_header(2, &mut out);
+            reply::bulk(key, &mut out);
+            reply::bulk(&value, &mut out);
+        }
+        What::Delete => {
+            reply::integer(i64::from(!list.is_empty()), &mut out);
+            list.clear();
+        }
+        What::Clear => {
+            reply::simple(b"OK", &mut out);
+            list.clear();
+        }
+        other => panic!("{other:?} on a list"),
+    }
+    Some((State::List(list), out))
+}

@@ -1,0 +1,199 @@
+//! One run: a cluster in trouble for a while, then at rest, then judged. Not many of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::checkers::linearize;
+use crate::cluster::Cluster;
+use crate::commands::{Answers, Wish};
+use crate::faults::{FaultKind, FaultSet};
+use crate::network::HostId;
+
+/// Below this many per simulated minute a run has shown nothing.
+const OPERATIONS_PER_MINUTE_MIN: u64 = 1_000;
+const FAULTS_PER_MINUTE_MIN: u64 = 5;
+/// Time after the last fault within which everything must run again.
+const HEAL_US_MAX: u64 = 20_000_000;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Simulated seconds of traffic and trouble; coming to rest takes a few more.
+    pub seconds: u64,
+    /// `FaultSet::ALL` leaves the choice to the seed; anything else is switched on as it is.
+    pub faults: FaultSet,
+    /// Whether to keep a text of all events.
+    pub with_text: bool,
+}
+
+/// What a run did and found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub seed: u64,
+    pub trace_hash: u64,
+    pub simulated: Duration,
+    pub events: u64,
+    /// Commands of clients.
+    pub operations: u64,
+    pub hits: u64,
+    /// The longest time from a write to its answer.
+    pub stall_longest: Duration,
+    pub faults: BTreeMap<&'static str, u64>,
+    /// What the run did beside, for a look at whether it was worth it.
+    pub counts: BTreeMap<&'static str, u64>,
+    pub violations: Vec<String>,
+}
+
+/// Runs one seed. Also gives the text of its events, if that was asked for.
+pub fn run(seed: u64, settings: &Settings) -> (Report, Option<String>) {
+    let mut cluster = Cluster::new(seed, settings.faults, settings.with_text);
+    let seconds = settings.seconds.max(1);
+    cluster.run_until(seconds * 1_000_000);
+    if cluster.violations.is_empty() {
+        cluster.check_activity(seconds);
+    }
+    cluster.come_to_rest();
+    cluster.judge();
+    let text = cluster.trace.text().map(str::to_owned);
+    (cluster.report(seed), text)
+}
+
+impl Cluster {
+    fn check_activity(&mut self, seconds: u64) {
+        let faults: u64 = self.watch.faults.values().sum();
+        let operations = self.watch.operations;
+        let few_faults = !self.shape.faults.is_empty() && faults * 60 < FAULTS_PER_MINUTE_MIN * seconds;
+        if operations * 60 < OPERATIONS_PER_MINUTE_MIN * seconds || few_faults {
+            self.fail(format!(
+                "too little happened: {operations} operations, {faults} faults in {seconds} s"
+            ));
+        }
+    }
+
+    /// Nothing more goes wrong; clients go on until all is whole again, fall silent, and get their last answers.
+    fn come_to_rest(&mut self) {
+        self.calm = true;
+        let trouble = self.watch.disturbances.iter().map(|other| other.until).max().unwrap_or(0);
+        self.run_until(trouble.max(self.now));
+        let limit = self.now + HEAL_US_MAX;
+        while self.violations.is_empty() && !self.is_whole() && self.now < limit {
+            self.run_until(self.now + self.shape.lease / 4);
+        }
+        if self.violations.is_empty() && !self.is_whole() {
+            return self.fail("the cluster does not come together again".to_owned());
+        }
+        // A while of traffic without trouble.
+        self.run_until(self.now + self.shape.lease);
+        self.quiet = true;
+        self.run_until(self.now + self.shape.stall_max() + self.slack());
+        if self.violations.is_empty() {
+            self.check_answered();
+        }
+    }
+
+    /// Final reads of everything, then what must hold of the whole run and of what is left.
+    fn judge(&mut self) {
+        if self.violations.is_empty() {
+            self.probe();
+            self.run_until(self.now + 2 * self.shape.stall_max() + self.slack());
+        }
+        for check in
+            [Cluster::check_answered, Cluster::check_leaks, Cluster::check_stalls, Cluster::check_load]
+        {
+            if self.violations.is_empty() {
+                check(self);
+            }
+        }
+        if self.violations.is_empty() && !self.may_lose_messages() {
+            self.check_phantoms();
+        }
+        self.nodes().chain(self.slots()).for_each(|host| self.count_up(host));
+        for key in 0..self.keys.len() {
+            if !self.violations.is_empty() {
+                return;
+            }
+            let verdict = linearize::check(&self.history.keys[key], self.keys[key].initial());
+            if let Err(report) = verdict {
+                self.fail(format!("key {:?}: {report}", self.keys[key].key.bytes));
+            }
+        }
+    }
+
+    /// Every router is asked for every key.
+    fn probe(&mut self) {
+        for client in 0..self.shape.routers {
+            if !self.connect(client) {
+                return self.fail("a router takes no client in the end".to_owned());
+            }
+            for key in 0..self.keys.len() {
+                for form in self.keys[key].reads.clone() {
+                    let effects = vec![(key, form.what)];
+                    let wish = Wish { command: form.command, effects, answers: Answers::All, blocks: false };
+                    let ready = self.hosts[self.clients[client].router].router();
+                    if ready.is_some_and(|router| router.ready(self.clients[client].id())) {
+                        self.ask(client, wish, &mut Vec::new());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether an EVICT can have got lost, and with it the word that a copy is gone.
+    fn may_lose_messages(&self) -> bool {
+        let faults = self.shape.faults;
+        let lossy = [
+            FaultKind::Loss,
+            FaultKind::Reset,
+            FaultKind::Reorder,
+            FaultKind::CrashNode,
+            FaultKind::CrashShim,
+            FaultKind::Replace,
+            FaultKind::Drain,
+        ];
+        lossy.into_iter().any(|kind| faults.contains(kind))
+    }
+
+    /// Takes the numbers of a process into those of the run.
+    pub(crate) fn count_up(&mut self, host: HostId) {
+        if let Some(node) = self.hosts[host].node() {
+            let statistics = node.statistics();
+            self.watch.hits += statistics.hits;
+            self.watch.fills += statistics.fills;
+            self.watch.commits += statistics.commits;
+            self.watch.poisoned += statistics.poisoned;
+            self.watch.lapses += statistics.lease_losses;
+        } else if let Some(shim) = self.hosts[host].shim() {
+            self.watch.invalidations += shim.statistics().invalidated_copies;
+        }
+    }
+
+    fn report(&self, seed: u64) -> Report {
+        let watch = &self.watch;
+        let late_writes = self.servers.iter().map(|server| server.late_writes).sum();
+        let counts = [
+            ("fills", watch.fills),
+            ("commits", watch.commits),
+            ("poisoned", watch.poisoned),
+            ("lease_lapses", watch.lapses),
+            ("invalidations", watch.invalidations),
+            ("unknown", watch.unknown),
+            ("refused", watch.refused),
+            ("late_writes", late_writes),
+            ("storage_timeouts", watch.storage_timeouts),
+            ("messages_lost", watch.messages_lost),
+            ("maps", watch.maps),
+        ];
+        Report {
+            seed,
+            trace_hash: self.trace.hash(),
+            simulated: Duration::from_micros(self.now),
+            events: self.trace.events(),
+            operations: watch.operations,
+            hits: watch.hits,
+            stall_longest: Duration::from_micros(watch.stall_longest),
+            faults: watch.faults.iter().map(|(kind, count)| (kind.name(), *count)).collect(),
+            counts: counts.into_iter().collect(),
+            violations: self.violations.clone(),
+        }
+    }
+}

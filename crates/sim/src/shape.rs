@@ -1,0 +1,240 @@
+//! What a seed draws: the cluster's members, sizes, speeds and kinds of faults. Not when anything happens.
+
+use std::time::Duration;
+
+use protocol::coherence::lease::LeaseTerms;
+use protocol::heat::HeatConfig;
+use protocol::node::{Admission, NodeConfig};
+use protocol::router::{RouterConfig, Routing};
+use protocol::shim::ShimConfig;
+use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, ShimId, ShimMember};
+
+use crate::faults::{FaultKind, FaultSet};
+use crate::random::Random;
+
+/// The draw of one seed. Times are microseconds of virtual time.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) lease: u64,
+    guard: u64,
+    pub(crate) tick: u64,
+    /// Mean time that a message takes, and a command at storage.
+    pub(crate) latency: u64,
+    pub(crate) storage_latency: u64,
+    /// Percent of the channels that are slow all the time, each way of each link for itself.
+    pub(crate) slow_channels: u64,
+    pub(crate) map: ClusterMap,
+    pub(crate) routers: usize,
+    pub(crate) clients: usize,
+    pub(crate) controllers: usize,
+    pub(crate) routing: Routing,
+    /// Mean time between a client's reply and its next command.
+    pub(crate) think: u64,
+    pub(crate) traffic: Traffic,
+    pub(crate) faults: FaultSet,
+    /// Mean time between two faults of any kind.
+    pub(crate) fault_interval: u64,
+    objects_max: usize,
+    bytes_max: u64,
+    value_bytes_max: usize,
+    views_max: usize,
+    forwarded_max: usize,
+    operations_max: usize,
+    key_queue_max: usize,
+    early_value_bytes_max: usize,
+    pipeline_max: usize,
+    pending_max: usize,
+    learned_max: usize,
+    offers: bool,
+    heat_window: u64,
+}
+
+/// What clients ask for.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    pub(crate) texts: usize,
+    pub(crate) counters: usize,
+    pub(crate) hashes: usize,
+    pub(crate) lists: usize,
+    /// Percent of the commands.
+    pub(crate) reads: u64,
+    pub(crate) expiry: bool,
+    pub(crate) resp3: bool,
+    pub(crate) pipelines: bool,
+    /// Percent of the commands that go to the first key of its kind.
+    pub(crate) skew: u64,
+}
+
+fn layers(random: &mut Random, racks: u16) -> Vec<LayerMap> {
+    let count = random.pick(&[1, 2, 2, 2, 3, 4]);
+    let mut id = 0;
+    let mut layers = Vec::new();
+    for index in 0..count {
+        let by_rack = index == 0 && random.percent(60);
+        let nodes = random.between(1, if count > 2 { 2 } else { 3 }) as u16;
+        let nodes = if by_rack { nodes.max(racks) } else { nodes };
+        let member = |place: u16| {
+            let rack = by_rack.then_some(RackId(place % racks));
+            NodeMember { id: NodeId(id + place), rack, capacity: 1000, share: SHARE_WHOLE }
+        };
+        let partition = if by_rack { Partition::Rack } else { Partition::Hash };
+        layers.push(LayerMap {
+            name: format!("layer-{index}"),
+            partition,
+            nodes: (0..nodes).map(member).collect(),
+        });
+        id += nodes;
+    }
+    layers
+}
+
+fn map(random: &mut Random) -> ClusterMap {
+    let shims = random.pick(&[1u16, 2, 2, 3]);
+    let racks = random.between(1, u64::from(shims)) as u16;
+    let member = |id: u16| ShimMember { id: ShimId(id), rack: RackId(id % racks) };
+    ClusterMap { epoch: 1, layers: layers(random, racks), shims: (0..shims).map(member).collect() }
+}
+
+/// Every kind has its chance; one run in twelve has no faults at all.
+fn faults(random: &mut Random, allowed: FaultSet, chosen: bool) -> FaultSet {
+    let quiet = !chosen && random.percent(8);
+    let share = random.pick(&[20, 40, 70]);
+    let mut faults = FaultSet::NONE;
+    for kind in allowed.kinds() {
+        let on = random.percent(share) && !quiet;
+        faults = if on || chosen { faults.with(kind) } else { faults };
+    }
+    if faults.is_empty() && !quiet && !allowed.is_empty() {
+        let kinds: Vec<FaultKind> = allowed.kinds().collect();
+        faults = faults.with(random.pick(&kinds));
+    }
+    faults
+}
+
+impl Shape {
+    /// `allowed`: all kinds, of which the seed chooses, or those that were asked for.
+    pub(crate) fn draw(random: &mut Random, allowed: FaultSet) -> Shape {
+        let chosen = allowed != FaultSet::ALL;
+        let lease = random.pick(&[200_000, 500_000, 1_000_000, 1_000_000, 2_000_000]);
+        let small =
+            |random: &mut Random, chance: u64, small: usize, large: usize| match random.percent(chance) {
+                true => small,
+                false => large,
+            };
+        let reads = random.pick(&[50, 70, 85]);
+        Shape {
+            lease,
+            guard: lease / random.pick(&[50, 100]),
+            tick: lease / 20,
+            latency: random.pick(&[200, 1_000, 5_000]),
+            storage_latency: random.pick(&[100, 500, 5_000]),
+            slow_channels: random.pick(&[0, 0, 0, 30, 60]),
+            map: map(random),
+            routers: random.between(1, 2) as usize,
+            clients: random.between(4, 10) as usize,
+            controllers: random.between(1, 2) as usize,
+            routing: random.pick(&[Routing::Learned, Routing::OnPath]),
+            think: random.pick(&[40_000, 80_000, 150_000]),
+            traffic: Traffic {
+                texts: random.between(1, 6) as usize,
+                counters: random.between(1, 3) as usize,
+                hashes: random.index(3),
+                lists: random.index(2),
+                reads,
+                expiry: random.percent(40),
+                resp3: random.percent(40),
+                pipelines: random.percent(60),
+                skew: random.pick(&[0, 30, 60]),
+            },
+            faults: faults(random, allowed, chosen),
+            fault_interval: lease.max(500_000) * random.between(1, 6) / 2,
+            objects_max: small(random, 30, 2, 64),
+            bytes_max: small(random, 20, 700, 1 << 20) as u64,
+            value_bytes_max: small(random, 10, 12, 1 << 16),
+            views_max: small(random, 20, 1, 64),
+            forwarded_max: small(random, 10, 1, 1024),
+            operations_max: small(random, 10, 8, 1000),
+            key_queue_max: small(random, 10, 2, 100),
+            early_value_bytes_max: small(random, 20, 0, 1 << 16),
+            pipeline_max: small(random, 10, 2, 64),
+            pending_max: small(random, 5, 8, 1 << 12),
+            learned_max: small(random, 20, 3, 256),
+            offers: random.percent(70),
+            heat_window: random.pick(&[50_000, 300_000, 1_000_000]),
+        }
+    }
+
+    pub(crate) fn terms(&self) -> LeaseTerms {
+        LeaseTerms { duration: Duration::from_micros(self.lease), guard: Duration::from_micros(self.guard) }
+    }
+
+    /// The longest that a write may wait for a lease: one that a dead node holds, or all those before a restart.
+    pub(crate) fn stall_max(&self) -> u64 {
+        self.terms().restart_wait().as_micros() as u64
+    }
+
+    pub(crate) fn node(&self, id: NodeId, layer: usize, seed: u64) -> NodeConfig {
+        NodeConfig {
+            id,
+            layer,
+            objects_max: self.objects_max,
+            bytes_max: self.bytes_max,
+            value_bytes_max: self.value_bytes_max,
+            capacity: 1000,
+            lease: self.terms(),
+            heat: self.heat(),
+            admission: Admission {
+                heat_min: 1,
+                hysteresis: 250,
+                hold_off: Duration::from_micros(self.lease / 2),
+            },
+            views_max: self.views_max,
+            forwarded_max: self.forwarded_max,
+            seed,
+        }
+    }
+
+    pub(crate) fn shim(&self, id: ShimId, seed: u64) -> ShimConfig {
+        ShimConfig {
+            id,
+            lease: self.terms(),
+            heat: self.heat(),
+            heat_min: if self.offers { 1 } else { u32::MAX },
+            operations_max: self.operations_max,
+            key_queue_max: self.key_queue_max,
+            blocking_max: 10,
+            early_value_bytes_max: self.early_value_bytes_max,
+            cache_expiring_hashes: false,
+            seed,
+        }
+    }
+
+    pub(crate) fn router(&self, seed: u64) -> RouterConfig {
+        RouterConfig {
+            routing: self.routing,
+            seed,
+            pipeline_max: self.pipeline_max,
+            pending_max: self.pending_max,
+            learned_max: self.learned_max,
+            ..RouterConfig::default()
+        }
+    }
+
+    /// Small, so that a run of thousands of clusters fits into memory and caches.
+    fn heat(&self) -> HeatConfig {
+        let window = Duration::from_micros(self.heat_window);
+        HeatConfig { rows: 2, counters: 64, filter_rows: 1, filter_bits: 256, window }
+    }
+}
+
+impl Shape {
+    /// How long a driver waits for storage before it gives a connection up.
+    pub(crate) fn storage_timeout(&self) -> u64 {
+        self.lease + 20 * self.storage_latency
+    }
+
+    /// Whether nodes can hold all that is asked for, and say so to routers.
+    pub(crate) fn has_room(&self) -> bool {
+        self.objects_max > 2 && self.bytes_max > 700 && self.value_bytes_max > 12 && self.learned_max > 3
+    }
+}
