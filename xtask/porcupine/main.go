@@ -31,7 +31,7 @@ type Verdict struct {
 
 func main() {
 	pictures := flag.String("pictures", "", "folder for visualisations of violations")
-	seconds := flag.Float64("seconds", 30, "longest time for one history")
+	seconds := flag.Float64("seconds", 10, "longest time for one history")
 	flag.Parse()
 	if err := run(*pictures, time.Duration(*seconds*float64(time.Second))); err != nil {
 		fmt.Fprintln(os.Stderr, "porcupine:", err)

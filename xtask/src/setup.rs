@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 12] = [
+const PROGRAMS: [(&str, &str); 13] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -19,6 +19,7 @@ const PROGRAMS: [(&str, &str); 12] = [
     ("kill", "procps"),
     ("setpriv", "util-linux"),
     ("go", "golang-go"),
+    ("ip", "iproute2"),
     // libFuzzer is C++.
     ("c++", "g++"),
 ];

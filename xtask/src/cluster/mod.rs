@@ -4,17 +4,19 @@
 pub(crate) mod ask;
 mod folder;
 mod layout;
+mod namespace;
 mod ports;
 mod process;
 pub(crate) mod proxy;
 
 pub(crate) use folder::Folder;
 pub(crate) use layout::{Layer, Layout, Member, Role, Storage};
+pub(crate) use namespace::Namespace;
 pub(crate) use ports::free_address;
 pub(crate) use process::{Process, mortal};
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -30,6 +32,7 @@ const START_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
 /// Lines of a member's log that a report shows.
 const LOG_LINES_MAX: usize = 20;
+pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The id of the process that holds all members.
 const UP: &str = "up";
 
@@ -42,18 +45,36 @@ pub(crate) struct Cluster {
     /// Where the reader of a configuration finds another member, if not at its own address.
     proxied: BTreeMap<(String, String), SocketAddr>,
     binary: PathBuf,
+    /// Where one node runs, and which.
+    namespace: Option<(Namespace, String)>,
     folder: Folder,
 }
 
 impl Cluster {
     /// Starts the storage servers and every member, and waits until all of them have found each other.
     pub(crate) fn start(binary: &Path, layout: Layout, seed: u64) -> anyhow::Result<Cluster> {
-        let members = layout.members()?;
+        Cluster::start_with(binary, layout, seed, None)
+    }
+
+    /// As `start`, with the last node in a network namespace; that takes the proxy.
+    pub(crate) fn start_with(
+        binary: &Path,
+        layout: Layout,
+        seed: u64,
+        namespace: Option<Namespace>,
+    ) -> anyhow::Result<Cluster> {
+        let mut members = layout.members()?;
+        let isolated = members.iter_mut().rfind(|member| member.role == Role::Node);
+        let namespace = namespace.zip(isolated).map(|(namespace, node)| {
+            node.listen.set_ip(namespace.inside);
+            node.admin.set_ip(namespace.inside);
+            (namespace, node.id.clone())
+        });
         let proxy = if layout.proxied { Some(Proxy::start(seed)?) } else { None };
         let folder = Folder::new("cluster")?;
         let (processes, binary) = (BTreeMap::new(), binary.to_owned());
         let proxied = BTreeMap::new();
-        let mut cluster = Cluster { layout, members, processes, proxy, proxied, binary, folder };
+        let mut cluster = Cluster { layout, members, processes, proxy, proxied, binary, namespace, folder };
         cluster.write_configurations()?;
         let apart = |member: &Member| cluster.layout.separate || member.role == Role::Redis;
         let mut ids: Vec<String> =
@@ -77,7 +98,11 @@ impl Cluster {
             if let Some(proxy) = &self.proxy {
                 for other in self.members.iter().filter(|other| reader.dials(other)) {
                     let framed = matches!(other.role, Role::Node | Role::Shim);
-                    let address = proxy.listen(&reader.id, &other.id, other.listen, framed)?;
+                    let at = match &self.namespace {
+                        Some((namespace, isolated)) if *isolated == reader.id => namespace.outside,
+                        _ => LOOPBACK,
+                    };
+                    let address = proxy.listen(at, &reader.id, &other.id, other.listen, framed)?;
                     self.proxied.insert((reader.id.clone(), other.id.clone()), address);
                 }
             }
@@ -126,7 +151,10 @@ impl Cluster {
             id => command.args(["run", "--id", id]),
         };
         command.arg("--config").arg(self.file(id, "toml")).args(["--log", "info"]);
-        command
+        match &self.namespace {
+            Some((namespace, isolated)) if isolated == id => namespace.within(&command),
+            _ => command,
+        }
     }
 
     fn redis_command(&self, member: &Member) -> anyhow::Result<Command> {
@@ -217,6 +245,11 @@ impl Cluster {
             .nth(index)
             .map(|member| member.listen)
             .expect("a router of the layout")
+    }
+
+    /// The network namespace and the node in it.
+    pub(crate) fn namespace(&self) -> Option<&(Namespace, String)> {
+        self.namespace.as_ref()
     }
 
     pub(crate) fn proxy(&self) -> anyhow::Result<&Proxy> {

@@ -30,6 +30,8 @@ pub(super) struct Arguments {
     pub(super) seed: u64,
     pub(super) faults: Vec<Fault>,
     pub(super) clients: usize,
+    /// A round ends after this; the next has another cluster.
+    pub(super) round: Duration,
     pub(super) binary: Option<PathBuf>,
     pub(super) json: bool,
     /// Every planted bug, or one by name.
@@ -49,6 +51,7 @@ impl Default for Arguments {
             seed: 1,
             faults: FAULTS.map(|(_, fault)| fault).to_vec(),
             clients: 12,
+            round: Duration::from_secs(60),
             binary: None,
             json: false,
             planted: None,

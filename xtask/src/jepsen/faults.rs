@@ -11,7 +11,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rustix::process::Signal;
 
 use crate::cluster::proxy::{Fate, Kind, Rule, Weather};
-use crate::cluster::{Cluster, Process, Role};
+use crate::cluster::{Cluster, Namespace, Process, Role};
 
 /// Faults of one episode.
 const TOGETHER_MAX: usize = 3;
@@ -41,10 +41,12 @@ pub(super) enum Fault {
     Duplicate,
     Reorder,
     SilentNode,
+    /// The cable of a network namespace is pulled: packets are lost, and nobody is told.
+    PullCable,
 }
 
 /// By the names that `--faults` takes.
-pub(super) const FAULTS: [(&str, Fault); 21] = [
+pub(super) const FAULTS: [(&str, Fault); 22] = [
     ("kill-node", Fault::KillNode),
     ("kill-shim", Fault::KillShim),
     ("bounce-shim", Fault::BounceShim),
@@ -66,6 +68,7 @@ pub(super) const FAULTS: [(&str, Fault); 21] = [
     ("duplicate", Fault::Duplicate),
     ("reorder", Fault::Reorder),
     ("silent-node", Fault::SilentNode),
+    ("pull-cable", Fault::PullCable),
 ];
 
 impl Fault {
@@ -92,7 +95,7 @@ impl Fault {
             Fault::Delay | Fault::CutOneWay | Fault::Cut | Fault::Reset | Fault::SlowLine => {
                 &[Role::Node, Role::Shim, Role::Redis, Role::Router]
             }
-            Fault::Drop | Fault::Duplicate | Fault::Reorder => &[],
+            Fault::Drop | Fault::Duplicate | Fault::Reorder | Fault::PullCable => &[],
         }
     }
 }
@@ -191,6 +194,7 @@ impl Faults {
                     false => cluster.proxy()?.weather(None, Some(victim), weather),
                 }
             }
+            Fault::PullCable => Faults::cable(cluster)?.pull_the_cable(),
             Fault::SilentNode => {
                 let rules = vec![Rule { kind: Some(Kind::Ack), chance: 1.0, fate: Fate::Drop }];
                 cluster.proxy()?.weather(Some(victim), None, Weather { rules, ..Weather::default() })
@@ -200,6 +204,11 @@ impl Faults {
                 cluster.proxy()?.weather(None, None, weather)
             }
         }
+    }
+
+    fn cable(cluster: &Cluster) -> anyhow::Result<&Namespace> {
+        let (namespace, _) = cluster.namespace().context("no node has a network namespace")?;
+        Ok(namespace)
     }
 
     fn weather(&mut self, fault: Fault) -> Weather {
@@ -233,6 +242,7 @@ impl Faults {
                 Fault::PauseNode | Fault::PauseShim | Fault::PauseRouter | Fault::PauseStorage => {
                     cluster.resume(&victim)?;
                 }
+                Fault::PullCable => Faults::cable(cluster)?.plug_it_in()?,
                 Fault::ReplaceShim => self.replace(cluster, &victim)?,
                 Fault::Reset => cluster.proxy()?.reset(Some(&victim), None)?,
                 _ => {}

@@ -32,17 +32,15 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use trace::{Distribution, Workload};
 
-use crate::cluster::{Cluster, Layer, Layout, Role};
+use crate::cluster::{Cluster, LOOPBACK, Layer, Layout, Namespace, Role};
 use arguments::{Arguments, Length};
 use client::{Client, Counts, Shared};
-use faults::Faults;
+use faults::{Fault, Faults};
 use judge::Judge;
 use keys::{GROUP, Keys};
 use meter::Meter;
 use report::Report;
 
-/// A round ends after this; the next has another cluster.
-const ROUND: Duration = Duration::from_secs(60);
 /// Before the first fault: shims hold their first writes for a lease, and keys have to get hot.
 const WARMUP: Duration = Duration::from_secs(2);
 const PLACES: usize = 16 * GROUP;
@@ -140,7 +138,7 @@ fn trial(arguments: &Arguments, binary: &Path, program: &Path, pictures: &Path) 
         }
         let seed = arguments.seed.wrapping_mul(1000) + report.rounds;
         let shape = SHAPES[(arguments.seed + report.rounds) as usize % SHAPES.len()];
-        let round = Round { arguments, seed, shape, time: time.min(ROUND), operations };
+        let round = Round { arguments, seed, shape, time: time.min(arguments.round), operations };
         round.run(binary, program, pictures, &mut report)?;
     }
     report.close(!arguments.faults.is_empty());
@@ -159,7 +157,8 @@ impl Round<'_> {
     fn run(&self, binary: &Path, program: &Path, pictures: &Path, report: &mut Report) -> anyhow::Result<()> {
         let layout = self.layout();
         let layers = layout.layers.len();
-        let mut cluster = Cluster::start(binary, layout, self.seed)?;
+        let (kinds, namespace) = self.kinds();
+        let mut cluster = Cluster::start_with(binary, layout, self.seed, namespace)?;
         let (judge, histories) = Judge::start(program, pictures)?;
         let shared = Arc::new(Shared {
             keys: Keys::new(PLACES, histories),
@@ -169,7 +168,7 @@ impl Round<'_> {
         });
         let clients = self.start_clients(&cluster, &shared)?;
         let meter = Meter::start(cluster.member("controller-0")?.listen);
-        let mut faults = Faults::new(self.arguments.faults.clone(), self.seed);
+        let mut faults = Faults::new(kinds, self.seed);
         let disturbed = self.disturb(&mut cluster, &mut faults, &shared, &judge, &meter);
         shared.stop.store(true, Relaxed);
         for client in clients {
@@ -187,6 +186,24 @@ impl Round<'_> {
         Ok(())
     }
 
+    /// The faults that this machine allows, and the network namespace for one of them.
+    fn kinds(&self) -> (Vec<Fault>, Option<Namespace>) {
+        let mut kinds = self.arguments.faults.clone();
+        if !kinds.contains(&Fault::PullCable) {
+            return (kinds, None);
+        }
+        match Namespace::new() {
+            Ok(namespace) => (kinds, Some(namespace)),
+            Err(error) => {
+                crate::tell(&format!(
+                    "***** SKIPPED: pull-cable: no network namespaces here: {error:#} *****"
+                ));
+                kinds.retain(|kind| *kind != Fault::PullCable);
+                (kinds, None)
+            }
+        }
+    }
+
     fn layout(&self) -> Layout {
         let (routing, layers) = self.shape;
         let middle = Layer { name: "middle", by_rack: false, nodes: 2 };
@@ -202,7 +219,9 @@ impl Round<'_> {
             cluster_lines: format!("lease_ms = {LEASE_MS}\nrouting = {routing:?}"),
             controller_lines: "member_lease_ms = 1000\ngrace_ms = 200".to_owned(),
             // A key is hot at once, and comes back soon after too many writes.
-            tables: "[limits]\nstorage_ms_max = 1500\n[heat]\nthreshold = 2\nhold_off_ms = 200".to_owned(),
+            tables: "[limits]\nstorage_ms_max = 1500\n[heat]\nthreshold = 2\nhold_off_ms = 200\n\
+                     [security]\ninsecure_listen = true"
+                .to_owned(),
             proxied: true,
             ..Layout::default()
         }
@@ -220,7 +239,7 @@ impl Round<'_> {
                 let id = &routers[(number + turn) % routers.len()];
                 let direct = cluster.member(id)?.listen;
                 addresses.push(if number < CLIENTS_PROXIED {
-                    cluster.proxy()?.listen(&format!("client-{number}"), id, direct, false)?
+                    cluster.proxy()?.listen(LOOPBACK, &format!("client-{number}"), id, direct, false)?
                 } else {
                     direct
                 });

@@ -14,6 +14,8 @@ use super::arguments::{Arguments, Length};
 
 /// Each bug has to be found within this.
 const FIND_MAX: Duration = Duration::from_secs(300);
+/// Each bug shows in some shapes of clusters only: they take turns fast.
+const ROUND: Duration = Duration::from_secs(20);
 const FAULTS: &str = "Faults: ";
 
 /// One patch.
@@ -90,6 +92,7 @@ fn find(
 ) -> anyhow::Result<Found> {
     let arguments = Arguments {
         length: Length::Time(FIND_MAX),
+        round: ROUND,
         faults: super::arguments::faults(&bug.faults)?,
         ..arguments.clone()
     };
@@ -168,7 +171,7 @@ impl Garden {
     }
 
     fn build(&self) -> anyhow::Result<PathBuf> {
-        let mut command = Command::new(env!("CARGO"));
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(["build", "--release", "--locked", "--package", "distcache"]).current_dir(&self.tree);
         // A dozen builds: fast ones, of what a bug has touched.
         command.env("CARGO_TARGET_DIR", &self.build).env("CARGO_PROFILE_RELEASE_LTO", "off");

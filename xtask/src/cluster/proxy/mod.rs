@@ -9,7 +9,7 @@ mod weather;
 pub(crate) use direction::Harm;
 pub(crate) use weather::{Fate, Kind, Rule, Weather};
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -36,6 +36,8 @@ pub(crate) enum Way {
 
 enum Order {
     Listen {
+        /// Where to listen; not which port.
+        at: IpAddr,
         link: Link,
         target: SocketAddr,
         framed: bool,
@@ -82,9 +84,10 @@ impl Proxy {
         Ok(Proxy { orders, waker, thread: Some(thread) })
     }
 
-    /// A new address at which `from` finds `to`. Framed links carry the protocol between roles.
+    /// A new address on `at` by which `from` finds `to`. Framed links carry the protocol between roles.
     pub(crate) fn listen(
         &self,
+        at: IpAddr,
         from: &str,
         to: &str,
         target: SocketAddr,
@@ -92,7 +95,7 @@ impl Proxy {
     ) -> anyhow::Result<SocketAddr> {
         let link = Link { from: from.to_owned(), to: to.to_owned() };
         let (answer, answered) = channel();
-        self.order(Order::Listen { link, target, framed, answer })?;
+        self.order(Order::Listen { at, link, target, framed, answer })?;
         Ok(answered.recv().context("the proxy has ended")??)
     }
 
@@ -147,6 +150,7 @@ impl Drop for Proxy {
 #[cfg(test)]
 mod tests {
     use super::{Proxy, Weather};
+    use crate::cluster::LOOPBACK;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::time::Duration;
@@ -176,7 +180,7 @@ mod tests {
     #[test]
     fn bytes_pass_cuts_hold_them_and_resets_end_connections() {
         let proxy = Proxy::start(1).unwrap();
-        let address = proxy.listen("a", "b", echo(), false).unwrap();
+        let address = proxy.listen(LOOPBACK, "a", "b", echo(), false).unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
         assert_eq!(say(&mut stream, b"hello").unwrap(), b"hello");
 
@@ -207,7 +211,7 @@ mod tests {
     #[test]
     fn an_end_is_passed_on_behind_the_last_byte() {
         let proxy = Proxy::start(1).unwrap();
-        let address = proxy.listen("a", "b", echo(), false).unwrap();
+        let address = proxy.listen(LOOPBACK, "a", "b", echo(), false).unwrap();
         let delay = Duration::from_millis(20);
         proxy.weather(None, None, Weather { delay, ..Weather::default() }).unwrap();
         let mut stream = TcpStream::connect(address).unwrap();

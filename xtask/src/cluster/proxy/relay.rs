@@ -1,7 +1,7 @@
 //! The proxy's thread: accepts, dials on, and moves bytes between sockets as the weather allows.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -127,8 +127,8 @@ impl Relay {
 
     fn obey(&mut self, order: Order) {
         match order {
-            Order::Listen { link, target, framed, answer } => {
-                let _ = answer.send(self.listen(link, target, framed));
+            Order::Listen { at, link, target, framed, answer } => {
+                let _ = answer.send(self.listen(at, link, target, framed));
             }
             Order::Retarget { to, target } => {
                 let listeners = self.listeners.iter_mut().filter(|listener| listener.link.to == to);
@@ -169,8 +169,9 @@ impl Relay {
         }
     }
 
-    fn listen(&mut self, link: Link, target: SocketAddr, framed: bool) -> io::Result<SocketAddr> {
-        let address = crate::cluster::free_address().map_err(io::Error::other)?;
+    fn listen(&mut self, at: IpAddr, link: Link, target: SocketAddr, framed: bool) -> io::Result<SocketAddr> {
+        let mut address = crate::cluster::free_address().map_err(io::Error::other)?;
+        address.set_ip(at);
         let mut socket = TcpListener::bind(address)?;
         let token = Token(LISTENERS + self.listeners.len());
         self.poll.registry().register(&mut socket, token, Interest::READABLE)?;
