@@ -25,6 +25,8 @@ const REST: Duration = Duration::from_secs(14);
 /// What a surge needs to reach every queue.
 const ONSET_MS: u64 = 1_000;
 const SLICE_MS: u64 = 500;
+/// So many good slices in a row are a recovery: two seconds.
+const WELL_SLICES: usize = 4;
 
 /// A load of half the peak runs all the time; surges come on top.
 pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
@@ -89,19 +91,16 @@ impl Run {
         good * 1e3 / (to_ms - from_ms) as f64
     }
 
-    /// From the end of the surge until the base load is served as before: no errors, and a 99th percentile of at most
-    /// twice the worst before. Nothing if that never comes.
+    /// From the end of the surge to the first two seconds in a row in which the base load is served as before: no errors,
+    /// and a 99th percentile of at most twice the worst before. Nothing if they never come.
     fn recovery(&self) -> Option<Duration> {
         let before = self.base.slices.iter().filter(|slice| slice.unix_ms + SLICE_MS <= self.from_ms);
         let p99_us_max = 2 * before.map(|slice| slice.p99_us).max().unwrap_or(0);
-        let bad = |slice: &&Slice| slice.failed() > 0 || slice.p99_us > p99_us_max;
-        let after = || self.base.slices.iter().filter(|slice| slice.unix_ms >= self.to_ms && slice.due > 0);
-        let last_bad = after().rfind(bad);
-        if last_bad.is_some_and(|last| after().next_back().is_some_and(|end| end.unix_ms == last.unix_ms)) {
-            return None;
-        }
-        let end_ms = last_bad.map_or(self.to_ms, |slice| slice.unix_ms + SLICE_MS);
-        Some(Duration::from_millis(end_ms - self.to_ms))
+        let well = |slice: &Slice| slice.failed() == 0 && slice.p99_us <= p99_us_max;
+        let after = self.base.slices.iter().filter(|slice| slice.unix_ms >= self.to_ms && slice.due > 0);
+        let after: Vec<&Slice> = after.collect();
+        let window = after.windows(WELL_SLICES).find(|slices| slices.iter().all(|slice| well(slice)))?;
+        Some(Duration::from_millis(window[0].unix_ms - self.to_ms))
     }
 
     fn keep(&self, stage: &Stage<'_>, factor: f64) -> anyhow::Result<()> {
