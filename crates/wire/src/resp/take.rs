@@ -10,6 +10,10 @@ use super::number::parse_integer;
 /// Least bytes of one more argument: `$0\r\n\r\n`.
 const ARGUMENT_BYTES_MIN: usize = 6;
 
+/// Up to here a partial command is looked at whenever it has grown, so that a client is told of a mistake without
+/// having to send more. A longer one would be read again and again; a mistake in it is told when it could be whole.
+const SHORT_BYTES_MAX: usize = 16 << 10;
+
 /// What one client may make a router hold. The defaults are those of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -125,14 +129,15 @@ pub(super) fn multibulk(bytes: &[u8], limits: &Limits) -> Result<Step, ProtocolE
     for left in (0..count).rev() {
         let after = left * ARGUMENT_BYTES_MIN;
         let Some((start, length)) = bulk_header(bytes, at, limits)? else {
-            let least = (bytes.len() + 1).max(at + ARGUMENT_BYTES_MIN + after);
-            return Ok(Step::Needs(least));
+            return Ok(Step::Needs(needs(bytes, bytes.len() + 1, at + ARGUMENT_BYTES_MIN + after)));
         };
         let end = start + length;
         if end + 2 + after > limits.frame_bytes_max.min(u32::MAX as usize) {
             return Err(ProtocolError::FrameBytes(limits.frame_bytes_max));
         }
-        let Some(line_end) = bytes.get(end..end + 2) else { return Ok(Step::Needs(end + 2 + after)) };
+        let Some(line_end) = bytes.get(end..end + 2) else {
+            return Ok(Step::Needs(needs(bytes, end + 2, end + 2 + after)));
+        };
         if line_end != b"\r\n" {
             return Err(ProtocolError::LineEnd);
         }
@@ -140,6 +145,11 @@ pub(super) fn multibulk(bytes: &[u8], limits: &Limits) -> Result<Step, ProtocolE
         at = end + 2;
     }
     Ok(Step::Whole { args, end: at })
+}
+
+/// How many bytes to wait for, when `next` may show a mistake and `whole` is the least that a command can have.
+fn needs(bytes: &[u8], next: usize, whole: usize) -> usize {
+    if bytes.len() < SHORT_BYTES_MAX { next } else { whole.max(next) }
 }
 
 /// Where the bulk string at `at` starts and how long it is; `None` until its header is whole.
