@@ -347,7 +347,7 @@ impl Router {
             return Order::Free;
         }
         let client = self.clients.get(job.client);
-        client.map_or(Order::Free, |client| client.pipeline.order(job.sequence, low(key)))
+        client.map_or(Order::Free, |client| client.pipeline.order(job.sequence, low(key), job.resp3))
     }
 
     pub(crate) fn over_limit(&self, more: usize) -> bool {

@@ -124,18 +124,20 @@ impl Operation {
         matches!(self.progress, Progress::Waiting(_))
     }
 
-    fn join(&self, digest: u64, order: Order) -> Order {
+    fn join(&self, digest: u64, resp3: bool, order: Order) -> Order {
+        // Storage has a connection for each version of RESP, and neither waits for the other.
+        let after = |sent, order: Order| if self.resp3 == resp3 { order.after(sent) } else { Order::Wait };
         match &self.progress {
             Progress::Done(_) => order,
             _ if !self.touch.contains(digest) => order,
             Progress::Waiting(_) => Order::Wait,
             _ if matches!(self.touch, Touch::All) => Order::Wait,
-            Progress::Sent(sent) => order.after(*sent),
+            Progress::Sent(sent) => after(*sent, order),
             Progress::Fan(fan) => fan
                 .parts
                 .iter()
                 .filter(|part| part.reply.is_none() && part.touch.contains(&digest))
-                .fold(order, |order, part| order.after(part.sent)),
+                .fold(order, |order, part| after(part.sent, order)),
         }
     }
 }
@@ -212,10 +214,10 @@ impl Pipeline {
     }
 
     /// What the operations before `sequence` demand of one on `digest`.
-    pub(crate) fn order(&self, sequence: u64, digest: u64) -> Order {
+    pub(crate) fn order(&self, sequence: u64, digest: u64, resp3: bool) -> Order {
         let mut order = Order::Free;
         for operation in self.operations.range(..(sequence - self.first) as usize) {
-            order = operation.join(digest, order);
+            order = operation.join(digest, resp3, order);
             if order == Order::Wait {
                 break;
             }
@@ -320,7 +322,7 @@ mod tests {
 
     fn check(sent: &[(Touch, Peer, bool)], expected: Order) {
         let pipeline = pipeline(sent);
-        assert_eq!(pipeline.order(pipeline.next(), 7), expected);
+        assert_eq!(pipeline.order(pipeline.next(), 7, false), expected);
     }
 
     #[test]
@@ -346,7 +348,7 @@ mod tests {
     fn an_answered_operation_orders_nothing() {
         let mut pipeline = pipeline(&[(Touch::One(8), SHIM, true), (Touch::One(7), SHIM, true)]);
         pipeline.settle(1, Progress::Done(Bytes::new()));
-        assert_eq!(pipeline.order(2, 7), Order::Free);
+        assert_eq!(pipeline.order(2, 7, false), Order::Free);
         assert!(pipeline.pop_answered().is_none(), "the front is not answered");
     }
 }
