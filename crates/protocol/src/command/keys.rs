@@ -193,7 +193,7 @@ fn position(command: &Command, keyword: &str, from: usize) -> Option<usize> {
 }
 
 /// An integer as strictly as Redis reads one.
-pub(super) fn integer(text: &[u8]) -> Option<i64> {
+pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let canonical = match digits {
         [b'0'] => digits.len() == text.len(),

@@ -14,6 +14,7 @@ mod view;
 
 pub use classify::{Classified, Kind, classify};
 pub use early::early_value;
+pub(crate) use keys::integer;
 pub use lookup::find;
 pub use refusal::{Reason, Refusal};
 pub use spec::{Flag, Group, Spec, Tip};

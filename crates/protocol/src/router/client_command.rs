@@ -73,7 +73,7 @@ fn about_itself(state: &mut Client, sub: &[u8], command: &Command) -> Bytes {
             let sub = String::from_utf8_lossy(sub).to_lowercase();
             replies::error(&format!("ERR wrong number of arguments for 'client|{sub}' command"))
         }
-        (b"", _) => replies::error("ERR wrong number of arguments for 'client' command"),
+        (b"", 1) => replies::error("ERR wrong number of arguments for 'client' command"),
         _ => replies::error(&format!(
             "ERR unknown subcommand '{}'. Try CLIENT HELP.",
             String::from_utf8_lossy(command.arg(1))

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use wire::resp::{Command, reply};
 
+use crate::command::integer;
 use crate::router::client::{Client, Labels, Replies};
 use crate::router::{Effect, REDIS_VERSION, Router, client_command, info, plan, replies};
 use crate::time::Time;
@@ -55,6 +56,7 @@ fn own(state: &mut Client, name: &[u8], command: &Command) -> Answer {
         (b"AUTH", 2) => replies::error(NO_PASSWORD),
         (b"AUTH", 3) if command.arg(1) == b"default" => replies::OK,
         (b"AUTH", 3) => replies::error(WRONG_PASSWORD),
+        (b"AUTH", 4..) => replies::error("ERR syntax error"),
         (b"ACL", 2) if plan::is(command, 1, "WHOAMI") => replies::bulk_string(b"default"),
         (b"SELECT", 2) => select(command.arg(1)),
         (b"READONLY" | b"READWRITE", 1) => replies::OK,
@@ -82,8 +84,11 @@ pub(crate) fn arity(command: &Command) -> Bytes {
 }
 
 fn select(index: &[u8]) -> Bytes {
-    match std::str::from_utf8(index).ok().and_then(|text| text.parse::<i64>().ok()) {
+    match integer(index) {
         Some(0) => replies::OK,
+        Some(index) if i32::try_from(index).is_err() => {
+            replies::error("ERR value is out of range, value must between -2147483648 and 2147483647")
+        }
         Some(_) => replies::error("ERR DB index is out of range"),
         None => replies::error("ERR value is not an integer or out of range"),
     }
@@ -93,7 +98,7 @@ fn select(index: &[u8]) -> Bytes {
 fn hello(state: &mut Client, command: &Command) -> Bytes {
     let mut resp3 = state.resp3;
     if command.len() > 1 {
-        match std::str::from_utf8(command.arg(1)).ok().and_then(|text| text.parse::<i64>().ok()) {
+        match integer(command.arg(1)) {
             Some(2) => resp3 = false,
             Some(3) => resp3 = true,
             Some(_) => return replies::error("NOPROTO unsupported protocol version"),
