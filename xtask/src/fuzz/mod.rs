@@ -2,6 +2,7 @@
 
 mod build;
 mod corpus;
+mod differential;
 mod run;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use run::{Fuzzer, Job};
 
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask fuzz [TARGET] [OPTIONS]
+       cargo xtask fuzz differential [--seconds S] [--seed N]
 
 Looks for inputs that make a decoder or a machine panic, overflow or hold more memory than the input's size allows;
 all targets one after the other, or one. New inputs are kept below target/ and tried again by the next run.
@@ -22,6 +24,9 @@ all targets one after the other, or one. New inputs are kept below target/ and t
   --seed N       of the first process (default 1)
   --input FILE   runs one input instead, with a backtrace where it fails
   --keep         at the end, adds what covers something new to fuzz/corpus
+
+`differential` sends the same made-up streams to a redis-server and to a router before one, and fails where they are
+answered differently and nobody meant it.
 ";
 
 #[derive(Debug, PartialEq)]
@@ -72,6 +77,9 @@ impl Options {
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let options = Options::parse(arguments)?;
+    if options.target.as_deref() == Some(differential::NAME) {
+        return differential::run(root, options.time, options.seed);
+    }
     let known = corpus::targets(root)?;
     if let Some(target) = &options.target {
         anyhow::ensure!(

@@ -5,6 +5,7 @@ mod bench;
 mod clients;
 mod cluster;
 mod coherence;
+mod differential;
 mod failures;
 mod history;
 mod resp;
