@@ -54,7 +54,7 @@ fn read(stream: &[u8], piece: usize, patient: bool, limits: &Limits) -> Read {
         let taken = end - rest.len();
         end = (end + piece).min(stream.len());
         rest = Bytes::copy_from_slice(&stream[taken..end]);
-        if patient && rest.len() < needed && end < stream.len() {
+        if patient && rest.len() < needed {
             continue;
         }
         loop {
