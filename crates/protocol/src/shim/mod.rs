@@ -156,8 +156,8 @@ struct FillTicket {
 #[derive(Clone, Debug)]
 struct Ticket {
     issued: Time,
-    /// Among those that `Admission` counts.
-    counted: bool,
+    /// How many were at storage then, itself included, if `Admission` counts it.
+    place: Option<u32>,
     purpose: Purpose,
 }
 
@@ -179,6 +179,7 @@ pub struct Shim {
     proof: Time,
     proof_sent: Time,
     touched: Time,
+    touch_last: Time,
     touching: Vec<Key>,
     links: Vec<NodeLink>,
     sessions_opened: u64,
@@ -216,6 +217,7 @@ impl Shim {
             proof: Time(0),
             proof_sent: Time(0),
             touched: Time(0),
+            touch_last: Time(0),
             touching: Vec::new(),
             links: vec![NodeLink { heat_floor: config.heat_min, ..NodeLink::default() }; nodes],
             sessions_opened: 0,
@@ -318,27 +320,31 @@ impl Shim {
         commands: SmallVec<[Bytes; 2]>,
         effects: &mut Vec<Effect>,
     ) -> u64 {
-        // The shim's own commands are few, and what blocks says nothing about storage.
-        let own = matches!(purpose, Purpose::Proof | Purpose::Touch { .. });
-        let counted = !own && matches!(lane, Lane::Shared { .. });
-        if counted {
-            self.admission.sent();
-        }
-        let ticket = self.tickets.insert(Ticket { issued: now, counted, purpose }) as u64;
+        // What blocks says nothing about storage, and a PING in an idle hour is not in anybody's way.
+        let counted = !matches!(purpose, Purpose::Proof) && matches!(lane, Lane::Shared { .. });
+        let place = counted.then(|| self.admission.sent(now));
+        let ticket = self.tickets.insert(Ticket { issued: now, place, purpose }) as u64;
         effects.push(Effect::Store(Store { ticket, lane, commands }));
         ticket
     }
 
-    /// Storage is told that cached keys are in use, a few keys per tick.
+    /// Storage is told that cached keys are in use, a few keys per tick, and fewer while it has too much to do.
     fn touch(&mut self, now: Time, effects: &mut Vec<Effect>) {
         const KEYS_PER_TICK: usize = 32;
+        const PAUSE: Duration = Duration::from_millis(50);
         if self.touching.is_empty() && now.since(self.touched) >= TOUCH_INTERVAL {
             self.touched = now;
             let cached = self.keys.iter().filter(|(_, state)| !state.directory.entries.is_empty());
             self.touching.extend(cached.map(|(key, _)| key.clone()));
         }
-        for _ in 0..KEYS_PER_TICK {
+        let keys_count = match self.admission.is_limited() {
+            true if now.since(self.touch_last) < PAUSE => 0,
+            true => 1,
+            false => KEYS_PER_TICK,
+        };
+        for _ in 0..keys_count {
             let Some(key) = self.touching.pop() else { break };
+            self.touch_last = now;
             let command = self.frame(b"*2\r\n$5\r\nTOUCH\r\n", &key.bytes);
             let purpose = Purpose::Touch { key };
             self.store(now, purpose, Lane::Shared { resp3: false }, SmallVec::from_elem(command, 1), effects);

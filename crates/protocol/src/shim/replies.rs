@@ -21,10 +21,10 @@ impl Shim {
             StorageEvent::Replies { ticket, replies } => {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     self.proof = self.proof.max(ticket.issued);
-                    match ticket.counted {
-                        true => self.admission.answered(now.since(ticket.issued)),
-                        false if matches!(ticket.purpose, Purpose::Operation(_)) => {}
-                        false => self.admission.sample(now.since(ticket.issued)),
+                    match ticket.place {
+                        Some(place) => self.admission.answered(now, now.since(ticket.issued), place),
+                        None if matches!(ticket.purpose, Purpose::Operation(_)) => {}
+                        None => self.admission.sample(now.since(ticket.issued)),
                     }
                     self.answered(now, ticket, replies, effects);
                 }
@@ -32,7 +32,7 @@ impl Shim {
             StorageEvent::Lost { ticket, sent } => {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     self.statistics.storage_lost += 1;
-                    if ticket.counted {
+                    if ticket.place.is_some() {
                         self.admission.ended();
                     }
                     self.lost(now, ticket.purpose, sent, effects);
