@@ -1,0 +1,227 @@
+//! The store on a real etcd that is killed, stopped, compacted and emptied. Not what controllers make of it.
+
+mod server;
+
+use std::time::{Duration, Instant};
+
+use controller::store::{Change, EtcdSettings, EtcdStore, Store, StoreError};
+use protocol::time::Time;
+use server::{Etcd, installed, until};
+
+/// Telling the store something takes no longer than a lock: it is never waited for.
+const AT_ONCE: Duration = Duration::from_millis(500);
+const NOW: Time = Time(0);
+
+/// A replica's end of the store, with all that it has seen.
+struct Replica {
+    store: EtcdStore,
+    seen: Vec<Change>,
+}
+
+impl Replica {
+    fn new(endpoints: &[String]) -> Replica {
+        let (cluster, lease) = ("test".to_owned(), Duration::from_secs(2));
+        let settings = EtcdSettings { endpoints: endpoints.to_vec(), cluster, lease };
+        Replica { store: EtcdStore::start(settings).expect("threads start"), seen: Vec::new() }
+    }
+
+    fn of(etcd: &Etcd) -> Replica {
+        Replica::new(&[etcd.endpoint()])
+    }
+
+    fn look(&mut self) -> Result<(), StoreError> {
+        let changes = self.store.changes(NOW)?;
+        self.seen.extend(changes);
+        Ok(())
+    }
+
+    /// Until it has seen `change`; what came before it is forgotten.
+    fn until(&mut self, change: &Change) {
+        until(&format!("{change:?}"), || {
+            drop(self.look());
+            let position = self.seen.iter().position(|seen| seen == change)?;
+            drop(self.seen.drain(..=position));
+            Some(())
+        });
+    }
+
+    /// Proposes until a map is there, and returns its version.
+    fn publish(&mut self, version: u64, map: &str) -> u64 {
+        until("the map is taken", || {
+            self.store.propose(NOW, version, map);
+            drop(self.look());
+            self.seen.iter().rev().find_map(|change| match change {
+                Change::Map { version, value } if value == map => Some(*version),
+                _ => None,
+            })
+        })
+    }
+
+    fn until_away(&mut self) {
+        until("the store is away", || self.look().err());
+    }
+
+    fn until_there(&mut self) {
+        until("the store is there", || self.look().ok());
+    }
+}
+
+fn registered(member: &str) -> Change {
+    Change::Registered { member: member.to_owned() }
+}
+
+fn gone(member: &str) -> Change {
+    Change::Gone { member: member.to_owned() }
+}
+
+#[test]
+fn members_are_there_until_their_lease_ends_or_they_leave() {
+    if !installed() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let (mut a, mut b) = (Replica::of(&etcd), Replica::of(&etcd));
+    // Heartbeats reach all replicas: whoever is first registers the member, and all keep it.
+    for replica in [&mut a, &mut b] {
+        replica.store.keep(NOW, "n0");
+        replica.store.keep(NOW, "n1");
+        replica.store.keep(NOW, "n2");
+    }
+    for replica in [&mut a, &mut b] {
+        until("all are registered", || {
+            drop(replica.look());
+            let new = replica.seen.iter().filter(|change| matches!(change, Change::Registered { .. }));
+            (new.count() >= 3).then_some(())
+        });
+        replica.seen.clear();
+    }
+    b.store.forget(NOW, "n1");
+    a.until(&gone("n1"));
+    // n2 is kept by one of them, n0 by none.
+    let start = Instant::now();
+    until("the lease of n0 ends", || {
+        b.store.keep(NOW, "n2");
+        drop(a.look());
+        a.seen.contains(&gone("n0")).then_some(())
+    });
+    assert!(start.elapsed() > Duration::from_secs(1), "not before its time");
+    assert!(!a.seen.contains(&gone("n2")));
+    a.store.keep(NOW, "n0");
+    b.until(&registered("n0"));
+    // Whoever comes later hears of everybody that is there.
+    let mut c = Replica::of(&etcd);
+    c.until_there();
+    assert!(c.seen.contains(&registered("n0")) && c.seen.contains(&registered("n2")), "{:?}", c.seen);
+    assert!(!c.seen.contains(&registered("n1")));
+}
+
+#[test]
+fn one_proposal_of_each_version_wins_and_all_see_it() {
+    if !installed() {
+        return;
+    }
+    let etcd = Etcd::start();
+    let (mut a, mut b) = (Replica::of(&etcd), Replica::of(&etcd));
+    let first = a.publish(0, "one");
+    b.until(&Change::Map { version: first, value: "one".to_owned() });
+    b.store.propose(NOW, 0, "late");
+    let second = b.publish(first, "two");
+    assert!(second > first);
+    a.until(&Change::Map { version: second, value: "two".to_owned() });
+    a.store.propose(NOW, first, "late as well");
+    let third = a.publish(second, "three");
+    b.seen.clear();
+    b.until(&Change::Map { version: third, value: "three".to_owned() });
+    let maps = |replica: &Replica| replica.seen.iter().filter(|c| matches!(c, Change::Map { .. })).count();
+    assert_eq!(maps(&b), 0, "{:?}", b.seen);
+}
+
+#[test]
+fn an_etcd_that_dies_or_hangs_holds_nobody_up_and_goes_on_where_it_was() {
+    if !installed() {
+        return;
+    }
+    let mut etcd = Etcd::start();
+    let mut replica = Replica::of(&etcd);
+    replica.store.keep(NOW, "n0");
+    replica.until(&registered("n0"));
+    let mut version = replica.publish(0, "one");
+    for trouble in ["killed", "stopped"] {
+        match trouble {
+            "killed" => etcd.kill(),
+            _ => etcd.signal("STOP"),
+        }
+        replica.until_away();
+        let start = Instant::now();
+        replica.store.keep(NOW, "n0");
+        replica.store.forget(NOW, "nobody");
+        replica.store.propose(NOW, version, trouble);
+        assert!(replica.look().is_err());
+        assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
+        match trouble {
+            "killed" => etcd.run(),
+            _ => etcd.signal("CONT"),
+        }
+        replica.until_there();
+        version = replica.publish(version, trouble);
+        replica.seen.clear();
+        // Its lease may have ended meanwhile; a heartbeat brings the member back in any case.
+        until("n0 is there", || {
+            replica.store.keep(NOW, "n0");
+            let mut other = Replica::of(&etcd);
+            other.until_there();
+            other.seen.contains(&registered("n0")).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_watch_survives_compaction_and_a_loss_of_everything() {
+    if !installed() {
+        return;
+    }
+    let mut etcd = Etcd::start();
+    let (mut a, mut b) = (Replica::of(&etcd), Replica::of(&etcd));
+    a.store.keep(NOW, "n0");
+    let version = a.publish(0, "one");
+    b.until(&Change::Map { version, value: "one".to_owned() });
+    // The watch is asked for anew every few seconds, from a revision that is compacted away by then.
+    let start = Instant::now();
+    until("watches have begun anew", || {
+        etcd.compact();
+        (start.elapsed() > Duration::from_secs(4)).then_some(())
+    });
+    let version = a.publish(version, "two");
+    b.until(&Change::Map { version, value: "two".to_owned() });
+
+    etcd.kill();
+    etcd.empty();
+    etcd.run();
+    b.seen.clear();
+    b.until(&Change::NoMap);
+    b.publish(0, "three");
+    a.until(&Change::NoMap);
+    until("the new map", || {
+        drop(a.look());
+        a.seen.iter().find(|change| matches!(change, Change::Map { value, .. } if value == "three")).cloned()
+    });
+}
+
+#[test]
+fn servers_that_are_gone_are_passed_over() {
+    if !installed() {
+        return;
+    }
+    let (mut dead, etcd) = (Etcd::start(), Etcd::start());
+    dead.kill();
+    let mut replica = Replica::new(&[dead.endpoint(), etcd.endpoint()]);
+    replica.publish(0, "one");
+    replica.store.keep(NOW, "n0");
+    replica.until(&registered("n0"));
+    let mut nowhere = Replica::new(&[dead.endpoint()]);
+    let StoreError(reason) = until("a reason", || {
+        let error = nowhere.look().err()?;
+        error.0.contains("127.0.0.1").then_some(error)
+    });
+    assert!(reason.contains(&dead.endpoint()), "{reason}");
+}

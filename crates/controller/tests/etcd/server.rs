@@ -1,0 +1,117 @@
+//! A real etcd for one test, on loopback and with a directory of its own. Not what is kept in it.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// After this long nothing that a test waits for will come any more, even on a loaded machine.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Asks until there is an answer.
+pub(crate) fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(answer) = answer() {
+            return answer;
+        }
+        assert!(start.elapsed() < WAIT_MAX, "waited in vain: {what}");
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+}
+
+/// Killed when dropped.
+pub(crate) struct Etcd {
+    process: Option<Child>,
+    client: u16,
+    peer: u16,
+    directory: PathBuf,
+}
+
+/// Whether Debian's `etcd-server` is there. Where continuous integration runs it must be.
+pub(crate) fn installed() -> bool {
+    let there = Command::new("etcd").arg("--version").stdout(Stdio::null()).status().is_ok();
+    assert!(there || std::env::var("CI").as_deref() != Ok("true"), "etcd is not installed (`make setup`)");
+    there
+}
+
+/// The port of a listener that is gone again.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("a bound listener has an address").port()
+}
+
+impl Etcd {
+    pub(crate) fn start() -> Etcd {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("dc-etcd-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(name);
+        let mut etcd = Etcd { process: None, client: free_port(), peer: free_port(), directory };
+        etcd.run();
+        etcd
+    }
+
+    /// Starts it, or starts it again.
+    pub(crate) fn run(&mut self) {
+        std::fs::create_dir_all(&self.directory).expect("a temporary directory");
+        let (client, peer) =
+            (format!("http://127.0.0.1:{}", self.client), format!("http://127.0.0.1:{}", self.peer));
+        let mut command = Command::new("etcd");
+        command.args(["--name", "e", "--logger", "zap", "--log-level", "error", "--data-dir"]);
+        command.arg(self.directory.join("data"));
+        command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+        command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+        command.args(["--initial-cluster", &format!("e={peer}")]);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        self.process = Some(command.spawn().expect("etcd starts"));
+        until("etcd answers", || self.ask("kv/range", &json!({ "key": "YQ==" })));
+    }
+
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            drop(process.kill());
+            drop(process.wait());
+        }
+    }
+
+    /// `STOP` or `CONT`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let id = self.process.as_ref().expect("etcd runs").id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &id]).status().expect("kill runs");
+        assert!(sent.success());
+    }
+
+    /// Forgets everything; it must not run.
+    pub(crate) fn empty(&self) {
+        std::fs::remove_dir_all(&self.directory).expect("its directory is there");
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("127.0.0.1:{}", self.client)
+    }
+
+    /// A request of its JSON interface.
+    pub(crate) fn ask(&self, path: &str, body: &Value) -> Option<Value> {
+        let url = format!("http://{}/v3/{path}", self.endpoint());
+        let config = ureq::Agent::config_builder().proxy(None).timeout_global(Some(Duration::from_secs(5)));
+        let reply = ureq::Agent::new_with_config(config.build()).post(url).send(body.to_string());
+        serde_json::from_str(&reply.ok()?.body_mut().read_to_string().ok()?).ok()
+    }
+
+    /// Forgets the history of what it holds, after somebody else has made some.
+    pub(crate) fn compact(&self) {
+        let put = self.ask("kv/put", &json!({ "key": "b3RoZXI=", "value": "MQ==" })).expect("etcd answers");
+        let revision = &put["header"]["revision"];
+        self.ask("kv/compaction", &json!({ "revision": revision })).expect("etcd answers");
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.kill();
+        drop(std::fs::remove_dir_all(&self.directory));
+    }
+}
