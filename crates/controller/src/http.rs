@@ -103,6 +103,7 @@ async fn take_heartbeat(State(api): State<Api>, headers: HeaderMap, body: Bytes)
         Err(refusal) => {
             let status = match refusal {
                 Refusal::Replay => StatusCode::CONFLICT,
+                Refusal::Unread(_) => StatusCode::SERVICE_UNAVAILABLE,
                 Refusal::Stranger(..) => StatusCode::UNPROCESSABLE_ENTITY,
             };
             problem(status, &refusal.to_string())
@@ -118,7 +119,11 @@ fn authentic(key: &HeartbeatKey, request_code: &str, body: Vec<u8>) -> Response 
 }
 
 async fn map(State(api): State<Api>) -> Response {
-    Json(MapView::of(&api.service())).into_response()
+    let service = api.service();
+    match service.unread() {
+        Some(error) => problem(StatusCode::SERVICE_UNAVAILABLE, &Refusal::Unread(error).to_string()),
+        None => Json(MapView::of(&service)).into_response(),
+    }
 }
 
 /// The answer for those who may not change the cluster.

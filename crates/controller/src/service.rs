@@ -27,6 +27,8 @@ pub(crate) enum Refusal {
          `distcache reload` tell the controller of members that were added"
     )]
     Stranger(String, &'static str),
+    #[error("this controller has just started and waits for its store: {0}")]
+    Unread(StoreError),
 }
 
 #[derive(Default)]
@@ -46,6 +48,8 @@ pub(crate) struct Service {
     /// The store's version of its map; 0 if it has none.
     map_version: u64,
     proposed: String,
+    /// The store has been read at least once: before that, nothing is known.
+    pub(crate) read: bool,
     /// Why the store cannot be asked, if it cannot.
     pub(crate) store_problem: Option<StoreError>,
     /// Why the store's map is not for this configuration; nothing is published then.
@@ -67,12 +71,13 @@ impl Service {
             ControllerConfig { lease: own.member_lease(), grace: own.grace(), step: own.return_step() };
         let machine = Controller::new(now, durations, config.map(), &routers(&config));
         Service {
-            committed: stored(&own.id, &config, &machine),
+            committed: stored(rand::random(), &own.id, &config, &machine),
             machine,
             id: own.id.clone(),
             store,
             map_version: 0,
             proposed: String::new(),
+            read: false,
             store_problem: None,
             foreign: None,
             statuses: BTreeMap::new(),
@@ -96,9 +101,13 @@ impl Service {
         }
         taken?;
         self.tick(now);
+        if let Some(problem) = self.unread() {
+            return Err(Refusal::Unread(problem));
+        }
         let longer = self.committed.size().exceeds(&known);
         Ok(HeartbeatReply {
             epoch: self.committed.epoch,
+            history: self.committed.history,
             shares: self.committed.shares(),
             roster: longer.then(|| self.committed.roster.clone()),
         })
@@ -115,9 +124,13 @@ impl Service {
             peers.push(self.peer(member)?);
         }
         self.check_sequence(now, &heartbeat)?;
+        let forgotten = ![0, self.committed.history].contains(&heartbeat.history);
         for (member, status) in peers.into_iter().zip(heartbeat.members) {
             self.store.keep(now, status.id());
-            let (epoch, empty) = (status.epoch(), is_empty(&status));
+            let (epoch, empty) = (status.epoch(), is_empty(&status) && !forgotten);
+            if forgotten {
+                self.step(now, Input::Forgotten { epoch });
+            }
             self.step(now, Input::Heartbeat { member, epoch, empty });
             self.heard.insert(status.id().to_owned(), now);
             self.statuses.insert(status.id().to_owned(), status);
@@ -192,7 +205,13 @@ impl Service {
             (Some(_), None) => tracing::info!("the store answers again"),
             _ => {}
         }
+        self.read |= problem.is_none();
         self.store_problem = problem;
+    }
+
+    /// Why it cannot tell the map yet.
+    pub(crate) fn unread(&self) -> Option<StoreError> {
+        self.store_problem.clone().filter(|_| !self.read)
     }
 
     fn see_changes(&mut self, now: Time) -> Result<(), StoreError> {
@@ -243,6 +262,8 @@ impl Service {
         // Members do not go back, so neither does what they are told.
         if map.epoch > self.committed.epoch {
             self.committed = map;
+        } else {
+            self.committed.history = map.history;
         }
     }
 
@@ -266,7 +287,7 @@ impl Service {
         let newer = self.machine.map().epoch > self.committed.epoch;
         let lost = self.map_version == 0 && self.committed.epoch > EPOCH_FIRST;
         if self.foreign.is_none() && (newer || lost) {
-            self.proposed = stored(&self.id, &self.config, &self.machine).to_text();
+            self.proposed = stored(self.committed.history, &self.id, &self.config, &self.machine).to_text();
             self.store.propose(now, self.map_version, &self.proposed);
         }
     }
@@ -301,10 +322,11 @@ fn routers(config: &Config) -> Vec<Peer> {
     (0..config.routers.len()).map(|index| Peer::Router(RouterId(index as u16))).collect()
 }
 
-fn stored(by: &str, config: &Config, machine: &Controller) -> StoredMap {
+fn stored(history: u64, by: &str, config: &Config, machine: &Controller) -> StoredMap {
     let nodes = machine.ownership().into_iter();
     StoredMap {
         epoch: machine.map().epoch,
+        history,
         by: by.to_owned(),
         roster: config.roster(),
         nodes: nodes.map(|node| StoredNode { share: node.share, drained: node.drained }).collect(),

@@ -37,7 +37,10 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let listener = admin::bind(address).map_err(listen_error)?;
     let bound = listener.local_addr().map_err(listen_error)?;
 
-    let service = Service::new(now(), Arc::clone(config), index, store(config, index).map_err(store_error)?);
+    let mut service =
+        Service::new(now(), Arc::clone(config), index, store(config, index).map_err(store_error)?);
+    // A store in memory is read by that, one elsewhere begins to be.
+    service.tick(now());
     let status = StatusCell::new(MemberStatus::Controller(service.own_status()));
     let key = HeartbeatKey::derive(config.secret());
     let api = Api { service: Arc::new(Mutex::new(service)), key, clock: now };

@@ -41,6 +41,8 @@ impl Default for ControllerConfig {
 pub enum Input {
     /// The member's lease was granted or kept. It acts on the map of `epoch`; `empty` says that it holds no copies.
     Heartbeat { member: Peer, epoch: u32, empty: bool },
+    /// Members act on a map of this epoch that the store never had: a store before it was lost with its maps.
+    Forgotten { epoch: u32 },
     /// The store knows the member, perhaps through another replica.
     Registered { member: Peer },
     /// The member's lease ran out.
@@ -138,6 +140,7 @@ impl Controller {
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         let changed = match input {
             Input::Heartbeat { member, epoch, empty } => self.heartbeat(now, member, epoch, empty),
+            Input::Forgotten { epoch } => self.forgotten(epoch),
             Input::Registered { member } => self.registered(member),
             Input::Expired { member } => self.expired(now, member),
             Input::Left { member } => self.expired(now, member) | self.left(now, member),
@@ -161,6 +164,13 @@ impl Controller {
         let behind = epoch > self.map.epoch;
         self.map.epoch = self.map.epoch.max(epoch);
         behind | self.returned(now, member, epoch, empty)
+    }
+
+    /// The same epoch stands for two maps then, so that everybody needs a later one.
+    fn forgotten(&mut self, epoch: u32) -> bool {
+        let ambiguous = epoch >= self.map.epoch;
+        self.map.epoch = self.map.epoch.max(epoch);
+        ambiguous
     }
 
     /// The first step of a node that owns nothing and holds nothing, and knows that it owns nothing.

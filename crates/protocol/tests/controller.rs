@@ -53,6 +53,7 @@ fn parse(line: &str) -> Vec<(Time, Input)> {
             let empty = words.get(4) == Some(&"empty");
             Input::Heartbeat { member: peer(words[2]), epoch: number(3), empty }
         }
+        "forgotten" => Input::Forgotten { epoch: number(2) },
         "registered" => Input::Registered { member: peer(words[2]) },
         "expired" => Input::Expired { member: peer(words[2]) },
         "left" => Input::Left { member: peer(words[2]) },

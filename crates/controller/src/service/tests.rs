@@ -144,7 +144,9 @@ impl World {
         self.until(ms);
         self.sequence += 1;
         let heartbeat = Heartbeat { agent: 1, sequence: self.sequence, members, ..known() };
-        self.service.heartbeat(Time(ms * 1000), heartbeat)
+        // Random, and compared nowhere but in the test of histories.
+        let reply = self.service.heartbeat(Time(ms * 1000), heartbeat)?;
+        Ok(HeartbeatReply { history: 0, ..reply })
     }
 
     fn state(&self, id: &str) -> MemberState {
@@ -159,13 +161,14 @@ fn known() -> Heartbeat {
         sequence: 0,
         members: Vec::new(),
         leaving: Vec::new(),
+        history: 0,
         known: config().roster_size(),
     }
 }
 
 fn reply(epoch: u32, down: &[&str]) -> Result<HeartbeatReply, Refusal> {
     let shares = down.iter().map(|id| ((*id).to_owned(), 0)).collect();
-    Ok(HeartbeatReply { epoch, shares, roster: None })
+    Ok(HeartbeatReply { epoch, shares, roster: None, history: 0 })
 }
 
 #[test]
@@ -183,7 +186,7 @@ fn a_silent_node_is_lost_then_down_and_comes_back() {
     assert_eq!(world.beat(7_000, vec![status("n1", 1)]), reply(2, &["n1"]));
     let shares = |share| [("n1".to_owned(), share)].into();
     for (ms, epoch, share) in [(7_500, 3, 250), (8_500, 4, 500), (9_500, 5, 750)] {
-        let expected = Ok(HeartbeatReply { epoch, shares: shares(share), roster: None });
+        let expected = Ok(HeartbeatReply { epoch, shares: shares(share), roster: None, history: 0 });
         assert_eq!(world.beat(ms, vec![status("n0", epoch - 1), status("n1", epoch - 1)]), expected);
     }
     assert_eq!(world.beat(10_500, vec![status("n1", 5)]), reply(6, &[]));
@@ -248,9 +251,35 @@ fn a_member_that_leaves_is_not_waited_for() {
     world.beat(0, vec![status("n0", 1), status("n1", 1)]).unwrap();
     let leaving = vec!["n1".to_owned(), "nobody".to_owned()];
     let farewell = Heartbeat { agent: 2, sequence: 1, leaving, ..known() };
-    assert_eq!(world.service.heartbeat(Time(100_000), farewell), reply(2, &["n1"]));
+    assert_eq!(
+        world.service.heartbeat(Time(100_000), farewell).unwrap().shares,
+        [("n1".to_owned(), 0)].into()
+    );
     assert_eq!(world.state("n1"), MemberState::Down);
     assert_eq!(world.service.status().nodes.len(), 1);
+}
+
+#[test]
+fn a_controller_that_forgot_everything_starts_above_what_any_member_knows() {
+    let mut old = World::new();
+    old.beat(0, vec![status("n0", 1), status("n1", 1)]).unwrap();
+    for (node, ms) in [(0, 100), (1, 200)] {
+        old.service.drain(Time(ms * 1000), NodeId(node), true);
+    }
+    let beat = |world: &mut World, agent, id: &str, epoch| {
+        let history = old.service.committed.history;
+        let members = vec![status(id, epoch)];
+        world
+            .service
+            .heartbeat(Time(0), Heartbeat { agent, sequence: 1, members, history, ..known() })
+            .unwrap()
+    };
+    let mut new = World::new();
+    // One member has not heard of the last map yet, and the new controller hears from it first.
+    let first = beat(&mut new, 1, "n0", 2);
+    assert!(first.epoch > 2 && first.history != old.service.committed.history);
+    let second = beat(&mut new, 2, "n1", 3);
+    assert!(second.epoch > 3, "no epoch stands for two maps: {second:?}");
 }
 
 #[test]
@@ -268,7 +297,7 @@ fn replicas_over_one_store_agree_on_the_map() {
     assert_eq!(a.beat(6_100, Vec::new()), reply(2, &["n1"]));
     assert_eq!(b.beat(6_100, Vec::new()), reply(2, &["n1"]));
     let shares = [("n1".to_owned(), 250)].into();
-    let returning = Ok(HeartbeatReply { epoch: 3, shares, roster: None });
+    let returning = Ok(HeartbeatReply { epoch: 3, shares, roster: None, history: 0 });
     assert_eq!(b.beat(6_200, vec![status("n1", 2)]), returning);
     assert_eq!(a.beat(6_300, Vec::new()), returning);
 }

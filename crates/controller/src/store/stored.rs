@@ -11,6 +11,8 @@ use wire::{NodeId, SHARE_WHOLE};
 #[serde(deny_unknown_fields)]
 pub struct StoredMap {
     pub epoch: u32,
+    /// Random for the life of the store, so that an epoch that was lost with another store is not taken for one of its.
+    pub history: u64,
     /// The replica that made it, so that two of them never make the same one.
     pub by: String,
     pub roster: Roster,
@@ -92,7 +94,7 @@ mod tests {
         "rack":null,"listen":"127.0.0.1:7000","capacity":1000}],"shims":[],"routers":[]}"#;
 
     fn text(nodes: &str) -> String {
-        format!(r#"{{"epoch":3,"by":"c","roster":{ROSTER},"nodes":{nodes}}}"#)
+        format!(r#"{{"epoch":3,"history":5,"by":"c","roster":{ROSTER},"nodes":{nodes}}}"#)
     }
 
     #[test]

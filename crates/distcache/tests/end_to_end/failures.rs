@@ -240,7 +240,7 @@ fn the_partition_of_a_lost_node_is_taken_over_and_given_back() {
     }
     let _machine = alone();
     let servers = [RedisServer::durable(), RedisServer::durable()];
-    let controller_keys = "member_lease_ms = 1000\ngrace_ms = 200\nreturn_step_ms = 200";
+    let controller_keys = "member_lease_ms = 1000\ngrace_ms = 200\nreturn_step_ms = 200".to_owned();
     let mut cluster = Cluster::apart(Layout { spines: 2, controller_keys, ..layout(&servers) });
     let history = History::start(&cluster.layout.routers, 6, 2);
     let hits = |cluster: &Cluster, node: &str| {

@@ -8,6 +8,8 @@ mod coherence;
 mod differential;
 mod failures;
 mod history;
+mod membership;
+mod replicas;
 mod resp;
 mod status;
 mod trouble;

@@ -32,25 +32,40 @@ pub(super) struct Follower {
     reachable: bool,
     /// Of the newest map handed to the members.
     epoch: u32,
+    history: u64,
 }
 
 impl Follower {
     pub(super) fn new(config: Arc<Config>, members: Vec<Pulse>) -> Follower {
         let answering = vec![false; config.controllers.len()];
-        Follower { config, members, answering, reachable: true, epoch: EPOCH_FIRST }
+        Follower { config, members, answering, reachable: true, epoch: EPOCH_FIRST, history: 0 }
     }
 
     pub(super) fn heartbeat(&self, agent: u64, sequence: u64) -> Heartbeat {
         // A member that hangs must look lost, whatever this thread can say.
         let fresh = self.members.iter().filter_map(|member| member.status.as_ref()).filter(|s| s.is_fresh());
         let members = fresh.map(StatusCell::get).collect();
-        Heartbeat { agent, sequence, members, leaving: Vec::new(), known: self.config.roster_size() }
+        Heartbeat {
+            agent,
+            sequence,
+            members,
+            leaving: Vec::new(),
+            history: self.history,
+            known: self.config.roster_size(),
+        }
     }
 
     pub(super) fn farewell(&self, agent: u64, sequence: u64) -> Heartbeat {
         let members = self.members.iter().filter_map(|member| member.status.as_ref());
         let leaving = members.map(|status| status.get().id().to_owned()).collect();
-        Heartbeat { agent, sequence, members: Vec::new(), leaving, known: self.config.roster_size() }
+        Heartbeat {
+            agent,
+            sequence,
+            members: Vec::new(),
+            leaving,
+            history: self.history,
+            known: self.config.roster_size(),
+        }
     }
 
     pub(super) fn answers(&self, controller: usize) -> bool {
@@ -100,7 +115,7 @@ impl Follower {
         let share = |node| reply.shares.get(&self.config.node(node).id).copied().unwrap_or(SHARE_WHOLE);
         let map = Arc::new(self.config.map_with(reply.epoch, share));
         tracing::info!(epoch = map.epoch, shares = ?reply.shares, "new cluster map");
-        self.epoch = map.epoch;
+        (self.epoch, self.history) = (map.epoch, reply.history);
         let addresses: Arc<[_]> = self.config.nodes.iter().map(|node| node.listen.clone()).collect();
         for member in &self.members {
             member.maps.publish(&map, &addresses);
@@ -135,7 +150,7 @@ mod tests {
         follower.hand_over(&HeartbeatReply { epoch: 1, ..HeartbeatReply::default() });
         assert_eq!(maps.newer_than(0), None);
         let shares = [("n1".to_owned(), 250), ("stranger".to_owned(), 0)].into();
-        follower.hand_over(&HeartbeatReply { epoch: 4, shares, roster: None });
+        follower.hand_over(&HeartbeatReply { epoch: 4, shares, ..HeartbeatReply::default() });
         follower.hand_over(&HeartbeatReply { epoch: 3, ..HeartbeatReply::default() });
         let map = maps.newer_than(1).unwrap();
         let shares: Vec<_> = map.layers[0].nodes.iter().map(|node| node.share).collect();

@@ -22,7 +22,10 @@ pub struct Heartbeat {
     /// Ids of members that stop in order: this is their last word.
     #[serde(default)]
     pub leaving: Vec<String>,
-    /// What the sender knows.
+    /// The history of the map that the sender acts on; 0 if it has only its configuration's.
+    #[serde(default)]
+    pub history: u64,
+    /// The members that the sender knows.
     #[serde(default)]
     pub known: RosterSize,
 }
@@ -31,6 +34,9 @@ pub struct Heartbeat {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeartbeatReply {
     pub epoch: u32,
+    /// Random for the life of a store: epochs of different histories have nothing to do with each other.
+    #[serde(default)]
+    pub history: u64,
     /// Thousandths of their partitions that nodes own which do not own the whole.
     pub shares: BTreeMap<String, u16>,
     /// All members, if there are more than the sender knows.

@@ -13,11 +13,13 @@ pub(crate) struct Layout {
     pub(crate) spines: usize,
     pub(crate) routers: Vec<SocketAddr>,
     pub(crate) controller: SocketAddr,
+    /// Further controllers, which need a shared store.
+    pub(crate) replicas: Vec<SocketAddr>,
     pub(crate) lease_ms: u64,
     pub(crate) objects_max: usize,
     pub(crate) routing: &'static str,
-    /// Further keys of the controller.
-    pub(crate) controller_keys: &'static str,
+    /// Further keys of all controllers.
+    pub(crate) controller_keys: String,
     /// Further tables, such as `[limits]`.
     pub(crate) tables: String,
 }
@@ -30,10 +32,11 @@ impl Layout {
             spines: 1,
             routers: vec![loopback()],
             controller: loopback(),
+            replicas: Vec::new(),
             lease_ms: 1000,
             objects_max: 1000,
             routing: "learned",
-            controller_keys: "",
+            controller_keys: String::new(),
             tables: String::new(),
         }
     }
@@ -51,9 +54,15 @@ impl Layout {
         leaves.chain((0..self.spines).map(|spine| format!("spine-{spine}"))).collect()
     }
 
+    pub(crate) fn controllers(&self) -> impl Iterator<Item = (String, SocketAddr)> + '_ {
+        let replicas = self.replicas.iter().enumerate();
+        let replicas = replicas.map(|(index, listen)| (format!("controller-{}", index + 1), *listen));
+        std::iter::once(("controller".to_owned(), self.controller)).chain(replicas)
+    }
+
     /// Every member, in an order that makes peers dial members that are not there yet.
     pub(crate) fn ids(&self) -> Vec<String> {
-        let mut ids = vec!["controller".to_owned()];
+        let mut ids: Vec<String> = self.controllers().map(|(id, _)| id).collect();
         ids.extend((0..self.routers.len()).map(|index| format!("router-{index}")));
         ids.extend(self.nodes());
         ids.extend((0..self.storage.len()).map(|index| format!("shim-{index}")));
@@ -70,8 +79,9 @@ impl Layout {
     fn write(&self, directory: &Directory, out: &mut String) -> std::fmt::Result {
         writeln!(out, "[cluster]\nname = \"test\"\nsecret = \"00112233445566778899aabbccddeeff\"")?;
         writeln!(out, "lease_ms = {}\nrouting = \"{}\"\n{}", self.lease_ms, self.routing, self.tables)?;
-        writeln!(out, "[[controller]]\nid = \"controller\"\nlisten = \"{}\"", self.controller)?;
-        writeln!(out, "{}", self.controller_keys)?;
+        for (id, listen) in self.controllers() {
+            writeln!(out, "[[controller]]\nid = \"{id}\"\nlisten = \"{listen}\"\n{}", self.controller_keys)?;
+        }
         writeln!(out, "[[layer]]\nname = \"leaf\"\npartition = \"rack\"")?;
         writeln!(out, "[[layer]]\nname = \"spine\"\npartition = \"hash\"")?;
         let objects = self.objects_max;

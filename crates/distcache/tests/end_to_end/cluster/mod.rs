@@ -2,6 +2,7 @@
 
 mod client;
 mod directory;
+mod etcd;
 mod layout;
 mod machine;
 mod ports;
@@ -10,6 +11,7 @@ mod redis_server;
 
 pub(crate) use client::{Client, text};
 pub(crate) use directory::Directory;
+pub(crate) use etcd::Etcd;
 pub(crate) use layout::Layout;
 pub(crate) use machine::{alone, installed, python, shared};
 pub(crate) use ports::free_port;
@@ -125,6 +127,24 @@ impl Cluster {
         let output = command.args(["status", "--json", "--controller", &url]).output().expect("status runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).expect("status prints JSON")
+    }
+
+    /// Runs a command that asks a controller for a change; what it prints, as JSON.
+    pub(crate) fn command(&self, controller: SocketAddr, arguments: &[&str]) -> Result<Json, String> {
+        let mut command = distcache();
+        let url = format!("http://{controller}");
+        command.args(arguments).args(["--json", "--controller", &url]);
+        let output = command.output().expect("the command runs");
+        match output.status.success() {
+            true => Ok(serde_json::from_slice(&output.stdout).expect("it prints JSON")),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    }
+
+    /// Adds tables at the end of the configuration file.
+    pub(crate) fn append(&self, tables: &str) {
+        let text = std::fs::read_to_string(&self.config).expect("the configuration is there");
+        std::fs::write(&self.config, text + tables).expect("the configuration is written");
     }
 
     /// The status once every member has sent at least one heartbeat after now.

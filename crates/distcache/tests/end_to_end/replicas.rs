@@ -1,0 +1,174 @@
+//! Controllers that share an etcd, and what happens while some or all of them are gone. Not what one of them decides.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::Value as Json;
+
+use crate::cluster::{Cluster, Etcd, Layout, RedisServer, alone, installed, until};
+use crate::coherence::{hit_ratio, layout};
+use crate::history::History;
+use crate::status::http;
+
+/// What a controller says; nothing while it does not answer.
+pub(crate) fn ask(controller: SocketAddr, path: &str) -> Option<Json> {
+    std::net::TcpStream::connect(controller).ok()?;
+    let reply = http(controller, path);
+    serde_json::from_str(reply.split_once("\r\n\r\n")?.1).ok()
+}
+
+/// The map's epoch and what each node owns, in thousandths.
+pub(crate) fn shares(controller: SocketAddr) -> Option<(u64, Vec<(String, u64)>)> {
+    let map = ask(controller, "/v1/map")?;
+    let layers = map["layers"].as_array()?.iter();
+    let nodes = layers.flat_map(|layer| layer["nodes"].as_array().into_iter().flatten());
+    let share = |node: &Json| {
+        Some((node["id"].as_str()?.to_owned(), (node["share"].as_f64()? * 1000.0).round() as u64))
+    };
+    Some((map["epoch"].as_u64()?, nodes.map(share).collect::<Option<_>>()?))
+}
+
+pub(crate) fn share_of(controller: SocketAddr, node: &str) -> Option<u64> {
+    let (_, shares) = shares(controller)?;
+    shares.into_iter().find(|(id, _)| id == node).map(|(_, share)| share)
+}
+
+fn all_whole(controller: SocketAddr) -> Option<u64> {
+    let (epoch, shares) = shares(controller)?;
+    shares.iter().all(|(_, share)| *share == 1000).then_some(epoch)
+}
+
+struct Trial {
+    cluster: Cluster,
+    etcd: Etcd,
+    history: History,
+    controllers: [SocketAddr; 2],
+    _servers: [RedisServer; 2],
+}
+
+impl Trial {
+    /// Two controllers on one etcd, clients at work, and copies that are hit.
+    fn start() -> Trial {
+        let etcd = Etcd::start();
+        let servers = [RedisServer::durable(), RedisServer::durable()];
+        let controller_keys = format!("store = \"{}\"\nreturn_step_ms = 300", etcd.store());
+        let replicas = vec![([127, 0, 0, 1], crate::cluster::free_port()).into()];
+        let layout = Layout { spines: 2, controller_keys, replicas, ..layout(&servers) };
+        let controllers = [layout.controller, layout.replicas[0]];
+        let cluster = Cluster::apart(layout);
+        let history = History::start(&cluster.layout.routers, 6, 2);
+        until("copies are hit", || (hit_ratio(&cluster.status()) > 0.3).then_some(()));
+        until("every member is registered", || (etcd.members()? == 7).then_some(()));
+        Trial { cluster, etcd, history, controllers, _servers: servers }
+    }
+
+    fn no_errors(&self, what: &str) {
+        self.history.wait_for(500, 50);
+        let report = self.history.report();
+        assert!(report.errors.is_empty(), "{what}: {report:?}");
+    }
+}
+
+fn say(line: &str) {
+    drop(writeln!(std::io::stderr().lock(), "{line}"));
+}
+
+/// Until the map gives a node nothing; how long that took is reported, and asserted in virtual time elsewhere.
+fn until_remapped(controller: SocketAddr, node: &str) {
+    let start = Instant::now();
+    until("the map is without the node", || (share_of(controller, node)? == 0).then_some(()));
+    say(&format!("{node} was killed and its partition remapped within {:?}", start.elapsed()));
+}
+
+/// Until a node owns all of its partition again, in steps that only grow.
+fn until_returned(controller: SocketAddr, node: &str) {
+    let mut seen = vec![0];
+    until("the node owns its partition again", || {
+        let share = share_of(controller, node)?;
+        assert!(share >= seen[seen.len() - 1], "{share} after {seen:?}");
+        if share > seen[seen.len() - 1] {
+            seen.push(share);
+        }
+        (share == 1000).then_some(())
+    });
+    assert!(seen.len() >= 3, "not at once: {seen:?}");
+}
+
+#[test]
+fn one_controller_of_two_is_enough_to_lose_a_node_and_take_it_back() {
+    if !installed(&["redis-server", "etcd"]) {
+        return;
+    }
+    let _machine = alone();
+    let mut trial = Trial::start();
+    let [first, second] = trial.controllers;
+    until("both serve the same map", || (shares(first)? == shares(second)?).then_some(()));
+    let epoch = all_whole(second).expect("nobody was lost");
+    trial.cluster.kill("controller");
+    trial.no_errors("with one controller");
+    trial.cluster.kill("spine-0");
+    until_remapped(second, "spine-0");
+    trial.no_errors("without spine-0");
+    trial.cluster.start("controller");
+    trial.cluster.start("spine-0");
+    until_returned(first, "spine-0");
+    until("both serve the same map", || (shares(first)? == shares(second)?).then_some(()));
+    let (later, _) = shares(first).expect("it answers");
+    assert!(later >= epoch + 4, "{epoch}, then {later}");
+    trial.no_errors("after its return");
+    let report = trial.history.finish();
+    assert!(report.errors.is_empty(), "{report:?}");
+}
+
+#[test]
+fn all_controllers_or_all_of_etcd_gone_costs_nobody_anything() {
+    if !installed(&["redis-server", "etcd"]) {
+        return;
+    }
+    let _machine = alone();
+    let mut trial = Trial::start();
+    let [first, second] = trial.controllers;
+    let epoch = all_whole(first).expect("nobody was lost");
+
+    trial.cluster.kill("controller");
+    trial.cluster.kill("controller-1");
+    until("every lease has ended", || (trial.etcd.members()? == 0).then_some(()));
+    trial.no_errors("without a controller");
+    trial.cluster.start("controller");
+    trial.cluster.start("controller-1");
+    until("every member is there again", || (trial.etcd.members()? == 7).then_some(()));
+    trial.no_errors("with controllers again");
+    assert_eq!(
+        (all_whole(first), all_whole(second)),
+        (Some(epoch), Some(epoch)),
+        "nobody was taken for lost"
+    );
+
+    trial.etcd.kill();
+    let store_up = |controller: SocketAddr, up: bool| {
+        let line = format!("distcache_controller_store_up{{id=\"controller\"}} {}\n", u8::from(up));
+        http(controller, "/metrics").contains(&line).then_some(())
+    };
+    until("the controllers miss it", || store_up(first, false));
+    // For longer than leases last, as the controllers count: their statuses come from heartbeats.
+    let away = Instant::now();
+    until("leases would have ended", || (away.elapsed() > Duration::from_secs(3)).then_some(()));
+    trial.no_errors("without etcd");
+    assert_eq!(all_whole(first), Some(epoch));
+    // A node that is lost meanwhile is found out afterwards, and none but it.
+    trial.cluster.kill("spine-1");
+    trial.no_errors("without etcd and spine-1");
+    trial.etcd.run();
+    until("the controllers have it back", || store_up(first, true));
+    until_remapped(second, "spine-1");
+    until("both serve the same map", || (shares(first)? == shares(second)?).then_some(()));
+    let (_, shares) = shares(first).expect("it answers");
+    let lost: Vec<&str> =
+        shares.iter().filter(|(_, share)| *share < 1000).map(|(id, _)| id.as_str()).collect();
+    assert_eq!(lost, ["spine-1"]);
+    trial.cluster.start("spine-1");
+    until_returned(second, "spine-1");
+    let report = trial.history.finish();
+    assert!(report.errors.is_empty(), "{report:?}");
+}
