@@ -42,12 +42,13 @@ pub(crate) struct Service {
     pub(crate) config: Arc<Config>,
     pub(crate) machine: Controller,
     id: String,
+    /// This life of this replica, as its maps name it.
+    by: String,
     store: Box<dyn Store>,
     /// The store's map, which is the only one that members are told. The machine may be ahead of it.
     pub(crate) committed: StoredMap,
     /// The store's version of its map; 0 if it has none.
     map_version: u64,
-    proposed: String,
     /// The store has been read at least once: before that, nothing is known.
     pub(crate) read: bool,
     /// Why the store cannot be asked, if it cannot.
@@ -70,13 +71,14 @@ impl Service {
         let durations =
             ControllerConfig { lease: own.member_lease(), grace: own.grace(), step: own.return_step() };
         let machine = Controller::new(now, durations, config.map(), &routers(&config));
+        let by = format!("{} {:016x}", own.id, rand::random::<u64>());
         Service {
-            committed: stored(rand::random(), &own.id, &config, &machine),
+            committed: stored(rand::random(), &by, &config, &machine),
             machine,
+            by: by.clone(),
             id: own.id.clone(),
             store,
             map_version: 0,
-            proposed: String::new(),
             read: false,
             store_problem: None,
             foreign: None,
@@ -233,7 +235,7 @@ impl Service {
                 Change::Map { version, value } => {
                     self.map_version = version;
                     match StoredMap::parse(&value) {
-                        Ok(map) => self.take_map(now, map, value == self.proposed),
+                        Ok(map) => self.take_map(now, map),
                         Err(error) => self.refuse_map(error.to_string()),
                     }
                 }
@@ -242,8 +244,9 @@ impl Service {
         Ok(())
     }
 
-    fn take_map(&mut self, now: Time, map: StoredMap, own: bool) {
-        if !own {
+    fn take_map(&mut self, now: Time, map: StoredMap) {
+        // Its own are no news to the machine, which may be ahead of them.
+        if map.by != self.by {
             match self.config.grown(&map.roster) {
                 Ok(Some(grown)) => {
                     self.config = Arc::new(grown);
@@ -287,8 +290,8 @@ impl Service {
         let newer = self.machine.map().epoch > self.committed.epoch;
         let lost = self.map_version == 0 && self.committed.epoch > EPOCH_FIRST;
         if self.foreign.is_none() && (newer || lost) {
-            self.proposed = stored(self.committed.history, &self.id, &self.config, &self.machine).to_text();
-            self.store.propose(now, self.map_version, &self.proposed);
+            let map = stored(self.committed.history, &self.by, &self.config, &self.machine);
+            self.store.propose(now, self.map_version, &map.to_text());
         }
     }
 

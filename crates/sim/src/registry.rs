@@ -176,7 +176,9 @@ impl Cluster {
         }
         registry.version += 1;
         let change = Change::Published { version: registry.version, epoch: map.epoch, nodes };
-        registry.tell_all(&change);
+        // Its own map is no news to a controller, which may be ahead of it.
+        let others = registry.replicas.iter_mut().enumerate().filter(|(other, _)| *other != index);
+        others.for_each(|(_, replica)| replica.changes.push_back(change.clone()));
         registry.published = Some(change);
         // Its next write needs the version of this one.
         registry.replicas[index].version = registry.version;

@@ -13,7 +13,7 @@ pub struct StoredMap {
     pub epoch: u32,
     /// Random for the life of the store, so that an epoch that was lost with another store is not taken for one of its.
     pub history: u64,
-    /// The replica that made it, so that two of them never make the same one.
+    /// The life of the replica that made it.
     pub by: String,
     pub roster: Roster,
     /// In the order of the roster.
