@@ -16,6 +16,9 @@ use crate::cluster::{Cluster, Namespace, Process, Role};
 /// Faults of one episode.
 const TOGETHER_MAX: usize = 3;
 
+/// How long a shim's successor serves alone: long enough, mostly, to write and to grant copies.
+const HEAD_START_MS_MAX: u64 = 1500;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
     KillNode,
@@ -148,9 +151,12 @@ impl Faults {
             *self.counts.entry(fault.name()).or_default() += 1;
             self.active.push(active);
         }
-        // Mostly longer than the lease, sometimes not.
-        let lasts = Duration::from_millis(self.random.random_range(300..2200));
-        Ok((lasts, text.join(", ")))
+        // Mostly longer than the lease, sometimes not much.
+        let lasts = match self.random.random_bool(0.4) {
+            true => self.random.random_range(80..400),
+            false => self.random.random_range(300..2200),
+        };
+        Ok((Duration::from_millis(lasts), text.join(", ")))
     }
 
     /// None if every member of its kind has another fault already.
@@ -251,13 +257,15 @@ impl Faults {
         Ok(())
     }
 
-    /// The predecessor goes on when its successor serves, with whatever it has read and queued and with its
-    /// connections to storage, until the next episode.
+    /// The predecessor goes on a while after its successor has begun to serve, with whatever it has read and queued
+    /// and with its connections to storage, until the next episode.
     fn replace(&mut self, cluster: &mut Cluster, victim: &str) -> anyhow::Result<()> {
         let predecessor = cluster.replace(victim)?;
         for id in [Role::Router, Role::Node].into_iter().flat_map(|role| cluster.ids(role)) {
             cluster.proxy()?.reset(Some(&id), Some(victim))?;
         }
+        let head_start = self.random.random_range(0..HEAD_START_MS_MAX);
+        std::thread::sleep(Duration::from_millis(head_start));
         predecessor.signal(Signal::CONT)?;
         self.predecessors.push(predecessor);
         Ok(())

@@ -47,10 +47,24 @@ const PLACES: usize = 16 * GROUP;
 /// Clients whose own connections pass the proxy and so get their share of bad weather.
 const CLIENTS_PROXIED: usize = 3;
 const POLL: Duration = Duration::from_millis(20);
-const LEASE_MS: u64 = 500;
 
-/// The shapes of clusters, in turn.
-const SHAPES: [(&str, usize); 4] = [("learned", 2), ("on-path", 2), ("learned", 3), ("on-path", 1)];
+/// One shape of a cluster.
+#[derive(Clone, Copy)]
+struct Shape {
+    routing: &'static str,
+    layers: usize,
+    /// A router gives up on a node that is silent for longer than a tenth of a second: with the short lease a node
+    /// has requests to answer when its lease has run out.
+    lease_ms: u64,
+}
+
+/// They take turns.
+const SHAPES: [Shape; 4] = [
+    Shape { routing: "learned", layers: 2, lease_ms: 500 },
+    Shape { routing: "on-path", layers: 2, lease_ms: 100 },
+    Shape { routing: "learned", layers: 3, lease_ms: 300 },
+    Shape { routing: "on-path", layers: 1, lease_ms: 100 },
+];
 
 /// What continuous integration runs: long enough for several turns through all kinds of faults.
 pub(crate) const SHORT: [&str; 2] = ["--seconds", "180"];
@@ -148,7 +162,7 @@ fn trial(arguments: &Arguments, binary: &Path, program: &Path, pictures: &Path) 
 struct Round<'a> {
     arguments: &'a Arguments,
     seed: u64,
-    shape: (&'static str, usize),
+    shape: Shape,
     time: Duration,
     operations: u64,
 }
@@ -205,7 +219,7 @@ impl Round<'_> {
     }
 
     fn layout(&self) -> Layout {
-        let (routing, layers) = self.shape;
+        let Shape { routing, layers, lease_ms } = self.shape;
         let middle = Layer { name: "middle", by_rack: false, nodes: 2 };
         let layers = match layers {
             1 => vec![Layer::spines(3)],
@@ -216,7 +230,7 @@ impl Round<'_> {
             layers,
             routers: 2,
             objects_max: 500,
-            cluster_lines: format!("lease_ms = {LEASE_MS}\nrouting = {routing:?}"),
+            cluster_lines: format!("lease_ms = {lease_ms}\nrouting = {routing:?}"),
             controller_lines: "member_lease_ms = 1000\ngrace_ms = 200".to_owned(),
             // A key is hot at once, and comes back soon after too many writes.
             tables: "[limits]\nstorage_ms_max = 1500\n[heat]\nthreshold = 2\nhold_off_ms = 200\n\
