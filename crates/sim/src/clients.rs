@@ -29,6 +29,7 @@ pub(crate) struct Asked {
     pub(crate) blocks: bool,
     /// Every error leaves its outcome open, since it ran at several servers.
     everywhere: bool,
+    /// A write that nothing of its client holds up: how long it takes is its own affair.
     pub(crate) writes: bool,
 }
 
@@ -69,6 +70,7 @@ impl Cluster {
         }
         let next = self.now + self.random.wait(self.shape.think);
         self.at(next, Event::Client { client });
+        self.lose_patience(client);
         if !self.clients[client].asked.is_empty() || !self.connect(client) {
             return;
         }
@@ -99,11 +101,13 @@ impl Cluster {
     /// Sends a command; `before` has the latest operation on each key that this burst has sent.
     pub(crate) fn ask(&mut self, client: usize, wish: Wish, before: &mut Vec<(usize, u32)>) {
         let mut operations = SmallVec::new();
-        let writes = wish.effects.iter().any(|(_, what)| !what.reads());
+        let first = self.clients[client].asked.is_empty();
+        let writes = first && wish.effects.iter().any(|(_, what)| !what.reads());
         let everywhere = wish.effects.iter().any(|(_, what)| *what == What::Clear);
         for (key, what) in wish.effects {
             let after = before.iter().find(|(other, _)| *other == key).map(|(_, place)| *place);
-            let id = self.history.begin(self.now, key, what, after);
+            let frame = (!what.reads()).then(|| wish.command.frame().clone());
+            let id = self.history.begin(self.now, key, what, after, frame);
             before.retain(|(other, _)| *other != key);
             before.push((key, id.place));
             operations.push(id);
@@ -144,7 +148,8 @@ impl Cluster {
         if resp3 {
             let command = Command::from_args(&["HELLO", "3"]);
             let answers = Answers::Nothing;
-            self.ask(client, Wish { command, effects: Vec::new(), answers, blocks: false }, &mut Vec::new());
+            let wish = Wish { command, effects: Vec::new(), answers, blocks: false };
+            self.ask(client, wish, &mut Vec::new());
         }
         true
     }
@@ -238,6 +243,22 @@ impl Cluster {
     pub(crate) fn closed_by_router(&mut self, host: HostId, client: ClientId) {
         let client = self.index_of(host, client);
         self.fail(format!("client {client} was cut off"));
+    }
+
+    /// A client that has waited for longer than any lease takes starts anew.
+    fn lose_patience(&mut self, client: usize) {
+        let patience = self.shape.stall_max() * 2 + self.slack();
+        let own = &self.clients[client];
+        let Some(first) = own.asked.front().filter(|first| first.since + patience < self.now) else { return };
+        let (host, id, writes) = (own.router, own.id, first.writes && !first.blocks);
+        let since = first.since;
+        if !self.hosts[host].is_awake(self.now) || self.calm {
+            return;
+        }
+        self.watch.waited(writes, since, self.now);
+        self.note(|| format!("client {client} has waited since {since} and goes away"));
+        self.disconnected(client);
+        self.step_router(host, router::Input::Closed { client: id });
     }
 
     /// A client that has waited too long for something to happen goes away.

@@ -333,6 +333,9 @@ impl Cluster {
                 Machine::Controller(Box::new(Controller::new(clock.at(self.now), config, map, &others)))
             }
         };
+        if self.is_slot(host) {
+            self.end_backend(host);
+        }
         let own = &mut self.hosts[host];
         own.life += 1;
         (own.machine, own.clock, own.paused_until, own.pause_in_hand) = (Some(machine), clock, 0, None);

@@ -134,7 +134,11 @@ pub(crate) fn wish(
         KeyKind::Counter => match random.below(10) {
             0 => one(&[b"DEL", name], key, What::Delete),
             1 => expire(name, key, traffic, random),
-            _ => one(&[b"INCR", name], key, What::Increment),
+            2 | 3 => one(&[b"INCR", name], key, What::Increment(1)),
+            _ => {
+                let text = serial.to_string();
+                one(&[b"INCRBY", name, text.as_bytes()], key, What::Increment(serial as i64))
+            }
         },
         KeyKind::Hash if random.percent(10) => one(&[b"DEL", name], key, What::Delete),
         KeyKind::Hash => {
@@ -164,7 +168,7 @@ fn read_several(keys: &[TestKey], random: &mut Random) -> Wish {
 
 fn expire(name: &[u8], key: usize, traffic: &Traffic, random: &mut Random) -> Wish {
     if !traffic.expiry {
-        return one(&[b"INCR", name], key, What::Increment);
+        return one(&[b"INCR", name], key, What::Increment(1));
     }
     if random.percent(30) {
         return one(&[b"EXPIRE", name, b"1"], key, What::Expire(1000));
@@ -182,7 +186,8 @@ fn write_text(traffic: &Traffic, keys: &[TestKey], key: usize, value: Vec<u8>, r
             let other = [b"w", &value[..]].concat();
             let args: [&[u8]; 5] = [b"MSET", name, &value, &keys[twin].key.bytes, &other];
             let effects = vec![(key, What::Set(value.clone())), (twin, What::Set(other.clone()))];
-            Wish { command: Command::from_args(&args), effects, answers: Answers::All, blocks: false }
+            let command = Command::from_args(&args);
+            Wish { command, effects, answers: Answers::All, blocks: false }
         }
         2 | 3 => one(&[b"APPEND", name, &value], key, What::Append(value.clone())),
         4 => one(&[b"DEL", name], key, What::Delete),
@@ -214,7 +219,8 @@ pub(crate) fn cold(random: &mut Random) -> Wish {
 
 pub(crate) fn flush(keys: usize) -> Wish {
     let effects = (0..keys).map(|key| (key, What::Clear)).collect();
-    Wish { command: Command::from_args(&["FLUSHALL"]), effects, answers: Answers::All, blocks: false }
+    let command = Command::from_args(&["FLUSHALL"]);
+    Wish { command, effects, answers: Answers::All, blocks: false }
 }
 
 /// What a reply says of its command.

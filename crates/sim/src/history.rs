@@ -1,6 +1,21 @@
 //! What clients asked for and were told, per key, in virtual time. Not whether it makes sense.
 
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
 use crate::model::What;
+
+/// By frame: each time that storage carried the command out.
+pub(crate) type Executed = BTreeMap<Bytes, Vec<Execution>>;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Execution {
+    pub(crate) time: u64,
+    /// Orders those of one time.
+    pub(crate) serial: u64,
+    pub(crate) reply: Bytes,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -10,6 +25,8 @@ pub(crate) enum Outcome {
     Told(Vec<u8>),
     /// It may have happened, and may still happen until `returned`.
     Unknown,
+    /// It happened, and nobody was told.
+    Happened,
     /// It certainly had no effect, or its reply says nothing.
     Void,
 }
@@ -22,6 +39,10 @@ pub(crate) struct Operation {
     pub(crate) outcome: Outcome,
     /// The same client's earlier operation on this key, sent ahead of this one without waiting for its reply.
     pub(crate) after: Option<u32>,
+    /// Of a write: the command as storage gets it.
+    pub(crate) frame: Option<Bytes>,
+    /// When storage carried it out, as time and serial number, once that is settled. A search may begin there.
+    pub(crate) executed: Option<(u64, u64)>,
 }
 
 /// One operation: its key, and its place among that key's.
@@ -42,9 +63,24 @@ impl History {
         History { keys: vec![Vec::new(); keys] }
     }
 
-    pub(crate) fn begin(&mut self, now: u64, key: usize, what: What, after: Option<u32>) -> OperationId {
+    pub(crate) fn begin(
+        &mut self,
+        now: u64,
+        key: usize,
+        what: What,
+        after: Option<u32>,
+        frame: Option<Bytes>,
+    ) -> OperationId {
         let (returned, outcome) = (u64::MAX, Outcome::Pending);
-        self.keys[key].push(Operation { what, invoked: now, returned, outcome, after });
+        self.keys[key].push(Operation {
+            what,
+            invoked: now,
+            returned,
+            outcome,
+            after,
+            frame,
+            executed: None,
+        });
         OperationId { key, place: self.keys[key].len() as u32 - 1 }
     }
 
@@ -69,5 +105,74 @@ impl History {
 
     pub(crate) fn void(&mut self, id: OperationId) {
         self.get_mut(id).outcome = Outcome::Void;
+    }
+
+    /// Finds for every write of a key when storage carried it out. Those that nobody vouches for have happened by then
+    /// or not at all; those that were vouched for must have, and nothing may have happened that nobody asked for.
+    pub(crate) fn settle(&mut self, key: usize, executed: &Executed) -> Result<(), String> {
+        let mut groups: BTreeMap<Bytes, Vec<usize>> = BTreeMap::new();
+        for (place, operation) in self.keys[key].iter().enumerate() {
+            if let Some(frame) = &operation.frame {
+                groups.entry(frame.clone()).or_default().push(place);
+            }
+        }
+        for (frame, places) in groups {
+            let times = executed.get(&frame).map_or(&[][..], Vec::as_slice);
+            settle_alike(&mut self.keys[key], &places, times)
+                .map_err(|failure| format!("{failure}: {}", frame.escape_ascii()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Settles operations that storage cannot tell apart: each time goes to the one of them that had to happen first.
+fn settle_alike(
+    operations: &mut [Operation],
+    places: &[usize],
+    executed: &[Execution],
+) -> Result<(), String> {
+    let mut told: Vec<usize> = Vec::new();
+    let mut unknown: Vec<usize> = Vec::new();
+    for place in places {
+        match operations[*place].outcome {
+            Outcome::Told(_) => told.push(*place),
+            Outcome::Unknown => unknown.push(*place),
+            _ => {}
+        }
+    }
+    for Execution { time, serial, reply } in executed {
+        let fits = |place: &usize| {
+            let one = &operations[*place];
+            let same = matches!(&one.outcome, Outcome::Told(told) if *told == *reply);
+            same && (one.invoked..=one.returned).contains(time)
+        };
+        let told_of = told.iter().copied().filter(fits).min_by_key(|place| operations[*place].returned);
+        if let Some(place) = told_of {
+            operations[place].executed = Some((*time, *serial));
+            told.retain(|other| *other != place);
+            continue;
+        }
+        let Some(index) = unknown.iter().position(|place| operations[*place].invoked <= *time) else {
+            return Err(format!(
+                "carried out at {:.6} s without anyone to account for it",
+                *time as f64 / 1e6
+            ));
+        };
+        let operation = &mut operations[unknown.remove(index)];
+        operation.outcome = Outcome::Happened;
+        (operation.invoked, operation.returned) = (*time, *time);
+        operation.executed = Some((*time, *serial));
+        // Another one of them may have been meant.
+        operation.after = operation.after.filter(|_| places.len() == 1);
+    }
+    for place in unknown {
+        operations[place].outcome = Outcome::Void;
+    }
+    match told.first() {
+        None => Ok(()),
+        Some(place) => Err(format!(
+            "never carried out as its client was told, who asked at {}",
+            operations[*place].invoked
+        )),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) enum What {
     /// Milliseconds to live.
     SetFor(Vec<u8>, u64),
     Expire(u64),
-    Increment,
+    Increment(i64),
     Append(Vec<u8>),
     Delete,
     /// FLUSHALL.
@@ -148,11 +148,11 @@ fn apply_text(value: Option<Vec<u8>>, expires: Option<Window>, what: &What, when
             let expires = value.is_some().then(|| expiry(when, *milliseconds));
             State::Text { value, expires }
         }
-        What::Increment => {
+        What::Increment(by) => {
             let text = value.as_deref().unwrap_or(b"0");
             let number: i64 = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-            reply::integer(number + 1, &mut out);
-            State::Text { value: Some((number + 1).to_string().into_bytes()), expires }
+            reply::integer(number + by, &mut out);
+            State::Text { value: Some((number + by).to_string().into_bytes()), expires }
         }
         What::Append(more) => {
             let mut text = value.unwrap_or_default();

@@ -7,7 +7,8 @@ use wire::NodeId;
 use crate::cluster::Cluster;
 
 impl Cluster {
-    pub(crate) fn check_leaks(&mut self) {
+    /// What is left over now. The shim's own work goes on: it has to be over at some time, not at any.
+    pub(crate) fn leak(&self) -> Option<String> {
         let mut found = Vec::new();
         for host in self.nodes() {
             let Some(node) = self.hosts[host].node() else { continue };
@@ -34,7 +35,7 @@ impl Cluster {
                 found.push(format!("router {host} is left with {} requests", router.pending_count()));
             }
         }
-        found.into_iter().for_each(|leak| self.fail(leak));
+        found.into_iter().next()
     }
 
     /// Where no EVICT can have been lost, the directory knows of no copy that its node does not.

@@ -45,19 +45,17 @@ struct Branch {
     current: u32,
 }
 
-/// Operations in the order of their invocation.
+/// Operations in any order.
 pub(crate) fn check(operations: &[Operation], initial: State) -> Result<(), String> {
     // Operations without effect are left out, so places change.
+    let mut order: Vec<usize> =
+        (0..operations.len()).filter(|place| operations[*place].outcome != Outcome::Void).collect();
+    order.sort_by_key(|place| operations[*place].invoked);
     let mut places = vec![None; operations.len()];
-    let mut kept = Vec::with_capacity(operations.len());
-    for (place, operation) in operations.iter().enumerate() {
-        if operation.outcome != Outcome::Void {
-            places[place] = Some(kept.len() as u32);
-            kept.push(operation);
-        }
-    }
+    order.iter().enumerate().for_each(|(new, old)| places[*old] = Some(new as u32));
+    let kept: Vec<&Operation> = order.into_iter().map(|place| &operations[place]).collect();
     let after = |operation: &&Operation| operation.after.and_then(|place| places[place as usize]);
-    let required = |operation: &Operation| matches!(operation.outcome, Outcome::Told(_));
+    let required = |operation: &Operation| is_required(operation);
     let mut search = Search {
         after: kept.iter().map(after).collect(),
         done: vec![false; kept.len()],
@@ -73,21 +71,18 @@ pub(crate) fn check(operations: &[Operation], initial: State) -> Result<(), Stri
         best_placed: Vec::new(),
         operations: &kept,
     };
-    match search.run(initial.clone()) {
-        Some(true) => Ok(()),
-        Some(false) => {
-            search.again(initial);
-            Err(format!("no order explains these replies:\n{}", search.report()))
-        }
-        None => {
-            Err(format!("whether an order explains these replies was not found out in {STEPS_MAX} steps"))
-        }
-    }
+    let verdict = match search.run(initial.clone()) {
+        Some(true) => return Ok(()),
+        Some(false) => "no order explains these replies".to_owned(),
+        None => format!("whether an order explains these replies was not found out in {STEPS_MAX} steps"),
+    };
+    search.again(initial);
+    Err(format!("{verdict}:\n{}", search.report()))
 }
 
 impl Search<'_> {
     fn required(&self, place: usize) -> bool {
-        matches!(self.operations[place].outcome, Outcome::Told(_))
+        is_required(self.operations[place])
     }
 
     /// Repeats a search that failed, to find out how far it came.
@@ -161,10 +156,13 @@ impl Search<'_> {
         let (limit, _) = self.window();
         let free = |place: &u32| self.is_free(*place as usize, now, limit);
         let mut candidates: Vec<u32> = placed.into_iter().filter(|place| free(place)).collect();
-        candidates.sort_unstable_by_key(|place| self.operations[*place as usize].returned);
+        candidates.sort_by_key(|place| {
+            let operation = self.operations[*place as usize];
+            operation.executed.unwrap_or((operation.returned, 0))
+        });
         candidates
             .extend(self.optional.iter().copied().filter(|place| !self.done[*place as usize] && free(place)));
-        // Taken from the end: what returned first, and unknown ones last.
+        // Taken from the end: what happened or returned first, and unknown ones last.
         candidates.reverse();
         let (placed, outcomes, current) = (self.placed.len(), Vec::new(), 0);
         Some(Branch { state, now, placed, candidates, outcomes, current })
@@ -256,7 +254,7 @@ impl Search<'_> {
         let near = self.operations[stuck as usize].invoked;
         let mut report = String::new();
         for place in all {
-            let Operation { what, invoked, returned, outcome, after } = self.operations[place as usize];
+            let Operation { what, invoked, returned, outcome, after, .. } = self.operations[place as usize];
             let told = match outcome {
                 Outcome::Told(reply) => String::from_utf8_lossy(reply).replace("\r\n", " "),
                 other => format!("{other:?}"),
@@ -272,6 +270,11 @@ impl Search<'_> {
         }
         report
     }
+}
+
+/// Whether it has certainly happened.
+fn is_required(operation: &Operation) -> bool {
+    matches!(operation.outcome, Outcome::Told(_) | Outcome::Happened)
 }
 
 fn mixed(word: u64) -> u64 {
@@ -291,7 +294,7 @@ mod tests {
             "?" => Outcome::Unknown,
             reply => Outcome::Told(reply.as_bytes().to_vec()),
         };
-        Operation { what, invoked, returned, outcome, after: None }
+        Operation { what, invoked, returned, outcome, after: None, frame: None, executed: None }
     }
 
     fn set(value: &str, invoked: u64, returned: u64) -> Operation {
@@ -320,7 +323,7 @@ mod tests {
         assert!(explained(&[set("a", 0, 1), write(u64::MAX), get("a", 3, 4), get("b", 5, 6)]));
         assert!(!explained(&[set("a", 0, 1), write(u64::MAX), get("b", 3, 4), get("a", 5, 6)]));
         assert!(!explained(&[set("a", 0, 1), write(4), get("a", 5, 6), get("b", 7, 8)]));
-        let twice = [operation(What::Increment, 0, u64::MAX, "?"), get("2", 1, 2)];
+        let twice = [operation(What::Increment(1), 0, u64::MAX, "?"), get("2", 1, 2)];
         assert!(!explained(&twice));
     }
 

@@ -41,16 +41,24 @@ impl Cluster {
         }
     }
 
-    /// Whether every process runs, every link is made and every storage serves.
-    pub(crate) fn is_whole(&self) -> bool {
+    /// What is not as it should be: a process that does not run, a link that is not made, storage that does not serve.
+    pub(crate) fn missing(&self) -> Option<String> {
         let spare = |host: usize| self.is_slot(host) && self.servers[self.server_of(host)].current != host;
-        let running = (0..self.hosts.len()).all(|host| self.hosts[host].is_awake(self.now) != spare(host));
+        let asleep = (0..self.hosts.len()).find(|host| self.hosts[*host].is_awake(self.now) == spare(*host));
+        if let Some(host) = asleep {
+            return Some(format!("{host} ({:?}) is not as it should be", self.hosts[host].role));
+        }
+        let slots = self.servers.iter().map(|server| server.current);
+        if let Some(slot) =
+            slots.into_iter().find(|slot| !self.backends[slot - self.slots_first].is_serving())
+        {
+            return Some(format!("the storage of {slot} does not serve"));
+        }
         let linked = |link: &crate::network::Link| {
             link.is_linked(0) && link.is_linked(1) && !link.has_news(0) && !link.has_news(1)
         };
-        let served =
-            self.servers.iter().all(|server| self.backends[server.current - self.slots_first].is_serving());
-        running && served && self.network.links.iter().all(linked)
+        let broken = self.network.links.iter().find(|link| !linked(link))?;
+        Some(format!("{:?} are not linked", broken.peers))
     }
 
     /// Everyone who asked has an answer.

@@ -34,7 +34,7 @@ pub(crate) struct Watch {
     pub(crate) messages_lost: u64,
     pub(crate) faults: BTreeMap<FaultKind, u64>,
     pub(crate) disturbances: Vec<Disturbance>,
-    /// Writes that were answered: when asked, when answered.
+    /// Writes: when asked, when answered or given up.
     pub(crate) slow_writes: Vec<(u64, u64)>,
     pub(crate) stall_longest: u64,
     /// Of the map that each process has or is about to get.
@@ -45,9 +45,14 @@ impl Watch {
     pub(crate) fn answered(&mut self, asked: &Asked, verdict: &Verdict, now: u64) {
         self.unknown += u64::from(*verdict == Verdict::Unknown);
         self.refused += u64::from(*verdict == Verdict::NoEffect);
-        if asked.writes && !asked.blocks {
-            self.stall_longest = self.stall_longest.max(now - asked.since);
-            self.slow_writes.push((asked.since, now));
+        self.waited(asked.writes && !asked.blocks, asked.since, now);
+    }
+
+    /// A client has waited until `now`, for an answer or in vain.
+    pub(crate) fn waited(&mut self, writes: bool, since: u64, now: u64) {
+        if writes {
+            self.stall_longest = self.stall_longest.max(now - since);
+            self.slow_writes.push((since, now));
         }
     }
 

@@ -136,8 +136,9 @@ impl Data {
                 }
                 reply::simple(b"OK", out);
             }
-            b"INCR" => {
-                let number = self.text(&key).map_or(Some(0), |text| integer(text)).map(|number| number + 1);
+            b"INCR" | b"INCRBY" => {
+                let by = command.get(2).and_then(integer).unwrap_or(1);
+                let number = self.text(&key).map_or(Some(0), |text| integer(text)).map(|number| number + by);
                 let Some(number) = number else {
                     reply::error(b"ERR value is not an integer or out of range", out);
                     return Effect::Read;

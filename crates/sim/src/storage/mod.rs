@@ -10,6 +10,7 @@ use wire::resp::Command;
 
 use crate::clock::HostClock;
 use crate::cluster::{Cluster, Event};
+use crate::history::{Executed, Execution};
 use crate::network::HostId;
 use crate::random::Random;
 use crate::shape::Shape;
@@ -29,6 +30,8 @@ pub(crate) struct Server {
     pub(crate) current: HostId,
     /// Lost connections of which it may still execute what it has read, with their slots.
     stranded: Vec<(HostId, Connection)>,
+    /// When it carried out which write.
+    pub(crate) executed: Executed,
     /// Writes applied although their shim had given them up.
     pub(crate) late_writes: u64,
 }
@@ -55,6 +58,7 @@ impl Server {
             slow_until: 0,
             current: slot,
             stranded: Vec::new(),
+            executed: Executed::new(),
             late_writes: 0,
         }
     }
@@ -208,10 +212,15 @@ impl Cluster {
 
     /// Storage executes one command. `None`: it blocks.
     fn apply(&mut self, server: usize, frame: Bytes, resp3: bool) -> Option<Bytes> {
-        let command = Command::parse(frame).expect("the shim sends whole commands");
+        let command = Command::parse(frame.clone()).expect("the shim sends whole commands");
         self.note(|| format!("storage {server} executes {command:?}"));
         let now_ms = self.servers[server].now_ms(self.now);
         let (reply, effect) = self.servers[server].data.execute(now_ms, &command, resp3)?;
+        if effect != Effect::Read {
+            self.serial += 1;
+            let execution = Execution { time: self.now, serial: self.serial, reply: reply.clone() };
+            self.servers[server].executed.entry(frame).or_default().push(execution);
+        }
         self.check_written(server, &command, effect);
         Some(reply)
     }
