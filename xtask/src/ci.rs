@@ -12,6 +12,13 @@ use crate::{codegen, fuzz, jepsen, setup, tidy};
 /// shown then, but they do not fail, or every new toolchain would break a tree in which nothing changed.
 const CLIPPY_MINOR_KNOWN: u32 = 96;
 
+/// Whole clusters on virtual time, every tenth of them twice: both runs must do the same.
+#[rustfmt::skip]
+const SIMULATION: [&str; 13] = [
+    "run", "--release", "--locked", "--package", "distcache", "--",
+    "sim", "--seeds", "0..300", "--seconds", "30", "--repeat", "10",
+];
+
 enum Work {
     /// A cargo command line.
     Cargo(Vec<&'static str>),
@@ -81,6 +88,8 @@ fn steps() -> Vec<Step> {
         by_cargo("test", vec!["test", "--workspace", "--locked", "--lib", "--bins", "--examples"]),
         by_cargo("end-to-end", vec!["test", "--workspace", "--locked", "--test", "*"]),
         own("fuzz", &format!("cargo xtask fuzz {}", fuzz::SHORT.join(" ")), fuzz::short),
+        // A release build simulates hours in seconds; the next step uses it as well.
+        by_cargo("simulation", SIMULATION.to_vec()),
         // On a release build: a debug build is so slow that fewer writes meet a fault.
         own("jepsen", &format!("cargo xtask jepsen {}", jepsen::SHORT.join(" ")), jepsen::short),
     ]
@@ -159,7 +168,18 @@ mod tests {
         let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
         assert_eq!(
             names,
-            ["format", "clippy", "tidy", "codegen", "build", "test", "end-to-end", "fuzz", "jepsen"]
+            [
+                "format",
+                "clippy",
+                "tidy",
+                "codegen",
+                "build",
+                "test",
+                "end-to-end",
+                "fuzz",
+                "simulation",
+                "jepsen"
+            ]
         );
     }
 

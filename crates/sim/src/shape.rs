@@ -147,7 +147,7 @@ impl Shape {
                 skew: random.pick(&[0, 30, 60]),
             },
             faults: faults(random, allowed, chosen),
-            fault_interval: lease.max(1_000_000) * random.between(1, 4),
+            fault_interval: lease.max(1_000_000) * random.between(1, 3),
             objects_max: small(random, 30, 2, 64),
             bytes_max: small(random, 20, 700, 1 << 20) as u64,
             value_bytes_max: small(random, 10, 12, 1 << 16),

@@ -14,17 +14,22 @@ use crate::network::HostId;
 pub use kind::{FaultKind, FaultSet, UnknownFault};
 pub(crate) use storms::Storms;
 
+/// Six a minute at least, however rare faults are in a run.
+const INTERVAL_US_MAX: u64 = 10_000_000;
+
 impl Cluster {
     /// One thing goes wrong, and the next one is planned.
     pub(crate) fn fault(&mut self) {
         if self.calm || self.shape.faults.is_empty() {
             return;
         }
-        let next = self.now + self.random.wait(self.shape.fault_interval);
-        self.at(next, Event::Fault);
         let kinds: Vec<FaultKind> = self.shape.faults.kinds().collect();
         let kind = self.random.pick(&kinds);
-        if self.strike(kind) {
+        let struck = self.strike(kind);
+        let wait = if struck { self.random.wait(self.shape.fault_interval) } else { self.shape.lease / 10 };
+        let next = self.now + wait.min(INTERVAL_US_MAX);
+        self.at(next, Event::Fault);
+        if struck {
             self.trace.event(self.now, 9, kind as usize);
             self.note(|| format!("fault {}", kind.name()));
             *self.watch.faults.entry(kind).or_default() += 1;

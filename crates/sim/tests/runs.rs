@@ -1,0 +1,53 @@
+//! Runs of the simulator itself: they repeat, every kind of fault strikes, and seeds that found bugs stay right.
+
+use sim::{FaultKind, FaultSet, Report, Settings};
+
+fn run(seed: u64, seconds: u64, faults: FaultSet) -> Report {
+    let (report, _) = sim::run(seed, &Settings { seconds, faults, with_text: false });
+    assert!(report.violations.is_empty(), "seed {seed}, faults {faults}: {:?}", report.violations);
+    report
+}
+
+#[test]
+fn a_seed_repeats_itself() {
+    for seed in 1000..1004 {
+        assert_eq!(run(seed, 10, FaultSet::ALL), run(seed, 10, FaultSet::ALL));
+    }
+}
+
+#[test]
+fn seeds_differ() {
+    let hashes: Vec<u64> = (0..4).map(|seed| run(seed, 2, FaultSet::NONE).trace_hash).collect();
+    assert!((1..4).all(|index| !hashes[..index].contains(&hashes[index])), "{hashes:?}");
+}
+
+#[test]
+fn every_kind_of_fault_strikes() {
+    for (seed, kind) in (0..).zip(FaultKind::ALL) {
+        let report = run(seed, 12, FaultSet::NONE.with(*kind));
+        assert_eq!(report.faults.keys().copied().collect::<Vec<_>>(), [kind.name()]);
+    }
+}
+
+/// Runs in which nothing is cached, written late or lost would prove nothing.
+#[test]
+fn much_happens_in_a_few_runs() {
+    let reports: Vec<Report> = (0..16).map(|seed| run(seed, 15, FaultSet::ALL)).collect();
+    let hits: u64 = reports.iter().map(|report| report.hits).sum();
+    let operations: u64 = reports.iter().map(|report| report.operations).sum();
+    assert!(hits * 20 > operations, "{hits} hits in {operations} commands");
+    for name in
+        ["fills", "commits", "poisoned", "lease_lapses", "invalidations", "unknown", "late_writes", "maps"]
+    {
+        let count: u64 = reports.iter().map(|report| report.counts[name]).sum();
+        assert!(count > 2, "{name}: {count}");
+    }
+}
+
+/// Reads that a node passed on overtook each other at the shim, where those of one view wait for the next read.
+#[test]
+fn pipelined_reads_keep_their_order_at_the_shim() {
+    for seed in [59, 100, 206, 224] {
+        run(seed, 60, FaultSet::NONE);
+    }
+}
