@@ -14,7 +14,7 @@ mod soak;
 mod stall;
 mod writers;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -24,7 +24,7 @@ use crate::bench;
 use finding::Finding;
 
 pub(crate) const USAGE: &str = "\
-Usage: cargo xtask show WHAT [--json] [--minutes M]
+Usage: cargo xtask show WHAT [--json] [--minutes M] [--binary PATH]
 
   stall      the longest wait of a write when a node is killed, leaves in order, or never acknowledges
   loss       reads at half load while a node is killed and comes back
@@ -35,7 +35,8 @@ Usage: cargo xtask show WHAT [--json] [--minutes M]
 
 Each prints what it measured beside its bound, keeps it in benches/runs/DATE-MACHINE/, and fails if a bound is missed.
   --json     prints one JSON object instead
-  --minutes  how long `soak` takes
+  --minutes  how long `soak` takes (default 30)
+  --binary   a `distcache` to look at (default: builds a release of this tree)
 ";
 
 /// What a show needs.
@@ -49,6 +50,7 @@ struct Stage<'a> {
 struct Options {
     json: bool,
     time: Option<Duration>,
+    binary: Option<PathBuf>,
 }
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
@@ -63,17 +65,21 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         _ => bail!("{what:?} is nothing to show\n\n{USAGE}"),
     };
     let options = options(flags)?;
-    let binary = bench::build(root)?;
+    let binary = match &options.binary {
+        Some(binary) => binary.clone(),
+        None => bench::build(root)?,
+    };
     let runs = bench::folder(root)?;
     let finding = show(&Stage { binary: &binary, runs: &runs, time: options.time })?;
     report(what, &runs, &options, finding)
 }
 
 fn options(flags: &[&str]) -> anyhow::Result<Options> {
-    let mut options = Options { json: false, time: None };
+    let mut options = Options { json: false, time: None, binary: None };
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {
         match *flag {
+            "--binary" => options.binary = Some(flags.next().context("--binary needs a path")?.into()),
             "--json" => options.json = true,
             "--minutes" => {
                 let text = flags.next().context("--minutes needs a number")?;

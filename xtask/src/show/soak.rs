@@ -27,6 +27,7 @@ const RESIDENT_GROWTH_MAX: f64 = 0.10;
 const RESIDENT_SLACK_MIB: f64 = 2.0;
 const COUNT_GROWTH_MAX: f64 = 0.10;
 const COUNT_SLACK: f64 = 8.0;
+const STATUS_TRIES: usize = 4;
 
 /// What befalls whom. Processes of number 0 never end, so that they would show a leak of any of these.
 const FAULTS: [Fault; 9] = [
@@ -146,7 +147,7 @@ impl Soak {
         }
         for role in [Role::Shim, Role::Node, Role::Router] {
             for id in cluster.ids(role) {
-                let status = cluster.member_status(&id)?;
+                let status = status(cluster, &id)?;
                 for (_, name) in COUNTS.iter().filter(|(of, _)| *of == role) {
                     self.push(&id, name, status[name].as_f64().unwrap_or(0.0));
                 }
@@ -157,7 +158,7 @@ impl Soak {
 
     /// A cluster without load would not grow either.
     fn check_load(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
-        let requests = cluster.member_status("router-0")?["requests_total"].as_u64().unwrap_or(0);
+        let requests = status(cluster, "router-0")?["requests_total"].as_u64().unwrap_or(0);
         let least = RATE_PER_ROUTER * QUIET.as_secs() / 2;
         anyhow::ensure!(requests >= self.requests + least, "only {} requests more", requests - self.requests);
         self.requests = requests;
@@ -222,6 +223,12 @@ impl Soak {
         }
         .write(&stage.runs.join("show-soak.svg"))
     }
+}
+
+/// A busy machine may answer late once, but not always.
+fn status(cluster: &Cluster, id: &str) -> anyhow::Result<Value> {
+    let mut tries = (0..STATUS_TRIES).map(|_| cluster.member_status(id));
+    tries.find(Result::is_ok).unwrap_or_else(|| cluster.member_status(id))
 }
 
 /// Of the straight line with the least squares of errors.
