@@ -70,8 +70,9 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         None => bench::build(root)?,
     };
     let runs = bench::folder(root)?;
+    let before = load_average();
     let finding = show(&Stage { binary: &binary, runs: &runs, time: options.time })?;
-    report(what, &runs, &options, finding)
+    report(what, &runs, &options, before, finding)
 }
 
 fn options(flags: &[&str]) -> anyhow::Result<Options> {
@@ -96,11 +97,20 @@ fn options(flags: &[&str]) -> anyhow::Result<Options> {
     Ok(options)
 }
 
-fn report(what: &str, runs: &Path, options: &Options, finding: Finding) -> anyhow::Result<()> {
+/// Over the last minute.
+fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
+}
+
+fn report(what: &str, runs: &Path, options: &Options, before: f64, finding: Finding) -> anyhow::Result<()> {
     let whole = json!({
         "show": what,
         "command": format!("cargo xtask show {what}"),
         "machine": bench::machine(),
+        // On a machine that is busy with other things, latencies tell about those.
+        "load_average_before": before,
+        "load_average_after": load_average(),
         "passed": finding.missed.is_empty(),
         "missed": finding.missed,
         "figures": finding.figures,
@@ -111,6 +121,7 @@ fn report(what: &str, runs: &Path, options: &Options, finding: Finding) -> anyho
         println!("{text}");
     } else {
         finding.lines.iter().for_each(|line| println!("{line}"));
+        println!("load average of the machine: {before:.1} before, {:.1} after", load_average());
     }
     let missed = finding.missed.len();
     anyhow::ensure!(missed == 0, "{what}: {missed} missed: {}", finding.missed.join("; "));
