@@ -13,4 +13,5 @@ pub(crate) mod resp_replies;
 pub(crate) mod router;
 pub(crate) mod shim;
 mod speech;
+pub(crate) mod stored_map;
 pub(crate) mod wire;

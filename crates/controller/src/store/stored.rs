@@ -55,11 +55,12 @@ impl StoredMap {
         }
     }
 
-    pub(crate) fn to_text(&self) -> String {
+    /// As stores keep it.
+    pub fn to_text(&self) -> String {
         serde_json::to_string(self).expect("strings, numbers and lists of them are JSON")
     }
 
-    pub(crate) fn size(&self) -> RosterSize {
+    pub fn size(&self) -> RosterSize {
         let Roster { layers, nodes, routers, .. } = &self.roster;
         RosterSize { layers: layers.len(), nodes: nodes.len(), routers: routers.len() }
     }
