@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use router::Client;
+use runtime::config::Config;
 use rustix::process::Signal;
 use serde_json::Value as Json;
 
@@ -20,6 +22,10 @@ fn hits(cluster: &Cluster, node: &str) -> Option<u64> {
 fn until_hit(cluster: &Cluster, node: &str) {
     let before = hits(cluster, node).unwrap_or(0);
     until(&format!("{node} is hit"), || (hits(cluster, node)? > before + 100).then_some(()));
+}
+
+fn epoch(status: &Json) -> Option<u64> {
+    status["epoch"].as_u64()
 }
 
 /// A cluster with two spine nodes and leases so long that a write which waited for one would show.
@@ -120,12 +126,26 @@ fn nodes_and_layers_are_added_while_clients_work() {
         format!("[[node]]\nid = \"{id}\"\nlayer = \"{layer}\"\nlisten = \"127.0.0.1:{port}\"\n")
     };
 
+    // An application with the client library is told, too.
+    let config = Config::load(&cluster.config).expect("the configuration is read");
+    let client = Client::connect(&config).expect("the library reaches all storage");
+
     cluster.append(&node("spine-2", "spine"));
     reload(&cluster).expect("the controller takes the node");
     assert_eq!(share_of(controller, "spine-2"), Some(0));
     cluster.start("spine-2");
     until_hit(&cluster, "spine-2");
     no_write_waited(&history, "a node more");
+    // Two routers, two shims and the library.
+    until("the library has linked itself to it", || {
+        let status = cluster.status();
+        let peers =
+            status["nodes"].as_array()?.iter().find(|node| node["id"] == "spine-2")?["peers"].as_u64();
+        (peers == Some(5)).then_some(())
+    });
+    client.set("by-library", "1").expect("it goes on");
+    assert_eq!(client.get("by-library").expect("it goes on").as_deref(), Some(b"1".as_slice()));
+    drop(client);
 
     let layer = "[[layer]]\nname = \"core\"\npartition = \"hash\"\n";
     cluster.append(&format!("{layer}{}", node("core-0", "core")));
@@ -144,12 +164,15 @@ fn nodes_and_layers_are_added_while_clients_work() {
     std::fs::write(&cluster.config, whole).expect("written");
 
     // A controller that starts anew knows them from the file, and the members did not forget its epochs.
-    let before = cluster.status()["epoch"].as_u64();
+    let known = |status: &Json| status["nodes"].as_array().into_iter().flatten().map(epoch).max().flatten();
+    let before = known(&cluster.status());
     cluster.kill("controller");
     cluster.start("controller");
     until("the members are there again", || {
         let status = cluster.status();
-        (status["nodes"].as_array()?.len() == 5 && status["epoch"].as_u64() > before).then_some(())
+        let nodes = status["nodes"].as_array()?;
+        let agree = nodes.iter().all(|node| epoch(node) == epoch(&status));
+        (nodes.len() == 5 && agree && epoch(&status) > before).then_some(())
     });
     no_write_waited(&history, "another controller");
     let report = history.finish();

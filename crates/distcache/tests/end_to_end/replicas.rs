@@ -74,11 +74,11 @@ fn say(line: &str) {
     drop(writeln!(std::io::stderr().lock(), "{line}"));
 }
 
-/// Until the map gives a node nothing; how long that took is reported, and asserted in virtual time elsewhere.
+/// Until the map gives a node nothing, which was just killed or can just be noticed; how long that took is reported, and asserted in virtual time elsewhere.
 fn until_remapped(controller: SocketAddr, node: &str) {
     let start = Instant::now();
     until("the map is without the node", || (share_of(controller, node)? == 0).then_some(()));
-    say(&format!("{node} was killed and its partition remapped within {:?}", start.elapsed()));
+    say(&format!("{node} lost its partition after {:?}", start.elapsed()));
 }
 
 /// Until a node owns all of its partition again, in steps that only grow.
