@@ -53,6 +53,8 @@ pub enum MemberState {
     Lost,
     /// The map has given its partition to other nodes.
     Down,
+    /// So it has, because an operator wants it so.
+    Drained,
 }
 
 impl MapView {
@@ -87,6 +89,7 @@ pub(crate) fn members(service: &Service) -> Vec<MemberView> {
     let nodes = map.layers.iter().flat_map(|layer| &layer.nodes);
     let down: Vec<Peer> = nodes.filter(|node| !node.is_up()).map(|node| Peer::Node(node.id)).collect();
     let state = |peer, liveness| match (peer, liveness) {
+        (Peer::Node(id), _) if service.committed.drained(id) => MemberState::Drained,
         (peer, _) if down.contains(&peer) => MemberState::Down,
         (_, Liveness::Up) => MemberState::Up,
         (_, Liveness::Lost { .. }) => MemberState::Lost,

@@ -126,6 +126,35 @@ fn heartbeats_without_the_secret_are_refused() {
 }
 
 #[test]
+fn changes_are_taken_as_commands_only() {
+    let stop = Stop::new();
+    let (instance, url, _) = start(&stop);
+    let post = |path: &str, marked: bool, body: &str| {
+        let request = agent().post(format!("{url}{path}"));
+        let request = if marked { request.header(controller::COMMAND_HEADER, "1") } else { request };
+        let mut reply = request.send(body).unwrap();
+        let text = reply.body_mut().read_to_string().unwrap();
+        (reply.status().as_u16(), serde_json::from_str::<Value>(&text).unwrap())
+    };
+    let drain = r#"{"node":"n0","drained":true}"#;
+    assert_eq!(post(controller::DRAIN_PATH, false, drain).0, 403, "a browser's page could send it");
+    assert_eq!(post(controller::RELOAD_PATH, false, "").0, 403);
+    assert_eq!(get(&format!("{url}/v1/map")).1["epoch"], 1);
+    assert_eq!(post(controller::DRAIN_PATH, true, r#"{"node":"n0"}"#).0, 400);
+    let (code, unknown) = post(controller::DRAIN_PATH, true, r#"{"node":"s0","drained":true}"#);
+    assert!(code == 404 && unknown["error"].as_str().unwrap().contains("the nodes are n0"), "{unknown}");
+    let (code, map) = post(controller::DRAIN_PATH, true, drain);
+    assert_eq!(
+        (code, &map["epoch"], &map["layers"][0]["nodes"][0]["drained"]),
+        (200, &2.into(), &true.into())
+    );
+    let (code, unread) = post(controller::RELOAD_PATH, true, "");
+    assert!(code == 422 && unread["error"].as_str().unwrap().contains("not read from a file"), "{unread}");
+    stop.stop();
+    assert!(instance.join());
+}
+
+#[test]
 fn a_port_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -194,6 +194,34 @@ fn a_silent_node_is_lost_then_down_and_comes_back() {
     assert_eq!((own.members_up, own.members_down, own.maps_total, own.heartbeats_total), (2, 2, 5, 10));
 }
 
+/// The promise of the defaults, wherever in its period the last heartbeat was: lease, a look, and the others' heartbeat.
+#[test]
+fn a_dead_node_is_off_everybodys_map_within_three_and_a_half_seconds() {
+    for dies_ms in (3_000..3_500).step_by(70) {
+        let controller = ControllerConfig::new("c", "127.0.0.1:0".parse().unwrap());
+        let lease = controller.member_lease();
+        let mut config = (*config()).clone();
+        config.controllers = vec![controller];
+        let store = Box::new(MemoryStore::new(lease));
+        let mut service = Service::new(Time(0), Arc::new(config), 0, store);
+        let mut beat = |agent, ms: u64, id: &str| {
+            let sequence = ms + 1;
+            let members = vec![status(id, 1)];
+            service.tick(Time(ms * 1000));
+            service.heartbeat(Time(ms * 1000), Heartbeat { agent, sequence, members, ..known() }).unwrap()
+        };
+        // Two members beat every half second, out of step; n1 dies.
+        let heard = (0..20_000).step_by(10).find(|ms| {
+            if ms % 500 == 130 && *ms < dies_ms {
+                beat(1, *ms, "n1");
+            }
+            ms % 500 == 0 && beat(2, *ms, "n0").shares.contains_key("n1")
+        });
+        let noticed = heard.expect("it is noticed") - dies_ms;
+        assert!(noticed <= 3_500, "{noticed} ms after it died at {dies_ms}");
+    }
+}
+
 #[test]
 fn replays_and_strangers_are_refused_and_change_nothing() {
     let mut world = World::new();
@@ -313,8 +341,10 @@ fn a_replica_that_was_cut_off_tells_nobody_what_it_made_up() {
     a.service.drain(Time(100_000), NodeId(0), true);
     assert_eq!(a.service.machine.map().epoch, 2);
     assert_eq!(a.beat(500, everyone()), reply(1, &[]), "only what the store has is told");
+    assert_eq!(a.state("n0"), MemberState::Up);
     b.service.drain(Time(500_000), NodeId(1), true);
     assert_eq!(b.beat(600, everyone()), reply(2, &["n1"]));
+    assert_eq!(b.state("n1"), MemberState::Drained);
     // It hears of the new epoch from a member before it hears of it from the store.
     assert_eq!(a.beat(1_000, vec![status("n0", 2)]), reply(1, &[]));
     a.set_away(false);

@@ -83,6 +83,7 @@ fn report(status: &ClusterStatus, members: &[MemberView]) -> String {
     };
     parts.extend(absent(MemberState::Lost, "no heartbeat from"));
     parts.extend(absent(MemberState::Down, "down, partition taken over"));
+    parts.extend(absent(MemberState::Drained, "drained, partition taken over"));
     parts.join("\n\n")
 }
 
@@ -143,6 +144,7 @@ mod tests {
             member("leaf-0", MemberState::Up),
             member("n1", MemberState::Lost),
             member("n2", MemberState::Down),
+            member("n3", MemberState::Drained),
         ];
         let expected = "\
 map epoch 3
@@ -152,7 +154,9 @@ leaf-0   leaf   12345         0     66.7 %        0  1.5MiB     1/2
 
 no heartbeat from: n1
 
-down, partition taken over: n2";
+down, partition taken over: n2
+
+drained, partition taken over: n3";
         assert_eq!(report(&status, &members), expected);
     }
 }
