@@ -120,6 +120,10 @@ fn a_node_that_was_stopped_past_its_lease_serves_nothing_stale() {
         trial.history.wait_for(500, 50);
         trial.no_errors_and_writes_within_a_lease(node);
     }
+    until("routers have left the stopped nodes alone", || {
+        let opened = crate::cluster::total(&trial.cluster.status(), "routers", "breakers_opened_total");
+        (opened > 0).then_some(())
+    });
     trial.history.finish();
 }
 
