@@ -84,7 +84,7 @@ impl Driver {
                 if !matches!(message, Message::Read(_)) {
                     return self.step(io, now_us, Input::Message { from, message });
                 }
-                match self.inbox.arrive(Time(now_us), (from, message), true) {
+                match self.inbox.arrive(Time(now_us), (from, message), false) {
                     Arrival::Serve((from, message)) => {
                         self.step(io, now_us, Input::Message { from, message })
                     }

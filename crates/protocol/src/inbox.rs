@@ -3,8 +3,8 @@
 //!
 //! First in, first out. A request that could only be served late is refused at once: late is 250 ms, or, of a queue that
 //! has not been empty for as long, 50 ms. So bursts are served and a standing queue stays short, whatever the load; what
-//! is served is served in time, and so goodput does not fall. Fills and writes may always wait for 250 ms: reads make
-//! room for them.
+//! is served is served in time, and so goodput does not fall. Fills may always wait for 250 ms: what makes many hits comes
+//! before what is only itself.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const BURST_US: u64 = 20_000;
 /// How long a burst may take to be served. Whoever asks rather hears at once that somebody else must be asked than waits
 /// for a reply that comes too late. Shorter, and a burst of pipelined requests is refused.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How long reads may wait in a standing queue: some ticks, or the rate would not be used up.
+/// How long anything but fills may wait in a standing queue: some ticks, or the rate would not be used up.
 const STANDING_PATIENCE: Duration = Duration::from_millis(50);
 /// A queue shorter than this would refuse the ordinary bursts of a few clients.
 const QUEUE_MIN: usize = 16;
@@ -58,8 +58,8 @@ impl<T> Inbox<T> {
         Inbox { rate_max, queue_max, credit: 0, counted: Time(0), queue: VecDeque::new(), empty: Time(0) }
     }
 
-    /// `read`: others may answer it, so it makes room for what nobody else can do.
-    pub fn arrive(&mut self, now: Time, request: T, read: bool) -> Arrival<T> {
+    /// `fill`: it may wait for its turn even in a standing queue.
+    pub fn arrive(&mut self, now: Time, request: T, fill: bool) -> Arrival<T> {
         if self.rate_max == 0 {
             return Arrival::Serve(request);
         }
@@ -69,7 +69,7 @@ impl<T> Inbox<T> {
                 return Arrival::Serve(request);
             }
         }
-        let standing = read && now.since(self.empty) >= PATIENCE;
+        let standing = !fill && now.since(self.empty) >= PATIENCE;
         let patience = if standing { STANDING_PATIENCE } else { PATIENCE };
         let in_time = self.rate_max.saturating_mul(patience.as_micros() as u64) / 1_000_000;
         let in_time = usize::try_from(in_time).unwrap_or(usize::MAX).max(QUEUE_MIN);
@@ -129,13 +129,13 @@ mod tests {
     }
 
     /// `per_ms(millisecond)` requests arrive; queued ones are served at ticks of 10 ms.
-    fn run(rate: u64, queue_max: usize, per_ms: impl Fn(u64) -> u64, read: bool) -> Outcome {
+    fn run(rate: u64, queue_max: usize, per_ms: impl Fn(u64) -> u64, fill: bool) -> Outcome {
         let mut inbox = Inbox::new(rate, queue_max);
         let mut outcome = Outcome::default();
         for ms in 0..10_000u64 {
             let (now, counts) = (Time(7_000_000 + ms * 1000), u64::from(ms >= 5000));
             for _ in 0..per_ms(ms) {
-                match inbox.arrive(now, ms, read) {
+                match inbox.arrive(now, ms, fill) {
                     Arrival::Serve(_) => outcome.served += counts,
                     Arrival::Queued => {}
                     Arrival::Refuse(_) => outcome.refused += counts,
@@ -160,7 +160,7 @@ mod tests {
     fn no_limit_passes_everything() {
         let mut inbox = Inbox::new(0, 0);
         for request in 0..10_000 {
-            assert_eq!(inbox.arrive(Time(5), request, true), Arrival::Serve(request));
+            assert_eq!(inbox.arrive(Time(5), request, false), Arrival::Serve(request));
         }
     }
 
@@ -168,7 +168,7 @@ mod tests {
     fn two_five_and_twenty_times_the_rate_are_served_at_the_rate_and_in_time() {
         for rate in [1000, 10_000, 50_000] {
             for factor in [2, 5, 20] {
-                let found = run(rate, 1 << 16, |_| rate * factor / 1000, true);
+                let found = run(rate, 1 << 16, |_| rate * factor / 1000, false);
                 assert!(found.served.abs_diff(rate * 5) <= rate / 20, "{rate} x {factor}: {found:?}");
                 assert!(found.wait_ms <= 60, "{rate} x {factor}: {found:?}");
             }
@@ -176,28 +176,28 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_make_room_for_waits_longer_and_in_time() {
-        let found = run(10_000, 1 << 16, |_| 20, false);
+    fn fills_wait_longer_and_in_time() {
+        let found = run(10_000, 1 << 16, |_| 20, true);
         assert!(found.served.abs_diff(50_000) <= 2500 && (240..=260).contains(&found.wait_ms), "{found:?}");
     }
 
     #[test]
     fn bursts_below_the_rate_are_served_whole() {
         // Fifty milliseconds' worth at once, ten times a second: half the rate.
-        let found = run(10_000, 1 << 16, |ms| if ms % 100 == 0 { 500 } else { 0 }, true);
+        let found = run(10_000, 1 << 16, |ms| if ms % 100 == 0 { 500 } else { 0 }, false);
         assert_eq!((found.served, found.refused), (25_000, 0), "{found:?}");
     }
 
     #[test]
     fn a_slow_member_takes_the_bursts_of_a_few_clients() {
         let mut slow = Inbox::new(1, usize::MAX);
-        let queued = (0..100).filter(|n| slow.arrive(Time(0), *n, true) == Arrival::Queued).count();
+        let queued = (0..100).filter(|n| slow.arrive(Time(0), *n, false) == Arrival::Queued).count();
         assert_eq!(queued, QUEUE_MIN);
     }
 
     #[test]
     fn the_queue_is_bounded_in_number_too() {
-        let found = run(50_000, 100, |_| 100, true);
+        let found = run(50_000, 100, |_| 100, false);
         assert!(found.refused > 0 && found.wait_ms <= 10, "{found:?}");
     }
 
@@ -205,8 +205,8 @@ mod tests {
     fn who_waited_while_the_role_was_stopped_is_refused() {
         let mut inbox = Inbox::new(1000, 100);
         let start = Time(1_000_000);
-        while let Arrival::Serve(()) = inbox.arrive(start, (), true) {}
-        inbox.arrive(start, (), true);
+        while let Arrival::Serve(()) = inbox.arrive(start, (), false) {}
+        inbox.arrive(start, (), false);
         let later = start.after(Duration::from_secs(3));
         assert_eq!((inbox.next(later), inbox.next(later)), (Some(Due::Refuse(())), Some(Due::Refuse(()))));
         assert!(inbox.is_empty());

@@ -140,7 +140,8 @@ impl World {
     /// Of twenty requests eighteen are reads, one is a write and one a fill, each of a key of its own.
     fn ask(&mut self) {
         let number = self.requests.len();
-        let kind = match number % 20 {
+        // Mixed, so that none of them always comes first in its millisecond.
+        let kind = match ((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 20 {
             9 => 1,
             19 => 2,
             _ => 0,
@@ -225,7 +226,11 @@ fn goodput_holds_at_two_and_five_times_the_load_and_no_lease_lapses() {
         assert!(world.session.holds(world.now));
         assert!(world.statistics().sheds_storage > 0);
         let served = |kind: usize| count.in_time[kind] as f64 / count.asked[kind] as f64;
-        assert!(served(1) > 0.95 && served(2) > 0.95, "reads make room for writes and fills: {count:?}");
+        assert!(served(2) > 0.95, "requests make room for fills: {count:?}");
+        assert!(
+            served(0) > 0.5 / factor as f64 && served(1) > 0.5 / factor as f64,
+            "nobody starves: {count:?}"
+        );
     }
 }
 

@@ -110,8 +110,8 @@ impl Driver {
                     return self.step(io, now_us, Input::Message { from, message });
                 }
                 self.asked_us = now_us;
-                let is_read = matches!(message, Message::Read(_));
-                match self.inbox.arrive(Time(now_us), (from, message), is_read) {
+                let fill = matches!(message, Message::Fetch(_));
+                match self.inbox.arrive(Time(now_us), (from, message), fill) {
                     Arrival::Serve((from, message)) => self.serve(io, now_us, from, message),
                     Arrival::Queued => {}
                     Arrival::Refuse((from, message)) => self.overflow(io, now_us, from, message),

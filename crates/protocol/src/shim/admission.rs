@@ -30,10 +30,11 @@ const IDLE_MAX: u32 = 4;
 /// What a command is, for the order in which commands are turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// A read that ends at storage. The first to go: the client may find it elsewhere, and loses nothing.
-    Read,
-    /// A fill of a hot key takes many reads off storage, and a write has nowhere else to go: a quarter more room.
-    FillOrWrite,
+    /// Whatever a client asks of storage. Writes are no better than reads: each of a hot key costs a fill per layer, so
+    /// that with more room for them less would be done in all.
+    Request,
+    /// A fill of a hot key takes many reads off storage: a quarter more room.
+    Fill,
 }
 
 #[derive(Clone, Debug)]
@@ -76,8 +77,8 @@ impl Admission {
 
     pub(super) fn admits(&self, class: Class) -> bool {
         let room = match class {
-            Class::Read => self.limit,
-            Class::FillOrWrite => self.limit + self.limit / 4,
+            Class::Request => self.limit,
+            Class::Fill => self.limit + self.limit / 4,
         };
         self.in_flight < room
     }
@@ -183,7 +184,7 @@ mod tests {
             }
             debt += rate;
             for _ in 0..debt / 1000 {
-                let admitted = admission.as_ref().is_none_or(|admission| admission.admits(Class::Read));
+                let admitted = admission.as_ref().is_none_or(|admission| admission.admits(Class::Request));
                 outcome.refused += u64::from(counts && !admitted);
                 if admitted {
                     server.free_us = server.free_us.max(now_us) + server.service_us;
@@ -233,7 +234,7 @@ mod tests {
             let found = run(service_us, &[(peak / 2, 1), (0, 1)], Some(&mut admission));
             assert_eq!(found.refused, 0);
             let burst = (0..peak / 10).all(|_| {
-                let admitted = admission.admits(Class::Read);
+                let admitted = admission.admits(Class::Request);
                 admission.sent(Time(9_000_000));
                 admitted
             });
@@ -275,7 +276,7 @@ mod tests {
         for round in 0..200 {
             let mut places = Vec::new();
             for _ in 0..commands(round) {
-                match admission.admits(Class::Read) {
+                match admission.admits(Class::Request) {
                     true => places.push(admission.sent(now)),
                     false => refused += 1,
                 }
@@ -298,13 +299,13 @@ mod tests {
         let mut admission = Admission::new();
         let mut admitted = 0;
         for ms in 0..10_000u64 {
-            if admission.admits(Class::Read) {
+            if admission.admits(Class::Request) {
                 admission.sent(Time(1_000_000 + ms * 1000));
                 admitted += 1;
             }
             admission.tick(Time(1_000_000 + ms * 1000));
         }
         assert_eq!(admitted, LIMIT_STALLED);
-        assert!(admission.admits(Class::FillOrWrite), "there is room left for what relieves storage");
+        assert!(admission.admits(Class::Fill), "there is room left for what relieves storage");
     }
 }

@@ -42,7 +42,7 @@ impl Shim {
         if self.join(now, origin, (&key, view, resp3), ordered, effects) {
             return;
         }
-        if let Some(refusal) = self.storage_overloaded(Class::Read) {
+        if let Some(refusal) = self.storage_overloaded(Class::Request) {
             return self.refuse(origin, &refusal, effects);
         }
         self.send_reading(now, SmallVec::from_elem(origin, 1), (key, view, resp3), command, effects);
@@ -52,7 +52,7 @@ impl Shim {
     pub(super) fn fetch(&mut self, now: Time, node: NodeId, fetch: Fetch, effects: &mut Vec<Effect>) {
         let Fetch { session, fill, key, view, resp3, command } = fetch;
         self.open_if_offered(now, node, session);
-        let refusal = self.refusal(&key).or_else(|| self.storage_overloaded(Class::FillOrWrite));
+        let refusal = self.refusal(&key).or_else(|| self.storage_overloaded(Class::Fill));
         if let Some(refusal) = refusal {
             return self.send_fill(node, session, fill, key, view, refusal, effects);
         }

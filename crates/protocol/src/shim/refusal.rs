@@ -75,12 +75,8 @@ impl Shim {
         } else if blocking && self.blocking() >= self.config.blocking_max {
             BLOCKING
         } else {
-            let class = match kind {
-                command::Kind::Read | command::Kind::Query => Class::Read,
-                _ => Class::FillOrWrite,
-            };
             // What blocks has a connection of its own and counts for nothing on the one that all share.
-            return if blocking { None } else { self.storage_overloaded(class) };
+            return if blocking { None } else { self.storage_overloaded(Class::Request) };
         };
         self.statistics.sheds += 1;
         Some(Refusal::busy(text))
