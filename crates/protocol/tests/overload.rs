@@ -12,6 +12,8 @@ use protocol::placement::{Placement, Secret};
 use protocol::shim::{Effect, Input, Shim, ShimConfig, ShimStatistics};
 use protocol::storage::{StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use wire::message::{Execute, Fetch, Read, Renew};
 use wire::resp::Command;
 use wire::{
@@ -53,6 +55,7 @@ struct World {
     requests: Vec<(Time, usize)>,
     fetches: Vec<(u64, usize)>,
     count: Count,
+    random: SmallRng,
 }
 
 impl World {
@@ -89,6 +92,7 @@ impl World {
             requests: Vec::new(),
             fetches: Vec::new(),
             count: Count::default(),
+            random: SmallRng::seed_from_u64(1),
         };
         let up = StorageEvent::Up { incarnation: 1, traits: StorageTraits::default() };
         world.step(Input::Storage(up));
@@ -141,7 +145,7 @@ impl World {
     fn ask(&mut self) {
         let number = self.requests.len();
         // Mixed, so that none of them always comes first in its millisecond.
-        let kind = match ((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 20 {
+        let kind = match self.random.random_range(0..20) {
             9 => 1,
             19 => 2,
             _ => 0,
