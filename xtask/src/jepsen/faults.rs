@@ -153,7 +153,7 @@ impl Faults {
         }
         // Mostly longer than the lease, sometimes not much.
         let lasts = match self.random.random_bool(0.4) {
-            true => self.random.random_range(80..400),
+            true => self.random.random_range(50..250),
             false => self.random.random_range(300..2200),
         };
         Ok((Duration::from_millis(lasts), text.join(", ")))

@@ -63,7 +63,7 @@ const SHAPES: [Shape; 4] = [
     Shape { routing: "learned", layers: 2, lease_ms: 500 },
     Shape { routing: "on-path", layers: 2, lease_ms: 100 },
     Shape { routing: "learned", layers: 3, lease_ms: 300 },
-    Shape { routing: "on-path", layers: 1, lease_ms: 100 },
+    Shape { routing: "on-path", layers: 1, lease_ms: 50 },
 ];
 
 /// What continuous integration runs: long enough for several turns through all kinds of faults.
