@@ -45,15 +45,20 @@ impl Replica {
         });
     }
 
-    /// Proposes until a map is there, and returns its version.
+    /// Proposes until a map is there, and returns its version. `version` is that of the map before it, unless there
+    /// has been another since.
     fn publish(&mut self, version: u64, map: &str) -> u64 {
         until("the map is taken", || {
-            self.store.propose(NOW, version, map);
             drop(self.look());
-            self.seen.iter().rev().find_map(|change| match change {
-                Change::Map { version, value } if value == map => Some(*version),
+            let newest = self.seen.iter().rev().find_map(|change| match change {
+                Change::Map { version, value } => Some((*version, value.as_str())),
                 _ => None,
-            })
+            });
+            match newest {
+                Some((version, value)) if value == map => return Some(version),
+                newest => self.store.propose(NOW, newest.map_or(version, |(version, _)| version), map),
+            }
+            None
         })
     }
 
@@ -205,6 +210,33 @@ fn a_watch_survives_compaction_and_a_loss_of_everything() {
         drop(a.look());
         a.seen.iter().find(|change| matches!(change, Change::Map { value, .. } if value == "three")).cloned()
     });
+}
+
+#[test]
+fn one_server_of_three_may_die_and_two_may_not() {
+    if !installed() {
+        return;
+    }
+    let mut etcds = Etcd::start_cluster(3);
+    let endpoints: Vec<String> = etcds.iter().map(Etcd::endpoint).collect();
+    let mut replica = Replica::new(&endpoints);
+    let version = replica.publish(0, "one");
+    replica.store.keep(NOW, "n0");
+    replica.until(&registered("n0"));
+    // The one that the replica talks to; perhaps the leader.
+    etcds[0].kill();
+    let version = replica.publish(version, "two");
+    etcds[1].kill();
+    replica.until_away();
+    replica.store.propose(NOW, version, "nobody decides");
+    assert!(replica.look().is_err());
+    etcds[0].run();
+    replica.until_there();
+    replica.publish(version, "three");
+    let mut other = Replica::new(&endpoints[2..]);
+    other.until_there();
+    let maps: Vec<_> = other.seen.iter().filter(|change| matches!(change, Change::Map { .. })).collect();
+    assert!(matches!(maps[..], [Change::Map { value, .. }] if value == "three"), "{maps:?}");
 }
 
 #[test]

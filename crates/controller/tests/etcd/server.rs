@@ -26,8 +26,11 @@ pub(crate) fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
 /// Killed when dropped.
 pub(crate) struct Etcd {
     process: Option<Child>,
+    name: String,
     client: u16,
     peer: u16,
+    /// All servers of its cluster, as etcd wants them named.
+    cluster: String,
     directory: PathBuf,
 }
 
@@ -38,36 +41,63 @@ pub(crate) fn installed() -> bool {
     there
 }
 
-/// The port of a listener that is gone again.
+/// A port on which nobody listens, below those that Linux gives to outgoing connections: a server that restarts must
+/// find it free again.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("a bound listener has an address").port()
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let ports =
+        || 20_000 + (u64::from(std::process::id()) * 31 + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    (0..12_000).map(|_| ports() as u16).find(free).expect("a free port")
 }
 
 impl Etcd {
     pub(crate) fn start() -> Etcd {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("dc-etcd-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let directory = std::env::temp_dir().join(name);
-        let mut etcd = Etcd { process: None, client: free_port(), peer: free_port(), directory };
-        etcd.run();
-        etcd
+        Etcd::start_cluster(1).pop().expect("one server")
     }
 
-    /// Starts it, or starts it again.
+    /// Servers that elect a leader among them.
+    pub(crate) fn start_cluster(servers: usize) -> Vec<Etcd> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let server = |_| {
+            let name = format!("dc-etcd-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let directory = std::env::temp_dir().join(&name);
+            let (client, peer) = (free_port(), free_port());
+            Etcd { process: None, name, client, peer, cluster: String::new(), directory }
+        };
+        let mut etcds: Vec<Etcd> = (0..servers).map(server).collect();
+        let names = etcds.iter().map(|etcd| format!("{}=http://127.0.0.1:{}", etcd.name, etcd.peer));
+        let cluster = names.collect::<Vec<_>>().join(",");
+        for etcd in &mut etcds {
+            etcd.cluster.clone_from(&cluster);
+            etcd.launch();
+        }
+        etcds.iter().for_each(Etcd::wait);
+        etcds
+    }
+
+    /// Starts it again.
     pub(crate) fn run(&mut self) {
+        self.launch();
+        self.wait();
+    }
+
+    fn wait(&self) {
+        until("etcd answers", || self.ask("kv/range", &json!({ "key": "YQ==" })));
+    }
+
+    fn launch(&mut self) {
         std::fs::create_dir_all(&self.directory).expect("a temporary directory");
         let (client, peer) =
             (format!("http://127.0.0.1:{}", self.client), format!("http://127.0.0.1:{}", self.peer));
         let mut command = Command::new("etcd");
-        command.args(["--name", "e", "--logger", "zap", "--log-level", "error", "--data-dir"]);
+        command.args(["--name", &self.name, "--logger", "zap", "--log-level", "error", "--data-dir"]);
         command.arg(self.directory.join("data"));
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
-        command.args(["--initial-cluster", &format!("e={peer}")]);
+        command.args(["--initial-cluster", &self.cluster]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         self.process = Some(command.spawn().expect("etcd starts"));
-        until("etcd answers", || self.ask("kv/range", &json!({ "key": "YQ==" })));
     }
 
     pub(crate) fn kill(&mut self) {
