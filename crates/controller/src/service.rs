@@ -95,7 +95,7 @@ impl Service {
 
     /// Takes an authenticated heartbeat and answers with the newest map.
     pub(crate) fn heartbeat(&mut self, now: Time, heartbeat: Heartbeat) -> Result<HeartbeatReply, Refusal> {
-        let known = heartbeat.known;
+        let theirs = heartbeat.known;
         let taken = self.take(now, heartbeat);
         match &taken {
             Ok(()) => self.heartbeats += 1,
@@ -106,10 +106,12 @@ impl Service {
         if let Some(problem) = self.unread() {
             return Err(Refusal::Unread(problem));
         }
-        let longer = self.committed.size().exceeds(&known);
+        let known = self.committed.size();
+        let longer = known.exceeds(&theirs);
         Ok(HeartbeatReply {
             epoch: self.committed.epoch,
             history: self.committed.history,
+            known,
             shares: self.committed.shares(),
             roster: longer.then(|| self.committed.roster.clone()),
         })

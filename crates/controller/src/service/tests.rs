@@ -168,7 +168,7 @@ fn known() -> Heartbeat {
 
 fn reply(epoch: u32, down: &[&str]) -> Result<HeartbeatReply, Refusal> {
     let shares = down.iter().map(|id| ((*id).to_owned(), 0)).collect();
-    Ok(HeartbeatReply { epoch, shares, roster: None, history: 0 })
+    Ok(HeartbeatReply { epoch, shares, roster: None, history: 0, known: config().roster_size() })
 }
 
 #[test]
@@ -186,7 +186,13 @@ fn a_silent_node_is_lost_then_down_and_comes_back() {
     assert_eq!(world.beat(7_000, vec![status("n1", 1)]), reply(2, &["n1"]));
     let shares = |share| [("n1".to_owned(), share)].into();
     for (ms, epoch, share) in [(7_500, 3, 250), (8_500, 4, 500), (9_500, 5, 750)] {
-        let expected = Ok(HeartbeatReply { epoch, shares: shares(share), roster: None, history: 0 });
+        let expected = Ok(HeartbeatReply {
+            epoch,
+            shares: shares(share),
+            roster: None,
+            history: 0,
+            known: config().roster_size(),
+        });
         assert_eq!(world.beat(ms, vec![status("n0", epoch - 1), status("n1", epoch - 1)]), expected);
     }
     assert_eq!(world.beat(10_500, vec![status("n1", 5)]), reply(6, &[]));
@@ -325,7 +331,8 @@ fn replicas_over_one_store_agree_on_the_map() {
     assert_eq!(a.beat(6_100, Vec::new()), reply(2, &["n1"]));
     assert_eq!(b.beat(6_100, Vec::new()), reply(2, &["n1"]));
     let shares = [("n1".to_owned(), 250)].into();
-    let returning = Ok(HeartbeatReply { epoch: 3, shares, roster: None, history: 0 });
+    let returning =
+        Ok(HeartbeatReply { epoch: 3, shares, roster: None, history: 0, known: config().roster_size() });
     assert_eq!(b.beat(6_200, vec![status("n1", 2)]), returning);
     assert_eq!(a.beat(6_300, Vec::new()), returning);
 }

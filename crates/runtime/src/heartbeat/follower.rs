@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::SHARE_WHOLE;
+use wire::{NodeId, SHARE_WHOLE};
 
 use super::message::{Heartbeat, HeartbeatReply};
 use crate::config::{Config, EPOCH_FIRST};
@@ -112,7 +112,10 @@ impl Follower {
                 return;
             }
         }
-        let share = |node| reply.shares.get(&self.config.node(node).id).copied().unwrap_or(SHARE_WHOLE);
+        let share = |node: NodeId| match usize::from(node.0) < reply.known.nodes {
+            true => reply.shares.get(&self.config.node(node).id).copied().unwrap_or(SHARE_WHOLE),
+            false => 0,
+        };
         let map = Arc::new(self.config.map_with(reply.epoch, share));
         tracing::info!(epoch = map.epoch, shares = ?reply.shares, "new cluster map");
         (self.epoch, self.history) = (map.epoch, reply.history);
@@ -126,6 +129,7 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::{Follower, Pulse};
+    use crate::config::RosterSize;
     use crate::config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
     use crate::heartbeat::HeartbeatReply;
     use crate::instance::MapCell;
@@ -140,6 +144,7 @@ mod tests {
         config.layers.push(LayerConfig { name: "spine".to_owned(), partition: Partition::Hash });
         config.nodes.push(NodeConfig::new("n0", "spine", None, address()));
         config.nodes.push(NodeConfig::new("n1", "spine", None, address()));
+        config.nodes.push(NodeConfig::new("n2", "spine", None, address()));
         config.shims.push(ShimConfig::new("s", "r", address(), StorageConfig::Embedded));
         config.routers.push(RouterConfig::new("x", address()));
         let maps = MapCell::default();
@@ -150,10 +155,11 @@ mod tests {
         follower.hand_over(&HeartbeatReply { epoch: 1, ..HeartbeatReply::default() });
         assert_eq!(maps.newer_than(0), None);
         let shares = [("n1".to_owned(), 250), ("stranger".to_owned(), 0)].into();
-        follower.hand_over(&HeartbeatReply { epoch: 4, shares, ..HeartbeatReply::default() });
+        let known = RosterSize { nodes: 2, ..RosterSize::default() };
+        follower.hand_over(&HeartbeatReply { epoch: 4, shares, known, ..HeartbeatReply::default() });
         follower.hand_over(&HeartbeatReply { epoch: 3, ..HeartbeatReply::default() });
         let map = maps.newer_than(1).unwrap();
         let shares: Vec<_> = map.layers[0].nodes.iter().map(|node| node.share).collect();
-        assert_eq!((map.epoch, shares), (4, vec![1000, 250]));
+        assert_eq!((map.epoch, shares), (4, vec![1000, 250, 0]), "the controllers do not know n2");
     }
 }

@@ -37,6 +37,9 @@ pub struct HeartbeatReply {
     /// Random for the life of a store: epochs of different histories have nothing to do with each other.
     #[serde(default)]
     pub history: u64,
+    /// The members that the controllers know. Those that only the receiver's configuration has own nothing yet.
+    #[serde(default)]
+    pub known: RosterSize,
     /// Thousandths of their partitions that nodes own which do not own the whole.
     pub shares: BTreeMap<String, u16>,
     /// All members, if there are more than the sender knows.
