@@ -156,6 +156,10 @@ async fn drain(
         let what = format!("{:?} is not a node; the nodes are {}", drain.node, ids.join(", "));
         return problem(StatusCode::NOT_FOUND, &what);
     };
+    if let Some(error) = &service.store_problem {
+        // Whoever is told that it failed must not find it done later.
+        return problem(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+    }
     service.drain((api.clock)(), node, drain.drained);
     changed(&service)
 }
@@ -174,6 +178,9 @@ async fn reload(
         Err(error) => return problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
     };
     let mut service = api.service();
+    if let Some(error) = &service.store_problem {
+        return problem(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+    }
     match service.reload((api.clock)(), &newer) {
         Ok(()) => changed(&service),
         Err(error) => problem(StatusCode::CONFLICT, &error.to_string()),
