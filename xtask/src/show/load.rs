@@ -28,14 +28,14 @@ pub(super) struct Done {
 pub(super) struct Slice {
     pub(super) unix_ms: u64,
     pub(super) due: u64,
-    pub(super) answered: u64,
+    /// Answered without an error and within a second.
+    pub(super) in_time: u64,
     pub(super) errors: u64,
     pub(super) lost: u64,
     pub(super) unanswered: u64,
     pub(super) p50_us: u64,
     pub(super) p90_us: u64,
     pub(super) p99_us: u64,
-    pub(super) max_us: u64,
 }
 
 impl Slice {
@@ -83,11 +83,11 @@ impl Drop for Load {
 
 fn slice(line: &str) -> anyhow::Result<Slice> {
     let cells: Vec<u64> = line.split(',').map(str::parse).collect::<Result<_, _>>().context("a series")?;
-    let [_, unix_ms, due, answered, errors, lost, unanswered, p50_us, p90_us, p99_us, max_us, ..] = cells[..]
+    let [_, unix_ms, due, _, in_time, errors, lost, unanswered, p50_us, p90_us, p99_us, ..] = cells[..]
     else {
         bail!("{line:?} is no line of a series");
     };
-    Ok(Slice { unix_ms, due, answered, errors, lost, unanswered, p50_us, p90_us, p99_us, max_us })
+    Ok(Slice { unix_ms, due, in_time, errors, lost, unanswered, p50_us, p90_us, p99_us })
 }
 
 /// The wall clock in milliseconds, as series have it.

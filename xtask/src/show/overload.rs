@@ -8,7 +8,7 @@ use super::Stage;
 use super::finding::Finding;
 use super::load::{Done, Load, Slice, unix_ms};
 use super::plot::{Line, Plot};
-use super::rated::{self, OPEN, WORKLOAD, in_time};
+use super::rated::{self, OPEN, WORKLOAD};
 use crate::cluster::{Cluster, Folder};
 
 const WIDTH: usize = 4;
@@ -87,8 +87,8 @@ impl Run {
     fn goodput(&self) -> f64 {
         let (from_ms, to_ms) = (self.from_ms + ONSET_MS, self.to_ms - ONSET_MS);
         let within = |slice: &&Slice| slice.unix_ms >= from_ms && slice.unix_ms < to_ms;
-        let good: f64 = self.both().filter(within).map(in_time).sum();
-        good * 1e3 / (to_ms - from_ms) as f64
+        let good: u64 = self.both().filter(within).map(|slice| slice.in_time).sum();
+        good as f64 * 1e3 / (to_ms - from_ms) as f64
     }
 
     /// From the end of the surge to the first two seconds in a row in which the base load is served as before: no errors,
@@ -123,7 +123,7 @@ impl Run {
             x: "seconds",
             y: "requests per second",
             lines: vec![
-                Line { name: "answered in time", points: rate(&in_time) },
+                Line { name: "answered in time", points: rate(&|slice| slice.in_time as f64) },
                 Line { name: "due", points: rate(&|slice| slice.due as f64) },
                 Line { name: "refused", points: rate(&|slice| slice.failed() as f64) },
             ],

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::load::{Load, Slice};
+use super::load::Load;
 use crate::cluster::{Cluster, Layer, Layout};
 
 /// Skewed, as caches see it; the nodes hold the hot tenth.
@@ -12,12 +12,10 @@ pub(super) const WORKLOAD: [&str; 4] = ["--keys", "10000", "--dist", "zipf:0.99"
 const OBJECTS_MAX: usize = 250;
 /// An open loop must be able to have all its requests in flight, or it would become a closed one.
 pub(super) const OPEN: [&str; 5] = ["--connections", "128", "--pipeline", "256", "--no-load"];
-/// Who waits longer for a reply has given up, so that the reply is worth nothing.
-const PATIENCE_US: u64 = 1_000_000;
 /// While the nodes find the hot keys.
 const HEATING: [&str; 6] = ["--connections", "64", "--pipeline", "8", "--seconds", "8"];
 /// Parts of the sum of all rates, of which the cluster may or may not be capable.
-const STEPS: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+const STEPS: [f64; 6] = [0.6, 0.75, 0.9, 1.05, 1.2, 1.35];
 const STEP: [&str; 6] = ["--warmup", "2", "--seconds", "4", "--slice-ms", "500"];
 
 /// As many leaves as spines and servers, all of the same rate.
@@ -51,22 +49,13 @@ pub(super) fn peak(
         let rate = format!("{:.0}", all * step);
         let arguments = [workload, &OPEN, &["--rate", &rate], &STEP].concat();
         let done = Load::start(binary, router, folder, "peak", &arguments)?.finish()?;
-        let good: f64 = done.slices.iter().map(in_time).sum();
+        let good = done.slices.iter().map(|slice| slice.in_time).sum::<u64>() as f64;
         let seconds = done.slices.iter().filter(|slice| slice.due > 0).count() as f64 / 2.0;
         eprintln!("offered {rate}/s, answered in time {:.0}/s", good / seconds);
         peak = peak.max(good / seconds);
     }
     anyhow::ensure!(peak > 0.0, "nothing was answered in time");
     Ok(peak)
-}
-
-/// At least so many of the slice's requests were answered without an error before their clients' patience ended, as far
-/// as its percentiles tell.
-pub(super) fn in_time(slice: &Slice) -> f64 {
-    let shares = [(slice.max_us, 1.0), (slice.p99_us, 0.99), (slice.p90_us, 0.9), (slice.p50_us, 0.5)];
-    let share =
-        shares.iter().find(|(latency_us, _)| *latency_us <= PATIENCE_US).map_or(0.0, |(_, share)| *share);
-    slice.answered as f64 * share
 }
 
 /// The epoch of the map that the controller has published last.

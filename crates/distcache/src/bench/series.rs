@@ -2,7 +2,10 @@
 
 use std::fmt::Write;
 
-const HEAD: &str = "start_ms,unix_ms,due,answered,errors,lost,unanswered,p50_us,p90_us,p99_us,max_us,replies,error_replies\n";
+/// Who waits longer for a reply has mostly given up.
+const PATIENCE_US: u32 = 1_000_000;
+
+const HEAD: &str = "start_ms,unix_ms,due,answered,within_1s,errors,lost,unanswered,p50_us,p90_us,p99_us,max_us,replies,error_replies\n";
 
 /// Counts by slice. It keeps each latency, four bytes per request, so that percentiles are exact.
 pub(crate) struct Series {
@@ -69,7 +72,8 @@ impl Series {
             latencies_us.sort_unstable();
             let answered = latencies_us.len() as u64;
             let due = answered + slice.errors + slice.lost + slice.unanswered;
-            let _ = write!(text, "{start_ms},{},{due},{answered}", self.start_unix_ms + start_ms);
+            let within = latencies_us.partition_point(|latency_us| *latency_us <= PATIENCE_US);
+            let _ = write!(text, "{start_ms},{},{due},{answered},{within}", self.start_unix_ms + start_ms);
             let _ = write!(text, ",{},{},{}", slice.errors, slice.lost, slice.unanswered);
             for permille in [500, 900, 990, 1000] {
                 let _ = write!(text, ",{}", rank(&latencies_us, permille));
@@ -104,10 +108,21 @@ mod tests {
         assert_eq!(
             lines[1..],
             [
-                "0,5000,101,100,1,0,0,500,900,990,1000,100,0",
-                "100,5100,2,0,0,1,1,0,0,0,0,0,0",
-                "200,5200,0,0,0,0,0,0,0,0,0,1,1",
+                "0,5000,101,100,100,1,0,0,500,900,990,1000,100,0",
+                "100,5100,2,0,0,0,1,1,0,0,0,0,0,0",
+                "200,5200,0,0,0,0,0,0,0,0,0,0,1,1",
             ]
         );
+    }
+
+    #[test]
+    fn a_reply_in_time_came_within_a_second() {
+        let mut series = Series::new(10_000_000, 0, 0);
+        for latency_us in [1, 1_000_000, 1_000_001, 9_000_000] {
+            series.answered(0, latency_us, false);
+        }
+        series.answered(0, 1, true);
+        let line = series.csv().lines().nth(1).map(str::to_owned).unwrap_or_default();
+        assert!(line.starts_with("0,0,5,4,2,1,0,0,"), "{line}");
     }
 }

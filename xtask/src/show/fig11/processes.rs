@@ -9,7 +9,7 @@ use crate::show::Stage;
 use crate::show::finding::Finding;
 use crate::show::load::{Done, Load, Slice, unix_ms};
 use crate::show::plot::{Line, Plot};
-use crate::show::rated::{self, OPEN, WORKLOAD, in_time};
+use crate::show::rated::{self, OPEN, WORKLOAD};
 
 const WIDTH: usize = 8;
 const RATE_MAX: u64 = 250;
@@ -79,7 +79,8 @@ impl Run {
         let within =
             |slice: &&Slice| slice.unix_ms >= from_ms && slice.unix_ms + SLICE_MS <= to_ms && slice.due > 0;
         let slices = || self.done.slices.iter().filter(within);
-        slices().map(in_time).sum::<f64>() * 1e3 / (slices().count() as u64 * SLICE_MS).max(1) as f64
+        slices().map(|slice| slice.in_time).sum::<u64>() as f64 * 1e3
+            / (slices().count() as u64 * SLICE_MS).max(1) as f64
     }
 
     /// Of every step, once it has settled, and after the return.
@@ -102,7 +103,7 @@ impl Run {
         let start_ms = self.done.slices.first().map_or(0, |slice| slice.unix_ms);
         let due = self.done.slices.iter().filter(|slice| slice.due > 0);
         due.map(|slice| {
-            ((slice.unix_ms - start_ms) as f64 / 1e3, in_time(slice) * 1e3 / SLICE_MS as f64 / of)
+            ((slice.unix_ms - start_ms) as f64 / 1e3, slice.in_time as f64 * 1e3 / SLICE_MS as f64 / of)
         })
         .collect()
     }
