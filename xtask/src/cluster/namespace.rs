@@ -6,6 +6,10 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
+/// Before the process id.
+const NAMES: &str = "distcache-";
+const INTERFACES: &str = "dc";
+
 /// Taken down when it goes out of scope.
 #[derive(Debug)]
 pub(crate) struct Namespace {
@@ -19,12 +23,13 @@ pub(crate) struct Namespace {
 impl Namespace {
     /// Fails where the machine does not allow it: that takes root, and the right to make network devices.
     pub(crate) fn new() -> anyhow::Result<Namespace> {
+        sweep();
         let process = std::process::id();
         let net = [10, 213, (process >> 6) as u8, (process << 2) as u8];
         let address = |host: u8| IpAddr::V4(Ipv4Addr::new(net[0], net[1], net[2], net[3] | host));
         let namespace = Namespace {
-            name: format!("distcache-{process}"),
-            interface: format!("dc{process}"),
+            name: format!("{NAMES}{process}"),
+            interface: format!("{INTERFACES}{process}"),
             outside: address(1),
             inside: address(2),
         };
@@ -66,6 +71,18 @@ impl Drop for Namespace {
         // The cable goes with its end.
         let _ = ip(&["link", "del", &self.interface]);
         let _ = ip(&["netns", "del", &self.name]);
+    }
+}
+
+/// Takes down what processes have left that were killed.
+fn sweep() {
+    let Ok(entries) = std::fs::read_dir("/run/netns") else { return };
+    for name in entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
+        let process = name.strip_prefix(NAMES).and_then(|process| process.parse::<u32>().ok());
+        if let Some(process) = process.filter(|process| !super::folder::lives(*process)) {
+            let _ = ip(&["link", "del", &format!("{INTERFACES}{process}")]);
+            let _ = ip(&["netns", "del", &name]);
+        }
     }
 }
 
