@@ -23,8 +23,13 @@ const PROGRAMS: [(&str, &str); 13] = [
     // libFuzzer is C++.
     ("c++", "g++"),
 ];
-/// Packages whose service must not start: the tests run their own processes on ports of their own.
-const SERVICES: [&str; 4] = ["redis-server", "memcached", "nutcracker", "etcd"];
+/// Packages with the service in each that must not start: the tests run their own processes on ports of their own.
+const SERVICES: [(&str, &str); 4] = [
+    ("redis-server", "redis-server"),
+    ("memcached", "memcached"),
+    ("nutcracker", "nutcracker"),
+    ("etcd-server", "etcd"),
+];
 /// The Python client that the end-to-end tests drive, pinned so that a test run can be repeated.
 const PYTHON_CLIENT: (&str, &str) = ("redis", "8.1.0");
 
@@ -108,7 +113,7 @@ fn leave_services_off(installed: &[&str]) {
     if find("systemctl").is_none() {
         return;
     }
-    for service in SERVICES.iter().filter(|service| installed.contains(service)) {
+    for (_, service) in SERVICES.iter().filter(|(package, _)| installed.contains(package)) {
         let disabled = as_root(&["systemctl", "disable", "--quiet", service])
             .is_ok_and(|mut command| succeeds(&mut command));
         if !disabled {
@@ -175,8 +180,8 @@ mod tests {
 
     #[test]
     fn services_are_packages_that_setup_installs() {
-        for service in SERVICES {
-            assert!(PROGRAMS.iter().any(|(_, package)| *package == service), "{service}");
+        for (holds, _) in SERVICES {
+            assert!(PROGRAMS.iter().any(|(_, package)| *package == holds), "{holds}");
         }
     }
 
