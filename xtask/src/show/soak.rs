@@ -27,6 +27,10 @@ const RESIDENT_GROWTH_MAX: f64 = 0.10;
 const RESIDENT_SLACK_MIB: f64 = 2.0;
 const COUNT_GROWTH_MAX: f64 = 0.10;
 const COUNT_SLACK: f64 = 8.0;
+/// What waits at one instant is as much as the clients of one router have just sent.
+const QUEUE_SLACK: f64 = 50.0;
+/// Entries of the directories for each object that the nodes hold.
+const RATIO_SLACK: f64 = 0.05;
 const STATUS_TRIES: usize = 4;
 
 /// What befalls whom. Processes of number 0 never end, so that they would show a leak of any of these.
@@ -153,7 +157,16 @@ impl Soak {
                 }
             }
         }
+        let copies = self.newest("shim-", "copies");
+        let objects = self.newest("leaf-", "objects") + self.newest("spine-", "objects");
+        self.push("directory", "per_object", copies / objects.max(1.0));
         Ok(())
+    }
+
+    /// The sum over members of a kind.
+    fn newest(&self, prefix: &str, what: &str) -> f64 {
+        let of_kind = self.samples.iter().filter(|((id, name), _)| id.starts_with(prefix) && *name == what);
+        of_kind.filter_map(|(_, values)| values.last()).sum()
     }
 
     /// A cluster without load would not grow either.
@@ -184,12 +197,16 @@ impl Soak {
             let settled = count / WARMUP_SHARE;
             let (first, last) = (median(&values[settled..count / 3]), median(&values[count - count / 3..]));
             let per_hour = slope(&self.seconds[settled..], &values[settled..]) * 3600.0;
-            let line = format!("{id:<12} {name:<16} {first:>12.1} {last:>12.1} {per_hour:>+12.1}");
-            let (share, slack) = match *name {
-                "resident_mib" => (RESIDENT_GROWTH_MAX, RESIDENT_SLACK_MIB),
-                _ => (COUNT_GROWTH_MAX, COUNT_SLACK),
+            let line = format!("{id:<12} {name:<16} {first:>12.2} {last:>12.2} {per_hour:>+12.2}");
+            let grown = match *name {
+                "resident_mib" => last > first * (1.0 + RESIDENT_GROWTH_MAX) + RESIDENT_SLACK_MIB,
+                // A cache may fill up. Its bound is its configuration, and the directory's is the cache.
+                "objects" => values.iter().any(|objects| *objects > OBJECTS_MAX as f64),
+                "copies" => false,
+                "per_object" => last > first * (1.0 + COUNT_GROWTH_MAX) + RATIO_SLACK,
+                "queue_depth" | "storage_pending" => last > first * (1.0 + COUNT_GROWTH_MAX) + QUEUE_SLACK,
+                _ => last > first * (1.0 + COUNT_GROWTH_MAX) + COUNT_SLACK,
             };
-            let grown = last > first * (1.0 + share) + slack;
             finding.bound(!grown, line);
             let figure =
                 json!({ "first_third": first, "last_third": last, "per_hour": per_hour, "grown": grown });
@@ -257,9 +274,11 @@ mod tests {
             soak.push("steady", "resident_mib", 20.0 + f64::from(sample % 3));
             soak.push("leaky", "resident_mib", 20.0 + 0.2 * f64::from(sample));
             soak.push("leaky", "descriptors", 40.0 + f64::from(sample));
+            soak.push("filling", "objects", 10.0 * f64::from(sample));
+            soak.push("leaky directory", "per_object", 0.9 + 0.01 * f64::from(sample));
         }
         let finding = soak.judge().unwrap();
-        assert_eq!(finding.missed.len(), 2, "{:?}", finding.missed);
+        assert_eq!(finding.missed.len(), 3, "{:?}", finding.missed);
         assert!(finding.missed.iter().all(|line| line.starts_with("leaky")));
     }
 }
