@@ -247,6 +247,9 @@ impl Service {
     }
 
     fn take_map(&mut self, now: Time, map: StoredMap) {
+        if !self.machine.believes(map.epoch) {
+            return self.refuse_map(format!("no cluster comes to epoch {}", map.epoch));
+        }
         // Its own are no news to the machine, which may be ahead of them.
         if map.by != self.by {
             match self.config.grown(&map.roster) {

@@ -15,6 +15,10 @@ use crate::time::Time;
 /// The part of its partition that a returning node takes with each step, in thousandths.
 const STEP: u16 = SHARE_WHOLE / 4;
 
+/// A cluster that changes every second comes here after 68 years. What says that it is further is wrong, and who
+/// followed it would leave no epoch for the maps to come.
+const EPOCH_MAX: u32 = u32::MAX / 2;
+
 /// Durations of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControllerConfig {
@@ -133,12 +137,22 @@ impl Controller {
         nodes
     }
 
+    /// Whether a member or a store can be right that there is a map of this epoch.
+    pub fn believes(&self, epoch: u32) -> bool {
+        epoch <= EPOCH_MAX.max(self.map.epoch)
+    }
+
     pub fn members(&self) -> impl Iterator<Item = (Peer, Liveness)> {
         self.members.iter().map(|(peer, liveness)| (*peer, *liveness))
     }
 
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         let changed = match input {
+            Input::Heartbeat { epoch, .. } | Input::Forgotten { epoch } | Input::Published { epoch, .. }
+                if !self.believes(epoch) =>
+            {
+                false
+            }
             Input::Heartbeat { member, epoch, empty } => self.heartbeat(now, member, epoch, empty),
             Input::Forgotten { epoch } => self.forgotten(epoch),
             Input::Registered { member } => self.registered(member),
