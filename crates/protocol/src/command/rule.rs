@@ -50,6 +50,8 @@ const fn refused(name: &[u8], group: Group, flags: Set) -> Option<Reason> {
     match name {
         // The only administrative command that clients (and redis-benchmark) send as a matter of course.
         b"config|get" => return None,
+        // It would reach only those who subscribe at one storage server, which nobody behind DistCache can.
+        b"publish" | b"spublish" => return Some(Reason::Subscriptions),
         b"wait" => return Some(Reason::Replication),
         // The key leaves for a server that DistCache does not know.
         b"migrate" => return Some(Reason::OtherServer),

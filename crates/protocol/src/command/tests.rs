@@ -50,9 +50,9 @@ fn these_commands_have_nothing_to_do_with_keys() {
     let expected = "acl|cat acl|genpass acl|help command|count command|docs command|getkeys \
         command|getkeysandflags command|help command|info command|list config|get config|help dbsize \
         function|dump function|help function|kill function|list function|stats keys lastsave latency|help lolwut \
-        memory|doctor memory|help memory|malloc-stats memory|purge memory|stats module|help object|help publish \
+        memory|doctor memory|help memory|malloc-stats memory|purge memory|stats module|help object|help \
         pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub randomkey \
-        role scan script|exists script|flush script|help script|kill script|load slowlog|help spublish time \
+        role scan script|exists script|flush script|help script|kill script|load slowlog|help time \
         xgroup|help xinfo|help";
     assert_eq!(names(|rule| rule == Rule::Keyless), expected);
 }
@@ -104,10 +104,7 @@ fn kinds_follow_the_arguments() {
         &["FLUSHALL", "FLUSHDB ASYNC", "SWAPDB 0 1", "EVAL s 0", "EVALSHA s 0 a", "FCALL f 0"],
     );
     check(Kind::Barrier, &["FUNCTION LOAD s", "FUNCTION FLUSH"]);
-    check(
-        Kind::Keyless,
-        &["DBSIZE", "SCAN 0", "EVAL_RO s 0", "COMMAND", "COMMAND DOCS get", "PUBLISH c m", "OBJECT HELP"],
-    );
+    check(Kind::Keyless, &["DBSIZE", "SCAN 0", "EVAL_RO s 0", "COMMAND", "COMMAND DOCS get", "OBJECT HELP"]);
     check(
         Kind::Connection,
         &["PING", "HELLO 3", "CLIENT ID", "CLIENT SETINFO LIB-NAME x", "SELECT 1", "INFO", "RESET"],
