@@ -229,5 +229,11 @@ fn a_router_answers_as_redis_does() {
             failures.push(format!("case {cases}: {pieces:?}\n{again}\n"));
         }
     }
+    let meant: Vec<String> = INTENDED
+        .iter()
+        .zip(pair.seen)
+        .map(|(intended, seen)| format!("{seen:8} {}", intended.reason))
+        .collect();
+    drop(writeln!(std::io::stderr().lock(), "seed {seed}: {cases} streams; meant:\n{}", meant.join("\n")));
     assert!(failures.is_empty(), "seed {seed}, {cases} cases\n{}", failures.join("\n"));
 }
