@@ -25,20 +25,21 @@ const DOCUMENT: Memory = Memory { fixed: 256 << 10, per_byte: 4096 };
 /// The rings and tables of a small cluster, made anew for each input.
 const MACHINE: Memory = Memory { fixed: 4 << 20, per_byte: 4096 };
 
-pub static TARGETS: [Target; 13] = [
+pub static TARGETS: [Target; 14] = [
     decoder("resp_commands", targets::resp_commands::run),
     decoder("resp_replies", targets::resp_replies::run),
     decoder("wire", targets::wire::run),
     decoder("handshake", targets::handshake::run),
     Target { memory: DOCUMENT, ..decoder("config", targets::config::run) },
     decoder("heartbeats", targets::heartbeats::run),
-    Target { memory: DOCUMENT, ..decoder("stored_map", targets::stored_map::run) },
     decoder("commands", targets::commands::run),
     machine("cluster_map", targets::cluster_map::run),
     machine("embedded", targets::embedded::run),
     machine("node", targets::node::run),
     machine("shim", targets::shim::run),
     machine("router", targets::router::run),
+    machine("controller", targets::controller::run),
+    machine("stored_map", targets::stored_map::run),
 ];
 
 const fn decoder(name: &'static str, run: fn(&[u8])) -> Target {

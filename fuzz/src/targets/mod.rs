@@ -3,6 +3,7 @@
 pub(crate) mod cluster_map;
 pub(crate) mod commands;
 pub(crate) mod config;
+pub(crate) mod controller;
 pub(crate) mod embedded;
 pub(crate) mod handshake;
 pub(crate) mod heartbeats;

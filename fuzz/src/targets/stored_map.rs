@@ -1,37 +1,84 @@
-//! What a controller finds in etcd: it is refused, or says the same after it was written again; a configuration grows
-//! by it or does not, and never loses a member.
+//! Maps as a store holds them, which anybody may have written: one is refused with a reason, or says the same after it
+//! was written again, and a controller can go on from it.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, OnceLock};
 
 use controller::store::StoredMap;
-use runtime::config::{Config, LayerConfig, NodeConfig, Secret, ShimConfig, StorageConfig};
-use wire::Partition;
+use protocol::controller::{Controller, ControllerConfig, Input, Ownership};
+use protocol::placement::{Placement, Secret};
+use protocol::time::Time;
+use runtime::config::Config;
+use wire::{NodeId, Peer};
 
-static CONFIG: LazyLock<Config> = LazyLock::new(|| {
-    let address = |port: u16| format!("127.0.0.1:{port}").parse().expect("an address");
-    let mut config = Config::new("fuzz", Secret([1; 16]));
-    config.layers.push(LayerConfig { name: "leaf".to_owned(), partition: Partition::Rack });
-    config.nodes.push(NodeConfig::new("n0", "leaf", Some("r0"), address(7001)));
-    config.shims.push(ShimConfig::new("s0", "r0", address(7002), StorageConfig::Embedded));
-    config
-});
+/// The configuration of the controller that reads the map: fewer members than the map may have.
+const CONFIG: &str = r#"
+[cluster]
+name = "demo"
+secret = "00112233445566778899aabbccddeeff"
+[[layer]]
+name = "spine"
+partition = "hash"
+[[node]]
+id = "n"
+layer = "spine"
+listen = "127.0.0.1:7000"
+[[shim]]
+id = "s"
+rack = "r"
+listen = "127.0.0.1:7001"
+[[router]]
+id = "c"
+listen = "127.0.0.1:7002"
+"#;
 
 pub(crate) fn run(data: &[u8]) {
-    let config = &*CONFIG;
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let map = match StoredMap::parse(text) {
-        Ok(map) => map,
-        Err(refusal) => return assert!(!refusal.to_string().is_empty()),
+    let stored = match StoredMap::parse(text) {
+        Ok(stored) => stored,
+        Err(refused) => return assert!(!refused.to_string().is_empty()),
     };
-    let again = StoredMap::parse(&map.to_text()).expect("what was written can be read");
-    assert_eq!(again, map);
-    match config.grown(&map.roster) {
+    assert_eq!(StoredMap::parse(&stored.to_text()).expect("what was written can be read"), stored);
+    let config = config();
+    let grown = match config.grown(&stored.roster) {
+        Ok(None) => {
+            assert!(!stored.size().exceeds(&config.roster_size()));
+            config
+        }
         Ok(Some(grown)) => {
             assert!(grown.roster_size().exceeds(&config.roster_size()));
             assert_eq!(grown.roster().nodes[0], config.roster().nodes[0]);
             grown.validate().expect("it was validated");
+            Arc::new(grown)
         }
-        Ok(None) => assert!(!map.size().exceeds(&config.roster_size())),
-        Err(refusal) => assert!(!refusal.to_string().is_empty()),
+        Err(refused) => return assert!(!refused.to_string().contains(char::is_control), "{refused}"),
+    };
+    go_on(&grown, &stored);
+}
+
+fn config() -> Arc<Config> {
+    static CONFIGURED: OnceLock<Arc<Config>> = OnceLock::new();
+    Arc::clone(CONFIGURED.get_or_init(|| Arc::new(Config::parse(CONFIG).expect("a valid configuration"))))
+}
+
+/// The next map is a later one that places keys.
+fn go_on(config: &Config, stored: &StoredMap) {
+    let (mut now, mut effects) = (Time(1_000_000), Vec::new());
+    let mut machine = Controller::new(now, ControllerConfig::default(), config.map(), &[]);
+    if !machine.believes(stored.epoch) {
+        return;
     }
+    let own = |node: &controller::store::StoredNode| Ownership { share: node.share, drained: node.drained };
+    let nodes = stored.nodes.iter().map(own).collect();
+    machine.step(now, Input::Published { epoch: stored.epoch, nodes }, &mut effects);
+    assert_eq!(machine.map().epoch, stored.epoch.max(config.map().epoch));
+    for node in 0..config.nodes.len() {
+        now.0 += 100_000;
+        let member = Peer::Node(NodeId(node as u16));
+        machine.step(now, Input::Left { member }, &mut effects);
+        let epoch = machine.map().epoch;
+        machine.step(now, Input::Heartbeat { member, epoch, empty: true }, &mut effects);
+    }
+    assert!(machine.map().epoch >= stored.epoch, "it goes back");
+    let placed = Placement::new(Secret(config.secret().0), machine.map().clone());
+    assert!(placed.is_ok(), "{placed:?}");
 }
