@@ -81,6 +81,15 @@ fn steps() -> Vec<Step> {
         },
         clippy(),
         own("tidy", "cargo xtask tidy", tidy::run),
+        if answers(&["deny", "--version"]) {
+            by_cargo("deny", vec!["deny", "--offline", "check", "bans", "licenses", "sources"])
+        } else {
+            skip(
+                "deny",
+                "cargo deny check bans licenses sources",
+                "cargo-deny is not installed; tidy checks licences",
+            )
+        },
         own("codegen", "cargo xtask codegen --check", |_| codegen::run(true)),
         // One selection of packages in all three: another one would unify features differently and build
         // half of the dependencies again.
@@ -172,6 +181,7 @@ mod tests {
                 "format",
                 "clippy",
                 "tidy",
+                "deny",
                 "codegen",
                 "build",
                 "test",

@@ -15,7 +15,9 @@ mod show;
 mod tidy;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
+
+use anyhow::Context;
 
 const USAGE: &str = "\
 Usage: cargo xtask COMMAND
@@ -33,6 +35,15 @@ Usage: cargo xtask COMMAND
 /// The root of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask has a parent folder")
+}
+
+/// The triple that this machine's compiler builds for.
+pub(crate) fn host() -> anyhow::Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("-vV").output().context("starting rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_owned())
 }
 
 /// Where cargo builds.

@@ -18,7 +18,7 @@ const COVERAGE: [&str; 5] = [
 /// The path of the fuzzer.
 pub(super) fn build(root: &Path) -> anyhow::Result<PathBuf> {
     println!("fuzz: building");
-    let host = host()?;
+    let host = crate::host()?;
     // With a target named, the flags do not reach build scripts and macros.
     let arguments = [
         "build",
@@ -44,13 +44,4 @@ pub(super) fn build(root: &Path) -> anyhow::Result<PathBuf> {
         "building the fuzzer ended with {status}; it needs g++ (`cargo xtask setup`)"
     );
     Ok(crate::target_folder(root).join(host).join("fuzz/fuzz"))
-}
-
-/// The triple that this machine's compiler builds for.
-fn host() -> anyhow::Result<String> {
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(rustc).arg("-vV").output().context("starting rustc")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc -vV names no host")?.to_owned())
 }

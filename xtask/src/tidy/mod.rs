@@ -2,6 +2,7 @@
 
 mod banned;
 mod edges;
+mod licences;
 mod names;
 mod opening;
 mod size;
@@ -71,7 +72,10 @@ fn violations(root: &Path) -> anyhow::Result<Vec<Violation>> {
             rule(source, &mut found);
         }
     }
-    edges::check(&metadata(root)?, &mut found);
+    edges::check(&metadata(root, &["--no-deps", "--offline"])?, &mut found);
+    let deny = std::fs::read_to_string(root.join("deny.toml")).context("reading deny.toml")?;
+    let everything = metadata(root, &["--locked", "--all-features", "--filter-platform", &crate::host()?])?;
+    licences::check(&everything, &licences::allowed(&deny)?, &mut found);
     found.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok(found)
 }
@@ -109,11 +113,11 @@ fn is_build_folder(path: &Path) -> bool {
     path == Path::new("target") || path == Path::new(".git")
 }
 
-fn metadata(root: &Path) -> anyhow::Result<serde_json::Value> {
+fn metadata(root: &Path, arguments: &[&str]) -> anyhow::Result<serde_json::Value> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = ["metadata", "--no-deps", "--format-version=1", "--offline"];
-    let output =
-        Command::new(cargo).args(arguments).current_dir(root).output().context("starting cargo metadata")?;
+    let mut metadata = Command::new(cargo);
+    metadata.args(["metadata", "--format-version=1"]).args(arguments);
+    let output = metadata.current_dir(root).output().context("starting cargo metadata")?;
     anyhow::ensure!(
         output.status.success(),
         "cargo metadata: {}",
