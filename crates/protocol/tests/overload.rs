@@ -177,12 +177,14 @@ impl World {
     /// A millisecond with so many requests.
     fn pass(&mut self, requests: u64) {
         self.now = self.now.after(Duration::from_millis(1));
-        while let Some((_, store)) = self.storage.pop_front_if(|(due, _)| *due <= self.now) {
+        while self.storage.front().is_some_and(|(due, _)| *due <= self.now)
+            && let Some((_, store)) = self.storage.pop_front()
+        {
             let replies = store.commands.iter().map(|_| Bytes::from_static(b":1\r\n")).collect();
             self.step(Input::Storage(StorageEvent::Replies { ticket: store.ticket, replies }));
         }
         (0..requests).for_each(|_| self.ask());
-        if self.now.0 % 10_000 == 0 {
+        if self.now.0.is_multiple_of(10_000) {
             self.step(Input::Tick);
             self.renew();
         }
