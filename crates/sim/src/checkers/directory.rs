@@ -113,11 +113,14 @@ impl Cluster {
                 }
                 let slot = &self.hosts[self.servers[usize::from(self.placement.shim(&key.key).0)].current];
                 let Some(shim) = slot.shim() else { continue };
-                let known = shim.holds_writes(slot.clock.at(self.now))
-                    || shim.holders(&key.key).any(|holder| holder == id);
+                let there = slot.clock.at(self.now);
+                let owner = self.placement.shim(&key.key);
+                let session = node.session(local, owner).map(|(session, _)| session);
+                let counted = session.is_some_and(|session| shim.grants_run(there, id, session));
+                let known = shim.holds_writes(there) || (counted && shim.would_invalidate(&key.key, id));
                 if !known {
                     unknown = Some(format!(
-                        "node {host} could serve {:?}, of which its shim's directory does not know",
+                        "node {host} could serve {:?}, and its shim would write without asking it",
                         key.key.bytes
                     ));
                 }

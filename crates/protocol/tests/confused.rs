@@ -1,13 +1,19 @@
 //! A node and a shim among peers that say anything at any time: they may lose copies over it, never their footing.
 
+#[path = "world/storage.rs"]
+mod storage;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::coherence::lease::LeaseTerms;
 use protocol::command;
-use protocol::node::{self, Node};
-use protocol::placement::Placement;
-use protocol::shim::{self, Shim};
+use protocol::heat::HeatConfig;
+use protocol::node::{self, Admission, Node, NodeConfig};
+use protocol::placement::{Placement, Secret};
+use protocol::shim::{self, Shim, ShimConfig};
 use protocol::storage::{StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
@@ -17,14 +23,65 @@ use wire::message::{
     LoadStamp, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Welcome,
 };
 use wire::resp::Command;
-use wire::{Key, LayerSet, Message, NodeId, Peer, RouterId, ShimId, Status, View};
+use wire::{
+    ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
+    SHARE_WHOLE, ShimId, ShimMember, Status, View,
+};
 
-use crate::storage::MiniStorage;
-use crate::swarm::Swarm;
-use crate::world::placement;
+use storage::MiniStorage;
 
 const SEEDS: u64 = 60;
 const STEPS: usize = 2000;
+
+const LEASE: LeaseTerms =
+    LeaseTerms { duration: Duration::from_millis(300), guard: Duration::from_millis(3) };
+const HEAT: HeatConfig =
+    HeatConfig { rows: 2, counters: 64, filter_rows: 1, filter_bits: 256, window: Duration::from_millis(10) };
+
+fn placement() -> Arc<Placement> {
+    let layer = |index: u16| {
+        let node = NodeMember { id: NodeId(index), rack: None, capacity: 1000, share: SHARE_WHOLE };
+        LayerMap { name: format!("layer-{index}"), partition: Partition::Hash, nodes: vec![node] }
+    };
+    let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
+    let map = ClusterMap { epoch: 1, layers: vec![layer(0), layer(1)], shims };
+    Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))
+}
+
+/// Limits are small in half of the runs, so that they are met.
+fn node_config(random: &mut SmallRng, seed: u64) -> NodeConfig {
+    let small = random.random_bool(0.5);
+    NodeConfig {
+        id: NodeId(0),
+        layer: 0,
+        objects_max: if small { 2 } else { 16 },
+        bytes_max: if small { 700 } else { 1 << 20 },
+        value_bytes_max: if small { 12 } else { 1 << 16 },
+        capacity: 1000,
+        lease: LEASE,
+        heat: HEAT,
+        admission: Admission { heat_min: 1, hysteresis: 250, hold_off: LEASE.duration / 2 },
+        views_max: if small { 1 } else { 64 },
+        forwarded_max: if small { 1 } else { 1024 },
+        seed,
+    }
+}
+
+fn shim_config(random: &mut SmallRng, seed: u64) -> ShimConfig {
+    let small = random.random_bool(0.5);
+    ShimConfig {
+        id: ShimId(0),
+        lease: LEASE,
+        heat: HEAT,
+        heat_min: 1,
+        operations_max: if small { 8 } else { 1000 },
+        key_queue_max: if small { 2 } else { 100 },
+        blocking_max: 10,
+        early_value_bytes_max: if small { 0 } else { 1 << 16 },
+        cache_expiring_hashes: false,
+        seed,
+    }
+}
 
 struct Confusion {
     now: Time,
@@ -41,9 +98,9 @@ struct Confusion {
 impl Confusion {
     fn new(seed: u64) -> Confusion {
         let mut random = SmallRng::seed_from_u64(seed);
-        let (swarm, placement) = (Swarm::draw(&mut random), placement(1, [wire::SHARE_WHOLE; 2]));
-        let mut node = Node::new(swarm.node(0, seed), Arc::clone(&placement));
-        let mut shim = Shim::new(swarm.shim(seed), Arc::clone(&placement));
+        let placement = placement();
+        let mut node = Node::new(node_config(&mut random, seed), Arc::clone(&placement));
+        let mut shim = Shim::new(shim_config(&mut random, seed), Arc::clone(&placement));
         let (now, traits) = (Time(10_000_000), StorageTraits { hash_field_expiry: random.random_bool(0.5) });
         let up = StorageEvent::Up { incarnation: 7, traits };
         shim.step(now, shim::Input::Storage(up), &mut Vec::new());
