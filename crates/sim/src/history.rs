@@ -1,6 +1,6 @@
 //! What clients asked for and were told, per key, in virtual time. Not whether it makes sense.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -116,21 +116,32 @@ impl History {
                 groups.entry(frame.clone()).or_default().push(place);
             }
         }
+        let mut mistakable = BTreeSet::new();
         for (frame, places) in groups {
             let times = executed.get(&frame).map_or(&[][..], Vec::as_slice);
-            settle_alike(&mut self.keys[key], &places, times)
+            let pinned = settle_alike(&mut self.keys[key], &places, times)
                 .map_err(|failure| format!("{failure}: {}", frame.escape_ascii()))?;
+            if pinned && places.len() > 1 {
+                mistakable.extend(places.into_iter().map(|place| place as u32));
+            }
+        }
+        // Another one of those alike may have been meant, so their places in program order mean nothing.
+        for (place, operation) in self.keys[key].iter_mut().enumerate() {
+            let mistaken = mistakable.contains(&(place as u32));
+            operation.after = operation.after.filter(|after| !mistaken && !mistakable.contains(after));
         }
         Ok(())
     }
 }
 
-/// Settles operations that storage cannot tell apart: each time goes to the one of them that had to happen first.
+/// Settles operations that storage cannot tell apart: each time goes to the one of them that had to happen first. Says
+/// whether one of them that nobody vouches for happened.
 fn settle_alike(
     operations: &mut [Operation],
     places: &[usize],
     executed: &[Execution],
-) -> Result<(), String> {
+) -> Result<bool, String> {
+    let mut pinned = false;
     let mut told: Vec<usize> = Vec::new();
     let mut unknown: Vec<usize> = Vec::new();
     for place in places {
@@ -162,14 +173,13 @@ fn settle_alike(
         operation.outcome = Outcome::Happened;
         (operation.invoked, operation.returned) = (*time, *time);
         operation.executed = Some((*time, *serial));
-        // Another one of them may have been meant.
-        operation.after = operation.after.filter(|_| places.len() == 1);
+        pinned = true;
     }
     for place in unknown {
         operations[place].outcome = Outcome::Void;
     }
     match told.first() {
-        None => Ok(()),
+        None => Ok(pinned),
         Some(place) => Err(format!(
             "never carried out as its client was told, who asked at {}",
             operations[*place].invoked

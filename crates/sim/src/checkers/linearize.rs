@@ -17,6 +17,8 @@ struct Search<'a> {
     operations: &'a [&'a Operation],
     /// By operation: its predecessor in program order, as a place in `operations`.
     after: Vec<Option<u32>>,
+    /// By operation: when it seems to have happened. Decides what is tried first, and nothing else.
+    hints: Vec<Hint>,
     done: Vec<bool>,
     /// In the order of being placed, to be taken back.
     placed: Vec<u32>,
@@ -56,8 +58,10 @@ pub(crate) fn check(operations: &[Operation], initial: State) -> Result<(), Stri
     let kept: Vec<&Operation> = order.into_iter().map(|place| &operations[place]).collect();
     let after = |operation: &&Operation| operation.after.and_then(|place| places[place as usize]);
     let required = |operation: &Operation| is_required(operation);
+    let after: Vec<Option<u32>> = kept.iter().map(after).collect();
     let mut search = Search {
-        after: kept.iter().map(after).collect(),
+        hints: hints(&kept, &after, initial.clone()),
+        after,
         done: vec![false; kept.len()],
         placed: Vec::with_capacity(kept.len()),
         base: 0,
@@ -156,13 +160,10 @@ impl Search<'_> {
         let (limit, _) = self.window();
         let free = |place: &u32| self.is_free(*place as usize, now, limit);
         let mut candidates: Vec<u32> = placed.into_iter().filter(|place| free(place)).collect();
-        candidates.sort_by_key(|place| {
-            let operation = self.operations[*place as usize];
-            operation.executed.unwrap_or((operation.returned, 0))
-        });
+        candidates.sort_by_key(|place| self.hints[*place as usize]);
         candidates
             .extend(self.optional.iter().copied().filter(|place| !self.done[*place as usize] && free(place)));
-        // Taken from the end: what happened or returned first, and unknown ones last.
+        // Taken from the end: unknown ones last.
         candidates.reverse();
         let (placed, outcomes, current) = (self.placed.len(), Vec::new(), 0);
         Some(Branch { state, now, placed, candidates, outcomes, current })
@@ -270,6 +271,55 @@ impl Search<'_> {
         }
         report
     }
+}
+
+/// Time, serial number of storage, and reads behind the write before them.
+type Hint = (u64, u64, u8);
+
+/// Writes happened when storage carried them out, and a read as soon as storage held what it was told.
+fn hints(operations: &[&Operation], after: &[Option<u32>], initial: State) -> Vec<Hint> {
+    let mut hints: Vec<Hint> = operations.iter().map(|operation| (operation.returned, u64::MAX, 0)).collect();
+    let mut written: Vec<((u64, u64), usize)> =
+        (0..operations.len()).filter_map(|place| Some((operations[place].executed?, place))).collect();
+    written.sort_unstable();
+    let mut states = vec![(0, 0, initial)];
+    for ((time, serial), place) in written {
+        hints[place] = (time, serial, 0);
+        let operation = operations[place];
+        let when = Window { earliest: time, latest: time };
+        let mut outcomes = states[states.len() - 1].2.outcomes(&operation.what, when);
+        let told = |reply: &Vec<u8>| matches!(&operation.outcome, Outcome::Told(told) if told == reply);
+        let index = outcomes.iter().position(|(_, reply)| told(reply)).unwrap_or(0);
+        if index < outcomes.len() {
+            states.push((time, serial, outcomes.swap_remove(index).0));
+        }
+    }
+    for place in 0..operations.len() {
+        let operation = operations[place];
+        if let (true, Outcome::Told(told)) = (operation.what.reads(), &operation.outcome) {
+            let before = after[place].map_or(0, |before| hints[before as usize].0);
+            let from = operation.invoked.max(before);
+            if let Some(hint) = read_hint(&states, operation, told, from) {
+                hints[place] = hint;
+            }
+        }
+    }
+    hints
+}
+
+fn read_hint(states: &[(u64, u64, State)], operation: &Operation, told: &[u8], from: u64) -> Option<Hint> {
+    let first = states.partition_point(|(start, ..)| *start <= from).saturating_sub(1);
+    for (index, (start, serial, state)) in states.iter().enumerate().skip(first) {
+        if *start > operation.returned {
+            break;
+        }
+        let end = states.get(index + 1).map_or(u64::MAX, |(next, ..)| *next);
+        let when = Window { earliest: from.max(*start), latest: operation.returned.min(end) };
+        if state.outcomes(&operation.what, when).iter().any(|(_, reply)| reply == told) {
+            return Some((when.earliest, *serial, 1));
+        }
+    }
+    None
 }
 
 /// Whether it has certainly happened.
