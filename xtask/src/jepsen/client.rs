@@ -14,7 +14,7 @@ use wire::resp::Value;
 
 use super::connection::{Connection, outcome};
 use super::keys::{Begun, Keys, Kind, Life};
-use super::operation::{Outcome, What};
+use super::operation::{Operation, Outcome, What};
 
 /// Commands of one pipeline.
 const PIPELINE_MAX: usize = 10;
@@ -144,7 +144,8 @@ impl Client {
 
     fn begin(&self, life: &Arc<Life>, what: &What, last: &mut HashMap<String, usize>) -> Option<Begun> {
         let after = last.get(&life.key).copied();
-        let begun = self.shared.keys.begin(life, what.clone(), self.now(), after)?;
+        let operation = Operation::begun(what.clone(), self.now(), after, self.number);
+        let begun = self.shared.keys.begin(life, operation)?;
         last.insert(life.key.clone(), begun.index);
         Some(begun)
     }

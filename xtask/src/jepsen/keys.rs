@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::operation::{History, Operation, Outcome, What};
+use super::operation::{History, Operation, Outcome};
 
 /// Commands on one name; then the place goes on with a new one. Short enough to be checked at once, and long
 /// enough to live through a fault.
@@ -88,20 +88,13 @@ impl Keys {
     }
 
     /// Notes that a command is about to be sent; none if this life is over.
-    pub(super) fn begin(
-        &self,
-        life: &Arc<Life>,
-        what: What,
-        now: u64,
-        after: Option<usize>,
-    ) -> Option<Begun> {
+    pub(super) fn begin(&self, life: &Arc<Life>, operation: Operation) -> Option<Begun> {
         let mut log = lock(&life.log);
         if log.retired {
             return None;
         }
         log.pending += 1;
-        let (call, returned, outcome) = (now, u64::MAX, Outcome::Pending);
-        log.operations.push(Operation { what, call, returned, outcome, after });
+        log.operations.push(operation);
         if log.operations.len() >= OPERATIONS_MAX {
             self.retire(life, &mut log);
         }
@@ -152,7 +145,8 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
-    use super::{Keys, Outcome, What};
+    use super::{Keys, Operation, Outcome};
+    use crate::jepsen::operation::What;
     use std::sync::mpsc::sync_channel;
 
     #[test]
@@ -160,12 +154,13 @@ mod tests {
         let (sender, histories) = sync_channel(8);
         let keys = Keys::new(4, sender);
         let life = keys.life(0);
-        let late = keys.begin(&life, What::Get, 1, None).unwrap();
+        let operation = |what, call| Operation::begun(what, call, None, 0);
+        let late = keys.begin(&life, operation(What::Get, 1)).unwrap();
         for _ in 0..super::UNKNOWN_MAX {
-            let begun = keys.begin(&life, What::Incr, 2, None).unwrap();
+            let begun = keys.begin(&life, operation(What::Incr, 2)).unwrap();
             keys.end(&begun, 3, Outcome::Unknown);
         }
-        assert!(keys.begin(&life, What::Get, 4, None).is_none());
+        assert!(keys.begin(&life, operation(What::Get, 4)).is_none());
         assert_ne!(keys.life(0).key, life.key);
         assert!(histories.try_recv().is_err());
         keys.end(&late, 5, Outcome::Told("nil".to_owned()));

@@ -119,6 +119,9 @@ fn target(root: &Path) -> anyhow::Result<PathBuf> {
 
 fn judge_run(arguments: &Arguments, report: &Report) -> anyhow::Result<()> {
     let again = arguments.command();
+    for violation in report.found.iter().skip(1) {
+        crate::tell(&violation.text);
+    }
     if let Some(violation) = report.found.first() {
         let picture = violation.picture.as_ref().map(|path| format!("\npicture: {}", path.display()));
         bail!(

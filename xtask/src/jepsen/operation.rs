@@ -70,6 +70,14 @@ pub(super) struct Operation {
     pub(super) outcome: Outcome,
     /// The index of the command on this key that the same connection sent before, in the same pipeline.
     pub(super) after: Option<usize>,
+    /// Who sent it, for people.
+    pub(super) client: usize,
+}
+
+impl Operation {
+    pub(super) fn begun(what: What, call: u64, after: Option<usize>, client: usize) -> Operation {
+        Operation { what, call, returned: u64::MAX, outcome: Outcome::Pending, after, client }
+    }
 }
 
 /// The whole life of a key, once it is over.
@@ -108,14 +116,16 @@ impl History {
         );
         for (index, operation) in self.operations.iter().enumerate() {
             let mark = if explained.contains(&index) { ' ' } else { '*' };
-            let Operation { what, call, returned, outcome, after } = operation;
+            let Operation { what, call, returned, outcome, after, client } = operation;
             let end = if *outcome == Outcome::Unknown { "?".to_owned() } else { returned.to_string() };
             let reply = match outcome {
                 Outcome::Told(reply) => reply.as_str(),
                 _ => "unknown",
             };
             let after = after.map(|after| format!(" after {after}")).unwrap_or_default();
-            text.push_str(&format!("{mark} {index:4}  {call:>10}..{end:<10}  {what:?} = {reply}{after}\n"));
+            text.push_str(&format!(
+                "{mark} {index:4}  {call:>10}..{end:<10}  client {client:<2}  {what:?} = {reply}{after}\n"
+            ));
         }
         text
     }

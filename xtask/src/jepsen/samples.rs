@@ -7,7 +7,7 @@ fn operation(what: What, call: u64, returned: u64, reply: &str) -> Operation {
         "?" => Outcome::Unknown,
         reply => Outcome::Told(reply.to_owned()),
     };
-    Operation { what, call, returned, outcome, after: None }
+    Operation { what, call, returned, outcome, after: None, client: 0 }
 }
 
 fn set(value: &str, call: u64, returned: u64) -> Operation {
