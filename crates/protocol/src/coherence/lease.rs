@@ -191,16 +191,19 @@ pub struct ShimSession {
 }
 
 impl ShimSession {
-    /// Offers session `id`. A number already seen is rejected: the message is late. One that was not may be late as
-    /// well, from before a restart of the node, which cannot know the numbers of its earlier life. So the open session
-    /// goes on until the node shows that it has got the WELCOME, and thereby that the HELLO was its latest.
-    pub fn hello(&mut self, hello: &Hello, id: u64) -> Result<Welcome, Reject> {
+    /// A number already seen is rejected: the message is late. One that was not may be late as well, from before a
+    /// restart of the node, which cannot know the numbers of its earlier life. So it only gets an offer: the open
+    /// session goes on until the node shows that it has got the WELCOME, and thereby that the HELLO was its latest.
+    pub fn hello(&mut self, hello: &Hello) -> Result<(), Reject> {
         if hello.number <= self.number {
             return Err(Reject { last: self.number, nonce: hello.nonce });
         }
         self.number = hello.number;
+        Ok(())
+    }
+
+    pub fn offer(&mut self, id: u64) {
         self.offered = Some(id);
-        Ok(Welcome { session: id, nonce: hello.nonce })
     }
 
     /// Whether a message of `session` is the first of the one that was offered: the node holds nothing of before.
@@ -282,8 +285,9 @@ mod tests {
         let (mut node, mut shim) = (NodeSession::new(), ShimSession::default());
         let hello = node.hello(Time(0), 7);
         assert_eq!(hello, Hello { number, nonce: 7 });
-        let welcome = shim.hello(&hello, 99).unwrap();
-        assert!(node.welcome(&welcome));
+        shim.hello(&hello).unwrap();
+        shim.offer(99);
+        assert!(node.welcome(&Welcome { session: 99, nonce: 7 }));
         assert!(shim.is_offered(99));
         shim.open(Time(0), &TERMS);
         (node, shim)

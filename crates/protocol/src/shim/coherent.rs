@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::message::{Ack, Grant, Refuse, Renew, Revoke};
+use wire::message::{Ack, Grant, Refuse, Renew, Revoke, Welcome};
 use wire::{Key, Message, NodeId, Peer};
 
 use super::{Effect, Revoking, Shim};
@@ -12,9 +12,12 @@ impl Shim {
     pub(super) fn coherence(&mut self, now: Time, node: NodeId, message: Message, effects: &mut Vec<Effect>) {
         match message {
             Message::Hello(hello) => {
-                let id = self.session_id();
-                let answer = match self.links[usize::from(node.0)].session.hello(&hello, id) {
-                    Ok(welcome) => Message::Welcome(welcome),
+                let answer = match self.links[usize::from(node.0)].session.hello(&hello) {
+                    Ok(()) => {
+                        let session = self.session_id();
+                        self.links[usize::from(node.0)].session.offer(session);
+                        Message::Welcome(Welcome { session, nonce: hello.nonce })
+                    }
                     Err(reject) => Message::Reject(reject),
                 };
                 self.send(Peer::Node(node), answer, effects);

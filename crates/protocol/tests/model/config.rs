@@ -32,9 +32,27 @@ pub(crate) enum Ticks {
     Free,
 }
 
-/// What may yet happen. Everything else (deliveries, ticks, clocks, storage) has no limit.
+/// What has happened before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// Nothing: the shim has just begun, and holds writes.
+    Cold,
+    /// Writes go through; no session is open.
+    Quiet,
+    /// Every node has opened its session for a first copy; its FETCH and its RENEW are on their way.
+    Opened,
+    /// Every node holds a copy of the plain GET under a lease, and what led there has arrived and is forgotten.
+    Warm,
+}
+
+/// For clocks that run for ever.
+pub(crate) const UNLIMITED: u8 = u8::MAX;
+
+/// What may yet happen. Everything else (deliveries, ticks, storage) has no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
+    /// Steps of the clocks, or `UNLIMITED`. Without any, no lease ends: then more of all else can be explored.
+    pub(crate) time: u8,
     /// Offers of the plain GET, per node.
     pub(crate) offers: u8,
     /// Offers of a second view of the key.
@@ -71,18 +89,17 @@ pub(crate) struct Config {
     /// How far a node's clock may be ahead of the shims'.
     pub(crate) drift: u64,
     pub(crate) ticks: Ticks,
-    /// Starts with sessions open, GET cached and an empty network, instead of with nothing.
-    pub(crate) warm: bool,
+    pub(crate) start: Start,
     pub(crate) writes: &'static [Write],
     pub(crate) budget: Budget,
+    /// A REJECT leads to the next HELLO up to this number: each could be rejected in turn because it comes twice.
+    pub(crate) hellos_max: u64,
     /// Reads at storage at a time.
     pub(crate) storage_slots: usize,
     /// PINGs queue like other commands, instead of being answered at once.
     pub(crate) proofs_queue: bool,
     /// What must have happened somewhere, or the exploration says nothing.
     pub(crate) expected: &'static [Event],
-    /// Not meant to end: explored for this long.
-    pub(crate) bounded: Option<Duration>,
 }
 
 impl Config {

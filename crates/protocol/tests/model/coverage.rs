@@ -23,10 +23,12 @@ pub(crate) enum Event {
     SessionRefused,
     NumberRejected,
     ReplacedShimGranted,
+    CopyServable,
+    WriteWaits,
 }
 
 impl Event {
-    const ALL: [Event; 16] = [
+    const ALL: [Event; 18] = [
         Event::Hit,
         Event::Joined,
         Event::Poisoned,
@@ -43,6 +45,8 @@ impl Event {
         Event::SessionRefused,
         Event::NumberRejected,
         Event::ReplacedShimGranted,
+        Event::CopyServable,
+        Event::WriteWaits,
     ];
 }
 

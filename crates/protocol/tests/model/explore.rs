@@ -10,8 +10,9 @@ use wire::message::{Execute, Read};
 use wire::{Key, Message, Peer, RouterId, View};
 
 use super::backend::What;
-use super::config::{Ticks, Write};
+use super::config::{Start, Ticks, Write};
 use super::coverage::Event;
+use super::idle;
 use super::network::Envelope;
 use super::properties;
 use super::setup::Cluster;
@@ -71,6 +72,7 @@ impl Cluster {
     fn deliveries(&self, state: &State, actions: &mut Vec<Action>) {
         for envelope in state.network.iter() {
             match envelope.to {
+                Peer::Node(_) if is_rejected_beyond(&envelope.message, self.config.hellos_max) => {}
                 Peer::Node(node) => {
                     let to = usize::from(node.0);
                     actions.push(Action::Deliver { envelope: Arc::clone(envelope), to });
@@ -99,7 +101,9 @@ impl Cluster {
     fn machines(&self, state: &State, actions: &mut Vec<Action>) {
         let lowest = state.nodes.iter().map(|node| node.tick).min().unwrap_or(0);
         let shims = state.shims[0].tick;
-        if self.config.drift == 0 {
+        if state.budget.time == 0 {
+            // No lease ends.
+        } else if self.config.drift == 0 {
             actions.push(Action::Time);
         } else {
             if shims < lowest {
@@ -199,7 +203,7 @@ impl Cluster {
 
     fn perform(&self, state: &mut State, action: &Action) {
         match *action {
-            Action::Deliver { ref envelope, to } => self.deliver(state, envelope, to),
+            Action::Deliver { .. } => unreachable!("deliveries have their own way"),
             Action::Time => self.advance(state, true, 0..state.nodes.len()),
             Action::ShimTime => self.advance(state, true, 0..0),
             Action::NodeTime(node) => self.advance(state, false, node..node + 1),
@@ -316,51 +320,70 @@ impl Cluster {
             budget: self.config.budget.clone(),
             broken: None,
             network_digest: 0,
+            sent: SmallVec::new(),
         };
         state.storage.value = 5;
         self.bring_up(&mut state);
         self.step_shim(&mut state, 0, shim::Input::Tick);
-        self.settle(&mut state, 0);
-        if self.config.warm {
+        self.settle(&mut state);
+        if self.config.start != Start::Cold {
             self.warm_up(&mut state);
         }
         state.refresh_network(self.config.age_max());
         state
     }
 
-    /// Every node holds a copy under a lease, and everything that led there has arrived and is forgotten.
     fn warm_up(&self, state: &mut State) {
         while state.shims[0].machine.holds_writes(state.shims[0].now()) {
             self.advance(state, true, 0..state.nodes.len());
-            self.settle(state, 0);
+            // Where ticks are free nobody has had one.
+            self.step_shim(state, 0, shim::Input::Tick);
+            self.settle(state);
         }
-        let mut delivered = 0;
-        for node in 0..state.nodes.len() {
-            let (from, message) = (Peer::Shim(SHIM), self.offer(View::GET));
-            self.step_node(state, node, node::Input::Message { from, message });
-            delivered = self.settle(state, delivered);
+        if self.config.start != Start::Quiet {
+            for node in 0..state.nodes.len() {
+                let (from, message) = (Peer::Shim(SHIM), self.offer(View::GET));
+                self.step_node(state, node, node::Input::Message { from, message });
+            }
+            let opening = |message: &Message| matches!(message, Message::Hello(_) | Message::Welcome(_));
+            let warm = self.config.start == Start::Warm;
+            self.settle_some(state, |message| warm || opening(message));
+            state.network.retain(|message| !warm && !opening(message));
+        } else {
+            state.network.clear();
         }
-        state.network.clear();
+        state.budget = self.config.budget.clone();
     }
 
-    /// Delivers once what has not been delivered, and lets storage answer.
-    fn settle(&self, state: &mut State, mut delivered: usize) -> usize {
+    fn settle(&self, state: &mut State) {
+        self.settle_some(state, |_| true);
+    }
+
+    /// Delivers once, in their order, the messages that may arrive, and lets storage answer.
+    fn settle_some(&self, state: &mut State, arrives: impl Fn(&Message) -> bool) {
+        let mut next = 0;
         loop {
             if let Some(lane) = (0..3).find(|lane| !state.shims[0].lanes[*lane].is_empty()) {
                 self.run_command(state, 0, lane);
                 self.answer_command(state, 0, lane);
-            } else if let Some(envelope) = state.network.get(delivered).cloned() {
-                delivered += 1;
+            } else if let Some(envelope) = state.network.get(next).cloned() {
+                next += 1;
                 let to = match envelope.to {
                     Peer::Node(node) => usize::from(node.0),
                     _ => 0,
                 };
-                self.deliver(state, &envelope, to);
+                if arrives(&envelope.message) {
+                    self.deliver(state, &envelope, to);
+                }
             } else {
-                return delivered;
+                return;
             }
         }
     }
+}
+
+fn is_rejected_beyond(message: &Message, number: u64) -> bool {
+    matches!(message, Message::Reject(reject) if reject.last >= number)
 }
 
 impl Model for Cluster {
@@ -383,7 +406,32 @@ impl Model for Cluster {
 
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
         let mut state = before.clone();
-        self.perform(&mut state, &action);
+        match &action {
+            Action::Deliver { envelope, to } => {
+                let receiver = match envelope.to {
+                    Peer::Node(_) => before.nodes[*to].digest,
+                    _ => before.shims[*to].digest,
+                };
+                let idle = (receiver, envelope.likeness(|node| before.clock(node)));
+                match idle::answers(&idle) {
+                    Some(sent) => sent.iter().for_each(|envelope| state.network.add(envelope)),
+                    None => {
+                        self.deliver(&mut state, envelope, *to);
+                        if state.is_idle_after(before, envelope, *to) {
+                            idle::learn(idle, &state.sent);
+                        }
+                    }
+                }
+                if state.network.len() == before.network.len() && state.is_idle_after(before, envelope, *to) {
+                    return None;
+                }
+            }
+            other => self.perform(&mut state, other),
+        }
+        if state.sent.iter().any(|envelope| envelope.is_stamped()) {
+            self.merge_old(&mut state);
+        }
+        state.sent.clear();
         state.refresh_network(self.config.age_max());
         Some(state)
     }

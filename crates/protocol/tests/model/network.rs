@@ -35,6 +35,15 @@ impl Envelope {
         Envelope { from, to, message, digest: digest.finish(), stamp: node.zip(sent) }
     }
 
+    /// The same for messages that are alike to a receiver whose sender's or own node's clock shows `now`.
+    pub(crate) fn likeness(&self, clocks: impl Fn(usize) -> u64) -> (u64, Option<u64>) {
+        (self.digest, self.stamp.map(|(node, sent)| clocks(node) - sent))
+    }
+
+    pub(crate) fn is_stamped(&self) -> bool {
+        self.stamp.is_some()
+    }
+
     fn fingerprint(&self, clocks: &impl Fn(usize) -> u64, age_max: u64) -> u64 {
         let Some((node, sent)) = self.stamp else { return self.digest };
         let age = clocks(node).saturating_sub(sent).min(age_max);
@@ -60,14 +69,19 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// True if it was not there yet.
-    pub(crate) fn add(&mut self, envelope: Envelope) -> bool {
-        let known = |old: &Arc<Envelope>| old.digest == envelope.digest && old.stamp == envelope.stamp;
-        let new = !self.envelopes.iter().any(known);
-        if new {
-            self.envelopes.push(Arc::new(envelope));
+    pub(crate) fn add(&mut self, envelope: &Arc<Envelope>) {
+        if !self.has(envelope) {
+            self.envelopes.push(Arc::clone(envelope));
         }
-        new
+    }
+
+    pub(crate) fn has(&self, envelope: &Envelope) -> bool {
+        let same = |old: &Arc<Envelope>| old.digest == envelope.digest && old.stamp == envelope.stamp;
+        self.envelopes.iter().any(same)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.envelopes.len()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Envelope>> {
@@ -82,7 +96,11 @@ impl Network {
         self.envelopes.clear();
     }
 
-    /// After a clock has advanced: of messages that have become alike one stays.
+    pub(crate) fn retain(&mut self, stays: impl Fn(&Message) -> bool) {
+        self.envelopes.retain(|envelope| stays(&envelope.message));
+    }
+
+    /// Of stamped messages that are alike one stays.
     pub(crate) fn merge_old(&mut self, clocks: impl Fn(usize) -> u64, age_max: u64) {
         if self.envelopes.iter().all(|envelope| envelope.stamp.is_none()) {
             return;

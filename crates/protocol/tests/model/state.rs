@@ -8,11 +8,11 @@ use protocol::node::Node;
 use protocol::shim::Shim;
 use protocol::time::Time;
 use smallvec::SmallVec;
-use wire::{ShimId, View};
+use wire::{Peer, ShimId, View};
 
 use super::backend::{InFlight, Storage};
 use super::config::{Budget, TICK};
-use super::network::Network;
+use super::network::{Envelope, Network};
 
 pub(crate) const SHIM: ShimId = ShimId(0);
 
@@ -73,6 +73,8 @@ pub(crate) struct State {
     pub(crate) broken: Option<Broken>,
     /// Of the network: counted once per state.
     pub(crate) network_digest: u64,
+    /// What the step that led here sent. No part of the state.
+    pub(crate) sent: SmallVec<[Arc<Envelope>; 2]>,
 }
 
 pub(crate) fn time(tick: u64) -> Time {
@@ -135,6 +137,26 @@ impl ShimCell {
 impl State {
     pub(crate) fn governing(&self) -> usize {
         self.shims.len() - 1
+    }
+
+    pub(crate) fn send(&mut self, envelope: Envelope) {
+        let envelope = Arc::new(envelope);
+        self.network.add(&envelope);
+        self.sent.push(envelope);
+    }
+
+    /// Whether a delivery has changed nothing but the network.
+    pub(crate) fn is_idle_after(&self, before: &State, envelope: &Envelope, to: usize) -> bool {
+        let same = match envelope.to {
+            Peer::Node(_) => self.nodes[to].digest == before.nodes[to].digest,
+            _ => self.shims[to].digest == before.shims[to].digest,
+        };
+        same && self.broken == before.broken && self.reads.len() == before.reads.len()
+    }
+
+    /// What a node's clock shows.
+    pub(crate) fn clock(&self, node: usize) -> u64 {
+        self.nodes[node].now().0
     }
 
     fn ticks(&self) -> impl Iterator<Item = u64> + '_ {

@@ -10,7 +10,7 @@ use wire::message::Reply;
 use wire::{Message, NodeId, Peer, Status};
 
 use super::backend::{self, InFlight, What};
-use super::config::{Ticks, Write};
+use super::config::{Ticks, UNLIMITED, Write};
 use super::coverage::Event;
 use super::network::Envelope;
 use super::setup::Cluster;
@@ -49,7 +49,7 @@ impl Cluster {
                 (Peer::Router(_), Message::Reply(reply)) => self.answer_read(state, &reply),
                 (Peer::Shim(SHIM), message) => {
                     let from = Peer::Node(NodeId(index as u16));
-                    state.network.add(Envelope::new(from, to, message));
+                    state.send(Envelope::new(from, to, message));
                 }
                 _ => {}
             }
@@ -85,7 +85,7 @@ impl Cluster {
                         Message::Reject(_) => self.coverage.note(Event::NumberRejected),
                         _ => {}
                     }
-                    state.network.add(Envelope::new(Peer::Shim(SHIM), to, message));
+                    state.send(Envelope::new(Peer::Shim(SHIM), to, message));
                 }
                 shim::Effect::Store(store) => {
                     self.send_command(&mut state.shims[index], store, &mut answered)
@@ -232,6 +232,9 @@ impl Cluster {
 
     pub(crate) fn advance(&self, state: &mut State, shims: bool, nodes: std::ops::Range<usize>) {
         let ticks = self.config.ticks == Ticks::Clocked;
+        if state.budget.time != UNLIMITED {
+            state.budget.time = state.budget.time.saturating_sub(1);
+        }
         if shims {
             for index in 0..state.shims.len() {
                 state.shims[index].tick += 1;
@@ -248,6 +251,11 @@ impl Cluster {
                 self.step_node(state, index, node::Input::Tick);
             }
         }
+        self.merge_old(state);
+    }
+
+    /// Of stamped messages that have become alike one stays.
+    pub(crate) fn merge_old(&self, state: &mut State) {
         let State { nodes, network, .. } = state;
         let age_max = self.config.age_max() * super::config::TICK.as_micros() as u64;
         network.merge_old(|node| nodes[node].now().0, age_max);

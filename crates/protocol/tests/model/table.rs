@@ -1,51 +1,349 @@
 //! The explorations and what each is for.
 
-use super::config::{Budget, Config, Scale, Ticks, Write};
-use super::coverage::Event;
+use super::config::{Budget, Config, Scale, Start, Ticks, UNLIMITED, Write};
+use super::coverage::Event::{self, *};
 
+const SET: &[Write] = &[Write::Set(10)];
 const SETS: &[Write] = &[Write::Set(10), Write::Set(20)];
+const MIXED: &[Write] = &[Write::Set(10), Write::Increment];
 
 pub(crate) fn configs() -> Vec<Config> {
-    let base = Config {
-        name: "base",
+    [leases(), fills(), faults(), two_nodes(), deep()].concat()
+}
+
+/// One node that holds a copy under a lease of two ticks, one write, and nothing that goes wrong.
+fn base(name: &'static str, writes: &'static [Write], budget: Budget, expected: &'static [Event]) -> Config {
+    Config {
+        name,
         scale: Scale::Ci,
         nodes: 1,
         lease_ticks: 2,
         guard_ticks: 0,
         drift: 0,
         ticks: Ticks::Clocked,
-        warm: true,
-        writes: SETS,
-        budget: Budget::default(),
+        start: Start::Warm,
+        writes,
+        budget,
+        hellos_max: 3,
         storage_slots: 1,
         proofs_queue: false,
-        expected: &[Event::EarlyCommit, Event::LeaseLost, Event::LeaseLapsed],
-        bounded: None,
-    };
+        expected,
+    }
+}
+
+/// Time passes: leases lapse, are renewed, and are waited for.
+fn leases() -> Vec<Config> {
+    let none = Budget::default;
     vec![
-        Config { name: "writes", scale: Scale::Small, ..base.clone() },
         Config {
-            name: "pauses",
             scale: Scale::Small,
-            ticks: Ticks::Free,
-            writes: &SETS[..1],
-            ..base.clone()
+            ..base(
+                "writes",
+                SETS,
+                Budget { time: UNLIMITED, ..none() },
+                &[EarlyCommit, LeaseLost, LeaseLapsed, Repeated, WriteWaits],
+            )
         },
         Config {
-            name: "drift",
+            scale: Scale::Small,
+            ticks: Ticks::Free,
+            ..base(
+                "pauses",
+                SET,
+                Budget { time: UNLIMITED, ..none() },
+                &[EarlyCommit, LeaseLost, LeaseLapsed, Repeated, WriteWaits],
+            )
+        },
+        Config {
             lease_ticks: 3,
             guard_ticks: 1,
             drift: 1,
-            writes: &SETS[..1],
-            ..base.clone()
+            ..base(
+                "drift",
+                SET,
+                Budget { time: UNLIMITED, ..none() },
+                &[EarlyCommit, LeaseLost, LeaseLapsed, WriteWaits],
+            )
+        },
+        base(
+            "reads",
+            SET,
+            Budget { time: UNLIMITED, reads: 1, ..none() },
+            &[Hit, Poisoned, EarlyCommit, LeaseLost, LeaseLapsed, Ungranted],
+        ),
+        Config {
+            lease_ticks: 1,
+            ticks: Ticks::Free,
+            ..base(
+                "paused-reads",
+                SET,
+                Budget { time: 1, reads: 1, ..none() },
+                &[Hit, Poisoned, EarlyCommit, LeaseLost, LeaseLapsed],
+            )
         },
         Config {
-            name: "reads",
-            budget: Budget { reads: 1, ..Budget::default() },
-            writes: &SETS[..1],
-            expected: &[Event::Hit, Event::Poisoned, Event::EarlyCommit],
-            ..base.clone()
+            lease_ticks: 1,
+            ticks: Ticks::Free,
+            start: Start::Opened,
+            ..base(
+                "late-renew",
+                SET,
+                Budget { time: 1, ..none() },
+                &[Poisoned, EarlyCommit, LeaseLapsed, SessionRefused],
+            )
         },
-        Config { name: "two-nodes", nodes: 2, writes: &SETS[..1], ..base.clone() },
+        Config {
+            lease_ticks: 1,
+            ..base(
+                "sessions",
+                SET,
+                Budget { time: 1, offers: 1, ..none() },
+                &[Poisoned, EarlyCommit, LeaseLost, LeaseLapsed, NumberRejected],
+            )
+        },
+    ]
+}
+
+/// No lease ends: copies come and go, and writes meet fills.
+fn fills() -> Vec<Config> {
+    let none = Budget::default;
+    vec![
+        base(
+            "fills",
+            SET,
+            Budget { offers: 1, reads: 1, evictions: 1, ..none() },
+            &[Hit, Joined, Poisoned, EarlyCommit, Evicted, Ungranted],
+        ),
+        Config {
+            storage_slots: 2,
+            ..base(
+                "stamps",
+                SET,
+                Budget { offers: 2, evictions: 2, ..none() },
+                &[Poisoned, EarlyCommit, Evicted, Ungranted],
+            )
+        },
+        base("queue", SETS, Budget { reads: 1, ..none() }, &[Hit, Poisoned, EarlyCommit, Ungranted]),
+        base("queue-mixed", MIXED, Budget { reads: 1, ..none() }, &[Hit, Poisoned, EarlyCommit, Ungranted]),
+        Config {
+            storage_slots: 2,
+            ..base("joins", SET, Budget { reads: 2, ..none() }, &[Hit, Joined, Poisoned, Ungranted])
+        },
+        base(
+            "views",
+            SET,
+            Budget { reads: 1, offers_second: 1, ..none() },
+            &[Hit, Joined, Poisoned, EarlyCommit, Ungranted],
+        ),
+        base(
+            "two-lanes",
+            &[Write::Set(10), Write::Set3(20)],
+            Budget { reads: 1, ..none() },
+            &[Hit, Poisoned, EarlyCommit, Ungranted],
+        ),
+        base(
+            "barriers",
+            &[Write::Flush, Write::Flush],
+            Budget { offers: 1, ..none() },
+            &[Revoked, Ungranted, WriteWaits, CopyServable],
+        ),
+        base(
+            "blocking",
+            &[Write::Block, Write::Set(10)],
+            Budget { reads: 1, ..none() },
+            &[Hit, Poisoned, EarlyCommit, Ungranted],
+        ),
+    ]
+}
+
+/// Something breaks, leaves, or is replaced.
+fn faults() -> Vec<Config> {
+    let none = Budget::default;
+    vec![
+        base(
+            "loss",
+            SET,
+            Budget { reads: 1, losses: 1, ..none() },
+            &[Hit, Poisoned, EarlyCommit, CommandLost, LateWrite],
+        ),
+        base(
+            "relink",
+            SET,
+            Budget { reads: 1, relinks: 1, ..none() },
+            &[Hit, Poisoned, EarlyCommit, Repeated],
+        ),
+        base(
+            "remap",
+            SET,
+            Budget { reads: 1, remaps: 2, ..none() },
+            &[Hit, Poisoned, EarlyCommit, SessionRefused],
+        ),
+        Config {
+            lease_ticks: 1,
+            ..base(
+                "drain",
+                SET,
+                Budget { time: 1, offers: 1, drains: 1, ..none() },
+                &[EarlyCommit, LeaseLapsed, SessionRefused],
+            )
+        },
+        Config {
+            lease_ticks: 1,
+            start: Start::Quiet,
+            hellos_max: 2,
+            storage_slots: 0,
+            ..base(
+                "node-crash",
+                &[],
+                Budget { time: 1, offers: 2, node_crashes: 1, ..none() },
+                &[SessionRefused, NumberRejected],
+            )
+        },
+        Config {
+            lease_ticks: 1,
+            ..base(
+                "node-crash-warm",
+                SET,
+                Budget { offers: 1, node_crashes: 1, ..none() },
+                &[Poisoned, EarlyCommit, Ungranted, NumberRejected, CopyServable],
+            )
+        },
+        base(
+            "shim-crash",
+            SETS,
+            Budget { time: 4, shim_crashes: 1, ..none() },
+            &[EarlyCommit, LeaseLost, LateWrite, WriteHeld, WriteWaits],
+        ),
+        base(
+            "takeover",
+            SETS,
+            Budget { time: 5, takeovers: 1, ..none() },
+            &[EarlyCommit, LeaseLost, WriteHeld, ReplacedShimGranted, WriteWaits],
+        ),
+        Config {
+            lease_ticks: 1,
+            proofs_queue: true,
+            ..base(
+                "takeover-proofs",
+                SET,
+                Budget { time: 3, takeovers: 1, ..none() },
+                &[EarlyCommit, LeaseLost, WriteHeld, WriteWaits],
+            )
+        },
+    ]
+}
+
+/// Two nodes, one in each layer.
+fn two_nodes() -> Vec<Config> {
+    let none = Budget::default;
+    vec![
+        Config {
+            nodes: 2,
+            ..base(
+                "two-nodes",
+                SET,
+                Budget { time: UNLIMITED, ..none() },
+                &[EarlyCommit, LeaseLost, LeaseLapsed, WriteWaits],
+            )
+        },
+        Config {
+            nodes: 2,
+            ..base("two-queue", SETS, Budget { reads: 1, ..none() }, &[Hit, Poisoned, EarlyCommit, Ungranted])
+        },
+        Config {
+            nodes: 2,
+            ..base(
+                "two-fills",
+                SET,
+                Budget { offers: 1, evictions: 1, ..none() },
+                &[Poisoned, EarlyCommit, Evicted, Ungranted],
+            )
+        },
+    ]
+}
+
+/// Larger ones, for a machine with time.
+fn deep() -> Vec<Config> {
+    let none = Budget::default;
+    vec![
+        Config {
+            scale: Scale::Deep,
+            ..base(
+                "deep-sessions",
+                SET,
+                Budget { time: 3, offers: 1, ..none() },
+                &[EarlyCommit, LeaseLost, LeaseLapsed, NumberRejected],
+            )
+        },
+        Config {
+            scale: Scale::Deep,
+            storage_slots: 2,
+            ..base(
+                "deep-fills",
+                SETS,
+                Budget { offers: 1, reads: 1, evictions: 1, ..none() },
+                &[Hit, Joined, Poisoned, EarlyCommit, Evicted],
+            )
+        },
+        Config {
+            scale: Scale::Deep,
+            ..base(
+                "deep-views",
+                SET,
+                Budget { offers: 1, offers_second: 1, reads: 1, evictions: 1, ..none() },
+                &[Hit, Joined, Poisoned, EarlyCommit, Evicted],
+            )
+        },
+        Config {
+            scale: Scale::Deep,
+            lease_ticks: 1,
+            ..base(
+                "deep-node-crash",
+                SET,
+                Budget { offers: 1, time: 1, node_crashes: 1, ..none() },
+                &[Poisoned, EarlyCommit, LeaseLost, NumberRejected],
+            )
+        },
+        Config {
+            scale: Scale::Deep,
+            lease_ticks: 1,
+            hellos_max: 2,
+            ..base(
+                "deep-shim-crash",
+                SETS,
+                Budget { time: 2, offers: 1, shim_crashes: 1, ..none() },
+                &[EarlyCommit, LateWrite, WriteHeld],
+            )
+        },
+        Config {
+            scale: Scale::Deep,
+            proofs_queue: true,
+            ..base(
+                "deep-takeover",
+                SETS,
+                Budget { time: 5, takeovers: 1, ..none() },
+                &[EarlyCommit, LeaseLost, WriteHeld, ReplacedShimGranted],
+            )
+        },
+        Config {
+            scale: Scale::Deep,
+            nodes: 2,
+            ..base(
+                "deep-two-writes",
+                SETS,
+                Budget { time: UNLIMITED, ..none() },
+                &[EarlyCommit, LeaseLost, LeaseLapsed],
+            )
+        },
+        Config {
+            scale: Scale::Deep,
+            nodes: 2,
+            ..base(
+                "deep-two-takeover",
+                SET,
+                Budget { time: 4, takeovers: 1, ..none() },
+                &[EarlyCommit, LeaseLost, WriteHeld, ReplacedShimGranted],
+            )
+        },
     ]
 }
