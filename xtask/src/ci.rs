@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::{codegen, fuzz, jepsen, setup, tidy};
+use crate::{codegen, fuzz, jepsen, model, setup, tidy};
 
 /// The newest clippy (`0.1.N`) whose lints this tree is known to pass. A newer one brings new lints: they are
 /// shown then, but they do not fail, or every new toolchain would break a tree in which nothing changed.
@@ -96,6 +96,7 @@ fn steps() -> Vec<Step> {
         by_cargo("build", vec!["test", "--workspace", "--locked", "--no-run"]),
         by_cargo("test", vec!["test", "--workspace", "--locked", "--lib", "--bins", "--examples"]),
         by_cargo("end-to-end", vec!["test", "--workspace", "--locked", "--test", "*"]),
+        own("model", "cargo xtask model", model::ci),
         own("fuzz", &format!("cargo xtask fuzz {}", fuzz::SHORT.join(" ")), fuzz::short),
         // A release build simulates hours in seconds; the next step uses it as well.
         by_cargo("simulation", SIMULATION.to_vec()),
@@ -186,6 +187,7 @@ mod tests {
                 "build",
                 "test",
                 "end-to-end",
+                "model",
                 "fuzz",
                 "simulation",
                 "jepsen"

@@ -1,5 +1,5 @@
-//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `fuzz`, `jepsen`, `show`,
-//! `setup`. Never product code.
+//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `fuzz`, `jepsen`, `model`,
+//! `mutants`, `show`, `setup`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
@@ -9,7 +9,9 @@ mod ci;
 mod cluster;
 mod codegen;
 mod fuzz;
+mod garden;
 mod jepsen;
+mod model;
 mod setup;
 mod show;
 mod tidy;
@@ -29,6 +31,8 @@ Usage: cargo xtask COMMAND
   fuzz [TARGET]      looks for inputs that break a decoder or a machine; see `fuzz help`
   show WHAT          measures what is promised under failure and overload; see `show help`
   jepsen             linearizability of real processes under real faults; see `jepsen help`
+  model [--deep]     explores every state of small clusters of the production machines
+  mutants [NAME]     takes rules out of a copy of the protocol, one by one: the model must notice each
   setup              installs what the tests need from Debian's packages and PyPI, where missing
 ";
 
@@ -83,6 +87,10 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
             Ok(())
         }
         ["fuzz", rest @ ..] => fuzz::run(root(), rest),
+        ["model"] => model::run(root(), false),
+        ["model", "--deep"] => model::run(root(), true),
+        ["mutants"] => model::all_mutants(root()),
+        ["mutants", name] => model::mutants(root(), name),
         ["jepsen", rest @ ..] => jepsen::run(root(), rest),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");

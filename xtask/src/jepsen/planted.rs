@@ -11,6 +11,7 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 
 use super::arguments::{Arguments, Length};
+use crate::garden::Garden;
 
 /// Each bug has to be found within this.
 const FIND_MAX: Duration = Duration::from_secs(300);
@@ -68,10 +69,11 @@ pub(super) fn run(
     let names: Vec<&str> = bugs.iter().map(|bug| bug.name.as_str()).collect();
     let known = format!("there are: {}", names.join(", "));
     ensure!(name.is_none_or(|name| names.contains(&name)), "no planted bug of this name; {known}");
-    let garden = Garden::new(root, target)?;
+    let folder = target.join("planted");
+    let garden = Garden::new(root, &folder)?;
     let mut all = Vec::new();
     for bug in bugs.iter().filter(|bug| name.is_none_or(|name| name == bug.name)) {
-        let binary = garden.plant(bug)?;
+        let binary = plant(&garden, bug, &folder.join("build"))?;
         let found = find(bug, arguments, &binary, program, target)?;
         let how = match found.seconds {
             Some(seconds) => format!("found after {seconds:.1} s and {} operations", found.operations),
@@ -116,76 +118,30 @@ impl Found {
     }
 }
 
-/// A copy of the tree in which bugs are planted one at a time.
-struct Garden {
-    tree: PathBuf,
-    build: PathBuf,
+/// Builds `distcache` with the bug; the tree is clean again afterwards.
+fn plant(garden: &Garden, bug: &Bug, build: &Path) -> anyhow::Result<PathBuf> {
+    garden.apply(&bug.patch)?;
+    let built = build_program(garden, build);
+    garden.revert(&bug.patch)?;
+    built.with_context(|| format!("building with {}", bug.name))
 }
 
-impl Garden {
-    fn new(root: &Path, target: &Path) -> anyhow::Result<Garden> {
-        let garden = Garden { tree: target.join("planted/tree"), build: target.join("planted/build") };
-        let listed = Command::new("git")
-            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-            .current_dir(root)
-            .output()
-            .context("starting git")?;
-        ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr));
-        if garden.tree.exists() {
-            std::fs::remove_dir_all(&garden.tree)?;
-        }
-        for name in listed.stdout.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            let name = std::str::from_utf8(name)?;
-            let (from, to) = (root.join(name), garden.tree.join(name));
-            // Deleted, but not committed yet.
-            if !from.is_file() {
-                continue;
-            }
-            std::fs::create_dir_all(to.parent().unwrap_or(&garden.tree))?;
-            std::fs::copy(&from, &to).with_context(|| from.display().to_string())?;
-        }
-        Ok(garden)
-    }
-
-    /// Builds `distcache` with the bug; the tree is clean again afterwards.
-    fn plant(&self, bug: &Bug) -> anyhow::Result<PathBuf> {
-        self.apply(bug, &[])?;
-        let built = self.build();
-        self.apply(bug, &["--reverse"])?;
-        built.with_context(|| format!("building with {}", bug.name))
-    }
-
-    fn apply(&self, bug: &Bug, arguments: &[&str]) -> anyhow::Result<()> {
-        let mut command = Command::new("git");
-        command.arg("apply").args(arguments).arg(&bug.patch).current_dir(&self.tree);
-        // The copy lies within a repository, but is not of it.
-        command.env("GIT_CEILING_DIRECTORIES", self.tree.parent().unwrap_or(&self.tree));
-        let output = command.output().context("starting git")?;
-        let problem = String::from_utf8_lossy(&output.stderr);
-        ensure!(
-            output.status.success(),
-            "{} does not apply any more; renew it:\n{problem}",
-            bug.patch.display()
-        );
-        Ok(())
-    }
-
-    fn build(&self) -> anyhow::Result<PathBuf> {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.args(["build", "--release", "--locked", "--package", "distcache"]).current_dir(&self.tree);
-        // A dozen builds: fast ones, of what a bug has touched.
-        command.env("CARGO_TARGET_DIR", &self.build).env("CARGO_PROFILE_RELEASE_LTO", "off");
-        command.env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
-        command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "64").env("CARGO_PROFILE_RELEASE_DEBUG", "0");
-        let output = command.output().context("starting cargo")?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Ok(self.build.join("release/distcache"))
-    }
+fn build_program(garden: &Garden, build: &Path) -> anyhow::Result<PathBuf> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["build", "--release", "--locked", "--package", "distcache"]).current_dir(garden.tree());
+    // A dozen builds: fast ones, of what a bug has touched.
+    command.env("CARGO_TARGET_DIR", build).env("CARGO_PROFILE_RELEASE_LTO", "off");
+    command.env("CARGO_PROFILE_RELEASE_INCREMENTAL", "true").env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
+    command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "64").env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+    let output = command.output().context("starting cargo")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(build.join("release/distcache"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Garden, bugs};
+    use super::bugs;
+    use crate::garden::Garden;
     use crate::jepsen::arguments::faults;
 
     #[test]
@@ -196,8 +152,8 @@ mod tests {
         assert!(bugs.len() >= 10, "{}", bugs.len());
         for bug in bugs {
             assert!(bug.what.ends_with('.') && faults(&bug.faults).is_ok(), "{bug:?}");
-            garden.apply(&bug, &[]).unwrap();
-            garden.apply(&bug, &["--reverse"]).unwrap();
+            garden.apply(&bug.patch).unwrap();
+            garden.revert(&bug.patch).unwrap();
         }
     }
 }
