@@ -169,7 +169,7 @@ impl Shim {
 
     fn revoked(&mut self, node: NodeId, session: u64, number: u64) {
         let link = &mut self.links[usize::from(node.0)];
-        let awaited = link.revoking.is_some_and(|revoking| revoking.number >= number);
+        let awaited = link.revoking.is_some_and(|revoking| revoking.number == number);
         if link.session.id() != Some(session) || !awaited {
             return;
         }
