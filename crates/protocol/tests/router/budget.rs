@@ -46,7 +46,7 @@ fn retries_add_a_tenth_to_the_reads_however_busy_everybody_is() {
     }
     let counters = router.counters();
     assert!(counters.retries <= READS / 10 + 300 + 100, "{counters:?}");
-    assert!(counters.retries >= READS / 12 && counters.retries_denied > READS / 2, "{counters:?}");
+    assert!(counters.retries >= READS / 12 && counters.retries_denied > READS / 20, "{counters:?}");
     assert_eq!(refused, READS - READS / 50);
-    assert!(at_nodes > READS * 9 / 10, "no breaker opened: {counters:?}");
+    assert!(at_nodes > READS * 3 / 4, "breakers stay closed most of the time: {counters:?}");
 }
