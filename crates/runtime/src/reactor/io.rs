@@ -33,6 +33,8 @@ pub struct Io {
     dirty_urgent: Vec<ConnectionId>,
     /// Reads that are not urgent wait for the next turn from then on.
     pub(crate) turn_end_us: u64,
+    /// Whether a connection that is not urgent has been read in this turn: one always is, or none might ever be.
+    pub(crate) turn_progressed: bool,
     /// To be read, or accepted from, in the next turn without a new edge.
     pub(crate) ready: Vec<ConnectionId>,
     pub(crate) ready_listeners: Vec<ListenerId>,
@@ -78,6 +80,7 @@ impl Io {
             dirty: Vec::new(),
             dirty_urgent: Vec::new(),
             turn_end_us: u64::MAX,
+            turn_progressed: false,
             ready: Vec::new(),
             ready_listeners: Vec::new(),
             queued: Vec::new(),

@@ -75,6 +75,7 @@ impl Reactor {
         }
         let io = &mut self.io;
         io.turn_end_us = clock::now_us() + TURN_US;
+        io.turn_progressed = false;
         deliver_queued(io, driver);
         let ready_listeners = std::mem::take(&mut io.ready_listeners);
         for event in &self.events {
@@ -134,8 +135,9 @@ fn read_ready(io: &mut Io, driver: &mut impl Driver) {
 }
 
 /// Whether a connection has to wait for the next turn.
-fn is_late(io: &Io, id: ConnectionId) -> bool {
-    !io.is_urgent(id) && clock::now_us() >= io.turn_end_us
+fn is_late(io: &mut Io, id: ConnectionId) -> bool {
+    let waits = !io.is_urgent(id);
+    waits && std::mem::replace(&mut io.turn_progressed, true) && clock::now_us() >= io.turn_end_us
 }
 
 fn deliver_queued(io: &mut Io, driver: &mut impl Driver) {
