@@ -65,6 +65,8 @@ impl Direction {
         random: &mut SmallRng,
         harm: &mut Harm,
     ) {
+        // What is due goes first: what comes now may pass at once.
+        self.release(now, weather);
         if channel != Channel::Control {
             return self.pass(now, bytes.to_vec(), weather, random);
         }
@@ -185,6 +187,16 @@ mod tests {
         direction.release(start + SECOND, &narrow);
         assert_eq!(direction.out.len(), 2048);
         assert!(!direction.is_drained());
+    }
+
+    #[test]
+    fn what_comes_when_the_weather_has_cleared_stays_behind_what_was_delayed() {
+        let (mut direction, start) = (Direction::default(), Instant::now());
+        let slow = Weather { delay: SECOND, ..Weather::default() };
+        take_in(&mut direction, start, b"ab", Channel::Data, &slow);
+        take_in(&mut direction, start + 2 * SECOND, b"cd", Channel::Data, &Weather::default());
+        direction.release(start + 2 * SECOND, &Weather::default());
+        assert_eq!(direction.out, b"abcd");
     }
 
     #[test]
