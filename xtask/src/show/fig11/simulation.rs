@@ -123,18 +123,21 @@ fn keep(stage: &Stage<'_>, runs: &[(&str, &'static str, &[u64]); 3]) -> anyhow::
 mod tests {
     use super::super::network::{Network, Setup};
 
-    fn answered(seconds: u64) -> Vec<u64> {
-        let mut network = Network::new(&Setup { crossing: true, notices: false, rate: 1000.0 });
-        network.run_until(1);
+    /// The first spine fails after five of ten seconds.
+    fn answered() -> Vec<u64> {
+        let mut network = Network::new(&Setup { crossing: true, notices: false, rate: 5000.0 });
+        network.run_until(5);
         network.fail(0);
-        network.run_until(seconds);
+        network.run_until(10);
         network.answered()
     }
 
     #[test]
     fn a_run_is_the_same_each_time_and_a_failure_shows() {
-        let first = answered(3);
-        assert_eq!(first, answered(3));
-        assert!(first[0] > 900 && first[2] < first[0], "{first:?}");
+        let first = answered();
+        assert_eq!(first, answered());
+        // One part in 32 is lost, which is many times the noise of so many requests. The first second fills the queues.
+        let (before, after): (u64, u64) = (first[1..5].iter().sum(), first[6..10].iter().sum());
+        assert!(after < before - before / 100, "{first:?}");
     }
 }
