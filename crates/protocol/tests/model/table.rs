@@ -8,7 +8,18 @@ const SETS: &[Write] = &[Write::Set(10), Write::Set(20)];
 const MIXED: &[Write] = &[Write::Set(10), Write::Increment];
 
 pub(crate) fn configs() -> Vec<Config> {
-    [leases(), fills(), faults(), two_nodes(), deep()].concat()
+    [
+        leases(),
+        sessions(),
+        fills(),
+        faults(),
+        crashes(),
+        two_nodes(),
+        deep(),
+        deep_crashes(),
+        deep_two_nodes(),
+    ]
+    .concat()
 }
 
 /// One node that holds a copy under a lease of two ticks, one write, and nothing that goes wrong.
@@ -81,6 +92,13 @@ fn leases() -> Vec<Config> {
                 &[Hit, Poisoned, EarlyCommit, LeaseLost, LeaseLapsed],
             )
         },
+    ]
+}
+
+/// Sessions open, and are refused and rejected.
+fn sessions() -> Vec<Config> {
+    let none = Budget::default;
+    vec![
         Config {
             lease_ticks: 1,
             ticks: Ticks::Free,
@@ -156,7 +174,7 @@ fn fills() -> Vec<Config> {
     ]
 }
 
-/// Something breaks, leaves, or is replaced.
+/// Something breaks, leaves, or moves.
 fn faults() -> Vec<Config> {
     let none = Budget::default;
     vec![
@@ -187,6 +205,13 @@ fn faults() -> Vec<Config> {
                 &[EarlyCommit, LeaseLapsed, SessionRefused],
             )
         },
+    ]
+}
+
+/// A process ends, and another one takes its place.
+fn crashes() -> Vec<Config> {
+    let none = Budget::default;
+    vec![
         Config {
             lease_ticks: 1,
             start: Start::Quiet,
@@ -262,7 +287,7 @@ fn two_nodes() -> Vec<Config> {
     ]
 }
 
-/// Larger ones, for a machine with time.
+/// Larger ones, for a machine with time: of sessions, fills and views.
 fn deep() -> Vec<Config> {
     let none = Budget::default;
     vec![
@@ -294,6 +319,13 @@ fn deep() -> Vec<Config> {
                 &[Hit, Joined, Poisoned, EarlyCommit, Evicted],
             )
         },
+    ]
+}
+
+/// Larger ones of processes that end.
+fn deep_crashes() -> Vec<Config> {
+    let none = Budget::default;
+    vec![
         Config {
             scale: Scale::Deep,
             lease_ticks: 1,
@@ -325,6 +357,13 @@ fn deep() -> Vec<Config> {
                 &[EarlyCommit, LeaseLost, WriteHeld, ReplacedShimGranted],
             )
         },
+    ]
+}
+
+/// Larger ones of two nodes.
+fn deep_two_nodes() -> Vec<Config> {
+    let none = Budget::default;
+    vec![
         Config {
             scale: Scale::Deep,
             nodes: 2,
