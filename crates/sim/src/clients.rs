@@ -247,7 +247,7 @@ impl Cluster {
 
     /// A client that has waited for longer than any lease takes starts anew.
     fn lose_patience(&mut self, client: usize) {
-        let patience = self.shape.stall_max() * 2 + self.slack();
+        let patience = self.shape.stall_max() + self.shape.lease / 2 + self.slack();
         let own = &self.clients[client];
         let Some(first) = own.asked.front().filter(|first| first.since + patience < self.now) else { return };
         let (host, id, writes) = (own.router, own.id, first.writes && !first.blocks);

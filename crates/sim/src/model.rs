@@ -67,7 +67,7 @@ impl State {
         ABSENT
     }
 
-    fn expires(&self) -> Option<Window> {
+    pub(crate) fn expires(&self) -> Option<Window> {
         match self {
             State::Text { expires, .. } => *expires,
             _ => None,

@@ -131,10 +131,10 @@ impl Shape {
             slow_channels: random.pick(&[0, 0, 0, 30, 60]),
             map: map(random),
             routers: random.between(1, 2) as usize,
-            clients: random.between(8, 16) as usize,
+            clients: random.between(10, 18) as usize,
             controllers: random.between(1, 2) as usize,
             routing: random.pick(&[Routing::Learned, Routing::OnPath]),
-            think: random.pick(&[60_000, 120_000, 200_000]),
+            think: random.pick(&[50_000, 100_000, 150_000]),
             traffic: Traffic {
                 texts: random.between(1, 6) as usize,
                 counters: random.between(1, 3) as usize,

@@ -315,8 +315,13 @@ fn read_hint(states: &[(u64, u64, State)], operation: &Operation, told: &[u8], f
         }
         let end = states.get(index + 1).map_or(u64::MAX, |(next, ..)| *next);
         let when = Window { earliest: from.max(*start), latest: operation.returned.min(end) };
-        if state.outcomes(&operation.what, when).iter().any(|(_, reply)| reply == told) {
+        if state.read(&operation.what, when).is_some_and(|reply| reply == told) {
             return Some((when.earliest, *serial, 1));
+        }
+        let expired = state.outcomes(&operation.what, when).iter().any(|(_, reply)| reply == told);
+        if let (true, Some(expires)) = (expired, state.expires()) {
+            let middle = expires.earliest / 2 + expires.latest / 2;
+            return Some((when.earliest.max(middle), *serial, 1));
         }
     }
     None
