@@ -45,6 +45,7 @@ pub(crate) struct Shape {
     pipeline_max: usize,
     pending_max: usize,
     learned_max: usize,
+    /// Without them a cluster with learned routing caches nothing.
     offers: bool,
     heat_window: u64,
 }
@@ -122,6 +123,7 @@ impl Shape {
                 false => large,
             };
         let reads = random.pick(&[50, 70, 85]);
+        let routing = random.pick(&[Routing::Learned, Routing::OnPath]);
         Shape {
             lease,
             guard: lease / random.pick(&[50, 100]),
@@ -133,7 +135,7 @@ impl Shape {
             routers: random.between(1, 2) as usize,
             clients: random.between(10, 18) as usize,
             controllers: random.between(1, 2) as usize,
-            routing: random.pick(&[Routing::Learned, Routing::OnPath]),
+            routing,
             think: random.pick(&[50_000, 100_000, 150_000]),
             traffic: Traffic {
                 texts: random.between(1, 6) as usize,
@@ -159,7 +161,7 @@ impl Shape {
             pipeline_max: small(random, 10, 2, 64),
             pending_max: small(random, 5, 8, 1 << 12),
             learned_max: small(random, 20, 3, 256),
-            offers: random.percent(70),
+            offers: routing == Routing::Learned || random.percent(50),
             heat_window: random.pick(&[50_000, 300_000, 1_000_000]),
         }
     }
