@@ -47,7 +47,7 @@ fn much_happens_in_a_few_runs() {
 /// Reads that a node passed on overtook each other at the shim, where those of one view wait for the next read.
 #[test]
 fn pipelined_reads_keep_their_order_at_the_shim() {
-    for seed in [59, 100, 206, 224] {
-        run(seed, 60, FaultSet::NONE);
+    for seed in [18, 140] {
+        run(seed, 30, FaultSet::NONE);
     }
 }
