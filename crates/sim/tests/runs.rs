@@ -51,3 +51,9 @@ fn pipelined_reads_keep_their_order_at_the_shim() {
         run(seed, 30, FaultSet::NONE);
     }
 }
+
+/// A RESP2 client's read that had joined a RESP3 client's fetch was passed on by another connection to storage.
+#[test]
+fn pipelined_reads_keep_their_order_whoever_they_joined() {
+    run(39, 30, FaultSet::ALL);
+}

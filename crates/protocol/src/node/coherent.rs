@@ -184,9 +184,9 @@ impl Node {
         for key in keys {
             let Some(object) = self.remove(&key) else { continue };
             let mut followers = Vec::new();
-            for Fetching { view, resp3, command, waiters, followers: behind, .. } in object.fetching {
+            for Fetching { view, command, waiters, followers: behind, .. } in object.fetching {
                 for waiter in waiters {
-                    let command = command.clone();
+                    let (resp3, command) = (waiter.resp3, command.clone());
                     let read = Read { request: 0, key: key.clone(), view, resp3, ordered: false, command };
                     self.forward(waiter, read, effects);
                 }

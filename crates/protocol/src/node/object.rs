@@ -24,6 +24,8 @@ const WRITE_HOT_MIN: u32 = 4 * HEAT_ONE;
 pub(super) struct Waiter {
     pub(super) from: Peer,
     pub(super) request: u64,
+    /// Passed on it goes the way of its client's other reads, whoever's fetch it has joined.
+    pub(super) resp3: bool,
 }
 
 /// A fetch under way and those who wait for it. The first `covered` asked before it was sent.

@@ -18,7 +18,7 @@ impl Node {
     pub(super) fn read(&mut self, now: Time, from: Peer, read: Read, effects: &mut Vec<Effect>) {
         self.meter.record(now);
         self.statistics.requests += 1;
-        self.serve(now, Waiter { from, request: read.request }, read, effects);
+        self.serve(now, Waiter { from, request: read.request, resp3: read.resp3 }, read, effects);
     }
 
     fn serve(&mut self, now: Time, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) {
@@ -167,7 +167,7 @@ impl Node {
         let shim = object.shim;
         let (Some(session), true) = (link.session.id(), link.linked) else {
             for waiter in waiters {
-                let command = command.clone();
+                let (resp3, command) = (waiter.resp3, command.clone());
                 let read = Read { request: 0, key: key.clone(), view, resp3, ordered: false, command };
                 self.forward(waiter, read, effects);
             }

@@ -233,6 +233,26 @@ fn crashes() -> Vec<Config> {
                 &[Poisoned, EarlyCommit, Ungranted, NumberRejected, CopyServable],
             )
         },
+        Config {
+            start: Start::Quiet,
+            hellos_max: 1,
+            ..base(
+                "restart",
+                SET,
+                Budget { offers: 2, node_crashes: 1, ..none() },
+                &[Poisoned, EarlyCommit, Ungranted, CopyServable],
+            )
+        },
+        Config {
+            start: Start::Opened,
+            hellos_max: 2,
+            ..base(
+                "restart-fills",
+                SET,
+                Budget { offers: 1, node_crashes: 1, ..none() },
+                &[Poisoned, EarlyCommit, Ungranted, NumberRejected, CopyServable],
+            )
+        },
         base(
             "shim-crash",
             SETS,
@@ -334,6 +354,17 @@ fn deep_crashes() -> Vec<Config> {
                 SET,
                 Budget { offers: 1, time: 1, node_crashes: 1, ..none() },
                 &[Poisoned, EarlyCommit, LeaseLost, NumberRejected],
+            )
+        },
+        Config {
+            scale: Scale::Deep,
+            start: Start::Quiet,
+            hellos_max: 2,
+            ..base(
+                "deep-restart",
+                SET,
+                Budget { offers: 2, node_crashes: 1, ..none() },
+                &[Poisoned, EarlyCommit, Ungranted, CopyServable],
             )
         },
         Config {

@@ -98,8 +98,9 @@ impl World {
         let words: Vec<&str> = line.split_whitespace().collect();
         let rest = |from: usize| words[from..].join(" ");
         match words[0] {
-            "read" => self.read(words[1], words[3], false, &words[4..]),
-            "follow" => self.read(words[1], words[3], true, &words[4..]),
+            "read" => self.read(words[1], words[3], (false, false), &words[4..]),
+            "read3" => self.read(words[1], words[3], (true, false), &words[4..]),
+            "follow" => self.read(words[1], words[3], (false, true), &words[4..]),
             "do" => self.execute(words[1], false, false, &words[2..]),
             "do3" => self.execute(words[1], true, false, &words[2..]),
             "then" => self.execute(words[1], false, true, &words[2..]),
@@ -194,10 +195,10 @@ impl World {
         self.parcels.push_back(Parcel::Answer(StorageEvent::Up { incarnation, traits }));
     }
 
-    fn read(&mut self, name: &str, via: &str, ordered: bool, args: &[&str]) {
+    fn read(&mut self, name: &str, via: &str, (resp3, ordered): (bool, bool), args: &[&str]) {
         let (key, view, command) = self.view(args);
         let request = self.request(name);
-        let read = Read { request, key, view, resp3: false, ordered, command };
+        let read = Read { request, key, view, resp3, ordered, command };
         self.post(ROUTER, peer(via), Message::Read(read));
     }
 
@@ -449,6 +450,7 @@ fn label(parcel: &Parcel) -> String {
 fn what(message: &Message) -> String {
     let text = |key: &Key| String::from_utf8_lossy(&key.bytes).into_owned();
     match message {
+        Message::Read(m) if m.resp3 => format!("READ {} of RESP3", text(&m.key)),
         Message::Read(m) => format!("READ {}", text(&m.key)),
         Message::Reply(_) => "REPLY".into(),
         Message::Execute(m) => shown(&Command::parse(m.command.clone()).expect("a whole command")),
