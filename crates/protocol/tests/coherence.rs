@@ -76,6 +76,7 @@ scripts! {
     read_joined_to_an_earlier_one
     reads_meet_at_the_shim
     reads_passed_on_in_a_pipeline
+    reads_behind_two_fetches
     reads_joined_by_another_protocol
     reads_pipelined_at_a_node
     reads_pipelined_behind_one_passed_on

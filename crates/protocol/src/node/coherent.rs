@@ -29,10 +29,8 @@ impl Node {
         self.offers.retain(|offer| placement.shim(&offer.key) != shim);
         let (mut waiters, mut followers) = (Vec::new(), Vec::new());
         for object in self.objects.values_mut().filter(|object| object.shim == shim) {
-            for fetching in object.fetching.drain(..) {
-                waiters.extend(fetching.waiters);
-                followers.extend(fetching.followers.into_iter().map(|(waiter, _)| waiter));
-            }
+            waiters.extend(object.fetching.drain(..).flat_map(|fetching| fetching.waiters));
+            followers.extend(object.followers.drain(..).map(|(waiter, _)| waiter));
         }
         let lost: Vec<usize> = (self.forwarded.iter())
             .filter(|(_, forwarded)| forwarded.shim == shim)
@@ -183,16 +181,14 @@ impl Node {
         keys.sort_unstable_by_key(|key| key.digest);
         for key in keys {
             let Some(object) = self.remove(&key) else { continue };
-            let mut followers = Vec::new();
-            for Fetching { view, command, waiters, followers: behind, .. } in object.fetching {
+            for Fetching { view, command, waiters, .. } in object.fetching {
                 for waiter in waiters {
                     let (resp3, command) = (waiter.resp3, command.clone());
                     let read = Read { request: 0, key: key.clone(), view, resp3, ordered: false, command };
                     self.forward(waiter, read, effects);
                 }
-                followers.extend(behind);
             }
-            for (waiter, read) in followers {
+            for (waiter, read) in object.followers {
                 self.forward(waiter, read, effects);
             }
         }

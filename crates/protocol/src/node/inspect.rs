@@ -43,10 +43,11 @@ impl Node {
 
     pub fn backlog(&self) -> NodeBacklog {
         let fetches = || self.objects.values().flat_map(|object| &object.fetching);
+        let followers = self.objects.values().map(|object| object.followers.len());
         NodeBacklog {
             forwarded: self.forwarded.len(),
             fetches: fetches().count(),
-            waiters: fetches().map(|fetching| fetching.waiters.len() + fetching.followers.len()).sum(),
+            waiters: fetches().map(|fetching| fetching.waiters.len()).chain(followers).sum(),
             offers: self.offers.len(),
         }
     }
@@ -112,8 +113,8 @@ impl Object {
             let filling = &fetching.filling;
             (filling.fill, filling.version_min, filling.poisoned, fetching.view, fetching.covered)
                 .hash(state);
-            let waiters = fetching.waiters.iter().chain(fetching.followers.iter().map(|(waiter, _)| waiter));
-            waiters.for_each(|waiter| (waiter.from, waiter.request).hash(state));
+            fetching.waiters.iter().for_each(|waiter| (waiter.from, waiter.request).hash(state));
         }
+        self.followers.iter().for_each(|(waiter, _)| (waiter.from, waiter.request).hash(state));
     }
 }

@@ -37,15 +37,6 @@ pub(super) struct Fetching {
     pub(super) command: Bytes,
     pub(super) waiters: SmallVec<[Waiter; 2]>,
     pub(super) covered: usize,
-    /// Reads that their clients sent behind one that waits here, of any view: they are served after it.
-    pub(super) followers: Vec<(Waiter, Read)>,
-}
-
-impl Fetching {
-    fn waits_for(&self, peer: Peer) -> bool {
-        self.waiters.iter().any(|waiter| waiter.from == peer)
-            || self.followers.iter().any(|(waiter, _)| waiter.from == peer)
-    }
 }
 
 /// One view; without a reply after an INV, to be filled again on demand.
@@ -64,6 +55,9 @@ pub(super) struct Object {
     pub(super) cached: SmallVec<[Cached; 1]>,
     pub(super) pending: Option<(EarlyValue, Time)>,
     pub(super) fetching: Vec<Fetching>,
+    /// Reads that came behind others of their clients that wait for a fetch, of any view, in the order they came. All
+    /// fetches share it: were there one each, the next fetch could gather them in another order.
+    pub(super) followers: Vec<(Waiter, Read)>,
     /// Fills refused in a row.
     pub(super) refused: u8,
     /// Sixteenths of a hit per second, averaged over about eight seconds.
@@ -84,6 +78,7 @@ impl Object {
             cached: SmallVec::new(),
             pending: None,
             fetching: Vec::new(),
+            followers: Vec::new(),
             refused: 0,
             heat: heat.saturating_mul(HEAT_ONE),
             hits: 0,
@@ -97,9 +92,11 @@ impl Object {
         self.cached.iter().any(|cached| cached.view == view)
     }
 
-    /// A fetch that somebody behind `peer` waits for.
-    pub(super) fn awaited_by(&mut self, peer: Peer) -> Option<&mut Fetching> {
-        self.fetching.iter_mut().find(|fetching| fetching.waits_for(peer))
+    /// Whether somebody behind `peer` waits for a fetch.
+    pub(super) fn is_awaited_by(&self, peer: Peer) -> bool {
+        let mut waiters = self.fetching.iter().flat_map(|fetching| &fetching.waiters);
+        waiters.any(|waiter| waiter.from == peer)
+            || self.followers.iter().any(|(waiter, _)| waiter.from == peer)
     }
 
     /// The reply that may be served at `now`, as far as this object knows: the lease is the caller's to check.

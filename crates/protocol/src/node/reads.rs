@@ -52,8 +52,8 @@ impl Node {
             return Some(read);
         }
         let object = self.objects.get_mut(&read.key);
-        if let Some(fetching) = object.and_then(|object| object.awaited_by(waiter.from)) {
-            fetching.followers.push((waiter, read));
+        if let Some(object) = object.filter(|object| object.is_awaited_by(waiter.from)) {
+            object.followers.push((waiter, read));
             return None;
         }
         if self.forwarded_keys.contains_key(&read.key) {
@@ -178,8 +178,8 @@ impl Node {
         object.fill_highest = fill;
         let filling = Filling::new(fill, now, object.copy);
         let covered = waiters.len();
-        let (sent, followers) = (command.clone(), Vec::new());
-        object.fetching.push(Fetching { filling, view, resp3, command: sent, waiters, covered, followers });
+        let sent = command.clone();
+        object.fetching.push(Fetching { filling, view, resp3, command: sent, waiters, covered });
         self.statistics.fetches += 1;
         let fetch = Fetch { session, fill, key: key.clone(), view, resp3, command };
         self.send(Peer::Shim(shim), Message::Fetch(fetch), effects);
@@ -199,6 +199,7 @@ impl Node {
             return;
         };
         let mut fetching = object.fetching.swap_remove(index);
+        let followers = std::mem::take(&mut object.followers);
         let fits = fill.value.len() <= self.config.value_bytes_max && !fill.status.is_refusal();
         self.statistics.ungranted += u64::from(!fill.granted);
         let kept = fill.granted && fits && self.keep(&fill, &fetching.filling);
@@ -219,7 +220,7 @@ impl Node {
         if !busy {
             self.after_fill(now, &fill.key, kept, fits, effects);
         }
-        for (waiter, read) in fetching.followers {
+        for (waiter, read) in followers {
             self.serve(now, waiter, read, effects);
         }
     }
