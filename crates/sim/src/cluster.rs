@@ -243,7 +243,7 @@ impl Cluster {
             self.at(due, Event::Client { client });
         }
         // Every shim waits as after a restart, and writes gather meanwhile.
-        self.disturb_until(self.shape.stall_max(), false);
+        self.disturb_until(self.shape.stall_max(), None);
         let due = self.soon(self.shape.fault_interval);
         self.at(due, Event::Fault);
         self.at(1_000_000, Event::Inspect);

@@ -11,9 +11,15 @@ impl Cluster {
     }
 
     /// Notes that something is wrong from now on, which may make writes wait.
-    pub(crate) fn disturb_until(&mut self, until: u64, node: bool) {
+    pub(crate) fn disturb_until(&mut self, until: u64, leases: Option<u64>) {
         let from = self.now;
-        self.watch.disturbances.push(Disturbance { from, until, node });
+        self.watch.disturbances.push(Disturbance { from, until, leases });
+    }
+
+    /// While messages get lost a write waits for one node, and the write behind it for the next: every copy of its two
+    /// keys may cost a lease.
+    pub(crate) fn leases_while_messages_are_lost(&self) -> Option<u64> {
+        Some(self.shape.map.layers.len() as u64 * 2)
     }
 
     /// While nothing but nodes is in trouble, a write waits for the leases of those nodes and no longer.
@@ -27,10 +33,9 @@ impl Cluster {
                 other.from <= answered && other.until + 2 * stall >= since
             };
             let overlapping: Vec<&Disturbance> = self.watch.disturbances.iter().filter(overlaps).collect();
-            if overlapping.iter().any(|other| !other.node) {
-                continue;
-            }
-            let limit = stall * overlapping.len().max(1) as u64 + slack;
+            let leases = overlapping.iter().map(|other| other.leases).sum::<Option<u64>>();
+            let Some(leases) = leases else { continue };
+            let limit = stall * leases.max(1) + slack;
             if answered - since > limit {
                 let (took, limit) = ((answered - since) as f64 / 1e6, limit as f64 / 1e6);
                 return self.fail(format!(

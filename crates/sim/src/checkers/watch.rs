@@ -12,8 +12,8 @@ use crate::network::HostId;
 pub(crate) struct Disturbance {
     pub(crate) from: u64,
     pub(crate) until: u64,
-    /// Only nodes were in trouble.
-    pub(crate) node: bool,
+    /// How many leases a write may wait for, one after the other. `None`: it may wait for other things as well.
+    pub(crate) leases: Option<u64>,
 }
 
 #[derive(Debug, Default)]

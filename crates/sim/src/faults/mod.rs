@@ -43,12 +43,13 @@ impl Cluster {
         match kind {
             FaultKind::Loss | FaultKind::Duplicate | FaultKind::Reorder => {
                 self.storms.control(kind, brief, &mut self.random);
-                self.disturb_until(brief, true);
+                let leases = self.leases_while_messages_are_lost();
+                self.disturb_until(brief, leases);
                 true
             }
             FaultKind::Delay => {
                 self.storms.delay(brief, self.random.between(lease / 50, lease / 3));
-                self.disturb_until(brief + lease, false);
+                self.disturb_until(brief + lease, None);
                 true
             }
             FaultKind::Evict => {
@@ -60,7 +61,7 @@ impl Cluster {
                 let whole = self.network.links[link].is_whole();
                 if whole {
                     self.break_link(link);
-                    self.disturb_until(self.now + lease / 5, false);
+                    self.disturb_until(self.now + lease / 5, None);
                 }
                 whole
             }
@@ -108,27 +109,27 @@ impl Cluster {
         match kind {
             FaultKind::SlowStorage => {
                 self.servers[server].slow_until = brief;
-                self.disturb_until(brief + lease, false);
+                self.disturb_until(brief + lease, None);
                 true
             }
             FaultKind::StorageTimeout => {
                 let until = self.now + self.shape.storage_timeout() + self.random.below(lease);
                 self.servers[server].paused_until = until;
-                self.disturb_until(until + lease * 2, false);
+                self.disturb_until(until + lease * 2, None);
                 true
             }
             FaultKind::StorageLoss => {
                 let able = serving && self.backends[slot - self.slots_first].has_connections();
                 if able {
                     self.lose_connection(slot, 0);
-                    self.disturb_until(self.now + lease * 2, false);
+                    self.disturb_until(self.now + lease * 2, None);
                 }
                 able
             }
             FaultKind::StorageRestart => {
                 if serving {
                     self.lose_incarnation(slot);
-                    self.disturb_until(self.now + lease * 2, false);
+                    self.disturb_until(self.now + lease * 2, None);
                 }
                 serving
             }
@@ -155,7 +156,7 @@ impl Cluster {
         }
         let nodes = self.nodes();
         let only_nodes = nodes.contains(&host) || (!alone && nodes.contains(&other));
-        self.disturb_until(until + self.shape.lease / 2, only_nodes);
+        self.disturb_until(until + self.shape.lease / 2, only_nodes.then_some(1));
         true
     }
 
@@ -166,7 +167,7 @@ impl Cluster {
         self.kill(host);
         let due = self.soon(away_max);
         self.at(due, Event::Start { host });
-        self.disturb_until(due + self.shape.lease, false);
+        self.disturb_until(due + self.shape.lease, None);
         true
     }
 
@@ -184,7 +185,7 @@ impl Cluster {
         self.at(end, Event::Kill { host, life });
         let start = end + self.random.below(self.shape.lease * 3 + 1);
         self.at(start, Event::Start { host });
-        self.disturb_until(start, true);
+        self.disturb_until(start, Some(1));
         true
     }
 
@@ -199,7 +200,7 @@ impl Cluster {
             let life = self.hosts[host].life;
             self.at(gone, Event::Kill { host, life });
             self.at(back, Event::Start { host });
-            self.disturb_until(back, true);
+            self.disturb_until(back, Some(1));
         }
         true
     }
@@ -227,7 +228,7 @@ impl Cluster {
         self.servers[server].current = new;
         let start = self.soon(lease / 2);
         self.at(start, Event::Start { host: new });
-        self.disturb_until(self.now + lease * 5, false);
+        self.disturb_until(self.now + lease * 5, None);
         true
     }
 
@@ -241,7 +242,7 @@ impl Cluster {
         let awake = self.hosts[host].is_awake(self.now);
         if awake {
             self.pause(host, until);
-            self.disturb_until(until, kind == FaultKind::PauseNode);
+            self.disturb_until(until, (kind == FaultKind::PauseNode).then_some(1));
         }
         awake
     }
@@ -265,7 +266,7 @@ impl Cluster {
         if free {
             let wish = commands::flush(self.keys.len());
             self.ask(client, wish, &mut Vec::new());
-            self.disturb_until(self.now + self.shape.lease * 2, false);
+            self.disturb_until(self.now + self.shape.lease * 2, None);
         }
         free
     }
