@@ -193,13 +193,9 @@ impl Driver for RouterDriver {
         }
     }
 
-    /// A client that only sends no more gets its replies. One that blocks is taken for gone, as Redis does: what it
-    /// waits for belongs to others.
+    /// A client that only sends no more gets its replies.
     fn ended(&mut self, io: &mut Io, connection: ConnectionId) -> bool {
         let Some(client) = self.connections.client(connection) else { return false };
-        if self.engine.router.blocks(client) {
-            return false;
-        }
         if !self.connections.get_mut(client).is_some_and(|state| state.halted) {
             self.step(io, Time(io.now_us()), Input::Ended { client });
         }

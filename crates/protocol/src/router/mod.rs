@@ -104,7 +104,7 @@ pub enum Input {
         client: ClientId,
         error: ProtocolError,
     },
-    /// The client sends no more, but reads: it is closed once it has its replies.
+    /// The client sends no more, but reads: it is closed once it has its replies, up to a command that blocks.
     Ended {
         client: ClientId,
     },
@@ -196,14 +196,6 @@ impl Router {
     /// Whether nothing of the client is unanswered.
     pub fn is_idle(&self, client: ClientId) -> bool {
         self.clients.get(client.0).is_none_or(|client| client.pipeline.len() == 0)
-    }
-
-    /// Whether a command of the client blocks at its server, or will once its turn comes.
-    pub fn blocks(&self, client: ClientId) -> bool {
-        self.clients.get(client.0).is_some_and(|client| {
-            let blocks = |request| self.pending.get(request).is_some_and(|pending| pending.blocking);
-            client.pipeline.requests().any(blocks) || client.pipeline.waits_to_block()
-        })
     }
 
     pub fn counters(&self) -> &Counters {
@@ -332,7 +324,11 @@ impl Router {
     fn ended(&mut self, id: ClientId, effects: &mut Vec<Effect>) {
         let Some(client) = self.clients.get_mut(id.0).filter(|client| !client.closing) else { return };
         client.closing = true;
-        match client.pipeline.last_mut() {
+        // What a command that blocks would take belongs to others.
+        client.pipeline.end_before_blocking();
+        let blocks = |request| self.pending.get(request).is_some_and(|pending| pending.blocking);
+        let blocked = client.pipeline.requests().any(blocks);
+        match client.pipeline.last_mut().filter(|_| !blocked) {
             Some(operation) => operation.closes = true,
             None => effects.push(Effect::Close { client: id }),
         }

@@ -187,14 +187,17 @@ impl Pipeline {
         self.operations.back_mut()
     }
 
-    /// Whether a command that blocks is held back.
-    pub(crate) fn waits_to_block(&self) -> bool {
-        self.operations.iter().any(|operation| match &operation.progress {
+    /// Forgets a command that blocks and is held back, and all behind it: nothing of that has been sent.
+    pub(crate) fn end_before_blocking(&mut self) {
+        let blocks = |operation: &Operation| match &operation.progress {
             Progress::Waiting(waiting) => {
                 matches!(waiting.classified.kind, Kind::BlockingWrite | Kind::BlockingQuery)
             }
             Progress::Sent(_) | Progress::Fan(_) | Progress::Done(_) => false,
-        })
+        };
+        let Some(end) = self.operations.iter().position(blocks) else { return };
+        self.waiting -= self.operations.range(end..).filter(|operation| operation.waiting()).count();
+        self.operations.truncate(end);
     }
 
     /// Takes the front off if it has been answered.
