@@ -1,4 +1,4 @@
-//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `fuzz`, `jepsen`, `model`,
+//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `compat`, `fuzz`, `jepsen`, `model`,
 //! `mutants`, `show`, `setup`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
@@ -8,6 +8,7 @@ mod ci;
 #[expect(dead_code, reason = "measurements that are being built use the rest")]
 mod cluster;
 mod codegen;
+mod compat;
 mod fuzz;
 mod garden;
 mod jepsen;
@@ -31,6 +32,7 @@ Usage: cargo xtask COMMAND
   fuzz [TARGET]      looks for inputs that break a decoder or a machine; see `fuzz help`
   show WHAT          measures what is promised under failure and overload; see `show help`
   jepsen             linearizability of real processes under real faults; see `jepsen help`
+  compat [UNIT]      Redis' own test suite through a cluster; see `compat help`
   model [--deep]     explores every state of small clusters of the production machines
   mutants [NAME]     takes rules out of a copy of the protocol, one by one: the model must notice each
   setup              installs what the tests need from Debian's packages and PyPI, where missing
@@ -76,6 +78,11 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
             print!("{}", bench::USAGE);
             Ok(())
         }
+        ["compat", "help"] => {
+            print!("{}", compat::USAGE);
+            Ok(())
+        }
+        ["compat", rest @ ..] => compat::run(root(), rest),
         ["show", "help"] => {
             print!("{}", show::USAGE);
             Ok(())

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 13] = [
+const PROGRAMS: [(&str, &str); 15] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -15,6 +15,8 @@ const PROGRAMS: [(&str, &str); 13] = [
     ("nutcracker", "nutcracker"),
     ("etcd", "etcd-server"),
     ("python3", "python3"),
+    ("tclsh", "tcl"),
+    ("dpkg-source", "dpkg-dev"),
     ("git", "git"),
     ("kill", "procps"),
     ("setpriv", "util-linux"),

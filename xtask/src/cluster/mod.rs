@@ -161,10 +161,8 @@ impl Cluster {
         let data = self.folder.path().join(&member.id);
         std::fs::create_dir_all(&data)?;
         let durable = if self.layout.storage == Storage::DurableRedis { "yes" } else { "no" };
-        let mut command = mortal("redis-server");
-        command.args(["--port", &member.listen.port().to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        command.args(["--appendonly", durable, "--appendfsync", "always", "--dir"]).arg(&data);
-        command.arg("--logfile").arg(self.file(&member.id, "log"));
+        let mut command = redis_command(member.listen, &data, &self.file(&member.id, "log"));
+        command.args(["--appendonly", durable, "--appendfsync", "always"]);
         Ok(command)
     }
 
@@ -304,6 +302,21 @@ impl Cluster {
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")
     }
+}
+
+/// A redis-server of its own that keeps nothing on disk, with its files in `folder`.
+pub(crate) fn redis(folder: &Path) -> anyhow::Result<(Process, SocketAddr)> {
+    let address = free_address()?;
+    let process = Process::start(redis_command(address, folder, &folder.join("redis.log")), None)?;
+    accepting(address)?;
+    Ok((process, address))
+}
+
+fn redis_command(listen: SocketAddr, data: &Path, log: &Path) -> Command {
+    let mut command = mortal("redis-server");
+    command.args(["--port", &listen.port().to_string(), "--bind", "127.0.0.1", "--save", ""]);
+    command.arg("--dir").arg(data).arg("--logfile").arg(log);
+    command
 }
 
 /// Until somebody listens on `address`.
