@@ -26,11 +26,12 @@ use_rust() { \
 }
 endef
 
-.PHONY: help demo test setup rust
+.PHONY: help demo test compat setup rust
 
 help:
 	@echo 'make demo   build DistCache and watch it balance a skewed load (ARGS="--seconds 60" and so on)'
 	@echo 'make test   install what the tests need, build, and run everything that CI runs'
+	@echo 'make compat run the test suite of redis through DistCache and tell the difference (ARGS="unit/multi")'
 	@echo 'make setup  only install what the tests need'
 
 demo: rust
@@ -39,6 +40,9 @@ demo: rust
 
 test: setup
 	@$(use_rust); use_rust && cargo run --locked --package xtask -- ci
+
+compat: setup
+	@$(use_rust); use_rust && cargo run --locked --package xtask -- compat $(ARGS)
 
 setup: rust
 	@$(use_rust); use_rust && cargo run --locked --package xtask -- setup

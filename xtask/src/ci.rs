@@ -97,6 +97,7 @@ fn steps() -> Vec<Step> {
         by_cargo("test", vec!["test", "--workspace", "--locked", "--lib", "--bins", "--examples"]),
         by_cargo("end-to-end", vec!["test", "--workspace", "--locked", "--test", "*"]),
         own("model", "cargo xtask model", model::ci),
+        own("mutants", "cargo xtask mutants", model::all_mutants),
         own("fuzz", &format!("cargo xtask fuzz {}", fuzz::SHORT.join(" ")), fuzz::short),
         // A release build simulates hours in seconds; the next step uses it as well.
         by_cargo("simulation", SIMULATION.to_vec()),
@@ -188,6 +189,7 @@ mod tests {
                 "test",
                 "end-to-end",
                 "model",
+                "mutants",
                 "fuzz",
                 "simulation",
                 "jepsen"
