@@ -22,6 +22,10 @@ apt-get $apt update -q
 apt-get $apt source --download-only "$2"
 mkdir -p unpacked
 tar xf "$2"_*.orig.tar.* -C unpacked --strip-components=1
+# The servers of a run save nothing anyway, and whether they do is not for clients to say.
+sed -i 's/^        r config set $param $val$/        if {$param ne "save"} { r config set $param $val }/' \
+    unpacked/tests/support/server.tcl
+grep -q 'ne "save"' unpacked/tests/support/server.tcl
 touch complete
 "#;
 

@@ -29,12 +29,13 @@ pub(super) struct Test {
     pub(super) detail: String,
 }
 
-/// The tests in the order in which they ended.
+/// The tests in the order in which they ended. All that the suite prints is kept in `log`.
 pub(super) fn run(
     source: &Path,
     unit: &str,
     address: SocketAddr,
     skip: &[String],
+    log: &Path,
 ) -> anyhow::Result<Vec<Test>> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let mut command = Command::new("tclsh");
@@ -49,10 +50,13 @@ pub(super) fn run(
         TIMEOUT_S,
     ]);
     command.args(["--tags", TAGS, "--single", unit]);
+    // The suite's own processes meet at a port just below; two suites must not take the same one.
+    command.args(["--baseport", &(crate::cluster::free_address()?.port().max(2000)).to_string()]);
     for name in skip {
         command.args(["--skiptest", name]);
     }
     let output = command.output().context("compat: starting tclsh (Debian's package tcl)")?;
+    std::fs::write(log, [&output.stdout[..], &output.stderr].concat())?;
     let mut tests = parse(&String::from_utf8_lossy(&output.stdout));
     if !output.status.success() && tests.iter().all(|test| test.outcome != Outcome::Failed) {
         let detail = String::from_utf8_lossy(&output.stderr).into_owned();
