@@ -299,3 +299,31 @@ fn commands_of_a_client_that_does_not_wait_are_executed() {
     let mut client = cluster.connect(0);
     until("all three were executed", || (text(&client.call(&["GET", "gone"])) == "3").then_some(()));
 }
+
+#[test]
+fn info_and_config_speak_for_all_servers() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let cluster = cluster(&servers);
+    let (mut client, mut blocked) = (cluster.connect(0), cluster.connect(0).resp3());
+    for key in 0..20 {
+        assert_eq!(text(&client.call(&["SET", &format!("k{key}"), "v"])), "OK");
+    }
+    blocked.write(b"*3\r\n$5\r\nBLPOP\r\n$1\r\nl\r\n$1\r\n0\r\n").expect("written");
+    until("the client blocks", || {
+        text(&client.call(&["INFO", "clients"])).contains("\r\nblocked_clients:1\r\n").then_some(())
+    });
+    let info = text(&client.call(&["INFO"]));
+    assert!(info.contains("# Keyspace\r\ndb0:keys=20,expires=0,avg_ttl=0\r\n"), "{info}");
+    assert!(info.contains("\r\nused_memory:") && info.contains("# Distcache\r\n"), "{info}");
+    assert_eq!(text(&client.call(&["CONFIG", "SET", "notify-keyspace-events", "KEA"])), "OK");
+    for server in &servers {
+        let set = server.connect().call(&["CONFIG", "GET", "notify-keyspace-events"]);
+        assert!(format!("{set:?}").contains("AKE"), "{set:?}");
+    }
+    let refused = text(&client.call(&["CONFIG", "SET", "maxmemory", "1"]));
+    assert!(refused.contains("set it at the storage server itself"), "{refused}");
+}

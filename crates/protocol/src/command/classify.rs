@@ -5,6 +5,7 @@ use wire::resp::Command;
 
 use super::keys;
 use super::lookup::{find, find_subcommand};
+use super::parameter;
 use super::refusal::{Reason, Refusal};
 use super::rule::Rule;
 use super::spec::{Group, Spec};
@@ -51,6 +52,9 @@ pub fn classify(command: &Command) -> Result<Classified, Refusal> {
     let keyed = match spec.rule {
         Rule::Refuse(reason) => return Err(Refusal::unsupported(spec.name, reason)),
         Rule::Connection => return Ok(Classified::without_keys(spec, Kind::Connection)),
+        Rule::Keyless if spec.name == "config|set" && !sets_harmless_parameters(command) => {
+            return Err(Refusal::unsupported(spec.name, Reason::Configuration));
+        }
         Rule::Keyless => return Ok(Classified::without_keys(spec, Kind::Keyless)),
         keyed => keyed,
     };
@@ -94,6 +98,14 @@ fn resolve(command: &Command) -> Result<&'static Spec, Refusal> {
     }
 }
 
+/// Whether COPY would write to another database than the connection's. What is no number storage refuses.
 fn names_database(command: &Command) -> bool {
-    command.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"db"))
+    let place = (3..command.len()).find(|place| command.arg(*place).eq_ignore_ascii_case(b"db"));
+    let database = place.and_then(|place| command.get(place + 1)).and_then(keys::integer);
+    database.is_some_and(|database| database != 0)
+}
+
+/// CONFIG SET name value [name value]...
+fn sets_harmless_parameters(command: &Command) -> bool {
+    (2..command.len()).step_by(2).all(|place| parameter::may_be_set(command.arg(place)))
 }

@@ -4,6 +4,7 @@ mod classify;
 mod early;
 mod keys;
 mod lookup;
+mod parameter;
 mod refusal;
 mod rule;
 mod spec;

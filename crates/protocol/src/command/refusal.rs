@@ -51,6 +51,10 @@ pub enum Reason {
     #[error("administrative commands go to the storage server itself")]
     Administration,
     #[error(
+        "the parameter concerns how the storage server serves DistCache; set it at the storage server itself"
+    )]
+    Configuration,
+    #[error(
         "replication belongs to the storage servers, and no reply says how many of them have which write"
     )]
     Replication,

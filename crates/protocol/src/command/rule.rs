@@ -48,8 +48,8 @@ pub(super) const fn derive(name: &[u8], group: Group, flags: Set, tips: Set, key
 /// Commands that this release cannot carry.
 const fn refused(name: &[u8], group: Group, flags: Set) -> Option<Reason> {
     match name {
-        // The only administrative command that clients (and redis-benchmark) send as a matter of course.
-        b"config|get" => return None,
+        // Clients and frameworks send these as a matter of course. Which parameters may be set is looked at later.
+        b"config|get" | b"config|set" => return None,
         // It would reach only those who subscribe at one storage server, which nobody behind DistCache can.
         b"publish" | b"spublish" => return Some(Reason::Subscriptions),
         b"wait" => return Some(Reason::Replication),

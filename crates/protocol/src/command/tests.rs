@@ -48,13 +48,27 @@ fn these_reads_are_not_cached() {
 #[test]
 fn these_commands_have_nothing_to_do_with_keys() {
     let expected = "acl|cat acl|genpass acl|help command|count command|docs command|getkeys \
-        command|getkeysandflags command|help command|info command|list config|get config|help dbsize \
+        command|getkeysandflags command|help command|info command|list config|get config|help \
+        config|set dbsize \
         function|dump function|help function|kill function|list function|stats keys lastsave latency|help lolwut \
         memory|doctor memory|help memory|malloc-stats memory|purge memory|stats module|help object|help \
         pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub randomkey \
         role scan script|exists script|flush script|help script|kill script|load slowlog|help time \
         xgroup|help xinfo|help";
     assert_eq!(names(|rule| rule == Rule::Keyless), expected);
+}
+
+#[test]
+fn parameters_that_coherence_depends_on_stay_with_storage() {
+    check(
+        Kind::Keyless,
+        &["CONFIG SET notify-keyspace-events KEA", "config set HZ 10 list-compress-depth 1"],
+    );
+    for line in ["CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET hz 10 requirepass x"] {
+        let command = Command::from_args(&line.split(' ').collect::<Vec<_>>());
+        let text = classify(&command).expect_err("it is refused").to_string();
+        assert!(text.contains("set it at the storage server itself"), "{text}");
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::router::pending::{Pending, PendingRead, Tried};
 use crate::router::pipeline::{Fan, Operation, Order, Part, Progress, Sent, Touch, Waiting};
 use crate::router::plan::{self, Plan};
 use crate::router::route::{Route, Unroutable};
-use crate::router::{Effect, Router, connection, replies};
+use crate::router::{Effect, Router, connection, replies, storage_info};
 use crate::time::Time;
 
 const UNNAMED_KEYS: &str = "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other \
@@ -63,7 +63,13 @@ impl Router {
             }
         };
         if classified.kind == Kind::Connection {
-            if !plan::is(&command, 0, "COMMAND") {
+            let asks_storage = match command.arg(0) {
+                name if name.eq_ignore_ascii_case(b"INFO") => {
+                    self.placement.is_some() && storage_info::wanted(&command).next().is_some()
+                }
+                name => name.eq_ignore_ascii_case(b"COMMAND"),
+            };
+            if !asks_storage {
                 return connection::answer(self, now, client, &command, effects);
             }
             classified.kind = Kind::Keyless;
@@ -184,7 +190,7 @@ impl Router {
             Plan::Each => self.launch_each(now, placement, job, effects),
             Plan::Whole => self.launch_groups(placement, job, None, effects),
             Plan::Grouped(merge) => self.launch_groups(placement, job, Some(merge), effects),
-            keyless => return Some(self.launch_keyless(placement, job, keyless, effects)),
+            keyless => return Some(self.launch_keyless(now, placement, job, keyless, effects)),
         };
         match launched {
             Ok(progress) => Some(progress),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::{ShimId, Status};
 
 use crate::router::pipeline::PartReply;
-use crate::router::replies;
+use crate::router::{replies, storage_info};
 
 /// How the parts' replies become one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,8 @@ pub(crate) enum Merge {
     Scan { index: u64, shims: u64 },
     /// RANDOMKEY: asks `left` in turn until one has a key.
     RandomKey { left: Vec<ShimId> },
+    /// INFO: the router's own text before what all servers say together.
+    Info { own: String },
 }
 
 const UNEXPECTED: &str = "ERR DistCache: storage gave a reply that does not fit the command";
@@ -47,6 +49,7 @@ pub(crate) fn merge(merge: &Merge, parts: &[PartReply], resp3: bool) -> Bytes {
         Merge::Concatenation => concatenation(parts),
         Merge::Everywhere => everywhere(parts),
         Merge::Scan { index, shims } => scan(parts, *index, *shims),
+        Merge::Info { own } => storage_info::together(own, parts, resp3),
     }
 }
 

@@ -73,7 +73,10 @@ fn fields(router: &Router, now: Time, section: &str) -> Vec<(&'static str, Strin
             ("uptime_in_seconds", uptime.to_string()),
             ("uptime_in_days", (uptime / 86_400).to_string()),
         ],
-        "clients" => vec![("connected_clients", router.clients.count().to_string())],
+        "clients" => vec![
+            ("connected_clients", router.clients.count().to_string()),
+            ("blocked_clients", router.pending.blocking().to_string()),
+        ],
         "stats" => vec![
             ("total_connections_received", counters.clients_opened.to_string()),
             ("total_commands_processed", counters.requests.to_string()),

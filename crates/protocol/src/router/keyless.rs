@@ -13,7 +13,8 @@ use crate::router::gather::Merge;
 use crate::router::pipeline::{Part, Progress, Sent};
 use crate::router::plan::Plan;
 use crate::router::route::Route;
-use crate::router::{Effect, Router, replies};
+use crate::router::{Effect, Router, info, replies, storage_info};
+use crate::time::Time;
 
 const RANDOMKEY: &[u8] = b"*1\r\n$9\r\nRANDOMKEY\r\n";
 
@@ -21,6 +22,7 @@ impl Router {
     /// Only once the client's pipeline has drained.
     pub(crate) fn launch_keyless(
         &mut self,
+        now: Time,
         placement: &Placement,
         job: &Job<'_>,
         plan: Plan,
@@ -35,6 +37,7 @@ impl Router {
             Plan::Everywhere(merge) if shims.len() > 1 => self.launch_everywhere(job, &shims, merge, effects),
             Plan::Scan if shims.len() > 1 => self.launch_scan(job, &shims, effects),
             Plan::RandomKey if shims.len() > 1 => self.launch_random_key(job, &shims, effects),
+            Plan::Info => self.launch_info(now, job, &shims, effects),
             Plan::Anywhere => {
                 let linked = shims.iter().find(|shim| self.shim_linked(**shim));
                 self.launch_at(job, *linked.unwrap_or(&shims[0]), frame, effects)
@@ -90,6 +93,29 @@ impl Router {
             Progress::Sent(sent) => fan(vec![alone(sent)], Merge::Scan { index, shims: count }),
             failed => failed,
         }
+    }
+
+    /// Leaves out servers that cannot be reached: INFO is asked to learn how things are.
+    fn launch_info(
+        &mut self,
+        now: Time,
+        job: &Job<'_>,
+        shims: &[ShimId],
+        effects: &mut Vec<Effect>,
+    ) -> Progress {
+        let own = info::text(self, now, job.command);
+        let mut arguments: Vec<&[u8]> = vec![b"INFO"];
+        arguments.extend(storage_info::wanted(job.command).map(str::as_bytes));
+        let command = Command::from_args(&arguments);
+        let mut parts = Vec::with_capacity(shims.len());
+        for shim in shims.iter().filter(|shim| self.shim_linked(**shim)).copied().collect::<Vec<_>>() {
+            let origin = job.origin(parts.len() as u32);
+            parts.push(alone(self.send_keyless(origin, Kind::Keyless, shim, command.frame(), effects)));
+        }
+        if parts.is_empty() {
+            return Progress::Done(replies::verbatim(&own, job.resp3));
+        }
+        fan(parts, Merge::Info { own })
     }
 
     fn launch_random_key(&mut self, job: &Job<'_>, shims: &[ShimId], effects: &mut Vec<Effect>) -> Progress {

@@ -26,6 +26,7 @@ mod plan;
 mod replies;
 mod retry;
 mod route;
+mod storage_info;
 
 pub use counters::{Counters, Latencies};
 

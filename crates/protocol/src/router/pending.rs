@@ -59,6 +59,11 @@ impl PendingTable {
         self.slots.len() - self.free.len()
     }
 
+    /// How many wait for another client's write.
+    pub(crate) fn blocking(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.pending.as_ref().is_some_and(|pending| pending.blocking)).count()
+    }
+
     pub(crate) fn insert(&mut self, pending: Pending) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.generation_first, pending: None });

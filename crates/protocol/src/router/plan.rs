@@ -25,6 +25,8 @@ pub(crate) enum Plan {
     FirstShim,
     Scan,
     RandomKey,
+    /// The router's own sections, then those of all storage servers together.
+    Info,
 }
 
 pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
@@ -51,6 +53,7 @@ fn without_keys(command: &Command, kind: Kind) -> Plan {
         b"KEYS" => Plan::Everywhere(Merge::Concatenation),
         b"SCAN" => Plan::Scan,
         b"RANDOMKEY" => Plan::RandomKey,
+        b"INFO" => Plan::Info,
         b"SCRIPT" | b"FUNCTION" if is(command, 1, "KILL") => Plan::Everywhere(Merge::Any),
         b"SCRIPT" if is(command, 1, "EXISTS") => Plan::Everywhere(Merge::Everywhere),
         b"SCRIPT" | b"FUNCTION" if !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),

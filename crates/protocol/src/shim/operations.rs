@@ -68,8 +68,12 @@ impl Shim {
         let frame = execute.command.clone();
         use command::Kind as Class;
         match classified.kind {
-            // It would change the connection that all share. COMMAND only sounds like one of those.
-            Class::Connection if !command.name().eq_ignore_ascii_case(b"COMMAND") => {
+            // It would change the connection that all share. COMMAND and INFO only sound like one of those.
+            Class::Connection
+                if !["COMMAND", "INFO"]
+                    .iter()
+                    .any(|name| command.name().eq_ignore_ascii_case(name.as_bytes())) =>
+            {
                 self.statistics.unexpected += 1;
                 let text = "-ERR DistCache: the router answers this command itself\r\n";
                 self.reply_error(origin, text, effects);
