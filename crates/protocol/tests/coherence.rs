@@ -84,6 +84,10 @@ scripts! {
     set_then_get_pipelined
     revoke_repeated
     several_keys_in_one_step
+    transaction_in_one_step
+    transaction_lost_and_applied_late
+    transaction_of_reads
+    transaction_with_flushall
     shim_crash_between_the_phases
     shim_cut_off_from_storage
     views_of_one_key

@@ -23,6 +23,7 @@ use wire::message::{
     LoadStamp, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Welcome,
 };
 use wire::resp::Command;
+use wire::resp::transaction::{EXEC, MULTI};
 use wire::{
     ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
     SHARE_WHOLE, ShimId, ShimMember, Status, View,
@@ -30,7 +31,7 @@ use wire::{
 
 use storage::MiniStorage;
 
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 120;
 const STEPS: usize = 2000;
 
 const LEASE: LeaseTerms =
@@ -150,8 +151,35 @@ impl Confusion {
             0 => View(self.number()),
             _ => command::view(self.placement.view_hash(), &command, &classified, resp3),
         };
-        let frame = if self.random.random_bool(0.2) { self.text() } else { command.frame().clone() };
+        let frame = match self.random.random_range(0..10) {
+            0 => self.text(),
+            1 | 2 => self.transaction(&command),
+            _ => command.frame().clone(),
+        };
         (key, view, resp3, frame)
+    }
+
+    /// Frames in a row: often a transaction, and often not quite.
+    fn transaction(&mut self, command: &Command) -> Bytes {
+        let frames = [
+            MULTI,
+            EXEC,
+            command.frame(),
+            b"*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n",
+            b"*2\r\n$6\r\nSELECT\r\n$1\r\n1\r\n",
+            b"*2\r\n$5\r\nWATCH\r\n$1\r\nk\r\n",
+            b"*2\r\n$3\r\nGET\r\n$2\r\ns0\r\n",
+        ];
+        let mut row = vec![MULTI];
+        for _ in 0..self.random.random_range(0..4) {
+            let sane = self.random.random_bool(0.8);
+            row.push(if sane { frames[2] } else { frames[self.random.random_range(0..frames.len())] });
+        }
+        row.extend(self.random.random_bool(0.9).then_some(EXEC));
+        let whole = row.concat();
+        let end =
+            if self.random.random_bool(0.1) { self.random.random_range(0..whole.len()) } else { whole.len() };
+        Bytes::copy_from_slice(&whole[..end])
     }
 
     fn message(&mut self) -> Message {
@@ -327,12 +355,7 @@ impl Confusion {
 
     fn store(&mut self, store: Store) {
         self.heard.push(store.ticket);
-        let mut replies = Vec::new();
-        for frame in &store.commands {
-            let command = Command::parse(frame.clone()).expect("only whole commands reach storage");
-            let Some(reply) = self.storage.execute(self.now.0 / 1000, &command) else { return };
-            replies.push(reply);
-        }
+        let Some(replies) = self.storage.execute_all(self.now.0 / 1000, &store.commands) else { return };
         if self.random.random_bool(0.9) {
             let event = StorageEvent::Replies { ticket: store.ticket, replies: replies.into() };
             self.tell_shim(shim::Input::Storage(event));

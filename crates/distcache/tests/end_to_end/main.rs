@@ -12,5 +12,6 @@ mod membership;
 mod replicas;
 mod resp;
 mod status;
+mod transactions;
 mod trouble;
 mod writes;

@@ -75,6 +75,23 @@ def pipelines():
     assert replies[0] is True and "WRONGTYPE" in str(replies[1])
 
 
+def transactions():
+    pipeline = client.pipeline()  # MULTI and EXEC around all of it
+    pipeline.set("{py}:a", 1).incr("{py}:a").lpush("{py}:l", "x").lrange("{py}:l", 0, -1).get("{py}:a")
+    assert pipeline.execute() == [True, 2, 1, ["x"], "2"]
+    pipeline.lpush("{py}:a", 1).set("{py}:b", 2)
+    replies = pipeline.execute(raise_on_error=False)
+    assert "WRONGTYPE" in str(replies[0]) and replies[1] is True
+    pipeline.set("{py}:b", 3).execute_command("NOSUCHCOMMAND")
+    try:
+        pipeline.execute()
+    except redis.ResponseError as error:
+        assert "unknown command" in str(error), error
+    else:
+        raise AssertionError("a transaction with an unknown command was executed")
+    assert client.get("{py}:b") == "2"
+
+
 def scans():
     expected = {f"py:p:{index}" for index in range(500)}
     assert {key for key in client.scan_iter("py:p:[0-9]*", count=50)} == expected
@@ -119,7 +136,7 @@ def connections():
     assert "get" in {name.lower() for name in named.command()}
 
 
-for check in [strings, collections, expirations, pipelines, scans, errors, pools, connections]:
+for check in [strings, collections, expirations, pipelines, transactions, scans, errors, pools, connections]:
     check()
 assert client.flushall() is True
 assert client.dbsize() == 0

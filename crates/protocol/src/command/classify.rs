@@ -27,7 +27,7 @@ pub enum Kind {
     Barrier,
     /// Neither names nor writes a key.
     Keyless,
-    /// About the client's own connection: the router answers it.
+    /// About the client's own connection, MULTI and its like included: the router answers it.
     Connection,
 }
 
@@ -76,6 +76,11 @@ pub fn classify(command: &Command) -> Result<Classified, Refusal> {
     let reads_unnamed_keys =
         spec.group == Group::Generic && spec.name.starts_with("sort") && keys::sort_reads_other_keys(command);
     Ok(Classified { spec, kind, keys, reads_unnamed_keys })
+}
+
+/// Whether a command has as many arguments as the table asks for.
+pub(super) fn is_whole(command: &Command) -> bool {
+    resolve(command).is_ok_and(|spec| spec.accepts(command.len()))
 }
 
 impl Classified {

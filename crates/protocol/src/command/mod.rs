@@ -11,6 +11,7 @@ mod spec;
 mod table;
 #[cfg(test)]
 mod tests;
+mod transaction;
 mod view;
 
 pub use classify::{Classified, Kind, classify};
@@ -20,4 +21,5 @@ pub use lookup::find;
 pub use refusal::{Reason, Refusal};
 pub use spec::{Flag, Group, Spec, Tip};
 pub use table::REDIS_VERSION;
+pub(crate) use transaction::{Parts, transaction_kind, writes};
 pub use view::view;

@@ -42,8 +42,6 @@ pub enum Refusal {
 /// Why this release refuses a command that Redis has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    #[error("transactions are not supported yet")]
-    Transactions,
     #[error("subscriptions are not supported yet")]
     Subscriptions,
     #[error("it would look like one server of a Redis Cluster, which it is not")]
@@ -83,6 +81,16 @@ impl Refusal {
         let container = shown(command.name(), SHOWN_BYTES_MAX).to_ascii_uppercase().into();
         let name = command.get(1).map(|name| shown(name, SHOWN_BYTES_MAX)).unwrap_or_default();
         Refusal::UnknownSubcommand { container, name: name.into() }
+    }
+
+    /// Whether Redis finds out only when it carries the command out, so that a transaction takes it.
+    pub fn is_of_execution(&self, command: &Command) -> bool {
+        match self {
+            Refusal::UnknownCommand { .. } | Refusal::UnknownSubcommand { .. } => false,
+            Refusal::NoCluster | Refusal::Unsupported { .. } => false,
+            Refusal::Arity(_) => super::classify::is_whole(command),
+            _ => true,
+        }
     }
 
     pub(super) fn unsupported(name: &'static str, reason: Reason) -> Refusal {

@@ -62,10 +62,9 @@ const fn refused(name: &[u8], group: Group, flags: Set) -> Option<Reason> {
         _ => {}
     }
     match group {
-        Group::Transactions => Some(Reason::Transactions),
         Group::Cluster => Some(Reason::Cluster),
         // The router answers them itself or says why not.
-        Group::Connection => None,
+        Group::Connection | Group::Transactions => None,
         _ if flags.has(Flag::Asking as u32) => Some(Reason::Cluster),
         _ if flags.has(Flag::Pubsub as u32) && flags.has(Flag::Noscript as u32) => {
             Some(Reason::Subscriptions)
@@ -75,10 +74,10 @@ const fn refused(name: &[u8], group: Group, flags: Set) -> Option<Reason> {
     }
 }
 
-/// Commands about the client's own connection, which ends at the router. INFO is about a server, and the
+/// Commands about the client's own connection, which ends at the router: what it is, and what is queued on it. INFO is about a server, and the
 /// server that a client sees is the router.
 const fn answered_by_router(name: &[u8], group: Group) -> bool {
-    matches!(group, Group::Connection) || matches!(name, b"info" | b"acl|whoami")
+    matches!(group, Group::Connection | Group::Transactions) || matches!(name, b"info" | b"acl|whoami")
 }
 
 /// Read-only commands that the table's facts would let into the cache, and why they stay out.

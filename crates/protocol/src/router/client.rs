@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::router::ClientId;
 use crate::router::pipeline::Pipeline;
+use crate::router::transaction::Queued;
 use crate::time::Time;
 
 /// CLIENT REPLY: whether replies are sent.
@@ -26,6 +27,8 @@ pub(crate) struct Client {
     pub(crate) pipeline: Pipeline,
     /// A reply that closes the connection is in the pipeline: nothing after it is taken.
     pub(crate) closing: bool,
+    /// Between MULTI and EXEC.
+    pub(crate) transaction: Option<Box<Queued>>,
     /// The pipeline was full and has not drained to half since.
     pub(crate) stalled: bool,
 }
@@ -88,6 +91,7 @@ impl Clients {
             labels: None,
             pipeline: Pipeline::default(),
             closing: false,
+            transaction: None,
             stalled: false,
         }));
     }

@@ -10,34 +10,22 @@ use crate::time::Time;
 
 const SYNTAX: &str = "ERR syntax error";
 
-pub(crate) fn answer(
-    router: &mut Router,
-    now: Time,
-    client: u32,
-    command: &Command,
-    effects: &mut Vec<Effect>,
-) {
+pub(crate) fn is_reply(command: &Command) -> bool {
+    plan::is(command, 0, "CLIENT") && plan::is(command, 1, "REPLY")
+}
+
+/// Any of them but CLIENT REPLY.
+pub(crate) fn answer(router: &mut Router, now: Time, client: u32, command: &Command) -> Option<Bytes> {
     let sub = if command.len() > 1 { plan::upper(command.arg(1)) } else { Default::default() };
-    if sub.as_slice() == b"REPLY" {
-        return set_replies(router, now, client, command, effects);
-    }
     let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
-    let bytes = match (sub.as_slice(), command.len()) {
+    Some(match (sub.as_slice(), command.len()) {
         (b"LIST", _) => {
             let lines: String = router.clients.all().map(|state| line(state, now) + "\n").collect();
             replies::verbatim(&lines, resp3)
         }
-        (b"INFO", 2) => {
-            let Some(state) = router.clients.get(client) else { return };
-            replies::verbatim(&(line(state, now) + "\n"), resp3)
-        }
-        _ => {
-            let Some(state) = router.clients.get_mut(client) else { return };
-            about_itself(state, &sub, command)
-        }
-    };
-    router.counters.refusals += u64::from(bytes.starts_with(b"-"));
-    router.respond(now, client, bytes, effects);
+        (b"INFO", 2) => replies::verbatim(&(line(router.clients.get(client)?, now) + "\n"), resp3),
+        _ => about_itself(router.clients.get_mut(client)?, &sub, command),
+    })
 }
 
 fn about_itself(state: &mut Client, sub: &[u8], command: &Command) -> Bytes {
@@ -102,7 +90,13 @@ fn set_info(state: &mut Client, command: &Command) -> Bytes {
 }
 
 /// CLIENT REPLY ON|OFF|SKIP: only ON is answered.
-fn set_replies(router: &mut Router, now: Time, client: u32, command: &Command, effects: &mut Vec<Effect>) {
+pub(crate) fn set_replies(
+    router: &mut Router,
+    now: Time,
+    client: u32,
+    command: &Command,
+    effects: &mut Vec<Effect>,
+) {
     let Some(state) = router.clients.get_mut(client) else { return };
     if command.len() != 3 {
         let error = replies::error("ERR wrong number of arguments for 'client|reply' command");

@@ -26,19 +26,10 @@ pub(crate) fn answer(
     command: &Command,
     effects: &mut Vec<Effect>,
 ) {
-    let name = plan::upper(command.name());
-    let answer = match (name.as_slice(), command.len()) {
-        (b"CLIENT", _) => return client_command::answer(router, now, client, command, effects),
-        (b"INFO", _) => {
-            let text = info::text(router, now, command);
-            let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
-            Answer::Reply(replies::verbatim(&text, resp3))
-        }
-        _ => {
-            let Some(state) = router.clients.get_mut(client) else { return };
-            own(state, &name, command)
-        }
-    };
+    if client_command::is_reply(command) {
+        return client_command::set_replies(router, now, client, command, effects);
+    }
+    let Some(answer) = evaluate(router, now, client, command) else { return };
     match answer {
         Answer::Reply(bytes) => {
             router.counters.refusals += u64::from(bytes.starts_with(b"-"));
@@ -46,6 +37,20 @@ pub(crate) fn answer(
         }
         Answer::ReplyAndClose(bytes) => router.respond_and_close(now, client, bytes, effects),
     }
+}
+
+/// What such a command does and answers, wherever its turn is. Not for CLIENT REPLY, which may have no answer.
+pub(crate) fn evaluate(router: &mut Router, now: Time, client: u32, command: &Command) -> Option<Answer> {
+    let name = plan::upper(command.name());
+    Some(match name.as_slice() {
+        b"CLIENT" => Answer::Reply(client_command::answer(router, now, client, command)?),
+        b"INFO" => {
+            let text = info::text(router, now, command);
+            let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
+            Answer::Reply(replies::verbatim(&text, resp3))
+        }
+        _ => own(router.clients.get_mut(client)?, &name, command),
+    })
 }
 
 fn own(state: &mut Client, name: &[u8], command: &Command) -> Answer {
@@ -65,8 +70,19 @@ fn own(state: &mut Client, name: &[u8], command: &Command) -> Answer {
             state.resp3 = false;
             state.replies = Replies::On;
             state.labels = None;
+            state.transaction = None;
             Bytes::from_static(b"+RESET\r\n")
         }
+        (b"MULTI", 1) => {
+            state.transaction = Some(Box::default());
+            replies::OK
+        }
+        (b"EXEC" | b"DISCARD", 1) => {
+            let name = String::from_utf8_lossy(name).into_owned();
+            replies::error(&format!("ERR {name} without MULTI"))
+        }
+        (b"WATCH", 2..) => replies::error("ERR DistCache: WATCH is not supported yet"),
+        (b"UNWATCH", 1) => replies::OK,
         (b"QUIT", _) => return Answer::ReplyAndClose(replies::OK),
         (b"PING" | b"ECHO" | b"AUTH" | b"SELECT" | b"READONLY" | b"READWRITE" | b"RESET", _) => {
             arity(command)
@@ -163,13 +179,15 @@ pub(crate) fn line(state: &Client, now: Time) -> String {
     let none = Labels::default();
     let labels = state.labels.as_deref().unwrap_or(&none);
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+    let multi = state.transaction.as_ref().map_or(-1, |queued| queued.len() as i64);
     format!(
-        "id={} addr=?:0 laddr=?:0 fd=-1 name={} age={} idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 \
+        "id={} addr=?:0 laddr=?:0 fd=-1 name={} age={} idle=0 flags={} db=0 sub=0 psub=0 ssub=0 multi={multi} qbuf=0 \
          qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem=0 tot-mem=0 events=r cmd=NULL \
          user=default redir=-1 resp={} lib-name={} lib-ver={}",
         state.number,
         text(&labels.name),
         now.since(state.opened).as_secs(),
+        if multi < 0 { "N" } else { "x" },
         state.pipeline.len(),
         if state.resp3 { 3 } else { 2 },
         text(&labels.library),

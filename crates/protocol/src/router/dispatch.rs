@@ -16,13 +16,13 @@ use crate::router::pending::{Pending, PendingRead, Tried};
 use crate::router::pipeline::{Fan, Operation, Order, Part, Progress, Sent, Touch, Waiting};
 use crate::router::plan::{self, Plan};
 use crate::router::route::{Route, Unroutable};
-use crate::router::{Effect, Router, connection, replies, storage_info};
+use crate::router::{Effect, Router, connection, replies, storage_info, transaction};
 use crate::time::Time;
 
 const UNNAMED_KEYS: &str = "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other \
                             storage servers; it needs a cluster with one";
 
-type Keys = SmallVec<[Key; 1]>;
+pub(crate) type Keys = SmallVec<[Key; 1]>;
 
 /// Which part of which operation a request belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -51,15 +51,16 @@ impl Job<'_> {
 
 impl Router {
     pub(crate) fn command(&mut self, now: Time, client: u32, command: Command, effects: &mut Vec<Effect>) {
-        if self.clients.get(client).is_none_or(|client| client.closing) {
-            return;
-        }
+        let Some(state) = self.clients.get(client).filter(|client| !client.closing) else { return };
         self.counters.requests += 1;
+        if state.transaction.is_some() {
+            return self.queue(now, client, &command, effects);
+        }
         let mut classified = match command::classify(&command) {
             Ok(classified) => classified,
             Err(refusal) => {
                 self.counters.refusals += 1;
-                return self.respond(now, client, replies::error(&refusal.to_string()), effects);
+                return self.respond(now, client, transaction::refused(&command, &refusal), effects);
             }
         };
         if classified.kind == Kind::Connection {
@@ -78,12 +79,8 @@ impl Router {
             let error = replies::error("LOADING DistCache: this router has no cluster map yet");
             return self.respond(now, client, error, effects);
         };
-        let bytes_max = self.config.key_bytes_max;
-        if let Some(key) = classified.keys.iter().find(|key| command.arg(**key).len() > bytes_max) {
-            self.counters.refusals += 1;
-            let bytes = command.arg(*key).len();
-            let error = format!("ERR DistCache: a key of {bytes} bytes is over the limit of {bytes_max}");
-            return self.respond(now, client, replies::error(&error), effects);
+        if let Some(error) = self.key_too_long(&command, &classified) {
+            return self.respond(now, client, error, effects);
         }
         let keys = keys_of(&placement, &command, &classified);
         let Some(state) = self.clients.get_mut(client) else { return };
@@ -94,10 +91,21 @@ impl Router {
         let launched = self.launch(now, &placement, &job, effects);
         let progress = launched.unwrap_or_else(|| {
             self.counters.ordered_waits += 1;
-            Progress::Waiting(Box::new(Waiting { command, classified }))
+            Progress::Waiting(Box::new(Waiting { command, classified, own_replies: Vec::new() }))
         });
         let operation = Operation { received: now, touch, progress, resp3, silent, closes: false };
         self.enqueue(now, client, operation, effects);
+    }
+
+    /// The error about a key that is over the limit.
+    pub(crate) fn key_too_long(&mut self, command: &Command, classified: &Classified) -> Option<Bytes> {
+        let bytes_max = self.config.key_bytes_max;
+        let key = classified.keys.iter().find(|key| command.arg(**key).len() > bytes_max)?;
+        self.counters.refusals += 1;
+        let bytes = command.arg(*key).len();
+        Some(replies::error(&format!(
+            "ERR DistCache: a key of {bytes} bytes is over the limit of {bytes_max}"
+        )))
     }
 
     pub(crate) fn malformed(
@@ -166,7 +174,10 @@ impl Router {
         let job = Job { client, sequence, resp3, command, classified, keys: &keys };
         let launched = self.launch(now, &placement, &job, effects);
         let waits = launched.is_none();
-        let progress = launched.unwrap_or(Progress::Waiting(waiting));
+        let progress = match launched {
+            Some(progress) => transaction::interleaved(progress, &keys, &waiting.own_replies),
+            None => Progress::Waiting(waiting),
+        };
         if let Some(state) = self.clients.get_mut(client) {
             state.pipeline.settle(sequence, progress);
         }
@@ -174,7 +185,7 @@ impl Router {
     }
 
     /// Sends a command if its order allows; `None`: it has to wait.
-    fn launch(
+    pub(crate) fn launch(
         &mut self,
         now: Time,
         placement: &Arc<Placement>,
@@ -395,7 +406,7 @@ fn answered(now: Time, bytes: Bytes, silent: bool, closes: bool) -> Operation {
     Operation { received: now, touch: Touch::Nothing, progress, resp3: false, silent, closes }
 }
 
-fn keys_of(placement: &Placement, command: &Command, classified: &Classified) -> Keys {
+pub(crate) fn keys_of(placement: &Placement, command: &Command, classified: &Classified) -> Keys {
     classified.keys.iter().map(|&index| placement.key(0, command.arg_bytes(index))).collect()
 }
 
@@ -405,7 +416,7 @@ fn runs_alone(classified: &Classified) -> bool {
         || matches!(classified.kind, Kind::Barrier | Kind::BlockingWrite | Kind::BlockingQuery)
 }
 
-fn touch(classified: &Classified, keys: &[Key]) -> Touch {
+pub(crate) fn touch(classified: &Classified, keys: &[Key]) -> Touch {
     match keys {
         _ if runs_alone(classified) => Touch::All,
         [key] => Touch::One(low(key)),

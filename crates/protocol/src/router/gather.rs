@@ -1,6 +1,7 @@
 //! Makes one reply out of the replies to the parts of a command. Works on RESP bytes; sends nothing.
 
 use bytes::Bytes;
+use wire::resp::ReplyScanner;
 use wire::{ShimId, Status};
 
 use crate::router::pipeline::PartReply;
@@ -23,6 +24,8 @@ pub(crate) enum Merge {
     Everywhere,
     /// SCAN at one of `shims` servers.
     Scan { index: u64, shims: u64 },
+    /// EXEC: replies of the router's own go between those of storage, each to its place in the whole.
+    Transaction { own: Vec<(usize, Bytes)> },
     /// RANDOMKEY: asks `left` in turn until one has a key.
     RandomKey { left: Vec<ShimId> },
     /// INFO: the router's own text before what all servers say together.
@@ -50,6 +53,7 @@ pub(crate) fn merge(merge: &Merge, parts: &[PartReply], resp3: bool) -> Bytes {
         Merge::Everywhere => everywhere(parts),
         Merge::Scan { index, shims } => scan(parts, *index, *shims),
         Merge::Info { own } => storage_info::together(own, parts, resp3),
+        Merge::Transaction { own } => transaction(parts, own),
     }
 }
 
@@ -127,6 +131,27 @@ fn scan(parts: &[PartReply], index: u64, shims: u64) -> Bytes {
     replies::array_header(2, &mut out);
     replies::bulk(next.as_bytes(), &mut out);
     out.extend_from_slice(rest);
+    out.into()
+}
+
+/// Errors and null stay what they are: nothing was executed.
+fn transaction(parts: &[PartReply], own: &[(usize, Bytes)]) -> Bytes {
+    let Some(reply) = parts.first().map(|part| &part.value) else { return unexpected() };
+    let Some((count, mut rest)) = array(reply) else { return reply.clone() };
+    let mut out =
+        Vec::with_capacity(reply.len() + own.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + 8);
+    replies::array_header(count + own.len(), &mut out);
+    let mut own = own.iter().peekable();
+    for place in 0..count + own.len() {
+        if let Some((_, bytes)) = own.next_if(|(at, _)| *at == place) {
+            out.extend_from_slice(bytes);
+            continue;
+        }
+        let Ok(Some(bytes)) = ReplyScanner::new().scan(rest) else { return unexpected() };
+        let (element, more) = rest.split_at(bytes);
+        out.extend_from_slice(element);
+        rest = more;
+    }
     out.into()
 }
 

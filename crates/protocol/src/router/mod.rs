@@ -27,6 +27,7 @@ mod replies;
 mod retry;
 mod route;
 mod storage_info;
+mod transaction;
 
 pub use counters::{Counters, Latencies};
 

@@ -50,6 +50,8 @@ pub(crate) enum Progress {
 pub(crate) struct Waiting {
     pub(crate) command: Command,
     pub(crate) classified: Classified,
+    /// Of a transaction: replies of the router's own, by their place in the whole.
+    pub(crate) own_replies: Vec<(usize, Bytes)>,
 }
 
 #[derive(Clone, Copy, Debug)]

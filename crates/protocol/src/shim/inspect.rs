@@ -173,6 +173,6 @@ fn operation_digest(operation: &Operation) -> u64 {
         Phase::Sent { .. } => 2,
     };
     (operation.origin, phase, operation.awaiting, operation.cancelled, operation.lane).hash(&mut digest);
-    (&operation.keys[..], &operation.versions[..], &operation.command, &operation.early).hash(&mut digest);
+    (&operation.keys[..], &operation.versions[..], &operation.commands, &operation.early).hash(&mut digest);
     digest.finish()
 }

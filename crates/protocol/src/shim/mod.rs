@@ -13,6 +13,7 @@ mod reads;
 mod refusal;
 mod replies;
 mod statistics;
+mod transaction;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

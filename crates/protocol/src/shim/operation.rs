@@ -52,8 +52,11 @@ pub(super) struct Operation {
     pub(super) origin: Option<Origin>,
     pub(super) kind: Kind,
     pub(super) lane: Lane,
-    pub(super) command: Bytes,
+    /// One frame; of a transaction those from MULTI to EXEC.
+    pub(super) commands: SmallVec<[Bytes; 2]>,
     pub(super) keys: SmallVec<[Key; 1]>,
+    /// A write writes so many of `keys`, the first ones, and only reads the others.
+    pub(super) written: usize,
     /// The version of each key's write, once it has been taken.
     pub(super) versions: SmallVec<[u64; 1]>,
     pub(super) early: Option<EarlyValue>,
@@ -78,6 +81,13 @@ pub(super) struct KeyState {
     pub(super) blocked: u32,
     /// The outcome of a write is unknown.
     pub(super) quarantined: bool,
+}
+
+impl Operation {
+    /// Whether it writes its key of this index.
+    pub(super) fn writes_key(&self, index: usize) -> bool {
+        self.kind.writes() && index < self.written
+    }
 }
 
 impl KeyState {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{Commit, EarlyValue, Execute, Invalidate};
-use wire::resp::Command;
+use wire::resp::{Command, transaction};
 use wire::{Key, Message, Peer, Status};
 
 use super::operation::{KeyState, Kind, Operation, Origin, Phase};
@@ -16,6 +16,9 @@ use crate::time::Time;
 
 impl Shim {
     pub(super) fn execute(&mut self, now: Time, from: Peer, execute: Execute, effects: &mut Vec<Effect>) {
+        if execute.command.starts_with(transaction::MULTI) {
+            return self.transaction(now, from, execute, effects);
+        }
         let origin = Origin { from, request: execute.request };
         let parsed = Command::parse(execute.command.clone()).map_err(|error| error.to_string());
         let classified = parsed.and_then(|command| match command::classify(&command) {
@@ -27,17 +30,32 @@ impl Shim {
             Err(text) => return self.reply_error(origin, &format!("-{text}\r\n"), effects),
         };
         let keys = self.keys_of(&execute, &command, &classified);
-        let refusal = match keys.is_empty() {
-            true => self.refusal(&Key::default()),
-            false => keys.iter().find_map(|key| self.refusal(key)),
-        };
-        if let Some(refusal) = refusal.or_else(|| self.overload(&keys, classified.kind)) {
-            return self.refuse(origin, &refusal, effects);
+        if self.turned_away(origin, &keys, classified.kind, effects) {
+            return;
         }
         for key in &keys {
             self.send_waiting(now, key, effects);
         }
         self.dispatch(now, origin, &execute, &command, &classified, keys, effects);
+    }
+
+    /// Whether the command cannot be taken now; its client is told why.
+    pub(super) fn turned_away(
+        &mut self,
+        origin: Origin,
+        keys: &[Key],
+        kind: command::Kind,
+        effects: &mut Vec<Effect>,
+    ) -> bool {
+        let refusal = match keys.is_empty() {
+            true => self.refusal(&Key::default()),
+            false => keys.iter().find_map(|key| self.refusal(key)),
+        };
+        let refusal = refusal.or_else(|| self.overload(keys, kind));
+        if let Some(refusal) = &refusal {
+            self.refuse(origin, refusal, effects);
+        }
+        refusal.is_some()
     }
 
     fn keys_of(&self, execute: &Execute, command: &Command, classified: &Classified) -> SmallVec<[Key; 1]> {
@@ -109,12 +127,15 @@ impl Shim {
                 self.admit_operation(operation(origin, Kind::BlockingQuery, pinned, frame, keys))
             }
             Class::Barrier => {
-                let id =
-                    self.operations.insert(operation(origin, Kind::Barrier, shared, frame, SmallVec::new()));
-                self.barriers.push_back(id as u32);
-                self.ready.push_back(id as u32);
+                self.admit_barrier(operation(origin, Kind::Barrier, shared, frame, SmallVec::new()));
             }
         }
+    }
+
+    pub(super) fn admit_barrier(&mut self, operation: Operation) {
+        let id = self.operations.insert(operation) as u32;
+        self.barriers.push_back(id);
+        self.ready.push_back(id);
     }
 
     /// The value may ride on INV only where the write sets exactly one key, whatever was there.
@@ -151,7 +172,7 @@ impl Shim {
     }
 
     /// Enters the queues of all its keys in one step.
-    fn admit_operation(&mut self, operation: Operation) {
+    pub(super) fn admit_operation(&mut self, operation: Operation) {
         let id = self.operations.insert(operation) as u32;
         let sequence = self.sequence;
         let Shim { keys, operations, .. } = self;
@@ -210,7 +231,7 @@ impl Shim {
             Kind::Read(_) | Kind::BlockingQuery => {}
             Kind::Barrier => self.revoke_all(now, id, effects),
             Kind::Write | Kind::Blocking | Kind::Purge => {
-                for index in 0..self.operations[id as usize].keys.len() {
+                for index in 0..self.operations[id as usize].written {
                     self.invalidate(now, id, index, effects);
                 }
             }
@@ -264,8 +285,9 @@ impl Shim {
         let operation = &self.operations[id as usize];
         let (kind, lane) = (operation.kind, operation.lane);
         for index in 0..operation.keys.len() {
-            let key = self.operations[id as usize].keys[index].clone();
-            self.leave_queue(id, &key, kind, lane);
+            let operation = &self.operations[id as usize];
+            let (key, writes) = (operation.keys[index].clone(), operation.writes_key(index));
+            self.leave_queue(id, &key, (kind, writes), lane);
         }
         let operation = &self.operations[id as usize];
         if operation.kind == Kind::Purge || operation.cancelled {
@@ -276,19 +298,19 @@ impl Shim {
             return self.complete(id, Bytes::from(text), false, effects);
         }
         self.statistics.storage_writes += u64::from(kind.writes());
-        let command = self.operations[id as usize].command.clone();
-        let ticket = self.store(now, Purpose::Operation(id), lane, SmallVec::from_elem(command, 1), effects);
+        let commands = self.operations[id as usize].commands.clone();
+        let ticket = self.store(now, Purpose::Operation(id), lane, commands, effects);
         self.operations[id as usize].phase = Phase::Sent { ticket };
     }
 
     /// The next operation on the key may follow at once: one connection keeps their order.
-    fn leave_queue(&mut self, id: u32, key: &Key, kind: Kind, lane: Lane) {
+    fn leave_queue(&mut self, id: u32, key: &Key, (kind, writes): (Kind, bool), lane: Lane) {
         let Some(state) = self.keys.get_mut(key) else { return };
         state.queue.retain(|queued| *queued != id);
         if kind.occupies_lane() {
             state.sent += 1;
             state.sent_lane = lane;
-            state.writes_sent += u32::from(kind.writes());
+            state.writes_sent += u32::from(writes);
         }
         self.ready.extend(state.queue.first());
     }
@@ -324,7 +346,7 @@ impl Shim {
         let Some(state) = self.keys.get_mut(key) else { return };
         if operation.kind.occupies_lane() {
             state.sent -= 1;
-            state.writes_sent -= u32::from(operation.kind.writes());
+            state.writes_sent -= u32::from(operation.writes_key(index));
         } else if operation.kind == Kind::Blocking {
             state.blocked = state.blocked.saturating_sub(1);
         }
@@ -383,12 +405,19 @@ fn abandon(operation: &mut Operation, effects: &mut Vec<Effect>) {
     }
 }
 
-fn operation(origin: Origin, kind: Kind, lane: Lane, command: Bytes, keys: SmallVec<[Key; 1]>) -> Operation {
+pub(super) fn operation(
+    origin: Origin,
+    kind: Kind,
+    lane: Lane,
+    command: Bytes,
+    keys: SmallVec<[Key; 1]>,
+) -> Operation {
     Operation {
         origin: Some(origin),
         kind,
         lane,
-        command,
+        commands: SmallVec::from_elem(command, 1),
+        written: keys.len(),
         keys,
         versions: SmallVec::new(),
         early: None,

@@ -7,7 +7,7 @@ use wire::{Key, LayerSet, Message, NodeId, Peer, Status, View};
 
 use super::operation::{Kind, Origin, Phase};
 use super::operations::status_of;
-use super::{Effect, FillTicket, Purpose, Shim, StorageState, Ticket};
+use super::{Effect, FillTicket, Purpose, Shim, StorageState, Ticket, transaction};
 use crate::storage::{Lane, StorageEvent, StorageTraits};
 use crate::time::Time;
 
@@ -82,8 +82,14 @@ impl Shim {
         replies: SmallVec<[Bytes; 2]>,
         effects: &mut Vec<Effect>,
     ) {
+        let outcome = match &replies[..] {
+            [_, _, ..] if matches!(ticket.purpose, Purpose::Plain { .. } | Purpose::Operation(_)) => {
+                Some(transaction::outcome(&replies))
+            }
+            _ => None,
+        };
         let mut replies = replies.into_iter();
-        let first = replies.next().unwrap_or_default();
+        let first = outcome.or_else(|| replies.next()).unwrap_or_default();
         match ticket.purpose {
             Purpose::Read { origins, key, view, resp3 } => {
                 for origin in origins {

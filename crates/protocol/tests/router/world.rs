@@ -8,7 +8,7 @@ use protocol::placement::{Placement, Secret};
 use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing};
 use protocol::time::Time;
 use wire::message::Reply;
-use wire::resp::{Command, ProtocolError};
+use wire::resp::{Command, ProtocolError, transaction};
 use wire::{
     ClusterMap, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
     ShimId, ShimMember, Status,
@@ -208,8 +208,11 @@ impl World {
 }
 
 fn arguments(frame: Bytes) -> String {
-    let command = Command::parse(frame).expect("a well-formed command");
-    command.args().map(text).collect::<Vec<_>>().join(" ")
+    let words = |command: &Command| command.args().map(text).collect::<Vec<_>>().join(" ");
+    if let Ok(commands) = transaction::split(&frame) {
+        return format!("MULTI {} EXEC", commands.iter().map(words).collect::<Vec<_>>().join(" / "));
+    }
+    words(&Command::parse(frame).expect("a well-formed command"))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -16,10 +16,10 @@ use protocol::placement::{Placement, Secret};
 use protocol::shim::{self, Shim, ShimConfig};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
-use smallvec::SmallVec;
 use storage::MiniStorage;
 use wire::message::{Execute, Read};
 use wire::resp::Command;
+use wire::resp::transaction::{self, Transaction};
 use wire::{
     ClusterMap, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
     ShimId, ShimMember, View,
@@ -103,6 +103,8 @@ impl World {
             "follow" => self.read(words[1], words[3], (false, true), &words[4..]),
             "do" => self.execute(words[1], false, false, &words[2..]),
             "do3" => self.execute(words[1], true, false, &words[2..]),
+            "multi" => self.transaction(words[1], false, &words[2..]),
+            "then_multi" => self.transaction(words[1], true, &words[2..]),
             "then" => self.execute(words[1], false, true, &words[2..]),
             "wait" => self.wait(words[1].parse().expect("milliseconds")),
             "hold" => self.holds.push(rest(1)),
@@ -214,6 +216,21 @@ impl World {
             Message::Execute(Execute { request, key, resp3, ordered, command: command.frame().clone() })
         };
         self.post(ROUTER, SHIM, message);
+    }
+
+    /// Commands between MULTI and EXEC, with `/` between them.
+    fn transaction(&mut self, name: &str, ordered: bool, words: &[&str]) {
+        let mut whole = Transaction::default();
+        for args in words.split(|word| *word == "/") {
+            let command = Command::from_args(args);
+            let classified = command::classify(&command).expect("a command of the table");
+            whole.push(&command, &classified.keys);
+        }
+        let whole = whole.finish();
+        let key =
+            whole.get(1).map_or_else(Key::default, |key| self.placement.key(0, Bytes::copy_from_slice(key)));
+        let (request, resp3, command) = (self.request(name), false, whole.frame().clone());
+        self.post(ROUTER, SHIM, Message::Execute(Execute { request, key, resp3, ordered, command }));
     }
 
     /// The shim finds a key hot, by default its plain GET: one message makes a copy, if the node agrees.
@@ -386,14 +403,10 @@ impl World {
 
     /// Storage carries a batch out; a write may let blocked commands go on.
     fn store(&mut self, store: Store) {
-        let mut replies = SmallVec::new();
-        for frame in &store.commands {
-            let command = Command::parse(frame.clone()).expect("the shim sends whole commands");
-            match self.storage.execute(self.now.0 / 1000, &command) {
-                Some(reply) => replies.push(reply),
-                None => return self.blocked.push(store),
-            }
-        }
+        let Some(replies) = self.storage.execute_all(self.now.0 / 1000, &store.commands) else {
+            return self.blocked.push(store);
+        };
+        let replies = replies.into();
         self.send(Parcel::Answer(StorageEvent::Replies { ticket: store.ticket, replies }));
         if store.lane == (Lane::Shared { resp3: false }) {
             for blocked in std::mem::take(&mut self.blocked) {
@@ -419,11 +432,8 @@ impl World {
 
     fn apply_stranded(&mut self) {
         for store in std::mem::take(&mut self.stranded) {
-            for frame in store.commands {
-                let command = Command::parse(frame).expect("a whole command");
-                let _ = writeln!(self.log, "  storage applies late: {}", shown(&command));
-                self.storage.execute(self.now.0 / 1000, &command);
-            }
+            let _ = writeln!(self.log, "  storage applies late: {}", shown_all(&store.commands));
+            self.storage.execute_all(self.now.0 / 1000, &store.commands);
         }
     }
 }
@@ -432,9 +442,7 @@ fn label(parcel: &Parcel) -> String {
     match parcel {
         Parcel::Message { from, to, message } => format!("{}>{} {}", who(*from), who(*to), what(message)),
         Parcel::Command(store) => {
-            let parse = |frame: &Bytes| shown(&Command::parse(frame.clone()).expect("a whole command"));
-            let commands: Vec<String> = store.commands.iter().map(parse).collect();
-            format!("s0>storage {}", commands.join(", "))
+            format!("s0>storage {}", shown_all(&store.commands))
         }
         Parcel::Answer(StorageEvent::Replies { replies, .. }) => {
             let replies: Vec<String> = replies.iter().map(|reply| show(reply)).collect();
@@ -453,7 +461,13 @@ fn what(message: &Message) -> String {
         Message::Read(m) if m.resp3 => format!("READ {} of RESP3", text(&m.key)),
         Message::Read(m) => format!("READ {}", text(&m.key)),
         Message::Reply(_) => "REPLY".into(),
-        Message::Execute(m) => shown(&Command::parse(m.command.clone()).expect("a whole command")),
+        Message::Execute(m) => match transaction::split(&m.command) {
+            Ok(commands) => {
+                let commands: Vec<String> = commands.iter().map(shown).collect();
+                format!("MULTI {} EXEC", commands.join(" / "))
+            }
+            Err(_) => shown(&Command::parse(m.command.clone()).expect("a whole command")),
+        },
         Message::Cancel(_) => "CANCEL".into(),
         Message::Fetch(m) => format!("FETCH {} fill {}", text(&m.key), m.fill),
         Message::Fill(m) if m.granted => format!("FILL {} fill {} granted", text(&m.key), m.fill),
@@ -506,6 +520,11 @@ fn matches(pattern: &str, label: &str) -> bool {
 
 fn show(reply: &[u8]) -> String {
     String::from_utf8_lossy(reply).trim_end().replace("\r\n", " ")
+}
+
+fn shown_all(frames: &[Bytes]) -> String {
+    let parse = |frame: &Bytes| shown(&Command::parse(frame.clone()).expect("the shim sends whole commands"));
+    frames.iter().map(parse).collect::<Vec<_>>().join(", ")
 }
 
 fn shown(command: &Command) -> String {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use wire::resp::transaction::MULTI;
 use wire::resp::{Command, reply};
 
 #[derive(Clone, Debug)]
@@ -19,6 +20,27 @@ pub(super) struct MiniStorage {
 }
 
 impl MiniStorage {
+    /// Carries a batch out, from MULTI to EXEC as a transaction. `None`: it blocks.
+    pub(super) fn execute_all(&mut self, now_ms: u64, frames: &[Bytes]) -> Option<Vec<Bytes>> {
+        let parse = |frame: &Bytes| Command::parse(frame.clone()).expect("only whole commands reach storage");
+        let (queued, exec) = match frames {
+            [multi, queued @ .., exec] if multi == MULTI => (queued, exec),
+            _ => return frames.iter().map(|frame| self.execute(now_ms, &parse(frame))).collect(),
+        };
+        assert_eq!(parse(exec).name(), b"EXEC", "a transaction must not stay open");
+        let mut replies = vec![Bytes::from_static(reply::OK)];
+        let mut done = Vec::new();
+        reply::array_header(queued.len(), &mut done);
+        for frame in queued {
+            replies.push(Bytes::from_static(b"+QUEUED\r\n"));
+            done.extend_from_slice(
+                &self.execute(now_ms, &parse(frame)).unwrap_or(Bytes::from_static(b"*-1\r\n")),
+            );
+        }
+        replies.push(done.into());
+        Some(replies)
+    }
+
     /// Carries a command out. `None`: it blocks.
     pub(super) fn execute(&mut self, now_ms: u64, command: &Command) -> Option<Bytes> {
         self.data.retain(|_, (_, end)| end.is_none_or(|end| now_ms < end));

@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
 use runtime::clock;
-use wire::resp::Command;
+use smallvec::SmallVec;
+use wire::resp::transaction::MULTI;
+use wire::resp::{Command, reply};
 
 use super::embedded::Embedded;
 
@@ -36,7 +38,10 @@ impl Memory {
             Ok(command) => self.store.execute(now_ms, now_ms + self.unix_offset_ms, &command, resp3),
             Err(error) => Bytes::from(format!("-ERR {error}\r\n")),
         };
-        let replies = store.commands.into_iter().map(execute).collect();
+        let replies = match &store.commands[..] {
+            [multi, queued @ .., _] if multi == MULTI => transaction(queued.iter().cloned().map(execute)),
+            _ => store.commands.into_iter().map(execute).collect(),
+        };
         events.push(StorageEvent::Replies { ticket: store.ticket, replies });
     }
 
@@ -47,4 +52,18 @@ impl Memory {
         }
         self.store.expire(now_us / 1000);
     }
+}
+
+/// The replies from MULTI's to EXEC's: whole batches are carried out, so nothing can come in between.
+fn transaction(replies: impl ExactSizeIterator<Item = Bytes>) -> SmallVec<[Bytes; 2]> {
+    let mut all = SmallVec::with_capacity(replies.len() + 2);
+    all.push(Bytes::from_static(reply::OK));
+    let mut exec = Vec::new();
+    reply::array_header(replies.len(), &mut exec);
+    for reply in replies {
+        all.push(Bytes::from_static(b"+QUEUED\r\n"));
+        exec.extend_from_slice(&reply);
+    }
+    all.push(exec.into());
+    all
 }

@@ -13,7 +13,8 @@ use super::take::{self, Limits, Step};
 /// Start and end of each argument within the frame.
 pub(super) type Spans = SmallVec<[(u32, u32); 8]>;
 
-/// A well-formed RESP array of one or more bulk strings. Clones and slices share the frame's buffer.
+/// A well-formed RESP array of one or more bulk strings; or a transaction, which is several of them and has its keys
+/// for arguments. Clones and slices share the frame's buffer.
 #[derive(Clone)]
 pub struct Command {
     frame: Bytes,
@@ -34,6 +35,17 @@ impl Command {
         }
         match take::multibulk(&frame, &Limits::UNLIMITED)? {
             Step::Whole { args, end } if end == frame.len() => Ok(Command { frame, args }),
+            _ => Err(ProtocolError::FrameEnd),
+        }
+    }
+
+    /// Takes the command off that `frames` start with.
+    pub(super) fn parse_first(frames: &mut Bytes) -> Result<Command, ProtocolError> {
+        if frames.first() != Some(&b'*') {
+            return Err(ProtocolError::MultibulkLength);
+        }
+        match take::multibulk(frames, &Limits::UNLIMITED)? {
+            Step::Whole { args, end } => Ok(Command { frame: frames.split_to(end), args }),
             _ => Err(ProtocolError::FrameEnd),
         }
     }
@@ -75,6 +87,11 @@ impl Command {
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let &(start, end) = self.args.get(index)?;
         Some(&self.frame[start as usize..end as usize])
+    }
+
+    /// Where argument `index` is in the frame.
+    pub(super) fn span(&self, index: usize) -> (u32, u32) {
+        self.args[index]
     }
 
     pub fn arg_bytes(&self, index: usize) -> Bytes {

@@ -7,6 +7,7 @@ mod number;
 pub mod reply;
 mod scan;
 mod take;
+pub mod transaction;
 mod value;
 
 pub use command::Command;

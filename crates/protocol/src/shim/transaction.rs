@@ -1,0 +1,140 @@
+//! MULTI to EXEC at the shim: one operation on all its keys, one batch for storage, one reply. Not what clients queue.
+
+use std::collections::btree_map::{BTreeMap, Entry};
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::message::Execute;
+use wire::resp::transaction::{EXEC, MULTI};
+use wire::{Key, Peer};
+
+use super::operation::{Kind, Operation, Origin};
+use super::operations::{operation, status_of};
+use super::{Effect, Purpose, Shim};
+use crate::command::{self, Kind as Class, Parts};
+use crate::storage::Lane;
+use crate::time::Time;
+use wire::Status;
+
+impl Shim {
+    pub(super) fn transaction(&mut self, now: Time, from: Peer, execute: Execute, effects: &mut Vec<Effect>) {
+        let origin = Origin { from, request: execute.request };
+        let parts = match Parts::parse(&execute.command) {
+            Ok(parts) => parts,
+            Err(text) => {
+                self.statistics.unexpected += 1;
+                return self.reply_error(origin, &format!("-{text}\r\n"), effects);
+            }
+        };
+        let (keys, written) = self.transaction_keys(execute.key.database, &parts);
+        if self.turned_away(origin, &keys, parts.kind, effects) {
+            return;
+        }
+        for key in &keys {
+            self.send_waiting(now, key, effects);
+        }
+        let lane = Lane::Shared { resp3: execute.resp3 };
+        let commands = frames(&parts);
+        let one = |kind| Operation { commands: commands.clone(), written, ..blank(origin, kind, lane) };
+        match parts.kind {
+            Class::Barrier => self.admit_barrier(one(Kind::Barrier)),
+            Class::Write => self.admit_operation(Operation { keys, ..one(Kind::Write) }),
+            _ if execute.ordered && keys.iter().any(|key| self.must_wait(key, lane)) => {
+                self.statistics.storage_reads += 1;
+                self.admit_operation(Operation { keys, ..one(Kind::Read(None)) });
+            }
+            _ => {
+                self.statistics.storage_reads += 1;
+                self.store(now, Purpose::Plain { origin }, lane, commands, effects);
+            }
+        }
+    }
+
+    /// Each key once, those that are written first, and how many these are.
+    fn transaction_keys(&self, database: u16, parts: &Parts) -> (SmallVec<[Key; 1]>, usize) {
+        let mut named: BTreeMap<&[u8], (Bytes, bool)> = BTreeMap::new();
+        for (command, classified) in &parts.commands {
+            let writes = command::writes(classified.kind);
+            for &index in &classified.keys {
+                match named.entry(command.arg(index)) {
+                    Entry::Vacant(place) => {
+                        place.insert((command.arg_bytes(index), writes));
+                    }
+                    Entry::Occupied(mut place) => place.get_mut().1 |= writes,
+                }
+            }
+        }
+        let key = |wanted: bool| {
+            let chosen = named.values().filter(move |(_, written)| *written == wanted);
+            chosen.map(|(bytes, _)| self.placement.key(database, bytes.clone()))
+        };
+        let mut keys: SmallVec<[Key; 1]> = key(true).collect();
+        let written = keys.len();
+        keys.extend(key(false));
+        (keys, written)
+    }
+}
+
+fn blank(origin: Origin, kind: Kind, lane: Lane) -> Operation {
+    operation(origin, kind, lane, Bytes::new(), SmallVec::new())
+}
+
+fn frames(parts: &Parts) -> SmallVec<[Bytes; 2]> {
+    let mut frames = SmallVec::with_capacity(parts.commands.len() + 2);
+    frames.push(Bytes::from_static(MULTI));
+    frames.extend(parts.commands.iter().map(|(command, _)| command.frame().clone()));
+    frames.push(Bytes::from_static(EXEC));
+    frames
+}
+
+/// What a client gets to hear of the replies from MULTI's to EXEC's: the last of them, and why, if it is that nothing
+/// was done.
+pub(super) fn outcome(replies: &[Bytes]) -> Bytes {
+    let [multi, queued @ .., exec] = replies else { return Bytes::new() };
+    let text = |reply: &Bytes| String::from_utf8_lossy(&reply[1..]).trim_end().to_owned();
+    if status_of(multi) == Status::Error {
+        return Bytes::from(format!(
+            "-ERR DistCache: storage refused MULTI ({}) and may have carried the commands out one by one; \
+             the storage user needs +multi and +exec\r\n",
+            text(multi)
+        ));
+    }
+    match queued.iter().find(|reply| status_of(reply) == Status::Error) {
+        Some(reason) if exec.starts_with(b"-EXECABORT") => {
+            Bytes::from(format!("-EXECABORT Transaction discarded because of: {}\r\n", text(reason)))
+        }
+        _ => exec.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::outcome;
+
+    fn check(replies: &[&'static str], expected: &str) {
+        let replies: Vec<Bytes> = replies.iter().map(|reply| Bytes::from_static(reply.as_bytes())).collect();
+        assert_eq!(outcome(&replies), expected);
+    }
+
+    #[test]
+    fn the_outcome_is_exec_s_with_the_reason_of_an_abort() {
+        check(&["+OK\r\n", "+QUEUED\r\n", "*1\r\n:1\r\n"], "*1\r\n:1\r\n");
+        check(&["+OK\r\n", "*0\r\n"], "*0\r\n");
+        check(&["+OK\r\n", "+QUEUED\r\n", "*-1\r\n"], "*-1\r\n");
+        check(
+            &["+OK\r\n", "+QUEUED\r\n", "-NOPERM no\r\n", "-EXECABORT Transaction discarded.\r\n"],
+            "-EXECABORT Transaction discarded because of: NOPERM no\r\n",
+        );
+    }
+
+    #[test]
+    fn a_refused_multi_is_told_with_its_remedy() {
+        check(
+            &["-NOPERM no\r\n", ":1\r\n", "-ERR EXEC without MULTI\r\n"],
+            "-ERR DistCache: storage refused MULTI (NOPERM no) and may have carried the commands out one by one; \
+             the storage user needs +multi and +exec\r\n",
+        );
+    }
+}
