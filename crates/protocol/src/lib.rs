@@ -3,6 +3,7 @@
 pub mod coherence;
 pub mod command;
 pub mod controller;
+pub mod glob;
 pub mod hash;
 pub mod heat;
 pub mod inbox;

@@ -10,6 +10,9 @@ pub enum Lane {
     Shared { resp3: bool },
     /// A connection of its own for as long as the command runs: blocking commands.
     Pinned { resp3: bool },
+    /// The one connection that has subscriptions, always RESP3: what is published there comes before the reply to
+    /// whatever it was asked later.
+    Subscriber,
 }
 
 /// Commands that go out together, in order and next to each other, one reply each.
@@ -43,6 +46,10 @@ pub enum StorageEvent {
         ticket: u64,
         sent: bool,
     },
+    /// A `message`, `pmessage` or `smessage` push of the subscriber connection, whole.
+    Published(Bytes),
+    /// The subscriber connection is gone, its subscriptions with it.
+    Unsubscribed,
     /// Whatever was reported lost before has either been executed by now or never will be.
     Fenced,
 }

@@ -148,7 +148,9 @@ impl RouterDriver {
             return;
         }
         let idle = |(client, connection): &(ClientId, &crate::front::Connection)| {
-            now_us.saturating_sub(connection.seen_us) > idle_us_max && self.engine.router.is_idle(*client)
+            now_us.saturating_sub(connection.seen_us) > idle_us_max
+                && self.engine.router.is_idle(*client)
+                && !self.engine.router.is_subscribed(*client)
         };
         let idle: Vec<ConnectionId> =
             self.connections.all().filter(idle).map(|(_, connection)| connection.id).collect();

@@ -16,6 +16,8 @@ use wire::{ClusterMap, NodeId, Peer, RouterId, ShimId};
 /// Whoever has clients: connections, or threads of this process.
 pub(crate) trait Front {
     fn reply(&mut self, io: &mut Io, client: ClientId, bytes: Bytes);
+    /// Something that the client has not asked for now.
+    fn push(&mut self, io: &mut Io, client: ClientId, bytes: Bytes);
     /// After its replies have been written. The machine has forgotten the client by now.
     fn close(&mut self, io: &mut Io, client: ClientId);
     fn resume(&mut self, io: &mut Io, client: ClientId);
@@ -135,6 +137,7 @@ impl Engine {
                     self.peers.send(io, to, &message);
                 }
                 Effect::Reply { client, bytes } => front.reply(io, client, bytes),
+                Effect::Push { client, bytes } => front.push(io, client, bytes),
                 Effect::Resume { client } => front.resume(io, client),
                 Effect::Close { client } => {
                     self.router.step(now, Input::Closed { client }, &mut effects);

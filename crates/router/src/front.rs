@@ -9,6 +9,8 @@ use crate::engine::Front;
 /// A client that lets this much pile up, in multiples of the limit at which it is not read any more, does not
 /// read at all and is closed.
 const OUT_LIMITS_MAX: usize = 256;
+/// The same for messages that it has subscribed to, which nobody holds back.
+const PUSH_LIMITS_MAX: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -111,12 +113,10 @@ impl Connections {
             io.resume(connection.id);
         }
     }
-}
 
-impl Front for Connections {
-    fn reply(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) {
+    fn write(&mut self, io: &mut Io, client: ClientId, bytes: &[u8], limits_max: usize) {
         let Some(id) = self.get_mut(client).map(|connection| connection.id) else { return };
-        if self.output_full(io, id) && io.out_bytes(id) > self.out_bytes_max * OUT_LIMITS_MAX {
+        if self.output_full(io, id) && io.out_bytes(id) > self.out_bytes_max * limits_max {
             tracing::warn!(bytes = io.out_bytes(id), "a client that does not read its replies is closed");
             self.slow_total += 1;
             io.close(id);
@@ -124,7 +124,17 @@ impl Front for Connections {
             self.dropped.push(client);
             return;
         }
-        io.out(id).extend_from_slice(&bytes);
+        io.out(id).extend_from_slice(bytes);
+    }
+}
+
+impl Front for Connections {
+    fn reply(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) {
+        self.write(io, client, &bytes, OUT_LIMITS_MAX);
+    }
+
+    fn push(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) {
+        self.write(io, client, &bytes, PUSH_LIMITS_MAX);
     }
 
     fn close(&mut self, io: &mut Io, client: ClientId) {

@@ -59,6 +59,8 @@ impl RouterDriver {
             clients_total: counters.clients_opened,
             clients_refused_total: self.refused_total,
             queue_depth: router.pending_count() as u64,
+            subscriptions: router.subscriptions_count() as u64,
+            pushes_total: counters.pushes,
             learned: router.learned_count() as u64,
             sheds_total: BTreeMap::from(sheds.map(|(rule, count)| (rule.to_owned(), count))),
             messages_in_total: self.engine.messages_in,

@@ -78,6 +78,10 @@ const SHIM: &[Metric<ShimStatus>] = &[
         s.leases_lost_total
     }),
     Metric("queue_depth", Gauge, "Commands that wait for their keys", |s| s.queue_depth),
+    Metric("subscriptions", Gauge, "Channels and patterns subscribed to at storage", |s| s.subscriptions),
+    Metric("messages_delivered", Counter, "Published messages sent to routers", |s| {
+        s.messages_delivered_total
+    }),
     Metric("quarantined", Gauge, "Keys whose last write has an unknown outcome", |s| s.quarantined),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
@@ -101,6 +105,8 @@ const ROUTER: &[Metric<RouterStatus>] = &[
     Metric("clients_accepted", Counter, "Clients accepted", |s| s.clients_total),
     Metric("clients_refused", Counter, "Clients refused by a limit", |s| s.clients_refused_total),
     Metric("queue_depth", Gauge, "Commands without a reply", |s| s.queue_depth),
+    Metric("subscriptions", Gauge, "Channels and patterns that clients have", |s| s.subscriptions),
+    Metric("pushes", Counter, "Published messages given to clients", |s| s.pushes_total),
     Metric("learned", Gauge, "Keys believed to be cached", |s| s.learned),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),

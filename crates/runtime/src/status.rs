@@ -104,6 +104,10 @@ pub struct ShimStatus {
     pub storage_errors_total: u64,
     pub storage_reconnects_total: u64,
     pub quarantined: u64,
+    /// Channels and patterns that storage is asked for in the name of routers.
+    pub subscriptions: u64,
+    /// Published messages sent to routers.
+    pub messages_delivered_total: u64,
     pub sheds_total: BTreeMap<String, u64>,
     pub messages_in_total: u64,
     pub messages_out_total: u64,
@@ -137,6 +141,10 @@ pub struct RouterStatus {
     pub clients_refused_total: u64,
     /// Commands that have no reply yet.
     pub queue_depth: u64,
+    /// Channels and patterns that clients have subscribed to.
+    pub subscriptions: u64,
+    /// Published messages given to clients.
+    pub pushes_total: u64,
     /// Keys that the router believes to be cached (learned mode).
     pub learned: u64,
     pub sheds_total: BTreeMap<String, u64>,

@@ -46,6 +46,8 @@ impl Driver {
             messages_out_total: self.counts.messages_out,
             peers: self.counts.linked,
             sessions: parts.shim.sessions() as u64,
+            subscriptions: parts.shim.subscriptions() as u64,
+            messages_delivered_total: counts.messages_delivered,
             quarantined: parts.shim.quarantined() as u64,
         })
     }

@@ -324,7 +324,8 @@ impl Cluster {
                             self.step_router(host, router::Input::Closed { client });
                             self.closed_by_router(host, client);
                         }
-                        router::Effect::Resume { .. } => {}
+                        // The simulated clients do not subscribe.
+                        router::Effect::Push { .. } | router::Effect::Resume { .. } => {}
                     }
                 }
             }

@@ -8,8 +8,9 @@ use crate::header::{
 };
 use crate::key::{Digest, Key, View};
 use crate::message::{
-    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, LayerSet,
-    LoadStamp, Loads, Message, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Status, Welcome,
+    Ack, Cancel, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate,
+    LayerSet, LoadStamp, Loads, Message, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Status,
+    Subscribe, Subscribers, TopicKind, Welcome,
 };
 
 /// Most bytes of a key (Redis allows 512 MiB; nobody caches such keys).
@@ -26,6 +27,8 @@ pub enum DecodeError {
     Operation(u8),
     #[error("unknown status {0}")]
     Status(u8),
+    #[error("unknown kind of subscription {0}")]
+    Topic(u64),
     #[error("a key of {0} bytes is over the limit of {KEY_BYTES_MAX}")]
     KeyBytes(u32),
     #[error("a value of {0} bytes is over the limit of {VALUE_BYTES_MAX}")]
@@ -40,6 +43,9 @@ mod operation {
     pub(super) const FETCH: u8 = 5;
     pub(super) const FILL: u8 = 6;
     pub(super) const OFFER: u8 = 7;
+    pub(super) const SUBSCRIBE: u8 = 8;
+    pub(super) const SUBSCRIBERS: u8 = 9;
+    pub(super) const DELIVER: u8 = 10;
     pub(super) const HELLO: u8 = 16;
     pub(super) const WELCOME: u8 = 17;
     pub(super) const REJECT: u8 = 18;
@@ -100,6 +106,14 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
             };
             frame(header, &offer.key, &offer.command, out);
         }
+        Message::Subscribe(m) => {
+            let header = Header { request: m.request, ..of(operation::SUBSCRIBE) };
+            encode_topic(header, m.kind, m.clients, &m.name, &Bytes::new(), out);
+        }
+        Message::Subscribers(m) => {
+            encode_topic(of(operation::SUBSCRIBERS), m.kind, m.clients, &m.name, &Bytes::new(), out);
+        }
+        Message::Deliver(m) => encode_topic(of(operation::DELIVER), m.kind, 0, &m.name, &m.push, out),
         control => encode_control(control, out),
     }
 }
@@ -115,6 +129,15 @@ fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
     };
     header.write(out);
     out.extend_from_slice(&reply.value);
+}
+
+fn encode_topic(header: Header, kind: TopicKind, clients: u32, name: &Key, push: &Bytes, out: &mut Vec<u8>) {
+    let kind = match kind {
+        TopicKind::Channel => 0,
+        TopicKind::Pattern => 1,
+        TopicKind::ShardChannel => 2,
+    };
+    frame(Header { tail: [kind, 0, 0, u64::from(clients)], ..header }, name, push, out);
 }
 
 fn encode_control(message: &Message, out: &mut Vec<u8>) {
@@ -281,7 +304,28 @@ fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeEr
             value,
         }),
         operation::OFFER => Message::Offer(Offer { key, view, resp3, heat: argument as u32, command: value }),
+        operation::SUBSCRIBE | operation::SUBSCRIBERS | operation::DELIVER => {
+            return assemble_topic(header, key, value);
+        }
         _ => return assemble_control(header, key, value),
+    })
+}
+
+fn assemble_topic(header: &Header, name: Key, push: Bytes) -> Result<Message, DecodeError> {
+    let [kind, .., clients] = header.tail;
+    let clients = clients as u32;
+    let kind = match kind {
+        0 => TopicKind::Channel,
+        1 => TopicKind::Pattern,
+        2 => TopicKind::ShardChannel,
+        other => return Err(DecodeError::Topic(other)),
+    };
+    Ok(match header.operation {
+        operation::SUBSCRIBE => {
+            Message::Subscribe(Subscribe { request: header.request, kind, name, clients })
+        }
+        operation::SUBSCRIBERS => Message::Subscribers(Subscribers { kind, name, clients }),
+        _ => Message::Deliver(Deliver { kind, name, push }),
     })
 }
 

@@ -12,4 +12,4 @@ pub use codec::{DecodeError, decode, encode};
 pub use key::{Digest, Key, View};
 pub use map::{ClusterMap, LayerMap, NodeMember, Partition, RackId, SHARE_WHOLE, ShimMember};
 pub use member::{NodeId, Peer, RouterId, ShimId};
-pub use message::{LayerSet, LoadStamp, Loads, Message, Status};
+pub use message::{LayerSet, LoadStamp, Loads, Message, Status, TopicKind};

@@ -77,6 +77,9 @@ pub enum Message {
     Fetch(Fetch),
     Fill(Fill),
     Offer(Offer),
+    Subscribe(Subscribe),
+    Subscribers(Subscribers),
+    Deliver(Deliver),
     // Control channel: sessions and coherence.
     Hello(Hello),
     Welcome(Welcome),
@@ -171,6 +174,41 @@ pub struct Offer {
     /// Requests seen in the last second.
     pub heat: u32,
     pub command: Bytes,
+}
+
+/// What a subscription names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TopicKind {
+    Channel,
+    Pattern,
+    ShardChannel,
+}
+
+/// So many of the router's clients have this channel or pattern from now on (router to shim). Answered by a `Reply`
+/// once storage sends what is published there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Subscribe {
+    pub request: u64,
+    pub kind: TopicKind,
+    pub name: Key,
+    pub clients: u32,
+}
+
+/// The same without an answer: fewer clients than before, none at all, or as many as before a link was lost.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Subscribers {
+    pub kind: TopicKind,
+    pub name: Key,
+    pub clients: u32,
+}
+
+/// Something was published (shim to router, once for all clients that subscribed to `name`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Deliver {
+    pub kind: TopicKind,
+    pub name: Key,
+    /// The complete RESP3 push that subscribers get.
+    pub push: Bytes,
 }
 
 /// "I dropped what I held before": opens a session (node to shim).
@@ -284,6 +322,9 @@ impl Message {
                 | Message::Fetch(_)
                 | Message::Fill(_)
                 | Message::Offer(_)
+                | Message::Subscribe(_)
+                | Message::Subscribers(_)
+                | Message::Deliver(_)
         )
     }
 }

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use wire::header::HEADER_BYTES;
 use wire::message::{
-    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, Offer, Read,
-    Refuse, Reject, Renew, Reply, Revoke, Revoked, Welcome,
+    Ack, Cancel, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, Offer,
+    Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe, Subscribers, Welcome,
 };
-use wire::{DecodeError, Digest, Key, LayerSet, LoadStamp, Message, Status, View, decode, encode};
+use wire::{DecodeError, Digest, Key, LayerSet, LoadStamp, Message, Status, TopicKind, View, decode, encode};
 
 fn key() -> Key {
     let digest = Digest(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
@@ -69,6 +69,25 @@ fn samples() -> Vec<Message> {
     ]
 }
 
+fn topic_samples() -> Vec<Message> {
+    let push = Bytes::from_static(b">3\r\n$7\r\nmessage\r\n$3\r\nkey\r\n$1\r\nv\r\n");
+    let name = key();
+    vec![
+        Message::Subscribe(Subscribe {
+            request: 36,
+            kind: TopicKind::Pattern,
+            name: name.clone(),
+            clients: 37,
+        }),
+        Message::Subscribers(Subscribers {
+            kind: TopicKind::ShardChannel,
+            name: name.clone(),
+            clients: u32::MAX,
+        }),
+        Message::Deliver(Deliver { kind: TopicKind::Channel, name, push }),
+    ]
+}
+
 fn control_samples() -> Vec<Message> {
     let value = Bytes::from_static(b"$1\r\nv\r\n");
     let key = key();
@@ -95,7 +114,7 @@ fn control_samples() -> Vec<Message> {
 }
 
 fn all_samples() -> Vec<Message> {
-    [samples(), control_samples()].concat()
+    [samples(), control_samples(), topic_samples()].concat()
 }
 
 fn encoded(message: &Message) -> Bytes {
@@ -154,6 +173,9 @@ fn strangers_and_other_versions_are_named() {
     assert!(decode_changed(0, b'G').to_string().contains("not a DistCache message"));
     assert!(decode_changed(2, 9).to_string().contains("protocol version 9 is not spoken here"));
     assert_eq!(decode_changed(3, 200), DecodeError::Operation(200));
+    let mut topic = encoded(&topic_samples()[0]).to_vec();
+    topic[71] = 3;
+    assert_eq!(decode(&mut Bytes::from(topic)), Err(DecodeError::Topic(3)));
     assert!(
         matches!(decode_changed(44, 0xff), DecodeError::KeyBytes(_)),
         "checked before the bytes are there"

@@ -20,7 +20,7 @@ pub(crate) fn run(data: &[u8]) {
     assert!(classified.keys.iter().all(|key| (1..command.len()).contains(key)), "{classified:?}");
     match classified.kind {
         Kind::Read => assert_eq!(classified.keys.len(), 1, "{command:?}"),
-        Kind::Keyless | Kind::Connection | Kind::Barrier => {
+        Kind::Keyless | Kind::Connection | Kind::Barrier | Kind::Subscription | Kind::Publish => {
             assert!(classified.keys.is_empty(), "{command:?}")
         }
         Kind::Query | Kind::Write | Kind::BlockingWrite | Kind::BlockingQuery => {

@@ -59,6 +59,9 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                 Effect::Send { message, .. } => speech.hear(&message),
                 Effect::Resume { client } => assert!(router.ready(client), "{client:?} is not ready"),
                 Effect::Close { .. } => {}
+                Effect::Push { client, .. } => {
+                    assert!(clients[client.0 as usize].open, "a message to nobody");
+                }
                 Effect::Reply { client, bytes } => {
                     let client = &mut clients[client.0 as usize];
                     assert!(client.open, "a reply to nobody");

@@ -29,6 +29,10 @@ pub enum Kind {
     Keyless,
     /// About the client's own connection, MULTI and its like included: the router answers it.
     Connection,
+    /// Starts or ends subscriptions of the client's own connection.
+    Subscription,
+    /// Goes to the server of its channel, which is no key.
+    Publish,
 }
 
 /// What is known about a command that can be carried out.
@@ -55,6 +59,8 @@ pub fn classify(command: &Command) -> Result<Classified, Refusal> {
         Rule::Keyless if spec.name == "config|set" && !sets_harmless_parameters(command) => {
             return Err(Refusal::unsupported(spec.name, Reason::Configuration));
         }
+        Rule::Subscription => return Ok(Classified::without_keys(spec, Kind::Subscription)),
+        Rule::Publish => return Ok(Classified::without_keys(spec, Kind::Publish)),
         Rule::Keyless => return Ok(Classified::without_keys(spec, Kind::Keyless)),
         keyed => keyed,
     };

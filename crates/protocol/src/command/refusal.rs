@@ -42,8 +42,6 @@ pub enum Refusal {
 /// Why this release refuses a command that Redis has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    #[error("subscriptions are not supported yet")]
-    Subscriptions,
     #[error("it would look like one server of a Redis Cluster, which it is not")]
     Cluster,
     #[error("administrative commands go to the storage server itself")]

@@ -19,11 +19,17 @@ pub(super) enum Rule {
     Query,
     BlockingQuery,
     Keyless,
+    /// Starts or ends subscriptions of the client's connection.
+    Subscription,
+    Publish,
 }
 
 pub(super) const fn derive(name: &[u8], group: Group, flags: Set, tips: Set, keys: &[KeySpec]) -> Rule {
     if let Some(reason) = refused(name, group, flags) {
         return Rule::Refuse(reason);
+    }
+    if matches!(group, Group::Pubsub) {
+        return subscriptions(name);
     }
     if answered_by_router(name, group) {
         return Rule::Connection;
@@ -50,8 +56,6 @@ const fn refused(name: &[u8], group: Group, flags: Set) -> Option<Reason> {
     match name {
         // Clients and frameworks send these as a matter of course. Which parameters may be set is looked at later.
         b"config|get" | b"config|set" => return None,
-        // It would reach only those who subscribe at one storage server, which nobody behind DistCache can.
-        b"publish" | b"spublish" => return Some(Reason::Subscriptions),
         b"wait" => return Some(Reason::Replication),
         // The key leaves for a server that DistCache does not know.
         b"migrate" => return Some(Reason::OtherServer),
@@ -66,15 +70,22 @@ const fn refused(name: &[u8], group: Group, flags: Set) -> Option<Reason> {
         // The router answers them itself or says why not.
         Group::Connection | Group::Transactions => None,
         _ if flags.has(Flag::Asking as u32) => Some(Reason::Cluster),
-        _ if flags.has(Flag::Pubsub as u32) && flags.has(Flag::Noscript as u32) => {
-            Some(Reason::Subscriptions)
-        }
         _ if flags.has(Flag::Admin as u32) => Some(Reason::Administration),
         _ => None,
     }
 }
 
-/// Commands about the client's own connection, which ends at the router: what it is, and what is queued on it. INFO is about a server, and the
+/// PUBSUB asks what is subscribed to; the rest of the group subscribes or publishes.
+const fn subscriptions(name: &[u8]) -> Rule {
+    match name {
+        b"publish" | b"spublish" => Rule::Publish,
+        [b'p', b'u', b'b', b's', b'u', b'b', ..] => Rule::Keyless,
+        _ => Rule::Subscription,
+    }
+}
+
+/// Commands about the client's own connection, which ends at the router: what it is, and what is queued on it. INFO is
+/// about a server, and the
 /// server that a client sees is the router.
 const fn answered_by_router(name: &[u8], group: Group) -> bool {
     matches!(group, Group::Connection | Group::Transactions) || matches!(name, b"info" | b"acl|whoami")

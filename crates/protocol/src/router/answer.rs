@@ -95,6 +95,8 @@ impl Router {
                     && let Some(next) = left.pop()
                 {
                     return self.ask_next_for_a_key(origin, next, effects);
+                } else if matches!(fan.merge, Merge::Subscribed { .. }) {
+                    return self.subscribed(now, origin, effects);
                 } else {
                     let answers: Vec<PartReply> =
                         fan.parts.drain(..).filter_map(|part: Part| part.reply).collect();
@@ -217,7 +219,7 @@ impl Router {
                 effects.push(Effect::Close { client: id });
             }
         }
-        if state.stalled && state.pipeline.len() <= pipeline_max / 2 {
+        if state.stalled && state.subscribing.is_none() && state.pipeline.len() <= pipeline_max / 2 {
             state.stalled = false;
             if !state.closing {
                 effects.push(Effect::Resume { client: id });

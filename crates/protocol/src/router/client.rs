@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::router::ClientId;
 use crate::router::pipeline::Pipeline;
+use crate::router::pubsub::{Subscribed, Subscribing};
 use crate::router::transaction::Queued;
 use crate::time::Time;
 
@@ -25,6 +26,9 @@ pub(crate) struct Client {
     pub(crate) replies: Replies,
     pub(crate) labels: Option<Box<Labels>>,
     pub(crate) pipeline: Pipeline,
+    /// Only of a client that has any subscription.
+    pub(crate) subscribed: Option<Box<Subscribed>>,
+    pub(crate) subscribing: Option<Box<Subscribing>>,
     /// A reply that closes the connection is in the pipeline: nothing after it is taken.
     pub(crate) closing: bool,
     /// Between MULTI and EXEC.
@@ -44,6 +48,11 @@ pub(crate) struct Labels {
 impl Client {
     pub(crate) fn ready(&self) -> bool {
         !self.stalled && !self.closing
+    }
+
+    /// RESP2 has no pushes: a connection with subscriptions carries nothing else.
+    pub(crate) fn only_listens(&self) -> bool {
+        self.subscribed.is_some() && !self.resp3
     }
 
     pub(crate) fn labels(&mut self) -> &mut Labels {
@@ -90,6 +99,8 @@ impl Clients {
             replies: Replies::On,
             labels: None,
             pipeline: Pipeline::default(),
+            subscribed: None,
+            subscribing: None,
             closing: false,
             transaction: None,
             stalled: false,

@@ -1,6 +1,7 @@
 //! Commands about the connection itself, answered here as Redis answers them. CLIENT is in `client_command`.
 
 use bytes::Bytes;
+use wire::TopicKind;
 use wire::resp::{Command, reply};
 
 use crate::command::integer;
@@ -29,6 +30,10 @@ pub(crate) fn answer(
     if client_command::is_reply(command) {
         return client_command::set_replies(router, now, client, command, effects);
     }
+    if plan::is(command, 0, "RESET") && command.len() == 1 {
+        let subscribed = router.clients.get_mut(client).and_then(|state| state.subscribed.take());
+        router.leave_all(client, subscribed, None, effects);
+    }
     let Some(answer) = evaluate(router, now, client, command) else { return };
     match answer {
         Answer::Reply(bytes) => {
@@ -55,6 +60,11 @@ pub(crate) fn evaluate(router: &mut Router, now: Time, client: u32, command: &Co
 
 fn own(state: &mut Client, name: &[u8], command: &Command) -> Answer {
     Answer::Reply(match (name, command.len()) {
+        (b"PING", 1 | 2) if state.only_listens() => {
+            let mut out = b"*2\r\n$4\r\npong\r\n".to_vec();
+            reply::bulk(command.get(1).unwrap_or_default(), &mut out);
+            out.into()
+        }
         (b"PING", 1) => Bytes::from_static(reply::PONG),
         (b"PING", 2) | (b"ECHO", 2) => replies::bulk_string(command.arg(1)),
         (b"HELLO", _) => hello(state, command),
@@ -174,20 +184,34 @@ pub(crate) fn is_label(label: &[u8]) -> bool {
     label.iter().all(|byte| (b'!'..=b'~').contains(byte))
 }
 
+/// In the order of Redis.
+fn flags(state: &Client) -> &'static str {
+    match (state.subscribed.is_some(), state.transaction.is_some()) {
+        (true, true) => "Px",
+        (true, false) => "P",
+        (false, true) => "x",
+        (false, false) => "N",
+    }
+}
+
 /// One line of CLIENT LIST and CLIENT INFO.
 pub(crate) fn line(state: &Client, now: Time) -> String {
     let none = Labels::default();
     let labels = state.labels.as_deref().unwrap_or(&none);
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let multi = state.transaction.as_ref().map_or(-1, |queued| queued.len() as i64);
+    let count = |kind| state.subscribed.as_ref().map_or(0, |own| own.count(kind));
     format!(
-        "id={} addr=?:0 laddr=?:0 fd=-1 name={} age={} idle=0 flags={} db=0 sub=0 psub=0 ssub=0 multi={multi} qbuf=0 \
+        "id={} addr=?:0 laddr=?:0 fd=-1 name={} age={} idle=0 flags={} db=0 sub={} psub={} ssub={} multi={multi} qbuf=0 \
          qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem=0 tot-mem=0 events=r cmd=NULL \
          user=default redir=-1 resp={} lib-name={} lib-ver={}",
         state.number,
         text(&labels.name),
         now.since(state.opened).as_secs(),
-        if multi < 0 { "N" } else { "x" },
+        flags(state),
+        count(TopicKind::Channel),
+        count(TopicKind::Pattern),
+        count(TopicKind::ShardChannel),
         state.pipeline.len(),
         if state.resp3 { 3 } else { 2 },
         text(&labels.library),

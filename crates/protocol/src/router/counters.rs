@@ -35,6 +35,8 @@ pub struct Counters {
     pub lost: u64,
     /// Commands answered `-BUSY` because too many were pending.
     pub sheds: u64,
+    /// Published messages given to clients.
+    pub pushes: u64,
     /// Error replies from storage or from a shim.
     pub errors: u64,
     /// Replies to requests that no longer exist, or from someone who was not asked.

@@ -11,12 +11,13 @@ use wire::{Key, Message, Peer, ShimId, View};
 use crate::command::{self, Classified, Kind};
 use crate::placement::Placement;
 use crate::router::answer::Freed;
+use crate::router::client::Client;
 use crate::router::gather::Merge;
 use crate::router::pending::{Pending, PendingRead, Tried};
 use crate::router::pipeline::{Fan, Operation, Order, Part, Progress, Sent, Touch, Waiting};
 use crate::router::plan::{self, Plan};
 use crate::router::route::{Route, Unroutable};
-use crate::router::{Effect, Router, connection, replies, storage_info, transaction};
+use crate::router::{Effect, Router, connection, pubsub, replies, storage_info, transaction};
 use crate::time::Time;
 
 const UNNAMED_KEYS: &str = "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other \
@@ -63,6 +64,12 @@ impl Router {
                 return self.respond(now, client, transaction::refused(&command, &refusal), effects);
             }
         };
+        if self.clients.get(client).is_some_and(Client::only_listens)
+            && let Some(error) = pubsub::misplaced(&classified)
+        {
+            self.counters.refusals += 1;
+            return self.respond(now, client, error, effects);
+        }
         if classified.kind == Kind::Connection {
             let asks_storage = match command.arg(0) {
                 name if name.eq_ignore_ascii_case(b"INFO") => {
@@ -84,11 +91,16 @@ impl Router {
         }
         let keys = keys_of(&placement, &command, &classified);
         let Some(state) = self.clients.get_mut(client) else { return };
-        let silent = state.take_silence();
+        // A push is no reply, so CLIENT REPLY does not keep it back.
+        let pushed = classified.kind == Kind::Subscription && state.resp3;
+        let silent = state.take_silence() && !pushed;
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
         let touch = touch(&classified, &keys);
         let job = Job { client, sequence, resp3, command: &command, classified: &classified, keys: &keys };
         let launched = self.launch(now, &placement, &job, effects);
+        if classified.kind == Kind::Subscription && !matches!(launched, Some(Progress::Done(_))) {
+            self.hold_client(client);
+        }
         let progress = launched.unwrap_or_else(|| {
             self.counters.ordered_waits += 1;
             Progress::Waiting(Box::new(Waiting { command, classified, own_replies: Vec::new() }))
@@ -201,6 +213,8 @@ impl Router {
             Plan::Each => self.launch_each(now, placement, job, effects),
             Plan::Whole => self.launch_groups(placement, job, None, effects),
             Plan::Grouped(merge) => self.launch_groups(placement, job, Some(merge), effects),
+            Plan::Subscription => return Some(self.launch_subscription(placement, job, effects)),
+            Plan::Publish => return Some(self.launch_publish(placement, job, effects)),
             keyless => return Some(self.launch_keyless(now, placement, job, keyless, effects)),
         };
         match launched {
@@ -350,7 +364,7 @@ impl Router {
     ) -> Sent {
         self.counters.executes += 1;
         let Route { peer, ordered } = route;
-        let writes = matches!(kind, Kind::Write | Kind::BlockingWrite | Kind::Barrier);
+        let writes = matches!(kind, Kind::Write | Kind::BlockingWrite | Kind::Barrier | Kind::Publish);
         let blocking = matches!(kind, Kind::BlockingWrite | Kind::BlockingQuery);
         let request =
             self.pending.insert(Pending { origin, peer, sent: Time(0), writes, blocking, read: None });

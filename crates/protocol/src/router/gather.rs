@@ -1,7 +1,8 @@
 //! Makes one reply out of the replies to the parts of a command. Works on RESP bytes; sends nothing.
 
 use bytes::Bytes;
-use wire::resp::ReplyScanner;
+use std::collections::BTreeSet;
+use wire::resp::{ReplyScanner, Value};
 use wire::{ShimId, Status};
 
 use crate::router::pipeline::PartReply;
@@ -24,6 +25,12 @@ pub(crate) enum Merge {
     Everywhere,
     /// SCAN at one of `shims` servers.
     Scan { index: u64, shims: u64 },
+    /// PUBSUB CHANNELS: every name once.
+    Union,
+    /// PUBSUB NUMSUB: names and numbers in turn, the numbers added.
+    Counts,
+    /// SUBSCRIBE and its like, which this `word` confirms. Not merged here: whether the client has it now is what counts.
+    Subscribed { word: &'static str },
     /// EXEC: replies of the router's own go between those of storage, each to its place in the whole.
     Transaction { own: Vec<(usize, Bytes)> },
     /// RANDOMKEY: asks `left` in turn until one has a key.
@@ -50,6 +57,9 @@ pub(crate) fn merge(merge: &Merge, parts: &[PartReply], resp3: bool) -> Bytes {
             success.or(parts.first()).map_or_else(unexpected, |part| part.value.clone())
         }
         Merge::Concatenation => concatenation(parts),
+        Merge::Union => union(parts),
+        Merge::Counts => counts(parts),
+        Merge::Subscribed { .. } => unexpected(),
         Merge::Everywhere => everywhere(parts),
         Merge::Scan { index, shims } => scan(parts, *index, *shims),
         Merge::Info { own } => storage_info::together(own, parts, resp3),
@@ -91,6 +101,43 @@ fn concatenation(parts: &[PartReply]) -> Bytes {
     let mut out = Vec::with_capacity(16 + arrays.iter().map(|(_, body)| body.len()).sum::<usize>());
     replies::array_header(arrays.iter().map(|(count, _)| count).sum(), &mut out);
     arrays.iter().for_each(|(_, body)| out.extend_from_slice(body));
+    out.into()
+}
+
+fn union(parts: &[PartReply]) -> Bytes {
+    if let Some(error) = first_error(parts) {
+        return error;
+    }
+    let mut names = BTreeSet::new();
+    for part in parts {
+        let Ok(Value::Array(values)) = Value::parse(&part.value) else { return unexpected() };
+        names.extend(values.iter().filter_map(Value::bytes).cloned());
+    }
+    let mut out = Vec::new();
+    replies::array_header(names.len(), &mut out);
+    names.iter().for_each(|name| replies::bulk(name, &mut out));
+    out.into()
+}
+
+fn counts(parts: &[PartReply]) -> Bytes {
+    if let Some(error) = first_error(parts) {
+        return error;
+    }
+    let mut all: Option<Vec<Value>> = None;
+    for part in parts {
+        let Ok(Value::Array(values)) = Value::parse(&part.value) else { return unexpected() };
+        let Some(all) = &mut all else {
+            all = Some(values);
+            continue;
+        };
+        for (total, more) in all.iter_mut().zip(values) {
+            if let (Value::Integer(total), Value::Integer(more)) = (total, more) {
+                *total = total.saturating_add(more);
+            }
+        }
+    }
+    let mut out = Vec::new();
+    Value::Array(all.unwrap_or_default()).write(true, &mut out);
     out.into()
 }
 

@@ -23,6 +23,7 @@ mod learned;
 mod pending;
 mod pipeline;
 mod plan;
+mod pubsub;
 mod replies;
 mod retry;
 mod route;
@@ -134,6 +135,11 @@ pub enum Effect {
         client: ClientId,
         bytes: Bytes,
     },
+    /// Something that the client has not asked for now: a message of a channel.
+    Push {
+        client: ClientId,
+        bytes: Bytes,
+    },
     /// After what was replied so far has been written. `Input::Closed` is still owed.
     Close {
         client: ClientId,
@@ -150,6 +156,7 @@ pub struct Router {
     config: RouterConfig,
     clients: Clients,
     pending: PendingTable,
+    subscriptions: pubsub::Subscriptions,
     learned: Learned,
     loads: LoadTable,
     placement: Option<Arc<Placement>>,
@@ -173,6 +180,7 @@ impl Router {
             clients: Clients::default(),
             // A shim or node may yet answer what an earlier process asked in this router's name.
             pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
+            subscriptions: pubsub::Subscriptions::default(),
             learned: Learned::new(config.learned_max),
             loads: LoadTable::new(0),
             placement: None,
@@ -198,6 +206,16 @@ impl Router {
     /// Whether nothing of the client is unanswered.
     pub fn is_idle(&self, client: ClientId) -> bool {
         self.clients.get(client.0).is_none_or(|client| client.pipeline.len() == 0)
+    }
+
+    /// Whether the client waits for messages, however long none comes.
+    pub fn is_subscribed(&self, client: ClientId) -> bool {
+        self.clients.get(client.0).is_some_and(|client| client.subscribed.is_some())
+    }
+
+    /// Channels and patterns that clients have, each counted once.
+    pub fn subscriptions_count(&self) -> usize {
+        self.subscriptions.len()
     }
 
     pub fn counters(&self) -> &Counters {
@@ -258,9 +276,15 @@ impl Router {
             Input::Ended { client } => self.ended(client, effects),
             Input::Closed { client } => self.closed(client, effects),
             Input::Message { from, message: Message::Reply(reply) } => self.reply(now, from, reply, effects),
+            Input::Message { message: Message::Deliver(deliver), .. } => self.delivered(deliver, effects),
             // Peers send a router nothing else; what comes anyway is as late as can be.
             Input::Message { .. } => self.counters.late_replies += 1,
-            Input::Linked(peer) => self.set_linked(peer, true),
+            Input::Linked(peer) => {
+                self.set_linked(peer, true);
+                if let Peer::Shim(shim) = peer {
+                    self.subscribe_again(shim, effects);
+                }
+            }
             Input::Unlinked(peer) => {
                 self.set_linked(peer, false);
                 self.vanished(now, |asked| asked == peer, effects);
@@ -337,7 +361,9 @@ impl Router {
     }
 
     fn closed(&mut self, id: ClientId, effects: &mut Vec<Effect>) {
-        let Some(client) = self.clients.close(id.0) else { return };
+        let Some(mut client) = self.clients.close(id.0) else { return };
+        let (subscribed, subscribing) = (client.subscribed.take(), client.subscribing.take());
+        self.leave_all(id.0, subscribed, subscribing, effects);
         for request in client.pipeline.requests() {
             let Some(pending) = self.forget(request) else { continue };
             if pending.blocking {

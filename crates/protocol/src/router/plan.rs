@@ -27,6 +27,10 @@ pub(crate) enum Plan {
     RandomKey,
     /// The router's own sections, then those of all storage servers together.
     Info,
+    /// Begins or ends subscriptions.
+    Subscription,
+    /// To the shim of the channel.
+    Publish,
 }
 
 pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
@@ -47,10 +51,16 @@ pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
 }
 
 fn without_keys(command: &Command, kind: Kind) -> Plan {
+    match kind {
+        Kind::Subscription => return Plan::Subscription,
+        Kind::Publish => return Plan::Publish,
+        _ => {}
+    }
     match upper(command.name()).as_slice() {
         b"DBSIZE" => Plan::Everywhere(Merge::Sum),
         b"FLUSHALL" | b"FLUSHDB" | b"SWAPDB" => Plan::Everywhere(Merge::First),
         b"KEYS" => Plan::Everywhere(Merge::Concatenation),
+        b"PUBSUB" => pubsub(command),
         b"SCAN" => Plan::Scan,
         b"RANDOMKEY" => Plan::RandomKey,
         b"INFO" => Plan::Info,
@@ -59,6 +69,16 @@ fn without_keys(command: &Command, kind: Kind) -> Plan {
         b"SCRIPT" | b"FUNCTION" if !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
         b"CONFIG" if !is(command, 1, "GET") && !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
         _ if kind == Kind::Barrier => Plan::FirstShim,
+        _ => Plan::Anywhere,
+    }
+}
+
+/// Patterns are subscribed to at every server, so that any one knows how many there are.
+fn pubsub(command: &Command) -> Plan {
+    match upper(command.get(1).unwrap_or_default()).as_slice() {
+        b"CHANNELS" | b"SHARDCHANNELS" => Plan::Everywhere(Merge::Union),
+        b"NUMSUB" | b"SHARDNUMSUB" => Plan::Everywhere(Merge::Counts),
+        b"NUMPAT" => Plan::FirstShim,
         _ => Plan::Anywhere,
     }
 }

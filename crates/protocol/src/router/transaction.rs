@@ -73,7 +73,10 @@ impl Queued {
     }
 
     fn push(&mut self, command: &Command, classified: &Classified) {
-        self.storage.push(command, &classified.keys);
+        // A channel is no key, but has a place as keys have.
+        let channel = [1];
+        let keys = if classified.kind == Kind::Publish { &channel[..] } else { &classified.keys[..] };
+        self.storage.push(command, keys);
         self.kind = command::transaction_kind(self.kind, classified.kind);
         self.reads_unnamed_keys |= classified.reads_unnamed_keys;
     }
@@ -188,6 +191,11 @@ impl Router {
         let Some(placement) = &self.placement else {
             return Some(replies::error("LOADING DistCache: this router has no cluster map yet"));
         };
+        if classified.kind == Kind::Subscription {
+            let name = classified.spec.name;
+            let error = format!("ERR DistCache: '{name}' is not possible inside a transaction");
+            return Some(replies::error(&error));
+        }
         let everywhere =
             matches!(plan::plan(command, classified), Plan::Everywhere(_) | Plan::Scan | Plan::RandomKey);
         (everywhere && placement.map().shims.len() > 1).then(|| {

@@ -9,6 +9,7 @@ mod inspect;
 mod joins;
 mod operation;
 mod operations;
+mod pubsub;
 mod reads;
 mod refusal;
 mod replies;
@@ -25,7 +26,7 @@ use rand::{RngExt, SeedableRng};
 use slab::Slab;
 use smallvec::SmallVec;
 use wire::message::Invalidate;
-use wire::{Key, Message, NodeId, Peer, ShimId, View};
+use wire::{Key, Message, NodeId, Peer, ShimId, TopicKind, View};
 
 use crate::coherence::lease::{LeaseTerms, ShimSession};
 use crate::hash::KeyMap;
@@ -142,6 +143,22 @@ enum Purpose {
     Touch {
         key: Key,
     },
+    /// Asks nothing but a sign of life.
+    Probe,
+    Topic {
+        kind: TopicKind,
+        name: Key,
+        begins: bool,
+    },
+    Publish {
+        origin: Origin,
+        channel: Key,
+        shard: bool,
+    },
+    CountSubscribers {
+        origin: Origin,
+        kind: TopicKind,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -201,6 +218,7 @@ pub struct Shim {
     quarantined: Vec<Key>,
     /// A barrier's outcome is unknown: every key is quarantined.
     quarantined_whole: bool,
+    topics: pubsub::Topics,
     heat: HeavyHitters,
     heat_floor: u32,
     frames: BytesMut,
@@ -235,6 +253,7 @@ impl Shim {
             barrier_number: 0,
             quarantined: Vec::new(),
             quarantined_whole: false,
+            topics: pubsub::Topics::default(),
             heat: HeavyHitters::new(config.heat, config.seed),
             heat_floor: config.heat_min,
             frames: BytesMut::new(),
@@ -249,7 +268,10 @@ impl Shim {
         match input {
             Input::Message { from, message } => self.message(now, from, message, effects),
             Input::Linked(Peer::Node(node)) => self.repeat_to(now, node, Duration::ZERO, effects),
-            Input::Unlinked(Peer::Router(_)) => self.unlinked_router(&input, effects),
+            Input::Unlinked(Peer::Router(router)) => {
+                self.unlinked_router(&input, effects);
+                self.forget_subscribers(now, router, effects);
+            }
             Input::Linked(_) | Input::Unlinked(_) => {}
             Input::Storage(event) => self.storage_event(now, event, effects),
             Input::Map(placement) => self.adopt(placement),
@@ -274,6 +296,12 @@ impl Shim {
             (_, Message::Read(read)) => self.read(now, from, read, effects),
             (Peer::Router(_), Message::Execute(execute)) => self.execute(now, from, execute, effects),
             (Peer::Router(_), Message::Cancel(cancel)) => self.cancel(from, cancel.request, effects),
+            (Peer::Router(router), Message::Subscribe(subscribe)) => {
+                self.subscribe(now, router, subscribe, effects);
+            }
+            (Peer::Router(router), Message::Subscribers(subscribers)) => {
+                self.set_clients(now, router, &subscribers, effects);
+            }
             (Peer::Node(node), message) if usize::from(node.0) < self.links.len() => match message {
                 Message::Fetch(fetch) => self.fetch(now, node, fetch, effects),
                 control => self.coherence(now, node, control, effects),
@@ -302,6 +330,7 @@ impl Shim {
                 self.prove(now, effects);
             }
             self.touch(now, effects);
+            self.tick_topics(now, effects);
         }
     }
 

@@ -86,17 +86,16 @@ impl Shim {
         let frame = execute.command.clone();
         use command::Kind as Class;
         match classified.kind {
-            // It would change the connection that all share. COMMAND and INFO only sound like one of those.
-            Class::Connection
-                if !["COMMAND", "INFO"]
-                    .iter()
-                    .any(|name| command.name().eq_ignore_ascii_case(name.as_bytes())) =>
-            {
+            kind if is_the_routers(kind, command) => {
                 self.statistics.unexpected += 1;
                 let text = "-ERR DistCache: the router answers this command itself\r\n";
                 self.reply_error(origin, text, effects);
             }
-            Class::Keyless | Class::Connection => {
+            Class::Publish => self.publish(now, origin, (execute, command, classified), effects),
+            Class::Keyless if asks_for_subscriptions(classified) => {
+                self.publish(now, origin, (execute, command, classified), effects);
+            }
+            Class::Keyless | Class::Connection | Class::Subscription => {
                 let purpose = Purpose::Plain { origin };
                 self.store(now, purpose, shared, SmallVec::from_elem(frame, 1), effects);
             }
@@ -392,6 +391,19 @@ impl Shim {
             }
         }
     }
+}
+
+/// It would change the connection that all share. COMMAND and INFO only sound like one of those.
+fn is_the_routers(kind: command::Kind, command: &Command) -> bool {
+    let asks = |name: &str| command.name().eq_ignore_ascii_case(name.as_bytes());
+    match kind {
+        command::Kind::Connection => !asks("COMMAND") && !asks("INFO"),
+        kind => kind == command::Kind::Subscription,
+    }
+}
+
+fn asks_for_subscriptions(classified: &Classified) -> bool {
+    classified.spec.name.starts_with("pubsub|") && classified.spec.name != "pubsub|help"
 }
 
 /// Gives up a blocking command; any other that has begun runs to its end.

@@ -38,6 +38,8 @@ impl Shim {
                     self.lost(now, ticket.purpose, sent, effects);
                 }
             }
+            StorageEvent::Published(push) => self.published(&push, effects),
+            StorageEvent::Unsubscribed => self.unsubscribed(),
             StorageEvent::Fenced => self.end_quarantine(),
         }
     }
@@ -60,6 +62,7 @@ impl Shim {
             self.hold_until = now.after(self.config.lease.restart_wait());
         }
         self.prove(now, effects);
+        self.restore_topics(now, effects);
     }
 
     /// Whatever was lost has happened or never will: fills may show it.
@@ -106,7 +109,16 @@ impl Shim {
                 let success = status_of(&first) != Status::Error;
                 self.complete(id, first, success, effects);
             }
-            Purpose::Proof => {}
+            Purpose::Proof | Purpose::Probe => {}
+            Purpose::Topic { kind, name, begins } => {
+                self.topic_answered(now, (kind, name, begins), Some(first), effects);
+            }
+            Purpose::Publish { origin, channel, shard } => {
+                self.receivers_counted(origin, (&channel, shard), first, effects);
+            }
+            Purpose::CountSubscribers { origin, kind } => {
+                self.subscribers_counted(origin, kind, first, effects);
+            }
             Purpose::Touch { key } => {
                 let cached = self.keys.get(&key).is_some_and(|state| !state.directory.entries.is_empty());
                 if first == b":0\r\n"[..] && cached {
@@ -166,12 +178,22 @@ impl Shim {
                 }
                 self.reading_ended(now, key, (view, resp3), effects);
             }
-            Purpose::Plain { origin } => self.reply_error(origin, &text, effects),
+            Purpose::Plain { origin } | Purpose::CountSubscribers { origin, .. } => {
+                self.reply_error(origin, &text, effects);
+            }
+            Purpose::Publish { origin, .. } => {
+                let outcome =
+                    if sent { "whether it was published is unknown" } else { "it was not published" };
+                self.reply_error(origin, &format!("{LOST}; {outcome}\r\n"), effects);
+            }
+            Purpose::Topic { kind, name, begins } => {
+                self.topic_answered(now, (kind, name, begins), None, effects);
+            }
             Purpose::Fill { node, fetch } => {
                 self.fill(node, fetch, &Bytes::new(), Bytes::from(text), effects);
             }
             Purpose::Operation(id) => self.lost_operation(id, sent, effects),
-            Purpose::Proof | Purpose::Touch { .. } => {}
+            Purpose::Proof | Purpose::Probe | Purpose::Touch { .. } => {}
         }
     }
 

@@ -33,6 +33,8 @@ pub struct ShimStatistics {
     pub sheds_storage: u64,
     /// Reads answered together with another one of their view.
     pub reads_joined: u64,
+    /// Published messages sent on, one for each router.
+    pub messages_delivered: u64,
     pub unexpected: u64,
 }
 
@@ -59,6 +61,11 @@ impl Shim {
     /// Commands queued or at storage.
     pub fn pending(&self) -> usize {
         self.tickets.len() + self.operations.len() + self.joined
+    }
+
+    /// Channels and patterns that routers have clients for.
+    pub fn subscriptions(&self) -> usize {
+        self.topics.len()
     }
 
     /// Commands that storage may have at a time before reads are refused.

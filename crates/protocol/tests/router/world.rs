@@ -7,11 +7,11 @@ use bytes::Bytes;
 use protocol::placement::{Placement, Secret};
 use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing};
 use protocol::time::Time;
-use wire::message::Reply;
+use wire::message::{Deliver, Reply};
 use wire::resp::{Command, ProtocolError, transaction};
 use wire::{
-    ClusterMap, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
-    ShimId, ShimMember, Status,
+    ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
+    ShimId, ShimMember, Status, TopicKind,
 };
 
 /// A map of one rack per shim, a leaf layer by rack and a spine layer by hash.
@@ -101,6 +101,7 @@ impl World {
                 let [leaves, spines, shims] = self.size;
                 Input::Map(placement(map(leaves, spines, shims, &self.down)))
             }
+            "message" | "pmessage" | "smessage" => deliver(first, &rest),
             _ => self.reply(first, &rest),
         };
         self.step(input)
@@ -177,6 +178,7 @@ impl World {
     fn show(&mut self, effect: Effect) -> String {
         match effect {
             Effect::Reply { client, bytes } => format!("{} <- {}", client_name(client), text(&bytes)),
+            Effect::Push { client, bytes } => format!("{} <= {}", client_name(client), text(&bytes)),
             Effect::Close { client } => format!("close {}", client_name(client)),
             Effect::Resume { client } => format!("resume {}", client_name(client)),
             Effect::Send { to, message } => {
@@ -197,6 +199,14 @@ impl World {
                             self.requests.iter().position(|(id, _)| *id == cancel.request).unwrap() + 1;
                         return format!("{} CANCEL r{number}", peer_name(to));
                     }
+                    Message::Subscribe(m) => {
+                        let topic = topic(m.kind, &m.name);
+                        (m.request, format!("SUBSCRIBE {topic} for {}", m.clients), false)
+                    }
+                    Message::Subscribers(m) => {
+                        let topic = topic(m.kind, &m.name);
+                        return format!("{} SUBSCRIBERS {topic} now {}", peer_name(to), m.clients);
+                    }
                     other => panic!("a router does not send {other:?}"),
                 };
                 self.requests.push((request, to));
@@ -205,6 +215,25 @@ impl World {
             }
         }
     }
+}
+
+/// `message FROM CHANNEL PAYLOAD`, `pmessage FROM PATTERN CHANNEL PAYLOAD`.
+fn deliver(word: &str, rest: &[&str]) -> Input {
+    let kind = match word {
+        "message" => TopicKind::Channel,
+        "pmessage" => TopicKind::Pattern,
+        _ => TopicKind::ShardChannel,
+    };
+    let values = [&[word], &rest[1..]].concat();
+    let mut push = format!(">{}\r\n", values.len());
+    values.iter().for_each(|value| push += &format!("${}\r\n{value}\r\n", value.len()));
+    let name = placement(map(1, 1, 1, &[])).key(0, rest[1].to_owned().into());
+    let deliver = Deliver { kind, name, push: push.into() };
+    Input::Message { from: peer_of(rest[0]), message: Message::Deliver(deliver) }
+}
+
+fn topic(kind: TopicKind, name: &Key) -> String {
+    format!("{kind:?} {}", text(&name.bytes)).to_lowercase()
 }
 
 fn arguments(frame: Bytes) -> String {

@@ -451,6 +451,8 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Up { .. }) => "storage>s0 up".into(),
         Parcel::Answer(StorageEvent::Down { .. }) => "storage>s0 down".into(),
         Parcel::Answer(StorageEvent::Lost { .. }) => "storage>s0 lost".into(),
+        Parcel::Answer(StorageEvent::Published(push)) => format!("storage>s0 {}", show(push)),
+        Parcel::Answer(StorageEvent::Unsubscribed) => "storage>s0 unsubscribed".into(),
         Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
     }
 }
@@ -473,6 +475,9 @@ fn what(message: &Message) -> String {
         Message::Fill(m) if m.granted => format!("FILL {} fill {} granted", text(&m.key), m.fill),
         Message::Fill(m) => format!("FILL {} fill {} not granted", text(&m.key), m.fill),
         Message::Offer(m) => format!("OFFER {}", text(&m.key)),
+        Message::Subscribe(m) => format!("SUBSCRIBE {} for {}", text(&m.name), m.clients),
+        Message::Subscribers(m) => format!("SUBSCRIBERS {} now {}", text(&m.name), m.clients),
+        Message::Deliver(m) => format!("DELIVER {}", text(&m.name)),
         Message::Hello(m) => format!("HELLO {}", m.number),
         Message::Welcome(_) => "WELCOME".into(),
         Message::Reject(m) => format!("REJECT {}", m.last),

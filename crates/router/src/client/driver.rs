@@ -168,6 +168,9 @@ impl Front for Calls {
         }
     }
 
+    /// A call is over with its replies: nobody is there to listen.
+    fn push(&mut self, _io: &mut Io, _client: ClientId, _bytes: Bytes) {}
+
     /// QUIT: the commands after it are never answered.
     fn close(&mut self, _io: &mut Io, client: ClientId) {
         if let Some(call) = self.calls.get_mut(client.0 as usize).and_then(Option::take) {

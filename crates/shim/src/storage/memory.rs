@@ -10,9 +10,11 @@ use wire::resp::transaction::MULTI;
 use wire::resp::{Command, reply};
 
 use super::embedded::Embedded;
+use super::topics::Topics;
 
 pub(crate) struct Memory {
     store: Embedded,
+    topics: Topics,
     /// Wall clock minus CLOCK_BOOTTIME, sampled once: steps of the wall clock must not move deadlines.
     unix_offset_ms: u64,
     /// The data lives and ends with this value, so it has one incarnation.
@@ -25,6 +27,7 @@ impl Memory {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Memory {
             store: Embedded::new(seed),
+            topics: Topics::default(),
             unix_offset_ms: (unix.as_millis() as u64).saturating_sub(clock::now_us() / 1000),
             incarnation: seed,
             announced: false,
@@ -32,9 +35,18 @@ impl Memory {
     }
 
     pub(super) fn store(&mut self, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
-        let (Lane::Shared { resp3 } | Lane::Pinned { resp3 }) = store.lane;
+        let resp3 = match store.lane {
+            Lane::Shared { resp3 } | Lane::Pinned { resp3 } => resp3,
+            Lane::Subscriber => true,
+        };
         let now_ms = now_us / 1000;
         let execute = |frame: Bytes| match Command::parse(frame) {
+            Ok(command) if store.lane == Lane::Subscriber => {
+                let answered = self.topics.execute(&command, events);
+                answered.unwrap_or_else(|| {
+                    self.store.execute(now_ms, now_ms + self.unix_offset_ms, &command, resp3)
+                })
+            }
             Ok(command) => self.store.execute(now_ms, now_ms + self.unix_offset_ms, &command, resp3),
             Err(error) => Bytes::from(format!("-ERR {error}\r\n")),
         };

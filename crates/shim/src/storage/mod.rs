@@ -3,6 +3,7 @@
 pub mod embedded;
 mod memory;
 pub mod redis;
+mod topics;
 
 use protocol::storage::{StorageEvent, Store};
 use runtime::reactor::{Event, Io};

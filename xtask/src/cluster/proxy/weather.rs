@@ -75,7 +75,10 @@ impl Kind {
             | Message::Cancel(_)
             | Message::Fetch(_)
             | Message::Fill(_)
-            | Message::Offer(_) => return None,
+            | Message::Offer(_)
+            | Message::Subscribe(_)
+            | Message::Subscribers(_)
+            | Message::Deliver(_) => return None,
         })
     }
 }

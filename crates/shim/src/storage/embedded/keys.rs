@@ -1,8 +1,8 @@
 //! Expiry and key commands of the embedded store. Not commands that look at values.
 
 use super::call::{Call, DATABASE_OUT_OF_RANGE, Fault, NO_SUCH_KEY, Outcome, SYNTAX};
-use super::glob;
 use super::keyspace::{Encoding, Keyspace, Object};
+use protocol::glob;
 
 #[derive(Default)]
 struct Conditions {

@@ -1,7 +1,6 @@
 //! Storage in this process's memory: strings, counters, expiry and keys, replies as Redis'. Not persistent.
 
 mod call;
-mod glob;
 mod keys;
 mod keyspace;
 mod number;

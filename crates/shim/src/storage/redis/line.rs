@@ -46,6 +46,8 @@ pub(super) enum Fault {
 
 pub(super) struct Line {
     resp3: bool,
+    /// It has subscriptions: some pushes are answers, the others are what was published.
+    listens: bool,
     phase: Phase,
     /// Known once commands may be sent.
     client: Option<u64>,
@@ -74,6 +76,7 @@ impl Line {
         out.extend_from_slice(hello.frame());
         Line {
             resp3,
+            listens: false,
             phase: Phase::Greeting,
             client: None,
             scanner: ReplyScanner::new(),
@@ -83,6 +86,11 @@ impl Line {
             heard_us: now_us,
             suspicion: false,
         }
+    }
+
+    /// A line for subscriptions.
+    pub(super) fn listening(now_us: u64, incarnation: &Incarnation, out: &mut Vec<u8>) -> Line {
+        Line { listens: true, ..Line::new(now_us, true, incarnation, out) }
     }
 
     /// Whether the server seems to have become a replica since this was asked last.
@@ -145,6 +153,11 @@ impl Line {
                 self.greeted(now_us, &reply, out)?;
             } else if reply[0] != b'>' {
                 self.answered(reply, events)?;
+            } else if self.listens {
+                match is_published(&reply) {
+                    true => events.push(StorageEvent::Published(reply)),
+                    false => self.answered(reply, events)?,
+                }
             }
         }
         Ok(())
@@ -242,6 +255,15 @@ impl Line {
         events.extend(self.waiting.into_iter().map(unsent));
         self.client.filter(|_| unknown)
     }
+}
+
+/// Whether a push is a message, not the confirmation of a subscription.
+fn is_published(push: &[u8]) -> bool {
+    let Some(at) = push.iter().position(|&byte| byte == b'\n') else { return false };
+    let word = &push[at + 1..];
+    [&b"$7\r\nmessage\r\n"[..], b"$8\r\npmessage\r\n", b"$8\r\nsmessage\r\n"]
+        .iter()
+        .any(|kind| word.starts_with(kind))
 }
 
 /// The `id` in HELLO's reply, a map that RESP2 writes as a flat array.

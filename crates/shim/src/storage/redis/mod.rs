@@ -51,6 +51,10 @@ pub struct Redis {
     /// By RESP version: the shared connections.
     shared: [Option<(ConnectionId, Line)>; 2],
     wants_resp3: bool,
+    /// The one with subscriptions, made when the first is asked for.
+    subscriber: Option<(ConnectionId, Line)>,
+    subscriber_backoff: Backoff,
+    subscriber_not_before_us: u64,
     pinned: Vec<(ConnectionId, Line)>,
     backoff: Backoff,
     dial_not_before_us: u64,
@@ -76,6 +80,9 @@ impl Redis {
             admin: Admin::new(settings.address.clone(), settings.timeout_us, Backoff::new(fork()), takeover),
             shared: [None, None],
             wants_resp3: false,
+            subscriber: None,
+            subscriber_backoff: Backoff::new(fork()),
+            subscriber_not_before_us: 0,
             pinned: Vec::new(),
             backoff: Backoff::new(fork()),
             dial_not_before_us: 0,
@@ -112,7 +119,7 @@ impl Redis {
 
     /// Commands without a reply.
     pub fn pending_count(&self) -> usize {
-        let lines = self.shared.iter().flatten().chain(&self.pinned);
+        let lines = self.shared.iter().flatten().chain(&self.pinned).chain(&self.subscriber);
         lines.map(|(_, line)| line.pending_count()).sum()
     }
 
@@ -129,6 +136,7 @@ impl Redis {
                 self.shared[usize::from(resp3)].as_mut()
             }
             Lane::Pinned { resp3 } => self.pinned_line(io, now_us, resp3),
+            Lane::Subscriber => self.subscriber_line(io, now_us),
         };
         match line {
             Some((connection, line)) => line.store(now_us, store, io.out(*connection)),
@@ -178,8 +186,8 @@ impl Redis {
     }
 
     fn owns(&self, id: ConnectionId) -> bool {
-        self.shared.iter().flatten().chain(&self.pinned).any(|(connection, _)| *connection == id)
-            || self.admin.is(id)
+        let lines = self.shared.iter().flatten().chain(&self.pinned).chain(&self.subscriber);
+        lines.into_iter().any(|(connection, _)| *connection == id) || self.admin.is(id)
     }
 
     fn data(
@@ -190,7 +198,7 @@ impl Redis {
         mut bytes: Bytes,
         events: &mut Vec<StorageEvent>,
     ) {
-        let mut lines = self.shared.iter_mut().flatten().chain(&mut self.pinned);
+        let mut lines = self.shared.iter_mut().flatten().chain(&mut self.pinned).chain(&mut self.subscriber);
         let Some((_, line)) = lines.find(|(connection, _)| *connection == id) else {
             let news = self.admin.data(io, now_us, bytes);
             self.news(io, now_us, news, events);
@@ -251,6 +259,10 @@ impl Redis {
             let (connection, line) = self.pinned.swap_remove(index);
             self.lose(io, connection, line, events);
         }
+        if self.subscriber.as_ref().is_some_and(|(connection, _)| *connection == id) {
+            self.subscriber_not_before_us = now_us + self.subscriber_backoff.next_us();
+            self.lose_subscriber(io, events);
+        }
         for index in 0..self.shared.len() {
             if let Some((connection, line)) = self.shared[index].take_if(|(connection, _)| *connection == id)
             {
@@ -273,7 +285,18 @@ impl Redis {
         }
     }
 
+    /// It carries nothing that changes data, so there is nothing to fence.
+    fn lose_subscriber(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
+        if let Some((connection, line)) = self.subscriber.take() {
+            let unwritten = io.out_bytes(connection);
+            io.close(connection);
+            line.lose(unwritten, events);
+            events.push(StorageEvent::Unsubscribed);
+        }
+    }
+
     fn close_lines(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
+        self.lose_subscriber(io, events);
         let shared = self.shared.iter_mut().filter_map(Option::take);
         let lines: Vec<_> = shared.chain(self.pinned.drain(..)).collect();
         for (connection, line) in lines {
@@ -317,16 +340,19 @@ impl Redis {
         let timeout_us = self.settings.timeout_us;
         if self.up && now_us.saturating_sub(self.up_since_us) >= STABLE_US {
             self.backoff.reset();
+            self.subscriber_backoff.reset();
             self.admin.reset_backoff();
         }
         let news = self.admin.tick(io, now_us);
         self.news(io, now_us, news, events);
-        for (connection, line) in self.shared.iter_mut().flatten().chain(&mut self.pinned) {
+        let lines = self.shared.iter_mut().flatten().chain(&mut self.pinned);
+        for (connection, line) in lines.chain(&mut self.subscriber) {
             if line.is_rested(now_us) {
                 line.probe_again(io.out(*connection));
             }
         }
-        let late_shared = self.shared.iter().flatten().filter(|(_, line)| line.overdue(now_us, timeout_us));
+        let always = self.shared.iter().flatten().chain(&self.subscriber);
+        let late_shared = always.filter(|(_, line)| line.overdue(now_us, timeout_us));
         // Blocking commands may take any time; making their connection may not.
         let late_pinned =
             self.pinned.iter().filter(|(_, line)| !line.is_open() && line.overdue(now_us, timeout_us));
@@ -375,6 +401,16 @@ impl Redis {
                 *place = Some((connection, line));
             }
         }
+    }
+
+    fn subscriber_line(&mut self, io: &mut Io, now_us: u64) -> Option<&mut (ConnectionId, Line)> {
+        if self.subscriber.is_none() && now_us >= self.subscriber_not_before_us {
+            let incarnation = self.admin.takeover.incarnation()?;
+            let connection = dial(io, &self.settings.address);
+            let line = Line::listening(now_us, incarnation, io.out(connection));
+            self.subscriber = Some((connection, line));
+        }
+        self.subscriber.as_mut()
     }
 
     /// An idle pinned connection, or a new one while there may be more.

@@ -1,7 +1,7 @@
 //! Redis' glob patterns (`stringmatchlen`), quirks included. Not regular expressions.
 
 /// Whether all of `text` matches; case matters.
-pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let mut give_up = false;
     matches_from(pattern, text, &mut give_up)
 }
