@@ -9,6 +9,7 @@ mod differential;
 mod failures;
 mod history;
 mod membership;
+mod pubsub;
 mod replicas;
 mod resp;
 mod status;

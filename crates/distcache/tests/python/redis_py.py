@@ -100,6 +100,48 @@ def scans():
     assert client.dbsize() >= 500
 
 
+def subscriptions():
+    def messages(listener, count):
+        deadline = time.monotonic() + 20
+        while len(seen) < count and time.monotonic() < deadline:
+            message = listener.get_message(timeout=0.1)
+            if message is not None:
+                seen.append((message["type"], message["channel"], message["data"]))
+        assert len(seen) == count, seen
+        found = list(seen)
+        seen.clear()
+        return found
+
+    seen = []
+    with client.pubsub() as listener:
+        listener.subscribe("py:c1", "py:c2")
+        assert messages(listener, 2) == [("subscribe", "py:c1", 1), ("subscribe", "py:c2", 2)]
+        listener.psubscribe("py:c*")
+        assert messages(listener, 1) == [("psubscribe", "py:c*", 3)]
+        assert client.publish("py:c1", "hi") == 2
+        assert sorted(messages(listener, 2)) == [("message", "py:c1", "hi"), ("pmessage", "py:c1", "hi")]
+        assert client.publish("py:c3", "hi") == 1
+        assert messages(listener, 1) == [("pmessage", "py:c3", "hi")]
+        assert sorted(client.pubsub_channels("py:*")) == ["py:c1", "py:c2"]
+        assert client.pubsub_numsub("py:c1", "py:c3") == [("py:c1", 1), ("py:c3", 0)]
+        assert client.pubsub_numpat() == 1
+        listener.unsubscribe()
+        listener.punsubscribe()
+        assert {kind for kind, _, _ in messages(listener, 3)} == {"unsubscribe", "punsubscribe"}
+        assert client.publish("py:c1", "hi") == 0
+        called = []
+        listener.subscribe(**{"py:handled": called.append})
+        thread = listener.run_in_thread(sleep_time=0.01)
+        while client.publish("py:handled", "x") == 0:
+            pass
+        deadline = time.monotonic() + 20
+        while not called and time.monotonic() < deadline:
+            time.sleep(0.01)
+        thread.stop()
+        thread.join()
+        assert called and called[0]["data"] == "x"
+
+
 def errors():
     for call, text in [
         (lambda: client.hget("py:p:text", "f"), "WRONGTYPE"),
@@ -136,7 +178,7 @@ def connections():
     assert "get" in {name.lower() for name in named.command()}
 
 
-for check in [strings, collections, expirations, pipelines, transactions, scans, errors, pools, connections]:
+for check in [strings, collections, expirations, pipelines, transactions, scans, subscriptions, errors, pools, connections]:
     check()
 assert client.flushall() is True
 assert client.dbsize() == 0

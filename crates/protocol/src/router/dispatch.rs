@@ -91,9 +91,8 @@ impl Router {
         }
         let keys = keys_of(&placement, &command, &classified);
         let Some(state) = self.clients.get_mut(client) else { return };
-        // A push is no reply, so CLIENT REPLY does not keep it back.
-        let pushed = classified.kind == Kind::Subscription && state.resp3;
-        let silent = state.take_silence() && !pushed;
+        // Confirmations are pushes, which CLIENT REPLY does not keep back.
+        let silent = state.take_silence() && classified.kind != Kind::Subscription;
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
         let touch = touch(&classified, &keys);
         let job = Job { client, sequence, resp3, command: &command, classified: &classified, keys: &keys };
