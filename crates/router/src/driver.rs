@@ -86,7 +86,8 @@ impl RouterDriver {
         let now = Time(now_us);
         match self.connections.get_mut(client) {
             Some(state) if bytes.len() < state.needs => return io.unread(connection, bytes),
-            Some(state) => state.seen_us = now_us,
+            // The next command may be shorter than the one that had to be waited for.
+            Some(state) => (state.seen_us, state.needs) = (now_us, 0),
             None => return,
         }
         loop {
