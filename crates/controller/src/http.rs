@@ -212,6 +212,6 @@ async fn inspect_key(State(api): State<Api>, key: Result<Query<Key>, QueryReject
 
 async fn metrics_text(State(api): State<Api>) -> Response {
     let status = api.service().own_status();
-    let text = metrics::render(vec![MemberStatus::Controller(status)]);
+    let text = metrics::render(vec![MemberStatus::Controller(status)], Vec::new());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }

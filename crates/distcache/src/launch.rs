@@ -71,7 +71,7 @@ impl Running {
         }
         for (listener, ids) in listeners {
             let cells = ids.iter().filter_map(|id| self.status(id)).collect();
-            self.threads.push(admin::start(listener, cells, &self.services)?);
+            self.threads.push(admin::start(listener, cells, config.certificates(), &self.services)?);
         }
         let pulses: Vec<Pulse> =
             self.stages[..3].iter().flat_map(|stage| &stage.instances).map(Pulse::from).collect();

@@ -33,11 +33,9 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let system = |what| move |error| StartError::System { id: id.to_owned(), what, error };
     let member = config.node(node).clone();
     let mut io = Io::new().map_err(system("cannot wait for sockets"))?;
-    let listener = io.listen(&member.listen).map_err(|error| StartError::Listen {
-        id: id.to_owned(),
-        address: member.listen.clone(),
-        error,
-    })?;
+    let listener = io
+        .listen_tls(&member.listen, config.certificates().peers_acceptor())
+        .map_err(|error| StartError::Listen { id: id.to_owned(), address: member.listen.clone(), error })?;
     let secret = *config.secret();
     let refused = |reason: String| StartError::Refused { id: id.to_owned(), reason };
     let placement =
@@ -45,6 +43,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let placement = Arc::new(placement);
     let mut peers = Peers::new(Identity { peer: Peer::Node(node), secret });
     peers.accept_on(listener);
+    peers.secure(config.certificates().peers_dialer());
     for (index, shim) in config.shims.iter().enumerate() {
         peers.dial(&mut io, Peer::Shim(ShimId(index as u16)), shim.listen.clone());
     }

@@ -10,7 +10,7 @@ use runtime::config::Config;
 use runtime::instance::MapCell;
 use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
 use runtime::status::StatusCell;
-use wire::resp::{Limits, Taken, next_command};
+use wire::resp::{Limits, ProtocolError, Taken, next_command};
 
 use crate::engine::Engine;
 use crate::front::Connections;
@@ -34,6 +34,7 @@ pub(crate) struct RouterDriver {
     maps: MapCell,
     limits: Limits,
     drain_until_us: Option<u64>,
+    tls_told_us: u64,
 }
 
 impl RouterDriver {
@@ -64,6 +65,7 @@ impl RouterDriver {
                 ..default
             },
             drain_until_us: None,
+            tls_told_us: 0,
             config: Arc::clone(config),
         }
     }
@@ -106,6 +108,7 @@ impl RouterDriver {
                     return io.unread(connection, bytes);
                 }
                 Err(error) => {
+                    self.tell_of_tls(io, connection, &error);
                     self.connections.halt(io, client);
                     return self.step(io, now, Input::Malformed { client, error });
                 }
@@ -113,6 +116,16 @@ impl RouterDriver {
             if self.connections.client(connection).is_none() {
                 return;
             }
+        }
+    }
+
+    /// The client does not understand the reply, so the log says it too; at most once a second.
+    fn tell_of_tls(&mut self, io: &Io, connection: ConnectionId, error: &ProtocolError) {
+        let now_us = io.now_us();
+        if *error == ProtocolError::TlsHello && now_us >= self.tls_told_us + 1_000_000 {
+            self.tls_told_us = now_us;
+            let from = io.peer_address(connection).map_or_else(String::new, |from| from.to_string());
+            tracing::warn!(router = self.id, from, "a client that speaks TLS came to a plain port");
         }
     }
 

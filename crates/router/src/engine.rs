@@ -55,6 +55,7 @@ impl Engine {
             effects: Vec::with_capacity(64),
             peer_events: Vec::with_capacity(64),
         };
+        engine.peers.secure(config.certificates().peers_dialer());
         let placement = engine.placement(config.map())?;
         engine.router.step(Time(0), Input::Map(placement), &mut engine.effects);
         Ok(engine)

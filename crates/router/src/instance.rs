@@ -25,8 +25,11 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     };
     let mut io = Io::new().map_err(system("cannot wait for sockets"))?;
     let mut listeners = Vec::new();
-    for address in config.router(router_id).listens() {
-        let listener = io.listen(&address);
+    io.set_handshakes_max(config.limits.handshakes_max);
+    let certificates = config.certificates();
+    for listen in config.router(router_id).listens() {
+        let address = listen.address;
+        let listener = io.listen_tls(&address, certificates.clients().filter(|_| listen.tls));
         listeners.push(listener.map_err(|error| StartError::Listen { id: id.to_owned(), address, error })?);
     }
     let addresses = listeners.iter().map(|listener| io.local_address(*listener)).collect();

@@ -11,5 +11,6 @@ pub mod peers;
 pub mod reactor;
 pub mod status;
 pub mod stop;
+pub mod tls;
 
 pub use address::Address;

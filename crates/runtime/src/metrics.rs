@@ -11,6 +11,7 @@ use prometheus_client::registry::Registry;
 use crate::status::{
     ControllerStatus, LATENCY_BOUNDS_US, LatencyStatus, MemberStatus, NodeStatus, RouterStatus, ShimStatus,
 };
+use crate::tls::TlsStatus;
 
 /// What [`render`] returns, for the `Content-Type` header.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -124,10 +125,19 @@ const CONTROLLER: &[Metric<ControllerStatus>] = &[
     Metric("epoch", Gauge, "Epoch of the newest cluster map", |s| u64::from(s.epoch)),
 ];
 
-/// One scrape of all `members`.
-pub fn render(members: Vec<MemberStatus>) -> String {
+const TLS: &[Metric<TlsStatus>] = &[
+    Metric("handshakes", Counter, "TLS handshakes that came to their end", |s| s.handshakes_total),
+    Metric("handshakes_failed", Counter, "TLS handshakes that failed", |s| s.handshakes_failed_total),
+    Metric("reloads", Counter, "Reloads of the certificates", |s| s.reloads_total),
+    Metric("reloads_failed", Counter, "Reloads whose files were refused; the old ones stay in use", |s| {
+        s.reloads_failed_total
+    }),
+];
+
+/// One scrape of all `members` and of the certificates of their process.
+pub fn render(members: Vec<MemberStatus>, tls: Vec<TlsStatus>) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Scrape::of(members)));
+    registry.register_collector(Box::new(Scrape { tls, ..Scrape::of(members) }));
     let mut out = String::new();
     text::encode(&mut out, &registry).expect("writing to a String does not fail");
     out
@@ -139,6 +149,7 @@ struct Scrape {
     shims: Vec<ShimStatus>,
     routers: Vec<RouterStatus>,
     controllers: Vec<ControllerStatus>,
+    tls: Vec<TlsStatus>,
 }
 
 impl Scrape {
@@ -166,6 +177,8 @@ impl Collector for Scrape {
         sheds("shim", self.shims.iter().map(|s| (shim_labels(s), &s.sheds_total)), &mut encoder)?;
         let routers = self.routers.iter().map(|s| (vec![("id", s.id.clone())], &s.sheds_total));
         sheds("router", routers, &mut encoder)?;
+        family("tls", TLS, &self.tls, |s| vec![("table", s.table.to_owned())], &mut encoder)?;
+        expiries(&self.tls, &mut encoder)?;
         latencies(&self.routers, &mut encoder)
     }
 }
@@ -229,6 +242,20 @@ fn sheds<'a>(
     Ok(())
 }
 
+fn expiries(tables: &[TlsStatus], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let mut tables = tables.iter().filter_map(|s| Some((s.table, s.expires_in_s?))).peekable();
+    if tables.peek().is_none() {
+        return Ok(());
+    }
+    let help = "Until the certificate expires; below zero afterwards";
+    let name = "distcache_tls_certificate_expires_in_seconds";
+    let mut metric = encoder.encode_descriptor(name, help, None, Gauge)?;
+    for (table, seconds) in tables {
+        metric.encode_family(&[("table", table)])?.encode_gauge(&seconds)?;
+    }
+    Ok(())
+}
+
 fn latencies(routers: &[RouterStatus], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     if routers.is_empty() {
         return Ok(());
@@ -267,6 +294,19 @@ mod tests {
     use crate::status::{
         ControllerStatus, LatencyStatus, LeaseStatus, MemberStatus, NodeStatus, RouterStatus, ShimStatus,
     };
+    use crate::tls::TlsStatus;
+
+    fn tls() -> Vec<TlsStatus> {
+        let clients = TlsStatus {
+            table: "clients",
+            handshakes_total: 7,
+            handshakes_failed_total: 0,
+            reloads_total: 0,
+            reloads_failed_total: 1,
+            expires_in_s: Some(-3),
+        };
+        vec![TlsStatus { table: "storage", expires_in_s: None, ..clients.clone() }, clients]
+    }
 
     fn members() -> Vec<MemberStatus> {
         let mut buckets = vec![0; LATENCY_BOUNDS_US.len()];
@@ -294,7 +334,7 @@ mod tests {
 
     #[test]
     fn no_two_metrics_share_a_name() {
-        let text = render(members());
+        let text = render(members(), tls());
         let names: Vec<&str> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
         let distinct: BTreeSet<&str> = names.iter().copied().collect();
@@ -309,7 +349,7 @@ mod tests {
 
     #[test]
     fn every_line_parses_and_no_series_appears_twice() {
-        let text = render(members());
+        let text = render(members(), tls());
         let mut series = BTreeSet::new();
         let mut described = String::new();
         for line in text.lines() {
@@ -320,7 +360,11 @@ mod tests {
             let (name_labels, value) = line.rsplit_once(' ').expect("a series and its value");
             assert!(value.parse::<f64>().is_ok(), "{line}");
             assert!(name_labels.starts_with(&described), "{line} after {described}");
-            assert!(name_labels.ends_with('}') && name_labels.contains("id=\""), "{line}");
+            assert!(
+                name_labels.ends_with('}')
+                    && (name_labels.contains("id=\"") || name_labels.contains("table=\"")),
+                "{line}"
+            );
             assert!(series.insert(name_labels.to_owned()), "{line} is there twice");
         }
         assert!(text.ends_with("# EOF\n"));
@@ -328,11 +372,13 @@ mod tests {
 
     #[test]
     fn values_labels_and_buckets_are_right() {
-        let text = render(members());
+        let text = render(members(), tls());
         for line in [
             "distcache_node_hits_total{id=\"leaf-0\",layer=\"le\\\"af\"} 12",
             "distcache_node_leases_held{id=\"leaf-0\",layer=\"le\\\"af\"} 1",
             "distcache_shim_sheds_total{id=\"shim-0\",rack=\"\",rule=\"queue full\"} 5",
+            "distcache_tls_handshakes_total{table=\"clients\"} 7",
+            "distcache_tls_certificate_expires_in_seconds{table=\"clients\"} -3",
             "distcache_router_latency_seconds_sum{id=\"router-0\"} 20.000045",
             "distcache_router_latency_seconds_bucket{le=\"0.00001\",id=\"router-0\"} 0",
             "distcache_router_latency_seconds_bucket{le=\"0.00002\",id=\"router-0\"} 3",

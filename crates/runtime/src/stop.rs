@@ -1,11 +1,11 @@
-//! The one stop flag of a process: set by SIGTERM, SIGINT or code. It wakes, it does not drain.
+//! What signals mean to a process: the one stop flag, set by SIGTERM, SIGINT or code, and SIGHUP. It does not drain.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 type Wake = Box<dyn Fn() + Send>;
@@ -86,6 +86,15 @@ impl Stop {
     fn wakes(&self) -> std::sync::MutexGuard<'_, Vec<Wake>> {
         self.0.wakes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Calls `act` at every SIGHUP from now on, on a thread of its own.
+///
+/// Fails only if the system refuses the signal handler or the thread.
+pub fn on_hangup(act: impl Fn() + Send + 'static) -> std::io::Result<()> {
+    let mut signals = Signals::new([SIGHUP])?;
+    let wait = move || signals.forever().for_each(|_| act());
+    std::thread::Builder::new().name("hangups".to_owned()).spawn(wait).map(drop)
 }
 
 impl fmt::Debug for Stop {

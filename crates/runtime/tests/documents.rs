@@ -39,6 +39,7 @@ fn every_key_is_described() {
     for section in [
         "[cluster]",
         "[security]",
+        "[tls.clients]",
         "[[controller]]",
         "[[layer]]",
         "[[node]]",
@@ -67,7 +68,17 @@ fn described_metrics_exist() {
         MemberStatus::Shim(ShimStatus::default()),
         MemberStatus::Router(RouterStatus::default()),
     ];
-    let metrics = runtime::metrics::render(members);
+    let metrics = runtime::metrics::render(
+        members,
+        vec![runtime::tls::TlsStatus {
+            table: "clients",
+            handshakes_total: 0,
+            handshakes_failed_total: 0,
+            reloads_total: 0,
+            reloads_failed_total: 0,
+            expires_in_s: Some(0),
+        }],
+    );
     let text = document("docs/operating.md");
     let (_, table) = text.split_once("| watch | because |").expect("the table of metrics");
     let table = table.split("\n\n").next().unwrap_or(table);

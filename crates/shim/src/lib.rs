@@ -42,8 +42,9 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let refused = |reason: String| StartError::Refused { id: id.to_owned(), reason };
     let address = config.shim(shim).listen.clone();
     let mut io = Io::new().map_err(system("cannot wait for sockets"))?;
-    let listener =
-        io.listen(&address).map_err(|error| StartError::Listen { id: id.to_owned(), address, error })?;
+    let certificates = config.certificates();
+    let listener = io.listen_tls(&address, certificates.peers_acceptor());
+    let listener = listener.map_err(|error| StartError::Listen { id: id.to_owned(), address, error })?;
     let secret = *config.secret();
     let placement =
         Placement::new(Secret(secret.0), config.map()).map_err(|error| refused(error.to_string()))?;
@@ -99,8 +100,10 @@ fn storage(config: &Config, shim: ShimId) -> Storage {
     let member = config.shim(shim);
     match &member.storage {
         StorageConfig::Embedded => Storage::memory(rand::random()),
-        StorageConfig::Redis { address, user, password } => Storage::redis(Redis::new(RedisSettings {
+        StorageConfig::Redis { address, user, password, tls } => Storage::redis(Redis::new(RedisSettings {
             address: address.clone(),
+            // Validation has seen to it that there are certificates where the URL wants them.
+            tls: tls.as_ref().and_then(|host| Some(config.certificates().storage()?.or_named(host))),
             user: user.clone(),
             password: password.as_ref().map(|password| password.0.clone()),
             cluster: config.cluster.name.clone(),

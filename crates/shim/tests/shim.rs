@@ -169,6 +169,7 @@ fn storage_that_is_away_does_not_keep_a_shim_from_starting() {
         address: Address::Unix(PathBuf::from("/nonexistent/redis.sock")),
         user: None,
         password: None,
+        tls: None,
     };
     let config = config(storage, |_| {});
     let stop = Stop::new();

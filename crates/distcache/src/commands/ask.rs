@@ -1,5 +1,6 @@
 //! Questions to a controller's HTTP API. Not how the answers are shown.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -25,6 +26,10 @@ pub(crate) struct ControllerArguments {
 }
 
 impl ControllerArguments {
+    pub(crate) fn of(listen: SocketAddr) -> ControllerArguments {
+        ControllerArguments { controller: format!("http://{listen}"), json: false }
+    }
+
     /// Gets `path`, with `query` escaped.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
         let request = agent().get(format!("{}{path}", self.base()?));

@@ -46,9 +46,12 @@ pub(crate) fn config(arguments: &Arguments, directory: &Directory, redis: &[Path
         for _ in 0..arguments.servers_per_rack {
             let index = config.shims.len();
             let storage = match redis.get(index) {
-                Some(path) => {
-                    StorageConfig::Redis { address: Address::Unix(path.clone()), user: None, password: None }
-                }
+                Some(path) => StorageConfig::Redis {
+                    address: Address::Unix(path.clone()),
+                    user: None,
+                    password: None,
+                    tls: None,
+                },
                 None => StorageConfig::Embedded,
             };
             let id = format!("shim-{index}");

@@ -13,6 +13,7 @@ mod pubsub;
 mod replicas;
 mod resp;
 mod status;
+mod tls;
 mod transactions;
 mod trouble;
 mod writes;

@@ -1,4 +1,4 @@
-//! The admin port of a process: metrics, health and status of its members over HTTP. It changes nothing.
+//! The admin port of a process: metrics, health and status of its members, and its certificates, over HTTP.
 
 mod serve;
 
@@ -9,20 +9,26 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::{ConnectInfo, State};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::json;
 
 use crate::metrics;
 use crate::status::{MemberStatus, StatusCell};
 use crate::stop::Stop;
+use crate::tls::Certificates;
 
 /// Serves `members` on `listener` until `stop`, on a thread of its own.
-pub fn start(listener: TcpListener, members: Vec<StatusCell>, stop: &Stop) -> io::Result<JoinHandle<()>> {
-    serve("admin", listener, routes(members), stop)
+pub fn start(
+    listener: TcpListener,
+    members: Vec<StatusCell>,
+    certificates: Certificates,
+    stop: &Stop,
+) -> io::Result<JoinHandle<()>> {
+    serve("admin", listener, routes(members, certificates), stop)
 }
 
 /// Binds an address for [`start`] or [`serve`].
@@ -32,27 +38,56 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-type Members = State<Arc<Vec<StatusCell>>>;
+/// Marks requests that change something: a page in a browser cannot send it without asking first.
+const COMMAND_HEADER: &str = "x-distcache-command";
+const RELOAD_PATH: &str = "/certificates/reload";
 
-fn routes(members: Vec<StatusCell>) -> Router {
+type Members = State<Arc<Process>>;
+
+struct Process {
+    members: Vec<StatusCell>,
+    certificates: Certificates,
+}
+
+fn routes(members: Vec<StatusCell>, certificates: Certificates) -> Router {
     Router::new()
         .route("/metrics", get(metrics_text))
         .route("/health", get(health))
         .route("/status", get(status))
-        .with_state(Arc::new(members))
+        .route(RELOAD_PATH, post(reload_certificates))
+        .with_state(Arc::new(Process { members, certificates }))
 }
 
-async fn metrics_text(State(members): Members) -> Response {
-    let text = metrics::render(members.iter().map(StatusCell::get).collect());
+async fn metrics_text(State(process): Members) -> Response {
+    let members = process.members.iter().map(StatusCell::get).collect();
+    let text = metrics::render(members, process.certificates.status());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
-async fn status(State(members): Members) -> Response {
-    Json(members.iter().map(StatusCell::get).collect::<Vec<_>>()).into_response()
+async fn status(State(process): Members) -> Response {
+    Json(process.members.iter().map(StatusCell::get).collect::<Vec<_>>()).into_response()
 }
 
-async fn health(State(members): Members) -> Response {
-    let ill: Vec<_> = members.iter().filter_map(ailment).collect();
+async fn reload_certificates(
+    State(process): Members,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Response {
+    if !from.ip().is_loopback() || !headers.contains_key(COMMAND_HEADER) {
+        let what = format!("only taken from this machine, with the header {COMMAND_HEADER}");
+        return (StatusCode::FORBIDDEN, Json(json!({ "error": what }))).into_response();
+    }
+    match process.certificates.reload() {
+        Ok(()) => Json(json!({ "reloaded": true })).into_response(),
+        Err(errors) => {
+            let errors = Json(json!({ "reloaded": false, "errors": errors }));
+            (StatusCode::UNPROCESSABLE_ENTITY, errors).into_response()
+        }
+    }
+}
+
+async fn health(State(process): Members) -> Response {
+    let ill: Vec<_> = process.members.iter().filter_map(ailment).collect();
     let code = if ill.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(json!({ "healthy": ill.is_empty(), "ailments": ill }))).into_response()
 }
@@ -72,6 +107,7 @@ mod tests {
     use super::{bind, start};
     use crate::status::{MemberStatus, NodeStatus, ShimStatus, StatusCell};
     use crate::stop::Stop;
+    use crate::tls::Certificates;
 
     fn get(address: std::net::SocketAddr, path: &str) -> (u16, String) {
         let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build();
@@ -89,7 +125,7 @@ mod tests {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Stop::new();
-        let thread = start(listener, members, &stop).unwrap();
+        let thread = start(listener, members, Certificates::default(), &stop).unwrap();
 
         let (code, text) = get(address, "/metrics");
         assert!(

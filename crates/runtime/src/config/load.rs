@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use super::Config;
+use crate::tls::Certificates;
 
 /// Tables that environment and flags may change; the others list members.
 const SECTIONS: [&str; 4] = ["cluster", "security", "limits", "heat"];
@@ -154,7 +155,10 @@ pub(super) fn read(
         }
         config.cluster.secret = Some(secret_from(&directory.join(path), file)?);
     }
+    config.tls.resolve(directory);
     config.validate().map_err(|ConfigError(what)| ConfigError(format!("{file}: {what}")))?;
+    let certificates = Certificates::load(&config.tls);
+    config.certificates = Some(certificates.map_err(|what| ConfigError(format!("{file}: {what}")))?);
     Ok(config)
 }
 

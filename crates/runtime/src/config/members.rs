@@ -188,8 +188,13 @@ impl ShimConfig {
 #[serde(deny_unknown_fields)]
 pub struct RouterConfig {
     pub id: String,
-    pub listen: Address,
-    /// A Unix socket besides `listen`.
+    /// Plain; may be left away where `listen_tls` is given.
+    #[serde(default)]
+    pub listen: Option<Address>,
+    /// For TLS, with the certificate of `[tls.clients]`.
+    #[serde(default)]
+    pub listen_tls: Option<SocketAddr>,
+    /// A Unix socket besides.
     #[serde(default)]
     pub listen_unix: Option<PathBuf>,
     #[serde(default)]
@@ -208,11 +213,21 @@ pub enum FrontProtocol {
     Memcached,
 }
 
+/// One address at which a router takes clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrontListen {
+    /// In the file.
+    pub key: &'static str,
+    pub address: Address,
+    pub tls: bool,
+}
+
 impl RouterConfig {
     pub fn new(id: &str, listen: Address) -> RouterConfig {
         RouterConfig {
             id: id.to_owned(),
-            listen,
+            listen: Some(listen),
+            listen_tls: None,
             listen_unix: None,
             protocol: FrontProtocol::default(),
             admin: None,
@@ -220,8 +235,15 @@ impl RouterConfig {
     }
 
     /// Everything it listens on for clients.
-    pub fn listens(&self) -> impl Iterator<Item = Address> {
-        let unix = self.listen_unix.clone().map(Address::Unix);
-        std::iter::once(self.listen.clone()).chain(unix)
+    pub fn listens(&self) -> impl Iterator<Item = FrontListen> {
+        let plain = |address: &Address| FrontListen { key: "listen", address: address.clone(), tls: false };
+        let tls = |address| FrontListen { key: "listen_tls", address: Address::Tcp(address), tls: true };
+        let unix = |path: &PathBuf| FrontListen {
+            key: "listen_unix",
+            address: Address::Unix(path.clone()),
+            tls: false,
+        };
+        let secured = self.listen_tls.map(tls);
+        self.listen.as_ref().map(plain).into_iter().chain(secured).chain(self.listen_unix.as_ref().map(unix))
     }
 }

@@ -6,18 +6,23 @@ mod roster;
 mod scalar;
 mod sections;
 mod storage;
+mod tls;
 mod validate;
 
 pub use load::{ConfigError, Override};
-pub use members::{ControllerConfig, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig};
+pub use members::{
+    ControllerConfig, FrontListen, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig,
+};
 pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, Secret};
 pub use sections::{ClusterConfig, HeatConfig, Limits, Mode, Routing, SecurityConfig};
 pub use storage::{Password, StorageConfig};
+pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::tls::Certificates;
 use serde::Deserialize;
 use wire::{
     ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE, ShimId,
@@ -37,6 +42,8 @@ pub struct Config {
     #[serde(default)]
     pub security: SecurityConfig,
     #[serde(default)]
+    pub tls: TlsConfig,
+    #[serde(default)]
     pub limits: Limits,
     #[serde(default)]
     pub heat: HeatConfig,
@@ -53,6 +60,9 @@ pub struct Config {
     /// The file and the flags that it comes from, so that it can be read again.
     #[serde(skip)]
     source: Option<(PathBuf, Vec<Override>)>,
+    /// What `tls` names, loaded; `None` in a configuration that code has built.
+    #[serde(skip)]
+    certificates: Option<Certificates>,
 }
 
 /// A member of the configuration, by its place there.
@@ -70,6 +80,7 @@ impl Config {
         Config {
             cluster: ClusterConfig::new(name, secret),
             security: SecurityConfig::default(),
+            tls: TlsConfig::default(),
             limits: Limits::default(),
             heat: HeatConfig::default(),
             controllers: Vec::new(),
@@ -78,12 +89,20 @@ impl Config {
             shims: Vec::new(),
             routers: Vec::new(),
             source: None,
+            certificates: None,
         }
     }
 
     /// The cluster's secret, which a validated configuration has.
     pub fn secret(&self) -> &Secret {
         self.cluster.secret.as_ref().expect("a validated configuration has a secret")
+    }
+
+    /// The certificates of this process; the clones of a configuration share them.
+    pub fn certificates(&self) -> Certificates {
+        let loaded = self.certificates.clone();
+        assert!(loaded.is_some() || self.tls == TlsConfig::default(), "[tls] is loaded with its file");
+        loaded.unwrap_or_default()
     }
 
     /// The member with this id.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wire::Partition;
 
 use super::load::ConfigError;
-use super::{Config, LayerConfig, NodeConfig, RouterConfig};
+use super::{Config, FrontListen, LayerConfig, NodeConfig, RouterConfig};
 use crate::address::Address;
 
 /// Everything that others need to know of the members. Their order is their numbering.
@@ -48,6 +48,9 @@ pub struct RosterShim {
 pub struct RosterRouter {
     pub id: String,
     pub listen: Address,
+    /// That address is for TLS.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tls: bool,
 }
 
 /// How long the lists of a roster are; one that is longer in any of them knows more members.
@@ -83,10 +86,10 @@ impl Config {
             rack: shim.rack.clone(),
             listen: shim.listen.clone(),
         });
-        let routers = self
-            .routers
-            .iter()
-            .map(|router| RosterRouter { id: router.id.clone(), listen: router.listen.clone() });
+        let routers = self.routers.iter().filter_map(|router| {
+            let FrontListen { address: listen, tls, .. } = router.listens().next()?;
+            Some(RosterRouter { id: router.id.clone(), listen, tls })
+        });
         Roster {
             layers: layers.collect(),
             nodes: nodes.collect(),
@@ -115,7 +118,11 @@ impl Config {
             grown.nodes.push(NodeConfig { capacity: f64::from(node.capacity) / 1000.0, ..config });
         }
         for router in roster.routers.iter().skip(self.routers.len()) {
-            grown.routers.push(RouterConfig::new(&router.id, router.listen.clone()));
+            let mut config = RouterConfig::new(&router.id, router.listen.clone());
+            if let (true, Address::Tcp(address)) = (router.tls, &router.listen) {
+                (config.listen, config.listen_tls) = (None, Some(*address));
+            }
+            grown.routers.push(config);
         }
         if !grown.roster_size().exceeds(&self.roster_size()) {
             return Ok(None);

@@ -120,6 +120,8 @@ pub struct Limits {
     pub client_idle_ms_max: u64,
     /// Authentication of a connection between members takes no longer than this.
     pub handshake_ms_max: u64,
+    /// Clients of one router that may be in their TLS handshake; one more, and the oldest gives way.
+    pub handshakes_max: usize,
     /// Commands that wait at one shim.
     pub shim_queue_max: usize,
     /// Commands that wait for one key at a shim.
@@ -148,6 +150,7 @@ impl Default for Limits {
             client_buffers_bytes_max: ByteSize(1 << 30),
             client_idle_ms_max: 0,
             handshake_ms_max: 5_000,
+            handshakes_max: 1024,
             shim_queue_max: 65_536,
             key_queue_max: 4_096,
             blocking_max: 1_000,

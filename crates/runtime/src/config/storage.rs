@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 
 use crate::address::Address;
 
-/// `embedded:`, `redis://USER:PASSWORD@HOST:PORT` or `redis+unix://USER:PASSWORD@/PATH`.
+/// `embedded:`, `redis://USER:PASSWORD@HOST:PORT` (`rediss://` with TLS) or `redis+unix://USER:PASSWORD@/PATH`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StorageConfig {
     /// In memory, gone when the shim ends.
@@ -20,6 +20,8 @@ pub enum StorageConfig {
         /// `None` is Redis' `default` user.
         user: Option<String>,
         password: Option<Password>,
+        /// With TLS: the host as the URL names it, for which the server's certificate must be.
+        tls: Option<String>,
     },
 }
 
@@ -33,7 +35,8 @@ impl fmt::Debug for Password {
     }
 }
 
-const FORMS: &str = "embedded:, redis://USER:PASSWORD@HOST:PORT or redis+unix://USER:PASSWORD@/PATH";
+const FORMS: &str =
+    "embedded:, redis://USER:PASSWORD@HOST:PORT (rediss:// with TLS) or redis+unix://USER:PASSWORD@/PATH";
 const REDIS_PORT: u16 = 6379;
 
 impl FromStr for StorageConfig {
@@ -48,7 +51,8 @@ impl FromStr for StorageConfig {
             return Err(format!("this is no storage URL: write {FORMS}"));
         };
         match scheme {
-            "redis" => redis_tcp(rest),
+            "redis" => redis_tcp(rest, false),
+            "rediss" => redis_tcp(rest, true),
             "redis+unix" => redis_unix(rest),
             "redis-cluster" | "memcached" | "etcd" => {
                 Err(format!("{scheme}:// storage is not in this release: write {FORMS}"))
@@ -58,7 +62,7 @@ impl FromStr for StorageConfig {
     }
 }
 
-fn redis_tcp(rest: &str) -> Result<StorageConfig, String> {
+fn redis_tcp(rest: &str, tls: bool) -> Result<StorageConfig, String> {
     let (user, password, place) = credentials(rest)?;
     let host_port = match place.split_once('/') {
         None | Some((_, "" | "0")) => place.split('/').next().unwrap_or(place),
@@ -66,20 +70,31 @@ fn redis_tcp(rest: &str) -> Result<StorageConfig, String> {
             return Err(format!("database {path:?}: DistCache serves database 0 only; leave the path away"));
         }
     };
-    Ok(StorageConfig::Redis { address: Address::Tcp(resolve(host_port)?), user, password })
+    let address = Address::Tcp(resolve(host_port)?);
+    let tls = tls.then(|| host_of(host_port).to_owned());
+    Ok(StorageConfig::Redis { address, user, password, tls })
+}
+
+/// Without port and brackets.
+fn host_of(host_port: &str) -> &str {
+    let host = match host_port.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => host,
+        _ => host_port,
+    };
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
 fn resolve(host_port: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = host_port.parse() {
         return Ok(address);
     }
-    let (host, port) = match host_port.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => {
-            (host, port.parse().map_err(|_| format!("{port:?} is not a port"))?)
+    let port = match host_port.rsplit_once(':') {
+        Some((_, port)) if !port.ends_with(']') => {
+            port.parse().map_err(|_| format!("{port:?} is not a port"))?
         }
-        _ => (host_port, REDIS_PORT),
+        _ => REDIS_PORT,
     };
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = host_of(host_port);
     if host.is_empty() {
         return Err(format!("the host is missing: write {FORMS}"));
     }
@@ -95,7 +110,7 @@ fn redis_unix(rest: &str) -> Result<StorageConfig, String> {
     if !path.starts_with('/') || path.len() < 2 {
         return Err("the socket's path must start with a slash: write redis+unix:///PATH".to_owned());
     }
-    Ok(StorageConfig::Redis { address: Address::Unix(PathBuf::from(path)), user, password })
+    Ok(StorageConfig::Redis { address: Address::Unix(PathBuf::from(path)), user, password, tls: None })
 }
 
 type Credentials<'a> = (Option<String>, Option<Password>, &'a str);
@@ -150,6 +165,7 @@ mod tests {
             address: address.parse().unwrap(),
             user: user.map(str::to_owned),
             password: password.map(|password| Password(password.to_owned())),
+            tls: url.strip_prefix("rediss://").map(|rest| rest.split(':').next().unwrap_or(rest).to_owned()),
         };
         assert_eq!(url.parse(), Ok(expected), "{url}");
     }
@@ -161,6 +177,8 @@ mod tests {
         check("redis://127.0.0.1/0", None, None, "127.0.0.1:6379");
         check("redis://[::1]", None, None, "[::1]:6379");
         check("redis://cache:p%40s%3As@w@[::1]:1", Some("cache"), Some("p@s:s@w"), "[::1]:1");
+        check("rediss://localhost:7", None, None, "127.0.0.1:7");
+        check("rediss://127.0.0.1", None, None, "127.0.0.1:6379");
         check("redis://:secret@127.0.0.1:1", None, Some("secret"), "127.0.0.1:1");
         check("redis+unix:///run/r@1.sock", None, None, "unix:///run/r@1.sock");
         check("redis+unix:///run/r.sock", None, None, "unix:///run/r.sock");

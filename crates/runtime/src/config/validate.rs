@@ -7,7 +7,7 @@ use wire::Partition;
 use wire::message::LAYERS_MAX;
 
 use super::load::ConfigError;
-use super::{ByteSize, Config, ControllerConfig, FrontProtocol, Mode};
+use super::{ByteSize, Config, ControllerConfig, FrontProtocol, Mode, ShimConfig, StorageConfig};
 use crate::address::Address;
 
 type Check = Result<(), ConfigError>;
@@ -33,6 +33,7 @@ impl Config {
         check_racks(self)?;
         check_controllers(self)?;
         check_routers(self)?;
+        self.tls.check().map_err(ConfigError::new)?;
         check_addresses(self)
     }
 }
@@ -89,6 +90,7 @@ fn check_heat_and_limits(config: &Config) -> Check {
     let limits = &config.limits;
     let counts = [
         ("clients_max", limits.clients_max),
+        ("handshakes_max", limits.handshakes_max),
         ("arguments_max", limits.arguments_max),
         ("pipeline_max", limits.pipeline_max),
         ("shim_queue_max", limits.shim_queue_max),
@@ -214,6 +216,23 @@ fn check_racks(config: &Config) -> Check {
     if config.shims.is_empty() {
         return wrong("[[shim]]: there is none; add one per storage server".to_owned());
     }
+    let wants_tls = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::Redis { tls: Some(_), .. });
+    match (config.shims.iter().find(wants_tls), &config.tls.storage) {
+        (Some(shim), None) => {
+            return wrong(format!(
+                "[[shim]] {:?}: storage = \"rediss://...\": there is no [tls.storage]; add it with ca_file, the CA that \
+                 signs the servers' certificates",
+                shim.id
+            ));
+        }
+        (None, Some(_)) => {
+            return wrong(
+                "[tls.storage]: no shim has storage with TLS; write rediss:// instead of redis:// in its storage URL"
+                    .to_owned(),
+            );
+        }
+        _ => {}
+    }
     if let Some(shim) = config.shims.iter().find(|shim| shim.rack.is_empty()) {
         return wrong(format!("[[shim]] {:?}: rack = \"\": must not be empty", shim.id));
     }
@@ -295,6 +314,18 @@ fn check_routers(config: &Config) -> Check {
                 router.id
             ));
         }
+        if router.listens().next().is_none() {
+            return wrong(format!(
+                "[[router]] {:?}: listen is missing: write listen = \"IP:PORT\", or listen_tls for TLS",
+                router.id
+            ));
+        }
+        if router.listen_tls.is_some() && config.tls.clients.is_none() {
+            return wrong(format!(
+                "[[router]] {:?}: listen_tls: there is no [tls.clients]; add it with certificate_file and key_file",
+                router.id
+            ));
+        }
         if router.listen_unix.as_ref().is_some_and(|path| !path.is_absolute()) {
             return wrong(format!("[[router]] {:?}: listen_unix: write an absolute path", router.id));
         }
@@ -302,33 +333,56 @@ fn check_routers(config: &Config) -> Check {
     Ok(())
 }
 
-fn check_addresses(config: &Config) -> Check {
-    let mut uses: Vec<(String, &'static str, Address)> = Vec::new();
+/// An address that a member listens on.
+struct Use {
+    at: String,
+    key: &'static str,
+    address: Address,
+    /// What there is besides a loopback address; `None` if whoever connects there is encrypted already.
+    remedy: Option<&'static str>,
+}
+
+const HTTP: &str = "";
+const PEERS: &str = "[tls.peers], ";
+const CLIENTS: &str = "listen_tls with [tls.clients], ";
+
+fn uses(config: &Config) -> Vec<Use> {
+    let tcp = Address::Tcp;
+    let mut uses = Vec::new();
+    let peers = config.tls.peers.is_none().then_some(PEERS);
+    let mut add = |at: String, key, address, remedy| uses.push(Use { at, key, address, remedy });
     for controller in &config.controllers {
-        uses.push((format!("[[controller]] {:?}", controller.id), "listen", Address::Tcp(controller.listen)));
+        add(format!("[[controller]] {:?}", controller.id), "listen", tcp(controller.listen), Some(HTTP));
     }
     for node in &config.nodes {
-        uses.push((format!("[[node]] {:?}", node.id), "listen", node.listen.clone()));
+        add(format!("[[node]] {:?}", node.id), "listen", node.listen.clone(), peers);
     }
     for shim in &config.shims {
-        uses.push((format!("[[shim]] {:?}", shim.id), "listen", shim.listen.clone()));
+        add(format!("[[shim]] {:?}", shim.id), "listen", shim.listen.clone(), peers);
     }
     for router in &config.routers {
         for listen in router.listens() {
-            uses.push((format!("[[router]] {:?}", router.id), "listen", listen));
+            let remedy = (!listen.tls).then_some(CLIENTS);
+            add(format!("[[router]] {:?}", router.id), listen.key, listen.address, remedy);
         }
     }
     // Members of one process may share an admin server, so these need not be unique among themselves.
     for (section, id) in members(config) {
         if let Some(admin) = config.admin(id) {
-            uses.push((format!("[[{section}]] {id:?}"), "admin", Address::Tcp(admin)));
+            add(format!("[[{section}]] {id:?}"), "admin", tcp(admin), Some(HTTP));
         }
     }
-    let mut seen: BTreeMap<Address, (&str, &str)> = BTreeMap::new();
-    for (at, key, address) in &uses {
-        if !address.is_local() && !config.security.insecure_listen {
+    uses
+}
+
+fn check_addresses(config: &Config) -> Check {
+    let uses = uses(config);
+    let mut seen: BTreeMap<&Address, &Use> = BTreeMap::new();
+    for taken in &uses {
+        let Use { at, key, address, remedy } = taken;
+        if let Some(remedy) = remedy.filter(|_| !address.is_local() && !config.security.insecure_listen) {
             return wrong(format!(
-                "{at}: {key} = \"{address}\": reachable from other machines and nothing is encrypted yet; write a \
+                "{at}: {key} = \"{address}\": reachable from other machines and not encrypted; write {remedy}a \
                  loopback address, or insecure_listen = true under [security] in a network that you trust"
             ));
         }
@@ -336,14 +390,14 @@ fn check_addresses(config: &Config) -> Check {
             continue;
         }
         match seen.get(address) {
-            Some((_, "admin")) if *key == "admin" => {}
-            Some((other, other_key)) => {
+            Some(other) if other.key == "admin" && *key == "admin" => {}
+            Some(Use { at: other, key: other_key, .. }) => {
                 return wrong(format!(
                     "{at}: {key} = \"{address}\": {other} has it as {other_key}; give each its own address"
                 ));
             }
             None => {
-                seen.insert(address.clone(), (at, key));
+                seen.insert(address, taken);
             }
         }
     }

@@ -18,6 +18,7 @@ use crate::peers::frame::{Channel, Hello, Name, Refusal};
 use crate::peers::handshake::{Handshake, LinkKey};
 use crate::peers::link::{Dial, Link, Log};
 use crate::reactor::{ConnectionId, Event, Io, ListenerId};
+use crate::tls::Dialer;
 
 /// Output that a link may pile up before it is closed: a peer this far behind is better off with a fresh one.
 const DATA_OUT_BYTES_MAX: usize = 64 << 20;
@@ -54,6 +55,8 @@ pub enum PeerEvent {
 
 pub struct Peers {
     identity: Identity,
+    /// For links over TCP; without it they are plain.
+    dialer: Option<Dialer>,
     key: LinkKey,
     /// Tells this process from another that has the same identity.
     instance: u64,
@@ -71,6 +74,7 @@ impl Peers {
         Peers {
             key: LinkKey::derive(&identity.secret),
             identity,
+            dialer: None,
             instance: rand::random(),
             listeners: Vec::new(),
             slots: Slots::default(),
@@ -79,6 +83,11 @@ impl Peers {
             queued: Vec::new(),
             strangers: Log::default(),
         }
+    }
+
+    /// Links over TCP are dialled with TLS from now on, if there is a `dialer`.
+    pub fn secure(&mut self, dialer: Option<&Dialer>) {
+        self.dialer = dialer.cloned();
     }
 
     /// Takes the connections of `listener` as peers'.
@@ -232,7 +241,7 @@ impl Peers {
         link.attempt = rand::random();
         link.started_us = io.now_us();
         for channel in Channel::BOTH {
-            let connection = io.dial(&address);
+            let connection = io.dial_tls(&address, self.dialer.as_ref());
             self.links[position].attach(channel, connection);
             let deadline_us = self.links[position].started_us + HANDSHAKE_US_MAX;
             self.slots.add_unproven(connection, None, Some((position as u32, channel)), deadline_us);

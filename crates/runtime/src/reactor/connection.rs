@@ -17,6 +17,7 @@ pub(crate) struct Connection {
     pub(crate) sent: usize,
     /// What the driver gave back.
     pub(crate) rest: BytesMut,
+    /// Not there yet, or in its TLS handshake: the driver does not know an accepted one.
     pub(crate) connecting: bool,
     /// In the dirty list.
     pub(crate) dirty: bool,
@@ -69,6 +70,10 @@ impl Connection {
 
     pub(crate) fn pending(&self) -> usize {
         self.out.len() - self.sent
+    }
+
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.pending() == 0 && self.stream.as_ref().is_none_or(Stream::is_flushed)
     }
 }
 

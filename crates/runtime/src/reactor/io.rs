@@ -9,10 +9,12 @@ use mio::{Interest, Poll};
 use crate::address::Address;
 use crate::clock;
 use crate::reactor::connection::{Connection, Connections, WAKER};
+use crate::reactor::handshakes::Handshakes;
 use crate::reactor::input::{Input, keep};
 use crate::reactor::output::Spares;
 use crate::reactor::socket::{ListenerSocket, Stream};
 use crate::reactor::{ConnectionId, Event, ListenerId, OUT_LOW_BYTES, TICK_US, Waker};
+use crate::tls::{Acceptor, Dialer};
 
 /// A client that does not take its last reply is dropped after this long.
 const CLOSE_FLUSHED_US: u64 = 5_000_000;
@@ -41,12 +43,14 @@ pub struct Io {
     /// Handed to the driver at the start of the next turn.
     pub(crate) queued: Vec<Event>,
     closing: Vec<(ConnectionId, u64)>,
+    pub(crate) handshakes: Handshakes,
     pub(crate) tick_next_us: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: ListenerSocket,
+    acceptor: Option<Acceptor>,
     address: Address,
     open: usize,
     connections_max: usize,
@@ -85,6 +89,7 @@ impl Io {
             ready_listeners: Vec::new(),
             queued: Vec::new(),
             closing: Vec::new(),
+            handshakes: Handshakes::default(),
             tick_next_us: clock::now_us() + TICK_US,
         })
     }
@@ -97,12 +102,23 @@ impl Io {
         self.listeners.push(Some(Listener {
             address: socket.local_address(address),
             socket,
+            acceptor: None,
             open: 0,
             connections_max: usize::MAX,
             goodbye: b"",
             refused_total: 0,
             starved: false,
         }));
+        Ok(id)
+    }
+
+    /// Accepts at `address` what passes a TLS handshake, if there is an `acceptor`; the driver learns of nothing else. A
+    /// Unix socket stays plain.
+    pub fn listen_tls(&mut self, address: &Address, acceptor: Option<&Acceptor>) -> io::Result<ListenerId> {
+        let id = self.listen(address)?;
+        if let Some(listener) = &mut self.listeners[id.0 as usize] {
+            listener.acceptor = acceptor.cloned();
+        }
         Ok(id)
     }
 
@@ -138,7 +154,21 @@ impl Io {
 
     /// Starts to connect; the outcome is `Event::Connected` or `Event::Closed`. Output may be appended at once.
     pub fn dial(&mut self, address: &Address) -> ConnectionId {
-        let (stream, error) = match Stream::connect(address) {
+        self.dialled(Stream::connect(address))
+    }
+
+    /// As `dial`; with a `dialer`, `Connected` comes when the TLS handshake is over. A Unix socket stays plain.
+    pub fn dial_tls(&mut self, address: &Address, dialer: Option<&Dialer>) -> ConnectionId {
+        let Some(dialer) = dialer else { return self.dial(address) };
+        let id = self.dialled(Stream::connect_tls(address, dialer));
+        if self.is_tls(id) {
+            self.watch_dialled(id, clock::now_us());
+        }
+        id
+    }
+
+    fn dialled(&mut self, stream: io::Result<Stream>) -> ConnectionId {
+        let (stream, error) = match stream {
             Ok(stream) => (Some(stream), None),
             Err(error) => (None, Some(error)),
         };
@@ -264,7 +294,7 @@ impl Io {
         }
     }
 
-    /// The next connection of a listener; `None` if it was turned away.
+    /// The next connection of a listener; `None` if it was turned away, or has its TLS handshake before it.
     pub(crate) fn accept(&mut self, id: ListenerId) -> io::Result<Option<ConnectionId>> {
         let Some(listener) = &mut self.listeners[id.0 as usize] else {
             return Err(io::ErrorKind::WouldBlock.into());
@@ -273,20 +303,57 @@ impl Io {
         listener.starved = false;
         if listener.open >= listener.connections_max {
             listener.refused_total += 1;
-            // The socket is new, so it takes a line; if not, closing it says enough.
-            let _ = stream.write(listener.goodbye);
+            if listener.acceptor.is_none() {
+                // The socket is new, so it takes a line; if not, closing it says enough.
+                let _ = stream.write(listener.goodbye);
+            }
             stream.shutdown_output();
             return Ok(None);
         }
         stream.tune();
+        if let Some(acceptor) = &listener.acceptor {
+            stream = stream.secured(acceptor)?;
+        }
         listener.open += 1;
-        let connection = self.connections.insert(Connection::new(Some(stream), Some(id)));
-        if let Err(error) = self.register(connection, Interest::READABLE) {
+        let is_tls = stream.is_tls();
+        let mut connection = Connection::new(Some(stream), Some(id));
+        connection.connecting = is_tls;
+        let connection = self.connections.insert(connection);
+        let interest = if is_tls { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        if let Err(error) = self.register(connection, interest) {
             tracing::warn!(%error, "an accepted connection cannot be watched and is closed");
             self.forget(connection);
             return Ok(None);
         }
+        if is_tls {
+            self.watch_accepted(connection, clock::now_us());
+            return Ok(None);
+        }
         Ok(Some(connection))
+    }
+
+    /// Dialled or accepted and not open yet.
+    pub(crate) fn is_opening(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).is_some_and(|connection| connection.connecting && !connection.dead)
+    }
+
+    pub(crate) fn is_tls(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).and_then(|found| found.stream.as_ref()).is_some_and(Stream::is_tls)
+    }
+
+    /// Of which table of the configuration it was.
+    pub(crate) fn count_failed_handshake(&self, id: ConnectionId) -> &'static str {
+        let stream = self.connections.get(id).and_then(|found| found.stream.as_ref());
+        stream.map_or("", Stream::count_failure)
+    }
+
+    pub(crate) fn is_tls_listener(&self, id: ListenerId) -> bool {
+        self.listeners[id.0 as usize].as_ref().is_some_and(|listener| listener.acceptor.is_some())
+    }
+
+    /// The listener of a connection that was accepted.
+    pub(crate) fn listener_of(&self, id: ConnectionId) -> Option<ListenerId> {
+        self.connections.get(id)?.listener
     }
 
     fn register(&mut self, id: ConnectionId, interest: Interest) -> io::Result<()> {
@@ -309,7 +376,8 @@ impl Io {
     /// The connection is broken: the driver learns at the start of the next turn.
     pub(crate) fn fail(&mut self, id: ConnectionId, error: io::Error) {
         let Some(connection) = self.connections.get_mut(id) else { return };
-        if connection.closing {
+        let is_unknown = connection.connecting && connection.listener.is_some();
+        if connection.closing || is_unknown {
             self.forget(id);
         } else if !connection.dead {
             connection.dead = true;
@@ -407,6 +475,6 @@ impl Io {
     pub(crate) fn is_flushed(&self) -> bool {
         self.connections
             .iter()
-            .all(|connection| connection.connecting || connection.dead || connection.pending() == 0)
+            .all(|connection| connection.connecting || connection.dead || connection.is_flushed())
     }
 }

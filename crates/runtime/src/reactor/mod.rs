@@ -5,10 +5,12 @@
 //! socket, so a request costs one read and one write and its share of a wait.
 
 mod connection;
+mod handshakes;
 mod input;
 mod io;
 mod output;
 mod socket;
+mod tls;
 mod turn;
 
 use std::sync::Arc;
@@ -42,11 +44,12 @@ pub struct ListenerId(u32);
 /// What a driver sees of the world.
 #[derive(Debug)]
 pub enum Event {
+    /// Its TLS handshake, if there is one, is over.
     Accepted {
         listener: ListenerId,
         connection: ConnectionId,
     },
-    /// A dialled connection is there. If it cannot be made, `Closed` comes instead.
+    /// A dialled connection is there, with its TLS handshake done. If it cannot be made, `Closed` comes instead.
     Connected(ConnectionId),
     /// Everything read and not consumed yet; what the driver cannot use now it gives to `Io::unread`.
     Data {

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::reactor::connection::Connection;
+use crate::reactor::socket::Stream;
 
 /// A drained buffer up to this size is used again: the output of a busy turn fits, a bulk reply is freed.
 const SPARE_BYTES_MAX: usize = 64 << 10;
@@ -65,6 +66,6 @@ impl Connection {
         }
         self.sent = 0;
         spares.give(std::mem::take(&mut self.out));
-        Ok(true)
+        self.stream.as_mut().map_or(Ok(true), Stream::flush)
     }
 }

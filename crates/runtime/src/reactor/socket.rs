@@ -1,4 +1,4 @@
-//! TCP and Unix sockets behind one enum, with the options that every connection gets. Not their buffers.
+//! TCP (plain or TLS) and Unix sockets behind one enum, with the options that every connection gets. Not their buffers.
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
@@ -12,6 +12,8 @@ use mio::{Interest, Registry, Token};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::address::Address;
+use crate::reactor::tls::TlsStream;
+use crate::tls::{Acceptor, Dialer};
 
 /// Connections that the kernel holds until they are accepted: a reconnecting herd of clients must fit.
 const BACKLOG: i32 = 1024;
@@ -23,9 +25,47 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) enum Stream {
     Tcp(mio::net::TcpStream),
     Unix(mio::net::UnixStream),
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
+    /// Starts to connect, and then to shake hands. A Unix socket stays plain.
+    pub(crate) fn connect_tls(address: &Address, dialer: &Dialer) -> io::Result<Stream> {
+        match address {
+            Address::Tcp(address) => {
+                let session = dialer.session(address.ip())?;
+                let socket = mio::net::TcpStream::connect(*address)?;
+                let stream = TlsStream::dialled(socket, session, dialer.tally().clone());
+                Ok(Stream::Tls(Box::new(stream)))
+            }
+            Address::Unix(_) => Stream::connect(address),
+        }
+    }
+
+    /// An accepted socket, secured if it can be reached from elsewhere: a Unix socket is as safe as its directory.
+    pub(crate) fn secured(self, acceptor: &Acceptor) -> io::Result<Stream> {
+        match self {
+            Stream::Tcp(socket) => {
+                let session = acceptor.session()?;
+                let stream = TlsStream::accepted(socket, session, acceptor.tally().clone());
+                Ok(Stream::Tls(Box::new(stream)))
+            }
+            stream => Ok(stream),
+        }
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Stream::Tls(_))
+    }
+
+    /// The TLS handshake has come to nothing; of which table of the configuration it was.
+    pub(crate) fn count_failure(&self) -> &'static str {
+        match self {
+            Stream::Tls(stream) => stream.count_failure(),
+            _ => "",
+        }
+    }
+
     pub(crate) fn connect(address: &Address) -> io::Result<Stream> {
         match address {
             Address::Tcp(address) => mio::net::TcpStream::connect(*address).map(Stream::Tcp),
@@ -35,7 +75,12 @@ impl Stream {
 
     /// No delay, and a probe for peers that vanish. Failure is no reason to refuse a connection.
     pub(crate) fn tune(&self) {
-        if let Stream::Tcp(stream) = self {
+        let stream = match self {
+            Stream::Tcp(stream) => Some(stream),
+            Stream::Tls(stream) => Some(&stream.socket),
+            Stream::Unix(_) => None,
+        };
+        if let Some(stream) = stream {
             let keepalive = TcpKeepalive::new()
                 .with_time(KEEPALIVE_TIME)
                 .with_interval(KEEPALIVE_INTERVAL)
@@ -48,23 +93,29 @@ impl Stream {
     }
 
     /// Whether a dialled connection is there; `None` while it is still being made.
-    pub(crate) fn connected(&self) -> Option<io::Result<()>> {
+    pub(crate) fn connected(&mut self) -> Option<io::Result<()>> {
         let (error, peer) = match self {
+            Stream::Tls(stream) => return stream.opened(),
             Stream::Tcp(stream) => (stream.take_error(), stream.peer_addr().map(drop)),
             Stream::Unix(stream) => (stream.take_error(), stream.peer_addr().map(drop)),
         };
-        match (error, peer) {
-            (Ok(Some(error)), _) | (Err(error), _) => Some(Err(error)),
-            (Ok(None), Ok(())) => Some(Ok(())),
-            (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => None,
-            (Ok(None), Err(error)) => Some(Err(error)),
-        }
+        outcome(error, peer)
     }
 
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.read(buffer),
             Stream::Unix(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
+        }
+    }
+
+    /// Whether a read may have left something behind that the kernel does not report again; `filled` if it took all that
+    /// it was allowed to.
+    pub(crate) fn has_more(&self, filled: bool) -> bool {
+        match self {
+            Stream::Tls(stream) => stream.has_more(),
+            _ => filled,
         }
     }
 
@@ -72,30 +123,52 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    /// What the transport itself holds back goes to the kernel; true once there is nothing.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        match self {
+            Stream::Tls(stream) => stream.flush(),
+            _ => Ok(true),
+        }
+    }
+
+    pub(crate) fn is_flushed(&self) -> bool {
+        match self {
+            Stream::Tls(stream) => stream.is_flushed(),
+            _ => true,
         }
     }
 
     /// Whether the other end has ended and everything that it sent was read.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&mut self) -> bool {
         let mut byte = [MaybeUninit::uninit()];
         let peeked = match self {
-            Stream::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
-            Stream::Unix(stream) => SockRef::from(stream).peek(&mut byte),
+            Stream::Tcp(stream) => SockRef::from(&*stream).peek(&mut byte),
+            Stream::Unix(stream) => SockRef::from(&*stream).peek(&mut byte),
+            Stream::Tls(stream) => return stream.is_drained(),
         };
         peeked.map_or_else(|error| error.kind() != io::ErrorKind::WouldBlock, |count| count == 0)
     }
 
-    pub(crate) fn shutdown_output(&self) {
+    pub(crate) fn shutdown_output(&mut self) {
         // An error says that the connection is gone already.
         let _ = match self {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Tls(stream) => {
+                stream.shutdown_output();
+                Ok(())
+            }
         };
     }
 
     pub(crate) fn peer_address(&self) -> Option<Address> {
         match self {
             Stream::Tcp(stream) => stream.peer_addr().ok().map(Address::Tcp),
+            Stream::Tls(stream) => stream.socket.peer_addr().ok().map(Address::Tcp),
             Stream::Unix(stream) => {
                 let address = stream.peer_addr().ok()?;
                 Some(Address::Unix(address.as_pathname().unwrap_or(Path::new("")).to_path_buf()))
@@ -107,6 +180,7 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream,
             Stream::Unix(stream) => stream,
+            Stream::Tls(stream) => &mut stream.socket,
         }
     }
 
@@ -116,6 +190,16 @@ impl Stream {
 
     pub(crate) fn reregister(&mut self, poll: &Registry, token: Token, interest: Interest) -> io::Result<()> {
         poll.reregister(self.source(), token, interest)
+    }
+}
+
+/// Whether a socket is connected; `None` while that is open.
+pub(crate) fn outcome(error: io::Result<Option<io::Error>>, peer: io::Result<()>) -> Option<io::Result<()>> {
+    match (error, peer) {
+        (Ok(Some(error)), _) | (Err(error), _) => Some(Err(error)),
+        (Ok(None), Ok(())) => Some(Ok(())),
+        (Ok(None), Err(error)) if error.kind() == io::ErrorKind::NotConnected => None,
+        (Ok(None), Err(error)) => Some(Err(error)),
     }
 }
 

@@ -76,6 +76,7 @@ impl Reactor {
         let io = &mut self.io;
         io.turn_end_us = clock::now_us() + TURN_US;
         io.turn_progressed = false;
+        io.handshakes.behind = false;
         deliver_queued(io, driver);
         let ready_listeners = std::mem::take(&mut io.ready_listeners);
         for event in &self.events {
@@ -128,7 +129,10 @@ fn read_ready(io: &mut Io, driver: &mut impl Driver) {
                 && let Some(connection) = io.connections.get_mut(id)
             {
                 connection.queued = false;
-                read(io, driver, id);
+                match connection.connecting {
+                    true => connect(io, driver, id),
+                    false => read(io, driver, id),
+                }
             }
         }
     }
@@ -160,6 +164,7 @@ fn tick(io: &mut Io, driver: &mut impl Driver) {
     }
     io.tick_next_us = (io.tick_next_us + TICK_US).max(now_us + TICK_US / 2);
     io.give_up_closing(now_us);
+    io.expire_handshakes(now_us);
     for index in 0..io.listeners.len() {
         if io.listeners[index].as_ref().is_some_and(|listener| listener.starved) {
             accept(io, driver, ListenerId(index as u32));
@@ -170,6 +175,10 @@ fn tick(io: &mut Io, driver: &mut impl Driver) {
 
 fn accept(io: &mut Io, driver: &mut impl Driver, listener: ListenerId) {
     for _ in 0..ACCEPTS_MAX {
+        if io.handshakes.behind && io.is_tls_listener(listener) {
+            // Whoever comes in a herd waits in the kernel rather than pushes out others.
+            break;
+        }
         match io.accept(listener) {
             Ok(Some(connection)) => driver.event(io, Event::Accepted { listener, connection }),
             Ok(None) => {}
@@ -214,13 +223,15 @@ fn signal(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, event: &mio::
 }
 
 fn connect(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
+    if io.is_tls(id) && is_late(io, id) {
+        // A handshake costs more than a thousand requests.
+        io.handshakes.behind = true;
+        return io.read_next_turn(id);
+    }
     let Some(connection) = io.connections.get_mut(id) else { return };
-    match connection.stream.as_ref().and_then(|stream| stream.connected()) {
+    match connection.stream.as_mut().and_then(|stream| stream.connected()) {
         None => {}
-        Some(Err(error)) => {
-            io.forget(id);
-            driver.event(io, Event::Closed { connection: id, error: Some(error) });
-        }
+        Some(Err(error)) => fail_to_open(io, driver, id, error),
         Some(Ok(())) => {
             connection.connecting = false;
             if let Some(stream) = &connection.stream {
@@ -228,12 +239,29 @@ fn connect(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
             }
             // Changing the interest makes the kernel report again what is there to read already.
             io.reregister(id, Interest::READABLE);
-            if !io.is_closing(id) {
-                driver.event(io, Event::Connected(id));
+            match io.listener_of(id) {
+                Some(listener) => driver.event(io, Event::Accepted { listener, connection: id }),
+                None if io.is_closing(id) => {}
+                None => driver.event(io, Event::Connected(id)),
             }
             io.flush_one(id);
+            if io.is_tls(id) {
+                // What came behind the handshake is in the session already.
+                io.read_next_turn(id);
+            }
         }
     }
+}
+
+fn fail_to_open(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, error: io::Error) {
+    if io.listener_of(id).is_some() {
+        io.complain(id, &error, clock::now_us());
+        io.forget(id);
+        return;
+    }
+    io.count_failed_handshake(id);
+    io.forget(id);
+    driver.event(io, Event::Closed { connection: id, error: Some(error) });
 }
 
 fn read(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
@@ -259,9 +287,9 @@ fn read(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
                 let now_us = clock::now_us();
                 let bytes = io.input.take(&mut connection.rest, count);
                 connection.replay = false;
-                let drained = count < io.input.scratch.len() && !connection.ending;
+                let more = stream.has_more(count == io.input.scratch.len()) || connection.ending;
                 driver.event(io, Event::Data { connection: id, bytes, now_us });
-                if drained {
+                if !more {
                     return;
                 }
             }

@@ -167,6 +167,7 @@ impl Storage {
 pub(crate) fn settings(address: Address, seed: u64) -> RedisSettings {
     RedisSettings {
         address,
+        tls: None,
         user: None,
         password: None,
         cluster: "test".to_owned(),

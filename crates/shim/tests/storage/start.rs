@@ -13,7 +13,8 @@ fn config(server: &Server, password: Option<&str>) -> Arc<Config> {
     let mut config = Config::new("test", Secret([3; 16]));
     let local: Address = "127.0.0.1:0".parse().expect("an address");
     let password = password.map(|password| Password(password.to_owned()));
-    let storage = StorageConfig::Redis { address: Address::Unix(server.socket()), user: None, password };
+    let storage =
+        StorageConfig::Redis { address: Address::Unix(server.socket()), user: None, password, tls: None };
     config.layers.push(LayerConfig { name: "leaf".to_owned(), partition: Partition::Hash });
     config.nodes.push(NodeConfig::new("node-0", "leaf", None, local.clone()));
     config.shims.push(ShimConfig::new("shim-0", "r0", local, storage));

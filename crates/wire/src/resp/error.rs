@@ -26,6 +26,9 @@ pub enum ProtocolError {
     /// Redis skips these two bytes unread; a proxy that passes frames on cannot.
     #[error("Protocol error: expected CRLF after bulk")]
     LineEnd,
+    /// A client that wants TLS of a plain port: it waits for an answer in its own language.
+    #[error("Protocol error: this port does not speak TLS")]
+    TlsHello,
     #[error("Protocol error: request of more than {0} bytes")]
     FrameBytes(usize),
     #[error("Protocol error: incomplete or trailing bytes in frame")]

@@ -71,12 +71,18 @@ pub fn take_command(buffer: &mut Bytes, limits: &Limits) -> Result<Option<Comman
     }
 }
 
+/// What a TLS connection begins with, and no inline command.
+const TLS_HANDSHAKE: u8 = 0x16;
+
 /// As `take_command`, but says how many bytes a partial command needs at least. A caller that waits for
 /// them reads a large command in time linear in its size.
 pub fn next_command(buffer: &mut Bytes, limits: &Limits) -> Result<Taken, ProtocolError> {
     loop {
         let Some(&first) = buffer.first() else { return Ok(Taken::Needs(1)) };
         if first != b'*' {
+            if first == TLS_HANDSHAKE {
+                return Err(ProtocolError::TlsHello);
+            }
             match inline::split(buffer, limits.line_bytes_max)? {
                 Line::Partial => return Ok(Taken::Needs(buffer.len() + 1)),
                 Line::Whole { args, end } => {

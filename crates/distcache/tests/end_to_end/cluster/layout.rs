@@ -20,6 +20,8 @@ pub(crate) struct Layout {
     pub(crate) routing: &'static str,
     /// Further keys of all controllers.
     pub(crate) controller_keys: String,
+    /// Further keys of the first router.
+    pub(crate) router_keys: String,
     /// Further tables, such as `[limits]`.
     pub(crate) tables: String,
 }
@@ -37,6 +39,7 @@ impl Layout {
             objects_max: 1000,
             routing: "learned",
             controller_keys: String::new(),
+            router_keys: String::new(),
             tables: String::new(),
         }
     }
@@ -103,6 +106,9 @@ impl Layout {
             let socket = directory.join(&format!("router-{router}.sock"));
             writeln!(out, "[[router]]\nid = \"router-{router}\"\nlisten = \"{address}\"")?;
             writeln!(out, "listen_unix = \"{}\"", socket.display())?;
+            if router == 0 {
+                writeln!(out, "{}", self.router_keys)?;
+            }
         }
         Ok(())
     }

@@ -85,6 +85,10 @@ impl Cluster {
         self.processes.get_mut(id).expect("a process that was started")
     }
 
+    pub(crate) fn signal(&self, id: &str, signal: rustix::process::Signal) {
+        self.processes.get(id).expect("a process that was started").signal(signal);
+    }
+
     /// kill -9
     pub(crate) fn kill(&mut self, id: &str) {
         drop(self.processes.remove(id).expect("a process that was started"));

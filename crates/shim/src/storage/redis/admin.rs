@@ -5,6 +5,7 @@ use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use runtime::address::Address;
 use runtime::reactor::{ConnectionId, Io};
+use runtime::tls::Dialer;
 use wire::resp::{ReplyScanner, Value};
 
 use super::takeover::{Progress, Takeover, Trouble};
@@ -53,6 +54,7 @@ pub(super) enum News {
 
 pub(super) struct Admin {
     address: Address,
+    tls: Option<Dialer>,
     timeout_us: u64,
     connection: Option<ConnectionId>,
     connected: bool,
@@ -69,9 +71,15 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    pub(super) fn new(address: Address, timeout_us: u64, backoff: Backoff, takeover: Takeover) -> Admin {
+    pub(super) fn new(
+        (address, tls): (Address, Option<Dialer>),
+        timeout_us: u64,
+        backoff: Backoff,
+        takeover: Takeover,
+    ) -> Admin {
         Admin {
             address,
+            tls,
             timeout_us,
             connection: None,
             connected: false,
@@ -167,7 +175,7 @@ impl Admin {
         let overdue = |since_us: u64| now_us.saturating_sub(since_us) > self.timeout_us;
         if self.connection.is_none() {
             if now_us >= self.not_before_us {
-                self.connection = Some(io.dial(&self.address));
+                self.connection = Some(io.dial_tls(&self.address, self.tls.as_ref()));
                 self.waits_since_us = Some(now_us);
             }
             return None;

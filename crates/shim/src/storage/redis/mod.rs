@@ -15,6 +15,7 @@ use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
 use runtime::address::Address;
 use runtime::reactor::{ConnectionId, Event, Io};
+use runtime::tls::Dialer;
 
 use admin::{Admin, Backoff, News};
 use line::{Fault, Line};
@@ -31,6 +32,7 @@ const STABLE_US: u64 = 10_000_000;
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
     pub address: Address,
+    pub tls: Option<Dialer>,
     /// `None` is the `default` user.
     pub user: Option<String>,
     pub password: Option<String>,
@@ -77,7 +79,12 @@ impl Redis {
         let mut fork = || SmallRng::from_rng(&mut random);
         let takeover = Takeover::new(login, &settings.cluster, &settings.shim, fork());
         Redis {
-            admin: Admin::new(settings.address.clone(), settings.timeout_us, Backoff::new(fork()), takeover),
+            admin: Admin::new(
+                (settings.address.clone(), settings.tls.clone()),
+                settings.timeout_us,
+                Backoff::new(fork()),
+                takeover,
+            ),
             shared: [None, None],
             wants_resp3: false,
             subscriber: None,
@@ -396,7 +403,7 @@ impl Redis {
         for (index, place) in self.shared.iter_mut().enumerate() {
             let resp3 = index == 1;
             if place.is_none() && (!resp3 || self.wants_resp3) {
-                let connection = dial(io, &self.settings.address);
+                let connection = dial(io, &self.settings);
                 let line = Line::new(now_us, resp3, incarnation, io.out(connection));
                 *place = Some((connection, line));
             }
@@ -406,7 +413,7 @@ impl Redis {
     fn subscriber_line(&mut self, io: &mut Io, now_us: u64) -> Option<&mut (ConnectionId, Line)> {
         if self.subscriber.is_none() && now_us >= self.subscriber_not_before_us {
             let incarnation = self.admin.takeover.incarnation()?;
-            let connection = dial(io, &self.settings.address);
+            let connection = dial(io, &self.settings);
             let line = Line::listening(now_us, incarnation, io.out(connection));
             self.subscriber = Some((connection, line));
         }
@@ -423,7 +430,7 @@ impl Redis {
             return None;
         }
         let incarnation = self.admin.takeover.incarnation()?;
-        let connection = dial(io, &self.settings.address);
+        let connection = dial(io, &self.settings);
         self.pinned.push((connection, Line::new(now_us, resp3, incarnation, io.out(connection))));
         self.pinned.last_mut()
     }
@@ -463,8 +470,8 @@ impl Redis {
 }
 
 /// What storage says finishes work and renews leases: it goes before what peers want begun.
-fn dial(io: &mut Io, address: &Address) -> ConnectionId {
-    let connection = io.dial(address);
+fn dial(io: &mut Io, settings: &RedisSettings) -> ConnectionId {
+    let connection = io.dial_tls(&settings.address, settings.tls.as_ref());
     io.set_urgent(connection);
     connection
 }

@@ -1,0 +1,114 @@
+//! What a configuration with `[tls]` tables is told that names the wrong files.
+
+use runtime::config::Config;
+
+use crate::authority::Authority;
+
+const MEMBERS: &str = r#"
+[cluster]
+secret = "00112233445566778899aabbccddeeff"
+[[layer]]
+name = "leaf"
+partition = "rack"
+[[node]]
+id = "leaf-0"
+layer = "leaf"
+rack = "r0"
+listen = "127.0.0.1:7200"
+[[shim]]
+id = "shim-0"
+rack = "r0"
+listen = "127.0.0.1:7100"
+"#;
+
+pub(crate) fn load(authority: &Authority, tables: &str, router: &str) -> Result<Config, String> {
+    let file = authority.path("cluster.toml");
+    let router = format!("[[router]]\nid = \"router-0\"\n{router}\n");
+    std::fs::write(&file, format!("{MEMBERS}\n{router}\n{tables}")).unwrap();
+    Config::load(&file).map_err(|error| error.to_string())
+}
+
+/// The line that a configuration with `tables` gets must say all of `parts`.
+fn refuses(authority: &Authority, tables: &str, router: &str, parts: &[&str]) {
+    let error = load(authority, tables, router).unwrap_err();
+    for part in parts {
+        assert!(error.contains(part), "{part:?} is missing in: {error}");
+    }
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
+const ROUTER: &str = "listen_tls = \"127.0.0.1:6380\"";
+const CLIENTS: &str = "[tls.clients]\ncertificate_file = \"a.crt\"\nkey_file = \"a.key\"\n";
+
+#[test]
+fn wrong_files_are_named_with_their_key_and_what_is_wrong() {
+    let authority = Authority::new();
+    let missing = ["[tls.clients] certificate_file = ", "a.crt\"", "No such file"];
+    refuses(&authority, CLIENTS, ROUTER, &missing);
+    authority.sign("a");
+    authority.sign("b");
+    assert!(load(&authority, CLIENTS, ROUTER).is_ok());
+
+    let foreign = CLIENTS.replace("a.key", "b.key");
+    refuses(
+        &authority,
+        &foreign,
+        ROUTER,
+        &["[tls.clients] key_file = ", "b.key", "does not belong", "a.crt"],
+    );
+    let swapped = CLIENTS.replace("a.key", "a.crt");
+    refuses(&authority, &swapped, ROUTER, &["[tls.clients] key_file = ", "no private key"]);
+    let swapped = CLIENTS.replace("a.crt", "a.key");
+    refuses(&authority, &swapped, ROUTER, &["[tls.clients] certificate_file = ", "no certificate"]);
+    std::fs::write(authority.path("a.crt"), "-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n")
+        .unwrap();
+    refuses(&authority, CLIENTS, ROUTER, &["[tls.clients] certificate_file = ", "a.crt"]);
+}
+
+#[test]
+fn fields_that_contradict_each_other_are_refused() {
+    let authority = Authority::new();
+    authority.sign("a");
+    let with = |more: &str| format!("{CLIENTS}{more}\n");
+    refuses(
+        &authority,
+        &with("ca_file = \"ca.crt\""),
+        ROUTER,
+        &["[tls.clients] ca_file", "client_certificates"],
+    );
+    let required = with("client_certificates = \"required\"");
+    refuses(&authority, &required, ROUTER, &["[tls.clients] ca_file is missing"]);
+    refuses(&authority, &with("cert = 1"), ROUTER, &["unknown key `cert`", "certificate_file"]);
+    refuses(&authority, "", ROUTER, &["listen_tls", "[tls.clients]"]);
+    refuses(&authority, CLIENTS, "", &["router-0", "listen is missing"]);
+    let required = with("client_certificates = \"required\"\nca_file = \"ca.crt\"");
+    assert!(load(&authority, &required, ROUTER).is_ok());
+}
+
+#[test]
+fn beyond_loopback_only_tls_may_listen_unless_told() {
+    let authority = Authority::new();
+    authority.sign("a");
+    let plain = "listen = \"0.0.0.0:6379\"";
+    refuses(
+        &authority,
+        CLIENTS,
+        plain,
+        &["router-0", "listen = \"0.0.0.0:6379\"", "listen_tls", "insecure_listen"],
+    );
+    let insecure = format!("{CLIENTS}\n[security]\ninsecure_listen = true\n");
+    assert!(load(&authority, &insecure, plain).is_ok());
+    assert!(load(&authority, CLIENTS, "listen_tls = \"0.0.0.0:6380\"").is_ok());
+}
+
+#[test]
+fn an_expired_certificate_is_no_reason_not_to_start() {
+    let authority = Authority::new();
+    authority.sign_until("a", 2020);
+    let config = load(&authority, CLIENTS, ROUTER).unwrap();
+    let [status] = config.certificates().status().try_into().unwrap();
+    assert!(
+        status.table == "clients" && status.expires_in_s.is_some_and(|seconds| seconds < 0),
+        "{status:?}"
+    );
+}
