@@ -14,19 +14,20 @@ use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::{Placement, Secret};
 use protocol::shim::{self, Shim, ShimConfig};
-use protocol::storage::{StorageEvent, StorageTraits, Store};
+use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use wire::message::{
-    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, LAYERS_MAX,
-    LoadStamp, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Welcome,
+    Ack, Cancel, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate,
+    LAYERS_MAX, LoadStamp, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe,
+    Subscribers, Welcome,
 };
 use wire::resp::Command;
 use wire::resp::transaction::{EXEC, MULTI};
 use wire::{
     ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
-    SHARE_WHOLE, ShimId, ShimMember, Status, View,
+    SHARE_WHOLE, ShimId, ShimMember, Status, TopicKind, View,
 };
 
 use storage::MiniStorage;
@@ -188,7 +189,12 @@ impl Confusion {
         let (flag, value) = (self.random.random_bool(0.5), self.text());
         let ttl_ms = flag.then_some(other);
         let status = [Status::Ok, Status::Nil, Status::Error, Status::Busy][self.random.random_range(0..4)];
-        match self.random.random_range(0..19) {
+        let kinds = [TopicKind::Channel, TopicKind::Pattern, TopicKind::ShardChannel];
+        let (kind, clients) = (kinds[self.random.random_range(0..3)], (other % 3) as u32);
+        match self.random.random_range(0..22) {
+            19 => Message::Subscribe(Subscribe { request: number, kind, name: key, clients }),
+            20 => Message::Subscribers(Subscribers { kind, name: key, clients }),
+            21 => Message::Deliver(Deliver { kind, name: key, push: value }),
             0 => Message::Read(Read { request: number, key, view, resp3, ordered: flag, command }),
             1 => {
                 let loads = [LoadStamp { node_plus_one: number as u32, load: other as u32 }; LAYERS_MAX];
@@ -302,7 +308,12 @@ impl Confusion {
 
     fn storage_event(&mut self) -> StorageEvent {
         let ticket = self.number();
-        match self.random.random_range(0..5) {
+        match self.random.random_range(0..7) {
+            4 => StorageEvent::Unsubscribed,
+            5 => StorageEvent::Published(self.text()),
+            6 => {
+                StorageEvent::Published(Bytes::from_static(b">3\r\n$7\r\nmessage\r\n$2\r\ns0\r\n$1\r\nm\r\n"))
+            }
             0 => StorageEvent::Down { reason: "it is confused".into() },
             1 => StorageEvent::Up { incarnation: ticket, traits: StorageTraits::default() },
             2 => StorageEvent::Lost { ticket, sent: true },
@@ -353,8 +364,32 @@ impl Confusion {
         self.mail.push_back((from, to, message));
     }
 
+    /// Nothing that the subscriber connection says has to make sense.
+    fn listen(&mut self, store: &Store) {
+        let replies: [&[u8]; 5] = [
+            b">3\r\n$9\r\nsubscribe\r\n$2\r\ns0\r\n:1\r\n",
+            b":1\r\n",
+            b"-NOPERM no\r\n",
+            b"*2\r\n$1\r\nh\r\n$1\r\nh\r\n",
+            b"",
+        ];
+        let reply = Bytes::from_static(replies[self.random.random_range(0..5)]);
+        let ticket = store.ticket;
+        match self.random.random_range(0..5) {
+            0 => self.tell_shim(shim::Input::Storage(StorageEvent::Lost { ticket, sent: true })),
+            1 => {}
+            _ => {
+                let replies = [reply].into_iter().collect();
+                self.tell_shim(shim::Input::Storage(StorageEvent::Replies { ticket, replies }));
+            }
+        }
+    }
+
     fn store(&mut self, store: Store) {
         self.heard.push(store.ticket);
+        if store.lane == Lane::Subscriber {
+            return self.listen(&store);
+        }
         let Some(replies) = self.storage.execute_all(self.now.0 / 1000, &store.commands) else { return };
         if self.random.random_bool(0.9) {
             let event = StorageEvent::Replies { ticket: store.ticket, replies: replies.into() };

@@ -11,7 +11,7 @@ use wire::{Message, NodeId, Peer, ShimId, Status};
 use super::speech::{REPLIES, Speech, any_command, key_name, pause, peer, placement};
 
 const CLIENTS: u32 = 3;
-const EFFECTS_PER_INPUT_MAX: usize = 8;
+const EFFECTS_PER_INPUT_MAX: usize = 24;
 
 pub(crate) fn run(data: &[u8]) {
     let _ = steps(&mut Unstructured::new(data));

@@ -35,6 +35,15 @@ fn config(bytes: &mut Unstructured<'_>) -> Result<ShimConfig> {
     })
 }
 
+/// What a subscriber connection may bring.
+const PUSHES: [&[u8]; 5] = [
+    b">3\r\n$7\r\nmessage\r\n$2\r\ns0\r\n$1\r\nm\r\n",
+    b">4\r\n$8\r\npmessage\r\n$1\r\nh\r\n$1\r\nh\r\n$1\r\nm\r\n",
+    b">3\r\n$8\r\nsmessage\r\n$2\r\ns0\r\n$1\r\nm\r\n",
+    b">1\r\n$7\r\nmessage\r\n",
+    b"",
+];
+
 /// What storage was given and has not answered: ticket and number of commands.
 type Pending = Vec<(u64, usize)>;
 
@@ -93,7 +102,9 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
-    Ok(match bytes.int_in_range(0..=3)? {
+    Ok(match bytes.int_in_range(0..=5)? {
+        4 => StorageEvent::Unsubscribed,
+        5 => StorageEvent::Published((*bytes.choose(&PUSHES)?).into()),
         0 => StorageEvent::Down { reason: "it was told to".into() },
         1 => StorageEvent::Fenced,
         _ => {

@@ -34,7 +34,8 @@ pub(crate) fn placement(first_up: bool) -> Arc<Placement> {
 
 /// The first bytes of keys say what they hold, so that commands fit them often enough.
 const KEYS: [&str; 5] = ["s0", "s1", "h", "l", "{s0}x"];
-const OPERATIONS: [u8; 20] = [1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 99];
+const OPERATIONS: [u8; 23] =
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 99];
 const TEXTS: [&[u8]; 8] = [
     b"$1\r\nx\r\n",
     b"$-1\r\n",
@@ -47,7 +48,7 @@ const TEXTS: [&[u8]; 8] = [
 ];
 /// Of these every one is a whole reply.
 pub(crate) const REPLIES: &[&[u8]] = TEXTS.split_at(5).0;
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 32] = [
     &["GET", "K"],
     &["STRLEN", "K"],
     &["SET", "K", "value"],
@@ -72,6 +73,14 @@ const COMMANDS: [&[&str]; 24] = [
     &["CLIENT", "ID"],
     &["DBSIZE"],
     &["SORT", "K", "BY", "w_*", "STORE", "s1"],
+    &["SUBSCRIBE", "K"],
+    &["PSUBSCRIBE", "K"],
+    &["SSUBSCRIBE", "K"],
+    &["UNSUBSCRIBE", "K"],
+    &["PUBLISH", "K", "m"],
+    &["PUBSUB", "NUMSUB", "K", "s1"],
+    &["PUBSUB", "CHANNELS"],
+    &["RESET"],
 ];
 
 /// The numbers that were heard: sessions, fills, versions, requests, nonces.

@@ -307,6 +307,17 @@ mod tests {
     }
 
     #[test]
+    fn names_are_joined_and_counts_added() {
+        let parts = ["*2\r\n$1\r\nb\r\n$1\r\na\r\n", "*2\r\n$1\r\na\r\n$1\r\nc\r\n"];
+        check(Merge::Union, &parts, "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n");
+        check(Merge::Union, &["*0\r\n", "-ERR no\r\n"], "-ERR no\r\n");
+        let parts = ["*4\r\n$1\r\na\r\n:2\r\n$1\r\nb\r\n:0\r\n", "*4\r\n$1\r\na\r\n:0\r\n$1\r\nb\r\n:40\r\n"];
+        check(Merge::Counts, &parts, "*4\r\n$1\r\na\r\n:2\r\n$1\r\nb\r\n:40\r\n");
+        check(Merge::Counts, &["*0\r\n", "*0\r\n"], "*0\r\n");
+        check(Merge::Counts, &["+OK\r\n"], &format!("-{UNEXPECTED}\r\n"));
+    }
+
+    #[test]
     fn scan_walks_the_servers_one_after_the_other() {
         let scan = |index| Merge::Scan { index, shims: 3 };
         check(scan(1), &["*2\r\n$2\r\n17\r\n*0\r\n"], "*2\r\n$2\r\n52\r\n*0\r\n");

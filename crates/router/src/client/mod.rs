@@ -25,6 +25,8 @@ use queue::{Queue, Submission};
 
 /// First of the router ids that libraries take, at random; the lower ones are the configuration's.
 const LIBRARY_FIRST: u16 = 0x8000;
+/// How the names of all commands that subscribe, or give it up, end.
+const SUBSCRIBE: &[u8] = b"SUBSCRIBE";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to the whole cache, for any number of threads; clones share it. It runs one thread, and one more for
@@ -147,6 +149,11 @@ impl Client {
         if commands.iter().any(silences) {
             return Err(Error::Reply("ERR DistCache: CLIENT REPLY makes no sense in a library".to_owned()));
         }
+        if commands.iter().any(listens) {
+            let error =
+                "ERR DistCache: a call ends with its reply, so nobody would listen; subscribe at a router";
+            return Err(Error::Reply(error.to_owned()));
+        }
         let (sender, replies) = std::sync::mpsc::sync_channel(1);
         self.shared.queue.push(Submission { commands, replies: sender });
         replies.recv().map_err(|_| Error::Closed)
@@ -185,6 +192,12 @@ impl Pipeline<'_> {
 fn silences(command: &Command) -> bool {
     let is = |index, name: &[u8]| command.get(index).is_some_and(|arg| arg.eq_ignore_ascii_case(name));
     is(0, b"CLIENT") && is(1, b"REPLY")
+}
+
+/// Subscribing, and giving up what a call cannot have.
+fn listens(command: &Command) -> bool {
+    let name = command.name();
+    name.len() >= SUBSCRIBE.len() && name[name.len() - SUBSCRIBE.len()..].eq_ignore_ascii_case(SUBSCRIBE)
 }
 
 fn value(reply: Bytes) -> Result<Value, Error> {

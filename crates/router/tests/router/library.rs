@@ -18,6 +18,9 @@ fn values_and_errors() {
         matches!(client.command(&["NOSUCH"]), Err(Error::Reply(text)) if text.starts_with("ERR unknown"))
     );
     assert!(matches!(client.command(&["CLIENT", "REPLY", "OFF"]), Err(Error::Reply(_))));
+    assert!(
+        matches!(client.command(&["punsubscribe"]), Err(Error::Reply(text)) if text.contains("subscribe"))
+    );
     assert!(matches!(client.command::<&str>(&[]), Err(Error::Reply(_))));
     assert!(matches!(client.command(&["QUIT"]), Ok(Value::Simple(_)) | Err(Error::Closed)));
     assert_eq!(client.get("k").unwrap(), None, "one call's QUIT is not the next one's");
