@@ -68,6 +68,8 @@ pub(crate) struct Budget {
     pub(crate) relinks: u8,
     pub(crate) remaps: u8,
     pub(crate) drains: u8,
+    /// How many of the faults, from evictions on, may happen together. `None`: as many as each of them may.
+    pub(crate) faults: Option<u8>,
 }
 
 /// When a configuration is explored.

@@ -157,17 +157,18 @@ impl Cluster {
 
     fn faults(&self, state: &State, actions: &mut Vec<Action>) {
         let budget = &state.budget;
+        let may = |own: u8| own > 0 && budget.faults != Some(0);
         for (node, cell) in state.nodes.iter().enumerate() {
-            if budget.evictions > 0 && cell.machine.knows(&self.key) {
+            if may(budget.evictions) && cell.machine.knows(&self.key) {
                 actions.push(Action::Evict(node));
             }
-            if budget.node_crashes > 0 {
+            if may(budget.node_crashes) {
                 actions.push(Action::CrashNode(node));
             }
-            if budget.relinks > 0 {
+            if may(budget.relinks) {
                 actions.push(Action::Relink(node));
             }
-            if budget.drains > 0 {
+            if may(budget.drains) {
                 actions.push(Action::DrainNode(node));
             }
         }
@@ -176,19 +177,19 @@ impl Cluster {
             actions.push(Action::BringUp);
             return;
         }
-        if budget.shim_crashes > 0 {
+        if may(budget.shim_crashes) {
             actions.push(Action::CrashShim);
         }
-        if budget.takeovers > 0 {
+        if may(budget.takeovers) {
             actions.push(Action::TakeOver);
         }
-        if budget.losses > 0 && governing.in_flight().next().is_some() {
+        if may(budget.losses) && governing.in_flight().next().is_some() {
             actions.push(Action::LoseConnections);
         }
         if state.unfenced {
             actions.push(Action::Fence);
         }
-        if budget.remaps > 0 {
+        if may(budget.remaps) {
             actions.extend([Action::RemapShim, Action::RemapNode]);
         }
     }
@@ -254,6 +255,9 @@ impl Cluster {
 
     fn fail(&self, state: &mut State, action: &Action) {
         let budget = &mut state.budget;
+        if !matches!(action, Action::BringUp | Action::Fence) {
+            budget.faults = budget.faults.map(|left| left - 1);
+        }
         match *action {
             Action::Evict(node) => {
                 budget.evictions -= 1;

@@ -15,6 +15,7 @@ pub(crate) fn configs() -> Vec<Config> {
         faults(),
         crashes(),
         two_nodes(),
+        every_fault(),
         deep(),
         deep_crashes(),
         deep_two_nodes(),
@@ -304,6 +305,29 @@ fn two_nodes() -> Vec<Config> {
                 &[Poisoned, EarlyCommit, Evicted, Ungranted],
             )
         },
+    ]
+}
+
+/// Every kind of fault in one exploration: any one of them around two writes, any two around one.
+fn every_fault() -> Vec<Config> {
+    let any = |faults| Budget {
+        time: UNLIMITED,
+        evictions: 1,
+        node_crashes: 1,
+        shim_crashes: 1,
+        takeovers: 1,
+        losses: 1,
+        relinks: 1,
+        remaps: 1,
+        drains: 1,
+        faults: Some(faults),
+        ..Budget::default()
+    };
+    let expected = &[EarlyCommit, LeaseLost, LeaseLapsed, LateWrite, WriteHeld, ReplacedShimGranted];
+    vec![
+        base("any-fault", SETS, any(1), expected),
+        base("any-two-faults", SET, any(2), expected),
+        Config { scale: Scale::Deep, ..base("deep-any-three-faults", SET, any(3), expected) },
     ]
 }
 
