@@ -272,7 +272,7 @@ fn crashes() -> Vec<Config> {
             ..base(
                 "takeover-proofs",
                 SET,
-                Budget { time: 3, takeovers: 1, ..none() },
+                Budget { time: 2, takeovers: 1, ..none() },
                 &[EarlyCommit, LeaseLost, WriteHeld, WriteWaits],
             )
         },
@@ -349,7 +349,7 @@ fn deep() -> Vec<Config> {
             storage_slots: 2,
             ..base(
                 "deep-fills",
-                SETS,
+                SET,
                 Budget { offers: 1, reads: 1, evictions: 1, ..none() },
                 &[Hit, Joined, Poisoned, EarlyCommit, Evicted],
             )
@@ -359,8 +359,8 @@ fn deep() -> Vec<Config> {
             ..base(
                 "deep-views",
                 SET,
-                Budget { offers: 1, offers_second: 1, reads: 1, evictions: 1, ..none() },
-                &[Hit, Joined, Poisoned, EarlyCommit, Evicted],
+                Budget { offers: 1, offers_second: 1, reads: 1, ..none() },
+                &[Hit, Joined, Poisoned, EarlyCommit, Ungranted],
             )
         },
     ]
@@ -373,6 +373,7 @@ fn deep_crashes() -> Vec<Config> {
         Config {
             scale: Scale::Deep,
             lease_ticks: 1,
+            hellos_max: 2,
             ..base(
                 "deep-node-crash",
                 SET,
@@ -382,22 +383,11 @@ fn deep_crashes() -> Vec<Config> {
         },
         Config {
             scale: Scale::Deep,
-            start: Start::Quiet,
-            hellos_max: 2,
-            ..base(
-                "deep-restart",
-                SET,
-                Budget { offers: 2, node_crashes: 1, ..none() },
-                &[Poisoned, EarlyCommit, Ungranted, CopyServable],
-            )
-        },
-        Config {
-            scale: Scale::Deep,
             lease_ticks: 1,
             hellos_max: 2,
             ..base(
                 "deep-shim-crash",
-                SETS,
+                SET,
                 Budget { time: 2, offers: 1, shim_crashes: 1, ..none() },
                 &[EarlyCommit, LateWrite, WriteHeld],
             )
@@ -435,7 +425,7 @@ fn deep_two_nodes() -> Vec<Config> {
             ..base(
                 "deep-two-takeover",
                 SET,
-                Budget { time: 4, takeovers: 1, ..none() },
+                Budget { time: 2, takeovers: 1, ..none() },
                 &[EarlyCommit, LeaseLost, WriteHeld, ReplacedShimGranted],
             )
         },
