@@ -10,7 +10,7 @@ pub(crate) fn run(data: &[u8]) {
         let once = serde_json::to_vec(&heartbeat).expect("a heartbeat is JSON");
         let again: Heartbeat = serde_json::from_slice(&once).expect("what was written can be read");
         assert_eq!(serde_json::to_vec(&again).expect("a heartbeat is JSON"), once);
-        let text = metrics::render(heartbeat.members);
+        let text = metrics::render(heartbeat.members, Vec::new());
         assert!(text.ends_with("# EOF\n"));
     }
     if let Ok(reply) = serde_json::from_slice::<HeartbeatReply>(data) {
