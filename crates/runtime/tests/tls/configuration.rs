@@ -22,9 +22,13 @@ listen = "127.0.0.1:7100"
 "#;
 
 pub(crate) fn load(authority: &Authority, tables: &str, router: &str) -> Result<Config, String> {
+    load_members(authority, MEMBERS, tables, router)
+}
+
+fn load_members(authority: &Authority, members: &str, tables: &str, router: &str) -> Result<Config, String> {
     let file = authority.path("cluster.toml");
     let router = format!("[[router]]\nid = \"router-0\"\n{router}\n");
-    std::fs::write(&file, format!("{MEMBERS}\n{router}\n{tables}")).unwrap();
+    std::fs::write(&file, format!("{members}\n{router}\n{tables}")).unwrap();
     Config::load(&file).map_err(|error| error.to_string())
 }
 
@@ -99,6 +103,43 @@ fn beyond_loopback_only_tls_may_listen_unless_told() {
     let insecure = format!("{CLIENTS}\n[security]\ninsecure_listen = true\n");
     assert!(load(&authority, &insecure, plain).is_ok());
     assert!(load(&authority, CLIENTS, "listen_tls = \"0.0.0.0:6380\"").is_ok());
+}
+
+#[test]
+fn members_may_listen_beyond_loopback_with_tls_between_them() {
+    let authority = Authority::new();
+    authority.sign("a");
+    let public = MEMBERS.replace("127.0.0.1:7200", "0.0.0.0:7200");
+    let peers = "[tls.peers]\ncertificate_file = \"a.crt\"\nkey_file = \"a.key\"\nca_file = \"ca.crt\"\n";
+    let plain = "listen = \"127.0.0.1:6379\"";
+    let error = load_members(&authority, &public, "", plain).unwrap_err();
+    assert!(
+        error.contains("leaf-0") && error.contains("[tls.peers]") && error.contains("insecure_listen"),
+        "{error}"
+    );
+    assert!(load_members(&authority, &public, peers, plain).is_ok());
+    let unnamed = format!("{peers}server_name = \"two words\"\n");
+    refuses(&authority, &unnamed, plain, &["[tls.peers] server_name", "DNS name"]);
+    refuses(&authority, &peers.replace("ca_file = \"ca.crt\"", ""), plain, &["[tls.peers]", "ca_file"]);
+}
+
+#[test]
+fn storage_with_tls_and_its_table_need_each_other() {
+    let authority = Authority::new();
+    authority.sign("a");
+    let plain = "listen = \"127.0.0.1:6379\"";
+    let secured = format!("{MEMBERS}storage = \"rediss://127.0.0.1:1\"\n");
+    let table = "[tls.storage]\nca_file = \"ca.crt\"\n";
+    let error = load_members(&authority, &secured, "", plain).unwrap_err();
+    assert!(
+        error.contains("shim-0") && error.contains("[tls.storage]") && error.contains("ca_file"),
+        "{error}"
+    );
+    assert!(load_members(&authority, &secured, table, plain).is_ok());
+    refuses(&authority, table, plain, &["[tls.storage]", "rediss://"]);
+    let half = format!("{table}certificate_file = \"a.crt\"\n");
+    let error = load_members(&authority, &secured, &half, plain).unwrap_err();
+    assert!(error.contains("give both or neither"), "{error}");
 }
 
 #[test]
