@@ -147,8 +147,6 @@ fn refusals_name_their_reason() {
         (&["get", "a", "b"], "ERR wrong number of arguments for 'get' command"),
         (&["CONFIG", "NOSUCH"], "ERR unknown subcommand 'NOSUCH'. Try CONFIG HELP."),
         (&["WATCH", "a"], "WATCH is not supported yet"),
-        (&["SUBSCRIBE", "a"], "subscriptions are not supported yet"),
-        (&["PUBLISH", "a", "b"], "subscriptions are not supported yet"),
         (&["WAIT", "1", "0"], "replication belongs to the storage servers"),
         (&["SHUTDOWN"], "administrative commands go to the storage server itself"),
         (&["REPLICAOF", "no", "one"], "administrative commands"),
