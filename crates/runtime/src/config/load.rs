@@ -155,6 +155,12 @@ pub(super) fn read(
         }
         config.cluster.secret = Some(secret_from(&directory.join(path), file)?);
     }
+    for shim in &mut config.shims {
+        if let Some(path) = &shim.storage_password_file {
+            let at = format!("{file}: [[shim]] {:?}: storage_password_file", shim.id);
+            shim.storage.take_password(&at, &directory.join(path))?;
+        }
+    }
     config.tls.resolve(directory);
     config.validate().map_err(|ConfigError(what)| ConfigError(format!("{file}: {what}")))?;
     let certificates = Certificates::load(&config.tls);

@@ -170,6 +170,9 @@ pub struct ShimConfig {
     pub listen: Address,
     #[serde(default)]
     pub storage: StorageConfig,
+    /// Holds the password for `storage` instead of the URL. Relative to the directory of the configuration file.
+    #[serde(default)]
+    pub storage_password_file: Option<PathBuf>,
     /// Requests per second, 0 for no limit (emulation, overload tests).
     #[serde(default)]
     pub rate_max: u64,
@@ -179,7 +182,15 @@ pub struct ShimConfig {
 
 impl ShimConfig {
     pub fn new(id: &str, rack: &str, listen: Address, storage: StorageConfig) -> ShimConfig {
-        ShimConfig { id: id.to_owned(), rack: rack.to_owned(), listen, storage, rate_max: 0, admin: None }
+        ShimConfig {
+            id: id.to_owned(),
+            rack: rack.to_owned(),
+            listen,
+            storage,
+            storage_password_file: None,
+            rate_max: 0,
+            admin: None,
+        }
     }
 }
 

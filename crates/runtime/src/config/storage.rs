@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
 
+use super::load::ConfigError;
 use crate::address::Address;
 
 /// `embedded:`, `redis://USER:PASSWORD@HOST:PORT` (`rediss://` with TLS) or `redis+unix://USER:PASSWORD@/PATH`.
@@ -23,6 +24,31 @@ pub enum StorageConfig {
         /// With TLS: the host as the URL names it, for which the server's certificate must be.
         tls: Option<String>,
     },
+}
+
+impl StorageConfig {
+    /// Reads the password from a file, where a person or a secrets store has put it without the rest of the URL.
+    pub(super) fn take_password(&mut self, at: &str, path: &Path) -> Result<(), ConfigError> {
+        let wrong =
+            |what: &str| Err(ConfigError::new(format!("{at} = {:?}: {what}", path.display().to_string())));
+        let StorageConfig::Redis { password, .. } = self else {
+            return wrong("storage is embedded: and has no password; remove it");
+        };
+        if password.is_some() {
+            return wrong("the storage URL has a password, too; give one of them");
+        }
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => return wrong(&error.to_string()),
+        };
+        match text.trim_end_matches(['\r', '\n']) {
+            "" => wrong("it is empty"),
+            text => {
+                *password = Some(Password(text.to_owned()));
+                Ok(())
+            }
+        }
+    }
 }
 
 /// A password that never shows in logs.
@@ -121,11 +147,6 @@ fn credentials(rest: &str) -> Result<Credentials<'_>, String> {
     let (user, password) = login.split_once(':').unwrap_or((login, ""));
     let user = Some(unescape(user)?).filter(|user| !user.is_empty());
     let password = Some(unescape(password)?).filter(|password| !password.is_empty());
-    if password.is_none() {
-        return Err(
-            "a user without a password: write USER:PASSWORD@, or :PASSWORD@ for the default user".to_owned()
-        );
-    }
     Ok((user, password.map(Password), place))
 }
 
@@ -196,7 +217,6 @@ mod tests {
             ("redis://u:hunter2@127.0.0.1:1/3", "database 0 only"),
             ("redis://u:hunter2%4@127.0.0.1:1", "hexadecimal"),
             ("redis://:hunter2@:1", "host is missing"),
-            ("redis://user@127.0.0.1:1", "without a password"),
             ("redis+unix://relative", "must start with a slash"),
         ];
         for (url, reason) in bad {

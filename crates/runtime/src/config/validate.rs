@@ -233,6 +233,16 @@ fn check_racks(config: &Config) -> Check {
         }
         _ => {}
     }
+    let lacks_password = |shim: &&ShimConfig| {
+        matches!(shim.storage, StorageConfig::Redis { user: Some(_), password: None, .. })
+    };
+    if let Some(shim) = config.shims.iter().find(lacks_password) {
+        return wrong(format!(
+            "[[shim]] {:?}: storage: a user without a password: write USER:PASSWORD@, :PASSWORD@ for the default user, or \
+             storage_password_file",
+            shim.id
+        ));
+    }
     if let Some(shim) = config.shims.iter().find(|shim| shim.rack.is_empty()) {
         return wrong(format!("[[shim]] {:?}: rack = \"\": must not be empty", shim.id));
     }

@@ -143,6 +143,29 @@ fn storage_with_tls_and_its_table_need_each_other() {
 }
 
 #[test]
+fn the_password_of_storage_may_be_in_a_file_of_its_own() {
+    use runtime::config::{Password, StorageConfig};
+    let authority = Authority::new();
+    let plain = "listen = \"127.0.0.1:6379\"";
+    let shim =
+        |storage: &str| format!("{MEMBERS}storage = \"{storage}\"\nstorage_password_file = \"pass\"\n");
+    let refused = |storage: &str| load_members(&authority, &shim(storage), "", plain).unwrap_err();
+    let url = "redis://cache@127.0.0.1:1";
+    assert!(refused(url).contains("[[shim]] \"shim-0\": storage_password_file = "), "{}", refused(url));
+    std::fs::write(authority.path("pass"), "hunter2 \n").unwrap();
+    let config = load_members(&authority, &shim(url), "", plain).unwrap();
+    let StorageConfig::Redis { user, password, .. } = &config.shims[0].storage else {
+        panic!("a Redis server")
+    };
+    assert_eq!((user.as_deref(), password), (Some("cache"), &Some(Password("hunter2 ".to_owned()))));
+    assert!(refused("redis://:hunter3@127.0.0.1:1").contains("give one of them"));
+    assert!(refused("embedded:").contains("remove it"));
+    let none = MEMBERS.to_owned() + "storage = \"redis://cache@127.0.0.1:1\"\n";
+    let error = load_members(&authority, &none, "", plain).unwrap_err();
+    assert!(error.contains("a user without a password"), "{error}");
+}
+
+#[test]
 fn an_expired_certificate_is_no_reason_not_to_start() {
     let authority = Authority::new();
     authority.sign_until("a", 2020);
