@@ -13,6 +13,9 @@ pub enum Lane {
     /// The one connection that has subscriptions, always RESP3: what is published there comes before the reply to
     /// whatever it was asked later.
     Subscriber,
+    /// The connection on which a client watches keys: made for the first command with a number that is larger than all
+    /// before, and never again, so that what it watched is never forgotten unnoticed.
+    Watching { number: u64, resp3: bool },
 }
 
 /// Commands that go out together, in order and next to each other, one reply each.

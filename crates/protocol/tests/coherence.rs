@@ -88,6 +88,8 @@ scripts! {
     transaction_lost_and_applied_late
     transaction_of_reads
     transaction_with_flushall
+    watch_and_a_change
+    watch_lost_with_its_connection
     shim_crash_between_the_phases
     shim_cut_off_from_storage
     views_of_one_key

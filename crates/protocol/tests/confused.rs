@@ -32,7 +32,7 @@ use wire::{
 
 use storage::MiniStorage;
 
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 160;
 const STEPS: usize = 2000;
 
 const LEASE: LeaseTerms =
@@ -201,7 +201,14 @@ impl Confusion {
                 let cached = LayerSet(other as u8);
                 Message::Reply(Reply { request: number, status, hit: flag, cached, loads, value })
             }
-            2 => Message::Execute(Execute { request: number, key, resp3, ordered: flag, command }),
+            2 => Message::Execute(Execute {
+                request: number,
+                key,
+                resp3,
+                ordered: flag,
+                watch: ttl_ms,
+                command,
+            }),
             3 => Message::Cancel(Cancel { request: number }),
             4 => Message::Fetch(Fetch { session, fill: number, key, view, resp3, command }),
             5 => {
@@ -270,9 +277,21 @@ impl Confusion {
                 self.tell_node(node::Input::Tick);
                 self.tell_shim(shim::Input::Tick);
             }
+            3 => {
+                let watch = Command::from_args(&["WATCH", "s0"]).frame().clone();
+                let transaction = self.transaction(&Command::from_args(&["INCR", "s0"]));
+                let belongs = if self.random.random_bool(0.8) { request } else { self.number() };
+                for (number, command) in [(request, watch), (request ^ 1, transaction)] {
+                    let (key, watch) = (key.clone(), Some(if number == request { request } else { belongs }));
+                    let message =
+                        Message::Execute(Execute { request: number, key, resp3, ordered, watch, command });
+                    self.mail.push_back((from, Peer::Shim(ShimId(0)), message));
+                }
+            }
             2 => {
                 let command = Command::from_args(&["SET", "s0", "v"]).frame().clone();
-                let message = Message::Execute(Execute { request, key, resp3, ordered, command });
+                let message =
+                    Message::Execute(Execute { request, key, resp3, ordered, watch: None, command });
                 self.mail.push_back((from, Peer::Shim(ShimId(0)), message));
             }
             _ => {
@@ -337,6 +356,7 @@ impl Confusion {
             match effect {
                 shim::Effect::Send { to, message } => self.post(Peer::Shim(ShimId(0)), to, message),
                 shim::Effect::Store(store) => self.store(store),
+                shim::Effect::Release { number, .. } => self.storage.release(number),
                 shim::Effect::Abort { ticket } => {
                     self.tell_shim(shim::Input::Storage(StorageEvent::Lost { ticket, sent: true }));
                     self.tell_shim(shim::Input::Storage(StorageEvent::Fenced));
@@ -390,8 +410,17 @@ impl Confusion {
         if store.lane == Lane::Subscriber {
             return self.listen(&store);
         }
-        let Some(replies) = self.storage.execute_all(self.now.0 / 1000, &store.commands) else { return };
-        if self.random.random_bool(0.9) {
+        let now_ms = self.now.0 / 1000;
+        let replies = match store.lane {
+            Lane::Watching { number, .. } => self.storage.execute_watching(now_ms, number, &store.commands),
+            _ => match self.storage.execute_all(now_ms, &store.commands) {
+                Some(replies) => replies,
+                None => return,
+            },
+        };
+        // What waits for another connection's answer would wait for ever.
+        let alone = matches!(store.lane, Lane::Watching { .. });
+        if alone || self.random.random_bool(0.9) {
             let event = StorageEvent::Replies { ticket: store.ticket, replies: replies.into() };
             self.tell_shim(shim::Input::Storage(event));
         }

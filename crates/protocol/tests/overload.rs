@@ -164,7 +164,10 @@ impl World {
             }
             (1, _) => {
                 let command = Command::from_args(&[&b"SET"[..], &bytes, b"v"]).frame().clone();
-                (ROUTER, Message::Execute(Execute { request, key, resp3, ordered: false, command }))
+                (
+                    ROUTER,
+                    Message::Execute(Execute { request, key, resp3, ordered: false, watch: None, command }),
+                )
             }
             _ => {
                 let read = Read { request, key, view: View::GET, resp3, ordered: false, command };

@@ -173,6 +173,9 @@ impl Driver {
                     Effect::Store(store) => {
                         self.parts.storage.store(io, now_us, store, &mut self.storage_events);
                     }
+                    Effect::Release { number, clean } => {
+                        self.parts.storage.release(io, now_us, (number, clean), &mut self.storage_events);
+                    }
                     Effect::Abort { ticket } => {
                         self.parts.storage.abort(io, now_us, ticket, &mut self.storage_events);
                     }

@@ -92,7 +92,7 @@ impl Router {
             Message::Read(Read { request, key, view: View::GET, resp3: false, ordered: false, command })
         } else {
             let command = command.frame().clone();
-            Message::Execute(Execute { request, key, resp3: false, ordered: false, command })
+            Message::Execute(Execute { request, key, resp3: false, ordered: false, watch: None, command })
         };
         assert!(self.recorder.peers.send(self.reactor.io(), SHIM, &message));
         request

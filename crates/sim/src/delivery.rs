@@ -311,6 +311,8 @@ impl Cluster {
                     match effect {
                         shim::Effect::Send { to, message } => self.send(host, to, message),
                         shim::Effect::Store(store) => self.store(host, store),
+                        // The clients of this simulation watch nothing.
+                        shim::Effect::Release { .. } => {}
                         shim::Effect::Abort { ticket } => self.abort(host, ticket),
                     }
                 }

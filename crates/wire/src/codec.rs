@@ -71,7 +71,8 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
         Message::Reply(reply) => encode_reply(reply, out),
         Message::Execute(execute) => {
             let flags = flag(execute.resp3, FLAG_RESP3) | flag(execute.ordered, FLAG_ORDERED);
-            let header = Header { flags, request: execute.request, ..of(operation::EXECUTE) };
+            let tail = execute.watch.map_or([0; 4], |watch| [1, watch, 0, 0]);
+            let header = Header { flags, request: execute.request, tail, ..of(operation::EXECUTE) };
             frame(header, &execute.key, &execute.command, out);
         }
         Message::Cancel(cancel) => {
@@ -288,7 +289,10 @@ fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeEr
             loads: loads(&header.tail),
             value,
         }),
-        operation::EXECUTE => Message::Execute(Execute { request, key, resp3, ordered, command: value }),
+        operation::EXECUTE => {
+            let watch = (session == 1).then_some(fill);
+            Message::Execute(Execute { request, key, resp3, ordered, watch, command: value })
+        }
         operation::CANCEL => Message::Cancel(Cancel { request }),
         operation::FETCH => Message::Fetch(Fetch { session, fill, key, view, resp3, command: value }),
         operation::FILL => Message::Fill(Fill {

@@ -128,10 +128,12 @@ pub struct Execute {
     pub key: Key,
     pub resp3: bool,
     pub ordered: bool,
+    /// The request of the first WATCH that this one belongs to; the number of that WATCH itself.
+    pub watch: Option<u64>,
     pub command: Bytes,
 }
 
-/// The client of `request` is gone: a blocked command is given up.
+/// The client of `request` is gone, or watches no more: a blocked command is given up, a WATCH forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cancel {
     pub request: u64,

@@ -42,6 +42,7 @@ fn samples() -> Vec<Message> {
             key: key.clone(),
             resp3: false,
             ordered: true,
+            watch: None,
             command: command.clone(),
         }),
         Message::Cancel(Cancel { request: 4 }),

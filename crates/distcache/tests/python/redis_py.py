@@ -90,6 +90,20 @@ def transactions():
     else:
         raise AssertionError("a transaction with an unknown command was executed")
     assert client.get("{py}:b") == "2"
+    with client.pipeline() as pipeline:
+        pipeline.watch("{py}:b")
+        assert pipeline.get("{py}:b") == "2"
+        client.set("{py}:b", 5)
+        pipeline.multi()
+        pipeline.set("{py}:b", 6)
+        try:
+            pipeline.execute()
+        except redis.WatchError:
+            pass
+        else:
+            raise AssertionError("a transaction was executed although its key had changed")
+    client.transaction(lambda pipe: (pipe.multi(), pipe.incr("{py}:b")), "{py}:b")
+    assert client.get("{py}:b") == "6"
 
 
 def scans():

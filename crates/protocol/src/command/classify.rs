@@ -23,6 +23,8 @@ pub enum Kind {
     BlockingWrite,
     /// XREAD BLOCK: waits, but writes nothing.
     BlockingQuery,
+    /// WATCH: a read of its keys on a connection that stays the client's until EXEC.
+    Watch,
     /// Writes keys that nobody can name: everything granted is revoked first.
     Barrier,
     /// Neither names nor writes a key.
@@ -73,6 +75,7 @@ pub fn classify(command: &Command) -> Result<Classified, Refusal> {
         Rule::Write | Rule::BlockingWrite => Kind::Write,
         _ if keys.is_empty() => Kind::Keyless,
         Rule::BlockingQuery if blocks() => Kind::BlockingQuery,
+        Rule::Watch => Kind::Watch,
         Rule::Read if keys.len() == 1 => Kind::Read,
         _ => Kind::Query,
     };

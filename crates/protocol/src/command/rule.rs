@@ -18,6 +18,7 @@ pub(super) enum Rule {
     /// A read that is never cached; without keys it is `Keyless`.
     Query,
     BlockingQuery,
+    Watch,
     Keyless,
     /// Starts or ends subscriptions of the client's connection.
     Subscription,
@@ -30,6 +31,9 @@ pub(super) const fn derive(name: &[u8], group: Group, flags: Set, tips: Set, key
     }
     if matches!(group, Group::Pubsub) {
         return subscriptions(name);
+    }
+    if matches!(name, b"watch") {
+        return Rule::Watch;
     }
     if answered_by_router(name, group) {
         return Rule::Connection;

@@ -126,7 +126,8 @@ fn kinds_follow_the_arguments() {
         Kind::Connection,
         &["PING", "HELLO 3", "CLIENT ID", "CLIENT SETINFO LIB-NAME x", "SELECT 1", "INFO", "RESET"],
     );
-    check(Kind::Connection, &["MULTI", "EXEC", "DISCARD", "WATCH a b", "UNWATCH"]);
+    check(Kind::Connection, &["MULTI", "EXEC", "DISCARD", "UNWATCH"]);
+    check(Kind::Watch, &["WATCH a b"]);
 }
 
 #[test]

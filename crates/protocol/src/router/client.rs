@@ -6,6 +6,7 @@ use crate::router::ClientId;
 use crate::router::pipeline::Pipeline;
 use crate::router::pubsub::{Subscribed, Subscribing};
 use crate::router::transaction::Queued;
+use crate::router::watch::Watch;
 use crate::time::Time;
 
 /// CLIENT REPLY: whether replies are sent.
@@ -33,6 +34,8 @@ pub(crate) struct Client {
     pub(crate) closing: bool,
     /// Between MULTI and EXEC.
     pub(crate) transaction: Option<Box<Queued>>,
+    /// Since its first WATCH was sent.
+    pub(crate) watch: Option<Watch>,
     /// The pipeline was full and has not drained to half since.
     pub(crate) stalled: bool,
 }
@@ -53,6 +56,11 @@ impl Client {
     /// RESP2 has no pushes: a connection with subscriptions carries nothing else.
     pub(crate) fn only_listens(&self) -> bool {
         self.subscribed.is_some() && !self.resp3
+    }
+
+    /// Whether the next command comes while keys are watched.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.pipeline.will_watch().unwrap_or(self.watch.is_some())
     }
 
     pub(crate) fn labels(&mut self) -> &mut Labels {
@@ -103,6 +111,7 @@ impl Clients {
             subscribing: None,
             closing: false,
             transaction: None,
+            watch: None,
             stalled: false,
         }));
     }
@@ -115,6 +124,10 @@ impl Clients {
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Client> {
         self.clients.iter().filter_map(|client| client.as_deref())
+    }
+
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Client> {
+        self.clients.iter_mut().filter_map(|client| client.as_deref_mut())
     }
 
     pub(crate) fn get(&self, index: u32) -> Option<&Client> {

@@ -34,6 +34,13 @@ pub(crate) fn answer(
         let subscribed = router.clients.get_mut(client).and_then(|state| state.subscribed.take());
         router.leave_all(client, subscribed, None, effects);
     }
+    let ends_watch = plan::is(command, 0, "UNWATCH") || plan::is(command, 0, "RESET");
+    if ends_watch && command.len() == 1 && router.is_watching(client) {
+        if plan::is(command, 0, "RESET") {
+            let _ = evaluate(router, now, client, command);
+        }
+        return router.end_watch(now, client, command.clone(), effects);
+    }
     let Some(answer) = evaluate(router, now, client, command) else { return };
     match answer {
         Answer::Reply(bytes) => {
@@ -67,6 +74,9 @@ fn own(state: &mut Client, name: &[u8], command: &Command) -> Answer {
         }
         (b"PING", 1) => Bytes::from_static(reply::PONG),
         (b"PING", 2) | (b"ECHO", 2) => replies::bulk_string(command.arg(1)),
+        (b"HELLO", _) if state.is_watching() && command.len() > 1 => replies::error(
+            "ERR DistCache: HELLO is not possible while keys are watched; send UNWATCH before it",
+        ),
         (b"HELLO", _) => hello(state, command),
         (b"AUTH", 2) => replies::error(NO_PASSWORD),
         (b"AUTH", 3) if command.arg(1) == b"default" => replies::OK,
@@ -91,7 +101,6 @@ fn own(state: &mut Client, name: &[u8], command: &Command) -> Answer {
             let name = String::from_utf8_lossy(name).into_owned();
             replies::error(&format!("ERR {name} without MULTI"))
         }
-        (b"WATCH", 2..) => replies::error("ERR DistCache: WATCH is not supported yet"),
         (b"UNWATCH", 1) => replies::OK,
         (b"QUIT", _) => return Answer::ReplyAndClose(replies::OK),
         (b"PING" | b"ECHO" | b"AUTH" | b"SELECT" | b"READONLY" | b"READWRITE" | b"RESET", _) => {

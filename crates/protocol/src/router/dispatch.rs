@@ -102,7 +102,12 @@ impl Router {
         }
         let progress = launched.unwrap_or_else(|| {
             self.counters.ordered_waits += 1;
-            Progress::Waiting(Box::new(Waiting { command, classified, own_replies: Vec::new() }))
+            Progress::Waiting(Box::new(Waiting {
+                command,
+                classified,
+                own_replies: Vec::new(),
+                watched: false,
+            }))
         });
         let operation = Operation { received: now, touch, progress, resp3, silent, closes: false };
         self.enqueue(now, client, operation, effects);
@@ -183,7 +188,10 @@ impl Router {
         let keys = keys_of(&placement, &waiting.command, &waiting.classified);
         let (command, classified) = (&waiting.command, &waiting.classified);
         let job = Job { client, sequence, resp3, command, classified, keys: &keys };
-        let launched = self.launch(now, &placement, &job, effects);
+        let launched = match waiting.watched {
+            true => self.launch_watched(&placement, &job, effects),
+            false => self.launch(now, &placement, &job, effects),
+        };
         let waits = launched.is_none();
         let progress = match launched {
             Some(progress) => transaction::interleaved(progress, &keys, &waiting.own_replies),
@@ -214,6 +222,7 @@ impl Router {
             Plan::Grouped(merge) => self.launch_groups(placement, job, Some(merge), effects),
             Plan::Subscription => return Some(self.launch_subscription(placement, job, effects)),
             Plan::Publish => return Some(self.launch_publish(placement, job, effects)),
+            Plan::Watch => self.launch_watch(placement, job, effects),
             keyless => return Some(self.launch_keyless(now, placement, job, keyless, effects)),
         };
         match launched {
@@ -367,12 +376,13 @@ impl Router {
         let blocking = matches!(kind, Kind::BlockingWrite | Kind::BlockingQuery);
         let request =
             self.pending.insert(Pending { origin, peer, sent: Time(0), writes, blocking, read: None });
-        let execute = Execute { request, key, resp3: origin.resp3, ordered, command: frame.clone() };
+        let (watch, resp3) = (None, origin.resp3);
+        let execute = Execute { request, key, resp3, ordered, watch, command: frame.clone() };
         effects.push(Effect::Send { to: peer, message: Message::Execute(execute) });
         Sent { request, peer, read: false }
     }
 
-    fn order(&self, job: &Job<'_>, key: &Key) -> Order {
+    pub(crate) fn order(&self, job: &Job<'_>, key: &Key) -> Order {
         if runs_alone(job.classified) {
             return Order::Free;
         }
@@ -424,9 +434,9 @@ pub(crate) fn keys_of(placement: &Placement, command: &Command, classified: &Cla
 }
 
 /// Commands whose keys are unknown, and those that hold their client up while they block.
-fn runs_alone(classified: &Classified) -> bool {
+pub(crate) fn runs_alone(classified: &Classified) -> bool {
     classified.keys.is_empty()
-        || matches!(classified.kind, Kind::Barrier | Kind::BlockingWrite | Kind::BlockingQuery)
+        || matches!(classified.kind, Kind::Barrier | Kind::BlockingWrite | Kind::BlockingQuery | Kind::Watch)
 }
 
 pub(crate) fn touch(classified: &Classified, keys: &[Key]) -> Touch {
@@ -437,7 +447,7 @@ pub(crate) fn touch(classified: &Classified, keys: &[Key]) -> Touch {
     }
 }
 
-fn cross_shim(command: &Command) -> Bytes {
+pub(crate) fn cross_shim(command: &Command) -> Bytes {
     let name = String::from_utf8_lossy(command.name()).to_lowercase();
     replies::error(&format!(
         "CROSSSLOT DistCache: the keys of '{name}' live on different storage servers; \

@@ -29,6 +29,7 @@ mod retry;
 mod route;
 mod storage_info;
 mod transaction;
+mod watch;
 
 pub use counters::{Counters, Latencies};
 
@@ -287,6 +288,7 @@ impl Router {
             }
             Input::Unlinked(peer) => {
                 self.set_linked(peer, false);
+                self.watches_lost(peer);
                 self.vanished(now, |asked| asked == peer, effects);
             }
             Input::Map(placement) => self.map(now, placement, effects),
@@ -364,6 +366,9 @@ impl Router {
         let Some(mut client) = self.clients.close(id.0) else { return };
         let (subscribed, subscribing) = (client.subscribed.take(), client.subscribing.take());
         self.leave_all(id.0, subscribed, subscribing, effects);
+        if let Some(watch) = client.watch {
+            watch.end(effects);
+        }
         for request in client.pipeline.requests() {
             let Some(pending) = self.forget(request) else { continue };
             if pending.blocking {

@@ -52,6 +52,8 @@ pub(crate) struct Waiting {
     pub(crate) classified: Classified,
     /// Of a transaction: replies of the router's own, by their place in the whole.
     pub(crate) own_replies: Vec<(usize, Bytes)>,
+    /// A transaction that is to be carried out only if what its client watches has not changed.
+    pub(crate) watched: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -228,6 +230,17 @@ impl Pipeline {
             }
         }
         order
+    }
+
+    /// What the last of the waiting operations that concern watches leaves: whether keys are watched then.
+    pub(crate) fn will_watch(&self) -> Option<bool> {
+        self.operations.iter().rev().find_map(|operation| match &operation.progress {
+            Progress::Waiting(waiting) if waiting.classified.kind == Kind::Watch => {
+                Some(!waiting.classified.keys.is_empty())
+            }
+            Progress::Waiting(waiting) if waiting.watched => Some(false),
+            _ => None,
+        })
     }
 
     /// Takes a waiting operation's command out to try it; `settle` puts the outcome in.

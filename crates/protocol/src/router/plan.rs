@@ -25,6 +25,8 @@ pub(crate) enum Plan {
     FirstShim,
     Scan,
     RandomKey,
+    /// WATCH, and what ends it.
+    Watch,
     /// The router's own sections, then those of all storage servers together.
     Info,
     /// Begins or ends subscriptions.
@@ -39,6 +41,7 @@ pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
             Plan::Each
         }
         (Kind::Read, 1) => Plan::Read,
+        (Kind::Watch, _) => Plan::Watch,
         (kind, 0) => without_keys(command, kind),
         (_, 1) => Plan::Whole,
         (Kind::BlockingQuery | Kind::BlockingWrite, _) => Plan::Whole,

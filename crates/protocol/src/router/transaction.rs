@@ -21,7 +21,7 @@ const COMMANDS_MAX: usize = 1 << 18;
 const BYTES_MAX: usize = 64 << 20;
 
 const QUEUED: &[u8] = b"+QUEUED\r\n";
-const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
+pub(crate) const ABORTED: &str = "EXECABORT Transaction discarded because of previous errors.";
 const ELSEWHERE: &str = "CROSSSLOT DistCache: a script without keys runs on another storage server than the keys of \
                          this transaction; nothing was executed";
 
@@ -94,7 +94,10 @@ impl Router {
     /// A command of a client that is between MULTI and EXEC.
     pub(crate) fn queue(&mut self, now: Time, client: u32, command: &Command, effects: &mut Vec<Effect>) {
         let answer = match command::classify(command) {
-            Ok(classified) if classified.kind == Kind::Connection && !plan::is(command, 0, "COMMAND") => {
+            Ok(classified)
+                if classified.kind == Kind::Watch
+                    || classified.kind == Kind::Connection && !plan::is(command, 0, "COMMAND") =>
+            {
                 return self.queue_own(now, client, command, effects);
             }
             Ok(classified) => match self.unfit(command, &classified) {
@@ -121,10 +124,13 @@ impl Router {
     fn queue_own(&mut self, now: Time, client: u32, command: &Command, effects: &mut Vec<Effect>) {
         let name = plan::upper(command.name());
         let answer = match name.as_slice() {
-            b"EXEC" => return self.exec(now, client, effects),
+            b"EXEC" => return self.exec(now, client, command, effects),
             b"DISCARD" => {
                 if let Some(state) = self.clients.get_mut(client) {
                     state.transaction = None;
+                }
+                if self.is_watching(client) {
+                    return self.end_watch(now, client, command.clone(), effects);
                 }
                 Ok(replies::OK)
             }
@@ -207,17 +213,21 @@ impl Router {
         })
     }
 
-    fn exec(&mut self, now: Time, client: u32, effects: &mut Vec<Effect>) {
+    fn exec(&mut self, now: Time, client: u32, command: &Command, effects: &mut Vec<Effect>) {
+        let watched = self.is_watching(client);
         let state = self.clients.get_mut(client);
         let Some(queued) = state.and_then(|state| state.transaction.take()) else { return };
         if queued.failed {
             self.counters.refusals += 1;
+            if watched {
+                return self.end_watch(now, client, command.clone(), effects);
+            }
             return self.respond(now, client, replies::error(ABORTED), effects);
         }
         let Queued { storage, own, kind, reads_unnamed_keys, .. } = *queued;
         let own_replies: Vec<(usize, Bytes)> =
             own.into_iter().map(|(place, own)| (place, self.own_reply(now, client, own))).collect();
-        if storage.is_empty() {
+        if storage.is_empty() && !watched {
             let mut out = Vec::new();
             replies::array_header(own_replies.len(), &mut out);
             own_replies.iter().for_each(|(_, bytes)| out.extend_from_slice(bytes));
@@ -227,7 +237,7 @@ impl Router {
         let Some(spec) = command::find(command.name()) else { return };
         let keys = (1..command.len()).collect();
         let classified = Classified { spec, kind, keys, reads_unnamed_keys };
-        self.launch_transaction(now, client, Waiting { command, classified, own_replies }, effects);
+        self.launch_transaction(now, client, Waiting { command, classified, own_replies, watched }, effects);
     }
 
     fn own_reply(&mut self, now: Time, client: u32, own: Own) -> Bytes {
@@ -253,8 +263,9 @@ impl Router {
         let elsewhere =
             classified.kind == Kind::Barrier && keys.iter().any(|key| placement.shim(key) != first);
         let job = Job { client, sequence, resp3, command, classified, keys: &keys };
-        let launched = match elsewhere {
-            true => Some(Progress::Done(replies::error(ELSEWHERE))),
+        let launched = match waiting.watched {
+            true => self.launch_watched(&placement, &job, effects),
+            false if elsewhere => Some(Progress::Done(replies::error(ELSEWHERE))),
             false => self.launch(now, &placement, &job, effects),
         };
         let progress = match launched {

@@ -107,6 +107,7 @@ impl Shim {
         held.dedup();
         let barriers: Vec<u64> = self.barriers.iter().map(|id| self.operation_digest(*id)).collect();
         (operations, held, barriers).hash(state);
+        (&self.watchers, self.watching, self.watches).hash(state);
         let mut readings: Vec<_> = self.readings.iter().collect();
         readings.sort_unstable_by_key(|(key, _)| key.digest);
         for (key, readings) in readings {
@@ -155,6 +156,8 @@ impl Shim {
             Purpose::Topic { kind, name, begins } => (6, kind, name, begins).hash(state),
             Purpose::Publish { origin, channel, shard } => (7, origin, channel, shard).hash(state),
             Purpose::CountSubscribers { origin, kind } => (8, origin, kind).hash(state),
+            Purpose::Watch { origin, request, .. } => (9, origin, request).hash(state),
+            Purpose::WatchedRead { origin, number } => (10, origin, number).hash(state),
         }
     }
 

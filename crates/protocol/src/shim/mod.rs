@@ -15,6 +15,7 @@ mod refusal;
 mod replies;
 mod statistics;
 mod transaction;
+mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use rand::{RngExt, SeedableRng};
 use slab::Slab;
 use smallvec::SmallVec;
 use wire::message::Invalidate;
-use wire::{Key, Message, NodeId, Peer, ShimId, TopicKind, View};
+use wire::{Key, Message, NodeId, Peer, RouterId, ShimId, TopicKind, View};
 
 use crate::coherence::lease::{LeaseTerms, ShimSession};
 use crate::hash::KeyMap;
@@ -37,6 +38,7 @@ use crate::time::Time;
 use admission::Admission;
 use joins::{Origins, Readings};
 use operation::{KeyState, Operation, Origin};
+use watch::Watcher;
 
 pub use inspect::ShimBacklog;
 pub use statistics::ShimStatistics;
@@ -92,6 +94,11 @@ pub enum Effect {
     Abort {
         ticket: u64,
     },
+    /// The watching connection of this number serves nobody any more. `clean`: it has watched nothing since its EXEC.
+    Release {
+        number: u64,
+        clean: bool,
+    },
 }
 
 /// An INV that its node has not acknowledged.
@@ -133,6 +140,17 @@ enum Purpose {
     /// A command without keys.
     Plain {
         origin: Origin,
+    },
+    /// WATCH.
+    Watch {
+        origin: Origin,
+        first: bool,
+        request: u64,
+    },
+    /// A transaction that writes nothing, on the connection that watches.
+    WatchedRead {
+        origin: Origin,
+        number: u64,
     },
     Fill {
         node: NodeId,
@@ -207,6 +225,11 @@ pub struct Shim {
     operations: Slab<Operation>,
     tickets: Slab<Ticket>,
     admission: Admission,
+    /// Who watches, by router and request.
+    watchers: BTreeMap<(RouterId, u64), Watcher>,
+    /// Watching connections that were asked for and not released.
+    watching: usize,
+    watches: u64,
     /// Reads at storage, and who waits for the next.
     readings: KeyMap<Readings>,
     /// How many wait so.
@@ -245,6 +268,9 @@ impl Shim {
             operations: Slab::new(),
             tickets: Slab::new(),
             admission: Admission::new(),
+            watchers: BTreeMap::new(),
+            watching: 0,
+            watches: 0,
             readings: KeyMap::default(),
             joined: 0,
             ready: VecDeque::new(),

@@ -119,6 +119,7 @@ impl Shim {
                 let operation = Operation { early, ..operation(origin, Kind::Write, shared, frame, keys) };
                 self.admit_operation(operation);
             }
+            Class::Watch => self.watch(now, origin, execute, effects),
             Class::BlockingWrite => {
                 self.admit_operation(operation(origin, Kind::Blocking, pinned, frame, keys))
             }
@@ -317,6 +318,9 @@ impl Shim {
     /// The end of an operation: answers, lets go of its keys, commits the early value if nothing interfered.
     pub(super) fn complete(&mut self, id: u32, reply: Bytes, success: bool, effects: &mut Vec<Effect>) {
         let operation = self.operations.remove(id as usize);
+        if let Lane::Watching { number, .. } = operation.lane {
+            self.release_watching(number, matches!(operation.phase, Phase::Sent { .. }), effects);
+        }
         if operation.kind == Kind::Barrier {
             self.barriers.retain(|queued| *queued != id);
             self.ready.extend(self.barriers.front());
@@ -375,6 +379,7 @@ impl Shim {
     }
 
     pub(super) fn cancel(&mut self, from: Peer, request: u64, effects: &mut Vec<Effect>) {
+        self.unwatch(from, request, effects);
         let wanted = Some(Origin { from, request });
         let found = self.operations.iter_mut().find(|(_, operation)| operation.origin == wanted);
         if let Some((_, operation)) = found {
@@ -385,6 +390,7 @@ impl Shim {
     /// Nobody is left to hear what this router asked for: blocked commands are given up, others run out.
     pub(super) fn unlinked_router(&mut self, input: &Input, effects: &mut Vec<Effect>) {
         let Input::Unlinked(router) = input else { return };
+        self.unwatch_all(*router, effects);
         for (_, operation) in &mut self.operations {
             if operation.origin.is_some_and(|origin| origin.from == *router) {
                 abandon(operation, effects);

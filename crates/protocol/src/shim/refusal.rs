@@ -35,6 +35,8 @@ const KEY_QUEUE: &str =
     "-BUSY DistCache: too many commands wait for this key; the command was not executed, try again later\r\n";
 const BLOCKING: &str = "-BUSY DistCache: too many blocking commands wait at this storage server; the command was not \
                         executed, try again later\r\n";
+const WATCHING: &str = "-BUSY DistCache: too many clients watch keys or block at this storage server; the command was not \
+                        executed, try again later\r\n";
 const STORAGE: &str = "-BUSY DistCache: the storage server is asked for more than it can do; the command was not \
                        executed, try again later\r\n";
 
@@ -69,11 +71,14 @@ impl Shim {
     /// Why this command cannot wait with the others.
     pub(super) fn overload(&mut self, keys: &[Key], kind: command::Kind) -> Option<Refusal> {
         let queued = |key| self.keys.get(key).map_or(0, |state: &KeyState| state.queue.len());
+        let watches = kind == command::Kind::Watch;
         let blocking = matches!(kind, command::Kind::BlockingWrite | command::Kind::BlockingQuery);
         let text = if keys.iter().any(|key| queued(key) >= self.config.key_queue_max) {
             KEY_QUEUE
         } else if blocking && self.blocking() >= self.config.blocking_max {
             BLOCKING
+        } else if watches && self.blocking() + self.watching >= self.config.blocking_max {
+            WATCHING
         } else {
             // What blocks has a connection of its own and counts for nothing on the one that all share.
             return if blocking { None } else { self.storage_overloaded(Class::Request) };

@@ -86,9 +86,12 @@ impl Shim {
         effects: &mut Vec<Effect>,
     ) {
         let outcome = match &replies[..] {
-            [_, _, ..] if matches!(ticket.purpose, Purpose::Plain { .. } | Purpose::Operation(_)) => {
-                Some(transaction::outcome(&replies))
-            }
+            [_, _, ..] => match ticket.purpose {
+                Purpose::Plain { .. } | Purpose::Operation(_) | Purpose::WatchedRead { .. } => {
+                    Some(transaction::outcome(&replies))
+                }
+                _ => None,
+            },
             _ => None,
         };
         let mut replies = replies.into_iter();
@@ -101,6 +104,14 @@ impl Shim {
                 self.reading_ended(now, key, (view, resp3), effects);
             }
             Purpose::Plain { origin } => self.reply(origin, None, None, first, effects),
+            Purpose::Watch { origin, first: begins, request } => {
+                self.watched(origin, request, begins, &first, effects);
+                self.reply(origin, None, None, first, effects);
+            }
+            Purpose::WatchedRead { origin, number } => {
+                self.release_watching(number, true, effects);
+                self.reply(origin, None, None, first, effects);
+            }
             Purpose::Fill { node, fetch } => {
                 let value = replies.next().unwrap_or_default();
                 self.fill(node, fetch, &first, value, effects);
@@ -188,6 +199,14 @@ impl Shim {
             }
             Purpose::Topic { kind, name, begins } => {
                 self.topic_answered(now, (kind, name, begins), None, effects);
+            }
+            Purpose::Watch { origin, request, .. } => {
+                self.watch_lost(origin, request);
+                self.reply_error(origin, &text, effects);
+            }
+            Purpose::WatchedRead { origin, number } => {
+                self.release_watching(number, false, effects);
+                self.reply_error(origin, &text, effects);
             }
             Purpose::Fill { node, fetch } => {
                 self.fill(node, fetch, &Bytes::new(), Bytes::from(text), effects);

@@ -27,13 +27,26 @@ impl Shim {
             }
         };
         let (keys, written) = self.transaction_keys(execute.key.database, &parts);
+        let watching = match execute.watch.map(|watch| self.take_watcher(from, watch)) {
+            // What it watched may have changed since, and nobody would know.
+            Some(None) => {
+                self.unwatch(from, execute.watch.unwrap_or_default(), effects);
+                return self.reply(origin, None, None, null(execute.resp3), effects);
+            }
+            Some(Some(watcher)) => Some(watcher),
+            None => None,
+        };
         if self.turned_away(origin, &keys, parts.kind, effects) {
+            if let Some(number) = watching {
+                self.release_watching(number, false, effects);
+            }
             return;
         }
         for key in &keys {
             self.send_waiting(now, key, effects);
         }
-        let lane = Lane::Shared { resp3: execute.resp3 };
+        let resp3 = execute.resp3;
+        let lane = watching.map_or(Lane::Shared { resp3 }, |number| Lane::Watching { number, resp3 });
         let commands = frames(&parts);
         let one = |kind| Operation { commands: commands.clone(), written, ..blank(origin, kind, lane) };
         match parts.kind {
@@ -45,7 +58,11 @@ impl Shim {
             }
             _ => {
                 self.statistics.storage_reads += 1;
-                self.store(now, Purpose::Plain { origin }, lane, commands, effects);
+                let purpose = match watching {
+                    Some(number) => Purpose::WatchedRead { origin, number },
+                    None => Purpose::Plain { origin },
+                };
+                self.store(now, purpose, lane, commands, effects);
             }
         }
     }
@@ -73,6 +90,11 @@ impl Shim {
         keys.extend(key(false));
         (keys, written)
     }
+}
+
+/// EXEC's reply if a watched key has changed.
+fn null(resp3: bool) -> Bytes {
+    Bytes::from_static(if resp3 { b"_\r\n" } else { b"*-1\r\n" })
 }
 
 fn blank(origin: Origin, kind: Kind, lane: Lane) -> Operation {

@@ -249,7 +249,7 @@ impl Cluster {
         let key = if write == Write::Flush { Key::default() } else { self.key.clone() };
         let command = write.command(&self.key.bytes).frame().clone();
         let (resp3, ordered) = (write.resp3(), false);
-        let message = Message::Execute(Execute { request, key, resp3, ordered, command });
+        let message = Message::Execute(Execute { request, key, resp3, ordered, watch: None, command });
         self.step_shim(state, shim, shim::Input::Message { from: ROUTER, message });
     }
 

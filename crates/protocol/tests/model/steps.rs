@@ -90,7 +90,7 @@ impl Cluster {
                 shim::Effect::Store(store) => {
                     self.send_command(&mut state.shims[index], store, &mut answered)
                 }
-                shim::Effect::Send { .. } | shim::Effect::Abort { .. } => {}
+                shim::Effect::Send { .. } | shim::Effect::Abort { .. } | shim::Effect::Release { .. } => {}
             }
         }
         state.shims[index].refresh();

@@ -192,7 +192,13 @@ impl World {
                         (read.request, format!("READ {name}"), read.ordered)
                     }
                     Message::Execute(execute) => {
-                        (execute.request, format!("EXECUTE {}", arguments(execute.command)), execute.ordered)
+                        let watch = execute.watch.map(|watch| {
+                            let known = self.requests.iter().position(|(id, _)| *id == watch);
+                            format!("watch r{} ", known.unwrap_or(self.requests.len()) + 1)
+                        });
+                        let watch = watch.unwrap_or_default();
+                        let what = format!("EXECUTE {watch}{}", arguments(execute.command));
+                        (execute.request, what, execute.ordered)
                     }
                     Message::Cancel(cancel) => {
                         let number =

@@ -103,8 +103,14 @@ impl World {
             "follow" => self.read(words[1], words[3], (false, true), &words[4..]),
             "do" => self.execute(words[1], false, false, &words[2..]),
             "do3" => self.execute(words[1], true, false, &words[2..]),
-            "multi" => self.transaction(words[1], false, &words[2..]),
-            "then_multi" => self.transaction(words[1], true, &words[2..]),
+            "multi" => self.transaction(words[1], (false, None), &words[2..]),
+            "then_multi" => self.transaction(words[1], (true, None), &words[2..]),
+            // `watch NAME FIRST KEY` belongs to the WATCH of name FIRST, or is it; `watched` is a transaction of it.
+            "watch" => self.watch(words[1], words[2], words[3]),
+            "watched" => {
+                let watch = self.named(words[2]);
+                self.transaction(words[1], (false, Some(watch)), &words[3..]);
+            }
             "then" => self.execute(words[1], false, true, &words[2..]),
             "wait" => self.wait(words[1].parse().expect("milliseconds")),
             "hold" => self.holds.push(rest(1)),
@@ -145,9 +151,9 @@ impl World {
             "share" => self.share(index(words[1]), words[2].parse().expect("thousandths")),
             "link" => self.link(words[1], true),
             "unlink" => self.link(words[1], false),
+            "unlink_router" => self.step_shim(shim::Input::Unlinked(ROUTER)),
             "cancel" => {
-                let request =
-                    self.reads.iter().position(|name| name == words[1]).expect("a known request") as u64;
+                let request = self.named(words[1]);
                 let message = Message::Cancel(wire::message::Cancel { request });
                 self.post(ROUTER, SHIM, message);
             }
@@ -213,13 +219,20 @@ impl World {
             let command = Bytes::new();
             Message::Read(Read { request, key, view: View::GET, resp3, ordered, command })
         } else {
-            Message::Execute(Execute { request, key, resp3, ordered, command: command.frame().clone() })
+            Message::Execute(Execute {
+                request,
+                key,
+                resp3,
+                ordered,
+                watch: None,
+                command: command.frame().clone(),
+            })
         };
         self.post(ROUTER, SHIM, message);
     }
 
     /// Commands between MULTI and EXEC, with `/` between them.
-    fn transaction(&mut self, name: &str, ordered: bool, words: &[&str]) {
+    fn transaction(&mut self, name: &str, (ordered, watch): (bool, Option<u64>), words: &[&str]) {
         let mut whole = Transaction::default();
         for args in words.split(|word| *word == "/") {
             let command = Command::from_args(args);
@@ -230,7 +243,19 @@ impl World {
         let key =
             whole.get(1).map_or_else(Key::default, |key| self.placement.key(0, Bytes::copy_from_slice(key)));
         let (request, resp3, command) = (self.request(name), false, whole.frame().clone());
-        self.post(ROUTER, SHIM, Message::Execute(Execute { request, key, resp3, ordered, command }));
+        self.post(ROUTER, SHIM, Message::Execute(Execute { request, key, resp3, ordered, watch, command }));
+    }
+
+    fn watch(&mut self, name: &str, first: &str, key: &str) {
+        let request = self.request(name);
+        let (key, command) = (self.key(key), Command::from_args(&["WATCH", key]).frame().clone());
+        let (watch, resp3, ordered) = (Some(self.named(first)), false, false);
+        self.post(ROUTER, SHIM, Message::Execute(Execute { request, key, resp3, ordered, watch, command }));
+    }
+
+    /// The request of this name.
+    fn named(&self, name: &str) -> u64 {
+        self.reads.iter().position(|known| known == name).expect("a known request") as u64
     }
 
     /// The shim finds a key hot, by default its plain GET: one message makes a copy, if the node agrees.
@@ -392,6 +417,11 @@ impl World {
             match effect {
                 shim::Effect::Send { to, message } => self.post(SHIM, to, message),
                 shim::Effect::Store(store) => self.send(Parcel::Command(store)),
+                shim::Effect::Release { number, clean } => {
+                    self.storage.release(number);
+                    let how = if clean { " clean" } else { "" };
+                    let _ = writeln!(self.log, "  s0 releases connection {number}{how}");
+                }
                 shim::Effect::Abort { ticket } => {
                     self.blocked.retain(|store| store.ticket != ticket);
                     self.parcels.push_back(Parcel::Answer(StorageEvent::Lost { ticket, sent: true }));
@@ -403,9 +433,14 @@ impl World {
 
     /// Storage carries a batch out; a write may let blocked commands go on.
     fn store(&mut self, store: Store) {
-        let Some(replies) = self.storage.execute_all(self.now.0 / 1000, &store.commands) else {
-            return self.blocked.push(store);
+        let now_ms = self.now.0 / 1000;
+        let replies = match store.lane {
+            Lane::Watching { number, .. } => {
+                Some(self.storage.execute_watching(now_ms, number, &store.commands))
+            }
+            _ => self.storage.execute_all(now_ms, &store.commands),
         };
+        let Some(replies) = replies else { return self.blocked.push(store) };
         let replies = replies.into();
         self.send(Parcel::Answer(StorageEvent::Replies { ticket: store.ticket, replies }));
         if store.lane == (Lane::Shared { resp3: false }) {

@@ -17,6 +17,8 @@ enum Datum {
 #[derive(Debug, Default)]
 pub(super) struct MiniStorage {
     data: BTreeMap<Vec<u8>, (Datum, Option<u64>)>,
+    /// By watching connection: the keys and what they were.
+    watched: BTreeMap<u64, Vec<(Vec<u8>, String)>>,
 }
 
 impl MiniStorage {
@@ -39,6 +41,28 @@ impl MiniStorage {
         }
         replies.push(done.into());
         Some(replies)
+    }
+
+    /// Carries out what came on a watching connection.
+    pub(super) fn execute_watching(&mut self, now_ms: u64, number: u64, frames: &[Bytes]) -> Vec<Bytes> {
+        let first = Command::parse(frames[0].clone()).expect("only whole commands reach storage");
+        if first.name() == b"WATCH" {
+            let state = (first.arg(1).to_vec(), format!("{:?}", self.data.get(first.arg(1))));
+            self.watched.entry(number).or_default().push(state);
+            return vec![Bytes::from_static(reply::OK)];
+        }
+        let watched = self.watched.remove(&number).expect("an EXEC comes on the connection that has watched");
+        if watched.iter().all(|(key, state)| *state == format!("{:?}", self.data.get(key))) {
+            return self.execute_all(now_ms, frames).expect("a transaction does not block");
+        }
+        let mut replies = vec![Bytes::from_static(b"+QUEUED\r\n"); frames.len()];
+        (replies[0], replies[frames.len() - 1]) =
+            (Bytes::from_static(reply::OK), Bytes::from_static(b"*-1\r\n"));
+        replies
+    }
+
+    pub(super) fn release(&mut self, number: u64) {
+        self.watched.remove(&number);
     }
 
     /// Carries a command out. `None`: it blocks.

@@ -36,7 +36,7 @@ impl Memory {
 
     pub(super) fn store(&mut self, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
         let resp3 = match store.lane {
-            Lane::Shared { resp3 } | Lane::Pinned { resp3 } => resp3,
+            Lane::Shared { resp3 } | Lane::Pinned { resp3 } | Lane::Watching { resp3, .. } => resp3,
             Lane::Subscriber => true,
         };
         let now_ms = now_us / 1000;

@@ -42,6 +42,21 @@ impl Storage {
         }
     }
 
+    /// A watching connection serves nobody any more; `clean`: it watches nothing.
+    pub(crate) fn release(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        (number, clean): (u64, bool),
+        events: &mut Vec<StorageEvent>,
+    ) {
+        match self {
+            // It refuses WATCH.
+            Storage::Memory(_) => {}
+            Storage::Redis(redis) => redis.release(io, now_us, (number, clean), events),
+        }
+    }
+
     /// Gives back what is not its own. `Tick` is taken and given back.
     pub(crate) fn event(
         &mut self,

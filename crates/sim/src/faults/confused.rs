@@ -80,7 +80,7 @@ impl Cluster {
                 let loads = [LoadStamp { node_plus_one: other as u32, load: request as u32 }; 4];
                 Message::Reply(Reply { request, status, hit: flag, cached, loads, value })
             }
-            2 => Message::Execute(Execute { request, key, resp3, ordered: flag, command }),
+            2 => Message::Execute(Execute { request, key, resp3, ordered: flag, watch: None, command }),
             3 => Message::Cancel(Cancel { request }),
             4 => Message::Fetch(Fetch { session, fill, key, view, resp3, command }),
             5 => {

@@ -43,7 +43,7 @@ impl Connection {
     }
 
     pub(crate) fn is_pinned(&self) -> bool {
-        matches!(self.lane, Lane::Pinned { .. })
+        matches!(self.lane, Lane::Pinned { .. } | Lane::Watching { .. })
     }
 
     pub(crate) fn resp3(&self) -> bool {

@@ -59,6 +59,8 @@ pub(super) struct Line {
     heard_us: u64,
     /// A reply was of the kind that only a replica gives.
     suspicion: bool,
+    /// It watches keys under this number, for one client.
+    watch: Option<u64>,
 }
 
 impl Line {
@@ -85,12 +87,21 @@ impl Line {
             written: hello.frame().len() as u64,
             heard_us: now_us,
             suspicion: false,
+            watch: None,
         }
     }
 
     /// A line for subscriptions.
     pub(super) fn listening(now_us: u64, incarnation: &Incarnation, out: &mut Vec<u8>) -> Line {
         Line { listens: true, ..Line::new(now_us, true, incarnation, out) }
+    }
+
+    pub(super) fn watch(&self) -> Option<u64> {
+        self.watch
+    }
+
+    pub(super) fn set_watch(&mut self, number: Option<u64>) {
+        self.watch = number;
     }
 
     /// Whether the server seems to have become a replica since this was asked last.
@@ -107,7 +118,7 @@ impl Line {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.is_open() && self.awaited.is_empty()
+        self.is_open() && self.awaited.is_empty() && self.watch.is_none()
     }
 
     pub(super) fn pending_count(&self) -> usize {

@@ -58,6 +58,8 @@ pub struct Redis {
     subscriber_backoff: Backoff,
     subscriber_not_before_us: u64,
     pinned: Vec<(ConnectionId, Line)>,
+    /// The largest number of a watching connection.
+    watches: u64,
     backoff: Backoff,
     dial_not_before_us: u64,
     up: bool,
@@ -91,6 +93,7 @@ impl Redis {
             subscriber_backoff: Backoff::new(fork()),
             subscriber_not_before_us: 0,
             pinned: Vec::new(),
+            watches: 0,
             backoff: Backoff::new(fork()),
             dial_not_before_us: 0,
             up: false,
@@ -144,6 +147,7 @@ impl Redis {
             }
             Lane::Pinned { resp3 } => self.pinned_line(io, now_us, resp3),
             Lane::Subscriber => self.subscriber_line(io, now_us),
+            Lane::Watching { number, resp3 } => self.watching_line(io, now_us, number, resp3),
         };
         match line {
             Some((connection, line)) => line.store(now_us, store, io.out(*connection)),
@@ -158,6 +162,25 @@ impl Redis {
             self.lose(io, connection, line, events);
             self.settle(io, now_us, events);
         }
+    }
+
+    /// A watching connection serves nobody any more. If it watches nothing, the next may have it.
+    pub fn release(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        (number, clean): (u64, bool),
+        events: &mut Vec<StorageEvent>,
+    ) {
+        let found = self.pinned.iter().position(|(_, line)| line.watch() == Some(number));
+        let Some(index) = found else { return };
+        self.pinned[index].1.set_watch(None);
+        if clean && self.pinned[index].1.is_idle() {
+            return self.trim_idle(io);
+        }
+        let (connection, line) = self.pinned.swap_remove(index);
+        self.lose(io, connection, line, events);
+        self.settle(io, now_us, events);
     }
 
     /// Gives back what is not its own.
@@ -360,9 +383,10 @@ impl Redis {
         }
         let always = self.shared.iter().flatten().chain(&self.subscriber);
         let late_shared = always.filter(|(_, line)| line.overdue(now_us, timeout_us));
-        // Blocking commands may take any time; making their connection may not.
-        let late_pinned =
-            self.pinned.iter().filter(|(_, line)| !line.is_open() && line.overdue(now_us, timeout_us));
+        // Blocking commands may take any time; making their connection may not, nor may what does not block.
+        let late_pinned = self.pinned.iter().filter(|(_, line)| {
+            (!line.is_open() || line.watch().is_some()) && line.overdue(now_us, timeout_us)
+        });
         let late: Vec<ConnectionId> =
             late_shared.chain(late_pinned).map(|(connection, _)| *connection).collect();
         for connection in late {
@@ -433,6 +457,21 @@ impl Redis {
         let connection = dial(io, &self.settings);
         self.pinned.push((connection, Line::new(now_us, resp3, incarnation, io.out(connection))));
         self.pinned.last_mut()
+    }
+
+    /// The connection that watches under this number: a new one for a new number, and never another later.
+    fn watching_line(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        number: u64,
+        resp3: bool,
+    ) -> Option<&mut (ConnectionId, Line)> {
+        if number > self.watches {
+            self.watches = number;
+            self.pinned_line(io, now_us, resp3)?.1.set_watch(Some(number));
+        }
+        self.pinned.iter_mut().find(|(_, line)| line.watch() == Some(number))
     }
 
     fn trim_idle(&mut self, io: &mut Io) {
