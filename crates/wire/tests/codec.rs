@@ -208,3 +208,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_command_says_which_watch_it_belongs_to() {
+    for watch in [None, Some(0), Some(7), Some(u64::MAX)] {
+        let (request, key, command) = (7, Key::default(), Bytes::from_static(b"*1\r\n$4\r\nEXEC\r\n"));
+        let sent = Message::Execute(Execute { request, key, resp3: false, ordered: false, watch, command });
+        let mut out = Vec::new();
+        encode(&sent, &mut out);
+        assert_eq!(decode(&mut Bytes::from(out)), Ok(Some(sent)));
+    }
+}

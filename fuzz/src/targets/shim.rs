@@ -92,6 +92,7 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                     );
                     pending.push((store.ticket, store.commands.len()));
                 }
+                Effect::Release { .. } => {}
                 Effect::Abort { ticket } => {
                     assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
                 }
