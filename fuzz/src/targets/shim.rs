@@ -96,6 +96,7 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                 Effect::Abort { ticket } => {
                     assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
                 }
+                Effect::Release { .. } => {}
             }
         }
     }
