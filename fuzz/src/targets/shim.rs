@@ -96,7 +96,6 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                 Effect::Abort { ticket } => {
                     assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
                 }
-                Effect::Release { .. } => {}
             }
         }
     }
