@@ -71,8 +71,10 @@ pub fn take_command(buffer: &mut Bytes, limits: &Limits) -> Result<Option<Comman
     }
 }
 
-/// What a TLS connection begins with, and no inline command.
-const TLS_HANDSHAKE: u8 = 0x16;
+/// Whether a TLS connection begins: a handshake record of version 3 with a ClientHello in it.
+fn is_client_hello(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x16, 0x03, _, _, _, 0x01, ..])
+}
 
 /// As `take_command`, but says how many bytes a partial command needs at least. A caller that waits for
 /// them reads a large command in time linear in its size.
@@ -80,7 +82,7 @@ pub fn next_command(buffer: &mut Bytes, limits: &Limits) -> Result<Taken, Protoc
     loop {
         let Some(&first) = buffer.first() else { return Ok(Taken::Needs(1)) };
         if first != b'*' {
-            if first == TLS_HANDSHAKE {
+            if is_client_hello(buffer) {
                 return Err(ProtocolError::TlsHello);
             }
             match inline::split(buffer, limits.line_bytes_max)? {
@@ -216,5 +218,20 @@ fn length_line_slow(bytes: &[u8], from: usize, line_bytes_max: usize) -> LengthL
         (None, _) => LengthLine::Partial,
         (Some(b'\n'), Some(value)) => LengthLine::Length { value, end: from + length + 2 },
         _ => LengthLine::Invalid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::{Limits, ProtocolError, Taken, next_command};
+
+    #[test]
+    fn only_a_client_hello_is_taken_for_tls() {
+        let taken = |bytes: &'static [u8]| next_command(&mut Bytes::from_static(bytes), &Limits::default());
+        assert_eq!(taken(b"\x16\x03\x01\x02\x00\x01rest"), Err(ProtocolError::TlsHello));
+        assert!(matches!(taken(b"\x16"), Ok(Taken::Needs(_))));
+        assert!(matches!(taken(b"\x16\x03\r\n"), Ok(Taken::Command(_))));
     }
 }
