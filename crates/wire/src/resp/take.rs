@@ -71,9 +71,10 @@ pub fn take_command(buffer: &mut Bytes, limits: &Limits) -> Result<Option<Comman
     }
 }
 
-/// Whether a TLS connection begins: a handshake record of version 3 with a ClientHello in it.
+/// Whether a TLS connection begins: a handshake record of version 3 with a ClientHello in it. Not where a line ends
+/// before, which would be a command if it came in pieces.
 fn is_client_hello(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x16, 0x03, _, _, _, 0x01, ..])
+    matches!(bytes.get(..6), Some(start @ [0x16, 0x03, _, _, _, 0x01]) if !start.contains(&b'\n'))
 }
 
 /// As `take_command`, but says how many bytes a partial command needs at least. A caller that waits for
@@ -233,5 +234,7 @@ mod tests {
         assert_eq!(taken(b"\x16\x03\x01\x02\x00\x01rest"), Err(ProtocolError::TlsHello));
         assert!(matches!(taken(b"\x16"), Ok(Taken::Needs(_))));
         assert!(matches!(taken(b"\x16\x03\r\n"), Ok(Taken::Command(_))));
+        // In pieces this is two commands, and so it is in one.
+        assert!(matches!(taken(b"\x16\x03+\r\n\x01"), Ok(Taken::Command(_))));
     }
 }
