@@ -1,5 +1,6 @@
 """What applications do with redis-py, against a DistCache router. Usage: redis_py.py PORT PROTOCOL"""
 
+import queue
 import sys
 import threading
 import time
@@ -143,17 +144,15 @@ def subscriptions():
         listener.punsubscribe()
         assert {kind for kind, _, _ in messages(listener, 3)} == {"unsubscribe", "punsubscribe"}
         assert client.publish("py:c1", "hi") == 0
-        called = []
-        listener.subscribe(**{"py:handled": called.append})
+        called = queue.Queue()
+        listener.subscribe(**{"py:handled": called.put})
         thread = listener.run_in_thread(sleep_time=0.01)
         while client.publish("py:handled", "x") == 0:
             pass
-        deadline = time.monotonic() + 20
-        while not called and time.monotonic() < deadline:
-            time.sleep(0.01)
+        first = called.get(timeout=20)
         thread.stop()
         thread.join()
-        assert called and called[0]["data"] == "x"
+        assert first["data"] == "x"
 
 
 def errors():
