@@ -148,7 +148,7 @@ fn refusals_name_their_reason() {
         (&["CONFIG", "NOSUCH"], "ERR unknown subcommand 'NOSUCH'. Try CONFIG HELP."),
         (&["WAIT", "1", "0"], "replication belongs to the storage servers"),
         (&["SHUTDOWN"], "administrative commands go to the storage server itself"),
-        (&["REPLICAOF", "no", "one"], "administrative commands"),
+        (&["REPLICAOF", "no", "one"], "replication belongs to the storage servers"),
         (
             &["MIGRATE", "h", "1", "k", "0", "1"],
             "the key would move to a server that is not behind DistCache",

@@ -87,6 +87,24 @@ pub fn classify(command: &Command) -> Result<Classified, Refusal> {
     Ok(Classified { spec, kind, keys, reads_unnamed_keys })
 }
 
+/// What a command of this name is, whatever its arguments, if they name keys wherever they can.
+pub(crate) fn kind_of(spec: &'static Spec) -> Result<Kind, Refusal> {
+    Ok(match spec.rule {
+        Rule::Refuse(reason) => return Err(Refusal::unsupported(spec.name, reason)),
+        Rule::Connection => Kind::Connection,
+        Rule::Subscription => Kind::Subscription,
+        Rule::Publish => Kind::Publish,
+        Rule::Keyless => Kind::Keyless,
+        Rule::Write if !spec.names_keys() => Kind::Barrier,
+        Rule::Write => Kind::Write,
+        Rule::BlockingWrite => Kind::BlockingWrite,
+        Rule::BlockingQuery => Kind::BlockingQuery,
+        Rule::Watch => Kind::Watch,
+        Rule::Read => Kind::Read,
+        Rule::Query => Kind::Query,
+    })
+}
+
 /// Whether a command has as many arguments as the table asks for.
 pub(super) fn is_whole(command: &Command) -> bool {
     resolve(command).is_ok_and(|spec| spec.accepts(command.len()))

@@ -13,6 +13,11 @@ static INDEX: [u16; SLOTS] = index();
 
 const _: () = assert!(TABLE.len() * 2 < SLOTS, "lookups need empty slots to end");
 
+/// The whole table: commands without subcommands, and containers.
+pub fn all() -> &'static [Spec] {
+    TABLE
+}
+
 /// The table entry of a command without subcommands, or of a container.
 pub fn find(name: &[u8]) -> Option<&'static Spec> {
     if name.len() > NAME_BYTES_MAX {

@@ -14,10 +14,11 @@ mod tests;
 mod transaction;
 mod view;
 
+pub(crate) use classify::kind_of;
 pub use classify::{Classified, Kind, classify};
 pub use early::early_value;
 pub(crate) use keys::integer;
-pub use lookup::find;
+pub use lookup::{all, find};
 pub use refusal::{Reason, Refusal};
 pub use spec::{Flag, Group, Spec, Tip};
 pub use table::REDIS_VERSION;

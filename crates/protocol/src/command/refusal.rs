@@ -58,6 +58,12 @@ pub enum Reason {
     OtherServer,
     #[error("it writes to a database other than the connection's")]
     OtherDatabase,
+    #[error("hits never reach storage, so that it would show some commands only")]
+    Monitor,
+    #[error(
+        "it stops a storage server or changes data without DistCache's knowledge; use it at the storage server itself"
+    )]
+    DebugCommand,
     #[error("storage connections are shared, and it would stop one of them")]
     Debugging,
 }

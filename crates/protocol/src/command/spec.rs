@@ -36,6 +36,20 @@ impl Spec {
         if self.name.contains('|') { 2 } else { 1 }
     }
 
+    pub(crate) fn names_keys(&self) -> bool {
+        self.keys.iter().any(|keys| !keys.has(KeyFlag::NotKey))
+    }
+
+    pub(crate) fn may_name_several_keys(&self) -> bool {
+        let own = || self.keys.iter().filter(|keys| !keys.has(KeyFlag::NotKey));
+        own().count() > 1 || own().any(|keys| !matches!(keys.find, Find::Range { last: 0, .. }))
+    }
+
+    /// Scripts and functions, whose keys are counted and may be none.
+    pub(crate) fn may_name_no_key(&self) -> bool {
+        matches!(self.group, Group::Scripting)
+    }
+
     /// Whether a command of `args` arguments, the name included, has the right number of them.
     pub(super) fn accepts(&self, args: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());

@@ -28,10 +28,12 @@ mod replies;
 mod retry;
 mod route;
 mod storage_info;
+mod surface;
 mod transaction;
 mod watch;
 
 pub use counters::{Counters, Latencies};
+pub use surface::{Class, Spread, Treatment, shortest, surface};
 
 use crate::load::LoadTable;
 use crate::placement::Placement;

@@ -70,6 +70,8 @@ fn without_keys(command: &Command, kind: Kind) -> Plan {
         b"SCRIPT" | b"FUNCTION" if is(command, 1, "KILL") => Plan::Everywhere(Merge::Any),
         b"SCRIPT" if is(command, 1, "EXISTS") => Plan::Everywhere(Merge::Everywhere),
         b"SCRIPT" | b"FUNCTION" if !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
+        b"LATENCY" if is(command, 1, "RESET") => Plan::Everywhere(Merge::Sum),
+        b"LATENCY" | b"MODULE" | b"MEMORY" => Plan::FirstShim,
         b"CONFIG" if !is(command, 1, "GET") && !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
         _ if kind == Kind::Barrier => Plan::FirstShim,
         _ => Plan::Anywhere,

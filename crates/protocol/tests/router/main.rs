@@ -3,5 +3,6 @@
 mod balance;
 mod budget;
 mod scripts;
+mod surface;
 mod twin;
 mod world;

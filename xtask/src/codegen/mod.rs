@@ -1,4 +1,6 @@
-//! Writes the generated sources: the command table, from what a real Redis says about its commands.
+//! Writes what is generated: the command table, from what a real Redis says about its commands, and the page about them.
+
+mod compatibility;
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -12,25 +14,38 @@ use wire::resp::{self, ReplyScanner, Value};
 
 const TABLE: &str = "crates/protocol/src/command/table.rs";
 
-/// Writes the command table, or with `check` fails when the written one is stale. Tables of different Redis
-/// versions differ by right: a check against another version says so and passes.
+/// Writes the command table and the page about it, or with `check` fails when a written one is stale.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {
+    let changed = write_table(check)?;
+    // The page tells what this program was built with.
+    ensure!(!changed, "{TABLE} has changed: run `cargo xtask codegen` once more for {}", compatibility::PAGE);
+    let (path, page) = (crate::root().join(compatibility::PAGE), compatibility::page(crate::root())?);
+    if check {
+        let fresh = std::fs::read_to_string(&path).is_ok_and(|written| written == page);
+        ensure!(fresh, "{} is stale: run `cargo xtask codegen` and commit the result", compatibility::PAGE);
+        return Ok(());
+    }
+    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Tables of different Redis versions differ by right: a check against another version says so and passes.
+fn write_table(check: bool) -> anyhow::Result<bool> {
     let path = crate::root().join(TABLE);
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     let mut server = Server::start()?;
     let version = server.version()?;
     let generated = table(&mut server, &version)?;
     if !check {
-        std::fs::write(&path, generated).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(&path, &generated).with_context(|| format!("cannot write {}", path.display()))?;
         println!("{TABLE}: the commands of Redis {version}");
-        return Ok(());
+        return Ok(generated != written);
     }
     if !written.contains(&version_line(&version)) {
         println!("{TABLE}: not checked, it was made from another version than the installed Redis {version}");
-        return Ok(());
+        return Ok(false);
     }
     ensure!(written == generated, "{TABLE} is stale: run `cargo xtask codegen` and commit the result");
-    Ok(())
+    Ok(false)
 }
 
 /// A redis-server of our own on a Unix socket in a folder of our own.

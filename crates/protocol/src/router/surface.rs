@@ -1,0 +1,158 @@
+//! What becomes of each command of the table, for those who write it down: asked of the rules, plans and answers by which
+//! a router acts. Not a rule of its own.
+
+use smallvec::SmallVec;
+use wire::resp::Command;
+
+use crate::command::{self, Classified, Kind, Refusal, Spec};
+use crate::router::plan::{self, Plan};
+use crate::router::{ClientId, Effect, Input, Router, RouterConfig};
+use crate::time::Time;
+
+/// One command or subcommand that stands for itself; containers are there only as their subcommands.
+#[derive(Debug)]
+pub struct Treatment {
+    pub spec: &'static Spec,
+    pub class: Class,
+    /// Also without a key: then it is a barrier or, of a read, goes to any server.
+    pub may_lack_keys: bool,
+    pub spread: Spread,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Refused always, with the words that the client gets.
+    Refused(String),
+    /// By the router, without storage.
+    Answered,
+    CachedRead,
+    Read,
+    Write,
+    /// A write or a read that may wait for another client.
+    Blocking,
+    /// Everything cached is dropped first.
+    Barrier,
+    /// Neither names nor writes a key.
+    Keyless,
+    /// Holds a storage connection of its own.
+    Pinned,
+    Subscription,
+    Publish,
+}
+
+/// What it does where several storage servers stand behind the router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// Never leaves the router.
+    Nowhere,
+    /// To the server of its key.
+    OneKey,
+    /// All its keys have to be on one server.
+    SameServer,
+    /// Each key on its own, the replies put together.
+    EachKey,
+    /// Once per server with that server's keys, the replies added or reduced to one.
+    Split,
+    /// To every server, the replies put together.
+    Everywhere,
+    /// Through the servers one after the other.
+    InTurn,
+    Anywhere,
+    /// Always to the same one.
+    First,
+    /// To the server of its channel; patterns to every server.
+    Channel,
+}
+
+/// All commands, by name.
+pub fn surface() -> Vec<Treatment> {
+    let leaves = |spec: &'static Spec| {
+        if spec.subcommands.is_empty() { std::slice::from_ref(spec) } else { spec.subcommands }
+    };
+    command::all().iter().flat_map(leaves).map(treatment).collect()
+}
+
+/// The shortest command of this name that has enough arguments.
+pub fn shortest(spec: &'static Spec) -> Command {
+    let mut words: Vec<&str> = spec.name.split('|').collect();
+    words.resize(words.len().max(usize::from(spec.arity.unsigned_abs())), "1");
+    Command::from_args(&words)
+}
+
+fn treatment(spec: &'static Spec) -> Treatment {
+    let command = shortest(spec);
+    let kind = match command::kind_of(spec) {
+        Ok(kind) => kind,
+        Err(refusal) => return refused(spec, &refusal.to_string()),
+    };
+    if let Some(text) = (kind == Kind::Connection).then(|| refusal_of(&command)).flatten() {
+        return refused(spec, &text);
+    }
+    let names_keys = spec.names_keys();
+    let keys: SmallVec<[usize; 1]> = match (names_keys, spec.may_name_several_keys()) {
+        (false, _) => SmallVec::new(),
+        (true, false) => SmallVec::from_slice(&[1]),
+        (true, true) => SmallVec::from_slice(&[1, 2]),
+    };
+    let classified = Classified { spec, kind, keys, reads_unnamed_keys: false };
+    let may_lack_keys = names_keys && spec.may_name_no_key();
+    Treatment { spec, class: class(kind), may_lack_keys, spread: spread(&command, &classified) }
+}
+
+fn refused(spec: &'static Spec, text: &str) -> Treatment {
+    let text = text.strip_prefix("ERR ").unwrap_or(text).to_owned();
+    Treatment { spec, class: Class::Refused(text), may_lack_keys: false, spread: Spread::Nowhere }
+}
+
+/// What a router says to it that answers for itself, if that is a refusal.
+fn refusal_of(command: &Command) -> Option<String> {
+    let mut router = Router::new(RouterConfig::default());
+    let (client, mut effects) = (ClientId(0), Vec::new());
+    router.step(Time(0), Input::Opened { client }, &mut effects);
+    router.step(Time(0), Input::Command { client, command: command.clone() }, &mut effects);
+    let replies = effects.into_iter().filter_map(|effect| match effect {
+        Effect::Reply { bytes, .. } => String::from_utf8(bytes.to_vec()).ok(),
+        _ => None,
+    });
+    let cluster = Refusal::NoCluster.to_string();
+    let mut refusals = replies.filter_map(|text| {
+        let text = text.strip_prefix('-')?.trim_end().to_owned();
+        (text.starts_with("ERR DistCache") || text == cluster).then_some(text)
+    });
+    refusals.next()
+}
+
+fn class(kind: Kind) -> Class {
+    match kind {
+        Kind::Read => Class::CachedRead,
+        Kind::Query => Class::Read,
+        Kind::Write => Class::Write,
+        Kind::BlockingWrite | Kind::BlockingQuery => Class::Blocking,
+        Kind::Watch => Class::Pinned,
+        Kind::Barrier => Class::Barrier,
+        Kind::Keyless => Class::Keyless,
+        Kind::Connection => Class::Answered,
+        Kind::Subscription => Class::Subscription,
+        Kind::Publish => Class::Publish,
+    }
+}
+
+fn spread(command: &Command, classified: &Classified) -> Spread {
+    if classified.kind == Kind::Connection {
+        // Of these the router puts its own facts before those of storage.
+        let asks = plan::is(command, 0, "INFO") || plan::is(command, 0, "COMMAND");
+        return if asks { Spread::Everywhere } else { Spread::Nowhere };
+    }
+    match plan::plan(command, classified) {
+        Plan::Read => Spread::OneKey,
+        Plan::Whole | Plan::Watch if classified.keys.len() > 1 => Spread::SameServer,
+        Plan::Whole | Plan::Watch => Spread::OneKey,
+        Plan::Each => Spread::EachKey,
+        Plan::Grouped(_) => Spread::Split,
+        Plan::Everywhere(_) | Plan::Info => Spread::Everywhere,
+        Plan::Anywhere => Spread::Anywhere,
+        Plan::FirstShim => Spread::First,
+        Plan::Scan | Plan::RandomKey => Spread::InTurn,
+        Plan::Subscription | Plan::Publish => Spread::Channel,
+    }
+}
