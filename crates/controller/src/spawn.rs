@@ -11,6 +11,7 @@ use runtime::clock;
 use runtime::config::{Config, Member};
 use runtime::heartbeat::HeartbeatKey;
 use runtime::instance::{Instance, MapCell, StartError};
+use runtime::orders::Orders;
 use runtime::status::{MemberStatus, StatusCell};
 use runtime::stop::Stop;
 
@@ -67,6 +68,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         addresses: vec![Address::Tcp(bound)],
         status,
         maps: MapCell::default(),
+        orders: Orders::default(),
         thread,
     })
 }

@@ -10,11 +10,14 @@ use protocol::time::Time;
 use runtime::clock;
 use runtime::config::Config;
 use runtime::instance::MapCell;
+use runtime::orders::{Order, Orders};
 use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{self, Event, Io};
 use runtime::status::StatusCell;
 use wire::message::Reply;
 use wire::{Message, NodeId, Peer, Status};
+
+use crate::settings::settings;
 
 /// Ticks between two statuses: about 100 ms.
 const TICKS_PER_STATUS: u32 = 10;
@@ -32,6 +35,7 @@ pub(crate) struct Driver {
     pub(crate) linked: u64,
     status: StatusCell,
     maps: MapCell,
+    orders: Orders,
     ticks: u32,
     draining: bool,
     events: Vec<PeerEvent>,
@@ -45,8 +49,7 @@ impl Driver {
         node: Node,
         peers: Peers,
         placement: Arc<Placement>,
-        status: StatusCell,
-        maps: MapCell,
+        (status, maps, orders): (StatusCell, MapCell, Orders),
     ) -> Driver {
         let inbox = Inbox::new(config.node(id).rate_max, config.limits.node_queue_max);
         Driver {
@@ -62,6 +65,7 @@ impl Driver {
             linked: 0,
             status,
             maps,
+            orders,
             ticks: 0,
             draining: false,
             events: Vec::new(),
@@ -130,6 +134,23 @@ impl Driver {
         }
     }
 
+    fn take_orders(&mut self, io: &mut Io) {
+        for order in self.orders.take() {
+            match order {
+                Order::Settings(config) => self.set(io, config),
+                // Shims know who has copies of what.
+                Order::Purge { .. } => {}
+            }
+        }
+    }
+
+    pub(crate) fn set(&mut self, io: &mut Io, config: Arc<Config>) {
+        self.config = config;
+        self.inbox.set_limits(self.config.node(self.id).rate_max, self.config.limits.node_queue_max);
+        let settings = Box::new(settings(&self.config, self.id));
+        self.step(io, clock::now_us(), Input::Settings(settings));
+    }
+
     fn adopt_map(&mut self, io: &mut Io) {
         let Some(map) = self.maps.newer_than(self.placement.epoch()) else { return };
         match Placement::new(Secret(self.config.secret().0), (*map).clone()) {
@@ -155,7 +176,10 @@ impl reactor::Driver for Driver {
         self.events = events;
         match rest {
             Some(Event::Tick) => self.tick(io),
-            Some(Event::Woken) => self.adopt_map(io),
+            Some(Event::Woken) => {
+                self.adopt_map(io);
+                self.take_orders(io);
+            }
             _ => {}
         }
     }

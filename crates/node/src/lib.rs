@@ -1,17 +1,17 @@
 //! Runs the node machine over the network. Never a rule that the simulator cannot reach.
 
 mod driver;
+mod settings;
 mod status;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use protocol::coherence::lease::LeaseTerms;
-use protocol::heat::HeatConfig;
-use protocol::node::{Admission, Node, NodeConfig};
+use protocol::node::{Node, NodeConfig, Settings};
 use protocol::placement::{Placement, Secret};
 use runtime::config::Config;
 use runtime::instance::{Instance, MapCell, StartError};
+use runtime::orders::Orders;
 use runtime::peers::{Identity, Peers};
 use runtime::reactor::{self, Io};
 use runtime::status::{MemberStatus, NodeStatus, StatusCell};
@@ -19,9 +19,6 @@ use runtime::stop::Stop;
 use wire::{NodeId, Peer, ShimId};
 
 use driver::Driver;
-
-/// Replies larger than this pass by uncached, whatever the node could hold.
-const VALUE_BYTES_MAX: u64 = 1 << 20;
 
 /// Starts the node `id` of the configuration on a thread of its own; it accepts when this returns.
 ///
@@ -52,11 +49,15 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let maps = MapCell::default();
     let waker = io.waker();
     maps.register(move || waker.wake());
+    let orders = Orders::default();
+    let waker = io.waker();
+    orders.register(move || waker.wake());
     let addresses = vec![io.local_address(listener)];
     let machine = Node::new(machine_config(config, node, &placement), Arc::clone(&placement));
-    let mut driver =
-        Driver::new(Arc::clone(config), node, machine, peers, placement, status.clone(), maps.clone());
+    let cells = (status.clone(), maps.clone(), orders.clone());
+    let mut driver = Driver::new(Arc::clone(config), node, machine, peers, placement, cells);
     let (name, stop) = (id.to_owned(), stop.clone());
+    driver.set(&mut io, Arc::clone(config));
     let run = move || {
         if let Err(error) = reactor::run(io, &mut driver, &stop) {
             tracing::error!(node = name, %error, "the node has ended");
@@ -66,34 +67,26 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         .name(id.to_owned())
         .spawn(run)
         .map_err(system("cannot start a thread"))?;
-    Ok(Instance { id: id.to_owned(), addresses, status, maps, thread })
+    Ok(Instance { id: id.to_owned(), addresses, status, maps, orders, thread })
 }
 
 fn machine_config(config: &Config, node: NodeId, placement: &Placement) -> NodeConfig {
     let member = config.node(node);
-    let heat = &config.heat;
+    let Settings {
+        objects_max, bytes_max, value_bytes_max, views_max, forwarded_max, heat, admission, ..
+    } = settings::settings(config, node);
     NodeConfig {
         id: node,
         layer: placement.layer_of(node),
-        objects_max: member.objects_max,
-        bytes_max: member.bytes_max.0,
-        value_bytes_max: VALUE_BYTES_MAX.min(member.bytes_max.0 / 4) as usize,
+        objects_max,
+        bytes_max,
+        value_bytes_max,
         capacity: member.capacity_thousandths().max(1),
         lease: LeaseTerms { duration: config.cluster.lease(), guard: config.cluster.lease_guard() },
-        heat: HeatConfig {
-            rows: heat.rows,
-            counters: heat.counters,
-            filter_rows: heat.filter_rows,
-            filter_bits: heat.filter_bits,
-            window: heat.window(),
-        },
-        admission: Admission {
-            heat_min: heat.threshold,
-            hysteresis: ((heat.hysteresis - 1.0).max(0.0) * 1000.0) as u32,
-            hold_off: heat.hold_off().max(Duration::from_millis(1)),
-        },
-        views_max: config.limits.views_max,
-        forwarded_max: config.limits.node_queue_max,
+        heat,
+        admission,
+        views_max,
+        forwarded_max,
         seed: rand::random(),
     }
 }

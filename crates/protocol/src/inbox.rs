@@ -58,6 +58,11 @@ impl<T> Inbox<T> {
         Inbox { rate_max, queue_max, credit: 0, counted: Time(0), queue: VecDeque::new(), empty: Time(0) }
     }
 
+    /// What waits already is served at the new rate.
+    pub fn set_limits(&mut self, rate_max: u64, queue_max: usize) {
+        (self.rate_max, self.queue_max) = (rate_max, queue_max);
+    }
+
     /// `fill`: it may wait for its turn even in a standing queue.
     pub fn arrive(&mut self, now: Time, request: T, fill: bool) -> Arrival<T> {
         if self.rate_max == 0 {

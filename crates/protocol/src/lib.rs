@@ -10,6 +10,7 @@ pub mod inbox;
 pub mod load;
 pub mod node;
 pub mod placement;
+pub mod policy;
 pub mod router;
 pub mod shim;
 pub mod storage;

@@ -73,6 +73,13 @@ scripts! {
     node_owns_nothing
     node_paused_past_its_lease
     node_reconnects
+    policy_always
+    policy_limits
+    policy_never
+    purge_meets_a_write
+    purge_of_a_key
+    purge_of_many
+    purge_waits_for_a_lease
     read_joined_to_an_earlier_one
     reads_meet_at_the_shim
     reads_passed_on_in_a_pipeline

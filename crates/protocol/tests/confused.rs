@@ -357,6 +357,7 @@ impl Confusion {
                 shim::Effect::Send { to, message } => self.post(Peer::Shim(ShimId(0)), to, message),
                 shim::Effect::Store(store) => self.store(store),
                 shim::Effect::Release { number, .. } => self.storage.release(number),
+                shim::Effect::Purged { .. } => {}
                 shim::Effect::Abort { ticket } => {
                     self.tell_shim(shim::Input::Storage(StorageEvent::Lost { ticket, sent: true }));
                     self.tell_shim(shim::Input::Storage(StorageEvent::Fenced));

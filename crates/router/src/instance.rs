@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use runtime::config::Config;
 use runtime::instance::{Instance, MapCell, StartError};
+use runtime::orders::Orders;
 use runtime::reactor::{self, Io};
 use runtime::status::{MemberStatus, RouterStatus, StatusCell};
 use runtime::stop::Stop;
@@ -41,6 +42,9 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let maps = MapCell::default();
     let waker = io.waker();
     maps.register(move || waker.wake());
+    let orders = Orders::default();
+    let waker = io.waker();
+    orders.register(move || waker.wake());
     let mut driver = RouterDriver::new(id, config, engine, listeners, (status.clone(), maps.clone()));
     let stop = stop.clone();
     let name = id.to_owned();
@@ -50,5 +54,5 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         }
     });
     let thread = thread.map_err(system("cannot start its thread"))?;
-    Ok(Instance { id: id.to_owned(), addresses, status, maps, thread })
+    Ok(Instance { id: id.to_owned(), addresses, status, maps, orders, thread })
 }

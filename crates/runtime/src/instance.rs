@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use wire::ClusterMap;
 
 use crate::address::Address;
+use crate::orders::Orders;
 use crate::status::StatusCell;
 
 /// A member that runs on its own thread. Its listeners accept from the moment this value exists.
@@ -17,6 +18,7 @@ pub struct Instance {
     pub addresses: Vec<Address>,
     pub status: StatusCell,
     pub maps: MapCell,
+    pub orders: Orders,
     pub thread: JoinHandle<()>,
 }
 

@@ -7,6 +7,7 @@ pub mod config;
 pub mod heartbeat;
 pub mod instance;
 pub mod metrics;
+pub mod orders;
 pub mod peers;
 pub mod reactor;
 pub mod status;

@@ -1,5 +1,6 @@
 //! Feeds the shim machine from its links and its storage, and carries its effects out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -8,19 +9,21 @@ use bytes::Bytes;
 use protocol::inbox::{Arrival, Due, Inbox};
 use protocol::load::LoadMeter;
 use protocol::placement::{Placement, Secret};
-use protocol::shim::{Effect, Input, Shim};
+use protocol::shim::{Effect, Input, Scope, Shim};
 use protocol::storage::StorageEvent;
 use protocol::time::Time;
 use runtime::clock;
 use runtime::config::Config;
 use runtime::instance::MapCell;
+use runtime::orders::{Order, Orders, PurgeScope, Purged};
 use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{self, Event, Io, ListenerId};
-use runtime::status::StatusCell;
+use runtime::status::{StatusCell, key_bytes};
 use runtime::stop::Stop;
 use wire::message::{Fill, Reply};
 use wire::{LayerSet, Message, Peer, ShimId, Status};
 
+use crate::settings::settings;
 use crate::storage::Storage;
 
 /// Ticks between two statuses: about 100 ms.
@@ -47,6 +50,7 @@ pub(crate) struct Parts {
     pub(crate) listener: ListenerId,
     pub(crate) status: StatusCell,
     pub(crate) maps: MapCell,
+    pub(crate) orders: Orders,
     /// Of this shim alone.
     pub(crate) stop: Stop,
     pub(crate) first_word: FirstWord,
@@ -65,6 +69,9 @@ pub(crate) struct Driver {
     peer_events: Vec<PeerEvent>,
     effects: Vec<Effect>,
     storage_events: Vec<StorageEvent>,
+    /// Whom to tell when a purge is done, by its number.
+    purges: BTreeMap<u64, Purged>,
+    purges_begun: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +97,8 @@ impl Driver {
             peer_events: Vec::new(),
             effects: Vec::new(),
             storage_events: Vec::new(),
+            purges: BTreeMap::new(),
+            purges_begun: 0,
             parts,
         }
     }
@@ -176,6 +185,11 @@ impl Driver {
                     Effect::Release { number, clean } => {
                         self.parts.storage.release(io, now_us, (number, clean), &mut self.storage_events);
                     }
+                    Effect::Purged { number, copies } => {
+                        if let Some(done) = self.purges.remove(&number) {
+                            done(copies);
+                        }
+                    }
                     Effect::Abort { ticket } => {
                         self.parts.storage.abort(io, now_us, ticket, &mut self.storage_events);
                     }
@@ -222,6 +236,33 @@ impl Driver {
         }
     }
 
+    fn take_orders(&mut self, io: &mut Io) {
+        for order in self.parts.orders.take() {
+            match order {
+                Order::Settings(config) => self.set(io, config),
+                Order::Purge { scope, done } => {
+                    self.purges_begun += 1;
+                    let number = self.purges_begun;
+                    self.purges.insert(number, done);
+                    let scope = match scope {
+                        PurgeScope::Key(key) => Scope::Key(key_bytes(&key).into()),
+                        PurgeScope::Prefix(prefix) => Scope::Prefix(key_bytes(&prefix).into()),
+                        PurgeScope::All => Scope::All,
+                    };
+                    self.step(io, clock::now_us(), Input::Purge { number, scope });
+                }
+            }
+        }
+    }
+
+    pub(crate) fn set(&mut self, io: &mut Io, config: Arc<Config>) {
+        self.parts.config = config;
+        let config = &self.parts.config;
+        self.inbox.set_limits(config.shim(self.parts.id).rate_max, config.limits.shim_queue_max);
+        let settings = Box::new(settings(config));
+        self.step(io, clock::now_us(), Input::Settings(settings));
+    }
+
     fn adopt_map(&mut self, io: &mut Io) {
         let parts = &mut self.parts;
         let Some(map) = parts.maps.newer_than(parts.placement.epoch()) else { return };
@@ -253,7 +294,10 @@ impl reactor::Driver for Driver {
         self.say_first_word(any_news);
         match rest {
             Some(Event::Tick) => self.tick(io),
-            Some(Event::Woken) => self.adopt_map(io),
+            Some(Event::Woken) => {
+                self.adopt_map(io);
+                self.take_orders(io);
+            }
             _ => {}
         }
     }

@@ -1,6 +1,7 @@
 //! The shim role: runs `protocol::shim` over peers and storage. Never a general storage engine.
 
 mod driver;
+mod settings;
 mod status;
 pub mod storage;
 
@@ -9,11 +10,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use protocol::coherence::lease::LeaseTerms;
-use protocol::heat::HeatConfig;
 use protocol::placement::{Placement, Secret};
-use protocol::shim::{Shim, ShimConfig};
+use protocol::shim::{Settings, Shim, ShimConfig};
 use runtime::config::{Config, StorageConfig};
 use runtime::instance::{Instance, MapCell, StartError};
+use runtime::orders::Orders;
 use runtime::peers::{Identity, Peers};
 use runtime::reactor::{self, Io};
 use runtime::status::{MemberStatus, ShimStatus, StatusCell};
@@ -56,6 +57,9 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let maps = MapCell::default();
     let waker = io.waker();
     maps.register(move || waker.wake());
+    let orders = Orders::default();
+    let waker = io.waker();
+    orders.register(move || waker.wake());
     let addresses = vec![io.local_address(listener)];
     let own_stop = Stop::new();
     stop.register({
@@ -73,9 +77,11 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         listener,
         status: status.clone(),
         maps: maps.clone(),
+        orders: orders.clone(),
         stop: own_stop.clone(),
         first_word,
     });
+    driver.set(&mut io, Arc::clone(config));
     let name = id.to_owned();
     let run = move || {
         if let Err(error) = reactor::run(io, &mut driver, &own_stop) {
@@ -86,7 +92,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         .name(id.to_owned())
         .spawn(run)
         .map_err(system("cannot start a thread"))?;
-    let instance = Instance { id: id.to_owned(), addresses, status, maps, thread };
+    let instance = Instance { id: id.to_owned(), addresses, status, maps, orders, thread };
     match heard.recv_timeout(FIRST_WORD_MAX) {
         Ok(Err(reason)) => {
             instance.join();
@@ -116,21 +122,15 @@ fn storage(config: &Config, shim: ShimId) -> Storage {
 }
 
 fn machine_config(config: &Config, shim: ShimId) -> ShimConfig {
-    let (heat, limits) = (&config.heat, &config.limits);
+    let Settings { heat, heat_min, operations_max, key_queue_max, .. } = settings::settings(config);
     ShimConfig {
         id: shim,
         lease: LeaseTerms { duration: config.cluster.lease(), guard: config.cluster.lease_guard() },
-        heat: HeatConfig {
-            rows: heat.rows,
-            counters: heat.counters,
-            filter_rows: heat.filter_rows,
-            filter_bits: heat.filter_bits,
-            window: heat.window(),
-        },
-        heat_min: heat.threshold,
-        operations_max: limits.shim_queue_max,
-        key_queue_max: limits.key_queue_max,
-        blocking_max: limits.blocking_max,
+        heat,
+        heat_min,
+        operations_max,
+        key_queue_max,
+        blocking_max: config.limits.blocking_max,
         early_value_bytes_max: EARLY_VALUE_BYTES_MAX,
         cache_expiring_hashes: config.cluster.cache_expiring_hashes,
         seed: rand::random(),

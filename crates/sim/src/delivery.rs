@@ -312,7 +312,7 @@ impl Cluster {
                         shim::Effect::Send { to, message } => self.send(host, to, message),
                         shim::Effect::Store(store) => self.store(host, store),
                         // The clients of this simulation watch nothing.
-                        shim::Effect::Release { .. } => {}
+                        shim::Effect::Release { .. } | shim::Effect::Purged { .. } => {}
                         shim::Effect::Abort { ticket } => self.abort(host, ticket),
                     }
                 }

@@ -23,6 +23,7 @@ pub(crate) fn run(data: &[u8]) {
         Kind::Keyless | Kind::Connection | Kind::Barrier | Kind::Subscription | Kind::Publish => {
             assert!(classified.keys.is_empty(), "{command:?}")
         }
+        Kind::Purge => assert!(classified.keys.len() <= 1, "{command:?}"),
         Kind::Watch | Kind::Query | Kind::Write | Kind::BlockingWrite | Kind::BlockingQuery => {
             assert!(!classified.keys.is_empty(), "{command:?}");
         }

@@ -3,7 +3,8 @@
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use protocol::shim::{Effect, Input, Shim, ShimConfig};
+use protocol::policy::{Eligibility, Policies, Rule};
+use protocol::shim::{Effect, Input, Scope, Settings, Shim, ShimConfig};
 use protocol::storage::{StorageEvent, StorageTraits};
 use protocol::time::Time;
 use wire::ShimId;
@@ -35,6 +36,19 @@ fn config(bytes: &mut Unstructured<'_>) -> Result<ShimConfig> {
     })
 }
 
+fn scope(bytes: &mut Unstructured<'_>) -> Result<Scope> {
+    let scopes = [Scope::All, Scope::Prefix(Bytes::new()), Scope::Prefix(Bytes::from_static(b"k"))];
+    bytes.choose(&scopes).cloned()
+}
+
+fn settings(bytes: &mut Unstructured<'_>) -> Result<Settings> {
+    let cache = *bytes.choose(&[Eligibility::Never, Eligibility::Always, Eligibility::Heat])?;
+    let rule = Rule { cache, ttl_ms_max: *bytes.choose(&[1, u64::MAX])?, ..Rule::default() };
+    let policies = Policies::new(vec![(Bytes::from_static(b"k"), rule)]);
+    let ShimConfig { heat, heat_min, operations_max, key_queue_max, .. } = config(bytes)?;
+    Ok(Settings { heat, heat_min, operations_max, key_queue_max, policies })
+}
+
 /// What a subscriber connection may bring.
 const PUSHES: [&[u8]; 5] = [
     b">3\r\n$7\r\nmessage\r\n$2\r\ns0\r\n$1\r\nm\r\n",
@@ -59,6 +73,8 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
             0 | 1 => Input::Tick,
             2 => Input::Linked(peer(bytes)?),
             3 => Input::Unlinked(peer(bytes)?),
+            4 if bytes.ratio(1, 4)? => Input::Purge { number: 1, scope: scope(bytes)? },
+            4 if bytes.ratio(1, 4)? => Input::Settings(Box::new(settings(bytes)?)),
             4 => Input::Map(placement(bytes.arbitrary()?)),
             5 if bytes.ratio(1, 4)? => Input::Storage(change(bytes)?),
             5..=8 if !pending.is_empty() => Input::Storage(answer(bytes, &mut pending)?),
@@ -92,7 +108,7 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                     );
                     pending.push((store.ticket, store.commands.len()));
                 }
-                Effect::Release { .. } => {}
+                Effect::Release { .. } | Effect::Purged { .. } => {}
                 Effect::Abort { ticket } => {
                     assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
                 }

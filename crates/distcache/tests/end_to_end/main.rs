@@ -9,6 +9,7 @@ mod differential;
 mod failures;
 mod history;
 mod membership;
+mod operations;
 mod pubsub;
 mod replicas;
 mod resp;

@@ -5,6 +5,7 @@ use wire::resp::Command;
 
 use super::keys;
 use super::lookup::{find, find_subcommand};
+use super::own;
 use super::parameter;
 use super::refusal::{Reason, Refusal};
 use super::rule::Rule;
@@ -35,6 +36,8 @@ pub enum Kind {
     Subscription,
     /// Goes to the server of its channel, which is no key.
     Publish,
+    /// Drops copies of its key or, without one, of many, and leaves the data.
+    Purge,
 }
 
 /// What is known about a command that can be carried out.
@@ -62,6 +65,11 @@ pub fn classify(command: &Command) -> Result<Classified, Refusal> {
             return Err(Refusal::unsupported(spec.name, Reason::Configuration));
         }
         Rule::Subscription => return Ok(Classified::without_keys(spec, Kind::Subscription)),
+        Rule::Purge => {
+            let (_, key) = own::scope(command).ok_or(Refusal::Syntax)?;
+            let keys = key.into_iter().collect();
+            return Ok(Classified { keys, ..Classified::without_keys(spec, Kind::Purge) });
+        }
         Rule::Publish => return Ok(Classified::without_keys(spec, Kind::Publish)),
         Rule::Keyless => return Ok(Classified::without_keys(spec, Kind::Keyless)),
         keyed => keyed,
@@ -94,6 +102,7 @@ pub(crate) fn kind_of(spec: &'static Spec) -> Result<Kind, Refusal> {
         Rule::Connection => Kind::Connection,
         Rule::Subscription => Kind::Subscription,
         Rule::Publish => Kind::Publish,
+        Rule::Purge => Kind::Purge,
         Rule::Keyless => Kind::Keyless,
         Rule::Write if !spec.names_keys() => Kind::Barrier,
         Rule::Write => Kind::Write,

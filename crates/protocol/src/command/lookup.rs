@@ -1,5 +1,6 @@
 //! Finds a command in the table, whatever its case, without allocating.
 
+use super::own::DISTCACHE;
 use super::spec::Spec;
 use super::table::TABLE;
 
@@ -31,7 +32,7 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
     loop {
         let entry = INDEX[slot];
         if entry == EMPTY {
-            return None;
+            return (&folded[..name.len()] == DISTCACHE.name.as_bytes()).then_some(&DISTCACHE);
         }
         let spec = &TABLE[usize::from(entry)];
         if spec.name.as_bytes() == &folded[..name.len()] {
@@ -110,6 +111,7 @@ mod tests {
         {
             assert!(find(name.as_bytes()).is_none(), "{name}");
         }
+        assert_eq!(find(b"DistCache").map(|spec| spec.name), Some("distcache"));
         let config = find(b"config").expect("in the table");
         assert!(find_subcommand(config, b"").is_none());
         assert!(find_subcommand(config, b"getx").is_none());

@@ -23,9 +23,14 @@ pub(super) enum Rule {
     /// Starts or ends subscriptions of the client's connection.
     Subscription,
     Publish,
+    /// Drops copies and leaves the data.
+    Purge,
 }
 
 pub(super) const fn derive(name: &[u8], group: Group, flags: Set, tips: Set, keys: &[KeySpec]) -> Rule {
+    if let Some(rule) = own(name) {
+        return rule;
+    }
     if let Some(reason) = refused(name, group, flags) {
         return Rule::Refuse(reason);
     }
@@ -53,6 +58,15 @@ pub(super) const fn derive(name: &[u8], group: Group, flags: Set, tips: Set, key
         && known_and_read_only(keys)
         && !never_cached(name, group);
     if deterministic { Rule::Read } else { Rule::Query }
+}
+
+/// Commands that Redis does not have.
+const fn own(name: &[u8]) -> Option<Rule> {
+    match name {
+        b"distcache|purge" => Some(Rule::Purge),
+        [b'd', b'i', b's', b't', b'c', b'a', b'c', b'h', b'e', ..] => Some(Rule::Connection),
+        _ => None,
+    }
 }
 
 /// Commands that this release cannot carry.

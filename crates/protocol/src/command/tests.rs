@@ -121,6 +121,8 @@ fn kinds_follow_the_arguments() {
     check(Kind::Barrier, &["FUNCTION LOAD s", "FUNCTION FLUSH"]);
     check(Kind::Keyless, &["DBSIZE", "SCAN 0", "EVAL_RO s 0", "COMMAND", "COMMAND DOCS get", "OBJECT HELP"]);
     check(Kind::Subscription, &["SUBSCRIBE c", "punsubscribe", "SSUBSCRIBE a b", "SUNSUBSCRIBE a"]);
+    check(Kind::Purge, &["DISTCACHE PURGE k", "distcache purge ALL", "DistCache Purge Prefix p"]);
+    check(Kind::Connection, &["DISTCACHE HELP"]);
     check(Kind::Publish, &["PUBLISH c m", "spublish c m"]);
     check(Kind::Keyless, &["PUBSUB NUMPAT", "PUBSUB CHANNELS a*"]);
     check(

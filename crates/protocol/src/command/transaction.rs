@@ -29,7 +29,7 @@ impl Parts {
         for command in transaction::split(frame).map_err(|error| error.to_string())? {
             let classified = classify(&command).map_err(|refusal| refusal.to_string())?;
             let asks_storage = command.name().eq_ignore_ascii_case(b"COMMAND");
-            let own = matches!(classified.kind, Kind::Subscription | Kind::Watch);
+            let own = matches!(classified.kind, Kind::Subscription | Kind::Watch | Kind::Purge);
             if own || (classified.kind == Kind::Connection && !asks_storage) {
                 let name = classified.spec.name;
                 return Err(format!(

@@ -35,6 +35,11 @@ impl Agent {
         Agent { objects_max, bytes_max, admission, coldest: Vec::new(), held_off: Default::default() }
     }
 
+    pub(super) fn set_limits(&mut self, objects_max: usize, bytes_max: u64, admission: Admission) {
+        (self.objects_max, self.bytes_max, self.admission) = (objects_max, bytes_max, admission);
+        self.coldest.clear();
+    }
+
     /// The least heat, in requests per second, that an insertion takes now.
     pub(super) fn heat_floor(&self, objects: usize, bytes: u64) -> u32 {
         if objects < self.objects_max && bytes < self.bytes_max {
@@ -47,8 +52,15 @@ impl Agent {
     }
 
     /// Whether a key of this heat comes in, and for whom. Candidates that are gone or in use are passed over.
-    pub(super) fn judge(&mut self, heat: u32, key: &Key, bytes: u64, objects: &KeyMap<Object>) -> Verdict {
-        if self.objects_max == 0 || heat < self.admission.heat_min || self.is_held_off(key) {
+    /// `always`: no minimum holds, and as hot as the coldest is hot enough.
+    pub(super) fn judge(
+        &mut self,
+        (heat, always): (u32, bool),
+        key: &Key,
+        bytes: u64,
+        objects: &KeyMap<Object>,
+    ) -> Verdict {
+        if self.objects_max == 0 || (heat < self.admission.heat_min && !always) || self.is_held_off(key) {
             return Verdict::Decline;
         }
         if objects.len() < self.objects_max && bytes < self.bytes_max {
@@ -60,7 +72,9 @@ impl Agent {
                 self.coldest.pop();
                 continue;
             }
-            if heat.saturating_mul(HEAT_ONE) <= self.bar(*cold) {
+            let heat = heat.saturating_mul(HEAT_ONE);
+            let enough = if always { heat >= *cold } else { heat > self.bar(*cold) };
+            if !enough {
                 return Verdict::Decline;
             }
             return self.coldest.pop().map_or(Verdict::Decline, |(_, candidate)| Verdict::Replace(candidate));
@@ -70,7 +84,7 @@ impl Agent {
 
     /// The coldest object that can go, while the node holds more bytes than it may.
     pub(super) fn next_victim(&mut self, bytes: u64, objects: &KeyMap<Object>) -> Option<Key> {
-        if bytes <= self.bytes_max {
+        if !self.is_over(objects.len(), bytes) {
             return None;
         }
         while let Some((_, candidate)) = self.coldest.pop() {
@@ -91,14 +105,17 @@ impl Agent {
         if objects.len() < self.objects_max {
             return;
         }
-        let mut ranked: Vec<(u32, &Key)> = objects.iter().map(|(key, object)| (object.heat, key)).collect();
-        let take = (objects.len() / CHURN_DIVISOR).max(1).min(ranked.len());
-        if take < ranked.len() {
-            ranked.select_nth_unstable_by_key(take, |(heat, key)| (*heat, key.digest));
-        }
-        ranked.truncate(take);
-        ranked.sort_unstable_by_key(|(heat, key)| std::cmp::Reverse((*heat, key.digest)));
-        self.coldest.extend(ranked.into_iter().map(|(heat, key)| (heat, key.clone())));
+        self.coldest = coldest(objects.iter(), objects.len() / CHURN_DIVISOR);
+    }
+
+    pub(super) fn is_over(&self, objects: usize, bytes: u64) -> bool {
+        objects > self.objects_max || bytes > self.bytes_max
+    }
+
+    /// What goes first when the limits have fallen, the coldest first; nothing that is being fetched.
+    pub(super) fn coldest_sixteenth(&self, objects: &KeyMap<Object>) -> Vec<Key> {
+        let idle = objects.iter().filter(|(_, object)| object.fetching.is_empty());
+        coldest(idle, objects.len() / CHURN_DIVISOR).into_iter().rev().map(|(_, key)| key).collect()
     }
 
     pub(super) fn hold_off(&mut self, now: Time, key: &Key) {
@@ -122,4 +139,16 @@ impl Agent {
     fn is_held_off(&self, key: &Key) -> bool {
         self.held_off.iter().any(|(_, digest)| *digest == key.digest)
     }
+}
+
+/// So many of the coldest, at least one, coldest last.
+fn coldest<'a>(objects: impl Iterator<Item = (&'a Key, &'a Object)>, take: usize) -> Vec<(u32, Key)> {
+    let mut ranked: Vec<(u32, &Key)> = objects.map(|(key, object)| (object.heat, key)).collect();
+    let take = take.max(1).min(ranked.len());
+    if take < ranked.len() {
+        ranked.select_nth_unstable_by_key(take, |(heat, key)| (*heat, key.digest));
+    }
+    ranked.truncate(take);
+    ranked.sort_unstable_by_key(|(heat, key)| std::cmp::Reverse((*heat, key.digest)));
+    ranked.into_iter().map(|(heat, key)| (heat, key.clone())).collect()
 }

@@ -8,6 +8,7 @@ mod coherent;
 mod inspect;
 mod object;
 mod reads;
+mod settings;
 mod statistics;
 
 use std::sync::Arc;
@@ -24,12 +25,14 @@ use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters};
 use crate::load::LoadMeter;
 use crate::placement::Placement;
+use crate::policy::Policies;
 use crate::time::Time;
 use agent::Agent;
 use object::{Object, Waiter};
 
 pub use inspect::NodeBacklog;
 pub(crate) use reads::heat_item;
+pub use settings::Settings;
 pub use statistics::{HotKey, LeaseStatus, NodeStatistics};
 
 /// Offers kept while a session opens, per node.
@@ -58,7 +61,7 @@ pub struct NodeConfig {
 }
 
 /// What the agent asks of a key before it caches it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// Requests per second below which nothing is cached, however empty the node is.
     pub heat_min: u32,
@@ -78,6 +81,8 @@ pub enum Input {
     Linked(Peer),
     Unlinked(Peer),
     Map(Arc<Placement>),
+    /// What has changed in the configuration while serving.
+    Settings(Box<Settings>),
     /// Stop: give up every copy, so that no write waits for this node's leases.
     Drain,
     Tick,
@@ -114,6 +119,7 @@ struct ShimLink {
 #[derive(Clone)]
 pub struct Node {
     config: NodeConfig,
+    policies: Policies,
     placement: Arc<Placement>,
     links: Vec<ShimLink>,
     objects: KeyMap<Object>,
@@ -157,6 +163,7 @@ impl Node {
             draining: false,
             owns: true,
             statistics: NodeStatistics::default(),
+            policies: Policies::default(),
             config,
             placement,
         }
@@ -173,6 +180,7 @@ impl Node {
                 self.statistics.unexpected += 1;
             }
             Input::Map(placement) => self.map(placement, effects),
+            Input::Settings(settings) => self.adopt(now, *settings, effects),
             Input::Drain => self.drain(effects),
             Input::Tick => self.tick(now, effects),
         }

@@ -9,6 +9,7 @@ use super::agent::Verdict;
 use super::object::{Fetching, Object, Waiter};
 use super::{Effect, Forwarded, Node, OFFERS_WAITING_MAX};
 use crate::coherence::copy::{Filled, Filling};
+use crate::policy::Eligibility;
 use crate::time::Time;
 
 /// Fills refused in a row before a key is held off: its replies cannot be cached at present.
@@ -66,7 +67,8 @@ impl Node {
 
     /// A view that is not cached here: it counts toward its heat, and is fetched if that is enough.
     fn read_unknown(&mut self, now: Time, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) {
-        let floor = self.agent.heat_floor(self.objects.len(), self.bytes);
+        let always = self.policies.is_always(&read.key.bytes);
+        let floor = if always { 1 } else { self.agent.heat_floor(self.objects.len(), self.bytes) };
         if let Some(heat) = self.heat.record(now, heat_item(&read.key, read.view), floor) {
             if self.admit(now, &read.key, read.view, heat, effects) {
                 return self.fetch_or_join(now, waiter, read, effects);
@@ -111,7 +113,8 @@ impl Node {
 
     /// Makes room for a view if it is hot enough; the session must be open, so that the copy belongs to it.
     fn admit(&mut self, now: Time, key: &Key, view: View, heat: u32, effects: &mut Vec<Effect>) -> bool {
-        if self.admits_nothing() {
+        let rule = self.policies.of(&key.bytes);
+        if self.admits_nothing() || rule.is_never() {
             return false;
         }
         let shim = self.placement.shim(key);
@@ -122,7 +125,8 @@ impl Node {
         if let Some(object) = self.objects.get_mut(key) {
             return object.admit(view, self.config.views_max);
         }
-        match self.agent.judge(heat, key, self.bytes, &self.objects) {
+        let always = rule.cache == Eligibility::Always;
+        match self.agent.judge((heat, always), key, self.bytes, &self.objects) {
             Verdict::Decline => return false,
             Verdict::Insert => {}
             Verdict::Replace(victim) => self.evict(&victim, effects),
@@ -200,7 +204,9 @@ impl Node {
         };
         let mut fetching = object.fetching.swap_remove(index);
         let followers = std::mem::take(&mut object.followers);
-        let fits = fill.value.len() <= self.config.value_bytes_max && !fill.status.is_refusal();
+        let rule = self.policies.of(&fill.key.bytes);
+        let bytes_max = self.config.value_bytes_max.min(rule.value_bytes_max);
+        let fits = fill.value.len() <= bytes_max && !rule.is_never() && !fill.status.is_refusal();
         self.statistics.ungranted += u64::from(!fill.granted);
         let kept = fill.granted && fits && self.keep(&fill, &fetching.filling);
         // What lives briefly may have expired on its way.

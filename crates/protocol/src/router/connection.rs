@@ -6,7 +6,7 @@ use wire::resp::{Command, reply};
 
 use crate::command::integer;
 use crate::router::client::{Client, Labels, Replies};
-use crate::router::{Effect, REDIS_VERSION, Router, client_command, info, plan, replies};
+use crate::router::{Effect, REDIS_VERSION, Router, client_command, info, own_command, plan, replies};
 use crate::time::Time;
 
 /// What Redis answers to a password when there is none.
@@ -55,6 +55,7 @@ pub(crate) fn answer(
 pub(crate) fn evaluate(router: &mut Router, now: Time, client: u32, command: &Command) -> Option<Answer> {
     let name = plan::upper(command.name());
     Some(match name.as_slice() {
+        b"DISTCACHE" => Answer::Reply(own_command::answer(command)),
         b"CLIENT" => Answer::Reply(client_command::answer(router, now, client, command)?),
         b"INFO" => {
             let text = info::text(router, now, command);

@@ -20,6 +20,7 @@ mod gather;
 mod info;
 mod keyless;
 mod learned;
+mod own_command;
 mod pending;
 mod pipeline;
 mod plan;

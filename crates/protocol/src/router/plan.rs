@@ -57,6 +57,7 @@ fn without_keys(command: &Command, kind: Kind) -> Plan {
     match kind {
         Kind::Subscription => return Plan::Subscription,
         Kind::Publish => return Plan::Publish,
+        Kind::Purge => return Plan::Everywhere(Merge::Sum),
         _ => {}
     }
     match upper(command.name()).as_slice() {

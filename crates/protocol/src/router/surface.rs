@@ -131,7 +131,7 @@ fn class(kind: Kind) -> Class {
         Kind::Watch => Class::Pinned,
         Kind::Barrier => Class::Barrier,
         Kind::Keyless => Class::Keyless,
-        Kind::Connection => Class::Answered,
+        Kind::Connection | Kind::Purge => Class::Answered,
         Kind::Subscription => Class::Subscription,
         Kind::Publish => Class::Publish,
     }

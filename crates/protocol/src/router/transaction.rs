@@ -197,7 +197,7 @@ impl Router {
         let Some(placement) = &self.placement else {
             return Some(replies::error("LOADING DistCache: this router has no cluster map yet"));
         };
-        if classified.kind == Kind::Subscription {
+        if matches!(classified.kind, Kind::Subscription | Kind::Purge) {
             let name = classified.spec.name;
             let error = format!("ERR DistCache: '{name}' is not possible inside a transaction");
             return Some(replies::error(&error));

@@ -10,9 +10,11 @@ mod joins;
 mod operation;
 mod operations;
 mod pubsub;
+mod purge;
 mod reads;
 mod refusal;
 mod replies;
+mod settings;
 mod statistics;
 mod transaction;
 mod watch;
@@ -33,6 +35,7 @@ use crate::coherence::lease::{LeaseTerms, ShimSession};
 use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters};
 use crate::placement::Placement;
+use crate::policy::Policies;
 use crate::storage::{Lane, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
 use admission::Admission;
@@ -40,7 +43,9 @@ use joins::{Origins, Readings};
 use operation::{KeyState, Operation, Origin};
 use watch::Watcher;
 
+pub use crate::command::Scope;
 pub use inspect::ShimBacklog;
+pub use settings::Settings;
 pub use statistics::ShimStatistics;
 
 /// An unacknowledged INV or REVOKE is repeated this often.
@@ -74,11 +79,21 @@ pub struct ShimConfig {
 /// All that a shim can see.
 #[derive(Clone, Debug)]
 pub enum Input {
-    Message { from: Peer, message: Message },
+    Message {
+        from: Peer,
+        message: Message,
+    },
     Linked(Peer),
     Unlinked(Peer),
     Storage(StorageEvent),
     Map(Arc<Placement>),
+    /// What has changed in the configuration while serving.
+    Settings(Box<Settings>),
+    /// Whoever runs this shim wants copies gone; `Effect::Purged` of the same number follows.
+    Purge {
+        number: u64,
+        scope: Scope,
+    },
     Tick,
 }
 
@@ -93,6 +108,11 @@ pub enum Effect {
     /// Give up a pinned command; its `Lost` and, once it cannot run any more, `Fenced` follow.
     Abort {
         ticket: u64,
+    },
+    /// No copy of what `Input::Purge` of this number named is older than that; there were so many.
+    Purged {
+        number: u64,
+        copies: u64,
     },
     /// The watching connection of this number serves nobody any more. `clean`: it has watched nothing since its EXEC.
     Release {
@@ -206,6 +226,7 @@ enum StorageState {
 #[derive(Clone)]
 pub struct Shim {
     config: ShimConfig,
+    policies: Policies,
     placement: Arc<Placement>,
     storage: StorageState,
     incarnation: Option<u64>,
@@ -223,6 +244,7 @@ pub struct Shim {
     sequence: u64,
     keys: KeyMap<KeyState>,
     operations: Slab<Operation>,
+    purges: Slab<purge::Purging>,
     tickets: Slab<Ticket>,
     admission: Admission,
     /// Who watches, by router and request.
@@ -266,6 +288,7 @@ impl Shim {
             sequence: 0,
             keys: KeyMap::default(),
             operations: Slab::new(),
+            purges: Slab::new(),
             tickets: Slab::new(),
             admission: Admission::new(),
             watchers: BTreeMap::new(),
@@ -285,6 +308,7 @@ impl Shim {
             frames: BytesMut::new(),
             random: SmallRng::seed_from_u64(config.seed),
             statistics: ShimStatistics::default(),
+            policies: Policies::default(),
             placement,
             config,
         }
@@ -301,6 +325,10 @@ impl Shim {
             Input::Linked(_) | Input::Unlinked(_) => {}
             Input::Storage(event) => self.storage_event(now, event, effects),
             Input::Map(placement) => self.adopt(placement),
+            Input::Settings(settings) => self.set(*settings, effects),
+            Input::Purge { number, scope } => {
+                self.purge(purge::Requester::Process(number), &scope, effects);
+            }
             Input::Tick => self.tick(now, effects),
         }
         self.run_ready(now, effects);

@@ -64,6 +64,8 @@ pub(super) struct Operation {
     pub(super) awaiting: u32,
     pub(super) phase: Phase,
     pub(super) cancelled: bool,
+    /// The purge that it is a part of.
+    pub(super) purge: Option<u32>,
 }
 
 /// What the shim knows of a key that is cached or being written.

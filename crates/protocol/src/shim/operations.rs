@@ -7,6 +7,7 @@ use wire::resp::{Command, transaction};
 use wire::{Key, Message, Peer, Status};
 
 use super::operation::{KeyState, Kind, Operation, Origin, Phase};
+use super::purge::Requester;
 use super::reads::own;
 use super::{Effect, Input, Outstanding, Purpose, Shim};
 use crate::command::{self, Classified};
@@ -30,7 +31,8 @@ impl Shim {
             Err(text) => return self.reply_error(origin, &format!("-{text}\r\n"), effects),
         };
         let keys = self.keys_of(&execute, &command, &classified);
-        if self.turned_away(origin, &keys, classified.kind, effects) {
+        let purges = classified.kind == command::Kind::Purge;
+        if !purges && self.turned_away(origin, &keys, classified.kind, effects) {
             return;
         }
         for key in &keys {
@@ -91,6 +93,11 @@ impl Shim {
                 let text = "-ERR DistCache: the router answers this command itself\r\n";
                 self.reply_error(origin, text, effects);
             }
+            Class::Purge => {
+                if let Some(scope) = command::purge_scope(command) {
+                    self.purge(Requester::Client(origin), &scope, effects);
+                }
+            }
             Class::Publish => self.publish(now, origin, (execute, command, classified), effects),
             Class::Keyless if asks_for_subscriptions(classified) => {
                 self.publish(now, origin, (execute, command, classified), effects);
@@ -145,9 +152,11 @@ impl Shim {
             return None;
         }
         let (value, ttl_ms) = command::early_value(command)?;
-        if value.len() > self.config.early_value_bytes_max {
+        let rule = self.policies.of(&keys[0].bytes);
+        if value.len() > self.config.early_value_bytes_max.min(rule.value_bytes_max) || rule.is_never() {
             return None;
         }
+        let ttl_ms = rule.ttl_ms(ttl_ms);
         let mut reply = Vec::with_capacity(value.len() + 16);
         wire::resp::reply::bulk(&value, &mut reply);
         Some(EarlyValue { ttl_ms, value: Bytes::from(reply) })
@@ -290,7 +299,7 @@ impl Shim {
             self.leave_queue(id, &key, (kind, writes), lane);
         }
         let operation = &self.operations[id as usize];
-        if operation.kind == Kind::Purge || operation.cancelled {
+        if operation.kind == Kind::Purge || operation.purge.is_some() || operation.cancelled {
             return self.complete(id, Bytes::new(), true, effects);
         }
         if let Some(refusal) = self.down_reason() {
@@ -327,6 +336,9 @@ impl Shim {
         }
         for (index, key) in operation.keys.iter().enumerate() {
             self.release(key, &operation, index, success, effects);
+        }
+        if let Some(purge) = operation.purge {
+            return self.purge_goes_on(purge, effects);
         }
         if let Some(origin) = operation.origin.filter(|_| !operation.cancelled) {
             let view = match operation.kind {
@@ -442,6 +454,7 @@ pub(super) fn operation(
         awaiting: 0,
         phase: Phase::Queued,
         cancelled: false,
+        purge: None,
     }
 }
 

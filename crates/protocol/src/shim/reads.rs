@@ -63,6 +63,7 @@ impl Shim {
         if !live {
             self.send(Peer::Node(node), Message::Refuse(Refuse { session }), effects);
         }
+        let may_cache = may_cache && !self.policies.of(&key.bytes).is_never();
         let grantable = live && self.grants() && may_cache;
         let mut version = None;
         if grantable && self.keys.get(&key).is_none_or(KeyState::is_quiet) {
@@ -105,13 +106,19 @@ impl Shim {
     /// Cold reads show which keys deserve a copy; their nodes are told and decide.
     fn count_heat(&mut self, now: Time, read: &Read, effects: &mut Vec<Effect>) {
         let item = heat_item(&read.key, read.view);
-        let Some(heat) = self.heat.record(now, item, self.heat_floor) else { return };
+        let always = self.policies.is_always(&read.key.bytes);
+        let floor = if always { 1 } else { self.heat_floor };
+        let Some(heat) = self.heat.record(now, item, floor) else { return };
+        if self.policies.of(&read.key.bytes).is_never() {
+            return;
+        }
         for node in self.placement.places(&read.key).into_iter().flatten() {
             let holds = self.keys.get(&read.key).is_some_and(|state| {
                 let mut entries = state.directory.entries.iter();
                 entries.any(|entry| entry.node == node && entry.views.contains(&read.view))
             });
-            if holds || self.links.get(usize::from(node.0)).is_none_or(|link| heat < link.heat_floor) {
+            let link = self.links.get(usize::from(node.0));
+            if holds || link.is_none_or(|link| heat < link.heat_floor && !always) {
                 continue;
             }
             self.statistics.offers += 1;

@@ -159,7 +159,10 @@ impl Shim {
             state.is_some_and(|state| state.is_quiet() && state.directory.is_registered(node, fill, version))
         });
         let same_session = self.links[usize::from(node.0)].session.id() == Some(session);
-        let granted = registered && same_session && self.grants() && ttl.is_ok() && !status.is_refusal();
+        let rule = self.policies.of(&key.bytes);
+        let allowed = !rule.is_never() && value.len() <= rule.value_bytes_max;
+        let granted =
+            registered && same_session && self.grants() && ttl.is_ok() && allowed && !status.is_refusal();
         if granted {
             self.statistics.fills += 1;
         } else {
@@ -172,7 +175,7 @@ impl Shim {
             granted,
             status,
             cached: self.hints(&key, view),
-            ttl_ms: ttl.unwrap_or(None),
+            ttl_ms: rule.ttl_ms(ttl.unwrap_or(None)),
             view,
             key,
             value,

@@ -11,6 +11,8 @@ pub struct ShimStatistics {
     pub invalidations: u64,
     /// Copies that a write invalidated: one per key and node.
     pub invalidated_copies: u64,
+    /// Copies dropped because somebody asked for it or the policies changed.
+    pub purged_copies: u64,
     /// INVs and ACKs.
     pub coherence_messages: u64,
     pub commits: u64,

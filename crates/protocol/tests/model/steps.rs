@@ -90,7 +90,10 @@ impl Cluster {
                 shim::Effect::Store(store) => {
                     self.send_command(&mut state.shims[index], store, &mut answered)
                 }
-                shim::Effect::Send { .. } | shim::Effect::Abort { .. } | shim::Effect::Release { .. } => {}
+                shim::Effect::Send { .. }
+                | shim::Effect::Abort { .. }
+                | shim::Effect::Release { .. }
+                | shim::Effect::Purged { .. } => {}
             }
         }
         state.shims[index].refresh();

@@ -1,5 +1,6 @@
 //! One shim, two nodes and storage on a scripted network and clock: the production machines, nothing else.
 
+mod settings;
 mod storage;
 
 use std::collections::VecDeque;
@@ -133,6 +134,8 @@ impl World {
                 self.stranded.clear();
                 self.parcels.push_back(Parcel::Answer(StorageEvent::Fenced));
             }
+            "policy" => self.policy(words[1], &words[2..]),
+            "purge" => self.purge(words[1].parse().expect("a number"), &words[2..]),
             "drain" => self.step_node(index(words[1]), node::Input::Drain),
             "offer" => self.offer(words[1], &words[2..]),
             "behind" => {
@@ -421,6 +424,9 @@ impl World {
                     self.storage.release(number);
                     let how = if clean { " clean" } else { "" };
                     let _ = writeln!(self.log, "  s0 releases connection {number}{how}");
+                }
+                shim::Effect::Purged { number, copies } => {
+                    let _ = writeln!(self.log, "  purge {number} is done, {copies} copies");
                 }
                 shim::Effect::Abort { ticket } => {
                     self.blocked.retain(|store| store.ticket != ticket);

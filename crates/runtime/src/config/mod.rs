@@ -2,6 +2,7 @@
 
 mod load;
 mod members;
+mod policy;
 mod roster;
 mod scalar;
 mod sections;
@@ -13,6 +14,7 @@ pub use load::{ConfigError, Override};
 pub use members::{
     ControllerConfig, FrontListen, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig,
 };
+pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, Secret};
 pub use sections::{ClusterConfig, HeatConfig, Limits, Mode, Routing, SecurityConfig};
@@ -47,6 +49,8 @@ pub struct Config {
     pub limits: Limits,
     #[serde(default)]
     pub heat: HeatConfig,
+    #[serde(default, rename = "policy")]
+    pub policies: Vec<PolicyConfig>,
     #[serde(default, rename = "controller")]
     pub controllers: Vec<ControllerConfig>,
     #[serde(default, rename = "layer")]
@@ -83,6 +87,7 @@ impl Config {
             tls: TlsConfig::default(),
             limits: Limits::default(),
             heat: HeatConfig::default(),
+            policies: Vec::new(),
             controllers: Vec::new(),
             layers: Vec::new(),
             nodes: Vec::new(),

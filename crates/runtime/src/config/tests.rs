@@ -5,7 +5,7 @@ use std::path::Path;
 use wire::{NodeId, Partition, RackId, RouterId, ShimId};
 
 use super::load::read;
-use super::{Config, Member, Override, Routing, Secret, StorageConfig};
+use super::{Caching, Config, Member, Override, Routing, Secret, StorageConfig};
 
 const EXAMPLE: &str = r#"
 [cluster]
@@ -271,4 +271,34 @@ fn a_configuration_built_by_code_is_checked_alike() {
     config.shims.push(ShimConfig::new("s", "r", address(), StorageConfig::Embedded));
     config.routers.push(RouterConfig::new("x", address()));
     config.validate().unwrap();
+}
+
+#[test]
+fn policies_are_read_and_their_mistakes_named() {
+    let policies = r#"
+[[policy]]
+prefix = "session:"
+cache = "never"
+[[policy]]
+prefix = 'bin\x00'
+ttl_ms_max = 500
+value_bytes_max = "1KiB"
+
+[[layer]]
+name = "leaf""#;
+    let text = EXAMPLE.replacen("\n[[layer]]\nname = \"leaf\"", policies, 1);
+    let config = read(&text, "f.toml", Path::new(""), &[]).unwrap();
+    assert_eq!((config.policies.len(), config.policies[0].cache), (2, Caching::Never));
+    assert_eq!((config.policies[1].cache, config.policies[1].ttl_ms_max), (Caching::Heat, Some(500)));
+    assert_eq!(config.policies[1].prefix_bytes(), b"bin\0");
+
+    let wrong =
+        |tables: &str, expected: &str| check("\n[[layer]]", &format!("{tables}\n[[layer]]"), expected);
+    wrong("[[policy]]\ncache = \"never\"", "`prefix` is missing");
+    wrong("[[policy]]\nprefix = \"a\"\ncache = \"often\"", "unknown value `often`");
+    wrong("[[policy]]\nprefix = \"a\"\n[[policy]]\nprefix = \"a\"", "there are two of it");
+    wrong("[[policy]]\nprefix = \"a\"\nttl_ms_max = 0", "ttl_ms_max = 0: at least 1");
+    wrong("[[policy]]\nprefix = \"a\"\ncache = \"never\"\nttl_ms_max = 9", "leaves nothing for ttl_ms_max");
+    let many: String = (0..257).map(|n| format!("[[policy]]\nprefix = \"{n}\"\n")).collect();
+    wrong(&many, "257 of them; at most 256");
 }

@@ -7,6 +7,7 @@ use wire::Partition;
 use wire::message::LAYERS_MAX;
 
 use super::load::ConfigError;
+use super::policy;
 use super::{ByteSize, Config, ControllerConfig, FrontProtocol, Mode, ShimConfig, StorageConfig};
 use crate::address::Address;
 
@@ -27,6 +28,7 @@ impl Config {
     pub fn validate(&self) -> Check {
         check_cluster(self)?;
         check_heat_and_limits(self)?;
+        policy::check(self)?;
         check_ids(self)?;
         check_layers(self)?;
         check_nodes(self)?;

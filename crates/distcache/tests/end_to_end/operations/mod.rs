@@ -1,0 +1,3 @@
+//! What operators do to a cluster that serves: policies, purges, reloads, drains. One file for each.
+
+mod copies;

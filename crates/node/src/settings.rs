@@ -1,0 +1,51 @@
+//! What the configuration says of a node that can change while it serves. Not what the machine makes of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::heat::HeatConfig;
+use protocol::node::{Admission, Settings};
+use protocol::policy::{Eligibility, Policies, Rule};
+use runtime::config::{Caching, Config, PolicyConfig};
+use wire::NodeId;
+
+/// Replies larger than this pass by uncached, whatever the node could hold.
+const VALUE_BYTES_MAX: u64 = 1 << 20;
+
+pub(crate) fn settings(config: &Config, node: NodeId) -> Settings {
+    let (member, heat) = (config.node(node), &config.heat);
+    Settings {
+        objects_max: member.objects_max,
+        bytes_max: member.bytes_max.0,
+        value_bytes_max: VALUE_BYTES_MAX.min(member.bytes_max.0 / 4) as usize,
+        views_max: config.limits.views_max,
+        forwarded_max: config.limits.node_queue_max,
+        heat: HeatConfig {
+            rows: heat.rows,
+            counters: heat.counters,
+            filter_rows: heat.filter_rows,
+            filter_bits: heat.filter_bits,
+            window: heat.window(),
+        },
+        admission: Admission {
+            heat_min: heat.threshold,
+            hysteresis: ((heat.hysteresis - 1.0).max(0.0) * 1000.0) as u32,
+            hold_off: heat.hold_off().max(Duration::from_millis(1)),
+        },
+        policies: Policies::new(config.policies.iter().map(policy).collect()),
+    }
+}
+
+fn policy(policy: &PolicyConfig) -> (Bytes, Rule) {
+    let cache = match policy.cache {
+        Caching::Never => Eligibility::Never,
+        Caching::Always => Eligibility::Always,
+        Caching::Heat => Eligibility::Heat,
+    };
+    let rule = Rule {
+        cache,
+        ttl_ms_max: policy.ttl_ms_max.unwrap_or(u64::MAX),
+        value_bytes_max: policy.value_bytes_max.map_or(usize::MAX, |bytes| bytes.0 as usize),
+    };
+    (Bytes::from(policy.prefix_bytes()), rule)
+}

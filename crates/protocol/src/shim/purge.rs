@@ -1,0 +1,140 @@
+//! Purges: copies are invalidated although nobody writes. The data stays, and the next read fills them again.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::message::Reply;
+use wire::{Key, Message, Peer, Status};
+
+use super::operation::{Kind, Operation, Origin};
+use super::operations::operation;
+use super::{Effect, Shim};
+use crate::command::Scope;
+use crate::storage::Lane;
+
+/// Keys of one purge whose invalidations are under way at a time: nodes have reads to serve meanwhile.
+const KEYS_AT_ONCE: usize = 256;
+/// Purges under way; one more is refused.
+const PURGES_MAX: usize = 64;
+
+/// Who wants to know when it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Requester {
+    Client(Origin),
+    Process(u64),
+    Nobody,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Purging {
+    requester: Requester,
+    left: Vec<Key>,
+    under_way: usize,
+    copies: u64,
+}
+
+impl Shim {
+    pub(super) fn purge(&mut self, requester: Requester, scope: &Scope, effects: &mut Vec<Effect>) {
+        match scope {
+            Scope::Key(name) => self.purge_where(requester, |key| key.bytes == *name, effects),
+            Scope::Prefix(prefix) => {
+                self.purge_where(requester, |key| key.bytes.starts_with(prefix), effects);
+            }
+            Scope::All => self.purge_all(requester, effects),
+        }
+    }
+
+    pub(super) fn purge_where(
+        &mut self,
+        requester: Requester,
+        concerns: impl Fn(&Key) -> bool,
+        effects: &mut Vec<Effect>,
+    ) {
+        let cached = self.keys.iter().filter(|(_, state)| !state.directory.entries.is_empty());
+        let mut left: Vec<Key> = cached.map(|(key, _)| key).filter(|key| concerns(key)).cloned().collect();
+        left.sort_unstable_by_key(|key| key.digest);
+        if let Some(purge) = self.begin_purge(requester, left, effects) {
+            self.purge_goes_on(purge, effects);
+        }
+    }
+
+    /// A barrier without a command: each node drops all that it has of this shim.
+    fn purge_all(&mut self, requester: Requester, effects: &mut Vec<Effect>) {
+        let copies = self.keys.values().map(|state| servable(state.directory.entries.iter())).sum();
+        let Some(purge) = self.begin_purge(requester, Vec::new(), effects) else { return };
+        let purging = &mut self.purges[purge as usize];
+        (purging.under_way, purging.copies) = (1, copies);
+        let barrier = self.part_of(purge, Kind::Barrier, SmallVec::new());
+        self.admit_barrier(barrier);
+    }
+
+    fn begin_purge(
+        &mut self,
+        requester: Requester,
+        left: Vec<Key>,
+        effects: &mut Vec<Effect>,
+    ) -> Option<u32> {
+        // What the configuration demands is not refused.
+        if self.purges.len() >= PURGES_MAX && requester != Requester::Nobody {
+            self.statistics.sheds += 1;
+            self.purged(requester, None, effects);
+            return None;
+        }
+        let purging = Purging { requester, left, under_way: 0, copies: 0 };
+        Some(self.purges.insert(purging) as u32)
+    }
+
+    /// Invalidates the next keys, or tells that there are none left.
+    pub(super) fn purge_goes_on(&mut self, purge: u32, effects: &mut Vec<Effect>) {
+        let Some(purging) = self.purges.get_mut(purge as usize) else { return };
+        purging.under_way = purging.under_way.saturating_sub(1);
+        loop {
+            let purging = &mut self.purges[purge as usize];
+            if purging.under_way >= KEYS_AT_ONCE {
+                return;
+            }
+            let Some(key) = purging.left.pop() else { break };
+            let Some(state) = self.keys.get(&key) else { continue };
+            purging.copies += servable(state.directory.entries.iter());
+            purging.under_way += 1;
+            let part = self.part_of(purge, Kind::Purge, SmallVec::from_elem(key, 1));
+            self.admit_operation(part);
+        }
+        if self.purges[purge as usize].under_way == 0 {
+            let Purging { requester, copies, .. } = self.purges.remove(purge as usize);
+            self.statistics.purged_copies += copies;
+            self.purged(requester, Some(copies), effects);
+        }
+    }
+
+    fn part_of(&self, purge: u32, kind: Kind, keys: SmallVec<[Key; 1]>) -> Operation {
+        let blank = Origin { from: Peer::Shim(self.config.id), request: 0 };
+        let part = operation(blank, kind, Lane::Shared { resp3: false }, Bytes::new(), keys);
+        Operation { origin: None, purge: Some(purge), ..part }
+    }
+
+    /// `None`: too many purges are under way.
+    fn purged(&mut self, requester: Requester, copies: Option<u64>, effects: &mut Vec<Effect>) {
+        match (requester, copies) {
+            (Requester::Nobody, _) => {}
+            (Requester::Process(number), copies) => {
+                effects.push(Effect::Purged { number, copies: copies.unwrap_or_default() });
+            }
+            (Requester::Client(Origin { from, request }), Some(copies)) => {
+                let value = Bytes::from(format!(":{copies}\r\n"));
+                self.send(from, Message::Reply(Reply { request, value, ..Reply::default() }), effects);
+            }
+            (Requester::Client(Origin { from, request }), None) => {
+                let value = Bytes::from_static(
+                    b"-BUSY DistCache: too many purges are under way; try again later\r\n",
+                );
+                let reply = Reply { request, status: Status::Busy, value, ..Reply::default() };
+                self.send(from, Message::Reply(reply), effects);
+            }
+        }
+    }
+}
+
+/// How many of a key's copies a node might serve.
+fn servable<'a>(entries: impl Iterator<Item = &'a crate::coherence::directory::Entry>) -> u64 {
+    entries.filter(|entry| entry.servable).count() as u64
+}

@@ -1,0 +1,69 @@
+//! What scripts change while the machines serve: policies, limits, purges.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::heat::HeatConfig;
+use protocol::node::{self, Admission};
+use protocol::policy::{Eligibility, Policies, Rule};
+use protocol::shim::{self, Scope};
+
+use super::{World, index};
+
+impl World {
+    /// `policy n0|n1|s0 PREFIX never|always|heat [ttl MS] [bytes N]`, the only one there is from then on; `policy s0`
+    /// alone leaves none.
+    pub(super) fn policy(&mut self, member: &str, words: &[&str]) {
+        let rules = match words {
+            [] => Vec::new(),
+            [prefix, rest @ ..] => vec![(Bytes::copy_from_slice(prefix.as_bytes()), rule(rest))],
+        };
+        let policies = Policies::new(rules);
+        let heat = HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() };
+        if member == "s0" {
+            let (heat_min, operations_max, key_queue_max) = (u32::MAX, 1000, 100);
+            let settings = shim::Settings { heat, heat_min, operations_max, key_queue_max, policies };
+            return self.step_shim(shim::Input::Settings(Box::new(settings)));
+        }
+        let settings = node::Settings {
+            objects_max: 4,
+            bytes_max: 1 << 20,
+            value_bytes_max: 1 << 16,
+            views_max: 64,
+            forwarded_max: 1024,
+            heat,
+            admission: Admission { heat_min: 1, hysteresis: 250, hold_off: Duration::from_secs(10) },
+            policies,
+        };
+        self.step_node(index(member), node::Input::Settings(Box::new(settings)));
+    }
+
+    /// `purge NUMBER key K|prefix P|all`, as the process asks.
+    pub(super) fn purge(&mut self, number: u64, words: &[&str]) {
+        let bytes = |word: &str| Bytes::copy_from_slice(word.as_bytes());
+        let scope = match words {
+            ["key", key] => Scope::Key(bytes(key)),
+            ["prefix", prefix] => Scope::Prefix(bytes(prefix)),
+            ["all"] => Scope::All,
+            other => panic!("no scope: {other:?}"),
+        };
+        self.step_shim(shim::Input::Purge { number, scope });
+    }
+}
+
+fn rule(words: &[&str]) -> Rule {
+    let mut rule = Rule::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number");
+        match *word {
+            "never" => rule.cache = Eligibility::Never,
+            "always" => rule.cache = Eligibility::Always,
+            "heat" => rule.cache = Eligibility::Heat,
+            "ttl" => rule.ttl_ms_max = number(),
+            "bytes" => rule.value_bytes_max = number() as usize,
+            other => panic!("no rule: {other:?}"),
+        }
+    }
+    rule
+}

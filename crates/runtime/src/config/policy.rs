@@ -1,0 +1,69 @@
+//! `[[policy]]`: which keys may be cached, by prefix. Not how a policy is applied.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+
+use super::load::ConfigError;
+use super::{ByteSize, Config};
+use crate::status::key_bytes;
+
+/// Looked through at every miss that might be cached.
+const POLICIES_MAX: usize = 256;
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// Bytes that are no text are written `\xNN`. The longest prefix that fits a key counts.
+    pub prefix: String,
+    #[serde(default)]
+    pub cache: Caching,
+    /// A copy is filled again after this long at the latest.
+    #[serde(default)]
+    pub ttl_ms_max: Option<u64>,
+    /// Larger replies are not cached.
+    #[serde(default)]
+    pub value_bytes_max: Option<ByteSize>,
+}
+
+/// What it takes to be cached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Caching {
+    Never,
+    /// The first miss is enough.
+    Always,
+    /// The heat that `[heat]` asks for.
+    #[default]
+    Heat,
+}
+
+impl PolicyConfig {
+    pub fn prefix_bytes(&self) -> Vec<u8> {
+        key_bytes(&self.prefix)
+    }
+}
+
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    let wrong = |what: String| Err(ConfigError::new(what));
+    if config.policies.len() > POLICIES_MAX {
+        return wrong(format!("[[policy]]: {} of them; at most {POLICIES_MAX}", config.policies.len()));
+    }
+    let mut seen = BTreeSet::new();
+    for policy in &config.policies {
+        let at = format!("[[policy]] prefix = {:?}", policy.prefix);
+        if !seen.insert(policy.prefix_bytes()) {
+            return wrong(format!("{at}: there are two of it; write one [[policy]] for each prefix"));
+        }
+        if policy.ttl_ms_max == Some(0) {
+            return wrong(format!("{at}: ttl_ms_max = 0: at least 1, or write cache = \"never\""));
+        }
+        let limited = policy.ttl_ms_max.is_some() || policy.value_bytes_max.is_some();
+        if policy.cache == Caching::Never && limited {
+            return wrong(format!(
+                "{at}: cache = \"never\" leaves nothing for ttl_ms_max and value_bytes_max to limit; take them out"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! What the configuration says of a shim that can change while it serves. Not what the machine makes of it.
+
+use bytes::Bytes;
+use protocol::heat::HeatConfig;
+use protocol::policy::{Eligibility, Policies, Rule};
+use protocol::shim::Settings;
+use runtime::config::{Caching, Config, PolicyConfig};
+
+pub(crate) fn settings(config: &Config) -> Settings {
+    let (heat, limits) = (&config.heat, &config.limits);
+    Settings {
+        heat: HeatConfig {
+            rows: heat.rows,
+            counters: heat.counters,
+            filter_rows: heat.filter_rows,
+            filter_bits: heat.filter_bits,
+            window: heat.window(),
+        },
+        heat_min: heat.threshold,
+        operations_max: limits.shim_queue_max,
+        key_queue_max: limits.key_queue_max,
+        policies: Policies::new(config.policies.iter().map(policy).collect()),
+    }
+}
+
+fn policy(policy: &PolicyConfig) -> (Bytes, Rule) {
+    let cache = match policy.cache {
+        Caching::Never => Eligibility::Never,
+        Caching::Always => Eligibility::Always,
+        Caching::Heat => Eligibility::Heat,
+    };
+    let rule = Rule {
+        cache,
+        ttl_ms_max: policy.ttl_ms_max.unwrap_or(u64::MAX),
+        value_bytes_max: policy.value_bytes_max.map_or(usize::MAX, |bytes| bytes.0 as usize),
+    };
+    (Bytes::from(policy.prefix_bytes()), rule)
+}
