@@ -18,11 +18,23 @@ pub enum Lane {
     Watching { number: u64, resp3: bool },
 }
 
+/// What commands are about, for storage of several servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// Keys of this hash slot.
+    Slot(u16),
+    /// No key, or the only server that there is.
+    Whole,
+    /// Nothing but a sign that this incarnation still governs every server in use.
+    Proof,
+}
+
 /// Commands that go out together, in order and next to each other, one reply each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Store {
     pub ticket: u64,
     pub lane: Lane,
+    pub reach: Reach,
     /// Complete RESP command frames.
     pub commands: SmallVec<[Bytes; 2]>,
 }
@@ -53,6 +65,8 @@ pub enum StorageEvent {
     Published(Bytes),
     /// The subscriber connection is gone, its subscriptions with it.
     Unsubscribed,
+    /// These hash slots are between two servers, and no others: nothing of theirs may be granted until they have settled.
+    Moving(Vec<u16>),
     /// Whatever was reported lost before has either been executed by now or never will be.
     Fenced,
 }
@@ -62,4 +76,6 @@ pub enum StorageEvent {
 pub struct StorageTraits {
     /// Fields of hashes may expire on their own, so replies of hash commands change without a write.
     pub hash_field_expiry: bool,
+    /// There are several servers, so that an answer of one proves nothing of the others.
+    pub many_servers: bool,
 }

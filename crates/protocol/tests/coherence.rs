@@ -99,6 +99,7 @@ scripts! {
     watch_lost_with_its_connection
     shim_crash_between_the_phases
     shim_cut_off_from_storage
+    slot_moves
     views_of_one_key
     write_lost_and_applied_late
     write_queued_after_commit

@@ -27,7 +27,7 @@ use wire::resp::Command;
 use wire::resp::transaction::{EXEC, MULTI};
 use wire::{
     ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
-    SHARE_WHOLE, ShimId, ShimMember, Status, TopicKind, View,
+    SHARE_WHOLE, Sharding, ShimId, ShimMember, Status, TopicKind, View,
 };
 
 use storage::MiniStorage;
@@ -46,7 +46,7 @@ fn placement() -> Arc<Placement> {
         LayerMap { name: format!("layer-{index}"), partition: Partition::Hash, nodes: vec![node] }
     };
     let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
-    let map = ClusterMap { epoch: 1, layers: vec![layer(0), layer(1)], shims };
+    let map = ClusterMap { epoch: 1, sharding: Sharding::Ring, layers: vec![layer(0), layer(1)], shims };
     Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))
 }
 
@@ -103,7 +103,10 @@ impl Confusion {
         let placement = placement();
         let mut node = Node::new(node_config(&mut random, seed), Arc::clone(&placement));
         let mut shim = Shim::new(shim_config(&mut random, seed), Arc::clone(&placement));
-        let (now, traits) = (Time(10_000_000), StorageTraits { hash_field_expiry: random.random_bool(0.5) });
+        let (now, traits) = (
+            Time(10_000_000),
+            StorageTraits { hash_field_expiry: random.random_bool(0.5), many_servers: false },
+        );
         let up = StorageEvent::Up { incarnation: 7, traits };
         shim.step(now, shim::Input::Storage(up), &mut Vec::new());
         node.step(now, node::Input::Linked(Peer::Shim(ShimId(0))), &mut Vec::new());

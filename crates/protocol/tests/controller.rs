@@ -6,8 +6,8 @@ use std::time::Duration;
 use protocol::controller::{Controller, ControllerConfig, Effect, Input, Ownership};
 use protocol::time::Time;
 use wire::{
-    ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE, ShimId,
-    ShimMember,
+    ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE, Sharding,
+    ShimId, ShimMember,
 };
 
 /// One node in the first layer, the others in the second.
@@ -19,7 +19,12 @@ fn map(nodes: u16) -> ClusterMap {
         nodes: ids.map(node).collect(),
     };
     let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
-    ClusterMap { epoch: 1, layers: vec![layer("leaf", 0..1), layer("spine", 1..nodes)], shims }
+    ClusterMap {
+        epoch: 1,
+        sharding: Sharding::Ring,
+        layers: vec![layer("leaf", 0..1), layer("spine", 1..nodes)],
+        shims,
+    }
 }
 
 fn controller() -> Controller {

@@ -17,8 +17,8 @@ use rand::{RngExt, SeedableRng};
 use wire::message::{Execute, Fetch, Read, Renew};
 use wire::resp::Command;
 use wire::{
-    ClusterMap, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, ShimId, ShimMember,
-    Status, View,
+    ClusterMap, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, Sharding, ShimId,
+    ShimMember, Status, View,
 };
 
 const ROUTER: Peer = Peer::Router(RouterId(0));
@@ -65,6 +65,7 @@ impl World {
         let map = ClusterMap {
             epoch: 1,
             layers: vec![layer],
+            sharding: Sharding::Ring,
             shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],
         };
         let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));

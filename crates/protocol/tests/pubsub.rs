@@ -15,7 +15,7 @@ use wire::message::{Execute, Subscribe, Subscribers};
 use wire::resp::Command;
 use wire::{
     ClusterMap, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
-    ShimId, ShimMember, TopicKind,
+    Sharding, ShimId, ShimMember, TopicKind,
 };
 
 struct World {
@@ -33,7 +33,7 @@ impl World {
         let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
         let layer = LayerMap { name: "leaf".into(), partition: Partition::Hash, nodes: vec![node] };
         let shims = (0..shims).map(|id| ShimMember { id: ShimId(id), rack: RackId(0) }).collect();
-        let map = ClusterMap { epoch: 1, layers: vec![layer], shims };
+        let map = ClusterMap { epoch: 1, sharding: Sharding::Ring, layers: vec![layer], shims };
         let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
         let config = ShimConfig {
             id: ShimId(0),

@@ -111,10 +111,10 @@ mod tests {
     use super::MapCell;
     use std::sync::Arc;
     use std::sync::mpsc;
-    use wire::ClusterMap;
+    use wire::{ClusterMap, Sharding};
 
     fn map(epoch: u32) -> Arc<ClusterMap> {
-        Arc::new(ClusterMap { epoch, layers: Vec::new(), shims: Vec::new() })
+        Arc::new(ClusterMap { epoch, sharding: Sharding::Ring, layers: Vec::new(), shims: Vec::new() })
     }
 
     #[test]

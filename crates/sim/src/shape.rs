@@ -7,7 +7,9 @@ use protocol::heat::HeatConfig;
 use protocol::node::{Admission, NodeConfig};
 use protocol::router::{RouterConfig, Routing};
 use protocol::shim::ShimConfig;
-use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, ShimId, ShimMember};
+use wire::{
+    ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
+};
 
 use crate::faults::{FaultKind, FaultSet};
 use crate::random::Random;
@@ -93,7 +95,12 @@ fn map(random: &mut Random) -> ClusterMap {
     let shims = random.pick(&[1u16, 2, 2, 3]);
     let racks = random.between(1, u64::from(shims)) as u16;
     let member = |id: u16| ShimMember { id: ShimId(id), rack: RackId(id % racks) };
-    ClusterMap { epoch: 1, layers: layers(random, racks), shims: (0..shims).map(member).collect() }
+    ClusterMap {
+        epoch: 1,
+        sharding: Sharding::Ring,
+        layers: layers(random, racks),
+        shims: (0..shims).map(member).collect(),
+    }
 }
 
 /// Every kind has its chance; one run in twelve has no faults at all.

@@ -18,9 +18,20 @@ pub enum Partition {
     Hash,
 }
 
+/// How the keys are divided among the shims.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sharding {
+    /// By a ring of hashes: each shim has a storage server of its own.
+    #[default]
+    Ring,
+    /// By the hash slots of Redis Cluster, of which each shim has an equal range.
+    Slots,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterMap {
     pub epoch: u32,
+    pub sharding: Sharding,
     /// One to four, the one nearest to storage first.
     pub layers: Vec<LayerMap>,
     pub shims: Vec<ShimMember>,

@@ -4,7 +4,7 @@ use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use protocol::placement::{Placement, Secret};
 use wire::map::SHARE_WHOLE;
-use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, ShimId, ShimMember};
+use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, Sharding, ShimId, ShimMember};
 
 pub(crate) fn run(data: &[u8]) {
     let mut bytes = Unstructured::new(data);
@@ -44,7 +44,8 @@ fn map(bytes: &mut Unstructured<'_>) -> Result<ClusterMap> {
             Ok(LayerMap { name: format!("layer-{layer}"), partition, nodes })
         })
         .collect::<Result<Vec<_>>>()?;
-    Ok(ClusterMap { epoch: bytes.arbitrary()?, layers, shims })
+    let sharding = if bytes.ratio(1, 4)? { Sharding::Slots } else { Sharding::Ring };
+    Ok(ClusterMap { epoch: bytes.arbitrary()?, sharding, layers, shims })
 }
 
 fn number(bytes: &mut Unstructured<'_>, due: u16) -> Result<u16> {

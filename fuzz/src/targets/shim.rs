@@ -119,13 +119,15 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
-    Ok(match bytes.int_in_range(0..=5)? {
+    Ok(match bytes.int_in_range(0..=6)? {
+        6 => StorageEvent::Moving(vec![bytes.arbitrary()?, bytes.arbitrary()?]),
         4 => StorageEvent::Unsubscribed,
         5 => StorageEvent::Published((*bytes.choose(&PUSHES)?).into()),
         0 => StorageEvent::Down { reason: "it was told to".into() },
         1 => StorageEvent::Fenced,
         _ => {
-            let traits = StorageTraits { hash_field_expiry: bytes.arbitrary()? };
+            let traits =
+                StorageTraits { hash_field_expiry: bytes.arbitrary()?, many_servers: bytes.arbitrary()? };
             StorageEvent::Up { incarnation: bytes.int_in_range(7..=9)?, traits }
         }
     })

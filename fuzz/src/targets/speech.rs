@@ -11,8 +11,8 @@ use wire::header::{HEADER_BYTES, Header};
 use wire::map::SHARE_WHOLE;
 use wire::resp::Command;
 use wire::{
-    ClusterMap, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, ShimId,
-    ShimMember, decode, encode,
+    ClusterMap, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, Sharding,
+    ShimId, ShimMember, decode, encode,
 };
 
 /// Two nodes in two layers, two shims; the first node is up or down.
@@ -27,7 +27,7 @@ pub(crate) fn placement(first_up: bool) -> Arc<Placement> {
         };
         let layers = vec![layer(0, Partition::Rack), layer(1, Partition::Hash)];
         let shims = (0..2).map(|id| ShimMember { id: ShimId(id), rack: RackId(0) }).collect();
-        let map = ClusterMap { epoch: 1, layers, shims };
+        let map = ClusterMap { epoch: 1, sharding: Sharding::Ring, layers, shims };
         Arc::new(Placement::new(Secret([3; 16]), map).expect("a well-formed map"))
     }))
 }

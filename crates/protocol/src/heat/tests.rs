@@ -56,9 +56,9 @@ fn at_the_default_size_a_hundred_thousand_cold_items_do_not_look_warm() {
 #[test]
 fn an_item_is_reported_when_it_reaches_the_threshold_once_per_window() {
     let mut hitters = hitters();
-    assert_eq!(repeat(&mut hitters, 0, 42, 99, 100), []);
+    assert_eq!(repeat(&mut hitters, 0, 42, 99, 100), [0u32; 0]);
     assert_eq!(repeat(&mut hitters, 0, 42, 1000, 100), [100]);
-    assert_eq!(repeat(&mut hitters, SECOND - 1, 42, 10, 100), []);
+    assert_eq!(repeat(&mut hitters, SECOND - 1, 42, 10, 100), [0u32; 0]);
     assert_eq!(repeat(&mut hitters, SECOND, 42, 10, 100).len(), 1, "again in the next window");
     assert_eq!(repeat(&mut hitters, SECOND, 7, 1, 1), [1]);
 }

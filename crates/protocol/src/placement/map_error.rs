@@ -1,9 +1,10 @@
 //! What can be wrong with a cluster map. Checked once, so that lookups cannot fail.
 
 use wire::message::LAYERS_MAX;
-use wire::{ClusterMap, Partition, RackId, SHARE_WHOLE};
+use wire::{ClusterMap, Partition, RackId, SHARE_WHOLE, Sharding};
 
 use super::ring::points_of;
+use super::slot::SLOTS;
 
 /// Most virtual nodes of all layers together (160 MiB of rings); capacities are relative, so nobody needs more.
 const POINTS_MAX: u64 = 1 << 24;
@@ -15,6 +16,8 @@ pub enum MapError {
     Layers(usize),
     #[error("the map has no shims, so there is no storage behind the cache")]
     NoShims,
+    #[error("{0} shims are more than there are hash slots ({SLOTS})")]
+    Slots(usize),
     #[error("layer {layer:?} has no nodes")]
     NoNodes { layer: String },
     #[error("node {id} of layer {layer:?} is out of place: nodes are numbered 0 to {last}, each once")]
@@ -50,6 +53,9 @@ fn check_shims(map: &ClusterMap) -> Result<(), MapError> {
         return Err(MapError::NoShims);
     }
     let out_of_place = map.shims.iter().enumerate().find(|(index, shim)| usize::from(shim.id.0) != *index);
+    if map.sharding == Sharding::Slots && map.shims.len() > usize::from(SLOTS) {
+        return Err(MapError::Slots(map.shims.len()));
+    }
     match out_of_place {
         Some((expected, shim)) => Err(MapError::ShimId { id: shim.id.0, expected }),
         None => Ok(()),

@@ -3,11 +3,14 @@
 mod map_error;
 mod ring;
 mod secret;
+pub mod slot;
 
 use bytes::Bytes;
 use siphasher::{sip, sip128};
 use wire::message::LAYERS_MAX;
-use wire::{ClusterMap, Digest, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, ShimId};
+use wire::{
+    ClusterMap, Digest, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId,
+};
 
 pub use map_error::MapError;
 use ring::Ring;
@@ -25,12 +28,27 @@ const SHIM_CAPACITY: u32 = 1000;
 pub struct Placement {
     map: ClusterMap,
     digest: sip128::SipHasher24,
-    storage: sip::SipHasher24,
     views: sip::SipHasher24,
-    shims: Ring,
+    shards: Shards,
     layers: Vec<Layer>,
     /// By node.
     layer_of: Vec<usize>,
+}
+
+/// Which keys are whose.
+#[derive(Clone, Debug)]
+enum Shards {
+    Ring(sip::SipHasher24, Ring),
+    /// By slot.
+    Slots(Box<[ShimId]>),
+}
+
+/// Where a key is at home. Keys with the same home may go into one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    pub shim: ShimId,
+    /// Only where storage is divided by slots.
+    pub slot: Option<u16>,
 }
 
 /// A layer's own hash function and rings. The functions of two layers are independent, which is what lets one
@@ -52,8 +70,14 @@ impl Placement {
     /// Builds the rings of one map. Fails on a map that no configuration check should have let through.
     pub fn new(secret: Secret, map: ClusterMap) -> Result<Placement, MapError> {
         map_error::check(&map)?;
-        let storage = sip::SipHasher24::new_with_key(&secret.derive(b"storage"));
-        let shims = Ring::new(&storage, map.shims.iter().map(|shim| (shim.id.0, SHIM_CAPACITY, SHARE_WHOLE)));
+        let shards = match map.sharding {
+            Sharding::Ring => {
+                let hash = sip::SipHasher24::new_with_key(&secret.derive(b"storage"));
+                let shims = map.shims.iter().map(|shim| (shim.id.0, SHIM_CAPACITY, SHARE_WHOLE));
+                Shards::Ring(hash, Ring::new(&hash, shims))
+            }
+            Sharding::Slots => Shards::Slots(slot::owners(&map)),
+        };
         let racks_count = map.shims.iter().map(|shim| usize::from(shim.rack.0) + 1).max().unwrap_or(0);
         let mut layer_of = vec![0; map.layers.iter().map(|layer| layer.nodes.len()).sum()];
         let mut layers = Vec::with_capacity(map.layers.len());
@@ -66,7 +90,7 @@ impl Placement {
         }
         let digest = sip128::SipHasher24::new_with_key(&secret.derive(b"digest"));
         let views = sip::SipHasher24::new_with_key(&secret.derive(b"view"));
-        Ok(Placement { map, digest, storage, views, shims, layers, layer_of })
+        Ok(Placement { map, digest, views, shards, layers, layer_of })
     }
 
     /// The hash that tells the views of a key apart; see `command::view`.
@@ -101,8 +125,21 @@ impl Placement {
     /// The shim that has the key. Keys with the same hash tag have the same shim (the rule of Redis Cluster), and
     /// so have the same keys of all databases, because MOVE, COPY and SWAPDB work inside one server.
     pub fn shim(&self, key: &Key) -> ShimId {
-        let owner = self.shims.owner(self.storage.hash(hash_tag(&key.bytes)));
-        ShimId(owner.expect("a map without shims is refused"))
+        self.home(key).shim
+    }
+
+    /// The key's shim, and its slot where there are slots.
+    pub fn home(&self, key: &Key) -> Home {
+        match &self.shards {
+            Shards::Ring(hash, ring) => {
+                let owner = ring.owner(hash.hash(slot::hash_tag(&key.bytes)));
+                Home { shim: ShimId(owner.expect("a map without shims is refused")), slot: None }
+            }
+            Shards::Slots(owners) => {
+                let slot = slot::slot(&key.bytes);
+                Home { shim: owners[usize::from(slot)], slot: Some(slot) }
+            }
+        }
     }
 
     /// The key's places, one per layer.
@@ -151,17 +188,6 @@ impl Rings {
 
 fn layer_hash(secret: Secret, layer: usize) -> sip::SipHasher24 {
     sip::SipHasher24::new_with_key(&secret.derive(&[b"layer".as_slice(), &[layer as u8]].concat()))
-}
-
-/// The part of a key that decides its shim: what is between the first `{` and the first `}` after it, unless that
-/// is empty; otherwise the whole key.
-fn hash_tag(key: &[u8]) -> &[u8] {
-    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
-    let after = &key[open + 1..];
-    match after.iter().position(|&byte| byte == b'}') {
-        None | Some(0) => key,
-        Some(close) => &after[..close],
-    }
 }
 
 #[cfg(test)]

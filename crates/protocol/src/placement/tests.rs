@@ -2,6 +2,7 @@
 
 use wire::ShimMember;
 
+use super::slot::hash_tag;
 use super::*;
 
 const SECRET: u128 = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
@@ -38,11 +39,16 @@ fn four_layers() -> ClusterMap {
         hash_layer("core", 12..16),
         hash_layer("top", 16..20),
     ];
-    ClusterMap { epoch: 3, layers, shims: shims(4, 2) }
+    ClusterMap { epoch: 3, sharding: Sharding::Ring, layers, shims: shims(4, 2) }
 }
 
 fn one_layer(nodes: u16) -> ClusterMap {
-    ClusterMap { epoch: 1, layers: vec![hash_layer("spine", 0..nodes)], shims: shims(1, 1) }
+    ClusterMap {
+        epoch: 1,
+        sharding: Sharding::Ring,
+        layers: vec![hash_layer("spine", 0..nodes)],
+        shims: shims(1, 1),
+    }
 }
 
 fn place(map: ClusterMap) -> Placement {

@@ -286,7 +286,7 @@ impl Router {
         effects: &mut Vec<Effect>,
     ) -> Result<Progress, Unroutable> {
         let kind = job.classified.kind;
-        let groups = plan::groups(job.keys, |key| placement.shim(key));
+        let groups = plan::groups(job.keys, |key| placement.home(key));
         if groups.len() > 1 && merge.is_none() {
             self.counters.refusals += 1;
             return Ok(Progress::Done(cross_shim(job.command)));
@@ -297,10 +297,10 @@ impl Router {
         }
         let mut routes: SmallVec<[Route; 1]> = SmallVec::new();
         for group in &groups {
-            let mut route = self.route_to_shim(group.shim, Order::Free)?;
+            let mut route = self.route_to_shim(group.home.shim, Order::Free)?;
             for &member in &group.members {
                 let order = self.order(job, &job.keys[member]);
-                route.ordered |= self.route_to_shim(group.shim, order)?.ordered;
+                route.ordered |= self.route_to_shim(group.home.shim, order)?.ordered;
             }
             routes.push(route);
         }

@@ -1,10 +1,11 @@
 //! How a command spreads over the shims: whole, in parts, or everywhere. Not which peers are reachable.
 
 use smallvec::SmallVec;
+use wire::Key;
 use wire::resp::Command;
-use wire::{Key, ShimId};
 
 use crate::command::{Classified, Kind};
+use crate::placement::Home;
 use crate::router::gather::Merge;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,20 +112,20 @@ fn tag(key: &[u8]) -> Option<&[u8]> {
     (length > 0).then(|| &key[start..start + length])
 }
 
-/// One shim's share of a command: which of its keys, by their place among the keys.
+/// What goes to a shim as one command: which of the keys, by their place among them.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Group {
-    pub(crate) shim: ShimId,
+    pub(crate) home: Home,
     pub(crate) members: SmallVec<[usize; 4]>,
 }
 
-pub(crate) fn groups(keys: &[Key], shim_of: impl Fn(&Key) -> ShimId) -> SmallVec<[Group; 1]> {
+pub(crate) fn groups(keys: &[Key], home_of: impl Fn(&Key) -> Home) -> SmallVec<[Group; 1]> {
     let mut groups: SmallVec<[Group; 1]> = SmallVec::new();
     for (member, key) in keys.iter().enumerate() {
-        let shim = shim_of(key);
-        match groups.iter_mut().find(|group| group.shim == shim) {
+        let home = home_of(key);
+        match groups.iter_mut().find(|group| group.home == home) {
             Some(group) => group.members.push(member),
-            None => groups.push(Group { shim, members: SmallVec::from_slice(&[member]) }),
+            None => groups.push(Group { home, members: SmallVec::from_slice(&[member]) }),
         }
     }
     groups

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{Deliver, Subscribe, Subscribers};
 use wire::resp::reply;
-use wire::{Key, Message, Peer, ShimId, TopicKind};
+use wire::{Key, Message, Peer, Sharding, ShimId, TopicKind};
 
 use crate::command::{Classified, Kind};
 use crate::hash::KeyMap;
@@ -166,10 +166,12 @@ fn kind_of(command: &str) -> TopicKind {
 }
 
 /// The shims that publish there: the channel's own; all of them for patterns and for what servers say of their keys.
+/// The servers of a Redis Cluster tell each other what is published, so there one has the pattern, or it comes twice.
 fn shims_of(placement: &Placement, kind: TopicKind, name: &Key) -> SmallVec<[ShimId; 4]> {
+    let of_key_events = || KEY_EVENTS.iter().any(|prefix| name.bytes.starts_with(prefix));
     let everywhere = match kind {
-        TopicKind::Pattern => true,
-        TopicKind::Channel => KEY_EVENTS.iter().any(|prefix| name.bytes.starts_with(prefix)),
+        TopicKind::Pattern => placement.map().sharding != Sharding::Slots || name.bytes.starts_with(b"__key"),
+        TopicKind::Channel => of_key_events(),
         TopicKind::ShardChannel => false,
     };
     if everywhere {

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{Cancel, Execute};
 use wire::resp::Command;
-use wire::{Key, Message, Peer, ShimId};
+use wire::{Key, Message, Peer};
 
 use crate::command::{Classified, Kind, find};
-use crate::placement::Placement;
+use crate::placement::{Home, Placement};
 use crate::router::dispatch::{Job, cross_shim, runs_alone};
 use crate::router::pending::Pending;
 use crate::router::pipeline::{Operation, Order, Progress, Sent, Touch, Waiting};
@@ -24,7 +24,7 @@ use crate::time::Time;
 pub(crate) struct Watch {
     /// Of its first WATCH: the shim knows it by that.
     request: u64,
-    shim: ShimId,
+    home: Home,
     /// The shim was lost meanwhile: nothing may be executed.
     lost: bool,
 }
@@ -33,14 +33,14 @@ impl Watch {
     /// Tells the shim that it watches for nobody any more.
     pub(crate) fn end(self, effects: &mut Vec<Effect>) {
         let message = Message::Cancel(Cancel { request: self.request });
-        effects.push(Effect::Send { to: Peer::Shim(self.shim), message });
+        effects.push(Effect::Send { to: Peer::Shim(self.home.shim), message });
     }
 }
 
 impl Router {
     pub(crate) fn watches_lost(&mut self, peer: Peer) {
         let watches = self.clients.all_mut().filter_map(|client| client.watch.as_mut());
-        watches.filter(|watch| Peer::Shim(watch.shim) == peer).for_each(|watch| watch.lost = true);
+        watches.filter(|watch| Peer::Shim(watch.home.shim) == peer).for_each(|watch| watch.lost = true);
     }
 
     /// Whether the client's next command comes while keys are watched.
@@ -88,10 +88,10 @@ impl Router {
             self.drop_watch(job.client, effects);
             return Ok(Progress::Done(ended(job.command)));
         };
-        let shim = placement.shim(first);
+        let home = placement.home(first);
         let watch = self.clients.get(job.client).and_then(|state| state.watch);
-        let elsewhere = watch.is_some_and(|watch| watch.shim != shim);
-        if elsewhere || job.keys.iter().any(|key| placement.shim(key) != shim) {
+        let elsewhere = watch.is_some_and(|watch| watch.home != home);
+        if elsewhere || job.keys.iter().any(|key| placement.home(key) != home) {
             self.counters.refusals += 1;
             return Ok(Progress::Done(cross_shim(job.command)));
         }
@@ -99,13 +99,13 @@ impl Router {
             // EXEC will do nothing whatever is watched.
             return Ok(Progress::Done(replies::OK));
         }
-        let route = self.route_to_shim(shim, Order::Free)?;
+        let route = self.route_to_shim(home.shim, Order::Free)?;
         if self.over_limit(1) {
             return Ok(self.busy());
         }
         let sent = self.send_watched(job, route, first.clone(), watch, effects);
         if let Some(state) = self.clients.get_mut(job.client).filter(|_| watch.is_none()) {
-            state.watch = Some(Watch { request: sent.request, shim, lost: false });
+            state.watch = Some(Watch { request: sent.request, home, lost: false });
         }
         Ok(Progress::Sent(sent))
     }
@@ -132,17 +132,17 @@ impl Router {
             }
             return Some(Progress::Done(null(job.resp3)));
         };
-        let elsewhere = job.keys.iter().any(|key| placement.shim(key) != watch.shim)
+        let elsewhere = job.keys.iter().any(|key| placement.home(key) != watch.home)
             || job.classified.reads_unnamed_keys && placement.map().shims.len() > 1
-            || job.classified.kind == Kind::Barrier && placement.map().shims[0].id != watch.shim;
+            || job.classified.kind == Kind::Barrier && placement.map().shims[0].id != watch.home.shim;
         if elsewhere {
             self.counters.refusals += 1;
             self.drop_watch(job.client, effects);
             return Some(Progress::Done(cross_shim(job.command)));
         }
-        let mut route = Route { peer: Peer::Shim(watch.shim), ordered: false };
+        let mut route = Route { peer: Peer::Shim(watch.home.shim), ordered: false };
         for order in orders {
-            route.ordered |= self.route_to_shim(watch.shim, order).ok()?.ordered;
+            route.ordered |= self.route_to_shim(watch.home.shim, order).ok()?.ordered;
         }
         if self.over_limit(1) {
             self.drop_watch(job.client, effects);

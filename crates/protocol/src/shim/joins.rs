@@ -82,8 +82,9 @@ impl Shim {
             }
         }
         self.statistics.storage_reads += 1;
+        let reach = self.reach(&key);
         let purpose = Purpose::Read { origins, key, view, resp3 };
-        self.store(now, purpose, Lane::Shared { resp3 }, SmallVec::from_elem(command, 1), effects);
+        self.store(now, purpose, Lane::Shared { resp3 }, reach, SmallVec::from_elem(command, 1), effects);
     }
 
     /// A read has come to its end: those who came meanwhile get one of their own.

@@ -36,7 +36,7 @@ use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters};
 use crate::placement::Placement;
 use crate::policy::Policies;
-use crate::storage::{Lane, StorageEvent, StorageTraits, Store};
+use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
 use admission::Admission;
 use joins::{Origins, Readings};
@@ -238,6 +238,8 @@ pub struct Shim {
     touched: Time,
     touch_last: Time,
     touching: Vec<Key>,
+    /// Hash slots between two servers, in order.
+    moving: Vec<u16>,
     links: Vec<NodeLink>,
     sessions_opened: u64,
     /// The last version taken; also what a key's state starts with.
@@ -283,6 +285,7 @@ impl Shim {
             touched: Time(0),
             touch_last: Time(0),
             touching: Vec::new(),
+            moving: Vec::new(),
             links: vec![NodeLink { heat_floor: config.heat_min, ..NodeLink::default() }; nodes],
             sessions_opened: 0,
             sequence: 0,
@@ -393,7 +396,7 @@ impl Shim {
         self.proof_sent = now;
         let ping = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
         let lane = Lane::Shared { resp3: false };
-        self.store(now, Purpose::Proof, lane, SmallVec::from_elem(ping, 1), effects);
+        self.store(now, Purpose::Proof, lane, Reach::Proof, SmallVec::from_elem(ping, 1), effects);
     }
 
     fn store(
@@ -401,6 +404,7 @@ impl Shim {
         now: Time,
         purpose: Purpose,
         lane: Lane,
+        reach: Reach,
         commands: SmallVec<[Bytes; 2]>,
         effects: &mut Vec<Effect>,
     ) -> u64 {
@@ -408,7 +412,7 @@ impl Shim {
         let counted = !matches!(purpose, Purpose::Proof) && matches!(lane, Lane::Shared { .. });
         let place = counted.then(|| self.admission.sent(now));
         let ticket = self.tickets.insert(Ticket { issued: now, place, purpose }) as u64;
-        effects.push(Effect::Store(Store { ticket, lane, commands }));
+        effects.push(Effect::Store(Store { ticket, lane, reach, commands }));
         ticket
     }
 
@@ -430,8 +434,9 @@ impl Shim {
             let Some(key) = self.touching.pop() else { break };
             self.touch_last = now;
             let command = self.frame(b"*2\r\n$5\r\nTOUCH\r\n", &key.bytes);
+            let (reach, lane) = (self.reach(&key), Lane::Shared { resp3: false });
             let purpose = Purpose::Touch { key };
-            self.store(now, purpose, Lane::Shared { resp3: false }, SmallVec::from_elem(command, 1), effects);
+            self.store(now, purpose, lane, reach, SmallVec::from_elem(command, 1), effects);
         }
     }
 
@@ -452,6 +457,21 @@ impl Shim {
         self.frames.extend_from_slice(argument);
         self.frames.extend_from_slice(b"\r\n");
         self.frames.split().freeze()
+    }
+
+    fn reach(&self, key: &Key) -> Reach {
+        self.placement.home(key).slot.map_or(Reach::Whole, Reach::Slot)
+    }
+
+    /// Of several keys, which one server has, or none.
+    fn reach_of(&self, keys: &[Key]) -> Reach {
+        keys.first().map_or(Reach::Whole, |key| self.reach(key))
+    }
+
+    /// Whether the key is between two servers.
+    fn is_moving(&self, key: &Key) -> bool {
+        let moving = |slot| self.moving.binary_search(&slot).is_ok();
+        !self.moving.is_empty() && self.placement.home(key).slot.is_some_and(moving)
     }
 
     /// Whether anything at all may be granted or committed.

@@ -55,6 +55,8 @@ pub(super) struct Operation {
     /// One frame; of a transaction those from MULTI to EXEC.
     pub(super) commands: SmallVec<[Bytes; 2]>,
     pub(super) keys: SmallVec<[Key; 1]>,
+    /// Of a barrier, which enters no queue: a key that it names, for storage of several servers.
+    pub(super) anchor: Option<Key>,
     /// A write writes so many of `keys`, the first ones, and only reads the others.
     pub(super) written: usize,
     /// The version of each key's write, once it has been taken.

@@ -12,7 +12,7 @@ use super::reads::own;
 use super::{Effect, Input, Outstanding, Purpose, Shim};
 use crate::command::{self, Classified};
 use crate::hash::KeyMap;
-use crate::storage::Lane;
+use crate::storage::{Lane, Reach};
 use crate::time::Time;
 
 impl Shim {
@@ -104,7 +104,7 @@ impl Shim {
             }
             Class::Keyless | Class::Connection | Class::Subscription => {
                 let purpose = Purpose::Plain { origin };
-                self.store(now, purpose, shared, SmallVec::from_elem(frame, 1), effects);
+                self.store(now, purpose, shared, Reach::Whole, SmallVec::from_elem(frame, 1), effects);
             }
             Class::Read | Class::Query => {
                 self.statistics.storage_reads += 1;
@@ -112,13 +112,8 @@ impl Shim {
                 if waits {
                     self.enqueue(Some(origin), Kind::Read(None), shared, frame, keys);
                 } else {
-                    self.store(
-                        now,
-                        Purpose::Plain { origin },
-                        shared,
-                        SmallVec::from_elem(frame, 1),
-                        effects,
-                    );
+                    let (purpose, reach) = (Purpose::Plain { origin }, self.reach_of(&keys));
+                    self.store(now, purpose, shared, reach, SmallVec::from_elem(frame, 1), effects);
                 }
             }
             Class::Write => {
@@ -308,7 +303,11 @@ impl Shim {
         }
         self.statistics.storage_writes += u64::from(kind.writes());
         let commands = self.operations[id as usize].commands.clone();
-        let ticket = self.store(now, Purpose::Operation(id), lane, commands, effects);
+        let reach = match &self.operations[id as usize] {
+            Operation { keys, anchor, .. } if keys.is_empty() => self.reach_of(anchor.as_slice()),
+            Operation { keys, .. } => self.reach_of(keys),
+        };
+        let ticket = self.store(now, Purpose::Operation(id), lane, reach, commands, effects);
         self.operations[id as usize].phase = Phase::Sent { ticket };
     }
 
@@ -448,6 +447,7 @@ pub(super) fn operation(
         lane,
         commands: SmallVec::from_elem(command, 1),
         written: keys.len(),
+        anchor: None,
         keys,
         versions: SmallVec::new(),
         early: None,

@@ -12,7 +12,7 @@ use super::{Effect, Purpose, Shim, StorageState};
 use crate::command::{Classified, Kind};
 use crate::glob;
 use crate::hash::KeyMap;
-use crate::storage::Lane;
+use crate::storage::{Lane, Reach};
 use crate::time::Time;
 use std::time::Duration;
 
@@ -163,7 +163,8 @@ impl Shim {
         };
         let command = Command::from_args(&[word.as_bytes(), &name.bytes]).frame().clone();
         let purpose = Purpose::Topic { kind, name: super::reads::own(name), begins: wanted };
-        self.store(now, purpose, Lane::Subscriber, SmallVec::from_elem(command, 1), effects);
+        let reach = if kind == TopicKind::ShardChannel { self.reach(name) } else { Reach::Whole };
+        self.store(now, purpose, Lane::Subscriber, reach, SmallVec::from_elem(command, 1), effects);
     }
 
     /// Storage has answered a SUBSCRIBE or UNSUBSCRIBE; `None`: it never will.
@@ -219,7 +220,8 @@ impl Shim {
             // A server that has gone without a word would be noticed by nothing else.
             self.topics.probed = now;
             let ping = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
-            self.store(now, Purpose::Probe, Lane::Subscriber, SmallVec::from_elem(ping, 1), effects);
+            let (purpose, lane) = (Purpose::Probe, Lane::Subscriber);
+            self.store(now, purpose, lane, Reach::Whole, SmallVec::from_elem(ping, 1), effects);
         }
     }
 
@@ -286,7 +288,11 @@ impl Shim {
             Purpose::Plain { origin }
         };
         let frame = SmallVec::from_elem(execute.command.clone(), 1);
-        self.store(now, purpose, Lane::Subscriber, frame, effects);
+        let reach = match &purpose {
+            Purpose::Publish { channel, shard: true, .. } => self.reach(channel),
+            _ => Reach::Whole,
+        };
+        self.store(now, purpose, Lane::Subscriber, reach, frame, effects);
     }
 
     pub(super) fn receivers_counted(

@@ -63,7 +63,7 @@ impl Shim {
         if !live {
             self.send(Peer::Node(node), Message::Refuse(Refuse { session }), effects);
         }
-        let may_cache = may_cache && !self.policies.of(&key.bytes).is_never();
+        let may_cache = may_cache && !self.policies.of(&key.bytes).is_never() && !self.is_moving(&key);
         let grantable = live && self.grants() && may_cache;
         let mut version = None;
         if grantable && self.keys.get(&key).is_none_or(KeyState::is_quiet) {
@@ -75,9 +75,10 @@ impl Shim {
         }
         self.statistics.storage_reads += 1;
         let pttl = self.frame(PTTL, &key.bytes);
+        let (lane, reach) = (Lane::Shared { resp3 }, self.reach(&key));
         let ticket = FillTicket { session, fill, key, view, version };
         let purpose = Purpose::Fill { node, fetch: ticket };
-        self.store(now, purpose, Lane::Shared { resp3 }, SmallVec::from_buf([pttl, command]), effects);
+        self.store(now, purpose, lane, reach, SmallVec::from_buf([pttl, command]), effects);
     }
 
     /// The command for storage, and whether its reply may be cached. None if it is anything but the cacheable read of

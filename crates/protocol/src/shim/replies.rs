@@ -20,7 +20,9 @@ impl Shim {
             StorageEvent::Down { reason } => self.storage = StorageState::Down { reason },
             StorageEvent::Replies { ticket, replies } => {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
-                    self.proof = self.proof.max(ticket.issued);
+                    if self.proves(&ticket.purpose) {
+                        self.proof = self.proof.max(ticket.issued);
+                    }
                     match ticket.place {
                         Some(place) => self.admission.answered(now, now.since(ticket.issued), place),
                         None if matches!(ticket.purpose, Purpose::Operation(_)) => {}
@@ -40,7 +42,32 @@ impl Shim {
             }
             StorageEvent::Published(push) => self.published(&push, effects),
             StorageEvent::Unsubscribed => self.unsubscribed(),
+            StorageEvent::Moving(slots) => self.slots_move(slots),
             StorageEvent::Fenced => self.end_quarantine(),
+        }
+    }
+
+    /// Whether an answer shows that this incarnation governs all of storage.
+    fn proves(&self, purpose: &Purpose) -> bool {
+        match &self.storage {
+            StorageState::Up { traits } if traits.many_servers => matches!(purpose, Purpose::Proof),
+            _ => true,
+        }
+    }
+
+    /// What is cached of slots that begin to move is invalidated.
+    fn slots_move(&mut self, mut slots: Vec<u16>) {
+        slots.sort_unstable();
+        let before = std::mem::replace(&mut self.moving, slots);
+        let begins = |key: &Key| {
+            let slot = self.placement.home(key).slot;
+            self.is_moving(key) && slot.is_some_and(|slot| before.binary_search(&slot).is_err())
+        };
+        let cached = self.keys.iter().filter(|(_, state)| !state.directory.entries.is_empty());
+        let keys: Vec<Key> = cached.map(|(key, _)| key).filter(|key| begins(key)).cloned().collect();
+        for key in keys {
+            let (lane, keys) = (Lane::Shared { resp3: false }, SmallVec::from_elem(key, 1));
+            self.enqueue(None, Kind::Purge, lane, Bytes::new(), keys);
         }
     }
 
@@ -160,7 +187,7 @@ impl Shim {
         });
         let same_session = self.links[usize::from(node.0)].session.id() == Some(session);
         let rule = self.policies.of(&key.bytes);
-        let allowed = !rule.is_never() && value.len() <= rule.value_bytes_max;
+        let allowed = !rule.is_never() && value.len() <= rule.value_bytes_max && !self.is_moving(&key);
         let granted =
             registered && same_session && self.grants() && ttl.is_ok() && allowed && !status.is_refusal();
         if granted {
@@ -290,7 +317,9 @@ fn shaped(view: Option<View>, value: Bytes) -> (Status, Bytes) {
 
 /// Whether an error says that storage may answer in a moment: no reason to keep its key out of the cache.
 fn is_passing(reply: &[u8]) -> bool {
-    [&b"-BUSY "[..], b"-LOADING ", b"-MASTERDOWN "].iter().any(|code| reply.starts_with(code))
+    [&b"-BUSY "[..], b"-LOADING ", b"-MASTERDOWN ", b"-TRYAGAIN ", b"-CLUSTERDOWN "]
+        .iter()
+        .any(|code| reply.starts_with(code))
 }
 
 /// Remaining milliseconds, `None` for a key that does not expire or does not exist.

@@ -50,7 +50,9 @@ impl Shim {
         let commands = frames(&parts);
         let one = |kind| Operation { commands: commands.clone(), written, ..blank(origin, kind, lane) };
         match parts.kind {
-            Class::Barrier => self.admit_barrier(one(Kind::Barrier)),
+            Class::Barrier => {
+                self.admit_barrier(Operation { anchor: keys.first().cloned(), ..one(Kind::Barrier) });
+            }
             Class::Write => self.admit_operation(Operation { keys, ..one(Kind::Write) }),
             _ if execute.ordered && keys.iter().any(|key| self.must_wait(key, lane)) => {
                 self.statistics.storage_reads += 1;
@@ -62,7 +64,7 @@ impl Shim {
                     Some(number) => Purpose::WatchedRead { origin, number },
                     None => Purpose::Plain { origin },
                 };
-                self.store(now, purpose, lane, commands, effects);
+                self.store(now, purpose, lane, self.reach_of(&keys), commands, effects);
             }
         }
     }

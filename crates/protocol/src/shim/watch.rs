@@ -46,7 +46,8 @@ impl Shim {
         };
         let purpose = Purpose::Watch { origin, first, request };
         let commands = SmallVec::from_elem(execute.command.clone(), 1);
-        self.store(now, purpose, Lane::Watching { number, resp3 }, commands, effects);
+        let reach = self.reach(&execute.key);
+        self.store(now, purpose, Lane::Watching { number, resp3 }, reach, commands, effects);
     }
 
     /// What storage answered to a WATCH. If it refused the first, there is nothing to keep.

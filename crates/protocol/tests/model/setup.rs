@@ -13,7 +13,7 @@ use protocol::time::Time;
 use wire::message::{Fill, Offer, Welcome};
 use wire::{
     ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
-    ShimId, ShimMember, Status, View,
+    Sharding, ShimId, ShimMember, Status, View,
 };
 
 use super::backend;
@@ -191,6 +191,7 @@ fn placement(nodes: usize, first_up: bool) -> Arc<Placement> {
     let map = ClusterMap {
         epoch: if first_up { 1 } else { 2 },
         layers: (0..nodes).map(layer).collect(),
+        sharding: Sharding::Ring,
         shims: [SHIM, OTHER].map(|id| ShimMember { id, rack: RackId(id.0) }).to_vec(),
     };
     Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))

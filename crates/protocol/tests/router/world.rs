@@ -11,7 +11,7 @@ use wire::message::{Deliver, Reply};
 use wire::resp::{Command, ProtocolError, transaction};
 use wire::{
     ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
-    ShimId, ShimMember, Status, TopicKind,
+    Sharding, ShimId, ShimMember, Status, TopicKind,
 };
 
 /// A map of one rack per shim, a leaf layer by rack and a spine layer by hash.
@@ -34,6 +34,7 @@ pub(crate) fn map(leaves: u16, spines: u16, shims: u16, down: &[NodeId]) -> Clus
             layer("leaf", Partition::Rack, 0..leaves),
             layer("spine", Partition::Hash, leaves..leaves + spines),
         ],
+        sharding: Sharding::Ring,
         shims: (0..shims).map(|id| ShimMember { id: ShimId(id), rack: RackId(id) }).collect(),
     }
 }

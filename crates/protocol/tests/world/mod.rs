@@ -13,6 +13,7 @@ use protocol::coherence::lease::LeaseTerms;
 use protocol::command;
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
+use protocol::placement::slot::slot;
 use protocol::placement::{Placement, Secret};
 use protocol::shim::{self, Shim, ShimConfig};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
@@ -23,7 +24,7 @@ use wire::resp::Command;
 use wire::resp::transaction::{self, Transaction};
 use wire::{
     ClusterMap, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
-    ShimId, ShimMember, View,
+    Sharding, ShimId, ShimMember, View,
 };
 
 const ROUTER: Peer = Peer::Router(RouterId(0));
@@ -67,6 +68,7 @@ impl World {
         let map = ClusterMap {
             epoch: 1,
             layers: vec![layer("leaf", 0), layer("spine", 1)],
+            sharding: Sharding::Slots,
             shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],
         };
         let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
@@ -130,10 +132,8 @@ impl World {
             "start" => self.start_node(index(words[1])),
             "break" => self.break_storage(),
             "apply" => self.apply_stranded(),
-            "fence" => {
-                self.stranded.clear();
-                self.parcels.push_back(Parcel::Answer(StorageEvent::Fenced));
-            }
+            "move" => self.move_slots(&words[1..]),
+            "fence" => self.fence(),
             "policy" => self.policy(words[1], &words[2..]),
             "purge" => self.purge(words[1].parse().expect("a number"), &words[2..]),
             "drain" => self.step_node(index(words[1]), node::Input::Drain),
@@ -457,6 +457,16 @@ impl World {
     }
 
     /// The connection breaks: what is held on its way to storage is lost to the shim, but not to storage.
+    fn fence(&mut self) {
+        self.stranded.clear();
+        self.parcels.push_back(Parcel::Answer(StorageEvent::Fenced));
+    }
+
+    fn move_slots(&mut self, keys: &[&str]) {
+        let slots = keys.iter().map(|key| slot(key.as_bytes())).collect();
+        self.parcels.push_back(Parcel::Answer(StorageEvent::Moving(slots)));
+    }
+
     fn break_storage(&mut self) {
         let down = StorageEvent::Down { reason: "broken by the script".into() };
         for (_, parcel) in std::mem::take(&mut self.held) {
@@ -494,6 +504,8 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Lost { .. }) => "storage>s0 lost".into(),
         Parcel::Answer(StorageEvent::Published(push)) => format!("storage>s0 {}", show(push)),
         Parcel::Answer(StorageEvent::Unsubscribed) => "storage>s0 unsubscribed".into(),
+        Parcel::Answer(StorageEvent::Moving(slots)) if slots.is_empty() => "storage>s0 all settled".into(),
+        Parcel::Answer(StorageEvent::Moving(_)) => "storage>s0 moving".into(),
         Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
     }
 }

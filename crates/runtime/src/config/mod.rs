@@ -27,8 +27,8 @@ use std::path::PathBuf;
 use crate::tls::Certificates;
 use serde::Deserialize;
 use wire::{
-    ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE, ShimId,
-    ShimMember,
+    ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE, Sharding,
+    ShimId, ShimMember,
 };
 
 /// Epoch of the map that a configuration itself describes: every node owns its whole partition.
@@ -221,7 +221,7 @@ impl Config {
             id: ShimId(index as u16),
             rack: rack_id(&shim.rack).expect("racks() lists the rack of every shim"),
         });
-        ClusterMap { epoch, layers: layers.collect(), shims: shims.collect() }
+        ClusterMap { epoch, sharding: Sharding::Ring, layers: layers.collect(), shims: shims.collect() }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use protocol::storage::{Lane, StorageEvent, Store};
+use protocol::storage::{Lane, Reach, StorageEvent, Store};
 use runtime::address::Address;
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use shim::storage::redis::{Redis, RedisSettings};
@@ -134,7 +134,7 @@ impl Storage {
     pub(crate) fn store(&mut self, lane: Lane, commands: &[&[&str]]) -> u64 {
         self.tickets += 1;
         let commands = commands.iter().map(|args| Command::from_args(args).frame().clone()).collect();
-        let store = Store { ticket: self.tickets, lane, commands };
+        let store = Store { ticket: self.tickets, lane, reach: Reach::Whole, commands };
         let io = self.reactor.io();
         let now_us = io.now_us();
         self.recorder.redis.store(io, now_us, store, &mut self.recorder.events);

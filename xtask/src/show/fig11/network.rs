@@ -14,7 +14,8 @@ use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use wire::{
-    ClusterMap, Key, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE, ShimId, ShimMember,
+    ClusterMap, Key, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE, Sharding, ShimId,
+    ShimMember,
 };
 
 const RACKS: u16 = 32;
@@ -327,6 +328,7 @@ fn map() -> ClusterMap {
     ClusterMap {
         epoch: 1,
         layers: vec![layer("leaf", Partition::Rack, leaves), layer("spine", Partition::Hash, spines)],
+        sharding: Sharding::Ring,
         shims: shims.collect(),
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn traits(info: &str) -> Result<StorageTraits, String> {
         Some(version) => version >= VALKEY_FIELD_EXPIRY,
         None => redis.is_some_and(|version| version >= REDIS_FIELD_EXPIRY),
     };
-    Ok(StorageTraits { hash_field_expiry })
+    Ok(StorageTraits { hash_field_expiry, many_servers: false })
 }
 
 #[cfg(test)]

@@ -1,0 +1,69 @@
+//! The hash slots of Redis Cluster, and which shim has each. Not which server has a slot at the moment.
+
+use wire::{ClusterMap, ShimId};
+
+pub const SLOTS: u16 = 16_384;
+
+const CRC: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
+
+/// The slot of a key.
+pub fn slot(key: &[u8]) -> u16 {
+    CRC.checksum(hash_tag(key)) % SLOTS
+}
+
+/// The first slot of a shim of so many, and the first of the next. Rounded as `redis-cli --cluster create` does it, so
+/// that with as many primaries as shims each shim has to do with one.
+pub fn range(shim: ShimId, shims_count: usize) -> (u16, u16) {
+    let count = shims_count.max(1) as u64;
+    let first =
+        |index: u64| ((2 * index * u64::from(SLOTS) + count) / (2 * count)).min(u64::from(SLOTS)) as u16;
+    (first(u64::from(shim.0)), first(u64::from(shim.0) + 1))
+}
+
+/// The shim of every slot.
+pub(super) fn owners(map: &ClusterMap) -> Box<[ShimId]> {
+    let mut owners = Vec::with_capacity(usize::from(SLOTS));
+    for shim in &map.shims {
+        let (first, end) = range(shim.id, map.shims.len());
+        owners.extend((first..end).map(|_| shim.id));
+    }
+    owners.into_boxed_slice()
+}
+
+/// The part of a key that decides its shim: what is between the first `{` and the first `}` after it, unless that
+/// is empty; otherwise the whole key.
+pub(super) fn hash_tag(key: &[u8]) -> &[u8] {
+    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
+    let after = &key[open + 1..];
+    match after.iter().position(|&byte| byte == b'}') {
+        None | Some(0) => key,
+        Some(close) => &after[..close],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SLOTS, range, slot};
+    use wire::ShimId;
+
+    /// What `CLUSTER KEYSLOT` says.
+    #[test]
+    fn slots_are_those_of_redis_cluster() {
+        for (key, expected) in
+            [("", 0), ("123456789", 12739), ("foo", 12182), ("{foo}bar", 12182), ("a{}foo", slot(b"a{}foo"))]
+        {
+            assert_eq!(slot(key.as_bytes()), expected, "{key}");
+        }
+        assert_ne!(slot(b"a{}foo"), slot(b"b{}foo"), "an empty tag is none");
+    }
+
+    /// What `redis-cli --cluster create` deals to three and to seven primaries.
+    #[test]
+    fn ranges_are_those_of_redis_cli() {
+        let ranges = |count| (0..count as u16).map(|shim| range(ShimId(shim), count)).collect::<Vec<_>>();
+        assert_eq!(ranges(3), [(0, 5461), (5461, 10923), (10923, SLOTS)]);
+        let seven = [0, 2341, 4681, 7022, 9362, 11703, 14043, SLOTS];
+        assert_eq!(ranges(7), seven.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>());
+        assert_eq!(ranges(1), [(0, SLOTS)]);
+    }
+}
