@@ -1,5 +1,6 @@
 //! Every distributed decision of DistCache as sans-I/O machines. Never async, sockets, clocks, threads or files.
 
+pub mod acl;
 pub mod coherence;
 pub mod command;
 pub mod controller;

@@ -1,100 +1,19 @@
 //! The command table, the key extraction and the error texts against a real redis-server, where there is one.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
-
 use bytes::Bytes;
 use protocol::command::{Classified, Kind, REDIS_VERSION, classify, find};
-use wire::resp::{Command, Limits, ReplyScanner, Value, take_command};
+use redis_server::{Connection, Redis};
+use wire::resp::{Command, Limits, Value, take_command};
 
-struct Redis {
-    process: Child,
-    folder: PathBuf,
-    socket: PathBuf,
-}
+mod redis_server;
 
-impl Redis {
-    /// A server of this test's own, or `None` where none is installed.
-    #[expect(clippy::print_stderr, reason = "says which part of the tests did not run")]
-    fn start(test: &str) -> Option<Redis> {
-        let folder = std::env::temp_dir().join(format!("distcache-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder for the socket");
-        let socket = folder.join("redis.sock");
-        let spawned = std::process::Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--daemonize", "no", "--unixsocket"])
-            .arg(&socket)
-            .arg("--dir")
-            .arg(&folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(mut process) = spawned else {
-            eprintln!("{test}: skipped, there is no redis-server (`make test` installs it)");
-            return None;
-        };
-        let output = BufReader::new(process.stdout.take().expect("piped"));
-        let ready =
-            |line: &Result<String, _>| line.as_ref().is_ok_and(|line| line.contains("ready to accept"));
-        assert!(output.lines().any(|line| ready(&line)), "redis-server ended early");
-        Some(Redis { process, folder, socket })
-    }
-
-    fn connect(&self) -> Connection {
-        let stream = UnixStream::connect(&self.socket).expect("redis-server listens");
-        Connection { stream, held: Vec::new(), scanner: ReplyScanner::new() }
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-struct Connection {
-    stream: UnixStream,
-    held: Vec<u8>,
-    scanner: ReplyScanner,
-}
-
-impl Connection {
-    fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("redis-server reads");
-    }
-
-    fn reply(&mut self) -> Value {
-        let mut chunk = [0; 16 << 10];
-        loop {
-            if let Some(end) = self.scanner.scan(&self.held).expect("well formed") {
-                let rest = self.held.split_off(end);
-                let frame = std::mem::replace(&mut self.held, rest);
-                return Value::parse(&Bytes::from(frame)).expect("well formed");
-            }
-            let count = self.stream.read(&mut chunk).expect("redis-server answers");
-            assert!(count > 0, "redis-server closed the connection");
-            self.held.extend_from_slice(&chunk[..count]);
-        }
-    }
-
-    fn ask(&mut self, args: &[&str]) -> Value {
-        self.send(Command::from_args(args).frame());
-        self.reply()
-    }
-
-    /// The keys that Redis finds, or its error.
-    fn keys(&mut self, args: &[&str]) -> Result<Vec<Bytes>, String> {
-        let ask: Vec<&str> = ["COMMAND", "GETKEYS"].into_iter().chain(args.iter().copied()).collect();
-        match self.ask(&ask) {
-            Value::Error(text) if text == "ERR The command has no key arguments" => Ok(Vec::new()),
-            Value::Error(text) => Err(String::from_utf8_lossy(&text).into_owned()),
-            reply => {
-                Ok(reply.elements().expect("an array").iter().filter_map(Value::bytes).cloned().collect())
-            }
-        }
+/// The keys that Redis finds, or its error.
+fn keys_of(redis: &mut Connection, args: &[&str]) -> Result<Vec<Bytes>, String> {
+    let ask: Vec<&str> = ["COMMAND", "GETKEYS"].into_iter().chain(args.iter().copied()).collect();
+    match redis.ask(&ask) {
+        Value::Error(text) if text == "ERR The command has no key arguments" => Ok(Vec::new()),
+        Value::Error(text) => Err(String::from_utf8_lossy(&text).into_owned()),
+        reply => Ok(reply.elements().expect("an array").iter().filter_map(Value::bytes).cloned().collect()),
     }
 }
 
@@ -230,7 +149,7 @@ fn keys_are_found_where_redis_finds_them() {
         let args = words(line);
         let command = Command::from_args(&args);
         let classified = classify(&command).unwrap_or_else(|error| panic!("{line}: {error}"));
-        assert_eq!(Ok(key_bytes(&command, &classified)), connection.keys(&args), "{line}");
+        assert_eq!(Ok(key_bytes(&command, &classified)), keys_of(&mut connection, &args), "{line}");
     }
 }
 
@@ -260,7 +179,7 @@ fn keys_are_found_among_confusing_arguments_too() {
             if classified.kind == Kind::Connection || options > 1 {
                 continue;
             }
-            let Ok(expected) = connection.keys(&args) else { continue };
+            let Ok(expected) = keys_of(&mut connection, &args) else { continue };
             assert_eq!(key_bytes(&command, &classified), expected, "{args:?}");
             compared += 1;
         }

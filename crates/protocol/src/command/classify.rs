@@ -126,7 +126,7 @@ impl Classified {
 }
 
 /// The entry of the command or, for a container, of its subcommand.
-fn resolve(command: &Command) -> Result<&'static Spec, Refusal> {
+pub fn resolve(command: &Command) -> Result<&'static Spec, Refusal> {
     let spec = find(command.name()).ok_or_else(|| Refusal::unknown_command(command))?;
     if spec.subcommands.is_empty() || command.len() == 1 {
         return Ok(spec);

@@ -187,7 +187,7 @@ fn streams(command: &Command) -> Result<Keys, Refusal> {
 }
 
 /// Where `keyword` stands, not counting the last argument, behind which nothing can follow.
-fn position(command: &Command, keyword: &str, from: usize) -> Option<usize> {
+pub(super) fn position(command: &Command, keyword: &str, from: usize) -> Option<usize> {
     (from..command.len().saturating_sub(1))
         .find(|index| command.arg(*index).eq_ignore_ascii_case(keyword.as_bytes()))
 }

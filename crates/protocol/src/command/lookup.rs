@@ -48,6 +48,24 @@ pub(super) fn find_subcommand(container: &'static Spec, name: &[u8]) -> Option<&
     container.subcommands.iter().find(|spec| spec.name.as_bytes()[prefix..].eq_ignore_ascii_case(name))
 }
 
+/// The entry with this full name, as `config|get`.
+pub(crate) fn lookup(name: &[u8]) -> Option<&'static Spec> {
+    match name.iter().position(|&byte| byte == b'|') {
+        None => find(name),
+        Some(bar) => find_subcommand(find(&name[..bar])?, &name[bar + 1..]),
+    }
+}
+
+/// Every command and container, in the order of their names.
+pub(crate) fn containers() -> impl Iterator<Item = &'static Spec> {
+    TABLE.iter().chain(std::iter::once(&DISTCACHE))
+}
+
+/// Every command, container and subcommand.
+pub fn specs() -> impl Iterator<Item = &'static Spec> {
+    containers().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
+}
+
 const fn slot(folded: &[u8; NAME_BYTES_MAX], length: usize) -> usize {
     let mut mixed = length as u64;
     let mut at = 0;

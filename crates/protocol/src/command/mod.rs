@@ -1,5 +1,6 @@
 //! What a Redis command is: its entry in the command table, its keys and how a cache has to treat it.
 
+mod access;
 mod classify;
 mod early;
 mod keys;
@@ -15,13 +16,17 @@ mod tests;
 mod transaction;
 mod view;
 
+pub(crate) use access::{Access, Accesses, accesses};
 pub(crate) use classify::kind_of;
-pub use classify::{Classified, Kind, classify};
+pub use classify::{Classified, Kind, classify, resolve};
 pub use early::early_value;
 pub(crate) use keys::integer;
-pub use lookup::{all, find};
+pub use lookup::{all, find, specs};
+pub(crate) use lookup::{containers, lookup};
+pub(crate) use own::COMMANDS_COUNT;
 pub use own::{Scope, purge_scope};
 pub use refusal::{Reason, Refusal};
+pub(crate) use spec::Category;
 pub use spec::{Flag, Group, Spec, Tip};
 pub use table::REDIS_VERSION;
 pub(crate) use transaction::{Parts, transaction_kind, writes};

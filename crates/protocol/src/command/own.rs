@@ -4,14 +4,28 @@
 use bytes::Bytes;
 use wire::resp::Command;
 
+use super::spec::Category as Of;
 use super::spec::Flag::{Admin, NoMulti};
 use super::spec::{Group, Spec, command};
+use super::table;
 
-pub(super) static DISTCACHE: Spec = command("distcache", -2, Group::Server, &[], &[], &[], &SUBCOMMANDS);
+/// Those of the table and those here.
+pub(crate) const COMMANDS_COUNT: usize = table::COMMANDS_COUNT + 1 + SUBCOMMANDS.len();
+const FIRST: u16 = table::COMMANDS_COUNT as u16;
+
+pub(super) static DISTCACHE: Spec =
+    command((FIRST, "distcache", -2, Group::Server), &[], &[], &[Of::Slow], &[], &SUBCOMMANDS);
 
 static SUBCOMMANDS: [Spec; 2] = [
-    command("distcache|help", 2, Group::Server, &[], &[], &[], &[]),
-    command("distcache|purge", -3, Group::Server, &[Admin, NoMulti], &[], &[], &[]),
+    command((FIRST + 1, "distcache|help", 2, Group::Server), &[], &[], &[Of::Slow], &[], &[]),
+    command(
+        (FIRST + 2, "distcache|purge", -3, Group::Server),
+        &[Admin, NoMulti],
+        &[],
+        &[Of::Admin, Of::Slow, Of::Dangerous],
+        &[],
+        &[],
+    ),
 ];
 
 /// Whose copies a purge drops.

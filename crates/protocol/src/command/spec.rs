@@ -12,9 +12,12 @@ pub struct Spec {
     pub group: Group,
     pub(super) flags: Set,
     pub(super) tips: Set,
+    pub(super) categories: Set,
     pub(super) keys: &'static [KeySpec],
     pub subcommands: &'static [Spec],
     pub(super) rule: Rule,
+    /// Its place in the table with all subcommands counted: what a user's rules are kept by.
+    pub(crate) number: u16,
 }
 
 impl Spec {
@@ -24,6 +27,10 @@ impl Spec {
 
     pub fn advises(&self, tip: Tip) -> bool {
         self.tips.has(tip as u32)
+    }
+
+    pub(crate) fn belongs_to(&self, category: Category) -> bool {
+        self.categories.has(category as u32)
     }
 
     /// Whether its replies may change with the expiry of a hash's fields, without a write.
@@ -79,6 +86,15 @@ impl Set {
         let (mut set, mut index) = (0, 0);
         while index < tips.len() {
             set |= 1 << tips[index] as u32;
+            index += 1;
+        }
+        Set(set)
+    }
+
+    const fn of_categories(categories: &[Category]) -> Set {
+        let (mut set, mut index) = (0, 0);
+        while index < categories.len() {
+            set |= 1 << categories[index] as u32;
             index += 1;
         }
         Set(set)
@@ -158,6 +174,32 @@ pub enum Group {
     Transactions,
 }
 
+/// What a user's rules name groups of commands by, in the order of `ACL CAT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Category {
+    Keyspace,
+    Read,
+    Write,
+    Set,
+    Sortedset,
+    List,
+    Hash,
+    String,
+    Bitmap,
+    Hyperloglog,
+    Geo,
+    Stream,
+    Pubsub,
+    Admin,
+    Fast,
+    Slow,
+    Blocking,
+    Dangerous,
+    Connection,
+    Transaction,
+    Scripting,
+}
+
 /// Where some of a command's keys are, and what it does to them.
 #[derive(Debug)]
 pub(super) struct KeySpec {
@@ -216,18 +258,21 @@ pub(super) enum Find {
 
 // What the generated table is written in.
 
+/// A command's number and name, its arity and its group, then its flags, tips and categories.
+type Facts = (u16, &'static str, i16, Group);
+
 pub(super) const fn command(
-    name: &'static str,
-    arity: i16,
-    group: Group,
+    (number, name, arity, group): Facts,
     flags: &[Flag],
     tips: &[Tip],
+    categories: &[Category],
     keys: &'static [KeySpec],
     subcommands: &'static [Spec],
 ) -> Spec {
-    let (flags, tips) = (Set::of_flags(flags), Set::of_tips(tips));
+    let (flags, tips, categories) =
+        (Set::of_flags(flags), Set::of_tips(tips), Set::of_categories(categories));
     let rule = rule::derive(name.as_bytes(), group, flags, tips, keys);
-    Spec { name, arity, group, flags, tips, keys, subcommands, rule }
+    Spec { name, arity, group, flags, tips, categories, keys, subcommands, rule, number }
 }
 
 pub(super) const fn keys(flags: &[KeyFlag], begin: Begin, find: Find) -> KeySpec {

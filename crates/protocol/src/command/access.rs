@@ -1,0 +1,137 @@
+//! What a command does to each of its keys, where Redis' access control looks for them. Not how a command is routed.
+
+use smallvec::SmallVec;
+use wire::resp::Command;
+
+use super::keys::{self, integer};
+use super::own;
+use super::spec::{Begin, Find, KeyFlag, KeySpec, Spec};
+
+/// Reading, writing, both or neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Access {
+    read: bool,
+    write: bool,
+}
+
+impl Access {
+    pub(crate) const NONE: Access = Access { read: false, write: false };
+    pub(crate) const READ: Access = Access { read: true, write: false };
+    pub(crate) const WRITE: Access = Access { read: false, write: true };
+    pub(crate) const READ_WRITE: Access = Access { read: true, write: true };
+
+    pub(crate) fn covers(self, needed: Access) -> bool {
+        (self.read || !needed.read) && (self.write || !needed.write)
+    }
+
+    pub(crate) fn and(self, other: Access) -> Access {
+        Access { read: self.read || other.read, write: self.write || other.write }
+    }
+
+    /// EXISTS and its like neither read nor write a value.
+    fn of(spec: &KeySpec) -> Access {
+        let writes = [KeyFlag::Insert, KeyFlag::Delete, KeyFlag::Update];
+        Access { read: spec.has(KeyFlag::Access), write: writes.iter().any(|flag| spec.has(*flag)) }
+    }
+}
+
+/// One argument that is a key, and what happens to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyAccess {
+    pub(crate) index: usize,
+    pub(crate) access: Access,
+}
+
+pub(crate) type Accesses = SmallVec<[KeyAccess; 4]>;
+
+/// Every key of a command. None where its arguments make no sense, because it will not be carried out then.
+pub(crate) fn accesses(command: &Command, spec: &'static Spec) -> Accesses {
+    let at = |index, access| KeyAccess { index, access };
+    match spec.name {
+        "set" => SmallVec::from_slice(&[at(1, set(command))]),
+        "bitfield" => SmallVec::from_slice(&[at(1, bit_field(command))]),
+        "sort" => {
+            let keys = keys::extract(command, spec).unwrap_or_default().into_iter().enumerate();
+            keys.map(|(place, index)| at(index, if place == 0 { Access::READ } else { Access::WRITE }))
+                .collect()
+        }
+        "sort_ro" => SmallVec::from_slice(&[at(1, Access::READ)]),
+        "distcache|purge" => {
+            let key = own::scope(command).and_then(|(_, key)| key);
+            key.map(|index| at(index, Access::WRITE)).into_iter().collect()
+        }
+        // Here the table's description can miss a key that the command uses.
+        "georadius" | "georadiusbymember" | "pfmerge" | "xread" | "xreadgroup" => {
+            let mut found = described(command, spec).unwrap_or_default();
+            for index in keys::extract(command, spec).unwrap_or_default() {
+                if !found.iter().any(|known| known.index == index) {
+                    found.push(at(index, Access::READ_WRITE));
+                }
+            }
+            found
+        }
+        _ => described(command, spec).unwrap_or_default(),
+    }
+}
+
+/// The keys of all specifications; `None` if one of them does not fit the arguments.
+fn described(command: &Command, spec: &'static Spec) -> Option<Accesses> {
+    let mut found = Accesses::new();
+    for key_spec in spec.keys.iter().filter(|key_spec| !key_spec.has(KeyFlag::NotKey)) {
+        let first = match key_spec.begin {
+            Begin::Index(index) => index,
+            Begin::Keyword(keyword, from) => match keys::position(command, keyword, from) {
+                Some(place) => place + 1,
+                None => continue,
+            },
+            Begin::Unknown => return None,
+        };
+        let (first, end, step) = match key_spec.find {
+            Find::Range { last, step, limit } => (first, range_end(command, first, last, limit)?, step),
+            Find::Count { count, first: offset, step } => {
+                let number = integer(command.get(first + count)?)?;
+                let number = usize::try_from(number).ok()?;
+                ((first + offset), (first + offset).checked_add(number)?, step)
+            }
+            Find::Unknown => return None,
+        };
+        if end > command.len() || end <= first {
+            return None;
+        }
+        let access = Access::of(key_spec);
+        found.extend((first..end).step_by(step.max(1)).map(|index| KeyAccess { index, access }));
+        if key_spec.has(KeyFlag::Incomplete) {
+            return None;
+        }
+    }
+    Some(found)
+}
+
+/// Behind the last key of a range.
+fn range_end(command: &Command, first: usize, last: i16, limit: usize) -> Option<usize> {
+    match (usize::try_from(last), limit) {
+        (Ok(last), _) => Some(first + last + 1),
+        (Err(_), 0) => (command.len() + 1).checked_sub(usize::from(last.unsigned_abs())),
+        (Err(_), limit) => Some(first + command.len().saturating_sub(first) / limit),
+    }
+}
+
+/// SET with GET reads what it overwrites.
+fn set(command: &Command) -> Access {
+    let reads = (3..command.len()).any(|index| command.arg(index).eq_ignore_ascii_case(b"get"));
+    if reads { Access::READ_WRITE } else { Access::WRITE }
+}
+
+/// BITFIELD writes unless all of its operations are known to read.
+fn bit_field(command: &Command) -> Access {
+    let mut at = 2;
+    while let Some(operation) = command.get(at) {
+        let left = command.len() - at - 1;
+        at += match operation.to_ascii_lowercase().as_slice() {
+            b"get" if left >= 2 => 3,
+            b"overflow" if left >= 1 => 2,
+            _ => return Access::READ_WRITE,
+        };
+    }
+    Access::READ
+}
