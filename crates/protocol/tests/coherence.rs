@@ -46,6 +46,14 @@ macro_rules! scripts {
 scripts! {
     blpop_and_the_lpush_that_wakes_it
     blpop_cancelled
+    bounded_ages
+    bounded_change_during_a_fill
+    bounded_change_of_a_cached_key
+    bounded_feed_hangs
+    bounded_feed_lost
+    bounded_flush
+    bounded_node_does_not_acknowledge
+    bounded_own_write_and_its_echo
     commit_of_an_older_version
     early_value_expires
     evict_after_a_refused_fetch

@@ -13,7 +13,7 @@ use protocol::command;
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::{Placement, Secret};
-use protocol::shim::{self, Shim, ShimConfig};
+use protocol::shim::{self, Bounded, Shim, ShimConfig};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
@@ -81,6 +81,9 @@ fn shim_config(random: &mut SmallRng, seed: u64) -> ShimConfig {
         blocking_max: 10,
         early_value_bytes_max: if small { 0 } else { 1 << 16 },
         cache_expiring_hashes: false,
+        bounded: random
+            .random_bool(0.3)
+            .then_some(Bounded { staleness: LEASE.duration, age: LEASE.duration }),
         seed,
     }
 }
@@ -330,7 +333,12 @@ impl Confusion {
 
     fn storage_event(&mut self) -> StorageEvent {
         let ticket = self.number();
-        match self.random.random_range(0..7) {
+        match self.random.random_range(0..11) {
+            7 => StorageEvent::FeedDown,
+            8 | 9 => {
+                StorageEvent::Changed(Bytes::from_static(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\ns0\r\n"))
+            }
+            10 => StorageEvent::Changed(Bytes::from_static(b">2\r\n$10\r\ninvalidate\r\n_\r\n")),
             4 => StorageEvent::Unsubscribed,
             5 => StorageEvent::Published(self.text()),
             6 => {
@@ -415,6 +423,11 @@ impl Confusion {
             return self.listen(&store);
         }
         let now_ms = self.now.0 / 1000;
+        if store.lane == Lane::Feed {
+            let replies = [Bytes::from_static(b"+OK\r\n")].into_iter().collect();
+            let event = StorageEvent::Replies { ticket: store.ticket, replies };
+            return self.tell_shim(shim::Input::Storage(event));
+        }
         let replies = match store.lane {
             Lane::Watching { number, .. } => self.storage.execute_watching(now_ms, number, &store.commands),
             _ => match self.storage.execute_all(now_ms, &store.commands) {
@@ -422,6 +435,9 @@ impl Confusion {
                 None => return,
             },
         };
+        if let Some(push) = self.storage.changes() {
+            self.tell_shim(shim::Input::Storage(StorageEvent::Changed(push)));
+        }
         // What waits for another connection's answer would wait for ever.
         let alone = matches!(store.lane, Lane::Watching { .. });
         if alone || self.random.random_bool(0.9) {

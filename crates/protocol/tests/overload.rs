@@ -79,6 +79,7 @@ impl World {
             blocking_max: 10,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
+            bounded: None,
             seed: 1,
         };
         let mut world = World {

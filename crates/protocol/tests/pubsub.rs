@@ -45,6 +45,7 @@ impl World {
             blocking_max: 10,
             early_value_bytes_max: 0,
             cache_expiring_hashes: false,
+            bounded: None,
             seed: 1,
         };
         let shim = Shim::new(config, Arc::clone(&placement));

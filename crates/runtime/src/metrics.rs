@@ -83,6 +83,14 @@ const SHIM: &[Metric<ShimStatus>] = &[
     Metric("messages_delivered", Counter, "Published messages sent to routers", |s| {
         s.messages_delivered_total
     }),
+    Metric("feed_up", Gauge, "Whether storage reports changes", |s| u64::from(s.feed_up)),
+    Metric("feed_losses", Counter, "Times that storage ceased to report changes", |s| s.feed_losses_total),
+    Metric("feed_changes", Counter, "Keys that storage reported as changed", |s| s.feed_changes_total),
+    Metric("feed_delay_microseconds", Gauge, "How late reports of changes are at most", |s| s.feed_delay_us),
+    Metric("staleness_microseconds", Gauge, "How old an unheard change may be", |s| s.staleness_us),
+    Metric("staleness_longest_microseconds", Gauge, "How old one may have been, since start", |s| {
+        s.staleness_longest_us
+    }),
     Metric("quarantined", Gauge, "Keys whose last write has an unknown outcome", |s| s.quarantined),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),

@@ -104,6 +104,16 @@ pub struct ShimStatus {
     pub storage_errors_total: u64,
     pub storage_reconnects_total: u64,
     pub quarantined: u64,
+    /// Storage reports what changes.
+    pub feed_up: bool,
+    pub feed_losses_total: u64,
+    /// Keys that storage has reported as changed.
+    pub feed_changes_total: u64,
+    /// How long the newest sign took that every report has come.
+    pub feed_delay_us: u64,
+    /// How long ago a change may have been made that has not been heard of; and the longest since the start.
+    pub staleness_us: u64,
+    pub staleness_longest_us: u64,
     /// Channels and patterns that storage is asked for in the name of routers.
     pub subscriptions: u64,
     /// Published messages sent to routers.

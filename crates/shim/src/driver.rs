@@ -66,6 +66,8 @@ pub(crate) struct Driver {
     /// When to give up draining, once it has begun.
     drain_until_us: Option<u64>,
     asked_us: u64,
+    /// Why storage does not report changes, as far as it is logged.
+    feed_refusal: Option<String>,
     peer_events: Vec<PeerEvent>,
     effects: Vec<Effect>,
     storage_events: Vec<StorageEvent>,
@@ -94,6 +96,7 @@ impl Driver {
             ticks: 0,
             drain_until_us: None,
             asked_us: 0,
+            feed_refusal: None,
             peer_events: Vec::new(),
             effects: Vec::new(),
             storage_events: Vec::new(),
@@ -233,6 +236,22 @@ impl Driver {
             self.ticks = 0;
             let status = self.make_status(Time(now_us));
             self.parts.status.set(status);
+            self.log_feed(Time(now_us));
+        }
+    }
+
+    fn log_feed(&mut self, now: Time) {
+        let refusal = self.parts.shim.feed(now).refusal;
+        if refusal != self.feed_refusal.as_deref() {
+            if let Some(refusal) = refusal {
+                let shim = &self.parts.config.shim(self.parts.id).id;
+                tracing::warn!(
+                    shim,
+                    refusal,
+                    "storage does not report changes, so nothing is cached; its user needs +client|tracking"
+                );
+            }
+            self.feed_refusal = refusal.map(str::to_owned);
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use protocol::coherence::lease::LeaseTerms;
 use protocol::placement::{Placement, Secret};
-use protocol::shim::{Settings, Shim, ShimConfig};
+use protocol::shim::{Bounded, Settings, Shim, ShimConfig};
 use runtime::config::{Config, StorageConfig};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
@@ -133,6 +133,7 @@ fn machine_config(config: &Config, shim: ShimId) -> ShimConfig {
         blocking_max: config.limits.blocking_max,
         early_value_bytes_max: EARLY_VALUE_BYTES_MAX,
         cache_expiring_hashes: config.cluster.cache_expiring_hashes,
+        bounded: config.cluster.bounded().map(|(staleness, age)| Bounded { staleness, age }),
         seed: rand::random(),
     }
 }

@@ -10,6 +10,7 @@ impl Driver {
         let parts = &self.parts;
         let member = parts.config.shim(parts.id);
         let counts = parts.shim.statistics();
+        let feed = parts.shim.feed(now);
         let sheds = [
             ("rate", self.counts.overflowed),
             ("queue", counts.sheds),
@@ -48,6 +49,12 @@ impl Driver {
             sessions: parts.shim.sessions() as u64,
             subscriptions: parts.shim.subscriptions() as u64,
             messages_delivered_total: counts.messages_delivered,
+            feed_up: feed.open,
+            feed_losses_total: counts.feed_losses,
+            feed_changes_total: counts.feed_changes,
+            feed_delay_us: feed.delay.as_micros() as u64,
+            staleness_us: feed.staleness.as_micros() as u64,
+            staleness_longest_us: feed.staleness_longest.as_micros() as u64,
             quarantined: parts.shim.quarantined() as u64,
         })
     }

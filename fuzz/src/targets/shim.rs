@@ -1,10 +1,12 @@
 //! The shim's machine among peers that say anything, over a storage that may lose and delay what it was given: only
 //! whole commands reach storage, and nothing is done that nobody asked for.
 
+use std::time::Duration;
+
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use protocol::policy::{Eligibility, Policies, Rule};
-use protocol::shim::{Effect, Input, Scope, Settings, Shim, ShimConfig};
+use protocol::shim::{Bounded, Effect, Input, Scope, Settings, Shim, ShimConfig};
 use protocol::storage::{StorageEvent, StorageTraits};
 use protocol::time::Time;
 use wire::ShimId;
@@ -32,6 +34,12 @@ fn config(bytes: &mut Unstructured<'_>) -> Result<ShimConfig> {
         blocking_max: *bytes.choose(&[1, 10])?,
         early_value_bytes_max: *bytes.choose(&[0, 1 << 16])?,
         cache_expiring_hashes: false,
+        bounded: if bytes.arbitrary()? {
+            let staleness = Duration::from_millis(bytes.int_in_range(0..=2000)?);
+            Some(Bounded { staleness, age: Duration::from_millis(bytes.int_in_range(0..=2000)?) })
+        } else {
+            None
+        },
         seed: 1,
     })
 }
@@ -55,6 +63,14 @@ const PUSHES: [&[u8]; 5] = [
     b">4\r\n$8\r\npmessage\r\n$1\r\nh\r\n$1\r\nh\r\n$1\r\nm\r\n",
     b">3\r\n$8\r\nsmessage\r\n$2\r\ns0\r\n$1\r\nm\r\n",
     b">1\r\n$7\r\nmessage\r\n",
+    b"",
+];
+
+/// What the feed may bring.
+const REPORTS: [&[u8]; 4] = [
+    b">2\r\n$10\r\ninvalidate\r\n*2\r\n$1\r\nh\r\n$2\r\ns0\r\n",
+    b">2\r\n$10\r\ninvalidate\r\n_\r\n",
+    b">2\r\n$10\r\ninvalidate\r\n:1\r\n",
     b"",
 ];
 
@@ -119,9 +135,11 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
-    Ok(match bytes.int_in_range(0..=6)? {
-        6 => StorageEvent::Moving(vec![bytes.arbitrary()?, bytes.arbitrary()?]),
+    Ok(match bytes.int_in_range(0..=8)? {
+        8 => StorageEvent::Moving(vec![bytes.arbitrary()?, bytes.arbitrary()?]),
         4 => StorageEvent::Unsubscribed,
+        6 => StorageEvent::FeedDown,
+        7 => StorageEvent::Changed((*bytes.choose(&REPORTS)?).into()),
         5 => StorageEvent::Published((*bytes.choose(&PUSHES)?).into()),
         0 => StorageEvent::Down { reason: "it was told to".into() },
         1 => StorageEvent::Fenced,

@@ -2,6 +2,7 @@
 
 mod balance;
 mod bench;
+mod bounded;
 mod clients;
 mod cluster;
 mod coherence;

@@ -239,8 +239,8 @@ impl ShimSession {
         &mut self,
         now: Time,
         session: u64,
-        invalidate_oldest: Option<Time>,
-        storage_proof: Time,
+        (invalidate_oldest, storage_proof): (Option<Time>, Time),
+        duration_max: Duration,
         terms: &LeaseTerms,
     ) -> Option<Duration> {
         let (id, end) = self.open?;
@@ -251,7 +251,8 @@ impl ShimSession {
         let duration = terms
             .duration
             .saturating_sub(unacknowledged)
-            .min(terms.duration.saturating_sub(now.since(storage_proof)));
+            .min(terms.duration.saturating_sub(now.since(storage_proof)))
+            .min(duration_max);
         self.open = Some((id, end.max(now.after(duration))));
         Some(duration)
     }
@@ -280,6 +281,8 @@ mod tests {
 
     const TERMS: LeaseTerms =
         LeaseTerms { duration: Duration::from_secs(1), guard: Duration::from_millis(10) };
+
+    const L: Duration = TERMS.duration;
 
     fn open(number: u64) -> (NodeSession, ShimSession) {
         let (mut node, mut shim) = (NodeSession::new(), ShimSession::default());
@@ -311,7 +314,7 @@ mod tests {
                 let sent = clock(real_us, node_rate);
                 real_us += random % 100_000;
                 if let Some(duration) =
-                    shim.renew(clock(real_us, shim_rate), 99, None, clock(real_us, shim_rate), &TERMS)
+                    shim.renew(clock(real_us, shim_rate), 99, (None, clock(real_us, shim_rate)), L, &TERMS)
                 {
                     real_us += random % 90_000;
                     node.grant(clock(real_us, node_rate), &grant(99, sent.0, duration), &TERMS);
@@ -336,7 +339,7 @@ mod tests {
         let mut now = Time(0);
         while !shim.lapsed(now) {
             let oldest = (now >= invalidate).then_some(invalidate);
-            shim.renew(now, 99, oldest, now, &TERMS);
+            shim.renew(now, 99, (oldest, now), L, &TERMS);
             now = now.after(Duration::from_millis(10));
         }
         assert!(now <= invalidate.after(TERMS.duration + Duration::from_millis(10)), "{now:?}");
@@ -346,10 +349,13 @@ mod tests {
     fn without_storage_proof_nothing_is_granted_beyond_a_lease_after_the_last_one() {
         let (_, mut shim) = open(1);
         let proof = Time(300_000);
-        assert_eq!(shim.renew(Time(800_000), 99, None, proof, &TERMS), Some(Duration::from_millis(500)));
-        assert_eq!(shim.renew(Time(1_290_000), 99, None, proof, &TERMS), Some(Duration::from_millis(10)));
+        assert_eq!(shim.renew(Time(800_000), 99, (None, proof), L, &TERMS), Some(Duration::from_millis(500)));
+        assert_eq!(
+            shim.renew(Time(1_290_000), 99, (None, proof), L, &TERMS),
+            Some(Duration::from_millis(10))
+        );
         assert!(shim.lapsed(Time(1_300_000)));
-        assert_eq!(shim.renew(Time(1_300_000), 99, None, proof, &TERMS), None);
+        assert_eq!(shim.renew(Time(1_300_000), 99, (None, proof), L, &TERMS), None);
     }
 
     #[test]

@@ -53,7 +53,9 @@ impl Shim {
         link.heat_floor = heat_floor.max(1);
         let invalidate = link.outstanding.values().next().map(|outstanding| outstanding.sent);
         let oldest = [invalidate, link.revoking.map(|revoking| revoking.sent)].into_iter().flatten().min();
-        match link.session.renew(now, session, oldest, self.proof, &self.config.lease) {
+        let duration_max = self.feed_lease_max(now, node);
+        let link = &mut self.links[usize::from(node.0)];
+        match link.session.renew(now, session, (oldest, self.proof), duration_max, &self.config.lease) {
             None => {
                 if link.session.id() == Some(session) {
                     self.close_session(node);
@@ -154,13 +156,13 @@ impl Shim {
     /// A barrier: every node with a live session drops everything that this shim has granted.
     pub(super) fn revoke_all(&mut self, now: Time, id: u32, effects: &mut Vec<Effect>) {
         self.barrier_number += 1;
-        let number = self.barrier_number;
+        let (number, heard) = (self.barrier_number, self.feed.heard());
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
             let Some(session) = link.session.id().filter(|id| link.session.is_live(now, *id)) else {
                 continue;
             };
-            link.revoking = Some(Revoking { number, sent: now, repeated: now });
+            link.revoking = Some(Revoking { number, sent: now, repeated: now, heard });
             self.operations[id as usize].awaiting += 1;
             self.statistics.revokes += 1;
             self.send(Peer::Node(NodeId(index as u16)), Message::Revoke(Revoke { session, number }), effects);

@@ -5,6 +5,7 @@
 
 mod admission;
 mod coherent;
+mod feed;
 mod inspect;
 mod joins;
 mod operation;
@@ -44,6 +45,7 @@ use operation::{KeyState, Operation, Origin};
 use watch::Watcher;
 
 pub use crate::command::Scope;
+pub use feed::{Bounded, FeedState};
 pub use inspect::ShimBacklog;
 pub use settings::Settings;
 pub use statistics::ShimStatistics;
@@ -73,6 +75,8 @@ pub struct ShimConfig {
     pub early_value_bytes_max: usize,
     /// Views of hashes are cached even where fields may expire on their own.
     pub cache_expiring_hashes: bool,
+    /// Others write to storage, too; `None` is strict.
+    pub bounded: Option<Bounded>,
     pub seed: u64,
 }
 
@@ -128,6 +132,8 @@ struct Outstanding {
     message: Invalidate,
     sent: Time,
     repeated: Time,
+    /// Up to when changes of others had been heard of when it was sent.
+    heard: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +141,7 @@ struct Revoking {
     number: u64,
     sent: Time,
     repeated: Time,
+    heard: Time,
 }
 
 /// This shim's end of everything it has with one node.
@@ -183,6 +190,10 @@ enum Purpose {
     },
     /// Asks nothing but a sign of life.
     Probe,
+    /// A PING on the feed, or what makes it one.
+    Feed {
+        opens: bool,
+    },
     Topic {
         kind: TopicKind,
         name: Key,
@@ -266,6 +277,7 @@ pub struct Shim {
     /// A barrier's outcome is unknown: every key is quarantined.
     quarantined_whole: bool,
     topics: pubsub::Topics,
+    feed: feed::Feed,
     heat: HeavyHitters,
     heat_floor: u32,
     frames: BytesMut,
@@ -306,6 +318,7 @@ impl Shim {
             quarantined: Vec::new(),
             quarantined_whole: false,
             topics: pubsub::Topics::default(),
+            feed: feed::Feed::default(),
             heat: HeavyHitters::new(config.heat, config.seed),
             heat_floor: config.heat_min,
             frames: BytesMut::new(),
@@ -388,6 +401,7 @@ impl Shim {
             }
             self.touch(now, effects);
             self.tick_topics(now, effects);
+            self.tick_feed(now, effects);
         }
     }
 
@@ -476,7 +490,7 @@ impl Shim {
 
     /// Whether anything at all may be granted or committed.
     fn grants(&self) -> bool {
-        self.barriers.is_empty() && !self.quarantined_whole
+        self.barriers.is_empty() && !self.quarantined_whole && self.hears()
     }
 
     fn send(&mut self, to: Peer, message: Message, effects: &mut Vec<Effect>) {

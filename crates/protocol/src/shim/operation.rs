@@ -26,12 +26,21 @@ pub(super) enum Kind {
     Barrier,
     /// Invalidates and does nothing else: the key has left storage on its own.
     Purge,
+    /// A purge that waits for nothing: somebody else has changed the key.
+    Change,
+    /// A barrier without a command, which waits for nothing: any key may have changed.
+    Flush,
 }
 
 impl Kind {
     /// Whether it counts among those at storage, which keep to one connection.
     pub(super) fn occupies_lane(self) -> bool {
         matches!(self, Kind::Read(_) | Kind::Write)
+    }
+
+    /// Whether it asks nothing of storage and has no effect but on copies.
+    pub(super) fn is_silent(self) -> bool {
+        matches!(self, Kind::Purge | Kind::Change | Kind::Flush)
     }
 
     /// Whether it changes what storage holds, as far as anyone can tell.
@@ -91,6 +100,25 @@ impl Operation {
     /// Whether it writes its key of this index.
     pub(super) fn writes_key(&self, index: usize) -> bool {
         self.kind.writes() && index < self.written
+    }
+}
+
+/// An operation that nobody has asked for and that asks nothing of storage.
+pub(super) fn blank(kind: Kind, keys: SmallVec<[Key; 1]>) -> Operation {
+    Operation {
+        origin: None,
+        kind,
+        lane: Lane::Shared { resp3: false },
+        commands: SmallVec::new(),
+        written: keys.len(),
+        keys,
+        versions: SmallVec::new(),
+        early: None,
+        awaiting: 0,
+        phase: Phase::Queued,
+        cancelled: false,
+        anchor: None,
+        purge: None,
     }
 }
 

@@ -143,7 +143,8 @@ impl Shim {
     /// The value may ride on INV only where the write sets exactly one key, whatever was there.
     fn early_value(&self, command: &Command, keys: &[Key]) -> Option<EarlyValue> {
         let servable = |key| self.keys.get(key).is_some_and(|state| !state.directory.entries.is_empty());
-        if keys.len() != 1 || !servable(&keys[0]) {
+        // What others write at the same moment cannot be told from the echo of this: see `feed`.
+        if keys.len() != 1 || self.config.bounded.is_some() || !servable(&keys[0]) {
             return None;
         }
         let (value, ttl_ms) = command::early_value(command)?;
@@ -208,8 +209,11 @@ impl Shim {
             return false;
         }
         let operation = &self.operations[id as usize];
-        if operation.kind == Kind::Barrier {
+        if matches!(operation.kind, Kind::Barrier | Kind::Flush) {
             return self.barriers.front() == Some(&id);
+        }
+        if operation.kind == Kind::Change {
+            return true;
         }
         operation.keys.iter().all(|key| {
             self.keys.get(key).is_some_and(|state| {
@@ -233,8 +237,8 @@ impl Shim {
         self.operations[id as usize].phase = Phase::Invalidating;
         match self.operations[id as usize].kind {
             Kind::Read(_) | Kind::BlockingQuery => {}
-            Kind::Barrier => self.revoke_all(now, id, effects),
-            Kind::Write | Kind::Blocking | Kind::Purge => {
+            Kind::Barrier | Kind::Flush => self.revoke_all(now, id, effects),
+            Kind::Write | Kind::Blocking | Kind::Purge | Kind::Change => {
                 for index in 0..self.operations[id as usize].written {
                     self.invalidate(now, id, index, effects);
                 }
@@ -251,6 +255,7 @@ impl Shim {
         let operation = &mut self.operations[id as usize];
         operation.versions.push(version);
         let (key, early) = (operation.keys[index].clone(), operation.early.clone());
+        let heard = self.feed.heard();
         let blocking = operation.kind == Kind::Blocking;
         let Some(state) = self.keys.get_mut(&key) else { return };
         state.directory.version = version;
@@ -265,7 +270,7 @@ impl Shim {
             };
             let message = Invalidate { session, key: key.clone(), version, value: early.clone() };
             let outstanding =
-                Outstanding { operation: id, message: message.clone(), sent: now, repeated: now };
+                Outstanding { operation: id, message: message.clone(), sent: now, repeated: now, heard };
             link.outstanding.insert(version, outstanding);
             self.operations[id as usize].awaiting += 1;
             self.statistics.invalidated_copies += 1;
@@ -294,7 +299,7 @@ impl Shim {
             self.leave_queue(id, &key, (kind, writes), lane);
         }
         let operation = &self.operations[id as usize];
-        if operation.kind == Kind::Purge || operation.purge.is_some() || operation.cancelled {
+        if operation.kind.is_silent() || operation.purge.is_some() || operation.cancelled {
             return self.complete(id, Bytes::new(), true, effects);
         }
         if let Some(refusal) = self.down_reason() {
@@ -329,7 +334,7 @@ impl Shim {
         if let Lane::Watching { number, .. } = operation.lane {
             self.release_watching(number, matches!(operation.phase, Phase::Sent { .. }), effects);
         }
-        if operation.kind == Kind::Barrier {
+        if matches!(operation.kind, Kind::Barrier | Kind::Flush) {
             self.barriers.retain(|queued| *queued != id);
             self.ready.extend(self.barriers.front());
         }

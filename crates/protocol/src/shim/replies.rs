@@ -28,6 +28,10 @@ impl Shim {
                         None if matches!(ticket.purpose, Purpose::Operation(_)) => {}
                         None => self.admission.sample(now.since(ticket.issued)),
                     }
+                    let issued = ticket.issued;
+                    if let Purpose::Feed { opens } = ticket.purpose {
+                        return self.feed_answered(now, issued, opens, &replies);
+                    }
                     self.answered(now, ticket, replies, effects);
                 }
             }
@@ -43,6 +47,8 @@ impl Shim {
             StorageEvent::Published(push) => self.published(&push, effects),
             StorageEvent::Unsubscribed => self.unsubscribed(),
             StorageEvent::Moving(slots) => self.slots_move(slots),
+            StorageEvent::Changed(push) => self.changed(&push),
+            StorageEvent::FeedDown => self.feed_down(now),
             StorageEvent::Fenced => self.end_quarantine(),
         }
     }
@@ -147,7 +153,7 @@ impl Shim {
                 let success = status_of(&first) != Status::Error;
                 self.complete(id, first, success, effects);
             }
-            Purpose::Proof | Purpose::Probe => {}
+            Purpose::Proof | Purpose::Probe | Purpose::Feed { .. } => {}
             Purpose::Topic { kind, name, begins } => {
                 self.topic_answered(now, (kind, name, begins), Some(first), effects);
             }
@@ -180,7 +186,7 @@ impl Shim {
         let FillTicket { session, fill, key, view, version } = fetch;
         let (status, value) = shaped(Some(view), value);
         let status = if is_passing(&value) { Status::Busy } else { status };
-        let ttl = parse_pttl(pttl);
+        let ttl = parse_pttl(pttl).map(|ttl| self.aged(ttl));
         let registered = version.is_some_and(|version| {
             let state = self.keys.get(&key);
             state.is_some_and(|state| state.is_quiet() && state.directory.is_registered(node, fill, version))
@@ -242,6 +248,7 @@ impl Shim {
                 self.fill(node, fetch, &Bytes::new(), Bytes::from(text), effects);
             }
             Purpose::Operation(id) => self.lost_operation(id, sent, effects),
+            Purpose::Feed { .. } => self.feed_lost(now),
             Purpose::Proof | Purpose::Probe | Purpose::Touch { .. } => {}
         }
     }

@@ -37,6 +37,11 @@ pub struct ShimStatistics {
     pub reads_joined: u64,
     /// Published messages sent on, one for each router.
     pub messages_delivered: u64,
+    /// Keys that storage has reported as changed.
+    pub feed_changes: u64,
+    /// Reports that any key may have changed.
+    pub feed_flushes: u64,
+    pub feed_losses: u64,
     pub unexpected: u64,
 }
 

@@ -15,7 +15,7 @@ use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::slot::slot;
 use protocol::placement::{Placement, Secret};
-use protocol::shim::{self, Shim, ShimConfig};
+use protocol::shim::{self, Bounded, Shim, ShimConfig};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use storage::MiniStorage;
@@ -34,9 +34,15 @@ const LEASE: LeaseTerms = LeaseTerms { duration: Duration::from_secs(1), guard: 
 /// Something on its way. Storage's own traffic is on the way, too.
 #[derive(Clone, Debug)]
 enum Parcel {
-    Message { from: Peer, to: Peer, message: Message },
+    Message {
+        from: Peer,
+        to: Peer,
+        message: Message,
+    },
     Command(Store),
     Answer(StorageEvent),
+    /// The same on the feed, in its order.
+    Feed(StorageEvent),
 }
 
 pub(crate) struct World {
@@ -47,6 +53,9 @@ pub(crate) struct World {
     paused: [bool; 2],
     storage: MiniStorage,
     incarnation: u64,
+    bounded: Option<Bounded>,
+    /// Storage reports changes.
+    feed: bool,
     parcels: VecDeque<Parcel>,
     holds: Vec<String>,
     held: Vec<(String, Parcel)>,
@@ -79,6 +88,8 @@ impl World {
             paused: [false; 2],
             storage: MiniStorage::default(),
             incarnation: 0,
+            bounded: None,
+            feed: false,
             parcels: VecDeque::new(),
             holds: Vec::new(),
             held: Vec::new(),
@@ -138,10 +149,6 @@ impl World {
             "purge" => self.purge(words[1].parse().expect("a number"), &words[2..]),
             "drain" => self.step_node(index(words[1]), node::Input::Drain),
             "offer" => self.offer(words[1], &words[2..]),
-            "behind" => {
-                // Somebody else, or storage itself, changes a key without the shim.
-                self.storage.execute(self.now.0 / 1000, &Command::from_args(&words[1..]));
-            }
             "copies" => {
                 let copies = self.shim.as_ref().map_or(0, Shim::copies);
                 let _ = writeln!(self.log, "  copies: {copies}");
@@ -160,10 +167,39 @@ impl World {
                 let message = Message::Cancel(wire::message::Cancel { request });
                 self.post(ROUTER, SHIM, message);
             }
-            other => panic!("unknown script command {other:?}"),
+            _ => self.feed_command(&words),
         }
         self.run();
         std::mem::take(&mut self.log)
+    }
+
+    /// What others do to storage, and what the shim hears of it.
+    fn feed_command(&mut self, words: &[&str]) {
+        match words[0] {
+            // Somebody else, or storage itself, changes a key without the shim.
+            "behind" => {
+                self.storage.execute(self.now.0 / 1000, &Command::from_args(&words[1..]));
+                self.report();
+            }
+            "bounded" => {
+                let time = |word: &str| Duration::from_millis(word.parse().expect("milliseconds"));
+                self.bounded = Some(Bounded { staleness: time(words[1]), age: time(words[2]) });
+                self.start_shim();
+                self.wait(2000);
+                self.log.clear();
+            }
+            "cut_feed" => {
+                self.feed = false;
+                self.held.retain(|(_, parcel)| !matches!(parcel, Parcel::Feed(_)));
+                self.send(Parcel::Feed(StorageEvent::FeedDown));
+            }
+            "trust" => {
+                let state = self.shim.as_ref().map(|shim| shim.feed(self.now));
+                let (open, ms) = state.map_or((false, 0), |feed| (feed.open, feed.staleness.as_millis()));
+                let _ = writeln!(self.log, "  feed open: {open}, {ms} ms behind");
+            }
+            other => panic!("unknown script command {other:?}"),
+        }
     }
 
     fn start_node(&mut self, index: usize) {
@@ -199,6 +235,7 @@ impl World {
             blocking_max: 10,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
+            bounded: self.bounded,
             seed: self.incarnation,
         };
         self.shim = Some(Shim::new(config, Arc::clone(&self.placement)));
@@ -397,7 +434,7 @@ impl World {
             }
             Parcel::Message { .. } => panic!("nothing else goes to a router"),
             Parcel::Command(store) => self.store(store),
-            Parcel::Answer(event) => self.step_shim(shim::Input::Storage(event)),
+            Parcel::Answer(event) | Parcel::Feed(event) => self.step_shim(shim::Input::Storage(event)),
         }
     }
 
@@ -440,6 +477,14 @@ impl World {
     /// Storage carries a batch out; a write may let blocked commands go on.
     fn store(&mut self, store: Store) {
         let now_ms = self.now.0 / 1000;
+        if store.lane == Lane::Feed {
+            let word: &[u8] = if store.commands[0].ends_with(b"PING\r\n") { b"PONG" } else { b"OK" };
+            self.feed = true;
+            let mut reply = Vec::new();
+            wire::resp::reply::simple(word, &mut reply);
+            let replies = [Bytes::from(reply)].into_iter().collect();
+            return self.send(Parcel::Feed(StorageEvent::Replies { ticket: store.ticket, replies }));
+        }
         let replies = match store.lane {
             Lane::Watching { number, .. } => {
                 Some(self.storage.execute_watching(now_ms, number, &store.commands))
@@ -448,11 +493,20 @@ impl World {
         };
         let Some(replies) = replies else { return self.blocked.push(store) };
         let replies = replies.into();
+        self.report();
         self.send(Parcel::Answer(StorageEvent::Replies { ticket: store.ticket, replies }));
         if store.lane == (Lane::Shared { resp3: false }) {
             for blocked in std::mem::take(&mut self.blocked) {
                 self.store(blocked);
             }
+        }
+    }
+
+    /// Storage names what has changed since it did so last.
+    fn report(&mut self) {
+        let push = self.storage.changes();
+        if let Some(push) = push.filter(|_| self.feed) {
+            self.send(Parcel::Feed(StorageEvent::Changed(push)));
         }
     }
 
@@ -493,8 +547,14 @@ fn label(parcel: &Parcel) -> String {
     match parcel {
         Parcel::Message { from, to, message } => format!("{}>{} {}", who(*from), who(*to), what(message)),
         Parcel::Command(store) => {
-            format!("s0>storage {}", shown_all(&store.commands))
+            let feed = if store.lane == Lane::Feed { "feed " } else { "" };
+            format!("s0>storage {feed}{}", shown_all(&store.commands))
         }
+        Parcel::Feed(StorageEvent::Replies { replies, .. }) => {
+            format!("storage>s0 feed {}", show(&replies[0]))
+        }
+        Parcel::Feed(StorageEvent::Changed(push)) => format!("storage>s0 feed {}", show(push)),
+        Parcel::Feed(event) => format!("storage>s0 feed {event:?}"),
         Parcel::Answer(StorageEvent::Replies { replies, .. }) => {
             let replies: Vec<String> = replies.iter().map(|reply| show(reply)).collect();
             format!("storage>s0 {}", replies.join(", "))
@@ -507,6 +567,9 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Moving(slots)) if slots.is_empty() => "storage>s0 all settled".into(),
         Parcel::Answer(StorageEvent::Moving(_)) => "storage>s0 moving".into(),
         Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
+        Parcel::Answer(event @ (StorageEvent::Changed(_) | StorageEvent::FeedDown)) => {
+            panic!("{event:?} is the feed's")
+        }
     }
 }
 

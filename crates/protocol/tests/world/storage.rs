@@ -19,9 +19,34 @@ pub(super) struct MiniStorage {
     data: BTreeMap<Vec<u8>, (Datum, Option<u64>)>,
     /// By watching connection: the keys and what they were.
     watched: BTreeMap<u64, Vec<(Vec<u8>, String)>>,
+    /// What was there when changes were reported last.
+    reported: BTreeMap<Vec<u8>, String>,
+    flushed: bool,
 }
 
 impl MiniStorage {
+    /// The push that names what has changed since it was asked last.
+    pub(super) fn changes(&mut self) -> Option<Bytes> {
+        let state = self.data.iter().map(|(key, datum)| (key.clone(), format!("{datum:?}")));
+        let state: BTreeMap<_, _> = state.collect();
+        let before = std::mem::replace(&mut self.reported, state);
+        let mut keys: Vec<&Vec<u8>> = before.keys().chain(self.reported.keys()).collect();
+        keys.sort();
+        keys.dedup();
+        keys.retain(|key| before.get(*key) != self.reported.get(*key));
+        let flushed = std::mem::take(&mut self.flushed);
+        let mut out = Vec::new();
+        reply::push_header(2, true, &mut out);
+        reply::bulk(b"invalidate", &mut out);
+        if flushed {
+            reply::null(true, &mut out);
+        } else {
+            reply::array_header(keys.len(), &mut out);
+            keys.iter().for_each(|key| reply::bulk(key, &mut out));
+        }
+        (flushed || !keys.is_empty()).then(|| out.into())
+    }
+
     /// Carries a batch out, from MULTI to EXEC as a transaction. `None`: it blocks.
     pub(super) fn execute_all(&mut self, now_ms: u64, frames: &[Bytes]) -> Option<Vec<Bytes>> {
         let parse = |frame: &Bytes| Command::parse(frame.clone()).expect("only whole commands reach storage");
@@ -138,6 +163,7 @@ impl MiniStorage {
         match command.name().to_ascii_uppercase().as_slice() {
             b"FLUSHALL" => {
                 self.data.clear();
+                self.flushed = true;
                 reply::simple(b"OK", &mut out);
             }
             b"HSET" => {

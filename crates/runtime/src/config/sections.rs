@@ -33,15 +33,22 @@ pub struct ClusterConfig {
     /// if nobody sets such expiries.
     #[serde(default)]
     pub cache_expiring_hashes: bool,
+    /// Mode `bounded`: how long a copy may be served after somebody else has changed its key.
+    #[serde(default = "default_bounded_staleness_ms_max")]
+    pub bounded_staleness_ms_max: u64,
+    /// Mode `bounded`: how long a copy may be served after it was read from storage.
+    #[serde(default = "default_bounded_age_ms_max")]
+    pub bounded_age_ms_max: u64,
 }
 
 /// How coherent the cache is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
+    /// Nobody else writes to storage; every operation on one key is linearizable.
     #[default]
     Strict,
-    /// Not in this release: refused by `validate`.
+    /// Others write, too: copies follow them, and are stale for no longer than is configured.
     Bounded,
 }
 
@@ -68,6 +75,14 @@ fn default_lease_guard_ms() -> u64 {
     10
 }
 
+fn default_bounded_staleness_ms_max() -> u64 {
+    1000
+}
+
+fn default_bounded_age_ms_max() -> u64 {
+    60_000
+}
+
 impl ClusterConfig {
     pub fn new(name: &str, secret: Secret) -> ClusterConfig {
         ClusterConfig {
@@ -79,11 +94,19 @@ impl ClusterConfig {
             lease_ms: default_lease_ms(),
             lease_guard_ms: default_lease_guard_ms(),
             cache_expiring_hashes: false,
+            bounded_staleness_ms_max: default_bounded_staleness_ms_max(),
+            bounded_age_ms_max: default_bounded_age_ms_max(),
         }
     }
 
     pub fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
+    }
+
+    /// The longest staleness and the longest age of a copy, where others write to storage.
+    pub fn bounded(&self) -> Option<(Duration, Duration)> {
+        let ms = Duration::from_millis;
+        (self.mode == Mode::Bounded).then(|| (ms(self.bounded_staleness_ms_max), ms(self.bounded_age_ms_max)))
     }
 
     pub fn lease_guard(&self) -> Duration {

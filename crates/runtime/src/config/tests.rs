@@ -146,11 +146,6 @@ fn bad_fields_are_named_with_line_section_and_remedy() {
 #[test]
 fn what_this_release_lacks_is_refused_in_clear_words() {
     check(
-        "\"strict\"",
-        "\"bounded\"",
-        "f.toml: [cluster] mode = \"bounded\": not in this release; write \"strict\"",
-    );
-    check(
         "\"memory\"",
         "\"consul://127.0.0.1:2379\"",
         "unknown store; write \"memory\", or \"etcd://HOST:PORT\"",
@@ -189,6 +184,12 @@ fn references_between_members_are_checked() {
     check("name = \"spine\"", "name = \"leaf\"", "two layers have this name");
     check("capacity = 2.5", "capacity = 0.0", "[[node]] \"spine-0\": capacity = 0: write 0.001 to 1000.0");
     check("lease_ms = 1000", "lease_ms = 5", "[cluster] lease_ms = 5: write 20 to 60000");
+    check(
+        "\"strict\"",
+        "\"bounded\"\nbounded_staleness_ms_max = 999",
+        "[cluster] bounded_staleness_ms_max = 999: write lease_ms (1000) to 60000, or lower lease_ms",
+    );
+    check("\"strict\"", "\"bounded\"\nbounded_age_ms_max = 0", "bounded_age_ms_max = 0: write 1 to 60000");
     check("secret =", "#", "[cluster] secret is missing");
     check("secret =", "secret_file = \"/nonexistent\"\nsecret =", "give one of them");
     check(

@@ -8,7 +8,9 @@ use wire::message::LAYERS_MAX;
 
 use super::load::ConfigError;
 use super::policy;
-use super::{ByteSize, Config, ControllerConfig, FrontProtocol, Mode, ShimConfig, StorageConfig};
+use super::{
+    ByteSize, ClusterConfig, Config, ControllerConfig, FrontProtocol, Mode, ShimConfig, StorageConfig,
+};
 use crate::address::Address;
 
 type Check = Result<(), ConfigError>;
@@ -18,6 +20,8 @@ const ID_BYTES_MAX: usize = 64;
 const LEASE_MS_MAX: u64 = 60_000;
 /// Shorter ones cost more renewals than reads.
 const LEASE_MS_MIN: u64 = 20;
+/// A copy lives no longer than this whatever is configured.
+const BOUND_MS_MAX: u64 = 60_000;
 
 fn wrong<T>(what: String) -> Result<T, ConfigError> {
     Err(ConfigError::new(what))
@@ -42,12 +46,6 @@ impl Config {
 
 fn check_cluster(config: &Config) -> Check {
     let cluster = &config.cluster;
-    if cluster.mode == Mode::Bounded {
-        return wrong(
-            "[cluster] mode = \"bounded\": not in this release; write \"strict\" and let all writes pass DistCache"
-                .to_owned(),
-        );
-    }
     if cluster.secret.is_none() {
         return wrong(
             "[cluster] secret is missing: write secret = \"<32 hexadecimal digits>\" (`openssl rand -hex 16`) or \
@@ -62,6 +60,24 @@ fn check_cluster(config: &Config) -> Check {
     if cluster.lease_guard_ms * 2 > cluster.lease_ms {
         let guard = cluster.lease_guard_ms;
         return wrong(format!("[cluster] lease_guard_ms = {guard}: at most half of lease_ms"));
+    }
+    check_bounded(cluster)
+}
+
+fn check_bounded(cluster: &ClusterConfig) -> Check {
+    let (lease_ms, staleness_ms) = (cluster.lease_ms, cluster.bounded_staleness_ms_max);
+    if cluster.mode == Mode::Strict {
+        return Ok(());
+    }
+    if !(lease_ms..=BOUND_MS_MAX).contains(&staleness_ms) {
+        return wrong(format!(
+            "[cluster] bounded_staleness_ms_max = {staleness_ms}: write lease_ms ({lease_ms}) to {BOUND_MS_MAX}, or \
+             lower lease_ms: a copy is trusted for a lease at a time"
+        ));
+    }
+    if !(1..=BOUND_MS_MAX).contains(&cluster.bounded_age_ms_max) {
+        let age_ms = cluster.bounded_age_ms_max;
+        return wrong(format!("[cluster] bounded_age_ms_max = {age_ms}: write 1 to {BOUND_MS_MAX}"));
     }
     Ok(())
 }

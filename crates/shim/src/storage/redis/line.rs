@@ -25,6 +25,15 @@ enum Phase {
     Open,
 }
 
+/// What a server says without being asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listens {
+    /// What is published. Other pushes are answers: subscriptions are confirmed so.
+    Topics,
+    /// What has changed.
+    Changes,
+}
+
 /// A store whose replies are not complete.
 struct Awaited {
     ticket: u64,
@@ -46,8 +55,8 @@ pub(super) enum Fault {
 
 pub(super) struct Line {
     resp3: bool,
-    /// It has subscriptions: some pushes are answers, the others are what was published.
-    listens: bool,
+    /// What pushes are for, if for anything.
+    listens: Option<Listens>,
     phase: Phase,
     /// Known once commands may be sent.
     client: Option<u64>,
@@ -78,7 +87,7 @@ impl Line {
         out.extend_from_slice(hello.frame());
         Line {
             resp3,
-            listens: false,
+            listens: None,
             phase: Phase::Greeting,
             client: None,
             scanner: ReplyScanner::new(),
@@ -91,9 +100,14 @@ impl Line {
         }
     }
 
-    /// A line for subscriptions.
-    pub(super) fn listening(now_us: u64, incarnation: &Incarnation, out: &mut Vec<u8>) -> Line {
-        Line { listens: true, ..Line::new(now_us, true, incarnation, out) }
+    /// A line for what the server says on its own.
+    pub(super) fn listening(
+        now_us: u64,
+        listens: Listens,
+        incarnation: &Incarnation,
+        out: &mut Vec<u8>,
+    ) -> Line {
+        Line { listens: Some(listens), ..Line::new(now_us, true, incarnation, out) }
     }
 
     pub(super) fn watch(&self) -> Option<u64> {
@@ -164,10 +178,14 @@ impl Line {
                 self.greeted(now_us, &reply, out)?;
             } else if reply[0] != b'>' {
                 self.answered(reply, events)?;
-            } else if self.listens {
-                match is_published(&reply) {
-                    true => events.push(StorageEvent::Published(reply)),
-                    false => self.answered(reply, events)?,
+            } else {
+                match self.listens {
+                    Some(Listens::Topics) if is_published(&reply) => {
+                        events.push(StorageEvent::Published(reply));
+                    }
+                    Some(Listens::Topics) => self.answered(reply, events)?,
+                    Some(Listens::Changes) => events.push(StorageEvent::Changed(reply)),
+                    None => {}
                 }
             }
         }

@@ -6,6 +6,7 @@
 mod acl;
 mod admin;
 mod line;
+mod listener;
 mod server;
 mod takeover;
 
@@ -18,7 +19,8 @@ use runtime::reactor::{ConnectionId, Event, Io};
 use runtime::tls::Dialer;
 
 use admin::{Admin, Backoff, News};
-use line::{Fault, Line};
+use line::{Fault, Line, Listens};
+use listener::Listener;
 use takeover::{Login, Takeover, Trouble};
 
 /// Pinned connections that are kept for the next blocking command.
@@ -53,10 +55,8 @@ pub struct Redis {
     /// By RESP version: the shared connections.
     shared: [Option<(ConnectionId, Line)>; 2],
     wants_resp3: bool,
-    /// The one with subscriptions, made when the first is asked for.
-    subscriber: Option<(ConnectionId, Line)>,
-    subscriber_backoff: Backoff,
-    subscriber_not_before_us: u64,
+    /// The one with subscriptions and the one that reports changes.
+    listeners: [Listener; 2],
     pinned: Vec<(ConnectionId, Line)>,
     /// The largest number of a watching connection.
     watches: u64,
@@ -89,9 +89,8 @@ impl Redis {
             ),
             shared: [None, None],
             wants_resp3: false,
-            subscriber: None,
-            subscriber_backoff: Backoff::new(fork()),
-            subscriber_not_before_us: 0,
+            listeners: [Listens::Topics, Listens::Changes]
+                .map(|listens| Listener::new(listens, Backoff::new(fork()))),
             pinned: Vec::new(),
             watches: 0,
             backoff: Backoff::new(fork()),
@@ -129,7 +128,8 @@ impl Redis {
 
     /// Commands without a reply.
     pub fn pending_count(&self) -> usize {
-        let lines = self.shared.iter().flatten().chain(&self.pinned).chain(&self.subscriber);
+        let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
+        let lines = self.shared.iter().flatten().chain(&self.pinned).chain(listeners);
         lines.map(|(_, line)| line.pending_count()).sum()
     }
 
@@ -146,7 +146,8 @@ impl Redis {
                 self.shared[usize::from(resp3)].as_mut()
             }
             Lane::Pinned { resp3 } => self.pinned_line(io, now_us, resp3),
-            Lane::Subscriber => self.subscriber_line(io, now_us),
+            Lane::Subscriber => self.listening_line(io, now_us, Listens::Topics),
+            Lane::Feed => self.listening_line(io, now_us, Listens::Changes),
             Lane::Watching { number, resp3 } => self.watching_line(io, now_us, number, resp3),
         };
         match line {
@@ -216,8 +217,9 @@ impl Redis {
     }
 
     fn owns(&self, id: ConnectionId) -> bool {
-        let lines = self.shared.iter().flatten().chain(&self.pinned).chain(&self.subscriber);
-        lines.into_iter().any(|(connection, _)| *connection == id) || self.admin.is(id)
+        let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
+        let mut lines = self.shared.iter().flatten().chain(&self.pinned).chain(listeners);
+        lines.any(|(connection, _)| *connection == id) || self.admin.is(id)
     }
 
     fn data(
@@ -228,7 +230,8 @@ impl Redis {
         mut bytes: Bytes,
         events: &mut Vec<StorageEvent>,
     ) {
-        let mut lines = self.shared.iter_mut().flatten().chain(&mut self.pinned).chain(&mut self.subscriber);
+        let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
+        let mut lines = self.shared.iter_mut().flatten().chain(&mut self.pinned).chain(listeners);
         let Some((_, line)) = lines.find(|(connection, _)| *connection == id) else {
             let news = self.admin.data(io, now_us, bytes);
             self.news(io, now_us, news, events);
@@ -289,9 +292,9 @@ impl Redis {
             let (connection, line) = self.pinned.swap_remove(index);
             self.lose(io, connection, line, events);
         }
-        if self.subscriber.as_ref().is_some_and(|(connection, _)| *connection == id) {
-            self.subscriber_not_before_us = now_us + self.subscriber_backoff.next_us();
-            self.lose_subscriber(io, events);
+        if let Some(listener) = self.listeners.iter_mut().find(|listener| listener.is(id)) {
+            listener.rest(now_us);
+            listener.lose(io, events);
         }
         for index in 0..self.shared.len() {
             if let Some((connection, line)) = self.shared[index].take_if(|(connection, _)| *connection == id)
@@ -315,18 +318,8 @@ impl Redis {
         }
     }
 
-    /// It carries nothing that changes data, so there is nothing to fence.
-    fn lose_subscriber(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
-        if let Some((connection, line)) = self.subscriber.take() {
-            let unwritten = io.out_bytes(connection);
-            io.close(connection);
-            line.lose(unwritten, events);
-            events.push(StorageEvent::Unsubscribed);
-        }
-    }
-
     fn close_lines(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
-        self.lose_subscriber(io, events);
+        self.listeners.iter_mut().for_each(|listener| listener.lose(io, events));
         let shared = self.shared.iter_mut().filter_map(Option::take);
         let lines: Vec<_> = shared.chain(self.pinned.drain(..)).collect();
         for (connection, line) in lines {
@@ -370,18 +363,20 @@ impl Redis {
         let timeout_us = self.settings.timeout_us;
         if self.up && now_us.saturating_sub(self.up_since_us) >= STABLE_US {
             self.backoff.reset();
-            self.subscriber_backoff.reset();
+            self.listeners.iter_mut().for_each(Listener::reset_backoff);
             self.admin.reset_backoff();
         }
         let news = self.admin.tick(io, now_us);
         self.news(io, now_us, news, events);
+        let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
         let lines = self.shared.iter_mut().flatten().chain(&mut self.pinned);
-        for (connection, line) in lines.chain(&mut self.subscriber) {
+        for (connection, line) in lines.chain(listeners) {
             if line.is_rested(now_us) {
                 line.probe_again(io.out(*connection));
             }
         }
-        let always = self.shared.iter().flatten().chain(&self.subscriber);
+        let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
+        let always = self.shared.iter().flatten().chain(listeners);
         let late_shared = always.filter(|(_, line)| line.overdue(now_us, timeout_us));
         // Blocking commands may take any time; making their connection may not, nor may what does not block.
         let late_pinned = self.pinned.iter().filter(|(_, line)| {
@@ -434,14 +429,20 @@ impl Redis {
         }
     }
 
-    fn subscriber_line(&mut self, io: &mut Io, now_us: u64) -> Option<&mut (ConnectionId, Line)> {
-        if self.subscriber.is_none() && now_us >= self.subscriber_not_before_us {
+    fn listening_line(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        listens: Listens,
+    ) -> Option<&mut (ConnectionId, Line)> {
+        let listener = &mut self.listeners[listens as usize];
+        if listener.may_dial(now_us) {
             let incarnation = self.admin.takeover.incarnation()?;
             let connection = dial(io, &self.settings);
-            let line = Line::listening(now_us, incarnation, io.out(connection));
-            self.subscriber = Some((connection, line));
+            let line = Line::listening(now_us, listens, incarnation, io.out(connection));
+            listener.line = Some((connection, line));
         }
-        self.subscriber.as_mut()
+        listener.line.as_mut()
     }
 
     /// An idle pinned connection, or a new one while there may be more.

@@ -1,0 +1,240 @@
+//! The feed: what storage reports of changes, whoever made them, and how long copies may be trusted because of it.
+//! Not how copies are invalidated.
+//!
+//! Storage answers in order on one connection, and reports a change before it looks at what is sent to it later. So
+//! the answer to a PING proves that whatever had changed before the PING was sent has been heard of. With one PING
+//! under way at a time that holds for reports that storage gathers before it sends them, too.
+//!
+//! The echo of a write of our own looks like a change by somebody else: storage names keys, gathers the changes of a
+//! moment, and remembers no writer that one could rely on. So each report counts, and nothing is committed early.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::resp::{Command, Value};
+use wire::{Key, NodeId};
+
+use super::operation::{Kind, Operation, Phase, blank};
+use super::operations::status_of;
+use super::{Purpose, Shim};
+use crate::shim::Effect;
+use crate::storage::{Lane, Reach};
+use crate::time::Time;
+
+/// PINGs in the time after which copies are not trusted without one.
+const PINGS_PER_STALENESS: u32 = 8;
+/// How long after it was lost or refused the feed is asked for again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What holds where others write to storage, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounded {
+    /// No copy is served for longer after somebody else has changed its key.
+    pub staleness: Duration,
+    /// No copy is served for longer after it was read from storage.
+    pub age: Duration,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Closed,
+    Opening,
+    Open,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Feed {
+    state: State,
+    /// All that had changed until then has been heard of.
+    heard: Option<Time>,
+    /// A PING, or what opens the feed, is not answered yet.
+    asked: bool,
+    sent: Time,
+    /// The round trip of the newest PING.
+    delay: Duration,
+    staleness_longest: Duration,
+    /// Why storage does not report changes.
+    refusal: Option<String>,
+}
+
+/// What is known of the feed, for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedState<'a> {
+    pub open: bool,
+    /// How long ago a change may have been made that has not been heard of.
+    pub staleness: Duration,
+    /// The longest so far while the feed was open.
+    pub staleness_longest: Duration,
+    pub delay: Duration,
+    pub refusal: Option<&'a str>,
+}
+
+impl Feed {
+    pub(super) fn heard(&self) -> Time {
+        self.heard.unwrap_or(Time(0))
+    }
+}
+
+impl Shim {
+    pub fn feed(&self, now: Time) -> FeedState<'_> {
+        let Feed { heard, staleness_longest, delay, ref refusal, .. } = self.feed;
+        let staleness = heard.map_or(Duration::ZERO, |heard| now.since(heard));
+        let staleness_longest = staleness_longest.max(staleness);
+        FeedState { open: heard.is_some(), staleness, staleness_longest, delay, refusal: refusal.as_deref() }
+    }
+
+    /// Whether changes by others are heard of, where there may be any.
+    pub(super) fn hears(&self) -> bool {
+        self.config.bounded.is_none() || self.feed.heard.is_some()
+    }
+
+    /// The longest lease for this node: it ends before a change that has not been heard of, or that the node has not
+    /// acknowledged, is older than the bound.
+    pub(super) fn feed_lease_max(&self, now: Time, node: NodeId) -> Duration {
+        let Some(bounded) = self.config.bounded else { return Duration::MAX };
+        let link = &self.links[usize::from(node.0)];
+        let told = link.outstanding.values().next().map(|outstanding| outstanding.heard);
+        let revoked = link.revoking.map(|revoking| revoking.heard);
+        let oldest = [told, revoked].into_iter().flatten().fold(self.feed.heard(), Time::min);
+        bounded.staleness.saturating_sub(now.since(oldest))
+    }
+
+    /// The time that a copy may live.
+    pub(super) fn aged(&self, ttl_ms: Option<u64>) -> Option<u64> {
+        let Some(bounded) = self.config.bounded else { return ttl_ms };
+        let age_ms = bounded.age.as_millis() as u64;
+        Some(ttl_ms.map_or(age_ms, |ttl| ttl.min(age_ms)))
+    }
+
+    pub(super) fn tick_feed(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let Some(bounded) = self.config.bounded else { return };
+        let since = now.since(self.feed.sent);
+        let interval = bounded.staleness.min(self.config.lease.duration) / PINGS_PER_STALENESS;
+        match self.feed.state {
+            State::Closed if since >= RETRY_INTERVAL => {
+                self.feed.state = State::Opening;
+                let command = Command::from_args(&["CLIENT", "TRACKING", "ON", "BCAST"]);
+                self.ask_feed(now, command.frame().clone(), effects);
+            }
+            State::Open if !self.feed.asked && since >= interval => {
+                self.ask_feed(now, Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"), effects);
+            }
+            _ => {}
+        }
+    }
+
+    fn ask_feed(&mut self, now: Time, command: Bytes, effects: &mut Vec<Effect>) {
+        self.feed.sent = now;
+        self.feed.asked = true;
+        let purpose = Purpose::Feed { opens: self.feed.state == State::Opening };
+        self.store(now, purpose, Lane::Feed, Reach::Whole, SmallVec::from_elem(command, 1), effects);
+    }
+
+    /// What opens the feed is as good as a PING: nothing has been granted before it was answered.
+    pub(super) fn feed_answered(&mut self, now: Time, issued: Time, opens: bool, replies: &[Bytes]) {
+        let state = if opens { State::Opening } else { State::Open };
+        if self.feed.state != state || self.feed.sent != issued {
+            return;
+        }
+        self.feed.asked = false;
+        let reply = replies.first().map_or(&[][..], |reply| reply);
+        if status_of(reply) == wire::Status::Error {
+            // A server that is busy for long answers PING so: it proves nothing.
+            if opens {
+                self.feed.state = State::Closed;
+                self.feed.refusal = Some(String::from_utf8_lossy(reply).trim().to_owned());
+            }
+            return;
+        }
+        if let Some(heard) = self.feed.heard {
+            self.feed.staleness_longest = self.feed.staleness_longest.max(now.since(heard));
+        }
+        self.feed.state = State::Open;
+        self.feed.refusal = None;
+        self.feed.heard = Some(issued);
+        self.feed.delay = now.since(issued);
+    }
+
+    /// The connection is gone, or was not to be had.
+    pub(super) fn feed_lost(&mut self, now: Time) {
+        self.feed.asked = false;
+        self.feed_down(now);
+    }
+
+    /// Nobody knows what changes from here on: copies go, and nothing is granted until the feed is there again.
+    pub(super) fn feed_down(&mut self, now: Time) {
+        let was_open = self.feed.state == State::Open;
+        self.feed.state = State::Closed;
+        self.feed.heard = None;
+        self.feed.asked = false;
+        self.feed.sent = now;
+        if was_open {
+            self.statistics.feed_losses += 1;
+            self.flush();
+        }
+    }
+
+    /// Storage reports keys, or that all of them may have changed.
+    pub(super) fn changed(&mut self, push: &Bytes) {
+        if self.feed.state == State::Closed {
+            return;
+        }
+        match keys_of(push) {
+            None => self.statistics.unexpected += 1,
+            Some(None) => {
+                self.statistics.feed_flushes += 1;
+                self.flush();
+            }
+            Some(Some(names)) => {
+                for name in names {
+                    self.statistics.feed_changes += 1;
+                    // Routers use no other database.
+                    self.change(self.placement.key(0, name));
+                }
+            }
+        }
+    }
+
+    /// Unless its copies are being invalidated already, and so nothing has been granted since.
+    fn change(&mut self, key: Key) {
+        let Some(state) = self.keys.get(&key) else { return };
+        if !state.directory.entries.iter().any(|entry| entry.servable || entry.pending.is_some()) {
+            return;
+        }
+        let invalidates = |id: &u32| {
+            let operation: &Operation = &self.operations[*id as usize];
+            let index = operation.keys.iter().position(|own| *own == key);
+            operation.phase == Phase::Invalidating
+                && (operation.kind.is_silent() || index.is_some_and(|index| operation.writes_key(index)))
+        };
+        if !state.queue.iter().any(invalidates) {
+            self.admit_operation(blank(Kind::Change, SmallVec::from_elem(key, 1)));
+        }
+    }
+
+    /// Drops every copy. A barrier that has begun has revoked them all, and nothing is granted until it ends; one that
+    /// waits shall not be waited for.
+    fn flush(&mut self) {
+        let first = self.barriers.front().and_then(|id| self.operations.get(*id as usize));
+        if first.is_some_and(|operation| operation.phase != Phase::Queued || operation.kind == Kind::Flush) {
+            return;
+        }
+        let id = self.operations.insert(blank(Kind::Flush, SmallVec::new())) as u32;
+        self.barriers.push_front(id);
+        self.ready.push_back(id);
+    }
+}
+
+/// The keys of an `invalidate` push; the inner `None` stands for all.
+fn keys_of(push: &Bytes) -> Option<Option<Vec<Bytes>>> {
+    let Ok(Value::Push(values)) = Value::parse(push) else { return None };
+    match &values[..] {
+        [Value::Bulk(word), Value::Null] if word.as_ref() == b"invalidate" => Some(None),
+        [Value::Bulk(word), Value::Array(keys)] if word.as_ref() == b"invalidate" => {
+            Some(Some(keys.iter().filter_map(|key| key.bytes().cloned()).collect()))
+        }
+        _ => None,
+    }
+}
