@@ -13,7 +13,7 @@ pub enum Lane {
     /// The one connection that has subscriptions, always RESP3: what is published there comes before the reply to
     /// whatever it was asked later.
     Subscriber,
-    /// The connection that reports what has changed, whoever changed it; always RESP3.
+    /// Reports what has changed, whoever changed it; always RESP3.
     Feed,
     /// The connection on which a client watches keys: made for the first command with a number that is larger than all
     /// before, and never again, so that what it watched is never forgotten unnoticed.
@@ -69,9 +69,8 @@ pub enum StorageEvent {
     Unsubscribed,
     /// These hash slots are between two servers, and no others: nothing of theirs may be granted until they have settled.
     Moving(Vec<u16>),
-    /// An `invalidate` push of the feed, whole: in order with the replies on its connection.
+    /// An `invalidate` push of the feed, whole; and that there will be none.
     Changed(Bytes),
-    /// The feed is gone: nobody knows what changes until it is there again.
     FeedDown,
     /// Whatever was reported lost before has either been executed by now or never will be.
     Fenced,
