@@ -6,6 +6,7 @@ use bytes::Bytes;
 use hdrhistogram::Histogram;
 use protocol::router::{ClientId, Input};
 use protocol::time::Time;
+use runtime::address::Address;
 use runtime::config::Config;
 use runtime::instance::MapCell;
 use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
@@ -70,7 +71,7 @@ impl RouterDriver {
         }
     }
 
-    fn accepted(&mut self, io: &mut Io, connection: ConnectionId) {
+    fn accepted(&mut self, io: &mut Io, connection: ConnectionId, listener: ListenerId) {
         if self.connections.count() >= self.config.limits.clients_max || self.crowded {
             self.refused_total += 1;
             io.out(connection).extend_from_slice(TOO_MANY_CLIENTS);
@@ -80,6 +81,13 @@ impl RouterDriver {
         let now_us = io.now_us();
         let client = self.connections.insert(connection, now_us);
         self.step(io, Time(now_us), Input::Opened { client });
+        let own = io.peer_address(connection).map_or_else(String::new, |address| shown(&address));
+        let (address, local_address) = match io.local_address(listener) {
+            // A Unix socket's client has no name of its own.
+            local @ Address::Unix(_) => (shown(&local), shown(&local)),
+            local => (own, shown(&local)),
+        };
+        self.step(io, Time(now_us), Input::Known { client, address, local_address });
     }
 
     /// Hands commands in while the client may have more in flight; the rest waits in the connection.
@@ -194,7 +202,7 @@ impl Driver for RouterDriver {
         }
         match foreign {
             None | Some(Event::Connected(_)) => {}
-            Some(Event::Accepted { connection, .. }) => self.accepted(io, connection),
+            Some(Event::Accepted { connection, listener }) => self.accepted(io, connection, listener),
             Some(Event::Data { connection, bytes, now_us }) => self.data(io, connection, bytes, now_us),
             Some(Event::Writable(connection)) => {
                 if let Some(client) = self.connections.client(connection)
@@ -235,5 +243,13 @@ impl Driver for RouterDriver {
             io.close_flushed(connection);
         }
         self.connections.count() == 0
+    }
+}
+
+/// As CLIENT LIST shows it.
+fn shown(address: &Address) -> String {
+    match address {
+        Address::Tcp(address) => address.to_string(),
+        Address::Unix(path) => format!("{}:0", path.display()),
     }
 }

@@ -15,6 +15,7 @@ mod pubsub;
 mod replicas;
 mod resp;
 mod status;
+mod table;
 mod tls;
 mod transactions;
 mod trouble;

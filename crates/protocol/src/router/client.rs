@@ -23,6 +23,11 @@ pub(crate) struct Client {
     /// What CLIENT ID says: never used again.
     pub(crate) number: u64,
     pub(crate) opened: Time,
+    /// When its last command came, and which it was.
+    pub(crate) seen: Time,
+    pub(crate) last: &'static str,
+    /// Its address and the one that it came to.
+    pub(crate) known: Option<Box<(String, String)>>,
     pub(crate) resp3: bool,
     pub(crate) replies: Replies,
     pub(crate) labels: Option<Box<Labels>>,
@@ -51,6 +56,10 @@ pub(crate) struct Labels {
 impl Client {
     pub(crate) fn ready(&self) -> bool {
         !self.stalled && !self.closing
+    }
+
+    pub(crate) fn addresses(&self) -> (&str, &str) {
+        self.known.as_deref().map_or(("?:0", "?:0"), |(own, local)| (own, local))
     }
 
     /// RESP2 has no pushes: a connection with subscriptions carries nothing else.
@@ -103,6 +112,9 @@ impl Clients {
         self.clients[index] = Some(Box::new(Client {
             number: self.opened,
             opened: now,
+            seen: now,
+            last: "NULL",
+            known: None,
             resp3: false,
             replies: Replies::On,
             labels: None,
@@ -120,6 +132,11 @@ impl Clients {
         let client = self.clients.get_mut(index as usize)?.take()?;
         self.count -= 1;
         Some(client)
+    }
+
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &Client)> {
+        let clients = self.clients.iter().enumerate();
+        clients.filter_map(|(index, client)| Some((index as u32, client.as_deref()?)))
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Client> {

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use wire::resp::Command;
 
 use crate::router::client::{Client, Replies};
+use crate::router::client_filter::Filter;
 use crate::router::connection::{BAD_NAME, is_label, line};
-use crate::router::{Effect, Router, plan, replies};
+use crate::router::{ClientId, Effect, Router, plan, replies};
 use crate::time::Time;
 
 const SYNTAX: &str = "ERR syntax error";
@@ -19,13 +20,39 @@ pub(crate) fn answer(router: &mut Router, now: Time, client: u32, command: &Comm
     let sub = if command.len() > 1 { plan::upper(command.arg(1)) } else { Default::default() };
     let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
     Some(match (sub.as_slice(), command.len()) {
-        (b"LIST", _) => {
-            let lines: String = router.clients.all().map(|state| line(state, now) + "\n").collect();
-            replies::verbatim(&lines, resp3)
-        }
+        (b"LIST", _) => match Filter::list(command) {
+            Err(error) => error,
+            Ok(filter) => {
+                let chosen = router.clients.all().filter(|client| filter.fits(client));
+                let lines: String = chosen.map(|state| line(state, now) + "\n").collect();
+                replies::verbatim(&lines, resp3)
+            }
+        },
+        (b"KILL", 3..) => kill(router, client, command),
+        (b"PAUSE", 3..) => router.begin_pause(now, command),
+        (b"UNPAUSE", 2) => router.cut_pause(now),
         (b"INFO", 2) => replies::verbatim(&(line(router.clients.get(client)?, now) + "\n"), resp3),
         _ => about_itself(router.clients.get_mut(client)?, &sub, command),
     })
+}
+
+/// Ends clients of this router once the step is over; the one that asks gets its reply first.
+fn kill(router: &mut Router, own: u32, command: &Command) -> Bytes {
+    let filter = match Filter::kill(command) {
+        Ok(filter) => filter,
+        Err(error) => return error,
+    };
+    let chosen = router.clients.numbered().filter(|(index, client)| {
+        filter.fits(client) && !client.closing && (*index != own || !filter.spares_own)
+    });
+    let chosen: Vec<u32> = chosen.map(|(index, _)| index).collect();
+    let count = chosen.len();
+    router.killed.extend(chosen.into_iter().map(ClientId));
+    match (filter.is_plain, count) {
+        (true, 0) => replies::error("ERR No such client"),
+        (true, _) => replies::OK,
+        (false, count) => replies::integer(count as i64),
+    }
 }
 
 fn about_itself(state: &mut Client, sub: &[u8], command: &Command) -> Bytes {
@@ -45,16 +72,18 @@ fn about_itself(state: &mut Client, sub: &[u8], command: &Command) -> Bytes {
         (b"NO-EVICT" | b"NO-TOUCH", 3) if plan::is(command, 2, "ON") || plan::is(command, 2, "OFF") => {
             replies::OK
         }
-        (b"UNPAUSE", 2) => replies::OK,
         (b"GETREDIR", 2) => replies::integer(-1),
         (b"TRACKING" | b"CACHING" | b"TRACKINGINFO", _) => replies::error(
             "ERR DistCache: client-side caching is not supported; the cache nodes already keep hot keys near",
         ),
-        (b"KILL" | b"PAUSE" | b"UNBLOCK", _) => replies::error(&format!(
-            "ERR DistCache: CLIENT {} is refused; it would reach only the clients of this router",
-            String::from_utf8_lossy(sub)
-        )),
-        (b"SETNAME" | b"SETINFO" | b"ID" | b"GETNAME" | b"INFO" | b"NO-EVICT" | b"NO-TOUCH", length) => {
+        (b"UNBLOCK", 3 | 4) => replies::error(
+            "ERR DistCache: CLIENT UNBLOCK is refused; what it would interrupt waits at a storage server",
+        ),
+        (
+            b"SETNAME" | b"SETINFO" | b"ID" | b"GETNAME" | b"INFO" | b"NO-EVICT" | b"NO-TOUCH" | b"KILL"
+            | b"PAUSE" | b"UNPAUSE" | b"UNBLOCK",
+            length,
+        ) => {
             if matches!(sub, b"NO-EVICT" | b"NO-TOUCH") && length == 3 {
                 return replies::error(SYNTAX);
             }

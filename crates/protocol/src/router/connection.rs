@@ -210,19 +210,22 @@ pub(crate) fn line(state: &Client, now: Time) -> String {
     let labels = state.labels.as_deref().unwrap_or(&none);
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let multi = state.transaction.as_ref().map_or(-1, |queued| queued.len() as i64);
+    let (address, local_address) = state.addresses();
     let count = |kind| state.subscribed.as_ref().map_or(0, |own| own.count(kind));
     format!(
-        "id={} addr=?:0 laddr=?:0 fd=-1 name={} age={} idle=0 flags={} db=0 sub={} psub={} ssub={} multi={multi} qbuf=0 \
-         qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem=0 tot-mem=0 events=r cmd=NULL \
+        "id={} addr={address} laddr={local_address} fd=-1 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={multi} qbuf=0 \
+         qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem=0 tot-mem=0 events=r cmd={} \
          user=default redir=-1 resp={} lib-name={} lib-ver={}",
         state.number,
         text(&labels.name),
         now.since(state.opened).as_secs(),
+        now.since(state.seen).as_secs(),
         flags(state),
         count(TopicKind::Channel),
         count(TopicKind::Pattern),
         count(TopicKind::ShardChannel),
         state.pipeline.len(),
+        state.last,
         if state.resp3 { 3 } else { 2 },
         text(&labels.library),
         text(&labels.library_version),

@@ -58,7 +58,12 @@ impl Router {
             return self.queue(now, client, &command, effects);
         }
         let mut classified = match command::classify(&command) {
-            Ok(classified) => classified,
+            Ok(classified) => {
+                if let Some(state) = self.clients.get_mut(client) {
+                    (state.seen, state.last) = (now, classified.spec.name);
+                }
+                classified
+            }
             Err(refusal) => {
                 self.counters.refusals += 1;
                 return self.respond(now, client, transaction::refused(&command, &refusal), effects);
@@ -75,6 +80,7 @@ impl Router {
                 name if name.eq_ignore_ascii_case(b"INFO") => {
                     self.placement.is_some() && storage_info::wanted(&command).next().is_some()
                 }
+                name if name.eq_ignore_ascii_case(b"CLIENT") => plan::is(&command, 1, "HELP"),
                 name => name.eq_ignore_ascii_case(b"COMMAND"),
             };
             if !asks_storage {
@@ -189,6 +195,7 @@ impl Router {
         let (command, classified) = (&waiting.command, &waiting.classified);
         let job = Job { client, sequence, resp3, command, classified, keys: &keys };
         let launched = match waiting.watched {
+            true if self.is_paused(now, classified.kind) => None,
             true => self.launch_watched(&placement, &job, effects),
             false => self.launch(now, &placement, &job, effects),
         };
@@ -211,6 +218,9 @@ impl Router {
         job: &Job<'_>,
         effects: &mut Vec<Effect>,
     ) -> Option<Progress> {
+        if self.is_paused(now, job.classified.kind) {
+            return None;
+        }
         let alone = runs_alone(job.classified);
         if alone && self.clients.get(job.client)?.pipeline.first() != job.sequence {
             return None;

@@ -13,6 +13,7 @@ mod breaker;
 mod budget;
 mod client;
 mod client_command;
+mod client_filter;
 mod connection;
 mod counters;
 mod dispatch;
@@ -21,6 +22,7 @@ mod info;
 mod keyless;
 mod learned;
 mod own_command;
+mod pause;
 mod pending;
 mod pipeline;
 mod plan;
@@ -101,6 +103,12 @@ pub enum Input {
     Opened {
         client: ClientId,
     },
+    /// Where an open client comes from and where it came to, as CLIENT LIST shows them.
+    Known {
+        client: ClientId,
+        address: String,
+        local_address: String,
+    },
     /// Only while `ready(client)`.
     Command {
         client: ClientId,
@@ -176,6 +184,9 @@ pub struct Router {
     counters: Counters,
     latencies: Latencies,
     rate: info::Rate,
+    /// By CLIENT KILL, in this step.
+    killed: Vec<ClientId>,
+    pause: Option<pause::Pause>,
 }
 
 impl Router {
@@ -198,6 +209,8 @@ impl Router {
             counters: Counters::default(),
             latencies: Latencies::default(),
             rate: info::Rate::default(),
+            killed: Vec::new(),
+            pause: None,
             config,
         }
     }
@@ -275,6 +288,11 @@ impl Router {
                 self.counters.clients_opened += 1;
                 self.clients.open(now, client);
             }
+            Input::Known { client, address, local_address } => {
+                if let Some(client) = self.clients.get_mut(client.0) {
+                    client.known = Some(Box::new((address, local_address)));
+                }
+            }
             Input::Command { client, command } => self.command(now, client.0, command, effects),
             Input::Malformed { client, error } => self.malformed(now, client.0, &error, effects),
             Input::Ended { client } => self.ended(client, effects),
@@ -299,7 +317,11 @@ impl Router {
                 self.rate.tick(now, self.counters.requests);
                 self.budget.tick(now);
                 self.look_for_hanging_nodes(now, effects);
+                self.end_pause(now, effects);
             }
+        }
+        for client in self.killed.drain(..) {
+            effects.push(Effect::Close { client });
         }
     }
 

@@ -141,7 +141,12 @@ fn spread(command: &Command, classified: &Classified) -> Spread {
     if classified.kind == Kind::Connection {
         // Of these the router puts its own facts before those of storage.
         let asks = plan::is(command, 0, "INFO") || plan::is(command, 0, "COMMAND");
-        return if asks { Spread::Everywhere } else { Spread::Nowhere };
+        let help = plan::is(command, 0, "CLIENT") && plan::is(command, 1, "HELP");
+        return match (asks, help) {
+            (true, _) => Spread::Everywhere,
+            (_, true) => Spread::Anywhere,
+            _ => Spread::Nowhere,
+        };
     }
     match plan::plan(command, classified) {
         Plan::Read => Spread::OneKey,

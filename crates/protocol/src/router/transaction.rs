@@ -264,6 +264,7 @@ impl Router {
             classified.kind == Kind::Barrier && keys.iter().any(|key| placement.shim(key) != first);
         let job = Job { client, sequence, resp3, command, classified, keys: &keys };
         let launched = match waiting.watched {
+            true if self.is_paused(now, classified.kind) => None,
             true => self.launch_watched(&placement, &job, effects),
             false if elsewhere => Some(Progress::Done(replies::error(ELSEWHERE))),
             false => self.launch(now, &placement, &job, effects),

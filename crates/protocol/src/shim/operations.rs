@@ -419,7 +419,10 @@ impl Shim {
 fn is_the_routers(kind: command::Kind, command: &Command) -> bool {
     let asks = |name: &str| command.name().eq_ignore_ascii_case(name.as_bytes());
     match kind {
-        command::Kind::Connection => !asks("COMMAND") && !asks("INFO"),
+        command::Kind::Connection => {
+            let help = asks("CLIENT") && command.get(1).is_some_and(|sub| sub.eq_ignore_ascii_case(b"HELP"));
+            !help && !asks("COMMAND") && !asks("INFO")
+        }
         kind => kind == command::Kind::Subscription,
     }
 }

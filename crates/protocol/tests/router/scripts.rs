@@ -6,6 +6,7 @@
 //! |------|---------|
 //! | `cluster spines=N leaves=N shims=N [routing=on-path] [pipeline=N] [pending=N]` | a new router, all peers linked |
 //! | `open C`, `close C`, `malformed C` | a client comes, goes, sends nonsense |
+//! | `known C ADDRESS LOCAL` | where a client comes from and where it came to |
 //! | `C> COMMAND ARGS` | a command of client C, if it is ready |
 //! | `rN VALUE [hit] [cached=0,1] [load=NODE:LOAD] [from=PEER]` | the reply to request N; `$text` is a bulk, `nil` a null, `raw ...` as it stands |
 //! | `link PEER`, `unlink PEER`, `down NODE`, `wait MS` | the world |

@@ -89,6 +89,11 @@ impl World {
         }
         let input = match first {
             "open" => Input::Opened { client: client_of(rest[0]) },
+            "known" => Input::Known {
+                client: client_of(rest[0]),
+                address: rest[1].to_owned(),
+                local_address: rest[2].to_owned(),
+            },
             "end" => Input::Ended { client: client_of(rest[0]) },
             "close" => Input::Closed { client: client_of(rest[0]) },
             "malformed" => {
