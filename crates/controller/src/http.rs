@@ -22,11 +22,13 @@ use serde_json::json;
 
 use crate::hot::hottest;
 use crate::inspect::inspect;
+use crate::orders;
 use crate::service::{Refusal, Service};
 use crate::view::{self, MapView};
 
 pub const DRAIN_PATH: &str = "/v1/drain";
 pub const RELOAD_PATH: &str = "/v1/reload";
+pub const PURGE_PATH: &str = "/v1/purge";
 /// Marks a request that changes the cluster.
 pub const COMMAND_HEADER: &str = "x-distcache-command";
 
@@ -70,14 +72,15 @@ pub(crate) fn routes(api: Api) -> Router {
         )
         .route("/v1/inspect", get(inspect_key))
         .route(DRAIN_PATH, post(drain))
-        .route(RELOAD_PATH, post(reload))
+        .route(RELOAD_PATH, post(orders::reload))
+        .route(PURGE_PATH, post(orders::purge))
         .route("/health", get(|| async { Json(json!({ "healthy": true })) }))
         .route("/metrics", get(metrics_text))
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "there is no such path") })
         .with_state(api)
 }
 
-fn problem(code: StatusCode, what: &str) -> Response {
+pub(crate) fn problem(code: StatusCode, what: &str) -> Response {
     (code, Json(json!({ "error": what }))).into_response()
 }
 
@@ -127,7 +130,7 @@ async fn map(State(api): State<Api>) -> Response {
 }
 
 /// The answer for those who may not change the cluster.
-fn refused(from: SocketAddr, headers: &HeaderMap) -> Option<Response> {
+pub(crate) fn refused(from: SocketAddr, headers: &HeaderMap) -> Option<Response> {
     if !from.ip().is_loopback() {
         let what = "only taken from the controller's own machine; run this command there";
         return Some(problem(StatusCode::FORBIDDEN, what));
@@ -162,29 +165,6 @@ async fn drain(
     }
     service.drain((api.clock)(), node, drain.drained);
     changed(&service)
-}
-
-async fn reload(
-    State(api): State<Api>,
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-) -> Response {
-    if let Some(refusal) = refused(from, &headers) {
-        return refusal;
-    }
-    let config = Arc::clone(&api.service().config);
-    let newer = match config.read_again() {
-        Ok(newer) => newer,
-        Err(error) => return problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()),
-    };
-    let mut service = api.service();
-    if let Some(error) = &service.store_problem {
-        return problem(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
-    }
-    match service.reload((api.clock)(), &newer) {
-        Ok(()) => changed(&service),
-        Err(error) => problem(StatusCode::CONFLICT, &error.to_string()),
-    }
 }
 
 /// It is done once the map shows it, unless the store is away.

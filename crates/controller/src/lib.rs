@@ -1,15 +1,18 @@
 //! The controller role: runs the controller machine over a store and serves it as HTTP/JSON. Never the data path.
 
+mod errands;
 mod hot;
 mod http;
 mod inspect;
+mod orders;
 mod service;
 mod spawn;
 pub mod store;
 mod view;
 
 pub use hot::HotKeyView;
-pub use http::{COMMAND_HEADER, DRAIN_PATH, Drain, RELOAD_PATH};
+pub use http::{COMMAND_HEADER, DRAIN_PATH, Drain, PURGE_PATH, RELOAD_PATH};
 pub use inspect::{Inspection, Place};
+pub use orders::{Purge, PurgeView, Reload, ReloadView};
 pub use spawn::spawn;
 pub use view::{LayerView, MapView, MemberState, MemberView, NodeView, ShimView};

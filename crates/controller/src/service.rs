@@ -11,6 +11,7 @@ use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{ClusterStatus, ControllerStatus, MemberStatus};
 use wire::{ClusterMap, NodeId, Peer, RouterId};
 
+use crate::errands::Errands;
 use crate::store::{Change, Store, StoreError, StoredMap, StoredNode};
 
 /// Agents remembered against replays. A restarted process is a new one, so the number must be far above that of
@@ -60,6 +61,7 @@ pub(crate) struct Service {
     heard: BTreeMap<String, Time>,
     lease: Duration,
     agents: BTreeMap<u64, Agent>,
+    pub(crate) errands: Errands,
     heartbeats: u64,
     heartbeats_refused: u64,
     maps: u64,
@@ -86,6 +88,7 @@ impl Service {
             heard: BTreeMap::new(),
             lease: own.member_lease(),
             agents: BTreeMap::new(),
+            errands: Errands::new(rand::random()),
             heartbeats: 0,
             heartbeats_refused: 0,
             maps: 0,
@@ -96,6 +99,7 @@ impl Service {
     /// Takes an authenticated heartbeat and answers with the newest map.
     pub(crate) fn heartbeat(&mut self, now: Time, heartbeat: Heartbeat) -> Result<HeartbeatReply, Refusal> {
         let theirs = heartbeat.known;
+        let members: Vec<String> = heartbeat.members.iter().map(|member| member.id().to_owned()).collect();
         let taken = self.take(now, heartbeat);
         match &taken {
             Ok(()) => self.heartbeats += 1,
@@ -114,6 +118,7 @@ impl Service {
             known,
             shares: self.committed.shares(),
             roster: longer.then(|| self.committed.roster.clone()),
+            errands: self.errands.of(&members),
         })
     }
 
@@ -139,6 +144,7 @@ impl Service {
             self.heard.insert(status.id().to_owned(), now);
             self.statuses.insert(status.id().to_owned(), status);
         }
+        heartbeat.reports.into_iter().for_each(|report| self.errands.report(report));
         for id in heartbeat.leaving {
             let Some(member) = self.config.peer(&id) else { continue };
             tracing::info!(id, "has left");

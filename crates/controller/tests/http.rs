@@ -9,6 +9,7 @@ use runtime::config::{
 };
 use runtime::heartbeat::{self, HeartbeatKey, MAC_HEADER, Pulse};
 use runtime::instance::{Instance, MapCell, StartError};
+use runtime::orders::Orders;
 use runtime::status::{ClusterStatus, MemberStatus, NodeStatus, RouterStatus, StatusCell};
 use runtime::stop::Stop;
 use serde_json::Value;
@@ -61,8 +62,8 @@ fn statuses_go_in_as_heartbeats_and_come_out_as_json() {
     let (instance, url, config) = start(&stop);
     let node = NodeStatus { id: "n0".to_owned(), requests_total: 5, ..NodeStatus::default() };
     let status = StatusCell::new(MemberStatus::Node(node));
-    let pulse = Pulse { status: Some(status), maps: MapCell::default() };
-    let agents = heartbeat::start(&Arc::new(config), vec![pulse], &stop).unwrap();
+    let pulse = Pulse { status: Some(status), maps: MapCell::default(), orders: Orders::default() };
+    let agents = heartbeat::start(&Arc::new(config), vec![pulse], None, &stop).unwrap();
 
     wait("the status of n0", || get(&format!("{url}/v1/status")).1["nodes"][0]["requests_total"] == 5);
     let status: ClusterStatus = serde_json::from_value(get(&format!("{url}/v1/status")).1).unwrap();
@@ -99,6 +100,7 @@ fn heartbeats_without_the_secret_are_refused() {
         leaving: Vec::new(),
         history: 0,
         known: config("127.0.0.1:0").roster_size(),
+        reports: Vec::new(),
     };
     let body = serde_json::to_vec(&beat).unwrap();
     let post = |body: &[u8], code: &str| {

@@ -11,6 +11,7 @@ use runtime::admin;
 use runtime::config::{Config, Member};
 use runtime::heartbeat::{self, Pulse};
 use runtime::instance::{Instance, StartError};
+use runtime::reload::Reloader;
 use runtime::status::StatusCell;
 use runtime::stop::Stop;
 
@@ -23,6 +24,7 @@ pub(crate) struct Running {
     stages: [Stage; 4],
     services: Stop,
     threads: Vec<JoinHandle<()>>,
+    reloader: Option<Arc<Reloader>>,
 }
 
 #[derive(Default)]
@@ -43,7 +45,8 @@ fn stage_of(member: Member) -> usize {
 
 /// Starts the members called `ids`; every listener accepts when it returns. On an error nothing is left running.
 pub(crate) fn launch(config: &Arc<Config>, ids: &[&str], stop: &Stop) -> anyhow::Result<Running> {
-    let mut running = Running { stages: Default::default(), services: Stop::new(), threads: Vec::new() };
+    let mut running =
+        Running { stages: Default::default(), services: Stop::new(), threads: Vec::new(), reloader: None };
     if let Err(error) = running.start(config, ids, stop) {
         running.end();
         return Err(error);
@@ -69,16 +72,31 @@ impl Running {
             tracing::info!(id, addresses = addresses.join(" "), "started");
             stage.instances.push(instance);
         }
+        let orders = self.stages.iter().flat_map(|stage| &stage.instances);
+        let orders = orders.map(|instance| instance.orders.clone()).collect();
+        let reloader = Arc::new(Reloader::new(config, orders, Box::new(|_| ())));
+        self.reloader = Some(Arc::clone(&reloader));
         for (listener, ids) in listeners {
             let cells = ids.iter().filter_map(|id| self.status(id)).collect();
-            self.threads.push(admin::start(listener, cells, config.certificates(), &self.services)?);
+            self.threads.push(admin::start(
+                listener,
+                cells,
+                Arc::clone(&reloader),
+                config.certificates(),
+                &self.services,
+            )?);
         }
         let pulses: Vec<Pulse> =
             self.stages[..3].iter().flat_map(|stage| &stage.instances).map(Pulse::from).collect();
         if !pulses.is_empty() && !config.controllers.is_empty() {
-            self.threads.extend(heartbeat::start(config, pulses, &self.services)?);
+            self.threads.extend(heartbeat::start(config, pulses, Some(&reloader), &self.services)?);
         }
         Ok(())
+    }
+
+    /// Of the members that have been started.
+    pub(crate) fn reloader(&self) -> Arc<Reloader> {
+        Arc::clone(self.reloader.as_ref().expect("it is there once the members have started"))
     }
 
     fn status(&self, id: &str) -> Option<StatusCell> {

@@ -37,6 +37,7 @@ enum Command {
     Status(commands::status::Arguments),
     Inspect(commands::inspect::Arguments),
     Drain(commands::drain::Arguments),
+    Purge(commands::purge::Arguments),
     Reload(commands::reload::Arguments),
     Sim(sim::Arguments),
 }
@@ -73,6 +74,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
         Command::Drain(arguments) => commands::drain::run(&arguments),
+        Command::Purge(arguments) => commands::purge::run(&arguments),
         Command::Reload(arguments) => commands::reload::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     }

@@ -9,11 +9,12 @@ use protocol::time::Time;
 use runtime::address::Address;
 use runtime::config::Config;
 use runtime::instance::MapCell;
+use runtime::orders::{Order, Orders};
 use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
 use runtime::status::StatusCell;
 use wire::resp::{Limits, ProtocolError, Taken, next_command};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, settings};
 use crate::front::Connections;
 
 const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -33,6 +34,7 @@ pub(crate) struct RouterDriver {
     pub(crate) crowded: bool,
     listeners: Vec<ListenerId>,
     maps: MapCell,
+    orders: Orders,
     limits: Limits,
     drain_until_us: Option<u64>,
     tls_told_us: u64,
@@ -44,10 +46,8 @@ impl RouterDriver {
         config: &Arc<Config>,
         engine: Engine,
         listeners: Vec<ListenerId>,
-        (status, maps): (StatusCell, MapCell),
+        (status, maps, orders): (StatusCell, MapCell, Orders),
     ) -> RouterDriver {
-        let command_bytes_max = config.limits.command_bytes_max.0 as usize;
-        let default = Limits::default();
         RouterDriver {
             id: id.to_owned(),
             engine,
@@ -59,12 +59,8 @@ impl RouterDriver {
             crowded: false,
             listeners,
             maps,
-            limits: Limits {
-                arguments_max: config.limits.arguments_max,
-                bulk_bytes_max: command_bytes_max.min(default.bulk_bytes_max),
-                frame_bytes_max: command_bytes_max.min(default.frame_bytes_max),
-                ..default
-            },
+            orders,
+            limits: limits(config),
             drain_until_us: None,
             tls_told_us: 0,
             config: Arc::clone(config),
@@ -191,6 +187,35 @@ impl RouterDriver {
             );
             self.forget_dropped(io, Time(io.now_us()));
         }
+        for order in self.orders.take() {
+            match order {
+                Order::Settings(config) => self.set(io, config),
+                // Routers hold no copies.
+                Order::Purge { .. } => {}
+            }
+        }
+    }
+
+    /// Clients that are there stay, whatever the new limits.
+    fn set(&mut self, io: &mut Io, config: Arc<Config>) {
+        self.config = config;
+        self.limits = limits(&self.config);
+        self.connections.set_out_bytes_max(self.config.limits.output_bytes_max.0 as usize);
+        io.set_handshakes_max(self.config.limits.handshakes_max);
+        let settings = settings(&self.config);
+        self.step(io, Time(io.now_us()), Input::Settings(settings));
+    }
+}
+
+/// Of the commands that clients send.
+fn limits(config: &Config) -> Limits {
+    let command_bytes_max = config.limits.command_bytes_max.0 as usize;
+    let default = Limits::default();
+    Limits {
+        arguments_max: config.limits.arguments_max,
+        bulk_bytes_max: command_bytes_max.min(default.bulk_bytes_max),
+        frame_bytes_max: command_bytes_max.min(default.frame_bytes_max),
+        ..default
     }
 }
 

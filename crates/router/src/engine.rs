@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol::placement::{Placement, Secret};
-use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing};
+use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, Settings};
 use protocol::time::Time;
 use runtime::address::Address;
 use runtime::config::{self, Config};
@@ -152,15 +152,23 @@ impl Engine {
     }
 }
 
+pub(crate) fn settings(config: &Config) -> Settings {
+    Settings {
+        pipeline_max: config.limits.pipeline_max,
+        key_bytes_max: (config.limits.key_bytes_max.0 as usize).min(wire::codec::KEY_BYTES_MAX),
+    }
+}
+
 fn machine_config(config: &Config) -> RouterConfig {
+    let Settings { pipeline_max, key_bytes_max } = settings(config);
     RouterConfig {
         routing: match config.cluster.routing {
             config::Routing::Learned => Routing::Learned,
             config::Routing::OnPath => Routing::OnPath,
         },
         seed: rand::random(),
-        pipeline_max: config.limits.pipeline_max,
-        key_bytes_max: (config.limits.key_bytes_max.0 as usize).min(wire::codec::KEY_BYTES_MAX),
+        pipeline_max,
+        key_bytes_max,
         learned_max: config.limits.learned_max,
         shim_names: config.shims.iter().map(|shim| shim.id.clone()).collect(),
         ..RouterConfig::default()

@@ -48,6 +48,10 @@ impl Connections {
         }
     }
 
+    pub(crate) fn set_out_bytes_max(&mut self, out_bytes_max: usize) {
+        self.out_bytes_max = out_bytes_max;
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.count
     }

@@ -45,7 +45,8 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let orders = Orders::default();
     let waker = io.waker();
     orders.register(move || waker.wake());
-    let mut driver = RouterDriver::new(id, config, engine, listeners, (status.clone(), maps.clone()));
+    let mut driver =
+        RouterDriver::new(id, config, engine, listeners, (status.clone(), maps.clone(), orders.clone()));
     let stop = stop.clone();
     let name = id.to_owned();
     let thread = std::thread::Builder::new().name(id.to_owned()).spawn(move || {

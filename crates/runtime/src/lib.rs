@@ -10,6 +10,7 @@ pub mod metrics;
 pub mod orders;
 pub mod peers;
 pub mod reactor;
+pub mod reload;
 pub mod status;
 pub mod stop;
 pub mod tls;

@@ -163,12 +163,13 @@ fn known() -> Heartbeat {
         leaving: Vec::new(),
         history: 0,
         known: config().roster_size(),
+        reports: Vec::new(),
     }
 }
 
 fn reply(epoch: u32, down: &[&str]) -> Result<HeartbeatReply, Refusal> {
     let shares = down.iter().map(|id| ((*id).to_owned(), 0)).collect();
-    Ok(HeartbeatReply { epoch, shares, roster: None, history: 0, known: config().roster_size() })
+    Ok(HeartbeatReply { epoch, shares, known: config().roster_size(), ..HeartbeatReply::default() })
 }
 
 #[test]
@@ -189,9 +190,8 @@ fn a_silent_node_is_lost_then_down_and_comes_back() {
         let expected = Ok(HeartbeatReply {
             epoch,
             shares: shares(share),
-            roster: None,
-            history: 0,
             known: config().roster_size(),
+            ..HeartbeatReply::default()
         });
         assert_eq!(world.beat(ms, vec![status("n0", epoch - 1), status("n1", epoch - 1)]), expected);
     }
@@ -332,7 +332,7 @@ fn replicas_over_one_store_agree_on_the_map() {
     assert_eq!(b.beat(6_100, Vec::new()), reply(2, &["n1"]));
     let shares = [("n1".to_owned(), 250)].into();
     let returning =
-        Ok(HeartbeatReply { epoch: 3, shares, roster: None, history: 0, known: config().roster_size() });
+        Ok(HeartbeatReply { epoch: 3, shares, known: config().roster_size(), ..HeartbeatReply::default() });
     assert_eq!(b.beat(6_200, vec![status("n1", 2)]), returning);
     assert_eq!(a.beat(6_300, Vec::new()), returning);
 }

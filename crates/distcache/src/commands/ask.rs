@@ -10,6 +10,8 @@ use ureq::Body;
 use ureq::http::Response;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// A change is answered when all members concerned have made it, which may take as long as leases do.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Statuses of thousands of members fit.
 const REPLY_BYTES_MAX: u64 = 64 << 20;
 
@@ -32,14 +34,16 @@ impl ControllerArguments {
 
     /// Gets `path`, with `query` escaped.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
-        let request = agent().get(format!("{}{path}", self.base()?));
+        let request = agent(TIMEOUT).get(format!("{}{path}", self.base()?));
         let request = query.iter().fold(request, |request, (key, value)| request.query(key, value));
         self.answer(path, request.call())
     }
 
     /// Asks for a change of the cluster.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
-        let request = agent().post(format!("{}{path}", self.base()?)).header(controller::COMMAND_HEADER, "1");
+        let request = agent(CHANGE_TIMEOUT)
+            .post(format!("{}{path}", self.base()?))
+            .header(controller::COMMAND_HEADER, "1");
         self.answer(path, request.send(serde_json::to_string(body)?))
     }
 
@@ -74,7 +78,7 @@ impl ControllerArguments {
     }
 }
 
-fn agent() -> ureq::Agent {
-    let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
+fn agent(timeout: Duration) -> ureq::Agent {
+    let config = ureq::Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false);
     ureq::Agent::new_with_config(config.proxy(None).build())
 }

@@ -4,6 +4,7 @@ pub(crate) mod ask;
 pub(crate) mod check;
 pub(crate) mod drain;
 pub(crate) mod inspect;
+pub(crate) mod purge;
 pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod status;

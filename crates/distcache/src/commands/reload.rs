@@ -1,50 +1,71 @@
-//! `distcache reload`: the controller reads its configuration file again and takes the members that were added. It
-//! decides nothing.
+//! `distcache reload`: every process reads its configuration file again, and the controller takes the members that were
+//! added. It decides nothing.
 
 use std::sync::Arc;
 
-use controller::{MapView, RELOAD_PATH};
+use controller::{RELOAD_PATH, Reload, ReloadView};
 use runtime::config::Config;
+use runtime::reload::Reloader;
 use runtime::stop;
 
 use super::ask::ControllerArguments;
 use super::print;
 
-/// Let the controller read its configuration file again, to add nodes, layers and routers while it serves
+/// Let all members read their configuration files again while they serve
 ///
-/// Add them at the end of their kind in the file, run this, then start them with `distcache run`. Nothing else can
-/// change while serving; storage servers cannot be added, because nobody would move their data.
+/// Settings that can change are acted on at once; for the others it says that a restart is needed. The controller takes
+/// nodes, layers and routers that were added at the end of their kind; start them with `distcache run` then. Storage
+/// servers cannot be added, because nobody would move their data.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     controller: ControllerArguments,
 }
 
-/// SIGHUP reads the certificates of this process again and, if a controller is among `ids`, does what this command does.
-pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str]) -> std::io::Result<()> {
-    let certificates = config.certificates();
+/// SIGHUP reads the certificates and the configuration of this process again; a controller among `ids` takes members that
+/// were added.
+pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str], reloader: Arc<Reloader>) -> std::io::Result<()> {
     let here = config.controllers.iter().filter(|controller| ids.contains(&controller.id.as_str()));
     let controllers: Vec<_> = here.map(|controller| ControllerArguments::of(controller.listen)).collect();
     stop::on_hangup(move || {
         tracing::info!("SIGHUP: reading certificates and configuration again");
         // What is wrong with them is in the log already.
-        let _ = certificates.reload();
+        if reloader.reload().is_err() {
+            return;
+        }
         for controller in &controllers {
-            if let Err(error) = controller.post::<MapView>(RELOAD_PATH, &()) {
-                tracing::error!("the configuration in use stays: {error:#}");
+            let itself = Reload { members: false };
+            if let Err(error) = controller.post::<ReloadView>(RELOAD_PATH, &itself) {
+                tracing::error!("the members in use stay: {error:#}");
             }
         }
     })
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let map: MapView = arguments.controller.post(RELOAD_PATH, &())?;
-    if arguments.controller.json {
-        print(&serde_json::to_string(&map)?);
-        return Ok(());
-    }
+    let reloaded: ReloadView = arguments.controller.post(RELOAD_PATH, &Reload { members: true })?;
+    print(&match arguments.controller.json {
+        true => serde_json::to_string(&reloaded)?,
+        false => report(&reloaded),
+    });
+    Ok(())
+}
+
+fn report(reloaded: &ReloadView) -> String {
+    let map = &reloaded.map;
     let layers: Vec<String> =
         map.layers.iter().map(|layer| format!("{} ({})", layer.name, layer.nodes.len())).collect();
-    print(&format!("map epoch {}, layers (nodes) {}", map.epoch, layers.join(", ")));
-    Ok(())
+    let mut lines = vec![format!("map epoch {}, layers (nodes) {}", map.epoch, layers.join(", "))];
+    for (id, reloaded) in &reloaded.members {
+        let changed = match reloaded.changed.as_slice() {
+            [] => "nothing has changed".to_owned(),
+            names => format!("changed: {}", names.join(", ")),
+        };
+        let restart = match reloaded.restart_needed.as_slice() {
+            [] => String::new(),
+            names => format!("; restart needed for {}", names.join(", ")),
+        };
+        lines.push(format!("  {id}: {changed}{restart}"));
+    }
+    lines.join("\n")
 }

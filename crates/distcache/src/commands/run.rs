@@ -29,8 +29,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         config.member_ids().collect::<Vec<_>>().join(", ")
     );
     let stop = Stop::on_signals()?;
-    super::reload::on_hangup(&config, &[id])?;
     let running = launch::launch(&config, &[id], &stop)?;
+    super::reload::on_hangup(&config, &[id], running.reloader())?;
     print("ready");
     running.wait(&stop)
 }

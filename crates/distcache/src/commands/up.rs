@@ -18,8 +18,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = arguments.config.load()?;
     let ids: Vec<&str> = config.member_ids().collect();
     let stop = Stop::on_signals()?;
-    super::reload::on_hangup(&config, &ids)?;
     let running = launch::launch(&config, &ids, &stop)?;
+    super::reload::on_hangup(&config, &ids, running.reloader())?;
     print("ready");
     running.wait(&stop)
 }

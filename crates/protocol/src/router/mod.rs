@@ -97,6 +97,13 @@ impl Default for RouterConfig {
     }
 }
 
+/// A router's settings that can change while it serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub pipeline_max: usize,
+    pub key_bytes_max: usize,
+}
+
 /// Everything a router can see.
 #[derive(Clone, Debug)]
 pub enum Input {
@@ -133,6 +140,8 @@ pub enum Input {
     Linked(Peer),
     Unlinked(Peer),
     Map(Arc<Placement>),
+    /// What has changed in the configuration while serving.
+    Settings(Settings),
     Tick,
 }
 
@@ -313,6 +322,9 @@ impl Router {
                 self.vanished(now, |asked| asked == peer, effects);
             }
             Input::Map(placement) => self.map(now, placement, effects),
+            Input::Settings(Settings { pipeline_max, key_bytes_max }) => {
+                (self.config.pipeline_max, self.config.key_bytes_max) = (pipeline_max, key_bytes_max);
+            }
             Input::Tick => {
                 self.rate.tick(now, self.counters.requests);
                 self.budget.tick(now);

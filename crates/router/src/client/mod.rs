@@ -12,6 +12,7 @@ use bytes::Bytes;
 use runtime::config::Config;
 use runtime::heartbeat::{self, Pulse};
 use runtime::instance::MapCell;
+use runtime::orders::Orders;
 use runtime::reactor::{self, Io};
 use runtime::stop::Stop;
 use wire::RouterId;
@@ -85,8 +86,8 @@ impl Client {
         });
         let thread = thread.map_err(ConnectError::System)?;
         // Maps come from the controllers; without one the configuration's map holds.
-        let followers =
-            heartbeat::start(&Arc::new(config.clone()), vec![Pulse { status: None, maps }], &stop);
+        let pulse = Pulse { status: None, maps, orders: Orders::default() };
+        let followers = heartbeat::start(&Arc::new(config.clone()), vec![pulse], None, &stop);
         let mut threads = followers.map_err(ConnectError::System)?;
         threads.push(thread);
         let client = Client { shared: Arc::new(Shared { queue, stop, threads: Mutex::new(threads) }) };

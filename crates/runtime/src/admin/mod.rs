@@ -17,6 +17,7 @@ use axum::{Json, Router};
 use serde_json::json;
 
 use crate::metrics;
+use crate::reload::Reloader;
 use crate::status::{MemberStatus, StatusCell};
 use crate::stop::Stop;
 use crate::tls::Certificates;
@@ -25,10 +26,11 @@ use crate::tls::Certificates;
 pub fn start(
     listener: TcpListener,
     members: Vec<StatusCell>,
+    reloader: Arc<Reloader>,
     certificates: Certificates,
     stop: &Stop,
 ) -> io::Result<JoinHandle<()>> {
-    serve("admin", listener, routes(members, certificates), stop)
+    serve("admin", listener, routes(Process { members, reloader, certificates }), stop)
 }
 
 /// Binds an address for [`start`] or [`serve`].
@@ -40,22 +42,25 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Marks requests that change something: a page in a browser cannot send it without asking first.
 const COMMAND_HEADER: &str = "x-distcache-command";
-const RELOAD_PATH: &str = "/certificates/reload";
+const CERTIFICATES_PATH: &str = "/certificates/reload";
+const RELOAD_PATH: &str = "/reload";
 
 type Members = State<Arc<Process>>;
 
 struct Process {
     members: Vec<StatusCell>,
+    reloader: Arc<Reloader>,
     certificates: Certificates,
 }
 
-fn routes(members: Vec<StatusCell>, certificates: Certificates) -> Router {
+fn routes(process: Process) -> Router {
     Router::new()
         .route("/metrics", get(metrics_text))
         .route("/health", get(health))
         .route("/status", get(status))
-        .route(RELOAD_PATH, post(reload_certificates))
-        .with_state(Arc::new(Process { members, certificates }))
+        .route(CERTIFICATES_PATH, post(reload_certificates))
+        .route(RELOAD_PATH, post(reload))
+        .with_state(Arc::new(process))
 }
 
 async fn metrics_text(State(process): Members) -> Response {
@@ -73,9 +78,8 @@ async fn reload_certificates(
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Response {
-    if !from.ip().is_loopback() || !headers.contains_key(COMMAND_HEADER) {
-        let what = format!("only taken from this machine, with the header {COMMAND_HEADER}");
-        return (StatusCode::FORBIDDEN, Json(json!({ "error": what }))).into_response();
+    if let Some(refusal) = refused(from, &headers) {
+        return refusal;
     }
     match process.certificates.reload() {
         Ok(()) => Json(json!({ "reloaded": true })).into_response(),
@@ -84,6 +88,28 @@ async fn reload_certificates(
             (StatusCode::UNPROCESSABLE_ENTITY, errors).into_response()
         }
     }
+}
+
+async fn reload(
+    State(process): Members,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(refusal) = refused(from, &headers) {
+        return refusal;
+    }
+    match process.reloader.reload() {
+        Ok(reloaded) => Json(reloaded).into_response(),
+        Err(error) => (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "error": error }))).into_response(),
+    }
+}
+
+fn refused(from: SocketAddr, headers: &HeaderMap) -> Option<Response> {
+    if from.ip().is_loopback() && headers.contains_key(COMMAND_HEADER) {
+        return None;
+    }
+    let what = format!("only taken from this machine, with the header {COMMAND_HEADER}");
+    Some((StatusCode::FORBIDDEN, Json(json!({ "error": what }))).into_response())
 }
 
 async fn health(State(process): Members) -> Response {
@@ -104,10 +130,12 @@ fn ailment(member: &StatusCell) -> Option<serde_json::Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{bind, start};
+    use super::{Reloader, bind, start};
+    use crate::config::{Config, Secret};
     use crate::status::{MemberStatus, NodeStatus, ShimStatus, StatusCell};
     use crate::stop::Stop;
     use crate::tls::Certificates;
+    use std::sync::Arc;
 
     fn get(address: std::net::SocketAddr, path: &str) -> (u16, String) {
         let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build();
@@ -125,7 +153,9 @@ mod tests {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Stop::new();
-        let thread = start(listener, members, Certificates::default(), &stop).unwrap();
+        let config = Arc::new(Config::new("t", Secret([1; 16])));
+        let reloader = Arc::new(Reloader::new(&config, Vec::new(), Box::new(|_| ())));
+        let thread = start(listener, members, reloader, Certificates::default(), &stop).unwrap();
 
         let (code, text) = get(address, "/metrics");
         assert!(

@@ -1,6 +1,7 @@
 //! From a TOML file, the environment and flags to a validated configuration. Not what its fields mean.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use toml::{Table, Value};
 
@@ -140,8 +141,8 @@ pub(super) fn read(
     overrides: &[Override],
 ) -> Result<Config, ConfigError> {
     let mut config: Config = toml::from_str(text).map_err(|error| located(text, file, &error))?;
+    let mut table: Table = toml::from_str(text).map_err(|error| located(text, file, &error))?;
     if !overrides.is_empty() {
-        let mut table: Table = toml::from_str(text).map_err(|error| located(text, file, &error))?;
         for change in overrides {
             change.apply(&mut table);
             config = table.clone().try_into().map_err(|error: toml::de::Error| {
@@ -164,6 +165,8 @@ pub(super) fn read(
     config.tls.resolve(directory);
     config.validate().map_err(|ConfigError(what)| ConfigError(format!("{file}: {what}")))?;
     let certificates = Certificates::load(&config.tls);
+    config.table = Arc::new(table);
+    config.started = Arc::clone(&config.table);
     config.certificates = Some(certificates.map_err(|what| ConfigError(format!("{file}: {what}")))?);
     Ok(config)
 }

@@ -1,5 +1,6 @@
 //! The configuration of a cluster: plain structs, read from TOML, validated once. Not where keys go.
 
+mod changes;
 mod load;
 mod members;
 mod policy;
@@ -23,6 +24,7 @@ pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::tls::Certificates;
 use serde::Deserialize;
@@ -64,6 +66,11 @@ pub struct Config {
     /// The file and the flags that it comes from, so that it can be read again.
     #[serde(skip)]
     source: Option<(PathBuf, Vec<Override>)>,
+    /// What was read, as it stands there, and what the process started with.
+    #[serde(skip)]
+    table: Arc<toml::Table>,
+    #[serde(skip)]
+    started: Arc<toml::Table>,
     /// What `tls` names, loaded; `None` in a configuration that code has built.
     #[serde(skip)]
     certificates: Option<Certificates>,
@@ -94,6 +101,8 @@ impl Config {
             shims: Vec::new(),
             routers: Vec::new(),
             source: None,
+            table: Arc::default(),
+            started: Arc::default(),
             certificates: None,
         }
     }

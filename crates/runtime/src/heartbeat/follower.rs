@@ -7,6 +7,7 @@ use wire::{NodeId, SHARE_WHOLE};
 use super::message::{Heartbeat, HeartbeatReply};
 use crate::config::{Config, EPOCH_FIRST};
 use crate::instance::{Instance, MapCell};
+use crate::orders::Orders;
 use crate::status::StatusCell;
 
 /// What the agents keep of one member. A client library has no status: nobody waits for it.
@@ -14,11 +15,19 @@ use crate::status::StatusCell;
 pub struct Pulse {
     pub status: Option<StatusCell>,
     pub maps: MapCell,
+    pub orders: Orders,
+}
+
+impl Pulse {
+    pub(super) fn id(&self) -> Option<String> {
+        Some(self.status.as_ref()?.get().id().to_owned())
+    }
 }
 
 impl From<&Instance> for Pulse {
     fn from(instance: &Instance) -> Pulse {
-        Pulse { status: Some(instance.status.clone()), maps: instance.maps.clone() }
+        let Instance { status, maps, orders, .. } = instance;
+        Pulse { status: Some(status.clone()), maps: maps.clone(), orders: orders.clone() }
     }
 }
 
@@ -52,6 +61,7 @@ impl Follower {
             leaving: Vec::new(),
             history: self.history,
             known: self.config.roster_size(),
+            reports: Vec::new(),
         }
     }
 
@@ -65,6 +75,7 @@ impl Follower {
             leaving,
             history: self.history,
             known: self.config.roster_size(),
+            reports: Vec::new(),
         }
     }
 
@@ -133,6 +144,7 @@ mod tests {
     use crate::config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
     use crate::heartbeat::HeartbeatReply;
     use crate::instance::MapCell;
+    use crate::orders::Orders;
     use crate::status::{MemberStatus, RouterStatus, StatusCell};
     use std::sync::Arc;
     use wire::Partition;
@@ -149,8 +161,8 @@ mod tests {
         config.routers.push(RouterConfig::new("x", address()));
         let maps = MapCell::default();
         let status = StatusCell::new(MemberStatus::Router(RouterStatus::default()));
-        let mut follower =
-            Follower::new(Arc::new(config), vec![Pulse { status: Some(status), maps: maps.clone() }]);
+        let pulse = Pulse { status: Some(status), maps: maps.clone(), orders: Orders::default() };
+        let mut follower = Follower::new(Arc::new(config), vec![pulse]);
 
         follower.hand_over(&HeartbeatReply { epoch: 1, ..HeartbeatReply::default() });
         assert_eq!(maps.newer_than(0), None);

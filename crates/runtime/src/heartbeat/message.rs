@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::errand::{Errand, Report};
 use crate::config::{Roster, RosterSize};
 use crate::status::MemberStatus;
 
@@ -28,6 +29,9 @@ pub struct Heartbeat {
     /// The members that the sender knows.
     #[serde(default)]
     pub known: RosterSize,
+    /// What became of the controller's errands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reports: Vec<Report>,
 }
 
 /// The newest map, told as what differs from the configuration.
@@ -45,4 +49,6 @@ pub struct HeartbeatReply {
     /// All members, if there are more than the sender knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roster: Option<Roster>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errands: Vec<Errand>,
 }

@@ -1,10 +1,13 @@
 //! The heartbeat of a process: posts its members' statuses to every controller and hands new maps to them. Nothing here
 //! stands between a client and its data: without a controller everything goes on with the last map.
 
+mod errand;
 mod follower;
 mod mac;
 mod message;
+mod runner;
 
+pub use errand::{Errand, Outcome, Report, Task};
 pub use follower::Pulse;
 pub use mac::{HeartbeatKey, MAC_HEADER};
 pub use message::{Heartbeat, HeartbeatReply, PATH};
@@ -15,11 +18,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::reload::Reloader;
 use crate::stop::Stop;
 use follower::Follower;
+use runner::Runner;
 
 /// Time between two heartbeats: four of them fit into a member's default lease.
 pub const PERIOD: Duration = Duration::from_millis(500);
+/// While somebody waits for the outcome of an errand.
+const HURRIED_PERIOD: Duration = Duration::from_millis(20);
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// A reply lists members, each with at most a few hundred bytes.
 const REPLY_BYTES_MAX: u64 = 32 << 20;
@@ -29,18 +36,26 @@ const REPLY_BYTES_MAX: u64 = 32 << 20;
 ///
 /// # Errors
 /// The system refuses a thread.
-pub fn start(config: &Arc<Config>, members: Vec<Pulse>, stop: &Stop) -> io::Result<Vec<JoinHandle<()>>> {
+pub fn start(
+    config: &Arc<Config>,
+    members: Vec<Pulse>,
+    reloader: Option<&Arc<Reloader>>,
+    stop: &Stop,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let runner = |members: &Vec<Pulse>| Runner::new(members.clone(), reloader.cloned());
+    let runners: Vec<Runner> = config.controllers.iter().map(|_| runner(&members)).collect();
     let follower = Arc::new(Mutex::new(Follower::new(Arc::clone(config), members)));
-    let agents = 0..config.controllers.len();
+    let agents = runners.into_iter().enumerate();
     agents
-        .map(|controller| {
-            let mut agent = Agent::new(config, controller, Arc::clone(&follower));
+        .map(|(controller, runner)| {
+            let mut agent = Agent::new(config, controller, Arc::clone(&follower), runner);
             let stop = stop.clone();
             let name = format!("heartbeat-{controller}");
             std::thread::Builder::new().name(name).spawn(move || {
                 loop {
                     agent.beat();
-                    if stop.wait_timeout(PERIOD) {
+                    let pause = if agent.runner.hurries() { HURRIED_PERIOD } else { PERIOD };
+                    if stop.wait_timeout(pause) {
                         return agent.leave();
                     }
                 }
@@ -59,10 +74,11 @@ struct Agent {
     /// Names this agent's life, so that the controller can tell a replay from a restart.
     agent: u64,
     sequence: u64,
+    runner: Runner,
 }
 
 impl Agent {
-    fn new(config: &Config, controller: usize, follower: Arc<Mutex<Follower>>) -> Agent {
+    fn new(config: &Config, controller: usize, follower: Arc<Mutex<Follower>>, runner: Runner) -> Agent {
         let http = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
@@ -77,6 +93,7 @@ impl Agent {
             http: ureq::Agent::new_with_config(http),
             agent: rand::random(),
             sequence: 0,
+            runner,
         }
     }
 
@@ -87,7 +104,12 @@ impl Agent {
     fn beat(&mut self) {
         self.sequence += 1;
         let heartbeat = self.follower().heartbeat(self.agent, self.sequence);
-        let answer = self.post(&heartbeat);
+        let heartbeat = Heartbeat { reports: self.runner.reports(), ..heartbeat };
+        let mut answer = self.post(&heartbeat);
+        if let Ok(reply) = &mut answer {
+            self.runner.delivered(&heartbeat.reports);
+            self.runner.take(std::mem::take(&mut reply.errands));
+        }
         self.follower().heard(self.controller, answer);
     }
 

@@ -61,4 +61,14 @@ fn a_purge_drops_copies_and_leaves_the_data() {
     let everything = purge(&["ALL"]);
     assert!(matches!(everything, Value::Integer(3..=6)), "{everything:?}");
     cached(6);
+    // The same by way of a controller.
+    let ask = |arguments: &[&str]| cluster.command(cluster.layout.controller, arguments);
+    let purged = ask(&["purge", "always:b"]).expect("purged");
+    assert!(purged["copies"].as_u64().is_some_and(|copies| (1..=2).contains(&copies)), "{purged}");
+    let purged = ask(&["purge", "--prefix", "always:"]).expect("purged");
+    assert!(purged["copies"].as_u64().is_some_and(|copies| copies >= 2), "{purged}");
+    assert_eq!(purged["shims"].as_object().map(|shims| shims.len()), Some(2), "{purged}");
+    let purged = ask(&["purge", "--all"]).expect("purged");
+    assert_eq!(purged["copies"], 0, "nobody has read since: {purged}");
+    assert!(ask(&["purge"]).is_err() && ask(&["purge", "a", "--all"]).is_err());
 }

@@ -1,3 +1,4 @@
 //! What operators do to a cluster that serves: policies, purges, reloads, drains. One file for each.
 
 mod copies;
+mod reload;

@@ -1,0 +1,180 @@
+//! Purges and reloads over HTTP: asks the members concerned and answers when they have. Not how they are asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{ConnectInfo, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use runtime::heartbeat::{Outcome, Task};
+use runtime::orders::PurgeScope;
+use runtime::reload::Reloaded;
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+use crate::errands::Standing;
+use crate::http::{Api, problem, refused};
+use crate::view::MapView;
+
+/// A purge waits for leases, which are shorter by default; members that have not answered by then are named.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What `PURGE_PATH` takes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Purge {
+    pub scope: PurgeScope,
+}
+
+/// How many copies were dropped, in all and by the shims that had granted them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeView {
+    pub copies: u64,
+    pub shims: BTreeMap<String, u64>,
+}
+
+/// What `RELOAD_PATH` takes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reload {
+    /// Not only the controller itself.
+    pub members: bool,
+}
+
+/// The map after a reload, and what each member has made of its file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReloadView {
+    #[serde(flatten)]
+    pub map: MapView,
+    pub members: BTreeMap<String, Reloaded>,
+}
+
+pub(crate) async fn purge(
+    State(api): State<Api>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if let Some(refusal) = refused(from, &headers) {
+        return refusal;
+    }
+    let scope = match serde_json::from_slice(&body) {
+        Ok(Purge { scope }) => scope,
+        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    let members: BTreeSet<String> = {
+        let service = api.service();
+        let all = service.config.shims.iter().map(|shim| shim.id.clone());
+        let (here, away): (Vec<_>, Vec<_>) = all.partition(|id| service.statuses.contains_key(id));
+        if !away.is_empty() {
+            let what = format!(
+                "nothing was purged, because nothing is heard of {}; try again later",
+                away.join(", ")
+            );
+            return problem(StatusCode::SERVICE_UNAVAILABLE, &what);
+        }
+        here.into_iter().collect()
+    };
+    let standing = match ask(&api, Task::Purge(scope), members).await {
+        Ok(standing) => standing,
+        Err(refusal) => return refusal,
+    };
+    let mut shims = BTreeMap::new();
+    let mut failed: Vec<String> =
+        standing.waiting.iter().map(|id| format!("{id} has not answered")).collect();
+    for (id, outcome) in standing.outcomes {
+        match outcome {
+            Outcome::Purged { copies } => drop(shims.insert(id, copies)),
+            Outcome::Failed { reason } => failed.push(format!("{id}: {reason}")),
+            Outcome::Reloaded(_) => failed.push(format!("{id} has answered something else")),
+        }
+    }
+    if !failed.is_empty() {
+        return problem(StatusCode::BAD_GATEWAY, &format!("copies may be left: {}", failed.join("; ")));
+    }
+    Json(PurgeView { copies: shims.values().sum(), shims }).into_response()
+}
+
+/// The controller's own part comes first: members that the file has more.
+pub(crate) async fn reload(
+    State(api): State<Api>,
+    ConnectInfo(from): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if let Some(refusal) = refused(from, &headers) {
+        return refusal;
+    }
+    let asked: Result<Option<Reload>, _> = match body.is_empty() {
+        true => Ok(None),
+        false => serde_json::from_slice(&body),
+    };
+    let everybody = match asked {
+        Ok(asked) => asked.is_none_or(|asked| asked.members),
+        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
+    };
+    let (map, members) = match grow(&api) {
+        Ok(grown) => grown,
+        Err(refusal) => return refusal,
+    };
+    if !everybody {
+        return Json(ReloadView { map, members: BTreeMap::new() }).into_response();
+    }
+    let standing = match ask(&api, Task::Reload, members).await {
+        Ok(standing) => standing,
+        Err(refusal) => return refusal,
+    };
+    let mut members = BTreeMap::new();
+    let mut failed: Vec<String> =
+        standing.waiting.iter().map(|id| format!("{id} has not answered")).collect();
+    for (id, outcome) in standing.outcomes {
+        match outcome {
+            Outcome::Reloaded(reloaded) => drop(members.insert(id, reloaded)),
+            Outcome::Failed { reason } => failed.push(format!("{id}: {reason}")),
+            Outcome::Purged { .. } => failed.push(format!("{id} has answered something else")),
+        }
+    }
+    if !failed.is_empty() {
+        return problem(StatusCode::BAD_GATEWAY, &format!("not everywhere reloaded: {}", failed.join("; ")));
+    }
+    Json(ReloadView { map, members }).into_response()
+}
+
+/// Reads the controller's file again; the map then, and the members that are heard of.
+fn grow(api: &Api) -> Result<(MapView, BTreeSet<String>), Response> {
+    let config = Arc::clone(&api.service().config);
+    let newer =
+        config.read_again().map_err(|error| problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()))?;
+    let mut service = api.service();
+    let away = |service: &crate::service::Service| {
+        let problem_of = service.store_problem.as_ref();
+        problem_of.map_or(Ok(()), |error| Err(problem(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())))
+    };
+    away(&service)?;
+    let reloaded = service.reload((api.clock)(), &newer);
+    reloaded.map_err(|error| problem(StatusCode::CONFLICT, &error.to_string()))?;
+    away(&service)?;
+    Ok((MapView::of(&service), service.statuses.keys().cloned().collect()))
+}
+
+async fn ask(api: &Api, task: Task, members: BTreeSet<String>) -> Result<Standing, Response> {
+    let Some(number) = api.service().errands.begin((api.clock)(), task, members) else {
+        let what = "too many purges and reloads are under way; try again later";
+        return Err(problem(StatusCode::TOO_MANY_REQUESTS, what));
+    };
+    let begun = (api.clock)();
+    loop {
+        let late = (api.clock)().since(begun) >= WAIT_MAX;
+        if let Some(standing) = api.service().errands.end(number, late) {
+            return Ok(standing);
+        }
+        if late {
+            return Err(problem(StatusCode::INTERNAL_SERVER_ERROR, "it has been forgotten"));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,43 @@
+//! `distcache purge`: drops cached copies and leaves the data. The shims do it; this asks a controller to tell them.
+
+use controller::{PURGE_PATH, Purge, PurgeView};
+use runtime::orders::PurgeScope;
+
+use super::ask::ControllerArguments;
+use super::print;
+
+/// Drop the cached copies of a key, of a prefix or of everything; the data stays, and reads fill them again
+///
+/// Returns when no node can serve what was there.
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["key", "prefix", "all"]))]
+pub(crate) struct Arguments {
+    /// The key; bytes that are no text as \\xNN
+    #[arg(value_name = "KEY")]
+    key: Option<String>,
+
+    /// Of all keys that begin so
+    #[arg(long, value_name = "PREFIX")]
+    prefix: Option<String>,
+
+    /// Of all keys
+    #[arg(long)]
+    all: bool,
+
+    #[command(flatten)]
+    controller: ControllerArguments,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let scope = match (&arguments.key, &arguments.prefix) {
+        (Some(key), _) => PurgeScope::Key(key.clone()),
+        (None, Some(prefix)) => PurgeScope::Prefix(prefix.clone()),
+        (None, None) => PurgeScope::All,
+    };
+    let purged: PurgeView = arguments.controller.post(PURGE_PATH, &Purge { scope })?;
+    print(&match arguments.controller.json {
+        true => serde_json::to_string(&purged)?,
+        false => format!("{} copies dropped", purged.copies),
+    });
+    Ok(())
+}

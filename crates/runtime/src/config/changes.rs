@@ -1,0 +1,195 @@
+//! What differs between two readings of a configuration file, and which of it can be acted on while serving. Not the
+//! acting.
+
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+
+use super::load::ConfigError;
+use super::{Config, NodeConfig, ShimConfig};
+use crate::reload::Reloaded;
+
+/// A field that a restart is needed for unless it is listed here.
+fn is_hot(section: &str, key: &str) -> bool {
+    match section {
+        "heat" | "policy" => true,
+        "limits" => !matches!(key, "handshake_ms_max" | "blocking_max" | "storage_ms_max" | "learned_max"),
+        "node" => matches!(key, "objects_max" | "bytes_max" | "rate_max"),
+        "shim" => key == "rate_max",
+        _ => false,
+    }
+}
+
+impl Config {
+    /// This configuration with those settings of `newer` that can change while serving, and the names of what differs.
+    ///
+    /// # Errors
+    /// The two do not go together.
+    pub fn changed_to(&self, newer: &Config) -> Result<(Config, Reloaded), ConfigError> {
+        let mut config = self.clone();
+        config.limits = newer.limits.clone();
+        config.limits.handshake_ms_max = self.limits.handshake_ms_max;
+        config.limits.blocking_max = self.limits.blocking_max;
+        config.limits.storage_ms_max = self.limits.storage_ms_max;
+        config.limits.learned_max = self.limits.learned_max;
+        config.heat = newer.heat.clone();
+        config.policies = newer.policies.clone();
+        for node in &mut config.nodes {
+            if let Some(newer) = newer.nodes.iter().find(|newer| newer.id == node.id) {
+                let NodeConfig { objects_max, bytes_max, rate_max, .. } = *newer;
+                (node.objects_max, node.bytes_max, node.rate_max) = (objects_max, bytes_max, rate_max);
+            }
+        }
+        for shim in &mut config.shims {
+            if let Some(ShimConfig { rate_max, .. }) = newer.shims.iter().find(|newer| newer.id == shim.id) {
+                shim.rate_max = *rate_max;
+            }
+        }
+        config.validate()?;
+        let (changed, _) = differences(&self.table, &newer.table);
+        let (_, restart_needed) = differences(&self.started, &newer.table);
+        config.table = newer.table.clone();
+        Ok((config, Reloaded { changed, restart_needed }))
+    }
+}
+
+/// The names of fields that differ: those that can change while serving, and the others.
+fn differences(old: &Table, new: &Table) -> (Vec<String>, Vec<String>) {
+    let (mut hot, mut cold) = (Vec::new(), Vec::new());
+    for section in names(old, new) {
+        match (old.get(section), new.get(section)) {
+            (old, new) if old == new => {}
+            (Some(Value::Array(_)) | None, Some(Value::Array(_)) | None) => {
+                let members =
+                    |table: Option<&Value>| table.and_then(Value::as_array).cloned().unwrap_or_default();
+                let (old, new) = (members(old.get(section)), members(new.get(section)));
+                compare_members(section, &old, &new, (&mut hot, &mut cold));
+            }
+            (old, new) => {
+                let fields =
+                    |value: Option<&Value>| value.and_then(Value::as_table).cloned().unwrap_or_default();
+                let at = format!("[{section}]");
+                compare_fields(section, &at, (&fields(old), &fields(new)), (&mut hot, &mut cold));
+            }
+        }
+    }
+    (hot, cold)
+}
+
+type Found<'a> = (&'a mut Vec<String>, &'a mut Vec<String>);
+
+fn compare_fields(section: &str, at: &str, (old, new): (&Table, &Table), (hot, cold): Found<'_>) {
+    for key in names(old, new).into_iter().filter(|key| old.get(*key) != new.get(*key)) {
+        let list = if is_hot(section, key) { &mut *hot } else { &mut *cold };
+        list.push(format!("{at} {key}"));
+    }
+}
+
+/// Members that were added are `distcache reload`'s business: whoever runs already learns of them from a controller.
+fn compare_members(section: &str, old: &[Value], new: &[Value], (hot, cold): Found<'_>) {
+    let name = |member: &Value| {
+        let named = ["id", "prefix", "name"].iter().find_map(|key| member.get(key)?.as_str());
+        named.unwrap_or_default().to_owned()
+    };
+    let find =
+        |members: &[Value], wanted: &str| members.iter().find(|member| name(member) == wanted).cloned();
+    for member in old.iter().chain(new.iter().filter(|member| find(old, &name(member)).is_none())) {
+        let id = name(member);
+        let at = format!("[[{section}]] {id:?}");
+        let fields = |members| find(members, &id).and_then(|member| member.as_table().cloned());
+        match (fields(old), fields(new)) {
+            (Some(old), Some(new)) => compare_fields(section, &at, (&old, &new), (&mut *hot, &mut *cold)),
+            _ if is_hot(section, "") => hot.push(at),
+            (None, _) if matches!(section, "node" | "layer" | "router") => {}
+            _ => cold.push(at),
+        }
+    }
+}
+
+fn names<'a>(old: &'a Table, new: &'a Table) -> BTreeSet<&'a str> {
+    old.keys().chain(new.keys()).map(String::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::reload::Reloaded;
+
+    const TEXT: &str = r#"
+[cluster]
+secret = "00112233445566778899aabbccddeeff"
+[limits]
+clients_max = 10
+[[layer]]
+name = "leaf"
+partition = "hash"
+[[node]]
+id = "n0"
+layer = "leaf"
+listen = "127.0.0.1:7200"
+objects_max = 5
+[[shim]]
+id = "s0"
+rack = "r0"
+listen = "127.0.0.1:7100"
+[[router]]
+id = "x0"
+listen = "127.0.0.1:6380"
+"#;
+
+    fn check(old: &str, new: &str, changed: &[&str], restart_needed: &[&str]) -> Config {
+        assert!(TEXT.contains(old), "{old:?}");
+        let before = Config::parse(TEXT).unwrap();
+        let after = Config::parse(&TEXT.replacen(old, new, 1)).unwrap();
+        let (config, reloaded) = before.changed_to(&after).unwrap();
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let expected = Reloaded { changed: owned(changed), restart_needed: owned(restart_needed) };
+        assert_eq!(reloaded, expected, "{new}");
+        config
+    }
+
+    #[test]
+    fn settings_change_and_are_named() {
+        let config = check("clients_max = 10", "clients_max = 20", &["[limits] clients_max"], &[]);
+        assert_eq!(config.limits.clients_max, 20);
+        let config = check(
+            "objects_max = 5",
+            "objects_max = 6\nrate_max = 7",
+            &["[[node]] \"n0\" objects_max", "[[node]] \"n0\" rate_max"],
+            &[],
+        );
+        assert_eq!((config.nodes[0].objects_max, config.nodes[0].rate_max), (6, 7));
+        let config = check("[limits]", "[heat]\nthreshold = 9\n[limits]", &["[heat] threshold"], &[]);
+        assert_eq!(config.heat.threshold, 9);
+        let policy = "[[policy]]\nprefix = \"a\"\ncache = \"never\"\n[[shim]]";
+        let config = check("[[shim]]", policy, &["[[policy]] \"a\""], &[]);
+        assert_eq!(config.policies.len(), 1);
+        check("[cluster]", "# a comment\n[cluster]", &[], &[]);
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_named_and_left_alone() {
+        let config = check("[limits]", "[limits]\nblocking_max = 3", &[], &["[limits] blocking_max"]);
+        assert_eq!(config.limits.blocking_max, 1000);
+        let config = check("secret", "lease_ms = 500\nsecret", &[], &["[cluster] lease_ms"]);
+        assert_eq!(config.cluster.lease_ms, 1000);
+        let moved = "listen = \"127.0.0.1:6390\"";
+        check("listen = \"127.0.0.1:6380\"", moved, &[], &["[[router]] \"x0\" listen"]);
+        let added = "[[node]]\nid = \"n1\"\nlayer = \"leaf\"\nlisten = \"127.0.0.1:7201\"\n[[shim]]";
+        let config = check("[[shim]]", added, &[], &[]);
+        assert_eq!(config.nodes.len(), 1, "members come from a controller");
+    }
+
+    #[test]
+    fn a_restart_is_asked_for_until_it_comes() {
+        let before = Config::parse(TEXT).unwrap();
+        let moved = TEXT.replace("6380", "6390");
+        let (once, _) = before.changed_to(&Config::parse(&moved).unwrap()).unwrap();
+        let more = moved.replace("clients_max = 10", "clients_max = 30");
+        let (config, reloaded) = once.changed_to(&Config::parse(&more).unwrap()).unwrap();
+        assert_eq!(reloaded.changed, ["[limits] clients_max"]);
+        assert_eq!(reloaded.restart_needed, ["[[router]] \"x0\" listen"]);
+        let (_, reloaded) = config.changed_to(&before).unwrap();
+        assert!(reloaded.restart_needed.is_empty(), "the file says again what the process does");
+    }
+}

@@ -1,0 +1,62 @@
+//! Reading the configuration of a process again while its members serve: all of it is good, or nothing changes. What may
+//! change is `config::changes`' business.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::orders::Orders;
+
+/// What a reload has come to, field by field, as `[section] key`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Acted on from now on.
+    pub changed: Vec<String>,
+    /// Different in the file since the process started, and not acted on before it starts again.
+    pub restart_needed: Vec<String>,
+}
+
+type Act = Box<dyn Fn(&Config) + Send + Sync>;
+
+/// Of one process. Reloads come one after the other, whoever asks.
+pub struct Reloader {
+    config: Mutex<Arc<Config>>,
+    members: Vec<Orders>,
+    /// What else acts on settings.
+    act: Act,
+}
+
+impl Reloader {
+    pub fn new(config: &Arc<Config>, members: Vec<Orders>, act: Act) -> Reloader {
+        Reloader { config: Mutex::new(Arc::clone(config)), members, act }
+    }
+
+    /// # Errors
+    /// Why the file is no good, or what of the certificates; everything stays as it was then.
+    pub fn reload(&self) -> Result<Reloaded, String> {
+        let reloaded = self.read();
+        match &reloaded {
+            Ok(Reloaded { changed, restart_needed }) => {
+                tracing::info!(changed = changed.join(", "), "the configuration has been read again");
+                if !restart_needed.is_empty() {
+                    tracing::warn!("restart needed for {}", restart_needed.join(", "));
+                }
+            }
+            Err(reason) => tracing::error!("the configuration in use stays: {reason}"),
+        }
+        reloaded
+    }
+
+    fn read(&self) -> Result<Reloaded, String> {
+        let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let newer = current.read_again().map_err(|error| error.to_string())?;
+        let (config, reloaded) = current.changed_to(&newer).map_err(|error| error.to_string())?;
+        // What is wrong with single tables is in the log; the others are in use by then.
+        current.certificates().reload().map_err(|errors| format!("certificates: {}", errors.join("; ")))?;
+        *current = Arc::new(config);
+        (self.act)(&current);
+        self.members.iter().for_each(|orders| orders.set(&current));
+        Ok(reloaded)
+    }
+}
