@@ -25,9 +25,10 @@ const DOCUMENT: Memory = Memory { fixed: 256 << 10, per_byte: 4096 };
 /// The rings and tables of a small cluster, made anew for each input.
 const MACHINE: Memory = Memory { fixed: 4 << 20, per_byte: 4096 };
 
-pub static TARGETS: [Target; 14] = [
+pub static TARGETS: [Target; 15] = [
     decoder("resp_commands", targets::resp_commands::run),
     decoder("resp_replies", targets::resp_replies::run),
+    decoder("memcached", targets::memcached::run),
     decoder("wire", targets::wire::run),
     decoder("handshake", targets::handshake::run),
     Target { memory: DOCUMENT, ..decoder("config", targets::config::run) },

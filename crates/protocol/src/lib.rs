@@ -9,6 +9,7 @@ pub mod hash;
 pub mod heat;
 pub mod inbox;
 pub mod load;
+pub mod memcached;
 pub mod node;
 pub mod placement;
 pub mod policy;

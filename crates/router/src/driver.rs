@@ -7,17 +7,19 @@ use hdrhistogram::Histogram;
 use protocol::router::{ClientId, Input};
 use protocol::time::Time;
 use runtime::address::Address;
-use runtime::config::Config;
+use runtime::config::{Config, FrontProtocol};
 use runtime::instance::MapCell;
 use runtime::orders::{Order, Orders};
 use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
 use runtime::status::StatusCell;
+use wire::memcached;
 use wire::resp::{Limits, ProtocolError, Taken, next_command};
 
 use crate::engine::{Engine, settings};
 use crate::front::Connections;
 
 const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
+const TOO_MANY_MEMCACHED_CLIENTS: &[u8] = b"ERROR Too many open connections\r\n";
 /// How long a stopping router waits for replies, so that a command that blocks does not hold it.
 const DRAIN_US_MAX: u64 = 3_000_000;
 
@@ -36,13 +38,29 @@ pub(crate) struct RouterDriver {
     maps: MapCell,
     orders: Orders,
     limits: Limits,
+    /// Where the clients speak memcached.
+    memcached: Option<memcached::Limits>,
     drain_until_us: Option<u64>,
     tls_told_us: u64,
 }
 
+enum Next {
+    Input(Input),
+    /// No command is whole before there are so many bytes.
+    Needs(usize),
+    /// Nothing after it can be trusted any more.
+    Last(Input),
+}
+
+fn memcached_limits(config: &Config) -> memcached::Limits {
+    let default = memcached::Limits::default();
+    let value_bytes_max = default.value_bytes_max.min(config.limits.command_bytes_max.0 as usize);
+    memcached::Limits { value_bytes_max, ..default }
+}
+
 impl RouterDriver {
     pub(crate) fn new(
-        id: &str,
+        (id, protocol): (&str, FrontProtocol),
         config: &Arc<Config>,
         engine: Engine,
         listeners: Vec<ListenerId>,
@@ -61,6 +79,7 @@ impl RouterDriver {
             maps,
             orders,
             limits: limits(config),
+            memcached: (protocol == FrontProtocol::Memcached).then(|| memcached_limits(config)),
             drain_until_us: None,
             tls_told_us: 0,
             config: Arc::clone(config),
@@ -70,7 +89,8 @@ impl RouterDriver {
     fn accepted(&mut self, io: &mut Io, connection: ConnectionId, listener: ListenerId) {
         if self.connections.count() >= self.config.limits.clients_max || self.crowded {
             self.refused_total += 1;
-            io.out(connection).extend_from_slice(TOO_MANY_CLIENTS);
+            let told = if self.memcached.is_some() { TOO_MANY_MEMCACHED_CLIENTS } else { TOO_MANY_CLIENTS };
+            io.out(connection).extend_from_slice(told);
             io.close_flushed(connection);
             return;
         }
@@ -101,25 +121,42 @@ impl RouterDriver {
                 self.connections.halt(io, client);
                 return io.unread(connection, bytes);
             }
-            match next_command(&mut bytes, &self.limits) {
-                Ok(Taken::Command(command)) => {
-                    self.step(io, now, Input::Command { client, command });
-                }
-                Ok(Taken::Needs(needs)) => {
+            match self.next_input(client, &mut bytes) {
+                Next::Input(input) => self.step(io, now, input),
+                Next::Needs(needs) => {
                     if let Some(state) = self.connections.get_mut(client) {
                         state.needs = needs;
                     }
                     return io.unread(connection, bytes);
                 }
-                Err(error) => {
-                    self.tell_of_tls(io, connection, &error);
+                Next::Last(input) => {
+                    if let Input::Malformed { error, .. } = &input {
+                        self.tell_of_tls(io, connection, error);
+                    }
                     self.connections.halt(io, client);
-                    return self.step(io, now, Input::Malformed { client, error });
+                    return self.step(io, now, input);
                 }
             }
             if self.connections.client(connection).is_none() {
                 return;
             }
+        }
+    }
+
+    /// The first whole command of what a client has sent.
+    fn next_input(&mut self, client: ClientId, bytes: &mut Bytes) -> Next {
+        let Some(limits) = &self.memcached else {
+            return match next_command(bytes, &self.limits) {
+                Ok(Taken::Command(command)) => Next::Input(Input::Command { client, command }),
+                Ok(Taken::Needs(needs)) => Next::Needs(needs),
+                Err(error) => Next::Last(Input::Malformed { client, error }),
+            };
+        };
+        let Some(state) = self.connections.get_mut(client) else { return Next::Needs(usize::MAX) };
+        match state.requests.next(bytes, limits) {
+            memcached::Taken::Request(request) => Next::Input(Input::Memcached { client, request }),
+            memcached::Taken::Needs(needs) => Next::Needs(needs),
+            memcached::Taken::Hangup(told) => Next::Last(Input::Garbled { client, told }),
         }
     }
 
@@ -200,6 +237,7 @@ impl RouterDriver {
     fn set(&mut self, io: &mut Io, config: Arc<Config>) {
         self.config = config;
         self.limits = limits(&self.config);
+        self.memcached = self.memcached.map(|_| memcached_limits(&self.config));
         self.connections.set_out_bytes_max(self.config.limits.output_bytes_max.0 as usize);
         io.set_handshakes_max(self.config.limits.handshakes_max);
         let settings = settings(&self.config);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use protocol::memcached::Dialect;
 use protocol::placement::{Placement, Secret};
 use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, Settings};
 use protocol::time::Time;
@@ -170,6 +171,8 @@ fn machine_config(config: &Config) -> RouterConfig {
         pipeline_max,
         key_bytes_max,
         learned_max: config.limits.learned_max,
+        dialect: Dialect::Redis,
+        value_bytes_max: config.limits.command_bytes_max.0 as usize,
         shim_names: config.shims.iter().map(|shim| shim.id.clone()).collect(),
         ..RouterConfig::default()
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use protocol::router::ClientId;
 use runtime::reactor::{ConnectionId, Io};
+use wire::memcached::RequestReader;
 
 use crate::engine::Front;
 
@@ -20,6 +21,8 @@ pub(crate) struct Connection {
     /// Reading is paused until the pipeline or the output has drained.
     pub(crate) halted: bool,
     pub(crate) seen_us: u64,
+    /// Of a client that speaks memcached.
+    pub(crate) requests: RequestReader,
 }
 
 /// The connections by the index that is their `ClientId` too.
@@ -61,7 +64,9 @@ impl Connections {
             self.connections.resize_with(id.index() + 1, || None);
         }
         self.count += 1;
-        self.connections[id.index()] = Some(Connection { id, needs: 0, halted: false, seen_us: now_us });
+        let requests = RequestReader::default();
+        self.connections[id.index()] =
+            Some(Connection { id, needs: 0, halted: false, seen_us: now_us, requests });
         ClientId(id.index() as u32)
     }
 

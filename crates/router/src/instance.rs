@@ -28,6 +28,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let mut listeners = Vec::new();
     io.set_handshakes_max(config.limits.handshakes_max);
     let certificates = config.certificates();
+    let protocol = config.router(router_id).protocol;
     for listen in config.router(router_id).listens() {
         let address = listen.address;
         let listener = io.listen_tls(&address, certificates.clients().filter(|_| listen.tls));
@@ -45,8 +46,13 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let orders = Orders::default();
     let waker = io.waker();
     orders.register(move || waker.wake());
-    let mut driver =
-        RouterDriver::new(id, config, engine, listeners, (status.clone(), maps.clone(), orders.clone()));
+    let mut driver = RouterDriver::new(
+        (id, protocol),
+        config,
+        engine,
+        listeners,
+        (status.clone(), maps.clone(), orders.clone()),
+    );
     let stop = stop.clone();
     let name = id.to_owned();
     let thread = std::thread::Builder::new().name(id.to_owned()).spawn(move || {

@@ -5,6 +5,7 @@ pub mod header;
 pub mod key;
 pub mod map;
 pub mod member;
+pub mod memcached;
 pub mod message;
 pub mod resp;
 

@@ -7,6 +7,7 @@ pub(crate) mod controller;
 pub(crate) mod embedded;
 pub(crate) mod handshake;
 pub(crate) mod heartbeats;
+pub(crate) mod memcached;
 pub(crate) mod node;
 pub(crate) mod planted;
 pub(crate) mod resp_commands;

@@ -10,6 +10,7 @@ mod differential;
 mod failures;
 mod history;
 mod membership;
+mod memcached;
 mod operations;
 mod pubsub;
 mod replicas;

@@ -9,7 +9,7 @@ use crate::router::dispatch::Origin;
 use crate::router::gather::{self, Merge};
 use crate::router::pipeline::{Part, PartReply, Progress, Touch};
 use crate::router::retry::Cause;
-use crate::router::{ClientId, Effect, Router, Routing, replies};
+use crate::router::{ClientId, Effect, Router, Routing, memcached, replies};
 use crate::time::Time;
 
 /// What an answer may let go on.
@@ -212,8 +212,14 @@ impl Router {
         let id = ClientId(client);
         while let Some((operation, bytes)) = state.pipeline.pop_answered() {
             self.latencies.record(now.since(operation.received));
-            if !operation.silent {
-                effects.push(Effect::Reply { client: id, bytes });
+            match (operation.shape, &mut state.memcached) {
+                (Some(shape), Some(front)) => {
+                    memcached::tell(id, *shape, &bytes, front, &mut self.tallies, effects);
+                }
+                _ if !operation.silent && !bytes.is_empty() => {
+                    effects.push(Effect::Reply { client: id, bytes });
+                }
+                _ => {}
             }
             if operation.closes {
                 effects.push(Effect::Close { client: id });

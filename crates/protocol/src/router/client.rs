@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::memcached::Front;
 use crate::router::ClientId;
 use crate::router::pipeline::Pipeline;
 use crate::router::pubsub::{Subscribed, Subscribing};
@@ -41,6 +42,8 @@ pub(crate) struct Client {
     pub(crate) transaction: Option<Box<Queued>>,
     /// Since its first WATCH was sent.
     pub(crate) watch: Option<Watch>,
+    /// Only of a client that speaks memcached.
+    pub(crate) memcached: Option<Box<Front>>,
     /// The pipeline was full and has not drained to half since.
     pub(crate) stalled: bool,
 }
@@ -124,6 +127,7 @@ impl Clients {
             closing: false,
             transaction: None,
             watch: None,
+            memcached: None,
             stalled: false,
         }));
     }

@@ -115,7 +115,8 @@ impl Router {
                 watched: false,
             }))
         });
-        let operation = Operation { received: now, touch, progress, resp3, silent, closes: false };
+        let operation =
+            Operation { received: now, touch, progress, resp3, silent, closes: false, shape: None };
         self.enqueue(now, client, operation, effects);
     }
 
@@ -166,11 +167,14 @@ impl Router {
         &mut self,
         now: Time,
         client: u32,
-        operation: Operation,
+        mut operation: Operation,
         effects: &mut Vec<Effect>,
     ) {
         let pipeline_max = self.config.pipeline_max;
         let Some(state) = self.clients.get_mut(client) else { return };
+        if let Some(front) = &mut state.memcached {
+            operation.shape = front.next.take();
+        }
         let done = operation.answered();
         state.pipeline.push(operation);
         state.stalled = state.stalled || state.pipeline.len() >= pipeline_max;
@@ -436,7 +440,7 @@ pub(crate) fn fan(parts: Vec<Part>, merge: Merge) -> Progress {
 
 fn answered(now: Time, bytes: Bytes, silent: bool, closes: bool) -> Operation {
     let progress = Progress::Done(bytes);
-    Operation { received: now, touch: Touch::Nothing, progress, resp3: false, silent, closes }
+    Operation { received: now, touch: Touch::Nothing, progress, resp3: false, silent, closes, shape: None }
 }
 
 pub(crate) fn keys_of(placement: &Placement, command: &Command, classified: &Classified) -> Keys {

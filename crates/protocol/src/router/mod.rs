@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use wire::memcached::Request;
 use wire::resp::{Command, ProtocolError};
 use wire::{Message, Peer};
 
@@ -21,6 +22,7 @@ mod gather;
 mod info;
 mod keyless;
 mod learned;
+mod memcached;
 mod own_command;
 mod pause;
 mod pending;
@@ -39,6 +41,7 @@ pub use counters::{Counters, Latencies};
 pub use surface::{Class, Spread, Treatment, shortest, surface};
 
 use crate::load::LoadTable;
+use crate::memcached::{Dialect, Tallies};
 use crate::placement::Placement;
 use crate::time::Time;
 use breaker::Breaker;
@@ -81,6 +84,10 @@ pub struct RouterConfig {
     pub learned_max: usize,
     /// The shims' names in errors, by `ShimId`.
     pub shim_names: Vec<String>,
+    /// What storage understands.
+    pub dialect: Dialect,
+    /// Of a memcached client's values, as `stats settings` tells it.
+    pub value_bytes_max: usize,
 }
 
 impl Default for RouterConfig {
@@ -93,6 +100,8 @@ impl Default for RouterConfig {
             key_bytes_max: wire::codec::KEY_BYTES_MAX,
             learned_max: 1 << 16,
             shim_names: Vec::new(),
+            dialect: Dialect::Redis,
+            value_bytes_max: 1 << 20,
         }
     }
 }
@@ -120,6 +129,16 @@ pub enum Input {
     Command {
         client: ClientId,
         command: Command,
+    },
+    /// The same of a client that speaks memcached.
+    Memcached {
+        client: ClientId,
+        request: Request,
+    },
+    /// What the client sent is no memcached text; after this line, if any, and its earlier replies it is closed.
+    Garbled {
+        client: ClientId,
+        told: &'static str,
     },
     /// What the client sent is no command; it is told, after its earlier replies, and closed.
     Malformed {
@@ -191,6 +210,9 @@ pub struct Router {
     ticked: Time,
     random: SmallRng,
     counters: Counters,
+    tallies: Tallies,
+    /// When the first client came.
+    began: Option<Time>,
     latencies: Latencies,
     rate: info::Rate,
     /// By CLIENT KILL, in this step.
@@ -216,6 +238,8 @@ impl Router {
             ticked: Time(0),
             random: SmallRng::seed_from_u64(config.seed),
             counters: Counters::default(),
+            tallies: Tallies::default(),
+            began: None,
             latencies: Latencies::default(),
             rate: info::Rate::default(),
             killed: Vec::new(),
@@ -295,6 +319,7 @@ impl Router {
         match input {
             Input::Opened { client } => {
                 self.counters.clients_opened += 1;
+                self.began.get_or_insert(now);
                 self.clients.open(now, client);
             }
             Input::Known { client, address, local_address } => {
@@ -302,7 +327,13 @@ impl Router {
                     client.known = Some(Box::new((address, local_address)));
                 }
             }
-            Input::Command { client, command } => self.command(now, client.0, command, effects),
+            Input::Command { client, command } => {
+                if !self.speaks_memcached_only(now, client.0, effects) {
+                    self.command(now, client.0, command, effects);
+                }
+            }
+            Input::Memcached { client, request } => self.memcached(now, client.0, request, effects),
+            Input::Garbled { client, told } => self.hang_up(now, client.0, told, effects),
             Input::Malformed { client, error } => self.malformed(now, client.0, &error, effects),
             Input::Ended { client } => self.ended(client, effects),
             Input::Closed { client } => self.closed(client, effects),

@@ -9,6 +9,7 @@ use wire::resp::Command;
 use wire::{Peer, Status};
 
 use crate::command::{Classified, Kind};
+use crate::memcached::Shape;
 use crate::router::gather::Merge;
 use crate::time::Time;
 
@@ -25,6 +26,8 @@ pub(crate) struct Operation {
     /// CLIENT REPLY OFF or SKIP: it takes its turn, but its reply is not sent.
     pub(crate) silent: bool,
     pub(crate) closes: bool,
+    /// How a memcached client gets to read the reply.
+    pub(crate) shape: Option<Box<Shape>>,
 }
 
 /// The keys whose order an operation takes part in, each as the low half of its digest. Two keys that share
@@ -333,6 +336,7 @@ mod tests {
                 resp3: false,
                 silent: false,
                 closes: false,
+                shape: None,
             });
         }
         pipeline

@@ -276,7 +276,8 @@ impl Router {
                 Progress::Waiting(Box::new(waiting))
             }
         };
-        let operation = Operation { received: now, touch, progress, resp3, silent, closes: false };
+        let operation =
+            Operation { received: now, touch, progress, resp3, silent, closes: false, shape: None };
         self.enqueue(now, client, operation, effects);
     }
 }

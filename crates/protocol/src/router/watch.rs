@@ -65,8 +65,15 @@ impl Router {
                 Progress::Waiting(Box::new(Waiting { command, classified, own_replies, watched }))
             }
         };
-        let operation =
-            Operation { received: now, touch: Touch::All, progress, resp3, silent, closes: false };
+        let operation = Operation {
+            received: now,
+            touch: Touch::All,
+            progress,
+            resp3,
+            silent,
+            closes: false,
+            shape: None,
+        };
         self.enqueue(now, client, operation, effects);
     }
 

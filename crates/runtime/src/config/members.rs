@@ -220,7 +220,6 @@ pub struct RouterConfig {
 pub enum FrontProtocol {
     #[default]
     Redis,
-    /// Not in this release: refused by `validate`.
     Memcached,
 }
 

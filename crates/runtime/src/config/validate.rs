@@ -8,9 +8,7 @@ use wire::message::LAYERS_MAX;
 
 use super::load::ConfigError;
 use super::policy;
-use super::{
-    ByteSize, ClusterConfig, Config, ControllerConfig, FrontProtocol, Mode, ShimConfig, StorageConfig,
-};
+use super::{ByteSize, ClusterConfig, Config, ControllerConfig, Mode, ShimConfig, StorageConfig};
 use crate::address::Address;
 
 type Check = Result<(), ConfigError>;
@@ -336,12 +334,6 @@ fn check_etcd(config: &Config, controller: &ControllerConfig, endpoints: &[&str]
 
 fn check_routers(config: &Config) -> Check {
     for router in &config.routers {
-        if router.protocol == FrontProtocol::Memcached {
-            return wrong(format!(
-                "[[router]] {:?}: protocol = \"memcached\": not in this release; write \"redis\"",
-                router.id
-            ));
-        }
         if router.listens().next().is_none() {
             return wrong(format!(
                 "[[router]] {:?}: listen is missing: write listen = \"IP:PORT\", or listen_tls for TLS",

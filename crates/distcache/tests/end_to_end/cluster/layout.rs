@@ -20,6 +20,8 @@ pub(crate) struct Layout {
     pub(crate) routing: &'static str,
     /// Further keys of all controllers.
     pub(crate) controller_keys: String,
+    /// What clients of the routers speak.
+    pub(crate) protocol: &'static str,
     /// Further keys of the first router.
     pub(crate) router_keys: String,
     /// Further tables, such as `[limits]`.
@@ -39,6 +41,7 @@ impl Layout {
             objects_max: 1000,
             routing: "learned",
             controller_keys: String::new(),
+            protocol: "redis",
             router_keys: String::new(),
             tables: String::new(),
         }
@@ -105,6 +108,7 @@ impl Layout {
         for (router, address) in self.routers.iter().enumerate() {
             let socket = directory.join(&format!("router-{router}.sock"));
             writeln!(out, "[[router]]\nid = \"router-{router}\"\nlisten = \"{address}\"")?;
+            writeln!(out, "protocol = \"{}\"", self.protocol)?;
             writeln!(out, "listen_unix = \"{}\"", socket.display())?;
             if router == 0 {
                 writeln!(out, "{}", self.router_keys)?;

@@ -5,6 +5,8 @@ mod directory;
 mod etcd;
 mod layout;
 mod machine;
+mod memcached_client;
+mod memcached_server;
 mod ports;
 mod process;
 mod redis_server;
@@ -14,6 +16,8 @@ pub(crate) use directory::Directory;
 pub(crate) use etcd::Etcd;
 pub(crate) use layout::Layout;
 pub(crate) use machine::{alone, installed, python, shared};
+pub(crate) use memcached_client::MemcachedClient;
+pub(crate) use memcached_server::MemcachedServer;
 pub(crate) use ports::free_port;
 pub(crate) use process::{Process, distcache, until};
 pub(crate) use redis_server::RedisServer;
@@ -111,6 +115,9 @@ impl Cluster {
     pub(crate) fn wait_linked(&self) {
         let nodes = format!("nodes_linked:{}\r\n", self.layout.nodes().len());
         let shims = format!("shims_linked:{}\r\n", self.layout.storage.len());
+        if self.layout.protocol == "memcached" {
+            return self.wait_linked_memcached();
+        }
         for router in 0..self.layout.routers.len() {
             let mut client = self.connect(router);
             until("the members are linked", || {
@@ -121,6 +128,20 @@ impl Cluster {
                 Value::Integer(_) => Some(()),
                 _ => None,
             });
+        }
+    }
+
+    fn wait_linked_memcached(&self) {
+        let nodes = format!("nodes_linked {}\r\n", self.layout.nodes().len());
+        let shims = format!("shims_linked {}\r\n", self.layout.storage.len());
+        for router in 0..self.layout.routers.len() {
+            let mut client = MemcachedClient::connect(self.router(router));
+            until("the members are linked", || {
+                let stats = client.text("stats\r\n");
+                (stats.contains(&nodes) && stats.contains(&shims)).then_some(())
+            });
+            // Every server, and a write: one that is up may still wait for earlier leases to end.
+            until("storage is up", || (client.text("flush_all\r\n") == "OK\r\n").then_some(()));
         }
     }
 

@@ -1,0 +1,121 @@
+//! The same requests to a memcached and to a router: the same bytes must come back, but for the uniques, which are a
+//! server's own.
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+
+use super::cluster;
+use super::requests::{Storage, Uniques, draw};
+use crate::cluster::{MemcachedClient, MemcachedServer, RedisServer, installed, shared};
+
+const CASES: usize = 6000;
+
+struct Side {
+    client: MemcachedClient,
+    uniques: Uniques,
+}
+
+impl Side {
+    fn of(client: MemcachedClient) -> Side {
+        Side { client, uniques: Uniques::default() }
+    }
+
+    fn ask(&mut self, request: &[u8], storage: Storage) -> Vec<u8> {
+        let filled = self.uniques.fill(request);
+        let answer = self.client.ask(&filled);
+        if find_unique(request) {
+            let gets = self.client.ask(&Uniques::question());
+            self.uniques.learn(&gets);
+        }
+        comparable(&answer, storage)
+    }
+}
+
+/// Whether anything may have given a key another unique since.
+fn find_unique(request: &[u8]) -> bool {
+    !request.starts_with(b"get ")
+}
+
+/// An answer without what differs from server to server: uniques, as the last number of a line or behind `c`. Redis'
+/// values get no blanks behind a number that has become shorter.
+fn comparable(answer: &[u8], storage: Storage) -> Vec<u8> {
+    let mut lines = Vec::new();
+    for line in answer.split(|&byte| byte == b'\n') {
+        let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+        let kept: Vec<&[u8]> = match words[0] {
+            b"VALUE" if words.len() == 5 => words[..4].to_vec(),
+            b"VA" | b"HD" | b"NS" | b"EX" | b"NF" => {
+                words.into_iter().filter(|word| !is_unique(word)).map(remaining).collect()
+            }
+            _ => words,
+        };
+        lines.push(kept.join(&b' '));
+    }
+    let text = lines.join(&b'\n');
+    if storage == Storage::Memcached { text } else { without_padding(&text) }
+}
+
+/// Remaining seconds pass while both are asked: whether there are none, few or many.
+fn remaining(word: &[u8]) -> &[u8] {
+    let text = std::str::from_utf8(word).unwrap_or_default().trim_end();
+    match text.strip_prefix('t').and_then(|seconds| seconds.parse::<i64>().ok()) {
+        Some(0..=1000) => b"few",
+        Some(1001..) => b"many",
+        _ => word,
+    }
+}
+
+fn is_unique(word: &[u8]) -> bool {
+    let word = word.strip_suffix(b"\r").unwrap_or(word);
+    word.strip_prefix(b"c").is_some_and(|digits| digits.iter().all(u8::is_ascii_digit))
+}
+
+/// memcached pads a number that a decrement made shorter with blanks; a Redis client could not count it any more.
+/// What is compared is the number, and its length in the line before is not.
+fn without_padding(text: &[u8]) -> Vec<u8> {
+    let mut lines: Vec<Vec<u8>> = text.split(|&byte| byte == b'\n').map(<[u8]>::to_vec).collect();
+    for index in 1..lines.len() {
+        let digits = lines[index].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let padded = lines[index][digits..].iter().all(|byte| b" \r".contains(byte));
+        if digits > 0 && padded {
+            lines[index].truncate(digits);
+            let head = &mut lines[index - 1];
+            if head.starts_with(b"VALUE counter ") || head.starts_with(b"VA ") {
+                let counts = |byte: &u8| byte.is_ascii_digit();
+                head.retain(|byte| !counts(byte));
+            }
+        }
+    }
+    lines.join(&b'\n')
+}
+
+fn check(storage: Storage, urls: Vec<String>, seed: u64) {
+    let reference = MemcachedServer::start();
+    let cluster = cluster(urls);
+    let mut direct = Side::of(reference.connect());
+    let mut through = Side::of(MemcachedClient::connect(cluster.router(0)));
+    let mut random = SmallRng::seed_from_u64(seed);
+    for case in 0..CASES {
+        let request = draw(&mut random, storage);
+        let expected = direct.ask(&request, storage);
+        let got = through.ask(&request, storage);
+        assert_eq!(
+            got.escape_ascii().to_string(),
+            expected.escape_ascii().to_string(),
+            "case {case} of seed {seed}: {}",
+            request.escape_ascii()
+        );
+    }
+    let stats = through.client.text("stats\r\n");
+    assert!(!stats.contains("distcache_cached_hits 0\r\n"), "nothing was ever cached: {stats}");
+}
+
+#[test]
+fn over_redis_it_answers_as_memcached_does() {
+    if !installed(&["memcached", "redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let servers = [RedisServer::start(), RedisServer::start()];
+    check(Storage::Redis, servers.iter().map(RedisServer::url).collect(), 1);
+}

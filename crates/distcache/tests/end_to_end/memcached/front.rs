@@ -1,0 +1,85 @@
+//! What a router says to a memcached client where a memcached would say something else, and its limits.
+
+use super::cluster;
+use crate::cluster::{Cluster, Layout, MemcachedClient, RedisServer, installed, shared};
+
+fn check(client: &mut MemcachedClient, request: &str, expected: &str) {
+    assert_eq!(client.text(request), expected, "{request:?}");
+}
+
+#[test]
+fn embedded_storage_has_the_basic_commands_and_refuses_the_others() {
+    let _machine = shared();
+    let cluster = cluster(vec!["embedded:".to_owned(); 2]);
+    let mut client = MemcachedClient::connect(cluster.router(0));
+    check(&mut client, "set a 0 0 5\r\nhello\r\n", "STORED\r\n");
+    check(&mut client, "get b a a\r\n", "VALUE a 0 5\r\nhello\r\nVALUE a 0 5\r\nhello\r\nEND\r\n");
+    check(&mut client, "add a 0 0 1\r\nx\r\n", "NOT_STORED\r\n");
+    check(&mut client, "replace a 0 1000 1\r\nx\r\n", "STORED\r\n");
+    check(&mut client, "touch a -1\r\nget a\r\ndelete a\r\n", "TOUCHED\r\nEND\r\nNOT_FOUND\r\n");
+    let refused = client.text("incr a 1\r\n");
+    assert!(refused.starts_with("SERVER_ERROR ") && refused.contains("embedded"), "{refused}");
+}
+
+#[test]
+fn what_redis_cannot_keep_is_refused_and_said() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let server = RedisServer::start();
+    let cluster = cluster(vec![server.url()]);
+    let mut client = MemcachedClient::connect(cluster.router(0));
+    let flags =
+        "SERVER_ERROR DistCache: flags other than 0 need memcached storage; Redis storage keeps none\r\n";
+    check(&mut client, "set a 1 0 1\r\nx\r\n", flags);
+    check(&mut client, "ms a 1 F1\r\nx\r\n", flags);
+    assert!(client.text("mg a N30\r\n").contains("the flag N needs memcached storage"));
+    assert!(client.text("me a\r\n").starts_with("SERVER_ERROR DistCache: me "));
+    assert!(client.text("flush_all 10\r\n").starts_with("SERVER_ERROR DistCache: flush_all with a delay"));
+    assert!(client.text("watch\r\n").starts_with("SERVER_ERROR DistCache: 'watch' is not carried"));
+    check(&mut client, "get a\r\n", "END\r\n");
+    // A key of another type ends the retrieval, and the connection stays in step.
+    server.connect().call(&["RPUSH", "list", "x"]);
+    let error = client.text("get b list a\r\n");
+    assert!(error.starts_with("SERVER_ERROR WRONGTYPE ") && error.lines().count() == 1, "{error}");
+    check(&mut client, "get b\r\n", "END\r\n");
+    // Values and keys are those that Redis' clients see.
+    check(&mut client, "set shared 0 0 5\r\nhello\r\n", "STORED\r\n");
+    let value = server.connect().call(&["GET", "shared"]);
+    assert_eq!(value.bytes().map(|bytes| &bytes[..]), Some(&b"hello"[..]));
+}
+
+#[test]
+fn large_values_and_what_is_over_the_limit() {
+    let _machine = shared();
+    let cluster = Cluster::up(Layout {
+        protocol: "memcached",
+        tables: "[limits]\ncommand_bytes_max = \"2MiB\"".to_owned(),
+        ..Layout::embedded(1)
+    });
+    let mut client = MemcachedClient::connect(cluster.router(0));
+    let value: Vec<u8> =
+        (0..1 << 20).map(|index: u32| index.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+    let store = [b"set big 0 0 1048576\r\n", &value[..], b"\r\n"].concat();
+    assert_eq!(client.ask(&store), b"STORED\r\n");
+    let expected = [b"VALUE big 0 1048576\r\n", &value[..], b"\r\nEND\r\n"].concat();
+    assert_eq!(client.ask(b"get big\r\n"), expected);
+    // The old value must not be taken for the new one, and the block is not taken for commands.
+    let larger =
+        [&b"set big 0 0 3000000\r\n"[..], &b"get big\r\n".repeat(333_334)[..3_000_000], b"\r\n"].concat();
+    assert_eq!(client.ask(&larger), b"SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(client.ask(b"get big\r\n"), b"END\r\n");
+}
+
+#[test]
+fn what_is_no_memcached_text_is_told_and_closed() {
+    let _machine = shared();
+    let cluster = cluster(vec!["embedded:".to_owned()]);
+    let connect = || MemcachedClient::connect(cluster.router(0));
+    let binary = connect().last_words(b"\x80\x00\x00\x00");
+    assert!(binary.starts_with(b"CLIENT_ERROR DistCache: the binary protocol is not carried"));
+    assert_eq!(connect().last_words(&[b'x'; 3000]), b"");
+    assert_eq!(connect().last_words(b"version\r\nquit\r\nversion\r\n"), b"VERSION 1.6.18\r\n");
+    assert_eq!(connect().last_words(b"GET / HTTP/1.1\r\n"), b"");
+}

@@ -1,0 +1,165 @@
+//! The text protocol's commands as commands for storage. Not how their replies look: that is `shape`.
+
+use bytes::Bytes;
+use wire::memcached::{Request, Store, StoreVerb};
+use wire::resp::Command;
+
+use super::shape::{Asked, Shape, Tell};
+use super::{Dialect, Expiry, MEMCACHED_VERSION, Step, Tallies, native, redis, say};
+
+pub(super) const FLAGS_REFUSED: &str =
+    "SERVER_ERROR DistCache: flags other than 0 need memcached storage; Redis storage keeps none";
+
+pub(super) fn steps(request: Request, dialect: Dialect, tallies: &mut Tallies) -> Vec<Step> {
+    vec![match request {
+        Request::Get { keys, with_cas, touch } => return retrieval(&keys, with_cas, touch, dialect, tallies),
+        Request::Store(store) => {
+            tallies.sets += 1;
+            store_step(&store, dialect)
+        }
+        Request::Delete { key, noreply } => {
+            ask(delete(&key, dialect), counted(dialect), unless(noreply, Tell::Delete))
+        }
+        Request::Count { key, delta, up, noreply } => {
+            let counting =
+                redis::Counting { up, delta, unique: None, initial: None, touch: None, early: false };
+            let command = match dialect {
+                Dialect::Redis => redis::count(&key, &counting),
+                Dialect::Memcached => {
+                    let (mode, delta): (&[u8], _) = (if up { b"MI" } else { b"MD" }, format!("D{delta}"));
+                    native::command(".ma", &key, None, &[mode, delta.as_bytes(), b"v"])
+                }
+            };
+            ask(command, Asked::Meta, unless(noreply, Tell::Count))
+        }
+        Request::Touch { key, exptime, noreply } => {
+            tallies.touches += 1;
+            let (command, asked) = match (dialect, Expiry::of(exptime)) {
+                (Dialect::Redis, expiry @ Expiry::Never) => (redis::touch(&key, expiry), Asked::Value),
+                (Dialect::Redis, expiry) => (redis::touch(&key, expiry), Asked::Counted),
+                (Dialect::Memcached, _) => (touching(&key, exptime, &[]), Asked::Meta),
+            };
+            ask(command, asked, unless(noreply, Tell::Touch))
+        }
+        Request::Noop => say("MN"),
+        Request::FlushAll { delay: 1.., noreply: true } => Step::Say(Bytes::new()),
+        Request::FlushAll { delay: 1.., .. } => {
+            say("SERVER_ERROR DistCache: flush_all with a delay is not carried; send it when it is due")
+        }
+        Request::FlushAll { noreply, .. } => {
+            tallies.flushes += 1;
+            ask(Command::from_args(&["FLUSHALL"]), Asked::Stored, unless(noreply, Tell::Text("OK")))
+        }
+        Request::Stats(arguments) => Step::Stats(arguments.to_vec()),
+        Request::Version => say(&format!("VERSION {MEMCACHED_VERSION}")),
+        Request::Verbosity { noreply: true } => Step::Say(Bytes::new()),
+        Request::Verbosity { noreply: false } => say("OK"),
+        Request::Quit => Step::Hangup,
+        Request::NotCarried(name) => {
+            say(&format!("SERVER_ERROR DistCache: '{name}' is not carried; ask the memcached server itself"))
+        }
+        Request::Failed { error, noreply, stale: Some(key) } => {
+            ask(delete(&key, dialect), counted(dialect), unless(noreply, Tell::Text(error)))
+        }
+        Request::Failed { noreply: true, .. } => Step::Say(Bytes::new()),
+        Request::Failed { error, .. } => say(error),
+        Request::Meta(_) => unreachable!("the meta protocol's commands are translated in `meta`"),
+    }]
+}
+
+fn ask(command: Command, asked: Asked, tell: Tell) -> Step {
+    Step::Ask(command, Shape { asked, tell })
+}
+
+fn unless(noreply: bool, tell: Tell) -> Tell {
+    if noreply { Tell::Nothing } else { tell }
+}
+
+/// Each key for itself: hits are answered in order as they come, then `END`.
+fn retrieval(
+    keys: &[Bytes],
+    with_cas: bool,
+    touch: Option<i32>,
+    dialect: Dialect,
+    tallies: &mut Tallies,
+) -> Vec<Step> {
+    let mut steps = Vec::with_capacity(keys.len() + 1);
+    for key in keys {
+        let (command, asked) = match (touch, dialect) {
+            (None, dialect) => (Command::from_args(&[b"GET", &key[..]]), read(dialect)),
+            (Some(exptime), Dialect::Redis) => (redis::get_and_touch(key, Expiry::of(exptime)), Asked::Value),
+            (Some(exptime), Dialect::Memcached) => (touching(key, exptime, &[b"v", b"f", b"c"]), Asked::Meta),
+        };
+        tallies.touches += u64::from(touch.is_some());
+        steps.push(ask(command, asked, Tell::Value { key: key.clone(), with_cas }));
+    }
+    steps.push(Step::End);
+    steps
+}
+
+/// `mg` with a new expiry time.
+fn touching(key: &[u8], exptime: i32, flags: &[&[u8]]) -> Command {
+    let exptime = format!("T{exptime}");
+    let all: Vec<&[u8]> = flags.iter().copied().chain([exptime.as_bytes()]).collect();
+    native::command(".mgt", key, None, &all)
+}
+
+/// How the reply to GET reads.
+pub(super) fn read(dialect: Dialect) -> Asked {
+    match dialect {
+        Dialect::Redis => Asked::Value,
+        Dialect::Memcached => Asked::Meta,
+    }
+}
+
+pub(super) fn counted(dialect: Dialect) -> Asked {
+    match dialect {
+        Dialect::Redis => Asked::Counted,
+        Dialect::Memcached => Asked::Meta,
+    }
+}
+
+pub(super) fn delete(key: &[u8], dialect: Dialect) -> Command {
+    match dialect {
+        Dialect::Redis => redis::delete(key),
+        Dialect::Memcached => native::command(".md", key, None, &[]),
+    }
+}
+
+fn store_step(store: &Store, dialect: Dialect) -> Step {
+    let tell = unless(store.noreply, Tell::Store);
+    if dialect == Dialect::Memcached {
+        return ask(native_store(store), Asked::Meta, tell);
+    }
+    // Appending and prepending leave the flags as they are.
+    if store.flags != 0 && !matches!(store.verb, StoreVerb::Append | StoreVerb::Prepend) {
+        return if store.noreply { Step::Say(Bytes::new()) } else { say(FLAGS_REFUSED) };
+    }
+    let (key, value, expiry) = (&store.key, &store.value, Expiry::of(store.exptime));
+    match store.verb {
+        StoreVerb::Set => ask(redis::set(key, value, None, expiry), Asked::Stored, tell),
+        StoreVerb::Add => ask(redis::set(key, value, Some("NX"), expiry), Asked::Stored, tell),
+        StoreVerb::Replace => ask(redis::set(key, value, Some("XX"), expiry), Asked::Stored, tell),
+        StoreVerb::Append => ask(redis::concatenate(key, true, value, None), Asked::Meta, tell),
+        StoreVerb::Prepend => ask(redis::concatenate(key, false, value, None), Asked::Meta, tell),
+        StoreVerb::Cas(unique) => ask(redis::compare_and_set(key, unique, value, expiry), Asked::Meta, tell),
+    }
+}
+
+fn native_store(store: &Store) -> Command {
+    let mode: &[u8] = match store.verb {
+        StoreVerb::Set | StoreVerb::Cas(_) => b"MS",
+        StoreVerb::Add => b"ME",
+        StoreVerb::Replace => b"MR",
+        StoreVerb::Append => b"MA",
+        StoreVerb::Prepend => b"MP",
+    };
+    let (flags, exptime) = (format!("F{}", store.flags), format!("T{}", store.exptime));
+    let unique = match store.verb {
+        StoreVerb::Cas(unique) => Some(format!("C{unique}")),
+        _ => None,
+    };
+    let mut all: Vec<&[u8]> = vec![mode, flags.as_bytes(), exptime.as_bytes()];
+    all.extend(unique.as_ref().map(String::as_bytes));
+    native::command(".ms", &store.key, Some(&store.value), &all)
+}

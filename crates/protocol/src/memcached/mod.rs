@@ -1,0 +1,95 @@
+//! memcached's requests as commands for storage, and storage's replies as memcached's. Not where commands go: that is
+//! `router`, which treats them like any other client's.
+
+mod classic;
+mod fetched;
+mod meta;
+mod native;
+mod redis;
+mod shape;
+mod stats;
+
+use bytes::Bytes;
+use wire::memcached::Request;
+use wire::resp::Command;
+
+pub(crate) use shape::{Shape, write};
+pub use stats::Tallies;
+pub(crate) use stats::{State, text};
+
+/// The version of memcached whose behaviour clients get.
+pub const MEMCACHED_VERSION: &str = "1.6.18";
+
+/// What storage understands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// Redis' commands: a value is nothing but its bytes.
+    #[default]
+    Redis,
+    /// The commands of `command::native`: a value has flags and a unique.
+    Memcached,
+}
+
+/// What one request makes a router do, in order.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Ask(Command, Shape),
+    /// In its turn.
+    Say(Bytes),
+    /// After the keys of a retrieval.
+    End,
+    Stats(Vec<Bytes>),
+    Hangup,
+}
+
+/// What a memcached client has under way besides its operations.
+#[derive(Debug, Default)]
+pub(crate) struct Front {
+    /// For the next operation that enters the pipeline.
+    pub(crate) next: Option<Box<Shape>>,
+    /// A key of the retrieval that is being answered could not be read: it ends with that error.
+    pub(crate) failed: bool,
+}
+
+/// The commands that `request` comes to.
+pub(crate) fn steps(request: Request, dialect: Dialect, tallies: &mut Tallies) -> Vec<Step> {
+    match request {
+        Request::Meta(meta) => vec![meta::step(meta, dialect, tallies)],
+        other => classic::steps(other, dialect, tallies),
+    }
+}
+
+fn say(line: &str) -> Step {
+    Step::Say(Bytes::from(format!("{line}\r\n")))
+}
+
+/// How long a value is to live, as memcached reads an expiry time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expiry {
+    Never,
+    InMs(i64),
+    /// Since 1970. Negative times are long past.
+    AtMs(i64),
+}
+
+impl Expiry {
+    const RELATIVE_MAX: i32 = 60 * 60 * 24 * 30;
+
+    fn of(exptime: i32) -> Expiry {
+        match exptime {
+            0 => Expiry::Never,
+            1..=Expiry::RELATIVE_MAX => Expiry::InMs(i64::from(exptime) * 1000),
+            i32::MIN..0 => Expiry::AtMs(1),
+            absolute => Expiry::AtMs(i64::from(absolute) * 1000),
+        }
+    }
+}
+
+/// The unique of a value in storage that keeps none: the start of its SHA-1. It tells contents apart, not writes.
+fn content_unique(value: &[u8]) -> u64 {
+    use sha1::Digest as _;
+    let digest = sha1::Sha1::digest(value);
+    u64::from_be_bytes([
+        digest[0], digest[1], digest[2], digest[3], digest[4], digest[5], digest[6], digest[7],
+    ])
+}

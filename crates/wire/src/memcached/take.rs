@@ -1,0 +1,103 @@
+//! Takes requests off what a client sent, under limits that are checked before anything is kept.
+
+use bytes::Bytes;
+
+use super::line;
+use super::request::{Line, Pending, Request, parse};
+
+/// A line other than a retrieval's that is longer without an end is no command.
+const LINE_BYTES_MAX: usize = 2048;
+/// What a connection of the binary protocol starts with.
+const BINARY: u8 = 0x80;
+
+/// What one client may make a router hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of a retrieval with many keys.
+    pub line_bytes_max: usize,
+    pub value_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { line_bytes_max: 1 << 20, value_bytes_max: crate::codec::VALUE_BYTES_MAX - (1 << 20) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    Request(Request),
+    /// No request is whole before the buffer has this many bytes; asking earlier only costs time.
+    Needs(usize),
+    /// What the client sends is no memcached text: it is to be closed, after this last line, if any.
+    Hangup(&'static str),
+}
+
+/// The state of one client's stream between requests: a data block that is being skipped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestReader {
+    skips: usize,
+}
+
+impl RequestReader {
+    /// Takes the first whole request off `buffer`.
+    pub fn next(&mut self, buffer: &mut Bytes, limits: &Limits) -> Taken {
+        let skipped = self.skips.min(buffer.len());
+        let _ = buffer.split_to(skipped);
+        self.skips -= skipped;
+        match buffer.first() {
+            None => return Taken::Needs(1),
+            Some(&BINARY) => {
+                return Taken::Hangup(
+                    "CLIENT_ERROR DistCache: the binary protocol is not carried; use the text one\r\n",
+                );
+            }
+            Some(_) => {}
+        }
+        let end = buffer.iter().position(|&byte| byte == b'\n');
+        if is_too_long(buffer, end.unwrap_or(buffer.len()), limits) {
+            return Taken::Hangup("");
+        }
+        let Some(end) = end else { return Taken::Needs(buffer.len() + 1) };
+        let bytes = if end > 0 && buffer[end - 1] == b'\r' { end - 1 } else { end };
+        let tokens = line::tokens(&buffer.slice(..bytes));
+        let block = end + 1;
+        match parse(&tokens) {
+            Line::Whole(request) => {
+                let _ = buffer.split_to(block);
+                Taken::Request(request)
+            }
+            Line::Skip { bytes, error } => {
+                let _ = buffer.split_to(block);
+                self.skips = bytes + 2;
+                Taken::Request(Request::failed(error, false))
+            }
+            Line::Data { bytes, pending } if bytes > limits.value_bytes_max => {
+                let _ = buffer.split_to(block);
+                self.skips = bytes + 2;
+                Taken::Request(pending.too_large())
+            }
+            Line::Data { bytes, .. } if buffer.len() < block + bytes + 2 => Taken::Needs(block + bytes + 2),
+            Line::Data { bytes, pending } => Taken::Request(with_data(buffer, block, bytes, pending)),
+        }
+    }
+}
+
+fn with_data(buffer: &mut Bytes, block: usize, bytes: usize, pending: Pending) -> Request {
+    let whole = buffer.split_to(block + bytes + 2);
+    match whole.ends_with(b"\r\n") {
+        true => pending.with(whole.slice(block..block + bytes)),
+        false => pending.bad_chunk(),
+    }
+}
+
+/// Whether a line of so many bytes is longer than its start allows.
+fn is_too_long(buffer: &Bytes, bytes: usize, limits: &Limits) -> bool {
+    if bytes <= LINE_BYTES_MAX {
+        return false;
+    }
+    let blanks = buffer.iter().take_while(|&&byte| byte == b' ').count();
+    let text = &buffer[blanks..];
+    let retrieves = blanks <= 100 && (text.starts_with(b"get ") || text.starts_with(b"gets "));
+    !retrieves || bytes > limits.line_bytes_max
+}
