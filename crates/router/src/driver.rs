@@ -20,6 +20,8 @@ use crate::front::Connections;
 
 const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 const TOO_MANY_MEMCACHED_CLIENTS: &[u8] = b"ERROR Too many open connections\r\n";
+/// Input that may be a large command, which waits while links are congested; small ones go on.
+const LARGE_BYTES: usize = 64 << 10;
 /// How long a stopping router waits for replies, so that a command that blocks does not hold it.
 const DRAIN_US_MAX: u64 = 3_000_000;
 
@@ -29,11 +31,13 @@ pub(crate) struct RouterDriver {
     pub(crate) connections: Connections,
     pub(crate) latencies: Histogram<u64>,
     pub(crate) refused_total: u64,
+    /// Closed because all clients together held too much.
+    pub(crate) memory_total: u64,
     pub(crate) status: StatusCell,
     pub(crate) status_next_us: u64,
     pub(crate) config: Arc<Config>,
-    /// Output of all clients is over its limit: no more clients for now.
-    pub(crate) crowded: bool,
+    /// They wait, with large commands, for links that have much to take yet.
+    held_back: Vec<ClientId>,
     listeners: Vec<ListenerId>,
     maps: MapCell,
     orders: Orders,
@@ -72,9 +76,10 @@ impl RouterDriver {
             connections: Connections::new(config.limits.output_bytes_max.0 as usize),
             latencies: crate::status::histogram(),
             refused_total: 0,
+            memory_total: 0,
             status,
             status_next_us: 0,
-            crowded: false,
+            held_back: Vec::new(),
             listeners,
             maps,
             orders,
@@ -87,7 +92,7 @@ impl RouterDriver {
     }
 
     fn accepted(&mut self, io: &mut Io, connection: ConnectionId, listener: ListenerId) {
-        if self.connections.count() >= self.config.limits.clients_max || self.crowded {
+        if self.connections.count() >= self.config.limits.clients_max {
             self.refused_total += 1;
             let told = if self.memcached.is_some() { TOO_MANY_MEMCACHED_CLIENTS } else { TOO_MANY_CLIENTS };
             io.out(connection).extend_from_slice(told);
@@ -119,6 +124,11 @@ impl RouterDriver {
         loop {
             if !self.engine.router.ready(client) || self.connections.output_full(io, connection) {
                 self.connections.halt(io, client);
+                return io.unread(connection, bytes);
+            }
+            if bytes.len() > LARGE_BYTES && self.engine.is_congested(io) {
+                self.connections.halt(io, client);
+                self.held_back.push(client);
                 return io.unread(connection, bytes);
             }
             match self.next_input(client, &mut bytes) {
@@ -191,9 +201,48 @@ impl RouterDriver {
     fn tick(&mut self, io: &mut Io) {
         let now_us = io.now_us();
         self.step(io, Time(now_us), Input::Tick);
-        if now_us >= self.status_next_us {
-            self.refresh_status(io, now_us);
+        if !self.held_back.is_empty() && !self.engine.is_congested(io) {
+            for client in std::mem::take(&mut self.held_back) {
+                if self.engine.router.ready(client) {
+                    self.connections.resume_if_drained(io, client);
+                }
+            }
+        }
+        let refreshes = now_us >= self.status_next_us;
+        if refreshes || io.held_bytes() as u64 > self.config.limits.client_buffers_bytes_max.0 {
+            self.close_largest(io);
+        }
+        if refreshes {
+            self.refresh_status(now_us);
             self.close_idle(io, now_us);
+        }
+    }
+
+    /// Keeps what clients hold under its limit: those that hold the most have to go.
+    fn close_largest(&mut self, io: &mut Io) {
+        let bytes_max = self.config.limits.client_buffers_bytes_max.0;
+        let router = &self.engine.router;
+        let held = |(client, connection): (ClientId, &crate::front::Connection)| {
+            ((io.held_bytes_of(connection.id) + router.held_bytes(client)) as u64, connection.id)
+        };
+        let total: u64 = self.connections.all().map(|found| held(found).0).sum();
+        let Some(mut excess) = total.checked_sub(bytes_max).filter(|excess| *excess > 0) else { return };
+        let mut all: Vec<(u64, ConnectionId)> = self.connections.all().map(held).collect();
+        all.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        tracing::warn!(
+            router = self.id,
+            bytes = total,
+            bytes_max,
+            "clients that hold the most memory are closed"
+        );
+        for (bytes, connection) in all {
+            self.closed(io, connection);
+            io.close(connection);
+            self.memory_total += 1;
+            excess = excess.saturating_sub(bytes);
+            if excess == 0 {
+                return;
+            }
         }
     }
 

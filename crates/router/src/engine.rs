@@ -14,6 +14,9 @@ use runtime::peers::{Identity, PeerEvent, Peers};
 use runtime::reactor::{Event, Io};
 use wire::{ClusterMap, NodeId, Peer, RouterId, ShimId};
 
+/// Far below what ends a link, far above what a link in good health ever has.
+const CONGESTED_BYTES: usize = 8 << 20;
+
 /// Whoever has clients: connections, or threads of this process.
 pub(crate) trait Front {
     fn reply(&mut self, io: &mut Io, client: ClientId, bytes: Bytes);
@@ -75,6 +78,11 @@ impl Engine {
             self.peers.dial(io, Peer::Node(NodeId(index as u16)), address.clone());
             self.nodes_dialled = index + 1;
         }
+    }
+
+    /// Whether a node or shim has so much to take yet that large commands had better wait.
+    pub(crate) fn is_congested(&self, io: &Io) -> bool {
+        self.peers.out_bytes_max(io) > CONGESTED_BYTES
     }
 
     /// Whether every key can be reached.
@@ -169,6 +177,7 @@ fn machine_config(config: &Config) -> RouterConfig {
         },
         seed: rand::random(),
         pipeline_max,
+        pipeline_bytes_max: config.limits.pipeline_bytes_max.0 as usize,
         key_bytes_max,
         learned_max: config.limits.learned_max,
         dialect: Dialect::Redis,

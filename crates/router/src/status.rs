@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use runtime::reactor::Io;
 use runtime::status::{LatencyStatus, MemberStatus, RouterStatus};
 
 use crate::driver::RouterDriver;
@@ -17,16 +16,13 @@ pub(crate) fn histogram() -> Histogram<u64> {
 }
 
 impl RouterDriver {
-    pub(crate) fn refresh_status(&mut self, io: &Io, now_us: u64) {
+    pub(crate) fn refresh_status(&mut self, now_us: u64) {
         self.status_next_us = now_us + REFRESH_US;
         let latencies = &mut self.latencies;
         self.engine.router.latencies().drain(|value, count| {
             // Values are within the bounds, so recording cannot fail.
             let _ = latencies.record_n(value.clamp(1, LATENCY_US_MAX), count);
         });
-        let out_bytes: u64 =
-            self.connections.all().map(|(_, connection)| io.out_bytes(connection.id) as u64).sum();
-        self.crowded = out_bytes > self.config.limits.client_buffers_bytes_max.0;
         let status = self.router_status();
         self.status.set(MemberStatus::Router(status));
     }
@@ -40,6 +36,7 @@ impl RouterDriver {
             ("everybody-busy", counters.exhausted),
             ("retry-budget", counters.retries_denied),
             ("slow_client", self.connections.slow_total),
+            ("client_memory", self.memory_total),
         ];
         RouterStatus {
             id: self.id.clone(),

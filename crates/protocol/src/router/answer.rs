@@ -73,12 +73,14 @@ impl Router {
     ) {
         let Some(state) = self.clients.get_mut(origin.client) else { return };
         let Some(operation) = state.pipeline.get_mut(origin.sequence) else { return };
+        let mut reply_bytes = reply.value.len();
         let freed = match &mut operation.progress {
             Progress::Sent(_) => {
                 let bytes = match reply.status {
                     Status::Nil => Bytes::from_static(replies::nil(operation.resp3)),
                     Status::Ok | Status::Error | Status::Busy => reply.value,
                 };
+                reply_bytes = bytes.len();
                 operation.progress = Progress::Done(bytes);
                 Freed::of(&operation.touch)
             }
@@ -101,12 +103,14 @@ impl Router {
                     let answers: Vec<PartReply> =
                         fan.parts.drain(..).filter_map(|part: Part| part.reply).collect();
                     let merged = gather::merge(&fan.merge, &answers, operation.resp3);
+                    reply_bytes = merged.len();
                     operation.progress = Progress::Done(merged);
                     if matches!(operation.touch, Touch::All) { Freed::All } else { Freed::Keys(digests) }
                 }
             }
             Progress::Waiting(_) | Progress::Done(_) => return,
         };
+        state.pipeline.hold(origin.sequence, reply_bytes);
         self.advance(now, origin.client, freed, effects);
     }
 
@@ -207,7 +211,7 @@ impl Router {
     }
 
     fn deliver(&mut self, now: Time, client: u32, effects: &mut Vec<Effect>) {
-        let pipeline_max = self.config.pipeline_max;
+        let (pipeline_max, bytes_max) = (self.config.pipeline_max, self.config.pipeline_bytes_max);
         let Some(state) = self.clients.get_mut(client) else { return };
         let id = ClientId(client);
         while let Some((operation, bytes)) = state.pipeline.pop_answered() {
@@ -225,7 +229,9 @@ impl Router {
                 effects.push(Effect::Close { client: id });
             }
         }
-        if state.stalled && state.subscribing.is_none() && state.pipeline.len() <= pipeline_max / 2 {
+        let drained =
+            state.pipeline.len() <= pipeline_max / 2 && state.pipeline.held_bytes() <= bytes_max / 2;
+        if state.stalled && state.subscribing.is_none() && drained {
             state.stalled = false;
             if !state.closing {
                 effects.push(Effect::Resume { client: id });

@@ -75,6 +75,11 @@ impl Client {
         self.pipeline.will_watch().unwrap_or(self.watch.is_some())
     }
 
+    /// Bytes of its commands without a reply, of replies that wait for earlier ones, and of what it has queued.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.pipeline.held_bytes() + self.transaction.as_ref().map_or(0, |queued| queued.bytes())
+    }
+
     pub(crate) fn labels(&mut self) -> &mut Labels {
         self.labels.get_or_insert_default()
     }

@@ -100,7 +100,7 @@ impl Router {
         // Confirmations are pushes, which CLIENT REPLY does not keep back.
         let silent = state.take_silence() && classified.kind != Kind::Subscription;
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
-        let touch = touch(&classified, &keys);
+        let (touch, held_bytes) = (touch(&classified, &keys), command.frame().len());
         let job = Job { client, sequence, resp3, command: &command, classified: &classified, keys: &keys };
         let launched = self.launch(now, &placement, &job, effects);
         if classified.kind == Kind::Subscription && !matches!(launched, Some(Progress::Done(_))) {
@@ -115,8 +115,16 @@ impl Router {
                 watched: false,
             }))
         });
-        let operation =
-            Operation { received: now, touch, progress, resp3, silent, closes: false, shape: None };
+        let operation = Operation {
+            received: now,
+            touch,
+            progress,
+            held_bytes,
+            resp3,
+            silent,
+            closes: false,
+            shape: None,
+        };
         self.enqueue(now, client, operation, effects);
     }
 
@@ -170,14 +178,14 @@ impl Router {
         mut operation: Operation,
         effects: &mut Vec<Effect>,
     ) {
-        let pipeline_max = self.config.pipeline_max;
+        let (pipeline_max, bytes_max) = (self.config.pipeline_max, self.config.pipeline_bytes_max);
         let Some(state) = self.clients.get_mut(client) else { return };
         if let Some(front) = &mut state.memcached {
             operation.shape = front.next.take();
         }
         let done = operation.answered();
         state.pipeline.push(operation);
-        state.stalled = state.stalled || state.pipeline.len() >= pipeline_max;
+        state.stalled |= state.pipeline.len() >= pipeline_max || state.pipeline.held_bytes() >= bytes_max;
         if done {
             self.advance(now, client, Freed::Nothing, effects);
         }
@@ -439,8 +447,8 @@ pub(crate) fn fan(parts: Vec<Part>, merge: Merge) -> Progress {
 }
 
 fn answered(now: Time, bytes: Bytes, silent: bool, closes: bool) -> Operation {
-    let progress = Progress::Done(bytes);
-    Operation { received: now, touch: Touch::Nothing, progress, resp3: false, silent, closes, shape: None }
+    let (touch, held_bytes, progress) = (Touch::Nothing, bytes.len(), Progress::Done(bytes));
+    Operation { received: now, touch, progress, held_bytes, resp3: false, silent, closes, shape: None }
 }
 
 pub(crate) fn keys_of(placement: &Placement, command: &Command, classified: &Classified) -> Keys {

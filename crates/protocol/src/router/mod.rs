@@ -76,6 +76,9 @@ pub struct RouterConfig {
     pub seed: u64,
     /// Commands of one client that may be unanswered. More makes deep pipelines faster and one client heavier.
     pub pipeline_max: usize,
+    /// Bytes of them and of replies that wait for their turn, above which no more is taken from the client: one that writes
+    /// large values must not fill the links that all share.
+    pub pipeline_bytes_max: usize,
     /// Requests of all clients that may be in flight; above it commands are answered `-BUSY`.
     pub pending_max: usize,
     /// Longer keys are refused. No more than `wire::codec::KEY_BYTES_MAX`, which peers refuse.
@@ -96,6 +99,7 @@ impl Default for RouterConfig {
             routing: Routing::Learned,
             seed: 0,
             pipeline_max: 512,
+            pipeline_bytes_max: 4 << 20,
             pending_max: 1 << 18,
             key_bytes_max: wire::codec::KEY_BYTES_MAX,
             learned_max: 1 << 16,
@@ -256,6 +260,11 @@ impl Router {
     /// Whether nothing of the client is unanswered.
     pub fn is_idle(&self, client: ClientId) -> bool {
         self.clients.get(client.0).is_none_or(|client| client.pipeline.len() == 0)
+    }
+
+    /// Memory that the client's commands and replies take here.
+    pub fn held_bytes(&self, client: ClientId) -> usize {
+        self.clients.get(client.0).map_or(0, |client| client.held_bytes())
     }
 
     /// Whether the client waits for messages, however long none comes.

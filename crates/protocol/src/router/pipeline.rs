@@ -22,6 +22,8 @@ pub(crate) struct Operation {
     pub(crate) received: Time,
     pub(crate) touch: Touch,
     pub(crate) progress: Progress,
+    /// Of the command, and of its reply while that waits for earlier ones.
+    pub(crate) held_bytes: usize,
     pub(crate) resp3: bool,
     /// CLIENT REPLY OFF or SKIP: it takes its turn, but its reply is not sent.
     pub(crate) silent: bool,
@@ -157,11 +159,25 @@ pub(crate) struct Pipeline {
     first: u64,
     /// How many are held back.
     waiting: usize,
+    held_bytes: usize,
 }
 
 impl Pipeline {
     pub(crate) fn len(&self) -> usize {
         self.operations.len()
+    }
+
+    /// Bytes of commands without a reply, and of replies that wait for earlier ones.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// A reply has come, maybe before its turn.
+    pub(crate) fn hold(&mut self, sequence: u64, reply_bytes: usize) {
+        if let Some(operation) = self.get_mut(sequence) {
+            operation.held_bytes += reply_bytes;
+            self.held_bytes += reply_bytes;
+        }
     }
 
     /// The sequence number that the next operation gets.
@@ -179,6 +195,7 @@ impl Pipeline {
 
     pub(crate) fn push(&mut self, operation: Operation) {
         self.waiting += usize::from(operation.waiting());
+        self.held_bytes += operation.held_bytes;
         self.operations.push_back(operation);
     }
 
@@ -204,6 +221,7 @@ impl Pipeline {
         };
         let Some(end) = self.operations.iter().position(blocks) else { return };
         self.waiting -= self.operations.range(end..).filter(|operation| operation.waiting()).count();
+        self.held_bytes -= self.operations.range(end..).map(|operation| operation.held_bytes).sum::<usize>();
         self.operations.truncate(end);
     }
 
@@ -214,6 +232,7 @@ impl Pipeline {
         }
         let mut operation = self.operations.pop_front()?;
         self.first += 1;
+        self.held_bytes -= operation.held_bytes;
         if self.operations.is_empty() && self.operations.capacity() > CAPACITY_KEPT {
             self.operations = VecDeque::new();
         }
@@ -333,6 +352,7 @@ mod tests {
                 received: Time(0),
                 touch,
                 progress,
+                held_bytes: 0,
                 resp3: false,
                 silent: false,
                 closes: false,

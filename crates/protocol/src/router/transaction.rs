@@ -63,13 +63,17 @@ impl Queued {
         self.storage.len() + self.own.len()
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.storage.bytes() + self.own_bytes
+    }
+
     /// EXEC will do nothing, so nothing is kept.
     fn fail(&mut self) {
         *self = Queued { failed: true, ..Queued::default() };
     }
 
     fn is_full(&self, more: usize) -> bool {
-        self.len() >= COMMANDS_MAX || self.storage.bytes() + self.own_bytes + more > BYTES_MAX
+        self.len() >= COMMANDS_MAX || self.bytes() + more > BYTES_MAX
     }
 
     fn push(&mut self, command: &Command, classified: &Classified) {
@@ -258,6 +262,7 @@ impl Router {
         let silent = state.take_silence();
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
         let (command, classified) = (&waiting.command, &waiting.classified);
+        let held_bytes = command.frame().len();
         let touch = touch(classified, &keys);
         let first = placement.map().shims[0].id;
         let elsewhere =
@@ -276,8 +281,16 @@ impl Router {
                 Progress::Waiting(Box::new(waiting))
             }
         };
-        let operation =
-            Operation { received: now, touch, progress, resp3, silent, closes: false, shape: None };
+        let operation = Operation {
+            received: now,
+            touch,
+            progress,
+            held_bytes,
+            resp3,
+            silent,
+            closes: false,
+            shape: None,
+        };
         self.enqueue(now, client, operation, effects);
     }
 }

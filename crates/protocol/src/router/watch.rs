@@ -65,10 +65,12 @@ impl Router {
                 Progress::Waiting(Box::new(Waiting { command, classified, own_replies, watched }))
             }
         };
+        let (touch, held_bytes) = (Touch::All, 0);
         let operation = Operation {
             received: now,
-            touch: Touch::All,
+            touch,
             progress,
+            held_bytes,
             resp3,
             silent,
             closes: false,

@@ -125,6 +125,7 @@ impl World {
                 "shims" => self.size[2] = number() as u16,
                 "routing" if value == "on-path" => config.routing = Routing::OnPath,
                 "pipeline" => config.pipeline_max = number(),
+                "pipeline_bytes" => config.pipeline_bytes_max = number(),
                 "pending" => config.pending_max = number(),
                 _ => panic!("unknown field in {word}"),
             }

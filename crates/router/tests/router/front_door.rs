@@ -1,6 +1,6 @@
 //! The front door over real sockets: framing, limits, backpressure, the end of connections and of the router.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use crate::stage::Stage;
 
@@ -98,6 +98,24 @@ fn a_client_that_sends_and_does_not_read_is_held_back_and_loses_nothing() {
     }
     sending.join().unwrap();
     assert_eq!(stage.status(|_| true).sheds_total["slow_client"], 0);
+}
+
+#[test]
+fn the_clients_that_hold_the_most_memory_have_to_go() {
+    let bytes_max = runtime::config::ByteSize(4 << 20);
+    let stage = Stage::new(|config| config.limits.client_buffers_bytes_max = bytes_max);
+    let mut good = stage.connect();
+    let half = [b"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$9000000\r\n".as_slice(), &vec![b'v'; 1 << 20]].concat();
+    // Half a command each, of sizes that grow: the cap is passed by the last of them.
+    let mut hoarders: Vec<_> = (0..3).map(|_| stage.connect()).collect();
+    hoarders.iter_mut().for_each(|hoarder| hoarder.send(&half));
+    let mut largest = stage.connect();
+    // The router may close it before all of it is sent.
+    let _ = largest.stream.write_all(&[&half[..], &vec![b'v'; 6 << 20]].concat());
+    stage.status(|status| status.sheds_total.get("client_memory").is_some_and(|count| *count >= 1));
+    assert!(!matches!(largest.stream.read(&mut [0]), Ok(1..)), "the largest has to go first");
+    good.send(b"SET k 1\r\nGET k\r\n");
+    good.expect("+OK\r\n$1\r\n1\r\n");
 }
 
 #[test]

@@ -135,9 +135,12 @@ pub struct Limits {
     pub arguments_max: usize,
     /// Unanswered commands of one client, above which the router reads no more from it.
     pub pipeline_max: usize,
+    /// Bytes of those and of replies that wait for their turn, above which it reads no more.
+    pub pipeline_bytes_max: ByteSize,
     /// Unwritten replies of one client, above which the router reads no more from it.
     pub output_bytes_max: ByteSize,
-    /// Input and output buffers of all clients of one router; above it no further client is accepted.
+    /// What all clients of one router hold together: unfinished commands, unanswered ones, unwritten replies. Above it the
+    /// clients that hold the most are closed.
     pub client_buffers_bytes_max: ByteSize,
     /// A client that is silent for longer is closed; 0 for never.
     pub client_idle_ms_max: u64,
@@ -169,6 +172,7 @@ impl Default for Limits {
             key_bytes_max: ByteSize(64 << 10),
             arguments_max: 1 << 20,
             pipeline_max: 1024,
+            pipeline_bytes_max: ByteSize(4 << 20),
             output_bytes_max: ByteSize(1 << 20),
             client_buffers_bytes_max: ByteSize(1 << 30),
             client_idle_ms_max: 0,

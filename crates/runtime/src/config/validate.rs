@@ -109,6 +109,8 @@ fn check_heat_and_limits(config: &Config) -> Check {
         ("handshakes_max", limits.handshakes_max),
         ("arguments_max", limits.arguments_max),
         ("pipeline_max", limits.pipeline_max),
+        ("pipeline_bytes_max", limits.pipeline_bytes_max.0 as usize),
+        ("client_buffers_bytes_max", limits.client_buffers_bytes_max.0 as usize),
         ("shim_queue_max", limits.shim_queue_max),
         ("key_queue_max", limits.key_queue_max),
         ("node_queue_max", limits.node_queue_max),

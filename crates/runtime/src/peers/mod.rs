@@ -20,8 +20,9 @@ use crate::peers::link::{Dial, Link, Log};
 use crate::reactor::{ConnectionId, Event, Io, ListenerId};
 use crate::tls::Dialer;
 
-/// Output that a link may pile up before it is closed: a peer this far behind is better off with a fresh one.
-const DATA_OUT_BYTES_MAX: usize = 64 << 20;
+/// Output that a link may pile up before it is closed: a peer this far behind is better off with a fresh one. A message of
+/// the largest size is not far behind.
+const DATA_OUT_BYTES_MAX: usize = wire::codec::VALUE_BYTES_MAX + (64 << 20);
 const CONTROL_OUT_BYTES_MAX: usize = 16 << 20;
 /// The answering side reads no further requests of a peer that leaves this much of its replies unread. Only
 /// that side: were both to wait, neither would read.
@@ -110,6 +111,12 @@ impl Peers {
     pub fn out_bytes(&self, io: &Io, peer: Peer) -> usize {
         let link = self.find(peer).map(|position| &self.links[position]);
         link.and_then(|link| link.connection(Channel::Data)).map_or(0, |connection| io.out_bytes(connection))
+    }
+
+    /// The most that any link's data channel has.
+    pub fn out_bytes_max(&self, io: &Io) -> usize {
+        let channels = self.links.iter().filter_map(|link| link.connection(Channel::Data));
+        channels.map(|connection| io.out_bytes(connection)).max().unwrap_or(0)
     }
 
     /// Appends a message to the output of the link. False, and the message is dropped, if there is no link.

@@ -17,6 +17,8 @@ pub(crate) struct Connection {
     pub(crate) sent: usize,
     /// What the driver gave back.
     pub(crate) rest: BytesMut,
+    /// Of its buffers, as `Io` has counted them last.
+    pub(crate) counted_bytes: usize,
     /// Not there yet, or in its TLS handshake: the driver does not know an accepted one.
     pub(crate) connecting: bool,
     /// In the dirty list.
@@ -52,6 +54,7 @@ impl Connection {
             out: Vec::new(),
             sent: 0,
             rest: BytesMut::new(),
+            counted_bytes: 0,
             connecting: false,
             dirty: false,
             blocked: false,
@@ -70,6 +73,11 @@ impl Connection {
 
     pub(crate) fn pending(&self) -> usize {
         self.out.len() - self.sent
+    }
+
+    /// Memory that its buffers take.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.rest.capacity() + self.out.capacity()
     }
 
     pub(crate) fn is_flushed(&self) -> bool {

@@ -27,6 +27,8 @@ pub struct Io {
     pub(crate) connections: Connections,
     pub(crate) input: Input,
     spares: Spares,
+    /// Of all connections, as of their last flush or `unread`.
+    held_bytes: usize,
     /// Where output for connections that are gone ends up; emptied at each use.
     void: Vec<u8>,
     /// Has output to write at the end of the turn.
@@ -80,6 +82,7 @@ impl Io {
             connections: Connections::default(),
             input: Input::new(),
             spares: Spares::default(),
+            held_bytes: 0,
             void: Vec::new(),
             dirty: Vec::new(),
             dirty_urgent: Vec::new(),
@@ -269,6 +272,26 @@ impl Io {
             assert!(connection.rest.is_empty(), "bytes can be given back once per event");
             connection.rest = keep(rest);
         }
+        self.count(id);
+    }
+
+    /// Memory that the buffers of all connections take: input that is not a whole frame yet, and unwritten output.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// The part of one connection.
+    pub fn held_bytes_of(&self, id: ConnectionId) -> usize {
+        self.connections.get(id).map_or(0, Connection::held_bytes)
+    }
+
+    /// Takes notice of what a connection's buffers have grown or shrunk by.
+    pub(crate) fn count(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            let held = connection.held_bytes();
+            self.held_bytes = self.held_bytes - connection.counted_bytes + held;
+            connection.counted_bytes = held;
+        }
     }
 
     /// Where the other end is; an unnamed Unix socket has an empty path.
@@ -392,6 +415,7 @@ impl Io {
     /// Whether there was such a connection.
     pub(crate) fn forget(&mut self, id: ConnectionId) -> bool {
         let Some(connection) = self.connections.remove(id) else { return false };
+        self.held_bytes -= connection.counted_bytes;
         if let Some(listener) = connection.listener.and_then(|id| self.listeners[id.0 as usize].as_mut()) {
             listener.open -= 1;
         }
@@ -414,6 +438,11 @@ impl Io {
     }
 
     pub(crate) fn flush_one(&mut self, id: ConnectionId) {
+        self.write_out(id);
+        self.count(id);
+    }
+
+    fn write_out(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.dirty = false;
         connection.high |= connection.pending() > OUT_LOW_BYTES;

@@ -288,6 +288,9 @@ fn read(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
                 let bytes = io.input.take(&mut connection.rest, count);
                 connection.replay = false;
                 let more = stream.has_more(count == io.input.scratch.len()) || connection.ending;
+                if connection.counted_bytes > 0 {
+                    io.count(id);
+                }
                 driver.event(io, Event::Data { connection: id, bytes, now_us });
                 if !more {
                     return;
@@ -310,6 +313,7 @@ fn replay(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
     connection.replay = false;
     if !connection.rest.is_empty() {
         let bytes = std::mem::take(&mut connection.rest).freeze();
+        io.count(id);
         let now_us = clock::now_us();
         driver.event(io, Event::Data { connection: id, bytes, now_us });
     }
