@@ -304,10 +304,12 @@ impl Pipeline {
                 Progress::Done(_) => late |= at > sequence || !found.is_empty(),
                 Progress::Sent(sent) => late |= look(sent, &mut found),
                 Progress::Fan(fan) => {
-                    let parts = fan.parts.iter().filter(|part| part.reply.is_none());
-                    parts
-                        .filter(|part| part.touch.contains(&digest))
-                        .for_each(|part| late |= look(&part.sent, &mut found));
+                    for part in fan.parts.iter().filter(|part| part.touch.contains(&digest)) {
+                        late |= match part.reply {
+                            Some(_) => at > sequence || !found.is_empty(),
+                            None => look(&part.sent, &mut found),
+                        };
+                    }
                 }
                 Progress::Waiting(_) => {}
             }

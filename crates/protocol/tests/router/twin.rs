@@ -249,7 +249,7 @@ impl Run {
 #[test]
 fn every_client_sees_its_commands_one_after_the_other() {
     let mut counters = [0; 6];
-    for seed in 0..400 {
+    for seed in 0..800 {
         let mut run = Run::new(seed);
         for tag in 0..600 {
             match run.random.random_range(0..100) {
