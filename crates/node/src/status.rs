@@ -18,7 +18,11 @@ impl Driver {
         };
         let hottest =
             |hot: protocol::node::HotKey| HotKey { key: key_text(&hot.key), heat: u64::from(hot.heat) };
-        let sheds = [("rate", self.overflowed), ("shim-unreachable", counts.sheds)];
+        let sheds = [
+            ("rate", self.overflowed),
+            ("shim-unreachable", counts.sheds),
+            ("large-reply", self.peers.replies_dropped()),
+        ];
         MemberStatus::Node(NodeStatus {
             id: member.id.clone(),
             layer: member.layer.clone(),

@@ -9,8 +9,8 @@ use runtime::Address;
 use runtime::config::Secret;
 use runtime::peers::{Identity, PeerEvent, Peers};
 use runtime::reactor::{Driver, Event, Io, Reactor};
-use wire::message::{Cancel, Execute, Refuse};
-use wire::{Key, Message, NodeId, Peer, RouterId, ShimId};
+use wire::message::{Cancel, Execute, Refuse, Reply};
+use wire::{Key, Message, NodeId, Peer, RouterId, ShimId, Status};
 
 const ROUTER: Peer = Peer::Router(RouterId(4));
 const NODE: Peer = Peer::Node(NodeId(2));
@@ -226,15 +226,43 @@ fn unproven_connections_are_limited() {
 #[test]
 fn a_link_that_takes_no_output_is_closed_at_the_limit() {
     let (mut router, mut node, _) = linked("127.0.0.1:0");
-    let message = execute(1, 1 << 20);
+    let message = execute(1, 32 << 20);
     let mut sent = 0;
     while router.send(NODE, &message) {
         sent += 1;
-        assert!(sent < 100, "64 MiB are the limit");
+        assert!(sent < 25, "a value of the largest size and 64 MiB are the limit");
         router.turn();
     }
+    assert!(sent > 16, "the largest value must pass");
     turn_until([&mut router], |[router]| router.has(&format!("unlinked {NODE:?}")));
     turn_until([&mut node], |[node]| node.has(&format!("unlinked {ROUTER:?}")));
+}
+
+#[test]
+fn large_replies_behind_too_many_others_are_dropped_and_the_link_stays() {
+    let (mut router, mut node, _) = linked("127.0.0.1:0");
+    let value = Bytes::from(vec![b'v'; 1 << 20]);
+    let reply = |request, value: &Bytes| {
+        Message::Reply(Reply { request, hit: true, value: value.clone(), ..Reply::default() })
+    };
+    // The router reads nothing meanwhile, as one that has more to do than it can.
+    assert!((0..100).all(|request| node.send(ROUTER, &reply(request, &value))));
+    assert!(node.send(ROUTER, &reply(100, &Bytes::from_static(b"+OK\r\n"))), "small ones always go");
+    let dropped = node.member.peers.replies_dropped();
+    assert!((30..=40).contains(&dropped), "{dropped} of 100 MiB are beyond 64 MiB");
+    turn_until([&mut router, &mut node], |[router, _]| router.messages().len() == 101);
+    let replies = router.messages().into_iter().map(|message| match message {
+        Message::Reply(reply) => reply,
+        other => panic!("{other:?}"),
+    });
+    for (request, reply) in replies.enumerate() {
+        assert_eq!(reply.request, request as u64);
+        match reply.status {
+            Status::Busy => assert!(reply.value.starts_with(b"-BUSY ") && !reply.hit),
+            status => assert!(status == Status::Ok && [5, 1 << 20].contains(&reply.value.len())),
+        }
+    }
+    assert!(router.member.peers.is_linked(NODE));
 }
 
 #[test]

@@ -15,6 +15,7 @@ impl Driver {
             ("rate", self.counts.overflowed),
             ("queue", counts.sheds),
             ("storage-limit", counts.sheds_storage),
+            ("large-reply", self.parts.peers.replies_dropped()),
         ];
         MemberStatus::Shim(ShimStatus {
             id: member.id.clone(),

@@ -54,8 +54,8 @@ pub enum Status {
     Nil,
     /// `value` is a complete RESP error reply.
     Error,
-    /// A node or shim cannot answer now, and storage has not seen the command; somebody else may answer a read.
-    /// `value` is the error for a client that has no other way.
+    /// A node or shim cannot answer now; somebody else may answer a read. Storage has not seen the command, unless `value`
+    /// says so, which is the error for a client that has no other way.
     Busy,
 }
 

@@ -216,6 +216,7 @@ impl Router {
         let id = ClientId(client);
         while let Some((operation, bytes)) = state.pipeline.pop_answered() {
             self.latencies.record(now.since(operation.received));
+            state.replied(bytes.len(), pipeline_max, bytes_max);
             match (operation.shape, &mut state.memcached) {
                 (Some(shape), Some(front)) => {
                     memcached::tell(id, *shape, &bytes, front, &mut self.tallies, effects);
@@ -229,9 +230,8 @@ impl Router {
                 effects.push(Effect::Close { client: id });
             }
         }
-        let drained =
-            state.pipeline.len() <= pipeline_max / 2 && state.pipeline.held_bytes() <= bytes_max / 2;
-        if state.stalled && state.subscribing.is_none() && drained {
+        let drained = state.stalled && state.has_drained(pipeline_max, bytes_max);
+        if drained && state.subscribing.is_none() {
             state.stalled = false;
             if !state.closing {
                 effects.push(Effect::Resume { client: id });

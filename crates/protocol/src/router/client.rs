@@ -46,7 +46,13 @@ pub(crate) struct Client {
     pub(crate) memcached: Option<Box<Front>>,
     /// The pipeline was full and has not drained to half since.
     pub(crate) stalled: bool,
+    /// Commands that may be unanswered. Nobody knows how large a reply will be, so it begins small, grows with every small
+    /// reply and shrinks with a large one: what one client has asked for must not fill the links that all share.
+    pub(crate) window: usize,
 }
+
+/// The window of a new client: one round trip more for whoever pipelines more at once.
+const WINDOW_START: usize = 16;
 
 /// What clients say about themselves; most say nothing.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +69,23 @@ impl Client {
 
     pub(crate) fn addresses(&self) -> (&str, &str) {
         self.known.as_deref().map_or(("?:0", "?:0"), |(own, local)| (own, local))
+    }
+
+    /// Whether no more may be taken from it. `bytes_max`: of commands and replies that are held.
+    pub(crate) fn is_full(&self, pipeline_max: usize, bytes_max: usize) -> bool {
+        self.pipeline.len() >= self.window.min(pipeline_max) || self.pipeline.held_bytes() >= bytes_max
+    }
+
+    /// Whether it has room enough again to be read on.
+    pub(crate) fn has_drained(&self, pipeline_max: usize, bytes_max: usize) -> bool {
+        self.pipeline.len() <= self.window.min(pipeline_max) / 2
+            && self.pipeline.held_bytes() <= bytes_max / 2
+    }
+
+    /// A reply of this size went out; the next ones may be as large.
+    pub(crate) fn replied(&mut self, reply_bytes: usize, pipeline_max: usize, bytes_max: usize) {
+        let fitting = (bytes_max / reply_bytes.max(1)).max(1);
+        self.window = (self.window + 1).min(fitting).min(pipeline_max);
     }
 
     /// RESP2 has no pushes: a connection with subscriptions carries nothing else.
@@ -134,6 +157,7 @@ impl Clients {
             watch: None,
             memcached: None,
             stalled: false,
+            window: WINDOW_START,
         }));
     }
 

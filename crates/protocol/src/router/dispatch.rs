@@ -185,7 +185,7 @@ impl Router {
         }
         let done = operation.answered();
         state.pipeline.push(operation);
-        state.stalled |= state.pipeline.len() >= pipeline_max || state.pipeline.held_bytes() >= bytes_max;
+        state.stalled |= state.is_full(pipeline_max, bytes_max);
         if done {
             self.advance(now, client, Freed::Nothing, effects);
         }

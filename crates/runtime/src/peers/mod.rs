@@ -9,7 +9,8 @@ pub mod handshake;
 mod link;
 
 use bytes::{Buf, Bytes};
-use wire::{Message, NodeId, Peer, RouterId, ShimId};
+use wire::message::Reply;
+use wire::{Message, NodeId, Peer, RouterId, ShimId, Status};
 
 use crate::address::Address;
 use crate::config::Secret;
@@ -24,6 +25,10 @@ use crate::tls::Dialer;
 /// the largest size is not far behind.
 const DATA_OUT_BYTES_MAX: usize = wire::codec::VALUE_BYTES_MAX + (64 << 20);
 const CONTROL_OUT_BYTES_MAX: usize = 16 << 20;
+/// Replies that a peer may leave unread until large ones are dropped: a thousand readers of one large object, answered at
+/// once, must not cost everybody the link.
+const REPLIES_BYTES_KEPT_MAX: usize = 64 << 20;
+const LARGE_REPLY_BYTES: usize = 16 << 10;
 /// The answering side reads no further requests of a peer that leaves this much of its replies unread. Only
 /// that side: were both to wait, neither would read.
 const REPLIES_BYTES_MAX: usize = 4 << 20;
@@ -68,6 +73,7 @@ pub struct Peers {
     positions: [Vec<Option<u32>>; 3],
     queued: Vec<PeerEvent>,
     strangers: Log,
+    replies_dropped: u64,
 }
 
 impl Peers {
@@ -83,6 +89,7 @@ impl Peers {
             positions: Default::default(),
             queued: Vec::new(),
             strangers: Log::default(),
+            replies_dropped: 0,
         }
     }
 
@@ -130,14 +137,27 @@ impl Peers {
             false => (Channel::Data, DATA_OUT_BYTES_MAX),
         };
         let Some(connection) = self.links[position].connection(channel) else { return false };
-        let out = io.out(connection);
         // The buffer may hold bytes that are written already; only then is it worth asking.
-        if out.len() > bytes_max && io.out_bytes(connection) > bytes_max {
+        let buffered = io.out(connection).len();
+        if buffered > bytes_max && io.out_bytes(connection) > bytes_max {
             self.unlink(io, position, &"it does not take its messages: the output limit is reached");
             return false;
         }
-        wire::encode(message, io.out(connection));
+        match message {
+            Message::Reply(reply)
+                if buffered > REPLIES_BYTES_KEPT_MAX && is_droppable(reply, io, connection) =>
+            {
+                self.replies_dropped += 1;
+                wire::encode(&Message::Reply(dropped(reply)), io.out(connection));
+            }
+            message => wire::encode(message, io.out(connection)),
+        }
         true
+    }
+
+    /// Large replies that found too much unread before them, since the start.
+    pub fn replies_dropped(&self) -> u64 {
+        self.replies_dropped
     }
 
     /// Takes an event if it is a peer's, and appends what follows from it to `events`; gives back the others.
@@ -467,4 +487,18 @@ fn key_of(peer: Peer) -> (usize, usize) {
         Peer::Shim(ShimId(id)) => (1, id.into()),
         Peer::Router(RouterId(id)) => (2, id.into()),
     }
+}
+
+fn is_droppable(reply: &Reply, io: &Io, connection: ConnectionId) -> bool {
+    reply.value.len() >= LARGE_REPLY_BYTES && io.out_bytes(connection) > REPLIES_BYTES_KEPT_MAX
+}
+
+/// What takes the place of a reply: somebody else may answer a read; who has asked for a write learns that it is done.
+fn dropped(reply: &Reply) -> Reply {
+    let text = format!(
+        "-BUSY DistCache: the command was carried out, but its reply of {} bytes was dropped: too many large replies \
+         are on their way\r\n",
+        reply.value.len()
+    );
+    Reply { status: Status::Busy, value: text.into(), hit: false, ..reply.clone() }
 }
