@@ -5,6 +5,7 @@ mod client;
 mod coalesce;
 mod fig11;
 mod finding;
+mod hostile;
 mod load;
 mod loss;
 mod overload;
@@ -24,17 +25,19 @@ use crate::bench;
 use finding::Finding;
 
 pub(crate) const USAGE: &str = "\
-Usage: cargo xtask show WHAT [--json] [--minutes M] [--binary PATH]
+Usage: cargo xtask show WHAT [--json] [--minutes M] [--attack NAME] [--binary PATH]
 
   stall      the longest wait of a write when a node is killed, leaves in order, or never acknowledges
   loss       reads at half load while a node is killed and comes back
   fig11      throughput while spine nodes fail one by one and come back (figure 11 of the paper)
   overload   what a cluster does with twice and five times the load that it can carry
   coalesce   storage reads when 1,000 connections ask for a hot key that was just invalidated
+  hostile    clients that flood, stall, lie and hoard, beside clients that behave
   soak       half an hour under faults: memory, descriptors, sessions, directory and queues of every process
 
 Each prints what it measured beside its bound, keeps it in benches/runs/DATE-MACHINE/, and fails if a bound is missed.
   --json     prints one JSON object instead
+  --attack   one attack of `hostile` alone
   --minutes  how long `soak` takes (default 30)
   --binary   a `distcache` to look at (default: builds a release of this tree)
 ";
@@ -45,12 +48,15 @@ struct Stage<'a> {
     /// For series and plots that are kept.
     runs: &'a Path,
     time: Option<Duration>,
+    /// One of several things that could be shown.
+    attack: Option<&'a str>,
 }
 
 struct Options {
     json: bool,
     time: Option<Duration>,
     binary: Option<PathBuf>,
+    attack: Option<String>,
 }
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
@@ -62,6 +68,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         "overload" => overload::show,
         "soak" => soak::show,
         "coalesce" => coalesce::show,
+        "hostile" => hostile::show,
         _ => bail!("{what:?} is nothing to show\n\n{USAGE}"),
     };
     let options = options(flags)?;
@@ -71,16 +78,18 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     };
     let runs = bench::folder(root)?;
     let before = load_average();
-    let finding = show(&Stage { binary: &binary, runs: &runs, time: options.time })?;
+    let finding =
+        show(&Stage { binary: &binary, runs: &runs, time: options.time, attack: options.attack.as_deref() })?;
     report(what, &runs, &options, before, finding)
 }
 
 fn options(flags: &[&str]) -> anyhow::Result<Options> {
-    let mut options = Options { json: false, time: None, binary: None };
+    let mut options = Options { json: false, time: None, binary: None, attack: None };
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {
         match *flag {
             "--binary" => options.binary = Some(flags.next().context("--binary needs a path")?.into()),
+            "--attack" => options.attack = Some((*flags.next().context("--attack needs a name")?).to_owned()),
             "--json" => options.json = true,
             "--minutes" => {
                 let text = flags.next().context("--minutes needs a number")?;

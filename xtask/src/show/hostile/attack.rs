@@ -1,0 +1,148 @@
+//! The attacks by name, and what all of them need: a place to attack, when to stop, and what went wrong. Not the cluster.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::{hold, storm};
+
+pub(super) const LARGE_KEY: &str = "hostile:large";
+pub(super) const LARGE_BYTES: usize = 1 << 20;
+
+/// One way to be a bad client. `run` returns how often it was bad.
+pub(super) struct Attack {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    pub(super) threads: usize,
+    pub(super) run: fn(&Field<'_>, usize) -> u64,
+}
+
+/// Paced, because an attacker that takes a core from two shows what the machine lacks, not what the router does.
+pub(super) const ATTACKS: &[Attack] = &[
+    Attack {
+        name: "half-open",
+        what: "10,000 connections that send half a command and stay",
+        threads: 1,
+        run: hold::half_open,
+    },
+    Attack {
+        name: "slow-writers",
+        what: "500 connections that send a byte now and then",
+        threads: 1,
+        run: hold::slow_writers,
+    },
+    Attack {
+        name: "giant-headers",
+        what: "1,000 connections that announce 60 MiB and send little of it",
+        threads: 1,
+        run: hold::giant_headers,
+    },
+    Attack {
+        name: "hoarders",
+        what: "connections that send 8 MiB of an announced 60 MiB each, again and again",
+        threads: 1,
+        run: hold::hoarders,
+    },
+    Attack {
+        name: "slow-readers",
+        what: "50 connections that ask for 1 MiB values and never read",
+        threads: 1,
+        run: hold::slow_readers,
+    },
+    Attack {
+        name: "connection-flood",
+        what: "connections opened and reset as fast as 1,000 per second",
+        threads: 1,
+        run: storm::connections,
+    },
+    Attack {
+        name: "nonsense",
+        what: "frames that no client sends: nested arrays, lengths that lie, endless lines, random bytes",
+        threads: 1,
+        run: storm::nonsense,
+    },
+    Attack {
+        name: "passwords",
+        what: "500 guesses of a password per second",
+        threads: 1,
+        run: storm::passwords,
+    },
+    Attack {
+        name: "binary",
+        what: "keys and values of random bytes, checked",
+        threads: 1,
+        run: storm::binary,
+    },
+    Attack {
+        name: "many-arguments",
+        what: "commands of 100,000 arguments and more",
+        threads: 1,
+        run: storm::many_arguments,
+    },
+];
+
+/// Where an attacker works.
+#[derive(Clone, Copy)]
+pub(super) struct Field<'a> {
+    pub(super) router: SocketAddr,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) wrong: &'a Mutex<Vec<String>>,
+}
+
+impl Field<'_> {
+    pub(super) fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn connect(&self) -> Option<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.router, Duration::from_secs(5)).ok()?;
+        stream.set_nodelay(true).ok()?;
+        // It must not hang once the router has closed its side or stopped to read.
+        stream.set_write_timeout(Some(Duration::from_millis(20))).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        Some(stream)
+    }
+
+    pub(super) fn wrong(&self, text: String) {
+        if let Ok(mut wrong) = self.wrong.lock() {
+            wrong.push(text);
+        }
+    }
+
+    pub(super) fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    /// Stays until the end.
+    pub(super) fn wait(&self) {
+        while self.goes_on() {
+            self.pause(Duration::from_millis(20));
+        }
+    }
+
+    /// What the router says to `bytes` until it closes the connection or has said `bytes_max`.
+    pub(super) fn ask(&self, stream: &mut TcpStream, bytes: &[u8], bytes_max: usize) -> Vec<u8> {
+        // It may close before it has read everything.
+        let _ = stream.write_all(bytes);
+        let mut said = vec![0; bytes_max];
+        let mut count = 0;
+        while count < bytes_max {
+            match stream.read(&mut said[count..]) {
+                Ok(0) | Err(_) => break,
+                Ok(more) => count += more,
+            }
+        }
+        said.truncate(count);
+        said
+    }
+}
+
+/// Ten thousand sockets need more files than the usual soft limit.
+pub(super) fn raise_files_max() -> anyhow::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    Ok(())
+}
