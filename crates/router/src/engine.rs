@@ -164,12 +164,13 @@ impl Engine {
 pub(crate) fn settings(config: &Config) -> Settings {
     Settings {
         pipeline_max: config.limits.pipeline_max,
+        pipeline_bytes_max: config.limits.pipeline_bytes_max.0 as usize,
         key_bytes_max: (config.limits.key_bytes_max.0 as usize).min(wire::codec::KEY_BYTES_MAX),
     }
 }
 
 fn machine_config(config: &Config) -> RouterConfig {
-    let Settings { pipeline_max, key_bytes_max } = settings(config);
+    let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max } = settings(config);
     RouterConfig {
         routing: match config.cluster.routing {
             config::Routing::Learned => Routing::Learned,
@@ -177,7 +178,7 @@ fn machine_config(config: &Config) -> RouterConfig {
         },
         seed: rand::random(),
         pipeline_max,
-        pipeline_bytes_max: config.limits.pipeline_bytes_max.0 as usize,
+        pipeline_bytes_max,
         key_bytes_max,
         learned_max: config.limits.learned_max,
         dialect: Dialect::Redis,

@@ -114,6 +114,7 @@ impl Default for RouterConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub pipeline_max: usize,
+    pub pipeline_bytes_max: usize,
     pub key_bytes_max: usize,
 }
 
@@ -362,8 +363,10 @@ impl Router {
                 self.vanished(now, |asked| asked == peer, effects);
             }
             Input::Map(placement) => self.map(now, placement, effects),
-            Input::Settings(Settings { pipeline_max, key_bytes_max }) => {
-                (self.config.pipeline_max, self.config.key_bytes_max) = (pipeline_max, key_bytes_max);
+            Input::Settings(Settings { pipeline_max, pipeline_bytes_max, key_bytes_max }) => {
+                self.config.pipeline_max = pipeline_max;
+                self.config.pipeline_bytes_max = pipeline_bytes_max;
+                self.config.key_bytes_max = key_bytes_max;
             }
             Input::Tick => {
                 self.rate.tick(now, self.counters.requests);
