@@ -95,14 +95,26 @@ impl Router {
         if let Some(error) = self.key_too_long(&command, &classified) {
             return self.respond(now, client, error, effects);
         }
-        let keys = keys_of(&placement, &command, &classified);
+        self.begin(now, client, &placement, (command, classified), effects);
+    }
+
+    /// A command with a place in its client's pipeline: sent, or held back until its order allows it.
+    fn begin(
+        &mut self,
+        now: Time,
+        client: u32,
+        placement: &Arc<Placement>,
+        (command, classified): (Command, Classified),
+        effects: &mut Vec<Effect>,
+    ) {
+        let keys = keys_of(placement, &command, &classified);
         let Some(state) = self.clients.get_mut(client) else { return };
         // Confirmations are pushes, which CLIENT REPLY does not keep back.
         let silent = state.take_silence() && classified.kind != Kind::Subscription;
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
         let (touch, held_bytes) = (touch(&classified, &keys), command.frame().len());
         let job = Job { client, sequence, resp3, command: &command, classified: &classified, keys: &keys };
-        let launched = self.launch(now, &placement, &job, effects);
+        let launched = self.launch(now, placement, &job, effects);
         if classified.kind == Kind::Subscription && !matches!(launched, Some(Progress::Done(_))) {
             self.hold_client(client);
         }
