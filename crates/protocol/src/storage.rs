@@ -10,8 +10,9 @@ pub enum Lane {
     Shared { resp3: bool },
     /// A connection of its own for as long as the command runs: blocking commands.
     Pinned { resp3: bool },
-    /// The one connection that has subscriptions, always RESP3: what is published there comes before the reply to
-    /// whatever it was asked later.
+    /// As `Shared`, for scripts: one that runs for long keeps nobody from ending it.
+    Scripts { resp3: bool },
+    /// Has the subscriptions, always RESP3: what is published there comes before replies to what it was asked later.
     Subscriber,
     /// Reports what has changed, whoever changed it; always RESP3.
     Feed,
@@ -25,7 +26,7 @@ pub enum Lane {
 pub enum Reach {
     /// Keys of this hash slot.
     Slot(u16),
-    /// No key, or the only server that there is.
+    /// No key, or there is one server.
     Whole,
     /// Nothing but a sign that this incarnation still governs every server in use.
     Proof,
@@ -44,8 +45,8 @@ pub struct Store {
 /// What storage reports. For every `Store` there is exactly one `Replies` or one `Lost`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageEvent {
-    /// Commands may be sent, and no earlier incarnation can write any more (design, section 7). A number that
-    /// differs from the last one means another storage state or another fence: everything granted is void.
+    /// Commands may be sent, and no earlier incarnation can write any more (design, section 7). Another number than
+    /// the last means another storage state or another fence: everything granted is void.
     Up {
         incarnation: u64,
         traits: StorageTraits,

@@ -15,6 +15,7 @@ mod operations;
 mod pubsub;
 mod replicas;
 mod resp;
+mod scripts;
 mod status;
 mod table;
 mod tls;

@@ -33,6 +33,11 @@ impl Spec {
         self.categories.has(category as u32)
     }
 
+    /// EVAL, FCALL and their like, which may run for long.
+    pub fn runs_script(&self) -> bool {
+        matches!(self.group, Group::Scripting) && self.has(Flag::NoMandatoryKeys)
+    }
+
     /// Whether its replies may change with the expiry of a hash's fields, without a write.
     pub fn is_hash(&self) -> bool {
         matches!(self.group, Group::Hash)

@@ -81,6 +81,7 @@ impl Router {
                     self.placement.is_some() && storage_info::wanted(&command).next().is_some()
                 }
                 name if name.eq_ignore_ascii_case(b"CLIENT") => plan::is(&command, 1, "HELP"),
+                name if name.eq_ignore_ascii_case(b"PING") => self.asks_who_runs_a_script(client),
                 name => name.eq_ignore_ascii_case(b"COMMAND"),
             };
             if !asks_storage {
@@ -138,6 +139,13 @@ impl Router {
             shape: None,
         };
         self.enqueue(now, client, operation, effects);
+    }
+
+    /// While a script runs at the only server, a client that asks whether the server is there hears it from the server.
+    fn asks_who_runs_a_script(&self, client: u32) -> bool {
+        self.pending.scripts() > 0
+            && self.placement.as_ref().is_some_and(|placement| placement.map().shims.len() == 1)
+            && !self.clients.get(client).is_some_and(Client::only_listens)
     }
 
     /// The error about a key that is over the limit.
@@ -249,6 +257,22 @@ impl Router {
         if alone && self.clients.get(job.client)?.pipeline.first() != job.sequence {
             return None;
         }
+        let progress = self.launch_planned(now, placement, job, effects);
+        if job.classified.spec.runs_script()
+            && let Some(Progress::Sent(sent)) = &progress
+        {
+            self.pending.set_script(sent.request);
+        }
+        progress
+    }
+
+    fn launch_planned(
+        &mut self,
+        now: Time,
+        placement: &Arc<Placement>,
+        job: &Job<'_>,
+        effects: &mut Vec<Effect>,
+    ) -> Option<Progress> {
         let launched = match plan::plan(job.command, job.classified) {
             Plan::Read => self.launch_read(now, placement, job, effects),
             Plan::Each => self.launch_each(now, placement, job, effects),
@@ -388,7 +412,15 @@ impl Router {
         }
         let PendingRead { key, view, command, .. } = read.clone();
         let (peer, resp3, ordered) = (route.peer, origin.resp3, route.ordered);
-        let pending = Pending { origin, peer, sent: now, writes: false, blocking: false, read: Some(read) };
+        let pending = Pending {
+            origin,
+            peer,
+            sent: now,
+            writes: false,
+            blocking: false,
+            script: false,
+            read: Some(read),
+        };
         let request = self.pending.insert(pending);
         let message = Message::Read(Read { request, key, view, resp3, ordered, command });
         effects.push(Effect::Send { to: peer, message });
@@ -408,8 +440,15 @@ impl Router {
         let Route { peer, ordered } = route;
         let writes = matches!(kind, Kind::Write | Kind::BlockingWrite | Kind::Barrier | Kind::Publish);
         let blocking = matches!(kind, Kind::BlockingWrite | Kind::BlockingQuery);
-        let request =
-            self.pending.insert(Pending { origin, peer, sent: Time(0), writes, blocking, read: None });
+        let request = self.pending.insert(Pending {
+            origin,
+            peer,
+            sent: Time(0),
+            writes,
+            blocking,
+            script: false,
+            read: None,
+        });
         let (watch, resp3) = (None, origin.resp3);
         let execute = Execute { request, key, resp3, ordered, watch, command: frame.clone() };
         effects.push(Effect::Send { to: peer, message: Message::Execute(execute) });

@@ -14,6 +14,8 @@ pub(crate) struct Pending {
     pub(crate) sent: Time,
     /// Its outcome matters when its shim vanishes.
     pub(crate) writes: bool,
+    /// A script, which may run for long.
+    pub(crate) script: bool,
     /// A blocking command is cancelled when its client goes.
     pub(crate) blocking: bool,
     /// What it takes to learn from the reply, and to ask again.
@@ -41,6 +43,7 @@ pub(crate) struct PendingTable {
     slots: Vec<Slot>,
     free: Vec<u32>,
     generation_first: u32,
+    scripts: usize,
 }
 
 #[derive(Debug)]
@@ -62,6 +65,20 @@ impl PendingTable {
     /// How many wait for another client's write.
     pub(crate) fn blocking(&self) -> usize {
         self.slots.iter().filter(|slot| slot.pending.as_ref().is_some_and(|pending| pending.blocking)).count()
+    }
+
+    /// How many scripts have not ended.
+    pub(crate) fn scripts(&self) -> usize {
+        self.scripts
+    }
+
+    /// The request is for a script.
+    pub(crate) fn set_script(&mut self, request: u64) {
+        let slot = self.slots.get_mut(request as u32 as usize);
+        if let Some(pending) = slot.and_then(|slot| slot.pending.as_mut()).filter(|pending| !pending.script) {
+            pending.script = true;
+            self.scripts += 1;
+        }
     }
 
     pub(crate) fn insert(&mut self, pending: Pending) -> u64 {
@@ -90,6 +107,7 @@ impl PendingTable {
             return None;
         }
         let pending = slot.pending.take()?;
+        self.scripts -= usize::from(pending.script);
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
         Some(pending)
@@ -119,7 +137,7 @@ mod tests {
     fn pending(sequence: u64) -> Pending {
         let peer = Peer::Shim(ShimId(0));
         let origin = Origin { client: 0, part: 0, sequence, resp3: false };
-        Pending { origin, peer, sent: Time(0), writes: false, blocking: false, read: None }
+        Pending { origin, peer, sent: Time(0), writes: false, blocking: false, script: false, read: None }
     }
 
     #[test]

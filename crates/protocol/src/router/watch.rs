@@ -177,7 +177,8 @@ impl Router {
         self.counters.executes += 1;
         let (origin, peer) = (job.origin(0), route.peer);
         let writes = matches!(job.classified.kind, Kind::Write | Kind::Barrier);
-        let pending = Pending { origin, peer, sent: Time(0), writes, blocking: false, read: None };
+        let pending =
+            Pending { origin, peer, sent: Time(0), writes, blocking: false, script: false, read: None };
         let request = self.pending.insert(pending);
         let watch = Some(watch.map_or(request, |watch| watch.request));
         let (resp3, ordered, command) = (job.resp3, route.ordered, job.command.frame().clone());

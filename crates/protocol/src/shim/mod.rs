@@ -273,6 +273,8 @@ pub struct Shim {
     held: Vec<u32>,
     barriers: VecDeque<u32>,
     barrier_number: u64,
+    /// What storage answers while a script runs for too long; gone with the next reply that says otherwise.
+    script_busy: Option<Bytes>,
     quarantined: Vec<Key>,
     /// A barrier's outcome is unknown: every key is quarantined.
     quarantined_whole: bool,
@@ -315,6 +317,7 @@ impl Shim {
             held: Vec::new(),
             barriers: VecDeque::new(),
             barrier_number: 0,
+            script_busy: None,
             quarantined: Vec::new(),
             quarantined_whole: false,
             topics: pubsub::Topics::default(),

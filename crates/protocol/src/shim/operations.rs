@@ -30,6 +30,9 @@ impl Shim {
             Ok(classified) => classified,
             Err(text) => return self.reply_error(origin, &format!("-{text}\r\n"), effects),
         };
+        if let Some(busy) = self.busy_with_script(classified.spec) {
+            return self.reply(origin, None, None, busy, effects);
+        }
         let keys = self.keys_of(&execute, &command, &classified);
         let purges = classified.kind == command::Kind::Purge;
         if !purges && self.turned_away(origin, &keys, classified.kind, effects) {
@@ -83,7 +86,9 @@ impl Shim {
         keys: SmallVec<[Key; 1]>,
         effects: &mut Vec<Effect>,
     ) {
-        let shared = Lane::Shared { resp3: execute.resp3 };
+        let resp3 = execute.resp3;
+        let shared =
+            if classified.spec.runs_script() { Lane::Scripts { resp3 } } else { Lane::Shared { resp3 } };
         let pinned = Lane::Pinned { resp3: execute.resp3 };
         let frame = execute.command.clone();
         use command::Kind as Class;
@@ -421,7 +426,8 @@ fn is_the_routers(kind: command::Kind, command: &Command) -> bool {
     match kind {
         command::Kind::Connection => {
             let help = asks("CLIENT") && command.get(1).is_some_and(|sub| sub.eq_ignore_ascii_case(b"HELP"));
-            !help && !asks("COMMAND") && !asks("INFO")
+            // PING is asked while a script may run.
+            !help && !asks("COMMAND") && !asks("INFO") && !asks("PING")
         }
         kind => kind == command::Kind::Subscription,
     }

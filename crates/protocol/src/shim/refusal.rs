@@ -8,7 +8,7 @@ use wire::{Key, Message, Status};
 use super::admission::Class;
 use super::operation::{KeyState, Kind, Operation, Origin};
 use super::{Effect, Shim, StorageState};
-use crate::command;
+use crate::command::{self, Flag, Spec};
 
 /// A reply that costs storage nothing.
 #[derive(Clone, Debug)]
@@ -57,6 +57,11 @@ impl Shim {
             return Some(Refusal::busy(QUEUE));
         }
         None
+    }
+
+    /// What storage says to everything else while a script runs for too long, unless the command is one that it takes.
+    pub(super) fn busy_with_script(&self, spec: &Spec) -> Option<Bytes> {
+        self.script_busy.clone().filter(|_| !spec.has(Flag::AllowBusy))
     }
 
     /// Why storage cannot take one more command now.

@@ -11,14 +11,23 @@ use super::{Effect, FillTicket, Purpose, Shim, StorageState, Ticket, transaction
 use crate::storage::{Lane, StorageEvent, StorageTraits};
 use crate::time::Time;
 
+/// Of a script or a function, since `busy-reply-threshold`.
+const SCRIPT_RUNS: &[u8] = b"-BUSY Redis is busy running";
 const LOST: &str = "-ERR DistCache: the connection to storage broke before the reply";
 
 impl Shim {
     pub(super) fn storage_event(&mut self, now: Time, event: StorageEvent, effects: &mut Vec<Effect>) {
         match event {
             StorageEvent::Up { incarnation, traits } => self.storage_up(now, incarnation, traits, effects),
-            StorageEvent::Down { reason } => self.storage = StorageState::Down { reason },
+            StorageEvent::Down { reason } => {
+                self.script_busy = None;
+                self.storage = StorageState::Down { reason };
+            }
             StorageEvent::Replies { ticket, replies } => {
+                let busy = replies.first().filter(|reply| reply.starts_with(SCRIPT_RUNS));
+                if busy.is_some() || self.script_busy.is_some() {
+                    self.script_busy = busy.cloned();
+                }
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     if self.proves(&ticket.purpose) {
                         self.proof = self.proof.max(ticket.issued);

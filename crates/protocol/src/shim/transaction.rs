@@ -26,6 +26,9 @@ impl Shim {
                 return self.reply_error(origin, &format!("-{text}\r\n"), effects);
             }
         };
+        if let Some(busy) = parts.commands.iter().find_map(|(_, one)| self.busy_with_script(one.spec)) {
+            return self.reply(origin, None, None, busy, effects);
+        }
         let (keys, written) = self.transaction_keys(execute.key.database, &parts);
         let watching = match execute.watch.map(|watch| self.take_watcher(from, watch)) {
             // What it watched may have changed since, and nobody would know.
@@ -46,7 +49,9 @@ impl Shim {
             self.send_waiting(now, key, effects);
         }
         let resp3 = execute.resp3;
-        let lane = watching.map_or(Lane::Shared { resp3 }, |number| Lane::Watching { number, resp3 });
+        let scripts = parts.commands.iter().any(|(_, one)| one.spec.runs_script());
+        let shared = if scripts { Lane::Scripts { resp3 } } else { Lane::Shared { resp3 } };
+        let lane = watching.map_or(shared, |number| Lane::Watching { number, resp3 });
         let commands = frames(&parts);
         let one = |kind| Operation { commands: commands.clone(), written, ..blank(origin, kind, lane) };
         match parts.kind {

@@ -71,7 +71,11 @@ pub(crate) fn lane(store: &Store) -> usize {
     match store.lane {
         Lane::Shared { resp3: false } => 0,
         Lane::Shared { resp3: true } => 1,
-        Lane::Pinned { .. } | Lane::Subscriber | Lane::Feed | Lane::Watching { .. } => 2,
+        Lane::Pinned { .. }
+        | Lane::Scripts { .. }
+        | Lane::Subscriber
+        | Lane::Feed
+        | Lane::Watching { .. } => 2,
     }
 }
 

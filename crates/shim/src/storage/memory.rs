@@ -36,7 +36,10 @@ impl Memory {
 
     pub(super) fn store(&mut self, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
         let resp3 = match store.lane {
-            Lane::Shared { resp3 } | Lane::Pinned { resp3 } | Lane::Watching { resp3, .. } => resp3,
+            Lane::Shared { resp3 }
+            | Lane::Scripts { resp3 }
+            | Lane::Pinned { resp3 }
+            | Lane::Watching { resp3, .. } => resp3,
             Lane::Subscriber | Lane::Feed => true,
         };
         let now_ms = now_us / 1000;

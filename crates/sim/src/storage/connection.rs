@@ -47,7 +47,10 @@ impl Connection {
     }
 
     pub(crate) fn resp3(&self) -> bool {
-        matches!(self.lane, Lane::Pinned { resp3: true } | Lane::Shared { resp3: true })
+        matches!(
+            self.lane,
+            Lane::Pinned { resp3: true } | Lane::Shared { resp3: true } | Lane::Scripts { resp3: true }
+        )
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -114,7 +114,7 @@ impl Cluster {
             backend.swallowed.push(store.ticket);
             return;
         }
-        let shared = matches!(store.lane, Lane::Shared { .. });
+        let shared = matches!(store.lane, Lane::Shared { .. } | Lane::Scripts { .. });
         let known = backend.connections.iter().position(|one| shared && one.lane == store.lane);
         let index = known.unwrap_or_else(|| {
             backend.connections.push(Connection::new(number, store.lane));

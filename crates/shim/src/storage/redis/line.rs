@@ -68,6 +68,8 @@ pub(super) struct Line {
     heard_us: u64,
     /// A reply was of the kind that only a replica gives.
     suspicion: bool,
+    /// It is the one on which scripts run.
+    runs_scripts: bool,
     /// It watches keys under this number, for one client.
     watch: Option<u64>,
 }
@@ -96,6 +98,7 @@ impl Line {
             written: hello.frame().len() as u64,
             heard_us: now_us,
             suspicion: false,
+            runs_scripts: false,
             watch: None,
         }
     }
@@ -132,7 +135,15 @@ impl Line {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.is_open() && self.awaited.is_empty() && self.watch.is_none()
+        self.is_open() && self.awaited.is_empty() && self.watch.is_none() && !self.runs_scripts
+    }
+
+    pub(super) fn runs_scripts(&self) -> bool {
+        self.runs_scripts
+    }
+
+    pub(super) fn set_runs_scripts(&mut self) {
+        self.runs_scripts = true;
     }
 
     pub(super) fn pending_count(&self) -> usize {

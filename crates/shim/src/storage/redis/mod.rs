@@ -25,6 +25,9 @@ use takeover::{Login, Takeover, Trouble};
 
 /// Pinned connections that are kept for the next blocking command.
 const IDLE_MAX: usize = 8;
+/// Redis says that a script runs for too long after five seconds, which is also how long a silent server is waited for:
+/// its word has to come first.
+const SCRIPT_PATIENCE_US: u64 = 1_000_000;
 const LOG_INTERVAL_US: u64 = 1_000_000;
 /// Up for this long counts as success. Shims that displace each other never get there, so they do it ever more
 /// rarely, down to once a second.
@@ -146,6 +149,7 @@ impl Redis {
                 self.shared[usize::from(resp3)].as_mut()
             }
             Lane::Pinned { resp3 } => self.pinned_line(io, now_us, resp3),
+            Lane::Scripts { resp3 } => self.scripts_line(io, now_us, resp3),
             Lane::Subscriber => self.listening_line(io, now_us, Listens::Topics),
             Lane::Feed => self.listening_line(io, now_us, Listens::Changes),
             Lane::Watching { number, resp3 } => self.watching_line(io, now_us, number, resp3),
@@ -377,13 +381,22 @@ impl Redis {
         }
         let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
         let always = self.shared.iter().flatten().chain(listeners);
-        let late_shared = always.filter(|(_, line)| line.overdue(now_us, timeout_us));
-        // Blocking commands may take any time; making their connection may not, nor may what does not block.
+        // A script that runs for too long is told of only after a while of silence.
+        let script = |(_, line): &&(ConnectionId, Line)| line.runs_scripts() && line.pending_count() > 0;
+        let patience_us = if self.pinned.iter().any(|one| script(&one)) { SCRIPT_PATIENCE_US } else { 0 };
+        let late_shared: Vec<ConnectionId> = always
+            .filter(|(_, line)| line.overdue(now_us, timeout_us + patience_us))
+            .map(|(connection, _)| *connection)
+            .collect();
+        // Blocking commands may take any time, and so may scripts while the server answers others; making their
+        // connection may not, nor may what does neither.
         let late_pinned = self.pinned.iter().filter(|(_, line)| {
-            (!line.is_open() || line.watch().is_some()) && line.overdue(now_us, timeout_us)
+            let bounded = !line.is_open() || line.watch().is_some();
+            let silent = line.runs_scripts() && !late_shared.is_empty();
+            (bounded || silent) && line.overdue(now_us, timeout_us)
         });
-        let late: Vec<ConnectionId> =
-            late_shared.chain(late_pinned).map(|(connection, _)| *connection).collect();
+        let late_pinned: Vec<ConnectionId> = late_pinned.map(|(connection, _)| *connection).collect();
+        let late: Vec<ConnectionId> = late_shared.into_iter().chain(late_pinned).collect();
         for connection in late {
             self.closed(io, connection, &format!("no answer within {} ms", timeout_us / 1000), events);
         }
@@ -457,6 +470,20 @@ impl Redis {
         let incarnation = self.admin.takeover.incarnation()?;
         let connection = dial(io, &self.settings);
         self.pinned.push((connection, Line::new(now_us, resp3, incarnation, io.out(connection))));
+        self.pinned.last_mut()
+    }
+
+    /// The connection for scripts, made for the first of them.
+    fn scripts_line(&mut self, io: &mut Io, now_us: u64, resp3: bool) -> Option<&mut (ConnectionId, Line)> {
+        let known = self.pinned.iter().position(|(_, line)| line.runs_scripts() && line.is_resp3() == resp3);
+        if let Some(index) = known {
+            return self.pinned.get_mut(index);
+        }
+        let incarnation = self.admin.takeover.incarnation()?;
+        let connection = dial(io, &self.settings);
+        let mut line = Line::new(now_us, resp3, incarnation, io.out(connection));
+        line.set_runs_scripts();
+        self.pinned.push((connection, line));
         self.pinned.last_mut()
     }
 
