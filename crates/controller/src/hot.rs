@@ -2,33 +2,62 @@
 
 use std::collections::BTreeMap;
 
-use runtime::status::MemberStatus;
-use serde::{Deserialize, Serialize};
+use runtime::status::{HotKeyView, MemberStatus};
 
 /// Most keys in the answer.
 const KEYS_MAX: usize = 100;
 
-/// A hot key and who sees how much of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HotKeyView {
-    pub key: String,
-    /// Requests per second, over all members.
-    pub heat: u64,
-    pub members: BTreeMap<String, u64>,
-}
-
 pub(crate) fn hottest<'a>(statuses: impl Iterator<Item = &'a MemberStatus>) -> Vec<HotKeyView> {
     let mut keys: BTreeMap<&str, HotKeyView> = BTreeMap::new();
+    let mut requests = 0;
     for status in statuses {
+        if let MemberStatus::Router(router) = status {
+            requests += router.load;
+        }
         for hot in status.hottest() {
             let view = keys.entry(&hot.key).or_default();
             view.heat += hot.heat;
             view.members.insert(status.id().to_owned(), hot.heat);
+            if let MemberStatus::Node(node) = status
+                && !view.cached.contains(&node.layer)
+            {
+                view.cached.push(node.layer.clone());
+            }
         }
     }
     let named = keys.into_iter().map(|(key, view)| HotKeyView { key: key.to_owned(), ..view });
     let mut hottest: Vec<HotKeyView> = named.collect();
+    for view in &mut hottest {
+        // Heats are averages over longer than the second of the load.
+        view.share = if requests == 0 { 0.0 } else { (view.heat as f64 / requests as f64).min(1.0) };
+    }
     hottest.sort_by_key(|view| std::cmp::Reverse(view.heat));
     hottest.truncate(KEYS_MAX);
     hottest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hottest;
+    use runtime::status::{HotKey, MemberStatus, NodeStatus, RouterStatus, ShimStatus};
+
+    #[test]
+    fn a_key_has_the_sum_of_what_members_see_and_the_layers_that_cache_it() {
+        let hot = |key: &str, heat| HotKey { key: key.to_owned(), heat };
+        let node = |id: &str, layer: &str, hottest| {
+            let (id, layer) = (id.to_owned(), layer.to_owned());
+            MemberStatus::Node(NodeStatus { id, layer, hottest, ..NodeStatus::default() })
+        };
+        let shim = ShimStatus { hottest: vec![hot("a", 5), hot("b", 50)], ..ShimStatus::default() };
+        let members = [
+            MemberStatus::Router(RouterStatus { load: 100, ..RouterStatus::default() }),
+            node("l0", "leaf", vec![hot("a", 20)]),
+            node("s0", "spine", vec![hot("a", 15)]),
+            MemberStatus::Shim(shim),
+        ];
+        let found = hottest(members.iter());
+        assert_eq!((found[0].key.as_str(), found[0].heat, found[0].cached.len()), ("b", 50, 0));
+        assert_eq!((found[1].key.as_str(), found[1].heat, found[1].share), ("a", 40, 0.4));
+        assert_eq!(found[1].cached, ["leaf", "spine"]);
+    }
 }

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use protocol::placement::{MapError, Placement, Secret};
-use runtime::status::key_text;
+use runtime::status::{HotKeyView, key_text};
 use serde::{Deserialize, Serialize};
 
-use crate::hot::{HotKeyView, hottest};
+use crate::hot::hottest;
 use crate::service::Service;
 
 /// What `distcache inspect` shows.

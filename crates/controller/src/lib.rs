@@ -10,9 +10,9 @@ mod spawn;
 pub mod store;
 mod view;
 
-pub use hot::HotKeyView;
 pub use http::{COMMAND_HEADER, DRAIN_PATH, Drain, PURGE_PATH, RELOAD_PATH};
 pub use inspect::{Inspection, Place};
 pub use orders::{Purge, PurgeView, Reload, ReloadView};
+pub use runtime::status::HotKeyView;
 pub use spawn::spawn;
 pub use view::{LayerView, MapView, MemberState, MemberView, NodeView, ShimView};

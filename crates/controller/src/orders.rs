@@ -1,6 +1,7 @@
 //! Purges and reloads over HTTP: asks the members concerned and answers when they have. Not how they are asked.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use runtime::heartbeat::{Outcome, Task};
 use runtime::orders::PurgeScope;
 use runtime::reload::Reloaded;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 
 use crate::errands::Standing;
 use crate::http::{Api, problem, refused};
+use crate::service::Service;
 use crate::view::MapView;
 
 /// A purge waits for leases, which are shorter by default; members that have not answered by then are named.
@@ -81,7 +82,7 @@ pub(crate) async fn purge(
     };
     let standing = match ask(&api, Task::Purge(scope), members).await {
         Ok(standing) => standing,
-        Err(refusal) => return refusal,
+        Err((code, what)) => return problem(code, &what),
     };
     let mut shims = BTreeMap::new();
     let mut failed: Vec<String> =
@@ -119,14 +120,14 @@ pub(crate) async fn reload(
     };
     let (map, members) = match grow(&api) {
         Ok(grown) => grown,
-        Err(refusal) => return refusal,
+        Err((code, what)) => return problem(code, &what),
     };
     if !everybody {
         return Json(ReloadView { map, members: BTreeMap::new() }).into_response();
     }
     let standing = match ask(&api, Task::Reload, members).await {
         Ok(standing) => standing,
-        Err(refusal) => return refusal,
+        Err((code, what)) => return problem(code, &what),
     };
     let mut members = BTreeMap::new();
     let mut failed: Vec<String> =
@@ -144,27 +145,28 @@ pub(crate) async fn reload(
     Json(ReloadView { map, members }).into_response()
 }
 
+type Problem = (StatusCode, String);
+
 /// Reads the controller's file again; the map then, and the members that are heard of.
-fn grow(api: &Api) -> Result<(MapView, BTreeSet<String>), Response> {
+fn grow(api: &Api) -> Result<(MapView, BTreeSet<String>), Problem> {
     let config = Arc::clone(&api.service().config);
-    let newer =
-        config.read_again().map_err(|error| problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string()))?;
+    let newer = config.read_again().map_err(|error| (StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
     let mut service = api.service();
-    let away = |service: &crate::service::Service| {
-        let problem_of = service.store_problem.as_ref();
-        problem_of.map_or(Ok(()), |error| Err(problem(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())))
+    let away = |service: &Service| match &service.store_problem {
+        Some(error) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
+        None => Ok(()),
     };
     away(&service)?;
     let reloaded = service.reload((api.clock)(), &newer);
-    reloaded.map_err(|error| problem(StatusCode::CONFLICT, &error.to_string()))?;
+    reloaded.map_err(|error| (StatusCode::CONFLICT, error.to_string()))?;
     away(&service)?;
     Ok((MapView::of(&service), service.statuses.keys().cloned().collect()))
 }
 
-async fn ask(api: &Api, task: Task, members: BTreeSet<String>) -> Result<Standing, Response> {
+async fn ask(api: &Api, task: Task, members: BTreeSet<String>) -> Result<Standing, Problem> {
     let Some(number) = api.service().errands.begin((api.clock)(), task, members) else {
         let what = "too many purges and reloads are under way; try again later";
-        return Err(problem(StatusCode::TOO_MANY_REQUESTS, what));
+        return Err((StatusCode::TOO_MANY_REQUESTS, what.to_owned()));
     };
     let begun = (api.clock)();
     loop {
@@ -173,7 +175,7 @@ async fn ask(api: &Api, task: Task, members: BTreeSet<String>) -> Result<Standin
             return Ok(standing);
         }
         if late {
-            return Err(problem(StatusCode::INTERNAL_SERVER_ERROR, "it has been forgotten"));
+            return Err((StatusCode::INTERNAL_SERVER_ERROR, "it has been forgotten".to_owned()));
         }
         tokio::time::sleep(LOOK).await;
     }

@@ -12,6 +12,7 @@ use runtime::status::{ClusterStatus, ControllerStatus, MemberStatus};
 use wire::{ClusterMap, NodeId, Peer, RouterId};
 
 use crate::errands::Errands;
+use crate::hot::hottest;
 use crate::store::{Change, Store, StoreError, StoredMap, StoredNode};
 
 /// Agents remembered against replays. A restarted process is a new one, so the number must be far above that of
@@ -100,6 +101,7 @@ impl Service {
     pub(crate) fn heartbeat(&mut self, now: Time, heartbeat: Heartbeat) -> Result<HeartbeatReply, Refusal> {
         let theirs = heartbeat.known;
         let members: Vec<String> = heartbeat.members.iter().map(|member| member.id().to_owned()).collect();
+        let routes = heartbeat.members.iter().any(|member| matches!(member, MemberStatus::Router(_)));
         let taken = self.take(now, heartbeat);
         match &taken {
             Ok(()) => self.heartbeats += 1,
@@ -119,6 +121,7 @@ impl Service {
             shares: self.committed.shares(),
             roster: longer.then(|| self.committed.roster.clone()),
             errands: self.errands.of(&members),
+            hot: if routes { hottest(self.statuses.values()) } else { Vec::new() },
         })
     }
 

@@ -139,7 +139,7 @@ impl Driver {
             match order {
                 Order::Settings(config) => self.set(io, config),
                 // Shims know who has copies of what.
-                Order::Purge { .. } => {}
+                Order::Purge { .. } | Order::HotKeys(_) => {}
             }
         }
     }

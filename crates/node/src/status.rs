@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use protocol::time::Time;
-use runtime::status::{HOTTEST_MAX, HotKey, LeaseStatus, MemberStatus, NodeStatus, key_text};
+use runtime::status::{HOTTEST_MAX, HotKey, LeaseStatus, MemberStatus, NodeStatus};
 
 use crate::driver::Driver;
 
@@ -16,8 +16,8 @@ impl Driver {
             held: lease.held,
             remaining_ms: lease.remaining.as_millis() as u64,
         };
-        let hottest =
-            |hot: protocol::node::HotKey| HotKey { key: key_text(&hot.key), heat: u64::from(hot.heat) };
+        let hottest_max = if self.config.security.hide_keys { 0 } else { HOTTEST_MAX };
+        let hottest = |hot: protocol::node::HotKey| HotKey::new(&hot.key, hot.heat);
         let sheds = [
             ("rate", self.overflowed),
             ("shim-unreachable", counts.sheds),
@@ -53,7 +53,7 @@ impl Driver {
             messages_in_total: self.messages_in,
             messages_out_total: self.messages_out,
             peers: self.linked,
-            hottest: self.node.hottest(HOTTEST_MAX).into_iter().map(hottest).collect(),
+            hottest: self.node.hottest(hottest_max).into_iter().map(hottest).collect(),
         })
     }
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hdrhistogram::Histogram;
-use protocol::router::{ClientId, Input};
+use protocol::router::{ClientId, HotKey, Input};
 use protocol::time::Time;
 use runtime::address::Address;
 use runtime::config::{Config, FrontProtocol};
 use runtime::instance::MapCell;
 use runtime::orders::{Order, Orders};
 use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
-use runtime::status::StatusCell;
+use runtime::status::{HotKeyView, StatusCell, key_bytes};
 use wire::memcached;
 use wire::resp::{Limits, ProtocolError, Taken, next_command};
 
@@ -214,6 +214,7 @@ impl RouterDriver {
         }
         if refreshes {
             self.refresh_status(now_us);
+            self.take_orders(io);
             self.close_idle(io, now_us);
         }
     }
@@ -273,9 +274,17 @@ impl RouterDriver {
             );
             self.forget_dropped(io, Time(io.now_us()));
         }
+        self.take_orders(io);
+    }
+
+    fn take_orders(&mut self, io: &mut Io) {
         for order in self.orders.take() {
             match order {
                 Order::Settings(config) => self.set(io, config),
+                Order::HotKeys(hot) => {
+                    let hot = hot.iter().map(hot_key).collect();
+                    self.step(io, Time(io.now_us()), Input::HotKeys(hot));
+                }
                 // Routers hold no copies.
                 Order::Purge { .. } => {}
             }
@@ -291,6 +300,15 @@ impl RouterDriver {
         io.set_handshakes_max(self.config.limits.handshakes_max);
         let settings = settings(&self.config);
         self.step(io, Time(io.now_us()), Input::Settings(settings));
+    }
+}
+
+fn hot_key(view: &HotKeyView) -> HotKey {
+    HotKey {
+        key: key_bytes(&view.key).into(),
+        rate: view.heat,
+        share: view.share,
+        layers: view.cached.iter().map(|layer| Bytes::from(layer.clone())).collect(),
     }
 }
 

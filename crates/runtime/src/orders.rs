@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::status::HotKeyView;
 
 /// Purges that wait for their member; it takes all of them at its next turn.
 const PURGES_MAX: usize = 64;
@@ -29,6 +30,8 @@ pub enum Order {
         scope: PurgeScope,
         done: Purged,
     },
+    /// What is hot in the cluster now, for members that tell clients.
+    HotKeys(Arc<[HotKeyView]>),
 }
 
 /// The orders that a member has not taken yet; clones share them.
@@ -38,6 +41,7 @@ pub struct Orders(Arc<Mutex<Waiting>>);
 #[derive(Default)]
 struct Waiting {
     settings: Option<Arc<Config>>,
+    hot: Option<Arc<[HotKeyView]>>,
     purges: VecDeque<(PurgeScope, Purged)>,
     wakes: Vec<Box<dyn Fn() + Send>>,
 }
@@ -55,6 +59,11 @@ impl Orders {
         waiting.wakes.iter().for_each(|wake| wake());
     }
 
+    /// Wakes nobody: it is news only until the next.
+    pub fn tell_hot_keys(&self, hot: &Arc<[HotKeyView]>) {
+        self.waiting().hot = Some(Arc::clone(hot));
+    }
+
     /// Whether the purge is taken; it is not if too many wait.
     pub fn purge(&self, scope: PurgeScope, done: Purged) -> bool {
         let mut waiting = self.waiting();
@@ -69,8 +78,9 @@ impl Orders {
     pub fn take(&self) -> Vec<Order> {
         let mut waiting = self.waiting();
         let settings = waiting.settings.take().map(Order::Settings);
+        let hot = waiting.hot.take().map(Order::HotKeys);
         let purges = waiting.purges.drain(..).map(|(scope, done)| Order::Purge { scope, done });
-        settings.into_iter().chain(purges).collect()
+        settings.into_iter().chain(hot).chain(purges).collect()
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {

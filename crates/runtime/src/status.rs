@@ -8,7 +8,9 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Most hottest keys that a member reports.
-pub const HOTTEST_MAX: usize = 10;
+pub const HOTTEST_MAX: usize = 32;
+/// So much of a long key is shown.
+const SHOWN_BYTES_MAX: usize = 1024;
 
 /// Totals count since the member started; `load` is requests per second over the last second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -62,6 +64,29 @@ pub struct LeaseStatus {
 pub struct HotKey {
     pub key: String,
     pub heat: u64,
+}
+
+impl HotKey {
+    pub fn new(key: &[u8], heat: u32) -> HotKey {
+        let shown = &key[..key.len().min(SHOWN_BYTES_MAX)];
+        let rest = if shown.len() < key.len() { "..." } else { "" };
+        HotKey { key: key_text(shown) + rest, heat: u64::from(heat) }
+    }
+}
+
+/// A hot key and who sees how much of it, over all members.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HotKeyView {
+    pub key: String,
+    /// Requests per second.
+    pub heat: u64,
+    /// Nodes count the hits of their copies, shims the reads that reach them.
+    pub members: BTreeMap<String, u64>,
+    /// The layers whose nodes have it among their hottest.
+    pub cached: Vec<String>,
+    /// Of all requests of all routers.
+    pub share: f64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -118,6 +143,8 @@ pub struct ShimStatus {
     pub subscriptions: u64,
     /// Published messages sent to routers.
     pub messages_delivered_total: u64,
+    /// Of the keys that clients read past the caches.
+    pub hottest: Vec<HotKey>,
     pub sheds_total: BTreeMap<String, u64>,
     pub messages_in_total: u64,
     pub messages_out_total: u64,
@@ -259,7 +286,8 @@ impl MemberStatus {
     pub fn hottest(&self) -> &[HotKey] {
         match self {
             MemberStatus::Node(status) => &status.hottest,
-            MemberStatus::Shim(_) | MemberStatus::Router(_) | MemberStatus::Controller(_) => &[],
+            MemberStatus::Shim(status) => &status.hottest,
+            MemberStatus::Router(_) | MemberStatus::Controller(_) => &[],
         }
     }
 }

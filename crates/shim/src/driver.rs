@@ -259,6 +259,8 @@ impl Driver {
         for order in self.parts.orders.take() {
             match order {
                 Order::Settings(config) => self.set(io, config),
+                // Routers tell them to clients.
+                Order::HotKeys(_) => {}
                 Order::Purge { scope, done } => {
                     self.purges_begun += 1;
                     let number = self.purges_begun;

@@ -1,7 +1,7 @@
 //! The shim's status from its machine's counters.
 
 use protocol::time::Time;
-use runtime::status::{MemberStatus, ShimStatus};
+use runtime::status::{HOTTEST_MAX, HotKey, MemberStatus, ShimStatus};
 
 use crate::driver::Driver;
 
@@ -17,6 +17,8 @@ impl Driver {
             ("storage-limit", counts.sheds_storage),
             ("large-reply", self.parts.peers.replies_dropped()),
         ];
+        let hottest_max = if parts.config.security.hide_keys { 0 } else { HOTTEST_MAX };
+        let hottest = parts.shim.hottest(now, hottest_max).into_iter();
         MemberStatus::Shim(ShimStatus {
             id: member.id.clone(),
             rack: member.rack.clone(),
@@ -43,6 +45,7 @@ impl Driver {
             storage_up: parts.storage.is_up(),
             storage_errors_total: counts.storage_lost,
             storage_reconnects_total: parts.storage.reconnects(),
+            hottest: hottest.map(|(key, heat)| HotKey::new(&key.bytes, heat)).collect(),
             sheds_total: sheds.map(|(rule, count)| (rule.to_owned(), count)).into_iter().collect(),
             messages_in_total: self.counts.messages_in,
             messages_out_total: self.counts.messages_out,

@@ -8,6 +8,7 @@ pub(crate) mod purge;
 pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod up;
 
 use std::io::Write;

@@ -1,12 +1,14 @@
 //! Which uncached items are hot: a Count-Min sketch and a Bloom filter (paper, section 5). Not what is done about it.
 
 mod filter;
+mod hottest;
 mod sketch;
 
 use std::time::Duration;
 
 use crate::time::Time;
 use filter::Filter;
+pub use hottest::Hottest;
 use sketch::Sketch;
 
 /// Sizes, fixed at construction. The default is the paper's and takes 1.1 MiB.

@@ -55,7 +55,7 @@ pub(crate) fn answer(
 pub(crate) fn evaluate(router: &mut Router, now: Time, client: u32, command: &Command) -> Option<Answer> {
     let name = plan::upper(command.name());
     Some(match name.as_slice() {
-        b"DISTCACHE" => Answer::Reply(own_command::answer(command)),
+        b"DISTCACHE" => Answer::Reply(own_command::answer(router, client, command)),
         b"CLIENT" => Answer::Reply(client_command::answer(router, now, client, command)?),
         b"INFO" => {
             let text = info::text(router, now, command);

@@ -38,6 +38,7 @@ mod transaction;
 mod watch;
 
 pub use counters::{Counters, Latencies};
+pub use own_command::HotKey;
 pub use surface::{Class, Spread, Treatment, shortest, surface};
 
 use crate::load::LoadTable;
@@ -166,6 +167,8 @@ pub enum Input {
     Map(Arc<Placement>),
     /// What has changed in the configuration while serving.
     Settings(Settings),
+    /// The hottest keys of the cluster, as a controller told them last.
+    HotKeys(Vec<HotKey>),
     Tick,
 }
 
@@ -220,6 +223,8 @@ pub struct Router {
     began: Option<Time>,
     latencies: Latencies,
     rate: info::Rate,
+    /// None before a controller has told any.
+    hot: Option<Vec<HotKey>>,
     /// By CLIENT KILL, in this step.
     killed: Vec<ClientId>,
     pause: Option<pause::Pause>,
@@ -247,6 +252,7 @@ impl Router {
             began: None,
             latencies: Latencies::default(),
             rate: info::Rate::default(),
+            hot: None,
             killed: Vec::new(),
             pause: None,
             config,
@@ -368,6 +374,7 @@ impl Router {
                 self.config.pipeline_bytes_max = pipeline_bytes_max;
                 self.config.key_bytes_max = key_bytes_max;
             }
+            Input::HotKeys(hot) => self.hot = Some(hot),
             Input::Tick => {
                 self.rate.tick(now, self.counters.requests);
                 self.budget.tick(now);

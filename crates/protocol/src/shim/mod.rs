@@ -34,7 +34,7 @@ use wire::{Key, Message, NodeId, Peer, RouterId, ShimId, TopicKind, View};
 
 use crate::coherence::lease::{LeaseTerms, ShimSession};
 use crate::hash::KeyMap;
-use crate::heat::{HeatConfig, HeavyHitters};
+use crate::heat::{HeatConfig, HeavyHitters, Hottest};
 use crate::placement::Placement;
 use crate::policy::Policies;
 use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store};
@@ -281,6 +281,7 @@ pub struct Shim {
     topics: pubsub::Topics,
     feed: feed::Feed,
     heat: HeavyHitters,
+    hottest: Hottest,
     heat_floor: u32,
     frames: BytesMut,
     random: SmallRng,
@@ -323,6 +324,7 @@ impl Shim {
             topics: pubsub::Topics::default(),
             feed: feed::Feed::default(),
             heat: HeavyHitters::new(config.heat, config.seed),
+            hottest: Hottest::default(),
             heat_floor: config.heat_min,
             frames: BytesMut::new(),
             random: SmallRng::seed_from_u64(config.seed),

@@ -110,6 +110,7 @@ impl Shim {
         let always = self.policies.is_always(&read.key.bytes);
         let floor = if always { 1 } else { self.heat_floor };
         let Some(heat) = self.heat.record(now, item, floor) else { return };
+        self.hottest.report(now, &read.key, heat);
         if self.policies.of(&read.key.bytes).is_never() {
             return;
         }

@@ -1,6 +1,9 @@
 //! What a shim has done, in plain counters, and what it tracks now. Not how it is shown.
 
+use wire::Key;
+
 use super::Shim;
+use crate::time::Time;
 
 /// Totals since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +51,11 @@ pub struct ShimStatistics {
 impl Shim {
     pub fn statistics(&self) -> ShimStatistics {
         self.statistics
+    }
+
+    /// The hottest keys among those that clients read here, with their requests per second.
+    pub fn hottest(&self, now: Time, count: usize) -> Vec<(&Key, u32)> {
+        self.hottest.top(now, count)
     }
 
     /// Copies that the directory knows of.

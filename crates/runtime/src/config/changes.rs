@@ -16,6 +16,7 @@ fn is_hot(section: &str, key: &str) -> bool {
         "limits" => !matches!(key, "handshake_ms_max" | "blocking_max" | "storage_ms_max" | "learned_max"),
         "node" => matches!(key, "objects_max" | "bytes_max" | "rate_max"),
         "shim" => key == "rate_max",
+        "security" => key == "hide_keys",
         _ => false,
     }
 }
@@ -33,6 +34,7 @@ impl Config {
         config.limits.storage_ms_max = self.limits.storage_ms_max;
         config.limits.learned_max = self.limits.learned_max;
         config.heat = newer.heat.clone();
+        config.security.hide_keys = newer.security.hide_keys;
         config.policies = newer.policies.clone();
         for node in &mut config.nodes {
             if let Some(newer) = newer.nodes.iter().find(|newer| newer.id == node.id) {

@@ -120,6 +120,8 @@ impl ClusterConfig {
 pub struct SecurityConfig {
     /// Allows addresses beyond loopback although nothing is encrypted yet.
     pub insecure_listen: bool,
+    /// No member tells which keys are hot, and the slow log shows no arguments.
+    pub hide_keys: bool,
 }
 
 /// `[limits]`: what one instance accepts. Each is a bound of some queue, buffer or table.

@@ -8,7 +8,7 @@ use super::message::{Heartbeat, HeartbeatReply};
 use crate::config::{Config, EPOCH_FIRST};
 use crate::instance::{Instance, MapCell};
 use crate::orders::Orders;
-use crate::status::StatusCell;
+use crate::status::{HotKeyView, StatusCell};
 
 /// What the agents keep of one member. A client library has no status: nobody waits for it.
 #[derive(Clone, Debug)]
@@ -94,6 +94,8 @@ impl Follower {
                     tracing::info!(controller = id, "a controller is back");
                 }
                 self.hand_over(&reply);
+                let hot: Arc<[HotKeyView]> = reply.hot.into();
+                self.members.iter().for_each(|member| member.orders.tell_hot_keys(&hot));
             }
             Err(problem) if self.answering.contains(&true) => {
                 if answered_before {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::errand::{Errand, Report};
 use crate::config::{Roster, RosterSize};
-use crate::status::MemberStatus;
+use crate::status::{HotKeyView, MemberStatus};
 
 /// Where a controller takes heartbeats.
 pub const PATH: &str = "/v1/heartbeat";
@@ -35,7 +35,7 @@ pub struct Heartbeat {
 }
 
 /// The newest map, told as what differs from the configuration.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeartbeatReply {
     pub epoch: u32,
     /// Random for the life of a store: epochs of different histories have nothing to do with each other.
@@ -51,4 +51,7 @@ pub struct HeartbeatReply {
     pub roster: Option<Roster>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errands: Vec<Errand>,
+    /// The hottest keys of the cluster, for routers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hot: Vec<HotKeyView>,
 }

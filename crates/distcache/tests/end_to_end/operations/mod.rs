@@ -1,4 +1,5 @@
 //! What operators do to a cluster that serves: policies, purges, reloads, drains. One file for each.
 
 mod copies;
+mod hot_keys;
 mod reload;
