@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hdrhistogram::Histogram;
-use protocol::router::{ClientId, HotKey, Input};
+use protocol::router::{ClientId, HotKey, Input, UserSource};
 use protocol::time::Time;
 use runtime::address::Address;
 use runtime::config::{Config, FrontProtocol};
@@ -17,6 +17,7 @@ use wire::resp::{Limits, ProtocolError, Taken, next_command};
 
 use crate::engine::{Engine, settings};
 use crate::front::Connections;
+use crate::users::users;
 
 const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 const TOO_MANY_MEMCACHED_CLIENTS: &[u8] = b"ERROR Too many open connections\r\n";
@@ -33,6 +34,8 @@ pub(crate) struct RouterDriver {
     pub(crate) refused_total: u64,
     /// Closed because all clients together held too much.
     pub(crate) memory_total: u64,
+    /// Closed because they did not show who they are in time.
+    pub(crate) strangers_total: u64,
     pub(crate) status: StatusCell,
     pub(crate) status_next_us: u64,
     pub(crate) config: Arc<Config>,
@@ -44,6 +47,8 @@ pub(crate) struct RouterDriver {
     limits: Limits,
     /// Where the clients speak memcached.
     memcached: Option<memcached::Limits>,
+    /// Of those who have to show who they are.
+    strangers: Limits,
     drain_until_us: Option<u64>,
     tls_told_us: u64,
 }
@@ -77,6 +82,7 @@ impl RouterDriver {
             latencies: crate::status::histogram(),
             refused_total: 0,
             memory_total: 0,
+            strangers_total: 0,
             status,
             status_next_us: 0,
             held_back: Vec::new(),
@@ -85,6 +91,7 @@ impl RouterDriver {
             orders,
             limits: limits(config),
             memcached: (protocol == FrontProtocol::Memcached).then(|| memcached_limits(config)),
+            strangers: Limits { authenticated: false, ..limits(config) },
             drain_until_us: None,
             tls_told_us: 0,
             config: Arc::clone(config),
@@ -156,7 +163,8 @@ impl RouterDriver {
     /// The first whole command of what a client has sent.
     fn next_input(&mut self, client: ClientId, bytes: &mut Bytes) -> Next {
         let Some(limits) = &self.memcached else {
-            return match next_command(bytes, &self.limits) {
+            let stranger = self.engine.router.unauthenticated_since(client).is_some();
+            return match next_command(bytes, if stranger { &self.strangers } else { &self.limits }) {
                 Ok(Taken::Command(command)) => Next::Input(Input::Command { client, command }),
                 Ok(Taken::Needs(needs)) => Next::Needs(needs),
                 Err(error) => Next::Last(Input::Malformed { client, error }),
@@ -216,6 +224,7 @@ impl RouterDriver {
             self.refresh_status(now_us);
             self.take_orders(io);
             self.close_idle(io, now_us);
+            self.close_strangers(io, now_us);
         }
     }
 
@@ -265,6 +274,25 @@ impl RouterDriver {
         }
     }
 
+    /// Whoever does not show who he is in time makes room.
+    fn close_strangers(&mut self, io: &mut Io, now_us: u64) {
+        let us_max = self.config.limits.authentication_ms_max.saturating_mul(1_000);
+        if us_max == 0 {
+            return;
+        }
+        let late = |client| {
+            let since = self.engine.router.unauthenticated_since(client);
+            since.is_some_and(|since: Time| now_us.saturating_sub(since.0) > us_max)
+        };
+        let late: Vec<ConnectionId> =
+            self.connections.all().filter(|(client, _)| late(*client)).map(|(_, found)| found.id).collect();
+        for connection in late {
+            self.strangers_total += 1;
+            self.closed(io, connection);
+            io.close_flushed(connection);
+        }
+    }
+
     fn woken(&mut self, io: &mut Io) {
         if self.engine.adopt(io, &self.maps, &mut self.connections) {
             tracing::info!(
@@ -295,9 +323,14 @@ impl RouterDriver {
     fn set(&mut self, io: &mut Io, config: Arc<Config>) {
         self.config = config;
         self.limits = limits(&self.config);
+        self.strangers = Limits { authenticated: false, ..self.limits };
         self.memcached = self.memcached.map(|_| memcached_limits(&self.config));
         self.connections.set_out_bytes_max(self.config.limits.output_bytes_max.0 as usize);
         io.set_handshakes_max(self.config.limits.handshakes_max);
+        // The file was checked by who read it again.
+        if let Ok(UserSource::Given(users)) = users(&self.config) {
+            self.step(io, Time(io.now_us()), Input::Users(users));
+        }
         let settings = settings(&self.config);
         self.step(io, Time(io.now_us()), Input::Settings(settings));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::memcached::Dialect;
 use protocol::placement::{Placement, Secret};
-use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, Settings};
+use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, Settings, UserSource};
 use protocol::time::Time;
 use runtime::address::Address;
 use runtime::config::{self, Config};
@@ -43,11 +43,11 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// `Err` is the reason why the map cannot be used.
-    pub(crate) fn new(config: &Config, id: RouterId) -> Result<Engine, String> {
+    pub(crate) fn new(config: &Config, id: RouterId, users: UserSource) -> Result<Engine, String> {
         let secret = Secret(config.secret().0);
         let identity = Identity { peer: Peer::Router(id), secret: *config.secret() };
         let mut engine = Engine {
-            router: Router::new(machine_config(config)),
+            router: Router::new(RouterConfig { users, ..machine_config(config) }),
             peers: Peers::new(identity),
             messages_in: 0,
             messages_out: 0,

@@ -12,6 +12,7 @@ use runtime::stop::Stop;
 
 use crate::driver::RouterDriver;
 use crate::engine::Engine;
+use crate::users::users;
 
 /// Binds the member's listeners, then runs it on its own thread until `stop` is set.
 ///
@@ -36,7 +37,8 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     }
     let addresses = listeners.iter().map(|listener| io.local_address(*listener)).collect();
     let refused = |reason| StartError::Refused { id: id.to_owned(), reason };
-    let mut engine = Engine::new(config, router_id).map_err(refused)?;
+    let users = users(config).map_err(refused)?;
+    let mut engine = Engine::new(config, router_id, users).map_err(refused)?;
     engine.dial(&mut io, config);
     let status =
         StatusCell::new(MemberStatus::Router(RouterStatus { id: id.to_owned(), ..RouterStatus::default() }));

@@ -6,6 +6,8 @@ mod engine;
 mod front;
 mod instance;
 mod status;
+mod users;
 
 pub use client::{Client, ConnectError, Error, Pipeline};
 pub use instance::spawn;
+pub use users::users;

@@ -37,6 +37,7 @@ impl RouterDriver {
             ("retry-budget", counters.retries_denied),
             ("slow_client", self.connections.slow_total),
             ("client_memory", self.memory_total),
+            ("unauthenticated", self.strangers_total),
         ];
         RouterStatus {
             id: self.id.clone(),
@@ -47,6 +48,8 @@ impl RouterDriver {
             writes_total: counters.executes,
             hits_total: counters.hits,
             errors_total: counters.refusals + counters.unavailable + counters.lost + counters.sheds,
+            denials_total: counters.denials,
+            authentication_failures_total: counters.authentication_failures,
             retries_total: counters.retries,
             reads_lost_total: counters.reads_lost,
             breakers_opened_total: counters.breakers_opened,

@@ -105,6 +105,10 @@ const ROUTER: &[Metric<RouterStatus>] = &[
     Metric("writes", Counter, "Writes sent to shims", |s| s.writes_total),
     Metric("hits", Counter, "Replies that came from a copy", |s| s.hits_total),
     Metric("errors", Counter, "Error replies made by the router", |s| s.errors_total),
+    Metric("denials", Counter, "Commands that their user may not run", |s| s.denials_total),
+    Metric("authentication_failures", Counter, "Wrong users and passwords", |s| {
+        s.authentication_failures_total
+    }),
     Metric("retries", Counter, "Reads asked again because somebody was busy", |s| s.retries_total),
     Metric("reads_lost", Counter, "Reads asked again because their node was lost", |s| s.reads_lost_total),
     Metric("breakers_opened", Counter, "Times that a node was left alone", |s| s.breakers_opened_total),

@@ -164,6 +164,10 @@ pub struct RouterStatus {
     pub hits_total: u64,
     /// Error replies that this router made itself.
     pub errors_total: u64,
+    /// Commands that their user may not run.
+    pub denials_total: u64,
+    /// Wrong users and passwords.
+    pub authentication_failures_total: u64,
     /// Reads asked again because somebody was busy.
     pub retries_total: u64,
     /// Reads asked again because their node vanished or hung.

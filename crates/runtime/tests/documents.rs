@@ -45,6 +45,7 @@ fn every_key_is_described() {
         "[[node]]",
         "[[shim]]",
         "[[router]]",
+        "[[user]]",
         "[limits]",
         "[heat]",
     ] {

@@ -11,6 +11,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = arguments.config.load()?;
+    router::users(&config)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", arguments.config.config.display()))?;
     let layers: Vec<String> = config
         .layers
         .iter()

@@ -132,6 +132,22 @@ pub(super) fn sort_reads_other_keys(command: &Command) -> bool {
     false
 }
 
+/// The first option of SORT by which it reads keys that it derives from its elements, or nothing but the elements.
+pub(crate) fn sort_option_that_reads_keys(command: &Command) -> Option<&'static str> {
+    let mut at = 2;
+    while let Some(option) = command.get(at) {
+        let value = command.get(at + 1);
+        if option.eq_ignore_ascii_case(b"by") && value.is_some_and(|pattern| pattern.contains(&b'*')) {
+            return Some("BY");
+        }
+        if option.eq_ignore_ascii_case(b"get") && value.is_some() {
+            return Some("GET");
+        }
+        at += 1 + sort_option_args(option);
+    }
+    None
+}
+
 /// The source, and the destination of the last STORE or STOREDIST.
 fn geo_radius(command: &Command, options: usize) -> Keys {
     let mut keys = Keys::from_elem(1, 1);

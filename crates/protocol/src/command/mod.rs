@@ -20,7 +20,7 @@ pub(crate) use access::{Access, Accesses, accesses};
 pub(crate) use classify::kind_of;
 pub use classify::{Classified, Kind, classify, resolve};
 pub use early::early_value;
-pub(crate) use keys::integer;
+pub(crate) use keys::{integer, sort_option_that_reads_keys};
 pub use lookup::{all, find, specs};
 pub(crate) use lookup::{containers, lookup};
 pub(crate) use own::COMMANDS_COUNT;

@@ -74,6 +74,8 @@ const fn refused(name: &[u8], group: Group, flags: Set) -> Option<Reason> {
     match name {
         // Clients and frameworks send these as a matter of course. Which parameters may be set is looked at later.
         b"config|get" | b"config|set" => return None,
+        // Who may do what is decided at the router, which knows the users.
+        [b'a', b'c', b'l', b'|', ..] => return None,
         // Harmless, and test suites ask for them.
         b"config|resetstat" | b"module|list" | b"pfdebug" | b"pfselftest" => return None,
         [b'l', b'a', b't', b'e', b'n', b'c', b'y', b'|', ..] => return None,
@@ -114,7 +116,9 @@ const fn subscriptions(name: &[u8]) -> Rule {
 /// about a server, and the
 /// server that a client sees is the router.
 const fn answered_by_router(name: &[u8], group: Group) -> bool {
-    matches!(group, Group::Connection | Group::Transactions) || matches!(name, b"info" | b"acl|whoami")
+    // Random numbers and help are storage's.
+    let users = matches!(name, [b'a', b'c', b'l', b'|', ..]) && !matches!(name, b"acl|genpass" | b"acl|help");
+    matches!(group, Group::Connection | Group::Transactions) || users || matches!(name, b"info")
 }
 
 /// Read-only commands that the table's facts would let into the cache, and why they stay out.

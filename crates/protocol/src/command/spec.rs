@@ -63,7 +63,7 @@ impl Spec {
     }
 
     /// Whether a command of `args` arguments, the name included, has the right number of them.
-    pub(super) fn accepts(&self, args: usize) -> bool {
+    pub(crate) fn accepts(&self, args: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { args >= arity } else { args == arity }
     }

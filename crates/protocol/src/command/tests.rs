@@ -47,7 +47,7 @@ fn these_reads_are_not_cached() {
 
 #[test]
 fn these_commands_have_nothing_to_do_with_keys() {
-    let expected = "acl|cat acl|genpass acl|help command|count command|docs command|getkeys \
+    let expected = "acl|genpass acl|help command|count command|docs command|getkeys \
         command|getkeysandflags command|help command|info command|list config|get config|help \
         config|resetstat config|set dbsize \
         function|dump function|help function|kill function|list function|stats keys lastsave latency|doctor \
@@ -183,7 +183,7 @@ fn what_is_not_carried_is_refused_with_its_reason() {
         assert_eq!(classify(&Command::from_args(&args)).expect_err(line).to_string(), expected);
     }
     let lines = "MONITOR|SYNC|PSYNC ? -1|\
-        REPLICAOF no one|FAILOVER|WAIT 1 0|SHUTDOWN|DEBUG SLEEP 0|ACL SETUSER a|CONFIG SET a b|\
+        REPLICAOF no one|FAILOVER|WAIT 1 0|SHUTDOWN|DEBUG SLEEP 0|CONFIG SET a b|\
         MIGRATE h 1 k 0 1|ASKING|RESTORE-ASKING k 0 v|SCRIPT DEBUG YES|REPLCONF a|SAVE|BGSAVE|SLOWLOG GET";
     for line in lines.split('|') {
         let args: Vec<&str> = line.split(' ').collect();

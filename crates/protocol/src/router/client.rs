@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::memcached::Front;
 use crate::router::ClientId;
+use crate::router::identity::Identity;
 use crate::router::pipeline::Pipeline;
 use crate::router::pubsub::{Subscribed, Subscribing};
 use crate::router::transaction::Queued;
@@ -29,6 +30,7 @@ pub(crate) struct Client {
     pub(crate) last: &'static str,
     /// Its address and the one that it came to.
     pub(crate) known: Option<Box<(String, String)>>,
+    pub(crate) identity: Identity,
     pub(crate) resp3: bool,
     pub(crate) replies: Replies,
     pub(crate) labels: Option<Box<Labels>>,
@@ -132,7 +134,7 @@ impl Clients {
         self.count
     }
 
-    pub(crate) fn open(&mut self, now: Time, id: ClientId) {
+    pub(crate) fn open(&mut self, now: Time, id: ClientId, identity: Identity) {
         let index = id.0 as usize;
         if self.clients.len() <= index {
             self.clients.resize_with(index + 1, || None);
@@ -146,6 +148,7 @@ impl Clients {
             seen: now,
             last: "NULL",
             known: None,
+            identity,
             resp3: false,
             replies: Replies::On,
             labels: None,
@@ -174,6 +177,12 @@ impl Clients {
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Client> {
         self.clients.iter().filter_map(|client| client.as_deref())
+    }
+
+    /// The places of all clients, which stay theirs until they close.
+    pub(crate) fn indexes(&self) -> Vec<u32> {
+        let indexed = self.clients.iter().enumerate();
+        indexed.filter(|(_, client)| client.is_some()).map(|(index, _)| index as u32).collect()
     }
 
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Client> {

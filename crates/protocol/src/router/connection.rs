@@ -6,13 +6,8 @@ use wire::resp::{Command, reply};
 
 use crate::command::integer;
 use crate::router::client::{Client, Labels, Replies};
-use crate::router::{Effect, REDIS_VERSION, Router, client_command, info, own_command, plan, replies};
+use crate::router::{Effect, Router, acl_command, client_command, info, own_command, plan, replies};
 use crate::time::Time;
-
-/// What Redis answers to a password when there is none.
-const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
-                           Are you sure your configuration is correct?";
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 pub(crate) enum Answer {
     Reply(Bytes),
@@ -56,13 +51,21 @@ pub(crate) fn evaluate(router: &mut Router, now: Time, client: u32, command: &Co
     let name = plan::upper(command.name());
     Some(match name.as_slice() {
         b"DISTCACHE" => Answer::Reply(own_command::answer(router, client, command)),
+        b"ACL" => Answer::Reply(acl_command::answer(router, now, client, command)?),
+        b"AUTH" => Answer::Reply(router.auth(now, client, command)),
+        b"HELLO" => Answer::Reply(router.hello(now, client, command)?),
         b"CLIENT" => Answer::Reply(client_command::answer(router, now, client, command)?),
         b"INFO" => {
             let text = info::text(router, now, command);
             let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
             Answer::Reply(replies::verbatim(&text, resp3))
         }
-        _ => own(router.clients.get_mut(client)?, &name, command),
+        _ => {
+            if plan::is(command, 0, "RESET") && command.len() == 1 {
+                router.forget_identity(client);
+            }
+            own(router.clients.get_mut(client)?, &name, command)
+        }
     })
 }
 
@@ -75,15 +78,6 @@ fn own(state: &mut Client, name: &[u8], command: &Command) -> Answer {
         }
         (b"PING", 1) => Bytes::from_static(reply::PONG),
         (b"PING", 2) | (b"ECHO", 2) => replies::bulk_string(command.arg(1)),
-        (b"HELLO", _) if state.is_watching() && command.len() > 1 => replies::error(
-            "ERR DistCache: HELLO is not possible while keys are watched; send UNWATCH before it",
-        ),
-        (b"HELLO", _) => hello(state, command),
-        (b"AUTH", 2) => replies::error(NO_PASSWORD),
-        (b"AUTH", 3) if command.arg(1) == b"default" => replies::OK,
-        (b"AUTH", 3) => replies::error(WRONG_PASSWORD),
-        (b"AUTH", 4..) => replies::error("ERR syntax error"),
-        (b"ACL", 2) if plan::is(command, 1, "WHOAMI") => replies::bulk_string(b"default"),
         (b"SELECT", 2) => select(command.arg(1)),
         (b"READONLY" | b"READWRITE", 1) => replies::OK,
         (b"ASKING" | b"CLUSTER", _) => replies::error("ERR This instance has cluster support disabled"),
@@ -104,9 +98,7 @@ fn own(state: &mut Client, name: &[u8], command: &Command) -> Answer {
         }
         (b"UNWATCH", 1) => replies::OK,
         (b"QUIT", _) => return Answer::ReplyAndClose(replies::OK),
-        (b"PING" | b"ECHO" | b"AUTH" | b"SELECT" | b"READONLY" | b"READWRITE" | b"RESET", _) => {
-            arity(command)
-        }
+        (b"PING" | b"ECHO" | b"SELECT" | b"READONLY" | b"READWRITE" | b"RESET", _) => arity(command),
         _ => replies::error(&format!(
             "ERR DistCache: '{}' is not supported here",
             String::from_utf8_lossy(command.name()).to_lowercase()
@@ -128,63 +120,6 @@ fn select(index: &[u8]) -> Bytes {
         Some(_) => replies::error("ERR DB index is out of range"),
         None => replies::error("ERR value is not an integer or out of range"),
     }
-}
-
-/// HELLO [2|3 [AUTH user password] [SETNAME name]]: nothing changes unless all of it is right.
-fn hello(state: &mut Client, command: &Command) -> Bytes {
-    let mut resp3 = state.resp3;
-    if command.len() > 1 {
-        match integer(command.arg(1)) {
-            Some(2) => resp3 = false,
-            Some(3) => resp3 = true,
-            Some(_) => return replies::error("NOPROTO unsupported protocol version"),
-            None => return replies::error("ERR Protocol version is not an integer or out of range"),
-        }
-    }
-    let (mut next, mut name) = (2, None);
-    while next < command.len() {
-        let more = command.len() - next - 1;
-        if plan::is(command, next, "AUTH") && more >= 2 {
-            if command.arg(next + 1) != b"default" {
-                return replies::error(WRONG_PASSWORD);
-            }
-            next += 3;
-        } else if plan::is(command, next, "SETNAME") && more >= 1 {
-            if !is_label(command.arg(next + 1)) {
-                return replies::error(BAD_NAME);
-            }
-            name = Some(Bytes::copy_from_slice(command.arg(next + 1)));
-            next += 2;
-        } else {
-            let option = String::from_utf8_lossy(command.arg(next)).into_owned();
-            return replies::error(&format!("ERR Syntax error in HELLO option '{option}'"));
-        }
-    }
-    state.resp3 = resp3;
-    if let Some(name) = name {
-        state.labels().name = name;
-    }
-    greeting(state)
-}
-
-fn greeting(state: &Client) -> Bytes {
-    let mut out = Vec::with_capacity(160);
-    reply::map_header(7, state.resp3, &mut out);
-    for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
-        reply::bulk(field.as_bytes(), &mut out);
-        reply::bulk(value.as_bytes(), &mut out);
-    }
-    reply::bulk(b"proto", &mut out);
-    reply::integer(if state.resp3 { 3 } else { 2 }, &mut out);
-    reply::bulk(b"id", &mut out);
-    reply::integer(state.number as i64, &mut out);
-    for (field, value) in [("mode", "standalone"), ("role", "master")] {
-        reply::bulk(field.as_bytes(), &mut out);
-        reply::bulk(value.as_bytes(), &mut out);
-    }
-    reply::bulk(b"modules", &mut out);
-    out.extend_from_slice(reply::EMPTY_ARRAY);
-    out.into()
 }
 
 pub(crate) const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
@@ -215,7 +150,7 @@ pub(crate) fn line(state: &Client, now: Time) -> String {
     format!(
         "id={} addr={address} laddr={local_address} fd=-1 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={multi} qbuf=0 \
          qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem=0 tot-mem=0 events=r cmd={} \
-         user=default redir=-1 resp={} lib-name={} lib-ver={}",
+         user={} redir=-1 resp={} lib-name={} lib-ver={}",
         state.number,
         text(&labels.name),
         now.since(state.opened).as_secs(),
@@ -226,6 +161,7 @@ pub(crate) fn line(state: &Client, now: Time) -> String {
         count(TopicKind::ShardChannel),
         state.pipeline.len(),
         state.last,
+        text(&state.identity.user.name),
         if state.resp3 { 3 } else { 2 },
         text(&labels.library),
         text(&labels.library_version),

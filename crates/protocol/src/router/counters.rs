@@ -29,6 +29,10 @@ pub struct Counters {
     pub ordered_waits: u64,
     /// Commands refused by the router itself: unknown, malformed, or not possible here.
     pub refusals: u64,
+    /// Commands that their client's user may not run, those before authentication included.
+    pub denials: u64,
+    /// Wrong names and passwords.
+    pub authentication_failures: u64,
     /// Commands not sent because the shim was not reachable.
     pub unavailable: u64,
     /// Commands in flight to a shim when it vanished.

@@ -54,7 +54,11 @@ impl Router {
     pub(crate) fn command(&mut self, now: Time, client: u32, command: Command, effects: &mut Vec<Effect>) {
         let Some(state) = self.clients.get(client).filter(|client| !client.closing) else { return };
         self.counters.requests += 1;
-        if state.transaction.is_some() {
+        let (checked, queues) = (state.identity.checked, state.transaction.is_some());
+        if checked && !self.permits(now, client, &command, effects) {
+            return;
+        }
+        if queues {
             return self.queue(now, client, &command, effects);
         }
         let mut classified = match command::classify(&command) {
@@ -76,15 +80,7 @@ impl Router {
             return self.respond(now, client, error, effects);
         }
         if classified.kind == Kind::Connection {
-            let asks_storage = match command.arg(0) {
-                name if name.eq_ignore_ascii_case(b"INFO") => {
-                    self.placement.is_some() && storage_info::wanted(&command).next().is_some()
-                }
-                name if name.eq_ignore_ascii_case(b"CLIENT") => plan::is(&command, 1, "HELP"),
-                name if name.eq_ignore_ascii_case(b"PING") => self.asks_who_runs_a_script(client),
-                name => name.eq_ignore_ascii_case(b"COMMAND"),
-            };
-            if !asks_storage {
+            if !self.asks_storage(client, &command) {
                 return connection::answer(self, now, client, &command, effects);
             }
             classified.kind = Kind::Keyless;
@@ -139,6 +135,18 @@ impl Router {
             shape: None,
         };
         self.enqueue(now, client, operation, effects);
+    }
+
+    /// Whether storage has a part in the answer to a command of kind `Connection`.
+    fn asks_storage(&self, client: u32, command: &Command) -> bool {
+        match command.arg(0) {
+            name if name.eq_ignore_ascii_case(b"INFO") => {
+                self.placement.is_some() && storage_info::wanted(command).next().is_some()
+            }
+            name if name.eq_ignore_ascii_case(b"CLIENT") => plan::is(command, 1, "HELP"),
+            name if name.eq_ignore_ascii_case(b"PING") => self.asks_who_runs_a_script(client),
+            name => name.eq_ignore_ascii_case(b"COMMAND"),
+        }
     }
 
     /// While a script runs at the only server, a client that asks whether the server is there hears it from the server.

@@ -108,6 +108,8 @@ fn distcache(router: &Router) -> Vec<(&'static str, String)> {
         ("reads_lost", counters.reads_lost.to_string()),
         ("ordered_waits", counters.ordered_waits.to_string()),
         ("refusals", counters.refusals.to_string()),
+        ("denials", counters.denials.to_string()),
+        ("authentication_failures", counters.authentication_failures.to_string()),
         ("sheds", counters.sheds.to_string()),
         ("unavailable", counters.unavailable.to_string()),
         ("lost", counters.lost.to_string()),

@@ -9,6 +9,7 @@ use wire::memcached::Request;
 use wire::resp::{Command, ProtocolError};
 use wire::{Message, Peer};
 
+mod acl_command;
 mod answer;
 mod breaker;
 mod budget;
@@ -19,6 +20,7 @@ mod connection;
 mod counters;
 mod dispatch;
 mod gather;
+mod identity;
 mod info;
 mod keyless;
 mod learned;
@@ -41,6 +43,7 @@ pub use counters::{Counters, Latencies};
 pub use own_command::HotKey;
 pub use surface::{Class, Spread, Treatment, shortest, surface};
 
+use crate::acl::Users;
 use crate::load::LoadTable;
 use crate::memcached::{Dialect, Tallies};
 use crate::placement::Placement;
@@ -48,6 +51,7 @@ use crate::time::Time;
 use breaker::Breaker;
 use budget::Budget;
 use client::Clients;
+use identity::Permissions;
 use learned::Learned;
 use pending::PendingTable;
 
@@ -92,6 +96,15 @@ pub struct RouterConfig {
     pub dialect: Dialect,
     /// Of a memcached client's values, as `stats settings` tells it.
     pub value_bytes_max: usize,
+    pub users: UserSource,
+}
+
+/// Where a router's users come from.
+#[derive(Clone, Debug)]
+pub enum UserSource {
+    Given(Arc<Users>),
+    /// Those of the storage servers. Nothing is carried out before they have told them.
+    Storage,
 }
 
 impl Default for RouterConfig {
@@ -107,6 +120,7 @@ impl Default for RouterConfig {
             shim_names: Vec::new(),
             dialect: Dialect::Redis,
             value_bytes_max: 1 << 20,
+            users: UserSource::Given(Arc::default()),
         }
     }
 }
@@ -169,6 +183,8 @@ pub enum Input {
     Settings(Settings),
     /// The hottest keys of the cluster, as a controller told them last.
     HotKeys(Vec<HotKey>),
+    /// Other users from now on, unless they are storage's.
+    Users(Arc<Users>),
     Tick,
 }
 
@@ -204,6 +220,7 @@ pub struct Router {
     config: RouterConfig,
     clients: Clients,
     pending: PendingTable,
+    permissions: Permissions,
     subscriptions: pubsub::Subscriptions,
     learned: Learned,
     loads: LoadTable,
@@ -236,6 +253,7 @@ impl Router {
             clients: Clients::default(),
             // A shim or node may yet answer what an earlier process asked in this router's name.
             pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
+            permissions: Permissions::new(&config.users),
             subscriptions: pubsub::Subscriptions::default(),
             learned: Learned::new(config.learned_max),
             loads: LoadTable::new(0),
@@ -336,7 +354,8 @@ impl Router {
             Input::Opened { client } => {
                 self.counters.clients_opened += 1;
                 self.began.get_or_insert(now);
-                self.clients.open(now, client);
+                let identity = self.permissions.newcomer();
+                self.clients.open(now, client, identity);
             }
             Input::Known { client, address, local_address } => {
                 if let Some(client) = self.clients.get_mut(client.0) {
@@ -375,6 +394,11 @@ impl Router {
                 self.config.key_bytes_max = key_bytes_max;
             }
             Input::HotKeys(hot) => self.hot = Some(hot),
+            Input::Users(users) => {
+                if matches!(self.config.users, UserSource::Given(_)) {
+                    self.adopt_users(users, None, effects);
+                }
+            }
             Input::Tick => {
                 self.rate.tick(now, self.counters.requests);
                 self.budget.tick(now);

@@ -119,7 +119,7 @@ impl Subscribed {
     }
 
     /// The oldest first, as Redis gives up patterns.
-    fn names(&self, kind: TopicKind) -> Vec<Key> {
+    pub(crate) fn names(&self, kind: TopicKind) -> Vec<Key> {
         let mut names: Vec<_> = self.by_kind[kind as usize].iter().collect();
         names.sort_unstable_by_key(|(_, place)| **place);
         names.into_iter().map(|(name, _)| name.clone()).collect()

@@ -68,7 +68,7 @@ impl Queued {
     }
 
     /// EXEC will do nothing, so nothing is kept.
-    fn fail(&mut self) {
+    pub(crate) fn fail(&mut self) {
         *self = Queued { failed: true, ..Queued::default() };
     }
 
@@ -228,9 +228,8 @@ impl Router {
             }
             return self.respond(now, client, replies::error(ABORTED), effects);
         }
-        let Queued { storage, own, kind, reads_unnamed_keys, .. } = *queued;
-        let own_replies: Vec<(usize, Bytes)> =
-            own.into_iter().map(|(place, own)| (place, self.own_reply(now, client, own))).collect();
+        let (queued, own_replies) = self.carry_out_own(now, client, *queued);
+        let Queued { storage, kind, reads_unnamed_keys, .. } = queued;
         if storage.is_empty() && !watched {
             let mut out = Vec::new();
             replies::array_header(own_replies.len(), &mut out);
@@ -242,6 +241,40 @@ impl Router {
         let keys = (1..command.len()).collect();
         let classified = Classified { spec, kind, keys, reads_unnamed_keys };
         self.launch_transaction(now, client, Waiting { command, classified, own_replies, watched }, effects);
+    }
+
+    /// Answers what the router answers itself, and checks the rest again if its client's rights are limited or change on
+    /// the way, as they may have since.
+    fn carry_out_own(&mut self, now: Time, client: u32, queued: Queued) -> (Queued, Vec<(usize, Bytes)>) {
+        let is_auth = |own: &Own| matches!(own, Own::Command(command) if plan::is(command, 0, "AUTH"));
+        let checked = self.clients.get(client).is_some_and(|state| state.identity.checked);
+        let Queued { storage, mut own, kind, reads_unnamed_keys, .. } = queued;
+        if !checked && !own.iter().any(|(_, own)| is_auth(own)) {
+            let answer = |(place, own)| (place, self.own_reply(now, client, own));
+            let replies = own.drain(..).map(answer).collect();
+            return (Queued { storage, kind, reads_unnamed_keys, ..Queued::default() }, replies);
+        }
+        let (mut left, mut replies) = (Queued::default(), Vec::new());
+        let whole = storage.finish();
+        let commands = wire::resp::transaction::split(whole.frame()).unwrap_or_default();
+        let (mut own, mut commands) = (own.into_iter().peekable(), commands.into_iter());
+        for place in 0.. {
+            if let Some((_, own)) = own.next_if(|(own_place, _)| *own_place == place) {
+                let reply = match &own {
+                    Own::Command(command) => self.denied_at_exec(now, client, command),
+                    Own::Error(_) => None,
+                };
+                replies.push((place, reply.unwrap_or_else(|| self.own_reply(now, client, own))));
+                continue;
+            }
+            let Some(command) = commands.next() else { break };
+            match (self.denied_at_exec(now, client, &command), command::classify(&command)) {
+                (Some(error), _) => replies.push((place, error)),
+                (None, Ok(classified)) => left.push(&command, &classified),
+                (None, Err(refusal)) => replies.push((place, refused(&command, &refusal))),
+            }
+        }
+        (left, replies)
     }
 
     fn own_reply(&mut self, now: Time, client: u32, own: Own) -> Bytes {

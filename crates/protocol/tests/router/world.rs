@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::acl::Users;
 use protocol::placement::{Placement, Secret};
-use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing};
+use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, UserSource};
 use protocol::time::Time;
 use wire::message::{Deliver, Reply};
 use wire::resp::{Command, ProtocolError, transaction};
@@ -62,6 +63,7 @@ pub(crate) struct World {
     now: Time,
     size: [u16; 3],
     down: Vec<NodeId>,
+    users: Vec<(String, Vec<String>)>,
     /// By script number: the request's id and whom it was sent to.
     requests: Vec<(u64, Peer)>,
 }
@@ -74,6 +76,17 @@ impl World {
         if first == "cluster" {
             self.cluster(&rest);
             return Vec::new();
+        }
+        if first == "user" || first == "nobody" {
+            self.users.retain(|(name, _)| *name != rest[0]);
+            if first == "user" {
+                self.users
+                    .push((rest[0].to_owned(), rest[1..].iter().map(|rule| (*rule).to_owned()).collect()));
+            }
+            return match self.router {
+                Some(_) => self.step(Input::Users(self.table())),
+                None => Vec::new(),
+            };
         }
         if first == "wait" {
             let milliseconds = rest[0].parse().expect("milliseconds");
@@ -113,8 +126,13 @@ impl World {
         self.step(input)
     }
 
+    fn table(&self) -> Arc<Users> {
+        Arc::new(Users::configured(&self.users).expect("right rules"))
+    }
+
     fn cluster(&mut self, words: &[&str]) {
-        let mut config = RouterConfig { seed: 1, ..RouterConfig::default() };
+        let users = UserSource::Given(self.table());
+        let mut config = RouterConfig { seed: 1, users, ..RouterConfig::default() };
         self.size = [1, 1, 1];
         for word in words {
             let (field, value) = word.split_once('=').expect("field=value");

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::router::UserSource;
 use runtime::config::Config;
 use runtime::heartbeat::{self, Pulse};
 use runtime::instance::MapCell;
@@ -68,7 +69,9 @@ impl Client {
     pub fn connect(config: &Config) -> Result<Client, ConnectError> {
         let mut io = Io::new().map_err(ConnectError::System)?;
         let id = RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX));
-        let mut engine = Engine::new(config, id).map_err(ConnectError::Map)?;
+        // Whoever has the cluster's secret has the data.
+        let owner = UserSource::Given(Arc::default());
+        let mut engine = Engine::new(config, id, owner).map_err(ConnectError::Map)?;
         engine.dial(&mut io, config);
         let queue = Queue::new(io.waker());
         let maps = MapCell::default();

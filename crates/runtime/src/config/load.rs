@@ -162,6 +162,9 @@ pub(super) fn read(
             shim.storage.take_password(&at, &directory.join(path))?;
         }
     }
+    for user in &mut config.users {
+        user.take_password(file, directory)?;
+    }
     config.tls.resolve(directory);
     config.validate().map_err(|ConfigError(what)| ConfigError(format!("{file}: {what}")))?;
     let certificates = Certificates::load(&config.tls);

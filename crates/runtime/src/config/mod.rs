@@ -9,6 +9,7 @@ mod scalar;
 mod sections;
 mod storage;
 mod tls;
+mod users;
 mod validate;
 
 pub use load::{ConfigError, Override};
@@ -21,6 +22,7 @@ pub use scalar::{ByteSize, Secret};
 pub use sections::{ClusterConfig, HeatConfig, Limits, Mode, Routing, SecurityConfig};
 pub use storage::{Password, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
+pub use users::{UserConfig, UsersFrom};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -63,6 +65,8 @@ pub struct Config {
     pub shims: Vec<ShimConfig>,
     #[serde(default, rename = "router")]
     pub routers: Vec<RouterConfig>,
+    #[serde(default, rename = "user")]
+    pub users: Vec<UserConfig>,
     /// The file and the flags that it comes from, so that it can be read again.
     #[serde(skip)]
     source: Option<(PathBuf, Vec<Override>)>,
@@ -100,6 +104,7 @@ impl Config {
             nodes: Vec::new(),
             shims: Vec::new(),
             routers: Vec::new(),
+            users: Vec::new(),
             source: None,
             table: Arc::default(),
             started: Arc::default(),

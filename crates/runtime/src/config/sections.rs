@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::scalar::{ByteSize, Secret};
+use super::users::UsersFrom;
 
 /// `[cluster]`
 #[derive(Clone, Debug, Deserialize)]
@@ -118,10 +119,12 @@ impl ClusterConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SecurityConfig {
-    /// Allows addresses beyond loopback although nothing is encrypted yet.
+    /// Allows addresses beyond loopback although nothing is encrypted or nobody asked who he is.
     pub insecure_listen: bool,
     /// No member tells which keys are hot, and the slow log shows no arguments.
     pub hide_keys: bool,
+    /// Whom routers let in.
+    pub users: UsersFrom,
 }
 
 /// `[limits]`: what one instance accepts. Each is a bound of some queue, buffer or table.
@@ -146,6 +149,8 @@ pub struct Limits {
     pub client_buffers_bytes_max: ByteSize,
     /// A client that is silent for longer is closed; 0 for never.
     pub client_idle_ms_max: u64,
+    /// A client that has to show who it is and does not is closed after this; 0 for never.
+    pub authentication_ms_max: u64,
     /// Authentication of a connection between members takes no longer than this.
     pub handshake_ms_max: u64,
     /// Clients of one router that may be in their TLS handshake; one more, and the oldest gives way.
@@ -178,6 +183,7 @@ impl Default for Limits {
             output_bytes_max: ByteSize(1 << 20),
             client_buffers_bytes_max: ByteSize(1 << 30),
             client_idle_ms_max: 0,
+            authentication_ms_max: 60_000,
             handshake_ms_max: 5_000,
             handshakes_max: 1024,
             shim_queue_max: 65_536,

@@ -302,3 +302,31 @@ name = "leaf""#;
     let many: String = (0..257).map(|n| format!("[[policy]]\nprefix = \"{n}\"\n")).collect();
     wrong(&many, "257 of them; at most 256");
 }
+
+#[test]
+fn users_are_named_once_and_come_from_one_place() {
+    let user = |name: &str| format!("[[user]]\nname = \"{name}\"\nrules = \"on\"\n");
+    let before = |text: &str| format!("{text}[[controller]]");
+    check("[[controller]]", &before(&user("two words")), "[[user]] name = \"two words\": write a name");
+    check(
+        "[[controller]]",
+        &before(&(user("app") + &user("app"))),
+        "[[user]] name = \"app\": two users have this name",
+    );
+    check("[[controller]]", &before("[[user]]\nname = \"app\"\n"), "`rules` is missing");
+    check(
+        "[[controller]]",
+        &before("[[user]]\nname = \"app\"\nrules = \"on\"\npassword_file = \"/nonexistent\"\n"),
+        "[[user]] \"app\": password_file = \"/nonexistent\": No such file",
+    );
+    check(
+        "[security]",
+        "[security]\nusers = \"ldap\"",
+        "unknown value `ldap`, expected `config` or `storage`",
+    );
+    let storage = "[security]\nusers = \"storage\"";
+    check("[security]", storage, "the storage of [[shim]] \"shim-1\" has no users");
+    let redis = EXAMPLE.replace("[security]", storage).replace("embedded:", "redis://127.0.0.1:1");
+    let both = redis.replace("[[controller]]", &before(&user("app")));
+    assert!(Config::parse(&both).unwrap_err().to_string().contains("would never count"));
+}

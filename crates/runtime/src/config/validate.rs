@@ -8,6 +8,7 @@ use wire::message::LAYERS_MAX;
 
 use super::load::ConfigError;
 use super::policy;
+use super::users;
 use super::{ByteSize, ClusterConfig, Config, ControllerConfig, Mode, ShimConfig, StorageConfig};
 use crate::address::Address;
 
@@ -38,7 +39,8 @@ impl Config {
         check_controllers(self)?;
         check_routers(self)?;
         self.tls.check().map_err(ConfigError::new)?;
-        check_addresses(self)
+        check_addresses(self)?;
+        users::check(self)
     }
 }
 

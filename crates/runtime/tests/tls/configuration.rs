@@ -90,7 +90,7 @@ fn fields_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn beyond_loopback_only_tls_may_listen_unless_told() {
+fn beyond_loopback_only_tls_with_authentication_may_listen_unless_told() {
     let authority = Authority::new();
     authority.sign("a");
     let plain = "listen = \"0.0.0.0:6379\"";
@@ -102,7 +102,18 @@ fn beyond_loopback_only_tls_may_listen_unless_told() {
     );
     let insecure = format!("{CLIENTS}\n[security]\ninsecure_listen = true\n");
     assert!(load(&authority, &insecure, plain).is_ok());
-    assert!(load(&authority, CLIENTS, "listen_tls = \"0.0.0.0:6380\"").is_ok());
+    let secured = "listen_tls = \"0.0.0.0:6380\"";
+    let remedies =
+        ["router-0", "listen_tls = \"0.0.0.0:6380\"", "[[user]]", "client_certificates", "insecure_listen"];
+    refuses(&authority, CLIENTS, secured, &remedies);
+    let user =
+        |name: &str, rules: &str| format!("{CLIENTS}\n[[user]]\nname = \"{name}\"\nrules = \"{rules}\"\n");
+    refuses(&authority, &user("default", "on nopass ~app:* +@all"), secured, &remedies);
+    assert!(load(&authority, &user("app", "on >secret ~app:* +@all"), secured).is_ok());
+    // Authentication is no encryption.
+    refuses(&authority, &user("app", "on >secret ~* +@all"), plain, &["listen_tls", "insecure_listen"]);
+    let certified = format!("{CLIENTS}client_certificates = \"required\"\nca_file = \"ca.crt\"\n");
+    assert!(load(&authority, &certified, secured).is_ok());
 }
 
 #[test]
