@@ -75,6 +75,7 @@ pub(crate) fn routes(api: Api) -> Router {
         .route(RELOAD_PATH, post(orders::reload))
         .route(PURGE_PATH, post(orders::purge))
         .route("/health", get(|| async { Json(json!({ "healthy": true })) }))
+        .route("/ready", get(readiness))
         .route("/metrics", get(metrics_text))
         .fallback(|| async { problem(StatusCode::NOT_FOUND, "there is no such path") })
         .with_state(api)
@@ -187,6 +188,18 @@ async fn inspect_key(State(api): State<Api>, key: Result<Query<Key>, QueryReject
     match inspect(&api.service(), &key_bytes(&key)) {
         Ok(inspection) => Json(inspection).into_response(),
         Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+/// It can answer: it has read its store, and hears from it.
+async fn readiness(State(api): State<Api>) -> Response {
+    match &api.service().store_problem {
+        None => Json(json!({ "ready": true, "lacking": [] })).into_response(),
+        Some(error) => {
+            let lacking = [error.to_string()];
+            (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "ready": false, "lacking": lacking })))
+                .into_response()
+        }
     }
 }
 

@@ -79,6 +79,7 @@ fn statuses_go_in_as_heartbeats_and_come_out_as_json() {
     assert_eq!(get(&format!("{url}/v1/inspect")).0, 400);
     assert_eq!(get(&format!("{url}/nothing")).0, 404);
     assert_eq!(get(&format!("{url}/health")).0, 200);
+    assert_eq!(get(&format!("{url}/ready")).0, 200);
     let text =
         self::agent().get(format!("{url}/metrics")).call().unwrap().body_mut().read_to_string().unwrap();
     assert!(text.contains("distcache_controller_members_up{id=\"c\"} 1\n"), "{text}");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use runtime::admin;
@@ -25,6 +25,8 @@ pub(crate) struct Running {
     services: Stop,
     threads: Vec<JoinHandle<()>>,
     reloader: Option<Arc<Reloader>>,
+    /// How long routers go on after the process has said that it stops.
+    linger: Duration,
 }
 
 #[derive(Default)]
@@ -45,8 +47,13 @@ fn stage_of(member: Member) -> usize {
 
 /// Starts the members called `ids`; every listener accepts when it returns. On an error nothing is left running.
 pub(crate) fn launch(config: &Arc<Config>, ids: &[&str], stop: &Stop) -> anyhow::Result<Running> {
-    let mut running =
-        Running { stages: Default::default(), services: Stop::new(), threads: Vec::new(), reloader: None };
+    let mut running = Running {
+        stages: Default::default(),
+        services: Stop::new(),
+        threads: Vec::new(),
+        reloader: None,
+        linger: linger(config, ids),
+    };
     if let Err(error) = running.start(config, ids, stop) {
         running.end();
         return Err(error);
@@ -77,14 +84,13 @@ impl Running {
         let reloader = Arc::new(Reloader::new(config, orders, Box::new(|_| ())));
         self.reloader = Some(Arc::clone(&reloader));
         for (listener, ids) in listeners {
-            let cells = ids.iter().filter_map(|id| self.status(id)).collect();
-            self.threads.push(admin::start(
-                listener,
-                cells,
-                Arc::clone(&reloader),
-                config.certificates(),
-                &self.services,
-            )?);
+            let process = admin::Process {
+                members: ids.iter().filter_map(|id| self.status(id)).collect(),
+                reloader: Arc::clone(&reloader),
+                certificates: config.certificates(),
+                leaving: stop.clone(),
+            };
+            self.threads.push(admin::start(listener, process, &self.services)?);
         }
         let pulses: Vec<Pulse> =
             self.stages[..3].iter().flat_map(|stage| &stage.instances).map(Pulse::from).collect();
@@ -111,6 +117,9 @@ impl Running {
             let mut instances = self.stages.iter().flat_map(|stage| &stage.instances);
             let finished = instances.find(|instance| instance.thread.is_finished());
             ended = finished.map(|instance| instance.id.clone());
+        }
+        if ended.is_none() {
+            linger_for(self.linger);
         }
         let disordered = self.end();
         match (ended, disordered.as_slice()) {
@@ -148,6 +157,19 @@ fn spawn(config: &Arc<Config>, member: Member, id: &str, stop: &Stop) -> Result<
         Member::Node(_) => node::spawn(config, id, stop),
         Member::Shim(_) => shim::spawn(config, id, stop),
         Member::Router(_) => router::spawn(config, id, stop),
+    }
+}
+
+/// Whoever sends clients here needs that long to see that the process is not ready any more.
+fn linger(config: &Config, ids: &[&str]) -> Duration {
+    let routers = config.routers.iter().filter(|router| ids.contains(&router.id.as_str()));
+    Duration::from_millis(routers.map(|router| router.drain_ms).max().unwrap_or(0))
+}
+
+fn linger_for(duration: Duration) {
+    let until = Instant::now() + duration;
+    while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        std::thread::park_timeout(left);
     }
 }
 

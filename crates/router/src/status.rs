@@ -62,6 +62,7 @@ impl RouterDriver {
             subscriptions: router.subscriptions_count() as u64,
             pushes_total: counters.pushes,
             learned: router.learned_count() as u64,
+            shims_missing: router.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
             sheds_total: BTreeMap::from(sheds.map(|(rule, count)| (rule.to_owned(), count))),
             messages_in_total: self.engine.messages_in,
             messages_out_total: self.engine.messages_out,

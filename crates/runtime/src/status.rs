@@ -43,6 +43,8 @@ pub struct NodeStatus {
     pub held_off: u64,
     /// Readers that wait for a fill now.
     pub queue_depth: u64,
+    /// Shims that it is not linked to.
+    pub shims_missing: Vec<String>,
     /// By the name of the rule that refused.
     pub sheds_total: BTreeMap<String, u64>,
     pub messages_in_total: u64,
@@ -188,6 +190,8 @@ pub struct RouterStatus {
     pub pushes_total: u64,
     /// Keys that the router believes to be cached (learned mode).
     pub learned: u64,
+    /// Shims that it is not linked to.
+    pub shims_missing: Vec<String>,
     pub sheds_total: BTreeMap<String, u64>,
     pub messages_in_total: u64,
     pub messages_out_total: u64,

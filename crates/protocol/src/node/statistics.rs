@@ -79,6 +79,12 @@ impl Node {
         self.forwarded.len()
     }
 
+    /// Shims whose keys this node cannot serve now.
+    pub fn shims_missing(&self) -> impl Iterator<Item = ShimId> + '_ {
+        let missing = self.links.iter().enumerate().filter(|(_, link)| !link.linked);
+        missing.map(|(index, _)| ShimId(index as u16))
+    }
+
     pub fn leases(&self, now: Time) -> Vec<LeaseStatus> {
         let links = self.links.iter().enumerate();
         links

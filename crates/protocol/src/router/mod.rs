@@ -330,6 +330,12 @@ impl Router {
         self.placement.as_ref().map_or(0, |placement| placement.epoch())
     }
 
+    /// Shims whose keys this router cannot reach now.
+    pub fn shims_missing(&self) -> impl Iterator<Item = wire::ShimId> + '_ {
+        let missing = self.shims_linked.iter().enumerate().filter(|(_, linked)| !**linked);
+        missing.map(|(index, _)| wire::ShimId(index as u16))
+    }
+
     /// Nodes that are left alone, or tried with one read at a time.
     pub fn breakers_open(&self) -> usize {
         self.breakers

@@ -1,5 +1,6 @@
 //! The admin port of a process: metrics, health and status of its members, and its certificates, over HTTP.
 
+mod ready;
 mod serve;
 
 pub use serve::serve;
@@ -18,19 +19,13 @@ use serde_json::json;
 
 use crate::metrics;
 use crate::reload::Reloader;
-use crate::status::{MemberStatus, StatusCell};
+use crate::status::StatusCell;
 use crate::stop::Stop;
 use crate::tls::Certificates;
 
 /// Serves `members` on `listener` until `stop`, on a thread of its own.
-pub fn start(
-    listener: TcpListener,
-    members: Vec<StatusCell>,
-    reloader: Arc<Reloader>,
-    certificates: Certificates,
-    stop: &Stop,
-) -> io::Result<JoinHandle<()>> {
-    serve("admin", listener, routes(Process { members, reloader, certificates }), stop)
+pub fn start(listener: TcpListener, process: Process, stop: &Stop) -> io::Result<JoinHandle<()>> {
+    serve("admin", listener, routes(process), stop)
 }
 
 /// Binds an address for [`start`] or [`serve`].
@@ -47,16 +42,20 @@ const RELOAD_PATH: &str = "/reload";
 
 type Members = State<Arc<Process>>;
 
-struct Process {
-    members: Vec<StatusCell>,
-    reloader: Arc<Reloader>,
-    certificates: Certificates,
+/// What an admin port is about.
+pub struct Process {
+    pub members: Vec<StatusCell>,
+    pub reloader: Arc<Reloader>,
+    pub certificates: Certificates,
+    /// Set when the process is about to stop: it is not ready any more, though it serves for a while.
+    pub leaving: Stop,
 }
 
 fn routes(process: Process) -> Router {
     Router::new()
         .route("/metrics", get(metrics_text))
         .route("/health", get(health))
+        .route("/ready", get(readiness))
         .route("/status", get(status))
         .route(CERTIFICATES_PATH, post(reload_certificates))
         .route(RELOAD_PATH, post(reload))
@@ -113,24 +112,29 @@ fn refused(from: SocketAddr, headers: &HeaderMap) -> Option<Response> {
 }
 
 async fn health(State(process): Members) -> Response {
-    let ill: Vec<_> = process.members.iter().filter_map(ailment).collect();
+    let ill: Vec<_> = process.members.iter().filter_map(ready::hangs).collect();
     let code = if ill.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(json!({ "healthy": ill.is_empty(), "ailments": ill }))).into_response()
 }
 
-fn ailment(member: &StatusCell) -> Option<serde_json::Value> {
-    let status = member.get();
-    let what = match &status {
-        _ if !member.is_fresh() => "does not respond",
-        MemberStatus::Shim(shim) if !shim.storage_up => "storage is down",
-        _ => return None,
+async fn readiness(State(process): Members) -> Response {
+    let lacking: Vec<_> = match process.leaving.is_set() {
+        true => {
+            let leaving = |member: &StatusCell| {
+                let id = member.get().id().to_owned();
+                ready::Ailment { id, what: "is stopping".to_owned() }
+            };
+            process.members.iter().map(leaving).collect()
+        }
+        false => process.members.iter().filter_map(ready::lacks).collect(),
     };
-    Some(json!({ "id": status.id(), "what": what }))
+    let code = if lacking.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(json!({ "ready": lacking.is_empty(), "lacking": lacking }))).into_response()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Reloader, bind, start};
+    use super::{Process, Reloader, bind, start};
     use crate::config::{Config, Secret};
     use crate::status::{MemberStatus, NodeStatus, ShimStatus, StatusCell};
     use crate::stop::Stop;
@@ -146,16 +150,19 @@ mod tests {
 
     #[test]
     fn metrics_status_and_health_are_served_until_stop() {
-        let node = NodeStatus { id: "n".to_owned(), hits_total: 3, ..NodeStatus::default() };
-        let shim =
-            StatusCell::new(MemberStatus::Shim(ShimStatus { id: "s".to_owned(), ..ShimStatus::default() }));
+        let node = NodeStatus { id: "n".to_owned(), epoch: 1, hits_total: 3, ..NodeStatus::default() };
+        let status = ShimStatus { id: "s".to_owned(), epoch: 1, ..ShimStatus::default() };
+        let shim = StatusCell::new(MemberStatus::Shim(status.clone()));
         let members = vec![StatusCell::new(MemberStatus::Node(node)), shim.clone()];
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = Stop::new();
         let config = Arc::new(Config::new("t", Secret([1; 16])));
         let reloader = Arc::new(Reloader::new(&config, Vec::new(), Box::new(|_| ())));
-        let thread = start(listener, members, reloader, Certificates::default(), &stop).unwrap();
+        let leaving = Stop::new();
+        let certificates = Certificates::default();
+        let process = Process { members, reloader, certificates, leaving: leaving.clone() };
+        let thread = start(listener, process, &stop).unwrap();
 
         let (code, text) = get(address, "/metrics");
         assert!(
@@ -164,9 +171,14 @@ mod tests {
         );
         let (code, text) = get(address, "/status");
         assert!(code == 200 && text.contains(r#""role":"node""#), "{code} {text}");
-        let (code, text) = get(address, "/health");
+        assert_eq!(get(address, "/health").0, 200, "a process without storage lives");
+        let (code, text) = get(address, "/ready");
         assert!(code == 503 && text.contains("storage is down"), "{code} {text}");
-        shim.set(MemberStatus::Shim(ShimStatus { storage_up: true, ..ShimStatus::default() }));
+        shim.set(MemberStatus::Shim(ShimStatus { storage_up: true, ..status }));
+        assert_eq!(get(address, "/ready"), (200, "{\"lacking\":[],\"ready\":true}".to_owned()));
+        leaving.stop();
+        let (code, text) = get(address, "/ready");
+        assert!(code == 503 && text.matches("is stopping").count() == 2, "{code} {text}");
         assert_eq!(get(address, "/health").0, 200);
         assert_eq!(get(address, "/nothing").0, 404);
 

@@ -210,6 +210,9 @@ pub struct RouterConfig {
     pub listen_unix: Option<PathBuf>,
     #[serde(default)]
     pub protocol: FrontProtocol,
+    /// How long it still takes clients after SIGTERM, when it says already that it is not ready.
+    #[serde(default)]
+    pub drain_ms: u64,
     #[serde(default)]
     pub admin: Option<SocketAddr>,
 }
@@ -240,6 +243,7 @@ impl RouterConfig {
             listen_tls: None,
             listen_unix: None,
             protocol: FrontProtocol::default(),
+            drain_ms: 0,
             admin: None,
         }
     }

@@ -2,4 +2,5 @@
 
 mod copies;
 mod hot_keys;
+mod leaving;
 mod reload;
