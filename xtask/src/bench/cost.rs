@@ -75,7 +75,10 @@ pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
 }
 
 /// CPU microseconds per request of a load, summed over the processes.
-fn microseconds(processes: &[&Process], load: impl FnOnce() -> anyhow::Result<Value>) -> anyhow::Result<f64> {
+pub(super) fn microseconds(
+    processes: &[&Process],
+    load: impl FnOnce() -> anyhow::Result<Value>,
+) -> anyhow::Result<f64> {
     let total = || processes.iter().map(|process| process.cpu()).sum::<anyhow::Result<Duration>>();
     let before = total()?;
     let summary = load()?;
@@ -85,7 +88,7 @@ fn microseconds(processes: &[&Process], load: impl FnOnce() -> anyhow::Result<Va
     Ok(used.as_secs_f64() * 1e6 / requests)
 }
 
-fn median(values: &[f64]) -> f64 {
+pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted[sorted.len() / 2]

@@ -15,8 +15,13 @@ const REST: Duration = Duration::from_millis(1500);
 /// Runs `distcache bench` against a port of this machine and returns its summary.
 pub(super) fn load(binary: &Path, port: u16, arguments: &[&str]) -> anyhow::Result<Value> {
     let target = format!("redis://127.0.0.1:{port}");
+    load_target(binary, &[&["--target", &target], arguments].concat())
+}
+
+/// The same, with the target among the arguments.
+pub(super) fn load_target(binary: &Path, arguments: &[&str]) -> anyhow::Result<Value> {
     let mut command = Command::new(binary);
-    command.args(["bench", "--json", "--target", &target]).args(arguments).stderr(Stdio::inherit());
+    command.args(["bench", "--json"]).args(arguments).stderr(Stdio::inherit());
     let output = command.output()?;
     if !output.status.success() {
         bail!("{command:?} failed");

@@ -4,6 +4,7 @@ mod cost;
 mod figures;
 mod load;
 mod memory;
+mod tls;
 mod twemproxy;
 
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ pub(crate) const USAGE: &str = "\
 Usage: cargo xtask bench WHAT [SECONDS]
 
   cost        CPU microseconds per GET, hot and cold, pipelines 1 and 16, against twemproxy (default 8 s each)
+  tls         CPU microseconds per GET with TLS at the front door and between members, against none (default 5 s each)
   balance     requests per node and per storage server under Zipf 0.99, with and without cache (default 60 s)
   coherence   messages per invalidated copy with 10 % writes (default 20 s)
   memory      resident memory of a node with 10,000 objects and of a router with 10,000 idle clients
@@ -33,6 +35,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let binary = build(root)?;
     match arguments.first().copied() {
         Some("cost") => save(root, "cost", &cost::run(&binary, seconds(8)?)?),
+        Some("tls") => save(root, "tls", &tls::run(&binary, seconds(5)?)?),
         Some("balance") => save(root, "balance", &figures::balance(&binary, seconds(60)?)?),
         Some("coherence") => save(root, "coherence", &figures::coherence(&binary, seconds(20)?)?),
         Some("memory") => save(root, "memory", &memory::run(&binary)?),

@@ -18,9 +18,10 @@ pub(crate) struct Layout {
     /// Requests per second of a node and of a shim; 0 for no limit.
     pub(crate) node_rate_max: u64,
     pub(crate) shim_rate_max: u64,
-    /// Further lines of `[cluster]` and of each `[[controller]]`.
+    /// Further lines of `[cluster]`, of each `[[controller]]` and of each `[[router]]`.
     pub(crate) cluster_lines: String,
     pub(crate) controller_lines: String,
+    pub(crate) router_lines: String,
     /// Further tables, such as `[limits]`.
     pub(crate) tables: String,
     /// Each member a process of its own; otherwise all in one.
@@ -60,6 +61,7 @@ impl Default for Layout {
             shim_rate_max: 0,
             cluster_lines: String::new(),
             controller_lines: String::new(),
+            router_lines: String::new(),
             tables: String::new(),
             separate: true,
             proxied: false,
@@ -198,7 +200,8 @@ impl Layout {
                 let url = storage.map_or_else(String::new, |storage| format!("redis://{}", at(storage)));
                 push(text, format_args!("storage = {url:?}\nrate_max = {}\n", self.shim_rate_max));
             }
-            Role::Redis | Role::Router => {}
+            Role::Router => push(text, format_args!("{}\n", self.router_lines)),
+            Role::Redis => {}
         }
     }
 }

@@ -9,9 +9,13 @@ use anyhow::{Result, bail, ensure};
 /// counts from when it was due, so a server that stalls cannot hide it.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Server to load: redis://HOST:PORT or redis+unix:///PATH
-    #[arg(long, value_name = "URL")]
+    /// Server to load: redis://[USER:PASSWORD@]HOST:PORT, rediss:// with TLS, or redis+unix:///PATH
+    #[arg(long, value_name = "URL", env = "DISTCACHE_TARGET", hide_env_values = true)]
     pub(crate) target: String,
+
+    /// PEM certificates of those who sign the server's, for rediss://
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_file: Option<std::path::PathBuf>,
 
     /// Number of distinct keys, named key:000000000000 and so on
     #[arg(long, value_name = "N", default_value_t = 100_000)]

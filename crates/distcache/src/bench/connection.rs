@@ -16,6 +16,8 @@ pub(crate) struct Sent {
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     pub(crate) up: bool,
+    /// The login has been sent and not been answered.
+    pub(crate) logging_in: bool,
     /// In the order of sending, which is the order of the replies.
     pub(crate) in_flight: VecDeque<Sent>,
     pub(crate) scanner: ReplyScanner,
@@ -31,6 +33,7 @@ impl Connection {
         Connection {
             id,
             up: false,
+            logging_in: false,
             in_flight: VecDeque::with_capacity(pipeline.min(1_024)),
             scanner: ReplyScanner::new(),
             released: 0,

@@ -66,7 +66,7 @@ impl<'a> Engine<'a> {
         let mut connections = Vec::with_capacity(plan.connections);
         let mut places = Vec::new();
         for place in 0..plan.connections {
-            let id = io.dial(&plan.target);
+            let id = io.dial_tls(&plan.target.address, plan.target.tls.as_ref());
             set_place(&mut places, id, place);
             connections.push(Connection::new(id, plan.pipeline));
         }
@@ -187,6 +187,28 @@ impl<'a> Engine<'a> {
         Outcome { tally: self.tally, ending, failed: self.failed }
     }
 
+    /// A connection may be used.
+    fn opened(&mut self, io: &mut Io, place: usize, now_us: u64) {
+        self.connections[place].up = true;
+        if self.clock.is_none() {
+            self.opened += 1;
+        }
+        self.fill(io, place, now_us);
+    }
+
+    /// Takes the answer to the login off `bytes`, once it is whole.
+    fn logged_in(&mut self, place: usize, bytes: &mut Bytes) -> Result<bool> {
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return Ok(false) };
+        let line = bytes.split_to(end + 1);
+        anyhow::ensure!(
+            line.starts_with(b"+"),
+            "the login was refused: {}",
+            String::from_utf8_lossy(&line).trim_end()
+        );
+        self.connections[place].logging_in = false;
+        Ok(true)
+    }
+
     /// Puts requests on a connection until its pipeline is full or nothing may be sent.
     fn fill(&mut self, io: &mut Io, index: usize, now_us: u64) {
         let Some(clock) = self.clock else { return };
@@ -258,6 +280,7 @@ impl<'a> Engine<'a> {
         let count_from_us = self.clock.map_or(u64::MAX, |clock| clock.count_from_us);
         let connection = &mut self.connections[index];
         connection.up = false;
+        connection.logging_in = false;
         connection.scanner = wire::resp::ReplyScanner::new();
         connection.dial_us = Some(now_us + DIAL_AGAIN_US);
         for sent in connection.in_flight.iter().filter(|sent| sent.since_us >= count_from_us) {
@@ -275,7 +298,7 @@ impl<'a> Engine<'a> {
         for (place, connection) in self.connections.iter_mut().enumerate() {
             if connection.dial_us.is_some_and(|dial_us| dial_us <= now_us) {
                 connection.dial_us = None;
-                connection.id = io.dial(&self.plan.target);
+                connection.id = io.dial_tls(&self.plan.target.address, self.plan.target.tls.as_ref());
                 set_place(&mut self.places, connection.id, place);
             }
         }
@@ -287,15 +310,23 @@ impl Driver for Engine<'_> {
         match event {
             Event::Connected(id) => {
                 let place = self.places[id.index()];
-                self.connections[place].up = true;
-                if self.clock.is_none() {
-                    self.opened += 1;
+                match &self.plan.target.login {
+                    Some(login) => {
+                        self.connections[place].logging_in = true;
+                        io.out(id).extend_from_slice(login);
+                    }
+                    None => self.opened(io, place, io.now_us()),
                 }
-                let now_us = io.now_us();
-                self.fill(io, place, now_us);
             }
-            Event::Data { connection, bytes, now_us } => {
+            Event::Data { connection, mut bytes, now_us } => {
                 let place = self.places[connection.index()];
+                if self.connections[place].logging_in {
+                    match self.logged_in(place, &mut bytes) {
+                        Ok(true) => self.opened(io, place, now_us),
+                        Ok(false) => return io.unread(connection, bytes),
+                        Err(error) => self.fatal = Some(error.context(format!("{}", self.plan.target))),
+                    }
+                }
                 match self.replies(place, bytes, now_us) {
                     Ok(rest) => {
                         io.unread(connection, rest);

@@ -29,6 +29,7 @@ pub(crate) use frames::Frames;
 pub(crate) use load::load;
 pub(crate) use plan::{Length, Live, Plan};
 pub(crate) use requests::Requests;
+pub(crate) use target::Target;
 
 use drive::Progress;
 use output::ProgressLine;
@@ -90,7 +91,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
 fn plan(arguments: &Arguments) -> Result<Plan> {
     let us = |seconds: f64| (seconds * 1e6) as u64;
     Ok(Plan {
-        target: target::parse(&arguments.target)?,
+        target: target::parse(&arguments.target, arguments.ca_file.as_deref())?,
         connections: arguments.connections,
         pipeline: arguments.pipeline,
         rate: arguments.rate,

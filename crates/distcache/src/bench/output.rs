@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn the_table_holds_every_number_with_its_unit() {
         let plan = Plan {
-            target: runtime::reactor::Address::Unix("/tmp/a".into()),
+            target: super::super::Target::plain(runtime::reactor::Address::Unix("/tmp/a".into())),
             connections: 50,
             pipeline: 16,
             rate: Some(1_000.0),

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use runtime::reactor::Address;
-
 use super::tally::Tally;
+use super::target::Target;
 
 /// How to load a server. Times are in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) target: Address,
+    pub(crate) target: Target,
     pub(crate) connections: usize,
     /// Most requests in flight per connection.
     pub(crate) pipeline: usize,

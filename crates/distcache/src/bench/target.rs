@@ -1,47 +1,66 @@
-//! The server under load, as a URL says it. Not a connection to it.
+//! The server under load, as a URL says it: where it is, with TLS or not, and as whom. Not a connection to it.
 
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::fmt;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use runtime::config::StorageConfig;
 use runtime::reactor::Address;
+use runtime::tls::Dialer;
+use wire::resp::Command;
 
-const FORMS: &str = "use redis://HOST:PORT or redis+unix:///PATH";
+const FORMS: &str = "use redis://[USER:PASSWORD@]HOST:PORT (rediss:// with TLS) or redis+unix:///PATH";
 
-/// Reads `redis://HOST:PORT` or `redis+unix:///PATH`; a host name is resolved here, once.
-pub(crate) fn parse(url: &str) -> Result<Address> {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        bail!("--target {url}: not a URL; {FORMS}");
-    };
-    match scheme {
-        "redis" => tcp(url, rest.strip_suffix('/').unwrap_or(rest)),
-        "redis+unix" => {
-            ensure!(rest.starts_with('/'), "--target {url}: the path must be absolute; {FORMS}");
-            Ok(Address::Unix(PathBuf::from(rest)))
-        }
-        "memcached" => bail!("--target {url}: memcached is not in this release; {FORMS}"),
-        other => bail!("--target {url}: unknown scheme {other}; {FORMS}"),
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) address: Address,
+    pub(crate) tls: Option<Dialer>,
+    /// What each connection says first.
+    pub(crate) login: Option<Bytes>,
+}
+
+impl Target {
+    /// Without TLS, as the `default` user.
+    pub(crate) fn plain(address: Address) -> Target {
+        Target { address, tls: None, login: None }
     }
 }
 
-fn tcp(url: &str, rest: &str) -> Result<Address> {
-    ensure!(!rest.contains('@'), "--target {url}: credentials are not in this release; {FORMS}");
-    ensure!(!rest.contains('/'), "--target {url}: a database number is not in this release; {FORMS}");
-    ensure!(!rest.is_empty(), "--target {url}: the host is missing; {FORMS}");
-    let with_port = if has_port(rest) { rest.to_owned() } else { format!("{rest}:6379") };
-    let mut addresses: Vec<SocketAddr> = with_port
-        .to_socket_addrs()
-        .with_context(|| format!("--target {url}: {with_port} is no host and port; {FORMS}"))?
-        .collect();
-    // Servers on this machine mostly listen on 127.0.0.1 alone, while `localhost` often names ::1 first.
-    addresses.sort_by_key(SocketAddr::is_ipv6);
-    let address = addresses.first().with_context(|| format!("--target {url}: the name has no address"))?;
-    Ok(Address::Tcp(*address))
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
 }
 
-fn has_port(authority: &str) -> bool {
-    // The colons of [::1] are not in front of a port.
-    authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
+/// Reads the URL; a host name is resolved here, once. Errors never repeat it, because it may hold a password.
+pub(crate) fn parse(url: &str, ca_file: Option<&Path>) -> Result<Target> {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+    match scheme {
+        Some("redis" | "rediss" | "redis+unix") => {}
+        Some("memcached") => bail!("--target: memcached is not in this release; {FORMS}"),
+        Some(other) => bail!("--target: unknown scheme {other}; {FORMS}"),
+        None => bail!("--target: not a URL; {FORMS}"),
+    }
+    let parsed = url.parse::<StorageConfig>().map_err(anyhow::Error::msg);
+    let parsed = parsed.with_context(|| format!("--target; {FORMS}"))?;
+    let StorageConfig::Redis { address, user, password, tls } = parsed else {
+        bail!("--target: {FORMS}");
+    };
+    ensure!(
+        tls.is_some() || ca_file.is_none(),
+        "--ca-file is for TLS, and the target has none: write rediss:// or leave it away"
+    );
+    let tls = tls.map(|host| {
+        let ca_file =
+            ca_file.context("--target rediss://: give the authority's certificate with --ca-file")?;
+        Dialer::trusting(ca_file, &host).map_err(anyhow::Error::msg).context("--ca-file")
+    });
+    let login = password.map(|password| {
+        let user = user.as_deref().unwrap_or("default");
+        Command::from_args(&["AUTH", user, &password.0]).frame().clone()
+    });
+    Ok(Target { address, tls: tls.transpose()?, login })
 }
 
 #[cfg(test)]
@@ -59,24 +78,36 @@ mod tests {
             ("redis://[::1]", tcp("[::1]:6379")),
             ("redis+unix:///tmp/a.sock", Address::Unix("/tmp/a.sock".into())),
         ] {
-            assert_eq!(parse(url).expect(url), expected, "{url}");
+            let target = parse(url, None).expect(url);
+            assert_eq!(target.address, expected, "{url}");
+            assert!(target.tls.is_none() && target.login.is_none(), "{url}");
         }
     }
 
     #[test]
-    fn refusals_say_why() {
-        for (url, reason) in [
-            ("127.0.0.1:6380", "not a URL"),
-            ("memcached://127.0.0.1:11211", "not in this release"),
-            ("http://127.0.0.1:80", "unknown scheme http"),
-            ("redis+unix://tmp/a", "must be absolute"),
-            ("redis://user:secret@127.0.0.1:6379", "credentials"),
-            ("redis://127.0.0.1:6379/3", "database number"),
-            ("redis://:6379x", "no host and port"),
-            ("redis://", "host is missing"),
+    fn logins_are_sent_as_redis_wants_them() {
+        let login = |url: &str| parse(url, None).expect(url).login.expect("a login");
+        assert_eq!(login("redis://me:s%40fe@127.0.0.1"), "*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$4\r\ns@fe\r\n");
+        assert_eq!(login("redis://:x@127.0.0.1"), "*3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$1\r\nx\r\n");
+    }
+
+    #[test]
+    fn refusals_say_why_and_keep_the_password() {
+        for (url, ca_file, reason) in [
+            ("127.0.0.1:6380", None, "not a URL"),
+            ("memcached://127.0.0.1:11211", None, "not in this release"),
+            ("http://127.0.0.1:80", None, "unknown scheme http"),
+            ("redis+unix://tmp/a", None, "path must start with a slash"),
+            ("redis://me:secret@127.0.0.1:6379/3", None, "database"),
+            ("redis://:secret@:6379x", None, "is not a port"),
+            ("redis://", None, "host is missing"),
+            ("rediss://me:secret@127.0.0.1", None, "give the authority's certificate with --ca-file"),
+            ("rediss://127.0.0.1", Some("/nonexistent/ca.crt"), "/nonexistent/ca.crt"),
+            ("redis://127.0.0.1", Some("ca.crt"), "the target has none"),
         ] {
-            let error = parse(url).expect_err(url).to_string();
-            assert!(error.contains(reason), "{url}: {error}");
+            let error = parse(url, ca_file.map(Path::new)).expect_err(url);
+            let error = format!("{error:#}");
+            assert!(error.contains(reason) && !error.contains("secret"), "{url}: {error}");
         }
     }
 }

@@ -16,6 +16,7 @@ use wire::resp::{Command, Limits, take_command};
 
 use super::plan::{Ending, Length, Live, Outcome, Plan};
 use super::requests::Requests;
+use super::target::{self, Target};
 use super::{Frames, drive, load};
 
 /// What a server does with request number `n` (from 0): a reply, or nothing to close the connection.
@@ -59,7 +60,7 @@ fn ok() -> Option<Vec<u8>> {
 
 fn plan(address: SocketAddr, length: Length) -> Plan {
     Plan {
-        target: Address::Tcp(address),
+        target: Target::plain(Address::Tcp(address)),
         connections: 1,
         pipeline: 1,
         rate: None,
@@ -262,7 +263,7 @@ fn redis() -> (Redis, PathBuf) {
 fn a_real_redis_holds_the_keys_and_answers_without_errors() {
     let (redis, socket) = redis();
     let plan = Plan {
-        target: Address::Unix(socket.clone()),
+        target: Target::plain(Address::Unix(socket.clone())),
         connections: 10,
         pipeline: 8,
         rate: None,
@@ -285,4 +286,27 @@ fn a_real_redis_holds_the_keys_and_answers_without_errors() {
     client.read_exact(&mut reply).expect("Redis answers");
     assert_eq!(&reply, b":500\r\n");
     drop(redis);
+}
+
+#[test]
+fn each_connection_logs_in_first() {
+    let mut logins = 0;
+    let address = server(move |_, command| {
+        if command.name() == b"AUTH" {
+            logins += 1;
+            let right = command.arg(1) == b"me" && command.arg(2) == b"secret";
+            return if right { ok() } else { Some(b"-WRONGPASS no such user\r\n".to_vec()) };
+        }
+        if logins < 3 { Some(b"-NOAUTH log in first\r\n".to_vec()) } else { Some(b"$1\r\nx\r\n".to_vec()) }
+    });
+    let run = |url: &str| {
+        let target = target::parse(url, None).expect("a target");
+        let plan = Plan { target, connections: 3, ..plan(address, Length::Requests(30)) };
+        let frames = Frames::new(8, 1);
+        drive(&plan, mix(10), &frames, &Live::default(), &Stop::new(), &mut |_| {})
+    };
+    let outcome = run(&format!("redis://me:secret@{address}")).expect("a run");
+    assert_eq!((outcome.tally.summary().requests, outcome.tally.summary().errors), (30, 0));
+    let Err(error) = run(&format!("redis://me:wrong@{address}")) else { panic!("the login is wrong") };
+    assert!(format!("{error:#}").contains("-WRONGPASS no such user"), "{error:#}");
 }

@@ -14,7 +14,7 @@ use runtime::stop::Stop;
 use trace::{Distribution, Workload};
 use wire::resp::Command;
 
-use crate::bench::{Frames, Length, Live, Plan, Requests, drive};
+use crate::bench::{Frames, Length, Live, Plan, Requests, Target, drive};
 
 const KEYS: u64 = 100_000;
 const VALUE_BYTES: usize = 64;
@@ -92,7 +92,7 @@ impl Run {
             seed: SEED,
         };
         let plan = Plan {
-            target: self.address,
+            target: Target::plain(self.address),
             connections: CLIENTS,
             pipeline: 1,
             rate: None,

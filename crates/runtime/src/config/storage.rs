@@ -124,10 +124,13 @@ fn resolve(host_port: &str) -> Result<SocketAddr, String> {
     if host.is_empty() {
         return Err(format!("the host is missing: write {FORMS}"));
     }
-    let mut found = (host, port).to_socket_addrs().map_err(|error| {
+    let found = (host, port).to_socket_addrs().map_err(|error| {
         format!("cannot resolve the host {host:?} ({error}); check the name or write its IP")
     })?;
-    found.next().ok_or_else(|| format!("the host {host:?} has no address; check the name or write its IP"))
+    // Servers on this machine mostly listen on 127.0.0.1 alone, while `localhost` often names ::1 first.
+    found
+        .min_by_key(SocketAddr::is_ipv6)
+        .ok_or_else(|| format!("the host {host:?} has no address; check the name or write its IP"))
 }
 
 fn redis_unix(rest: &str) -> Result<StorageConfig, String> {

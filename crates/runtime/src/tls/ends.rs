@@ -2,13 +2,15 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 
-use super::table::Table;
+use super::table::{Ends, Files, Table};
 use super::tally::Tally;
+use crate::config::ClientCertificates;
 
 /// Makes the session of every connection that a listener accepts.
 #[derive(Clone, Debug)]
@@ -34,6 +36,16 @@ pub struct Dialer {
 }
 
 impl Dialer {
+    /// To servers whose certificate is for `host` and signed by those in the file.
+    ///
+    /// # Errors
+    /// What is wrong with the file or the name, in one line.
+    pub fn trusting(ca_file: &Path, host: &str) -> Result<Dialer, String> {
+        let demanded = ClientCertificates::None;
+        let files = Files { certificate: None, ca: Some(ca_file.to_owned()), demanded };
+        Dialer::new(Arc::new(Table::load("storage", files, Ends::Dialling)?), Some(host))
+    }
+
     pub(super) fn new(table: Arc<Table>, name: Option<&str>) -> Result<Dialer, String> {
         let name = name.map(|name| {
             let parsed = ServerName::try_from(name.to_owned());
