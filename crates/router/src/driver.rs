@@ -36,6 +36,8 @@ pub(crate) struct RouterDriver {
     pub(crate) memory_total: u64,
     /// Closed because they did not show who they are in time.
     pub(crate) strangers_total: u64,
+    /// As they were last told to the log.
+    users_differing: Vec<String>,
     pub(crate) status: StatusCell,
     pub(crate) status_next_us: u64,
     pub(crate) config: Arc<Config>,
@@ -83,6 +85,7 @@ impl RouterDriver {
             refused_total: 0,
             memory_total: 0,
             strangers_total: 0,
+            users_differing: Vec::new(),
             status,
             status_next_us: 0,
             held_back: Vec::new(),
@@ -225,6 +228,7 @@ impl RouterDriver {
             self.take_orders(io);
             self.close_idle(io, now_us);
             self.close_strangers(io, now_us);
+            self.tell_of_users();
         }
     }
 
@@ -272,6 +276,23 @@ impl RouterDriver {
             self.closed(io, connection);
             io.close_flushed(connection);
         }
+    }
+
+    fn tell_of_users(&mut self) {
+        let differing = self.engine.router.users_differing();
+        if differing == self.users_differing {
+            return;
+        }
+        if !differing.is_empty() {
+            let users = differing.join(" ");
+            tracing::warn!(
+                router = self.id,
+                users,
+                "these users are not the same at all storage servers, or have rules that are not known here: the \
+                 strictest counts"
+            );
+        }
+        self.users_differing = differing.to_vec();
     }
 
     /// Whoever does not show who he is in time makes room.

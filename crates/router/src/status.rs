@@ -49,6 +49,7 @@ impl RouterDriver {
             hits_total: counters.hits,
             errors_total: counters.refusals + counters.unavailable + counters.lost + counters.sheds,
             denials_total: counters.denials,
+            users_differing: router.users_differing().len() as u64,
             authentication_failures_total: counters.authentication_failures,
             retries_total: counters.retries,
             reads_lost_total: counters.reads_lost,

@@ -106,6 +106,9 @@ const ROUTER: &[Metric<RouterStatus>] = &[
     Metric("hits", Counter, "Replies that came from a copy", |s| s.hits_total),
     Metric("errors", Counter, "Error replies made by the router", |s| s.errors_total),
     Metric("denials", Counter, "Commands that their user may not run", |s| s.denials_total),
+    Metric("users_differing", Gauge, "Users that are not the same at all storage servers", |s| {
+        s.users_differing
+    }),
     Metric("authentication_failures", Counter, "Wrong users and passwords", |s| {
         s.authentication_failures_total
     }),

@@ -168,6 +168,8 @@ pub struct RouterStatus {
     pub errors_total: u64,
     /// Commands that their user may not run.
     pub denials_total: u64,
+    /// Users that are not the same at all storage servers.
+    pub users_differing: u64,
     /// Wrong users and passwords.
     pub authentication_failures_total: u64,
     /// Reads asked again because somebody was busy.

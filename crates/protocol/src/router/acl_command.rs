@@ -5,6 +5,7 @@ use wire::resp::{Command, reply};
 
 use crate::acl::{Denied, Entry, Rules, User, Users};
 use crate::command::{self, integer};
+use crate::router::storage_users::names_fences;
 use crate::router::{Router, UserSource, plan, replies};
 use crate::time::Time;
 
@@ -47,6 +48,10 @@ pub(crate) fn answer(router: &mut Router, now: Time, client: u32, command: &Comm
         (b"SETUSER" | b"DELUSER" | b"LOAD" | b"SAVE", _) => {
             return Some(match router.config.users {
                 UserSource::Given(_) => replies::error(CONFIGURED),
+                UserSource::Storage if names_fences(command) => replies::error(
+                    "ERR DistCache: users whose names begin with 'distcache:' fence the storage connections of shims; \
+                     choose another name",
+                ),
                 UserSource::Storage => replies::error(
                     "ERR DistCache: users cannot be changed inside a transaction; send ACL outside of MULTI",
                 ),

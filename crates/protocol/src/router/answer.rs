@@ -9,6 +9,7 @@ use crate::router::dispatch::Origin;
 use crate::router::gather::{self, Merge};
 use crate::router::pipeline::{Part, PartReply, Progress, Touch};
 use crate::router::retry::Cause;
+use crate::router::storage_users::NOBODY;
 use crate::router::{ClientId, Effect, Router, Routing, memcached, replies};
 use crate::time::Time;
 
@@ -71,6 +72,9 @@ impl Router {
         reply: PartReply,
         effects: &mut Vec<Effect>,
     ) {
+        if origin.client == NOBODY {
+            return self.told_users(origin, &reply, effects);
+        }
         let Some(state) = self.clients.get_mut(origin.client) else { return };
         let Some(operation) = state.pipeline.get_mut(origin.sequence) else { return };
         let mut reply_bytes = reply.value.len();
@@ -97,6 +101,8 @@ impl Router {
                     && let Some(next) = left.pop()
                 {
                     return self.ask_next_for_a_key(origin, next, effects);
+                } else if matches!(fan.merge, Merge::Users { .. }) {
+                    return self.users_changed(now, origin, effects);
                 } else if matches!(fan.merge, Merge::Subscribed { .. }) {
                     return self.subscribed(now, origin, effects);
                 } else {

@@ -17,6 +17,7 @@ use crate::router::pending::{Pending, PendingRead, Tried};
 use crate::router::pipeline::{Fan, Operation, Order, Part, Progress, Sent, Touch, Waiting};
 use crate::router::plan::{self, Plan};
 use crate::router::route::{Route, Unroutable};
+use crate::router::storage_users::changes_users;
 use crate::router::{Effect, Router, connection, pubsub, replies, storage_info, transaction};
 use crate::time::Time;
 
@@ -145,6 +146,7 @@ impl Router {
             }
             name if name.eq_ignore_ascii_case(b"CLIENT") => plan::is(command, 1, "HELP"),
             name if name.eq_ignore_ascii_case(b"PING") => self.asks_who_runs_a_script(client),
+            name if name.eq_ignore_ascii_case(b"ACL") => self.asks_for_users() && changes_users(command),
             name => name.eq_ignore_ascii_case(b"COMMAND"),
         }
     }

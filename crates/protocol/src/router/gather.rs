@@ -33,6 +33,8 @@ pub(crate) enum Merge {
     Subscribed { word: &'static str },
     /// EXEC: replies of the router's own go between those of storage, each to its place in the whole.
     Transaction { own: Vec<(usize, Bytes)> },
+    /// ACL SETUSER and its like; `told` once all have agreed and are asked for their users. Not merged here.
+    Users { told: Option<Bytes> },
     /// RANDOMKEY: asks `left` in turn until one has a key.
     RandomKey { left: Vec<ShimId> },
     /// INFO: the router's own text before what all servers say together.
@@ -59,7 +61,7 @@ pub(crate) fn merge(merge: &Merge, parts: &[PartReply], resp3: bool) -> Bytes {
         Merge::Concatenation => concatenation(parts),
         Merge::Union => union(parts),
         Merge::Counts => counts(parts),
-        Merge::Subscribed { .. } => unexpected(),
+        Merge::Subscribed { .. } | Merge::Users { .. } => unexpected(),
         Merge::Everywhere => everywhere(parts),
         Merge::Scan { index, shims } => scan(parts, *index, *shims),
         Merge::Info { own } => storage_info::together(own, parts, resp3),

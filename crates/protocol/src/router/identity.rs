@@ -56,6 +56,10 @@ impl Permissions {
         &self.users
     }
 
+    pub(crate) fn known(&self) -> bool {
+        self.known
+    }
+
     pub(crate) fn newcomer(&self) -> Identity {
         let user = Arc::clone(self.users.default_user());
         let authenticated = self.known && user.is_open();

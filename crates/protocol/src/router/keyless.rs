@@ -37,6 +37,7 @@ impl Router {
             Plan::Everywhere(merge) if shims.len() > 1 => self.launch_everywhere(job, &shims, merge, effects),
             Plan::Scan if shims.len() > 1 => self.launch_scan(job, &shims, effects),
             Plan::RandomKey if shims.len() > 1 => self.launch_random_key(job, &shims, effects),
+            Plan::Users => self.launch_everywhere(job, &shims, Merge::Users { told: None }, effects),
             Plan::Info => self.launch_info(now, job, &shims, effects),
             Plan::Anywhere => {
                 let linked = shims.iter().find(|shim| self.shim_linked(**shim));
@@ -135,7 +136,7 @@ impl Router {
         self.send_keyless(origin, Kind::Keyless, shim, &Bytes::from_static(RANDOMKEY), effects)
     }
 
-    fn send_keyless(
+    pub(crate) fn send_keyless(
         &mut self,
         origin: Origin,
         kind: Kind,

@@ -35,6 +35,7 @@ mod replies;
 mod retry;
 mod route;
 mod storage_info;
+mod storage_users;
 mod surface;
 mod transaction;
 mod watch;
@@ -221,6 +222,7 @@ pub struct Router {
     clients: Clients,
     pending: PendingTable,
     permissions: Permissions,
+    storage_users: storage_users::StorageUsers,
     subscriptions: pubsub::Subscriptions,
     learned: Learned,
     loads: LoadTable,
@@ -254,6 +256,7 @@ impl Router {
             // A shim or node may yet answer what an earlier process asked in this router's name.
             pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
             permissions: Permissions::new(&config.users),
+            storage_users: storage_users::StorageUsers::default(),
             subscriptions: pubsub::Subscriptions::default(),
             learned: Learned::new(config.learned_max),
             loads: LoadTable::new(0),
@@ -408,6 +411,7 @@ impl Router {
             Input::Tick => {
                 self.rate.tick(now, self.counters.requests);
                 self.budget.tick(now);
+                self.ask_for_users(now, effects);
                 self.look_for_hanging_nodes(now, effects);
                 self.end_pause(now, effects);
             }

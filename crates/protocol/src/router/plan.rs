@@ -7,6 +7,7 @@ use wire::resp::Command;
 use crate::command::{Classified, Kind};
 use crate::placement::Home;
 use crate::router::gather::Merge;
+use crate::router::storage_users::changes_users;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -30,6 +31,8 @@ pub(crate) enum Plan {
     Watch,
     /// The router's own sections, then those of all storage servers together.
     Info,
+    /// Changes users, at every server.
+    Users,
     /// Begins or ends subscriptions.
     Subscription,
     /// To the shim of the channel.
@@ -69,6 +72,7 @@ fn without_keys(command: &Command, kind: Kind) -> Plan {
         b"SCAN" => Plan::Scan,
         b"RANDOMKEY" => Plan::RandomKey,
         b"INFO" => Plan::Info,
+        b"ACL" if changes_users(command) => Plan::Users,
         b"SCRIPT" | b"FUNCTION" if is(command, 1, "KILL") => Plan::Everywhere(Merge::Any),
         b"SCRIPT" if is(command, 1, "EXISTS") => Plan::Everywhere(Merge::Everywhere),
         b"SCRIPT" | b"FUNCTION" if !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),

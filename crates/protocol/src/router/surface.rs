@@ -154,7 +154,7 @@ fn spread(command: &Command, classified: &Classified) -> Spread {
         Plan::Whole | Plan::Watch => Spread::OneKey,
         Plan::Each => Spread::EachKey,
         Plan::Grouped(_) => Spread::Split,
-        Plan::Everywhere(_) | Plan::Info => Spread::Everywhere,
+        Plan::Everywhere(_) | Plan::Users | Plan::Info => Spread::Everywhere,
         Plan::Anywhere => Spread::Anywhere,
         Plan::FirstShim => Spread::First,
         Plan::Scan | Plan::RandomKey => Spread::InTurn,

@@ -426,8 +426,13 @@ fn is_the_routers(kind: command::Kind, command: &Command) -> bool {
     match kind {
         command::Kind::Connection => {
             let help = asks("CLIENT") && command.get(1).is_some_and(|sub| sub.eq_ignore_ascii_case(b"HELP"));
+            let users = ["LIST", "SETUSER", "DELUSER", "LOAD", "SAVE"];
+            let users = users
+                .iter()
+                .any(|sub| command.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(sub.as_bytes())));
             // PING is asked while a script may run.
-            !help && !asks("COMMAND") && !asks("INFO") && !asks("PING")
+            let storages = asks("COMMAND") || asks("INFO") || asks("PING");
+            !(help || storages || asks("ACL") && users)
         }
         kind => kind == command::Kind::Subscription,
     }

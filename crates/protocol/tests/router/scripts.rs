@@ -4,7 +4,7 @@
 //!
 //! | line | meaning |
 //! |------|---------|
-//! | `cluster spines=N leaves=N shims=N [routing=on-path] [pipeline=N] [pending=N]` | a new router, all peers linked |
+//! | `cluster spines=N leaves=N shims=N [routing=on-path] [pipeline=N] [pending=N] [users=storage]` | a new router, all peers linked |
 //! | `user NAME RULE...`, `nobody NAME` | there is such a user, or none any more; before `cluster` or behind it |
 //! | `open C`, `close C`, `malformed C` | a client comes, goes, sends nonsense |
 //! | `known C ADDRESS LOCAL` | where a client comes from and where it came to |

@@ -145,6 +145,7 @@ impl World {
                 "pipeline" => config.pipeline_max = number(),
                 "pipeline_bytes" => config.pipeline_bytes_max = number(),
                 "pending" => config.pending_max = number(),
+                "users" if value == "storage" => config.users = UserSource::Storage,
                 _ => panic!("unknown field in {word}"),
             }
         }
