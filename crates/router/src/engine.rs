@@ -181,7 +181,10 @@ fn machine_config(config: &Config) -> RouterConfig {
         pipeline_bytes_max,
         key_bytes_max,
         learned_max: config.limits.learned_max,
-        dialect: Dialect::Redis,
+        dialect: match config.has_memcached_storage() {
+            true => Dialect::Memcached,
+            false => Dialect::Redis,
+        },
         value_bytes_max: config.limits.command_bytes_max.0 as usize,
         shim_names: config.shims.iter().map(|shim| shim.id.clone()).collect(),
         ..RouterConfig::default()

@@ -23,6 +23,7 @@ use wire::{Peer, ShimId};
 
 use driver::{Driver, Parts};
 use storage::Storage;
+use storage::memcached::{Memcached, MemcachedSettings};
 use storage::redis::{Redis, RedisSettings};
 
 /// Larger values do not ride on INV: each copy would get them whether or not it is read again.
@@ -106,6 +107,12 @@ fn storage(config: &Config, shim: ShimId) -> Storage {
     let member = config.shim(shim);
     match &member.storage {
         StorageConfig::Embedded => Storage::memory(rand::random()),
+        StorageConfig::Memcached { address, .. } => Storage::memcached(Memcached::new(MemcachedSettings {
+            address: address.clone(),
+            shim: member.id.clone(),
+            timeout_us: config.limits.storage_ms_max * 1000,
+            seed: rand::random(),
+        })),
         StorageConfig::Redis { address, user, password, tls } => Storage::redis(Redis::new(RedisSettings {
             address: address.clone(),
             // Validation has seen to it that there are certificates where the URL wants them.

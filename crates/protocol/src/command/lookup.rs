@@ -1,5 +1,6 @@
 //! Finds a command in the table, whatever its case, without allocating.
 
+use super::native;
 use super::own::DISTCACHE;
 use super::spec::Spec;
 use super::table::TABLE;
@@ -23,6 +24,9 @@ pub fn all() -> &'static [Spec] {
 pub fn find(name: &[u8]) -> Option<&'static Spec> {
     if name.len() > NAME_BYTES_MAX {
         return None;
+    }
+    if name.first() == Some(&b'.') {
+        return native::find(name);
     }
     let mut folded = [0; NAME_BYTES_MAX];
     for (to, from) in folded.iter_mut().zip(name) {

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_value_comes_with_what_storage_says_of_it() {
-        let Outcome::Done(item) = check(Asked::Meta, "$23\r\nVA 5 f30 c17 W\r\nhello\r\n") else {
+        let Outcome::Done(item) = check(Asked::Meta, "$21\r\nVA 5 f30 c17 W\r\nhello\r\n") else {
             panic!("it is there")
         };
         assert_eq!(item.value.as_deref(), Some(&b"hello"[..]));

@@ -76,7 +76,11 @@ fn redis(meta: &Meta) -> Result<(Command, Asked), String> {
                 delta: meta.uint64(b'D').unwrap_or(1),
                 // Zero is no expectation there.
                 unique: unique.filter(|unique| *unique != 0),
-                initial: born.map(|(number, expiry)| (number, touch.unwrap_or(expiry))),
+                // Of two times the later one stays.
+                initial: born.map(|(number, expiry)| match touch {
+                    Some(touch) if place(b'T') > place(b'N') => (number, touch),
+                    _ => (number, expiry),
+                }),
                 touch,
                 early,
             };

@@ -8,6 +8,7 @@ mod coherent;
 mod feed;
 mod inspect;
 mod joins;
+mod marks;
 mod operation;
 mod operations;
 mod pubsub;
@@ -280,6 +281,8 @@ pub struct Shim {
     quarantined_whole: bool,
     topics: pubsub::Topics,
     feed: feed::Feed,
+    /// Items that are stale or being made anew.
+    marked: KeyMap<()>,
     heat: HeavyHitters,
     hottest: Hottest,
     heat_floor: u32,
@@ -323,6 +326,7 @@ impl Shim {
             quarantined_whole: false,
             topics: pubsub::Topics::default(),
             feed: feed::Feed::default(),
+            marked: KeyMap::default(),
             heat: HeavyHitters::new(config.heat, config.seed),
             hottest: Hottest::default(),
             heat_floor: config.heat_min,

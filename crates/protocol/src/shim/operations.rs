@@ -122,6 +122,7 @@ impl Shim {
                 }
             }
             Class::Write => {
+                self.note_marks(command, keys.first());
                 let early = self.early_value(command, &keys);
                 let operation = Operation { early, ..operation(origin, Kind::Write, shared, frame, keys) };
                 self.admit_operation(operation);

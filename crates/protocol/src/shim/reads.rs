@@ -111,7 +111,7 @@ impl Shim {
         let floor = if always { 1 } else { self.heat_floor };
         let Some(heat) = self.heat.record(now, item, floor) else { return };
         self.hottest.report(now, &read.key, heat);
-        if self.policies.of(&read.key.bytes).is_never() {
+        if self.policies.of(&read.key.bytes).is_never() || self.is_marked(&read.key) {
             return;
         }
         for node in self.placement.places(&read.key).into_iter().flatten() {

@@ -90,6 +90,11 @@ pub enum Member {
 }
 
 impl Config {
+    /// Whether storage is memcached, which is all of it or none.
+    pub fn has_memcached_storage(&self) -> bool {
+        self.shims.iter().any(|shim| matches!(shim.storage, StorageConfig::Memcached { .. }))
+    }
+
     /// A cluster without members yet.
     pub fn new(name: &str, secret: Secret) -> Config {
         Config {

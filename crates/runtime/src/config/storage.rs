@@ -10,12 +10,18 @@ use serde::{Deserialize, Deserializer, de};
 use super::load::ConfigError;
 use crate::address::Address;
 
-/// `embedded:`, `redis://USER:PASSWORD@HOST:PORT` (`rediss://` with TLS) or `redis+unix://USER:PASSWORD@/PATH`.
+/// `embedded:`, `memcached://HOST:PORT`, `redis://USER:PASSWORD@HOST:PORT` (`rediss://` with TLS) or `redis+unix://USER:PASSWORD@/PATH`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StorageConfig {
     /// In memory, gone when the shim ends.
     #[default]
     Embedded,
+    Memcached {
+        address: Address,
+        /// As the URL has them: ketama places keys by this name.
+        host: String,
+        port: u16,
+    },
     Redis {
         address: Address,
         /// `None` is Redis' `default` user.
@@ -32,7 +38,7 @@ impl StorageConfig {
         let wrong =
             |what: &str| Err(ConfigError::new(format!("{at} = {:?}: {what}", path.display().to_string())));
         let StorageConfig::Redis { password, .. } = self else {
-            return wrong("storage is embedded: and has no password; remove it");
+            return wrong("only redis:// storage has a password; remove it");
         };
         if password.is_some() {
             return wrong("the storage URL has a password, too; give one of them");
@@ -61,9 +67,9 @@ impl fmt::Debug for Password {
     }
 }
 
-const FORMS: &str =
-    "embedded:, redis://USER:PASSWORD@HOST:PORT (rediss:// with TLS) or redis+unix://USER:PASSWORD@/PATH";
+const FORMS: &str = "embedded:, memcached://HOST:PORT, redis://USER:PASSWORD@HOST:PORT (rediss:// with TLS) or redis+unix://USER:PASSWORD@/PATH";
 const REDIS_PORT: u16 = 6379;
+const MEMCACHED_PORT: u16 = 11211;
 
 impl FromStr for StorageConfig {
     type Err = String;
@@ -80,7 +86,8 @@ impl FromStr for StorageConfig {
             "redis" => redis_tcp(rest, false),
             "rediss" => redis_tcp(rest, true),
             "redis+unix" => redis_unix(rest),
-            "redis-cluster" | "memcached" | "etcd" => {
+            "memcached" => memcached(rest),
+            "redis-cluster" | "etcd" => {
                 Err(format!("{scheme}:// storage is not in this release: write {FORMS}"))
             }
             _ => Err(format!("unknown storage scheme {scheme:?}: write {FORMS}")),
@@ -96,9 +103,19 @@ fn redis_tcp(rest: &str, tls: bool) -> Result<StorageConfig, String> {
             return Err(format!("database {path:?}: DistCache serves database 0 only; leave the path away"));
         }
     };
-    let address = Address::Tcp(resolve(host_port)?);
+    let address = Address::Tcp(resolve(host_port, REDIS_PORT)?);
     let tls = tls.then(|| host_of(host_port).to_owned());
     Ok(StorageConfig::Redis { address, user, password, tls })
+}
+
+fn memcached(rest: &str) -> Result<StorageConfig, String> {
+    let host_port = rest.strip_suffix('/').unwrap_or(rest);
+    if host_port.contains(['/', '@', '?']) {
+        return Err("memcached has no users, paths or options here: write memcached://HOST:PORT".to_owned());
+    }
+    let address = resolve(host_port, MEMCACHED_PORT)?;
+    let host = host_of(host_port).to_owned();
+    Ok(StorageConfig::Memcached { address: Address::Tcp(address), host, port: address.port() })
 }
 
 /// Without port and brackets.
@@ -110,7 +127,7 @@ fn host_of(host_port: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-fn resolve(host_port: &str) -> Result<SocketAddr, String> {
+fn resolve(host_port: &str, default_port: u16) -> Result<SocketAddr, String> {
     if let Ok(address) = host_port.parse() {
         return Ok(address);
     }
@@ -118,7 +135,7 @@ fn resolve(host_port: &str) -> Result<SocketAddr, String> {
         Some((_, port)) if !port.ends_with(']') => {
             port.parse().map_err(|_| format!("{port:?} is not a port"))?
         }
-        _ => REDIS_PORT,
+        _ => default_port,
     };
     let host = host_of(host_port);
     if host.is_empty() {
@@ -214,7 +231,8 @@ mod tests {
         let bad = [
             ("localhost", "no storage URL"),
             ("http://127.0.0.1", "unknown storage scheme \"http\""),
-            ("memcached://127.0.0.1", "not in this release"),
+            ("memcached://user@127.0.0.1", "no users, paths or options"),
+            ("memcached://", "the host is missing"),
             ("redis-cluster://u:hunter2@127.0.0.1", "not in this release"),
             ("redis://u:hunter2@127.0.0.1:x", "\"x\" is not a port"),
             ("redis://u:hunter2@127.0.0.1:1/3", "database 0 only"),

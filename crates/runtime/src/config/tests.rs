@@ -163,7 +163,11 @@ fn what_this_release_lacks_is_refused_in_clear_words() {
         "\"etcd://[::1]:1,localhost:2379\"\nmember_lease_ms = 1500",
         "at least 2000: etcd has no",
     );
-    check("redis://USER:PASSWORD", "memcached://x", "storage: memcached:// storage is not in this release");
+    check(
+        "redis://USER:PASSWORD@127.0.0.1:6379",
+        "memcached://127.0.0.1",
+        "other shims have memcached:// storage",
+    );
     check("redis://USER", "redis-cluster://x", "storage: redis-cluster:// storage is not in this release");
 }
 

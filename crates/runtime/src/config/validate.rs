@@ -9,7 +9,9 @@ use wire::message::LAYERS_MAX;
 use super::load::ConfigError;
 use super::policy;
 use super::users;
-use super::{ByteSize, ClusterConfig, Config, ControllerConfig, Mode, ShimConfig, StorageConfig};
+use super::{
+    ByteSize, ClusterConfig, Config, ControllerConfig, FrontProtocol, Mode, ShimConfig, StorageConfig,
+};
 use crate::address::Address;
 
 type Check = Result<(), ConfigError>;
@@ -38,6 +40,7 @@ impl Config {
         check_racks(self)?;
         check_controllers(self)?;
         check_routers(self)?;
+        check_memcached(self)?;
         self.tls.check().map_err(ConfigError::new)?;
         check_addresses(self)?;
         users::check(self)
@@ -333,6 +336,28 @@ fn check_etcd(config: &Config, controller: &ControllerConfig, endpoints: &[&str]
     match controller.member_lease_ms < 2000 {
         true => wrong(format!("{at}: member_lease_ms must be at least 2000: etcd has no shorter leases")),
         false => Ok(()),
+    }
+}
+
+/// memcached's values have flags and uniques, Redis' have types: clients of one kind of storage see one kind of value.
+fn check_memcached(config: &Config) -> Check {
+    let is_memcached = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::Memcached { .. });
+    if !config.has_memcached_storage() {
+        return Ok(());
+    }
+    if let Some(other) = config.shims.iter().find(|shim| !is_memcached(shim)) {
+        return wrong(format!(
+            "[[shim]] {:?}: storage: other shims have memcached:// storage; give all of them memcached://, or none",
+            other.id
+        ));
+    }
+    match config.routers.iter().find(|router| router.protocol == FrontProtocol::Redis) {
+        Some(router) => wrong(format!(
+            "[[router]] {:?}: protocol = \"redis\": memcached:// storage knows no Redis commands; write protocol = \
+             \"memcached\"",
+            router.id
+        )),
+        None => Ok(()),
     }
 }
 

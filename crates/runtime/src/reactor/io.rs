@@ -1,6 +1,7 @@
 //! What a driver may do with its reactor's sockets. The turns themselves are `turn`'s.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -297,6 +298,11 @@ impl Io {
     /// Where the other end is; an unnamed Unix socket has an empty path.
     pub fn peer_address(&self, id: ConnectionId) -> Option<Address> {
         self.connections.get(id)?.stream.as_ref()?.peer_address()
+    }
+
+    /// From where it was dialled, once it is connected; `None` for a Unix socket.
+    pub fn own_address(&self, id: ConnectionId) -> Option<SocketAddr> {
+        self.connections.get(id)?.stream.as_ref()?.own_address()
     }
 
     pub fn waker(&self) -> Waker {

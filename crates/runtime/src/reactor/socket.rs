@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
@@ -163,6 +163,15 @@ impl Stream {
                 Ok(())
             }
         };
+    }
+
+    /// This end's; `None` for a Unix socket, which has none that means anything.
+    pub(crate) fn own_address(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(stream) => stream.local_addr().ok(),
+            Stream::Tls(stream) => stream.socket.local_addr().ok(),
+            Stream::Unix(_) => None,
+        }
     }
 
     pub(crate) fn peer_address(&self) -> Option<Address> {

@@ -1,6 +1,7 @@
-//! What keeps the data behind a shim: in memory or a Redis server. Not when it may be asked what.
+//! What keeps the data behind a shim: in memory, a Redis server or a memcached. Not when it may be asked what.
 
 pub mod embedded;
+pub mod memcached;
 mod memory;
 pub mod redis;
 mod topics;
@@ -8,6 +9,7 @@ mod topics;
 use protocol::storage::{StorageEvent, Store};
 use runtime::reactor::{Event, Io};
 
+use memcached::Memcached;
 use memory::Memory;
 use redis::Redis;
 
@@ -15,6 +17,7 @@ use redis::Redis;
 pub(crate) enum Storage {
     Memory(Box<Memory>),
     Redis(Box<Redis>),
+    Memcached(Box<Memcached>),
 }
 
 impl Storage {
@@ -26,10 +29,15 @@ impl Storage {
         Storage::Redis(Box::new(redis))
     }
 
+    pub(crate) fn memcached(memcached: Memcached) -> Storage {
+        Storage::Memcached(Box::new(memcached))
+    }
+
     pub(crate) fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
         match self {
             Storage::Memory(memory) => memory.store(now_us, store, events),
             Storage::Redis(redis) => redis.store(io, now_us, store, events),
+            Storage::Memcached(memcached) => memcached.store(io, now_us, &store, events),
         }
     }
 
@@ -37,7 +45,7 @@ impl Storage {
     pub(crate) fn abort(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
         match self {
             // Nothing is ever under way there.
-            Storage::Memory(_) => {}
+            Storage::Memory(_) | Storage::Memcached(_) => {}
             Storage::Redis(redis) => redis.abort(io, now_us, ticket, events),
         }
     }
@@ -51,8 +59,8 @@ impl Storage {
         events: &mut Vec<StorageEvent>,
     ) {
         match self {
-            // It refuses WATCH.
-            Storage::Memory(_) => {}
+            // They refuse WATCH.
+            Storage::Memory(_) | Storage::Memcached(_) => {}
             Storage::Redis(redis) => redis.release(io, now_us, (number, clean), events),
         }
     }
@@ -72,6 +80,7 @@ impl Storage {
                 Some(event)
             }
             Storage::Redis(redis) => redis.event(io, event, events),
+            Storage::Memcached(memcached) => memcached.event(io, event, events),
         }
     }
 
@@ -80,6 +89,7 @@ impl Storage {
         match self {
             Storage::Memory(_) => None,
             Storage::Redis(redis) => redis.refusal(),
+            Storage::Memcached(memcached) => memcached.refusal(),
         }
     }
 
@@ -87,13 +97,14 @@ impl Storage {
         match self {
             Storage::Memory(_) => true,
             Storage::Redis(redis) => redis.is_up(),
+            Storage::Memcached(memcached) => memcached.is_up(),
         }
     }
 
     /// Whether another process of this shim has taken the server over.
     pub(crate) fn is_replaced(&self) -> bool {
         match self {
-            Storage::Memory(_) => false,
+            Storage::Memory(_) | Storage::Memcached(_) => false,
             Storage::Redis(redis) => redis.is_replaced(),
         }
     }
@@ -102,6 +113,7 @@ impl Storage {
         match self {
             Storage::Memory(_) => 0,
             Storage::Redis(redis) => redis.reconnects(),
+            Storage::Memcached(memcached) => memcached.reconnects(),
         }
     }
 
@@ -110,13 +122,16 @@ impl Storage {
         match self {
             Storage::Memory(_) => 0,
             Storage::Redis(redis) => redis.pending_count(),
+            Storage::Memcached(memcached) => memcached.pending_count(),
         }
     }
 
     /// Leaves the server as it was found, and closes.
     pub(crate) fn stop(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
-        if let Storage::Redis(redis) = self {
-            redis.stop(io, events);
+        match self {
+            Storage::Memory(_) => {}
+            Storage::Redis(redis) => redis.stop(io, events),
+            Storage::Memcached(memcached) => memcached.stop(io, events),
         }
     }
 }

@@ -39,8 +39,18 @@ impl MemcachedServer {
         until("memcached answers", || TcpStream::connect(self.address()).ok().map(drop));
     }
 
+    /// kill -9
+    pub(crate) fn kill(&mut self) {
+        self.process = None;
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// As `storage` names it.
+    pub(crate) fn url(&self) -> String {
+        format!("memcached://{}", self.address())
     }
 
     pub(crate) fn connect(&self) -> MemcachedClient {

@@ -1,7 +1,7 @@
 //! What a router says to a memcached client where a memcached would say something else, and its limits.
 
 use super::cluster;
-use crate::cluster::{Cluster, Layout, MemcachedClient, RedisServer, installed, shared};
+use crate::cluster::{Cluster, Layout, MemcachedClient, MemcachedServer, RedisServer, installed, shared};
 
 fn check(client: &mut MemcachedClient, request: &str, expected: &str) {
     assert_eq!(client.text(request), expected, "{request:?}");
@@ -82,4 +82,35 @@ fn what_is_no_memcached_text_is_told_and_closed() {
     assert_eq!(connect().last_words(&[b'x'; 3000]), b"");
     assert_eq!(connect().last_words(b"version\r\nquit\r\nversion\r\n"), b"VERSION 1.6.18\r\n");
     assert_eq!(connect().last_words(b"GET / HTTP/1.1\r\n"), b"");
+}
+
+#[test]
+fn numbers_have_64_bits_and_no_sign() {
+    if !installed(&["memcached", "redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let (redis, memcached) = (RedisServer::start(), MemcachedServer::start());
+    for url in [redis.url(), memcached.url()] {
+        let cluster = cluster(vec![url]);
+        let mut client = MemcachedClient::connect(cluster.router(0));
+        for (stored, request, expected) in [
+            ("18446744073709551615", "incr n 1", "0"),
+            ("18446744073709551610", "incr n 10", "4"),
+            ("18446744073709551615", "incr n 18446744073709551615", "18446744073709551614"),
+            ("9999999999", "incr n 1", "10000000000"),
+            ("10000000000", "decr n 1", "9999999999"),
+            ("5", "decr n 6", "0"),
+            (
+                "18446744073709551616",
+                "incr n 1",
+                "CLIENT_ERROR cannot increment or decrement non-numeric value",
+            ),
+            ("-1", "incr n 1", "CLIENT_ERROR cannot increment or decrement non-numeric value"),
+            ("1", "incr n 18446744073709551616", "CLIENT_ERROR invalid numeric delta argument"),
+        ] {
+            check(&mut client, &format!("set n 0 0 {}\r\n{stored}\r\n", stored.len()), "STORED\r\n");
+            check(&mut client, &format!("{request}\r\n"), &format!("{expected}\r\n"));
+        }
+    }
 }

@@ -3,6 +3,7 @@
 mod differential;
 mod front;
 mod requests;
+mod storage;
 
 use crate::cluster::{Cluster, Layout};
 
