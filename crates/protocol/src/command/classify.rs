@@ -50,6 +50,8 @@ pub struct Classified {
     /// SORT with a BY or GET pattern: it also reads keys that no argument names, and its reply is right only
     /// where all of them are on one storage server.
     pub reads_unnamed_keys: bool,
+    /// It runs a script, or is a transaction that does: storage has a connection of its own for those.
+    pub script: bool,
 }
 
 /// Looks a command up and finds its keys. The error is what its client gets to read.
@@ -92,7 +94,7 @@ pub fn classify(command: &Command) -> Result<Classified, Refusal> {
     }
     let reads_unnamed_keys =
         spec.group == Group::Generic && spec.name.starts_with("sort") && keys::sort_reads_other_keys(command);
-    Ok(Classified { spec, kind, keys, reads_unnamed_keys })
+    Ok(Classified { spec, kind, keys, reads_unnamed_keys, script: spec.runs_script() })
 }
 
 /// What a command of this name is, whatever its arguments, if they name keys wherever they can.
@@ -121,7 +123,7 @@ pub(super) fn is_whole(command: &Command) -> bool {
 
 impl Classified {
     fn without_keys(spec: &'static Spec, kind: Kind) -> Classified {
-        Classified { spec, kind, keys: SmallVec::new(), reads_unnamed_keys: false }
+        Classified { spec, kind, keys: SmallVec::new(), reads_unnamed_keys: false, script: false }
     }
 }
 

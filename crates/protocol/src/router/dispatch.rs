@@ -14,7 +14,7 @@ use crate::router::answer::Freed;
 use crate::router::client::Client;
 use crate::router::gather::Merge;
 use crate::router::pending::{Pending, PendingRead, Tried};
-use crate::router::pipeline::{Fan, Operation, Order, Part, Progress, Sent, Touch, Waiting};
+use crate::router::pipeline::{Fan, Lane, Operation, Order, Part, Progress, Sent, Touch, Waiting};
 use crate::router::plan::{self, Plan};
 use crate::router::route::{Route, Unroutable};
 use crate::router::storage_users::changes_users;
@@ -46,6 +46,10 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
+    pub(crate) fn lane(&self) -> Lane {
+        Lane { resp3: self.resp3, script: self.classified.script }
+    }
+
     pub(crate) fn origin(&self, part: u32) -> Origin {
         Origin { client: self.client, part, sequence: self.sequence, resp3: self.resp3 }
     }
@@ -111,6 +115,7 @@ impl Router {
         let silent = state.take_silence() && classified.kind != Kind::Subscription;
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
         let (touch, held_bytes) = (touch(&classified, &keys), command.frame().len());
+        let script = classified.script;
         let job = Job { client, sequence, resp3, command: &command, classified: &classified, keys: &keys };
         let launched = self.launch(now, placement, &job, effects);
         if classified.kind == Kind::Subscription && !matches!(launched, Some(Progress::Done(_))) {
@@ -131,6 +136,7 @@ impl Router {
             progress,
             held_bytes,
             resp3,
+            script,
             silent,
             closes: false,
             shape: None,
@@ -268,7 +274,7 @@ impl Router {
             return None;
         }
         let progress = self.launch_planned(now, placement, job, effects);
-        if job.classified.spec.runs_script()
+        if job.classified.script
             && let Some(Progress::Sent(sent)) = &progress
         {
             self.pending.set_script(sent.request);
@@ -470,7 +476,7 @@ impl Router {
             return Order::Free;
         }
         let client = self.clients.get(job.client);
-        client.map_or(Order::Free, |client| client.pipeline.order(job.sequence, low(key), job.resp3))
+        client.map_or(Order::Free, |client| client.pipeline.order(job.sequence, low(key), job.lane()))
     }
 
     pub(crate) fn over_limit(&self, more: usize) -> bool {
@@ -509,7 +515,17 @@ pub(crate) fn fan(parts: Vec<Part>, merge: Merge) -> Progress {
 
 fn answered(now: Time, bytes: Bytes, silent: bool, closes: bool) -> Operation {
     let (touch, held_bytes, progress) = (Touch::Nothing, bytes.len(), Progress::Done(bytes));
-    Operation { received: now, touch, progress, held_bytes, resp3: false, silent, closes, shape: None }
+    Operation {
+        received: now,
+        touch,
+        progress,
+        held_bytes,
+        resp3: false,
+        script: false,
+        silent,
+        closes,
+        shape: None,
+    }
 }
 
 pub(crate) fn keys_of(placement: &Placement, command: &Command, classified: &Classified) -> Keys {

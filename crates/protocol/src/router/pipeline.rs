@@ -25,11 +25,19 @@ pub(crate) struct Operation {
     /// Of the command, and of its reply while that waits for earlier ones.
     pub(crate) held_bytes: usize,
     pub(crate) resp3: bool,
+    pub(crate) script: bool,
     /// CLIENT REPLY OFF or SKIP: it takes its turn, but its reply is not sent.
     pub(crate) silent: bool,
     pub(crate) closes: bool,
     /// How a memcached client gets to read the reply.
     pub(crate) shape: Option<Box<Shape>>,
+}
+
+/// Which connection to storage a shim uses: one for each, and none waits for another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lane {
+    pub(crate) resp3: bool,
+    pub(crate) script: bool,
 }
 
 /// The keys whose order an operation takes part in, each as the low half of its digest. Two keys that share
@@ -133,9 +141,9 @@ impl Operation {
         matches!(self.progress, Progress::Waiting(_))
     }
 
-    fn join(&self, digest: u64, resp3: bool, order: Order) -> Order {
-        // Storage has a connection for each version of RESP, and neither waits for the other.
-        let after = |sent, order: Order| if self.resp3 == resp3 { order.after(sent) } else { Order::Wait };
+    fn join(&self, digest: u64, lane: Lane, order: Order) -> Order {
+        let own = Lane { resp3: self.resp3, script: self.script };
+        let after = |sent, order: Order| if own == lane { order.after(sent) } else { Order::Wait };
         match &self.progress {
             Progress::Done(_) => order,
             _ if !self.touch.contains(digest) => order,
@@ -243,10 +251,10 @@ impl Pipeline {
     }
 
     /// What the operations before `sequence` demand of one on `digest`.
-    pub(crate) fn order(&self, sequence: u64, digest: u64, resp3: bool) -> Order {
+    pub(crate) fn order(&self, sequence: u64, digest: u64, lane: Lane) -> Order {
         let mut order = Order::Free;
         for operation in self.operations.range(..(sequence - self.first) as usize) {
-            order = operation.join(digest, resp3, order);
+            order = operation.join(digest, lane, order);
             if order == Order::Wait {
                 break;
             }
@@ -356,6 +364,7 @@ mod tests {
                 progress,
                 held_bytes: 0,
                 resp3: false,
+                script: false,
                 silent: false,
                 closes: false,
                 shape: None,
@@ -366,7 +375,7 @@ mod tests {
 
     fn check(sent: &[(Touch, Peer, bool)], expected: Order) {
         let pipeline = pipeline(sent);
-        assert_eq!(pipeline.order(pipeline.next(), 7, false), expected);
+        assert_eq!(pipeline.order(pipeline.next(), 7, Lane::default()), expected);
     }
 
     #[test]
@@ -392,7 +401,7 @@ mod tests {
     fn an_answered_operation_orders_nothing() {
         let mut pipeline = pipeline(&[(Touch::One(8), SHIM, true), (Touch::One(7), SHIM, true)]);
         pipeline.settle(1, Progress::Done(Bytes::new()));
-        assert_eq!(pipeline.order(2, 7, false), Order::Free);
+        assert_eq!(pipeline.order(2, 7, Lane::default()), Order::Free);
         assert!(pipeline.pop_answered().is_none(), "the front is not answered");
     }
 }

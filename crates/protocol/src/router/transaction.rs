@@ -34,6 +34,7 @@ pub(crate) struct Queued {
     own_bytes: usize,
     kind: Kind,
     reads_unnamed_keys: bool,
+    script: bool,
     /// A command was wrong, so that EXEC will do nothing.
     failed: bool,
 }
@@ -53,6 +54,7 @@ impl Default for Queued {
             own_bytes: 0,
             kind: Kind::Keyless,
             reads_unnamed_keys: false,
+            script: false,
             failed: false,
         }
     }
@@ -83,6 +85,7 @@ impl Queued {
         self.storage.push(command, keys);
         self.kind = command::transaction_kind(self.kind, classified.kind);
         self.reads_unnamed_keys |= classified.reads_unnamed_keys;
+        self.script |= classified.script;
     }
 
     fn push_own(&mut self, own: Own) {
@@ -229,7 +232,7 @@ impl Router {
             return self.respond(now, client, replies::error(ABORTED), effects);
         }
         let (queued, own_replies) = self.carry_out_own(now, client, *queued);
-        let Queued { storage, kind, reads_unnamed_keys, .. } = queued;
+        let Queued { storage, kind, reads_unnamed_keys, script, .. } = queued;
         if storage.is_empty() && !watched {
             let mut out = Vec::new();
             replies::array_header(own_replies.len(), &mut out);
@@ -239,7 +242,7 @@ impl Router {
         let command = storage.finish();
         let Some(spec) = command::find(command.name()) else { return };
         let keys = (1..command.len()).collect();
-        let classified = Classified { spec, kind, keys, reads_unnamed_keys };
+        let classified = Classified { spec, kind, keys, reads_unnamed_keys, script };
         self.launch_transaction(now, client, Waiting { command, classified, own_replies, watched }, effects);
     }
 
@@ -248,11 +251,11 @@ impl Router {
     fn carry_out_own(&mut self, now: Time, client: u32, queued: Queued) -> (Queued, Vec<(usize, Bytes)>) {
         let is_auth = |own: &Own| matches!(own, Own::Command(command) if plan::is(command, 0, "AUTH"));
         let checked = self.clients.get(client).is_some_and(|state| state.identity.checked);
-        let Queued { storage, mut own, kind, reads_unnamed_keys, .. } = queued;
+        let Queued { storage, mut own, kind, reads_unnamed_keys, script, .. } = queued;
         if !checked && !own.iter().any(|(_, own)| is_auth(own)) {
             let answer = |(place, own)| (place, self.own_reply(now, client, own));
             let replies = own.drain(..).map(answer).collect();
-            return (Queued { storage, kind, reads_unnamed_keys, ..Queued::default() }, replies);
+            return (Queued { storage, kind, reads_unnamed_keys, script, ..Queued::default() }, replies);
         }
         let (mut left, mut replies) = (Queued::default(), Vec::new());
         let whole = storage.finish();
@@ -295,7 +298,7 @@ impl Router {
         let silent = state.take_silence();
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
         let (command, classified) = (&waiting.command, &waiting.classified);
-        let held_bytes = command.frame().len();
+        let (held_bytes, script) = (command.frame().len(), classified.script);
         let touch = touch(classified, &keys);
         let first = placement.map().shims[0].id;
         let elsewhere =
@@ -320,6 +323,7 @@ impl Router {
             progress,
             held_bytes,
             resp3,
+            script,
             silent,
             closes: false,
             shape: None,

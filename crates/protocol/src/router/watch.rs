@@ -51,8 +51,13 @@ impl Router {
     /// UNWATCH, DISCARD, RESET or an EXEC that does nothing, in its turn.
     pub(crate) fn end_watch(&mut self, now: Time, client: u32, command: Command, effects: &mut Vec<Effect>) {
         let Some(spec) = find(b"unwatch") else { return };
-        let classified =
-            Classified { spec, kind: Kind::Watch, keys: SmallVec::new(), reads_unnamed_keys: false };
+        let classified = Classified {
+            spec,
+            kind: Kind::Watch,
+            keys: SmallVec::new(),
+            reads_unnamed_keys: false,
+            script: false,
+        };
         let Some(state) = self.clients.get_mut(client) else { return };
         let (silent, resp3, sequence) = (state.take_silence(), state.resp3, state.pipeline.next());
         let progress = match sequence == state.pipeline.first() {
@@ -72,6 +77,7 @@ impl Router {
             progress,
             held_bytes,
             resp3,
+            script: false,
             silent,
             closes: false,
             shape: None,
