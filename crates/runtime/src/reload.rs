@@ -18,6 +18,7 @@ pub struct Reloaded {
 }
 
 type Act = Box<dyn Fn(&Config) + Send + Sync>;
+type Check = Box<dyn Fn(&Config) -> Result<(), String> + Send + Sync>;
 
 /// Of one process. Reloads come one after the other, whoever asks.
 pub struct Reloader {
@@ -25,11 +26,17 @@ pub struct Reloader {
     members: Vec<Orders>,
     /// What else acts on settings.
     act: Act,
+    check: Check,
 }
 
 impl Reloader {
     pub fn new(config: &Arc<Config>, members: Vec<Orders>, act: Act) -> Reloader {
-        Reloader { config: Mutex::new(Arc::clone(config)), members, act }
+        Reloader { config: Mutex::new(Arc::clone(config)), members, act, check: Box::new(|_| Ok(())) }
+    }
+
+    /// What only the roles know of a configuration is checked, too.
+    pub fn checking(self, check: Check) -> Reloader {
+        Reloader { check, ..self }
     }
 
     /// # Errors
@@ -52,6 +59,7 @@ impl Reloader {
         let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let newer = current.read_again().map_err(|error| error.to_string())?;
         let (config, reloaded) = current.changed_to(&newer).map_err(|error| error.to_string())?;
+        (self.check)(&config)?;
         // What is wrong with single tables is in the log; the others are in use by then.
         current.certificates().reload().map_err(|errors| format!("certificates: {}", errors.join("; ")))?;
         *current = Arc::new(config);

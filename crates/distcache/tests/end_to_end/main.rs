@@ -21,4 +21,5 @@ mod table;
 mod tls;
 mod transactions;
 mod trouble;
+mod users;
 mod writes;

@@ -24,6 +24,8 @@ pub(crate) struct Layout {
     pub(crate) protocol: &'static str,
     /// Further keys of the first router.
     pub(crate) router_keys: String,
+    /// Name and password of a user who may do everything, where routers ask for one.
+    pub(crate) login: Option<(&'static str, &'static str)>,
     /// Further tables, such as `[limits]`.
     pub(crate) tables: String,
 }
@@ -43,6 +45,7 @@ impl Layout {
             controller_keys: String::new(),
             protocol: "redis",
             router_keys: String::new(),
+            login: None,
             tables: String::new(),
         }
     }

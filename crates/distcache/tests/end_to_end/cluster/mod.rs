@@ -120,6 +120,11 @@ impl Cluster {
         }
         for router in 0..self.layout.routers.len() {
             let mut client = self.connect(router);
+            if let Some((user, password)) = self.layout.login {
+                until("the router knows its users", || {
+                    (text(&client.call(&["AUTH", user, password])) == "OK").then_some(())
+                });
+            }
             until("the members are linked", || {
                 let info = text(&client.call(&["INFO", "distcache"]));
                 (info.contains(&nodes) && info.contains(&shims)).then_some(())
