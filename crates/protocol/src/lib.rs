@@ -14,6 +14,7 @@ pub mod node;
 pub mod placement;
 pub mod policy;
 pub mod router;
+pub mod shards;
 pub mod shim;
 pub mod storage;
 pub mod time;

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use protocol::coherence::lease::LeaseTerms;
 use protocol::placement::{Placement, Secret};
+use protocol::shards::ShardsConfig;
 use protocol::shim::{Bounded, Settings, Shim, ShimConfig};
-use runtime::config::{Config, StorageConfig};
+use runtime::address::Address;
+use runtime::config::{Config, Password, StorageConfig};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::peers::{Identity, Peers};
@@ -25,6 +27,7 @@ use driver::{Driver, Parts};
 use storage::Storage;
 use storage::memcached::{Memcached, MemcachedSettings};
 use storage::redis::{Redis, RedisSettings};
+use storage::redis_cluster::{RedisCluster, RedisClusterSettings};
 
 /// Larger values do not ride on INV: each copy would get them whether or not it is read again.
 const EARLY_VALUE_BYTES_MAX: usize = 64 << 10;
@@ -104,27 +107,43 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
 }
 
 fn storage(config: &Config, shim: ShimId) -> Storage {
-    let member = config.shim(shim);
-    match &member.storage {
+    let server = |address: &Address, user: &Option<String>, password: &Option<Password>| RedisSettings {
+        address: address.clone(),
+        tls: None,
+        user: user.clone(),
+        password: password.as_ref().map(|password| password.0.clone()),
+        cluster: config.cluster.name.clone(),
+        shim: config.shim(shim).id.clone(),
+        cluster_mode: false,
+        timeout_us: config.limits.storage_ms_max * 1000,
+        pinned_max: config.limits.blocking_max,
+        seed: rand::random(),
+    };
+    match &config.shim(shim).storage {
         StorageConfig::Embedded => Storage::memory(rand::random()),
         StorageConfig::Memcached { address, .. } => Storage::memcached(Memcached::new(MemcachedSettings {
             address: address.clone(),
-            shim: member.id.clone(),
+            shim: config.shim(shim).id.clone(),
             timeout_us: config.limits.storage_ms_max * 1000,
             seed: rand::random(),
         })),
-        StorageConfig::Redis { address, user, password, tls } => Storage::redis(Redis::new(RedisSettings {
-            address: address.clone(),
+        StorageConfig::Redis { address, user, password, tls } => {
             // Validation has seen to it that there are certificates where the URL wants them.
-            tls: tls.as_ref().and_then(|host| Some(config.certificates().storage()?.or_named(host))),
-            user: user.clone(),
-            password: password.as_ref().map(|password| password.0.clone()),
-            cluster: config.cluster.name.clone(),
-            shim: member.id.clone(),
-            timeout_us: config.limits.storage_ms_max * 1000,
-            pinned_max: config.limits.blocking_max,
-            seed: rand::random(),
-        })),
+            let tls = tls.as_ref().and_then(|host| Some(config.certificates().storage()?.or_named(host)));
+            Storage::redis(Redis::new(RedisSettings { tls, ..server(address, user, password) }))
+        }
+        StorageConfig::RedisCluster { seeds, user, password } => {
+            let address = Address::Tcp(seeds[0]);
+            let shards = ShardsConfig {
+                shim,
+                shims_count: config.shims.len(),
+                seeds: seeds.clone(),
+                patience: Duration::from_millis(config.limits.storage_ms_max),
+                seed: rand::random(),
+            };
+            let server = RedisSettings { cluster_mode: true, ..server(&address, user, password) };
+            Storage::redis_cluster(RedisCluster::new(RedisClusterSettings { shards, server }))
+        }
     }
 }
 

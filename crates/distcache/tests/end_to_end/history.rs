@@ -302,6 +302,11 @@ impl History {
         });
     }
 
+    /// The names of the keys that are in use now.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        (0..KINDS.len()).map(|index| self.shared.object(index).key.clone()).collect()
+    }
+
     fn counts(&self) -> (u64, u64) {
         let tally = lock(&self.shared.tally);
         (tally.reads, tally.writes)

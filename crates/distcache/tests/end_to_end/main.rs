@@ -13,6 +13,7 @@ mod membership;
 mod memcached;
 mod operations;
 mod pubsub;
+mod redis_cluster;
 mod replicas;
 mod resp;
 mod scripts;

@@ -214,6 +214,14 @@ impl Config {
         racks
     }
 
+    /// Validation has seen to it that all shims are alike.
+    fn sharding(&self) -> Sharding {
+        match self.shims.first().map(|shim| &shim.storage) {
+            Some(StorageConfig::RedisCluster { .. }) => Sharding::Slots,
+            _ => Sharding::Ring,
+        }
+    }
+
     /// The map in which every node owns its whole partition.
     pub fn map(&self) -> ClusterMap {
         self.map_with(EPOCH_FIRST, |_| SHARE_WHOLE)
@@ -240,7 +248,7 @@ impl Config {
             id: ShimId(index as u16),
             rack: rack_id(&shim.rack).expect("racks() lists the rack of every shim"),
         });
-        ClusterMap { epoch, sharding: Sharding::Ring, layers: layers.collect(), shims: shims.collect() }
+        ClusterMap { epoch, sharding: self.sharding(), layers: layers.collect(), shims: shims.collect() }
     }
 }
 

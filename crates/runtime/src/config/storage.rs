@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer, de};
 use super::load::ConfigError;
 use crate::address::Address;
 
-/// `embedded:`, `memcached://HOST:PORT`, `redis://USER:PASSWORD@HOST:PORT` (`rediss://` with TLS) or `redis+unix://USER:PASSWORD@/PATH`.
+/// `embedded:`, `memcached://HOST:PORT`, `redis://USER:PASSWORD@HOST:PORT` (`rediss://` with TLS),
+/// `redis+unix://USER:PASSWORD@/PATH` or `redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StorageConfig {
     /// In memory, gone when the shim ends.
@@ -30,15 +31,32 @@ pub enum StorageConfig {
         /// With TLS: the host as the URL names it, for which the server's certificate must be.
         tls: Option<String>,
     },
+    /// Each shim has a range of the slots, on whichever servers they are.
+    RedisCluster {
+        /// Some servers of the cluster: they tell of the others.
+        seeds: Vec<SocketAddr>,
+        user: Option<String>,
+        password: Option<Password>,
+    },
 }
 
 impl StorageConfig {
+    /// Whether there is a user without a password.
+    pub(super) fn lacks_password(&self) -> bool {
+        match self {
+            StorageConfig::Embedded | StorageConfig::Memcached { .. } => false,
+            StorageConfig::Redis { user, password, .. }
+            | StorageConfig::RedisCluster { user, password, .. } => user.is_some() && password.is_none(),
+        }
+    }
+
     /// Reads the password from a file, where a person or a secrets store has put it without the rest of the URL.
     pub(super) fn take_password(&mut self, at: &str, path: &Path) -> Result<(), ConfigError> {
         let wrong =
             |what: &str| Err(ConfigError::new(format!("{at} = {:?}: {what}", path.display().to_string())));
-        let StorageConfig::Redis { password, .. } = self else {
-            return wrong("only redis:// storage has a password; remove it");
+        let (StorageConfig::Redis { password, .. } | StorageConfig::RedisCluster { password, .. }) = self
+        else {
+            return wrong("only Redis has a password; remove it");
         };
         if password.is_some() {
             return wrong("the storage URL has a password, too; give one of them");
@@ -67,7 +85,8 @@ impl fmt::Debug for Password {
     }
 }
 
-const FORMS: &str = "embedded:, memcached://HOST:PORT, redis://USER:PASSWORD@HOST:PORT (rediss:// with TLS) or redis+unix://USER:PASSWORD@/PATH";
+const FORMS: &str = "embedded:, memcached://HOST:PORT, redis://USER:PASSWORD@HOST:PORT (rediss:// with TLS), \
+                     redis+unix://USER:PASSWORD@/PATH or redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT";
 const REDIS_PORT: u16 = 6379;
 const MEMCACHED_PORT: u16 = 11211;
 
@@ -87,22 +106,33 @@ impl FromStr for StorageConfig {
             "rediss" => redis_tcp(rest, true),
             "redis+unix" => redis_unix(rest),
             "memcached" => memcached(rest),
-            "redis-cluster" | "etcd" => {
-                Err(format!("{scheme}:// storage is not in this release: write {FORMS}"))
-            }
+            "redis-cluster" => redis_cluster(rest),
+            "etcd" => Err(format!("{scheme}:// storage is not in this release: write {FORMS}")),
             _ => Err(format!("unknown storage scheme {scheme:?}: write {FORMS}")),
         }
     }
 }
 
+/// The part before the path, which can only be database 0.
+fn without_database(place: &str) -> Result<&str, String> {
+    match place.split_once('/') {
+        None => Ok(place),
+        Some((before, "" | "0")) => Ok(before),
+        Some((_, path)) => {
+            Err(format!("database {path:?}: DistCache serves database 0 only; leave the path away"))
+        }
+    }
+}
+
+fn redis_cluster(rest: &str) -> Result<StorageConfig, String> {
+    let (user, password, place) = credentials(rest)?;
+    let seeds = without_database(place)?.split(',').map(|seed| resolve(seed, REDIS_PORT));
+    Ok(StorageConfig::RedisCluster { seeds: seeds.collect::<Result<_, _>>()?, user, password })
+}
+
 fn redis_tcp(rest: &str, tls: bool) -> Result<StorageConfig, String> {
     let (user, password, place) = credentials(rest)?;
-    let host_port = match place.split_once('/') {
-        None | Some((_, "" | "0")) => place.split('/').next().unwrap_or(place),
-        Some((_, path)) => {
-            return Err(format!("database {path:?}: DistCache serves database 0 only; leave the path away"));
-        }
-    };
+    let host_port = without_database(place)?;
     let address = Address::Tcp(resolve(host_port, REDIS_PORT)?);
     let tls = tls.then(|| host_of(host_port).to_owned());
     Ok(StorageConfig::Redis { address, user, password, tls })
@@ -227,13 +257,26 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_is_known_by_some_of_its_servers() {
+        let url = "redis-cluster://cache:p%40s@127.0.0.1:7001,[::1]:7002,127.0.0.1/0";
+        let seeds = ["127.0.0.1:7001", "[::1]:7002", "127.0.0.1:6379"].map(|seed| seed.parse().unwrap());
+        let expected = StorageConfig::RedisCluster {
+            seeds: seeds.to_vec(),
+            user: Some("cache".to_owned()),
+            password: Some(Password("p@s".to_owned())),
+        };
+        assert_eq!(url.parse(), Ok(expected));
+    }
+
+    #[test]
     fn wrong_urls_say_what_is_wrong_and_keep_the_password() {
         let bad = [
             ("localhost", "no storage URL"),
             ("http://127.0.0.1", "unknown storage scheme \"http\""),
             ("memcached://user@127.0.0.1", "no users, paths or options"),
             ("memcached://", "the host is missing"),
-            ("redis-cluster://u:hunter2@127.0.0.1", "not in this release"),
+            ("redis-cluster://u:hunter2@127.0.0.1,", "host is missing"),
+            ("redis-cluster://u:hunter2@127.0.0.1:1,127.0.0.1:2/1", "database 0 only"),
             ("redis://u:hunter2@127.0.0.1:x", "\"x\" is not a port"),
             ("redis://u:hunter2@127.0.0.1:1/3", "database 0 only"),
             ("redis://u:hunter2%4@127.0.0.1:1", "hexadecimal"),

@@ -168,7 +168,8 @@ fn what_this_release_lacks_is_refused_in_clear_words() {
         "memcached://127.0.0.1",
         "other shims have memcached:// storage",
     );
-    check("redis://USER", "redis-cluster://x", "storage: redis-cluster:// storage is not in this release");
+    let mixed = "storage = \"redis-cluster://...\": shim \"shim-1\" has another kind of storage";
+    check("redis://USER", "redis-cluster://x", mixed);
 }
 
 #[test]

@@ -256,10 +256,26 @@ fn check_racks(config: &Config) -> Check {
         }
         _ => {}
     }
-    let lacks_password = |shim: &&ShimConfig| {
-        matches!(shim.storage, StorageConfig::Redis { user: Some(_), password: None, .. })
-    };
-    if let Some(shim) = config.shims.iter().find(lacks_password) {
+    let clustered = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::RedisCluster { .. });
+    if let (Some(shim), Some(other)) =
+        (config.shims.iter().find(clustered), config.shims.iter().find(|shim| !clustered(shim)))
+    {
+        return wrong(format!(
+            "[[shim]] {:?}: storage = \"redis-cluster://...\": shim {:?} has another kind of storage; the shims divide \
+             the slots of one cluster among them, so give all of them the same URL",
+            shim.id, other.id
+        ));
+    }
+    if let Some(shim) = config.shims.iter().find(clustered)
+        && config.cluster.mode == Mode::Bounded
+    {
+        return wrong(format!(
+            "[cluster] mode = \"bounded\": not with the redis-cluster:// storage of shim {:?} in this release; write \
+             mode = \"strict\" and let all writes pass DistCache",
+            shim.id
+        ));
+    }
+    if let Some(shim) = config.shims.iter().find(|shim| shim.storage.lacks_password()) {
         return wrong(format!(
             "[[shim]] {:?}: storage: a user without a password: write USER:PASSWORD@, :PASSWORD@ for the default user, or \
              storage_password_file",

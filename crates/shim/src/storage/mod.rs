@@ -1,9 +1,10 @@
-//! What keeps the data behind a shim: in memory, a Redis server or a memcached. Not when it may be asked what.
+//! What keeps the data behind a shim: memory, a Redis server or Cluster, a memcached. Not when it may be asked what.
 
 pub mod embedded;
 pub mod memcached;
 mod memory;
 pub mod redis;
+pub mod redis_cluster;
 mod topics;
 
 use protocol::storage::{StorageEvent, Store};
@@ -12,12 +13,14 @@ use runtime::reactor::{Event, Io};
 use memcached::Memcached;
 use memory::Memory;
 use redis::Redis;
+use redis_cluster::RedisCluster;
 
 /// The storage of one shim. Every call appends what became known to `events`.
 pub(crate) enum Storage {
     Memory(Box<Memory>),
     Redis(Box<Redis>),
     Memcached(Box<Memcached>),
+    RedisCluster(Box<RedisCluster>),
 }
 
 impl Storage {
@@ -33,11 +36,16 @@ impl Storage {
         Storage::Memcached(Box::new(memcached))
     }
 
+    pub(crate) fn redis_cluster(cluster: RedisCluster) -> Storage {
+        Storage::RedisCluster(Box::new(cluster))
+    }
+
     pub(crate) fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
         match self {
             Storage::Memory(memory) => memory.store(now_us, store, events),
             Storage::Redis(redis) => redis.store(io, now_us, store, events),
             Storage::Memcached(memcached) => memcached.store(io, now_us, &store, events),
+            Storage::RedisCluster(cluster) => cluster.store(io, now_us, store, events),
         }
     }
 
@@ -47,6 +55,7 @@ impl Storage {
             // Nothing is ever under way there.
             Storage::Memory(_) | Storage::Memcached(_) => {}
             Storage::Redis(redis) => redis.abort(io, now_us, ticket, events),
+            Storage::RedisCluster(cluster) => cluster.abort(io, now_us, ticket, events),
         }
     }
 
@@ -62,6 +71,7 @@ impl Storage {
             // They refuse WATCH.
             Storage::Memory(_) | Storage::Memcached(_) => {}
             Storage::Redis(redis) => redis.release(io, now_us, (number, clean), events),
+            Storage::RedisCluster(cluster) => cluster.release(io, now_us, (number, clean), events),
         }
     }
 
@@ -81,6 +91,7 @@ impl Storage {
             }
             Storage::Redis(redis) => redis.event(io, event, events),
             Storage::Memcached(memcached) => memcached.event(io, event, events),
+            Storage::RedisCluster(cluster) => cluster.event(io, event, events),
         }
     }
 
@@ -90,6 +101,7 @@ impl Storage {
             Storage::Memory(_) => None,
             Storage::Redis(redis) => redis.refusal(),
             Storage::Memcached(memcached) => memcached.refusal(),
+            Storage::RedisCluster(cluster) => cluster.refusal(),
         }
     }
 
@@ -98,6 +110,7 @@ impl Storage {
             Storage::Memory(_) => true,
             Storage::Redis(redis) => redis.is_up(),
             Storage::Memcached(memcached) => memcached.is_up(),
+            Storage::RedisCluster(cluster) => cluster.is_up(),
         }
     }
 
@@ -106,6 +119,7 @@ impl Storage {
         match self {
             Storage::Memory(_) | Storage::Memcached(_) => false,
             Storage::Redis(redis) => redis.is_replaced(),
+            Storage::RedisCluster(cluster) => cluster.is_replaced(),
         }
     }
 
@@ -114,6 +128,7 @@ impl Storage {
             Storage::Memory(_) => 0,
             Storage::Redis(redis) => redis.reconnects(),
             Storage::Memcached(memcached) => memcached.reconnects(),
+            Storage::RedisCluster(cluster) => cluster.reconnects(),
         }
     }
 
@@ -123,6 +138,7 @@ impl Storage {
             Storage::Memory(_) => 0,
             Storage::Redis(redis) => redis.pending_count(),
             Storage::Memcached(memcached) => memcached.pending_count(),
+            Storage::RedisCluster(cluster) => cluster.pending_count(),
         }
     }
 
@@ -132,6 +148,7 @@ impl Storage {
             Storage::Memory(_) => {}
             Storage::Redis(redis) => redis.stop(io, events),
             Storage::Memcached(memcached) => memcached.stop(io, events),
+            Storage::RedisCluster(cluster) => cluster.stop(io, events),
         }
     }
 }

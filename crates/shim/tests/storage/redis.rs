@@ -172,6 +172,7 @@ pub(crate) fn settings(address: Address, seed: u64) -> RedisSettings {
         password: None,
         cluster: "test".to_owned(),
         shim: "shim-0".to_owned(),
+        cluster_mode: false,
         timeout_us: 5_000_000,
         pinned_max: 4,
         seed,

@@ -9,6 +9,7 @@ mod memcached_client;
 mod memcached_server;
 mod ports;
 mod process;
+mod redis_cluster;
 mod redis_server;
 
 pub(crate) use client::{Client, text};
@@ -20,6 +21,7 @@ pub(crate) use memcached_client::MemcachedClient;
 pub(crate) use memcached_server::MemcachedServer;
 pub(crate) use ports::free_port;
 pub(crate) use process::{Process, distcache, until};
+pub(crate) use redis_cluster::{PRIMARIES, RedisCluster};
 pub(crate) use redis_server::RedisServer;
 
 use std::collections::BTreeMap;

@@ -44,6 +44,8 @@ pub struct RedisSettings {
     /// Names of the cluster and the shim, for the ACL users of its incarnations.
     pub cluster: String,
     pub shim: String,
+    /// The server is one of a Redis Cluster.
+    pub cluster_mode: bool,
     /// A server that answers nothing for this long is taken for lost.
     pub timeout_us: u64,
     /// Connections for blocking commands.
@@ -82,7 +84,8 @@ impl Redis {
         let mut random = SmallRng::seed_from_u64(settings.seed);
         let login = settings.password.clone().map(|password| Login { user: settings.user.clone(), password });
         let mut fork = || SmallRng::from_rng(&mut random);
-        let takeover = Takeover::new(login, &settings.cluster, &settings.shim, fork());
+        let takeover =
+            Takeover::new(login, settings.cluster_mode, (&settings.cluster, &settings.shim), fork());
         Redis {
             admin: Admin::new(
                 (settings.address.clone(), settings.tls.clone()),

@@ -28,7 +28,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
 }
 
 /// What the server is able to do, from `INFO server`; the error says why it cannot be used.
-pub(super) fn traits(info: &str) -> Result<StorageTraits, String> {
+pub(super) fn traits(info: &str, cluster_mode: bool) -> Result<StorageTraits, String> {
     let redis = field(info, "redis_version").and_then(version);
     let valkey = field(info, "valkey_version").and_then(version);
     let found = field(info, "redis_version").unwrap_or("unknown");
@@ -37,10 +37,20 @@ pub(super) fn traits(info: &str) -> Result<StorageTraits, String> {
             "the server's version is {found}: DistCache needs Redis 6.2 or newer, or Valkey"
         ));
     }
-    if field(info, "redis_mode") == Some("cluster") {
-        return Err("the server runs in cluster mode, which redis:// storage does not serve: \
-                    give plain servers, one per shim"
-            .to_owned());
+    match (field(info, "redis_mode") == Some("cluster"), cluster_mode) {
+        (true, false) => {
+            return Err("the server runs in cluster mode, which redis:// storage does not serve: write \
+                        redis-cluster://HOST:PORT,HOST:PORT for all shims"
+                .to_owned());
+        }
+        (false, true) => {
+            return Err(
+                "the server does not run in cluster mode, which redis-cluster:// storage is for: write \
+                        redis://HOST:PORT, one per shim"
+                    .to_owned(),
+            );
+        }
+        _ => {}
     }
     let hash_field_expiry = match valkey {
         Some(version) => version >= VALKEY_FIELD_EXPIRY,
@@ -54,7 +64,11 @@ mod tests {
     use super::traits;
 
     fn check(info: &str, expected: Result<bool, &str>) {
-        match (traits(info), expected) {
+        check_mode(info, false, expected);
+    }
+
+    fn check_mode(info: &str, cluster_mode: bool, expected: Result<bool, &str>) {
+        match (traits(info, cluster_mode), expected) {
             (Ok(traits), Ok(expiry)) => assert_eq!(traits.hash_field_expiry, expiry, "{info}"),
             (Err(error), Err(part)) => assert!(error.contains(part), "{info}: {error}"),
             (found, _) => panic!("{info}: {found:?}"),
@@ -71,6 +85,8 @@ mod tests {
         check("redis_version:8.0.0\r\n", Ok(true));
         check("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.0\r\n", Ok(false));
         check("redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n", Ok(true));
-        check("redis_version:7.0.15\r\nredis_mode:cluster\r\n", Err("cluster mode"));
+        check("redis_version:7.0.15\r\nredis_mode:cluster\r\n", Err("write redis-cluster://"));
+        check_mode("redis_version:7.0.15\r\nredis_mode:cluster\r\n", true, Ok(false));
+        check_mode("redis_version:7.0.15\r\nredis_mode:standalone\r\n", true, Err("write redis://"));
     }
 }

@@ -71,6 +71,8 @@ pub(super) enum Progress {
 
 pub(super) struct Takeover {
     login: Option<Login>,
+    /// The server has to be one of a Redis Cluster, or must not be.
+    cluster_mode: bool,
     prefix: String,
     random: SmallRng,
     step: Step,
@@ -94,9 +96,15 @@ pub(super) struct Takeover {
 const ABSENT_MIN: u8 = 2;
 
 impl Takeover {
-    pub(super) fn new(login: Option<Login>, cluster: &str, shim: &str, random: SmallRng) -> Takeover {
+    pub(super) fn new(
+        login: Option<Login>,
+        cluster_mode: bool,
+        (cluster, shim): (&str, &str),
+        random: SmallRng,
+    ) -> Takeover {
         Takeover {
             login,
+            cluster_mode,
             prefix: acl::user_prefix(cluster, shim),
             random,
             step: Step::Login,
@@ -226,7 +234,7 @@ impl Takeover {
             Step::Login => Step::Server,
             Step::Server => {
                 let info = text();
-                self.traits = server::traits(&info).map_err(Trouble::Refused)?;
+                self.traits = server::traits(&info, self.cluster_mode).map_err(Trouble::Refused)?;
                 self.identity.run_id = server::field(&info, "run_id").ok_or_else(odd)?.to_owned();
                 Step::Replication
             }
@@ -393,7 +401,7 @@ mod tests {
     }
 
     fn takeover(seed: u64) -> Takeover {
-        let mut takeover = Takeover::new(None, "test", "shim-0", SmallRng::seed_from_u64(seed));
+        let mut takeover = Takeover::new(None, false, ("test", "shim-0"), SmallRng::seed_from_u64(seed));
         takeover.restart();
         takeover
     }

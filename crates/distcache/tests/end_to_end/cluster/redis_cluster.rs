@@ -1,0 +1,171 @@
+//! A real Redis Cluster of three primaries and three replicas for one test. Not what DistCache does with it.
+
+use std::net::SocketAddr;
+
+use wire::resp::Value;
+
+use super::{Client, RedisServer, free_port, text, until};
+
+pub(crate) const PRIMARIES: usize = 3;
+/// What `redis-cli --cluster create` deals to three primaries.
+const SLOTS: [(u16, u16); PRIMARIES] = [(0, 5460), (5461, 10922), (10923, 16383)];
+
+/// Killed when dropped.
+pub(crate) struct RedisCluster {
+    /// The primaries, then the replica of each.
+    pub(crate) servers: Vec<RedisServer>,
+    addresses: Vec<SocketAddr>,
+    ids: Vec<String>,
+}
+
+impl RedisCluster {
+    pub(crate) fn start() -> RedisCluster {
+        let ports: Vec<(u16, u16)> = (0..2 * PRIMARIES).map(|_| (free_port(), free_port())).collect();
+        let servers = ports.iter().map(|(port, bus)| {
+            let (port, bus) = (port.to_string(), bus.to_string());
+            RedisServer::with(&[
+                "--port",
+                &port,
+                "--cluster-port",
+                &bus,
+                "--cluster-enabled",
+                "yes",
+                "--bind",
+                "127.0.0.1",
+                "--cluster-node-timeout",
+                "1500",
+                "--repl-diskless-sync-delay",
+                "0",
+                "--appendonly",
+                "no",
+                "--cluster-allow-replica-migration",
+                "no",
+            ])
+        });
+        let servers: Vec<RedisServer> = servers.collect();
+        let ids = servers.iter().map(|server| text(&server.connect().call(&["CLUSTER", "MYID"]))).collect();
+        let addresses = ports.iter().map(|(port, _)| SocketAddr::from(([127, 0, 0, 1], *port))).collect();
+        let cluster = RedisCluster { servers, addresses, ids };
+        cluster.form(&ports);
+        cluster
+    }
+
+    fn form(&self, ports: &[(u16, u16)]) {
+        for (index, server) in self.servers.iter().enumerate() {
+            let mut client = server.connect();
+            ok(&mut client, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()]);
+            if let Some((first, last)) = SLOTS.get(index) {
+                ok(&mut client, &["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+            }
+        }
+        let mut first = self.servers[0].connect();
+        for (port, bus) in &ports[1..] {
+            ok(&mut first, &["CLUSTER", "MEET", "127.0.0.1", &port.to_string(), &bus.to_string()]);
+        }
+        until("every server knows the others", || self.all(|client| self.knows_all(client)));
+        for replica in PRIMARIES..self.servers.len() {
+            let mut client = self.servers[replica].connect();
+            ok(&mut client, &["CLUSTER", "REPLICATE", &self.ids[replica - PRIMARIES]]);
+        }
+        self.wait_whole();
+    }
+
+    /// Until every slot is served and every replica follows.
+    pub(crate) fn wait_whole(&self) {
+        until("the Redis Cluster is whole", || {
+            self.all(|client| {
+                let info = text(&client.call(&["CLUSTER", "INFO"]));
+                let nodes = text(&client.call(&["CLUSTER", "NODES"]));
+                let replicas = nodes.lines().filter(|line| line.contains("slave")).count();
+                let replication = text(&client.call(&["INFO", "replication"]));
+                let follows =
+                    replication.contains("role:master") || replication.contains("master_link_status:up");
+                info.contains("cluster_state:ok") && replicas == PRIMARIES && follows
+            })
+        });
+    }
+
+    fn knows_all(&self, client: &mut Client) -> bool {
+        let nodes = text(&client.call(&["CLUSTER", "NODES"]));
+        nodes.lines().filter(|line| line.contains("connected") && !line.contains("handshake")).count()
+            == self.servers.len()
+    }
+
+    fn all(&self, mut good: impl FnMut(&mut Client) -> bool) -> Option<()> {
+        self.servers.iter().all(|server| good(&mut server.connect())).then_some(())
+    }
+
+    /// As `storage` names it: any of the servers will do.
+    pub(crate) fn url(&self) -> String {
+        format!("redis-cluster://{},{}", self.addresses[1], self.addresses[3])
+    }
+
+    pub(crate) fn slot(&self, key: &str) -> u16 {
+        match self.servers[0].connect().call(&["CLUSTER", "KEYSLOT", key]) {
+            Value::Integer(slot) => slot as u16,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The server that has a slot, as the first server that answers sees it.
+    pub(crate) fn owner(&self, slot: u16) -> usize {
+        let first = SLOTS.iter().position(|(first, last)| (*first..=*last).contains(&slot));
+        let nodes = text(&self.servers[first.expect("a slot")].connect().call(&["CLUSTER", "NODES"]));
+        let has = |line: &&str| {
+            line.split(' ').skip(8).filter(|word| !word.starts_with('[')).any(|word| {
+                let (first, last) = word.split_once('-').unwrap_or((word, word));
+                (first.parse().unwrap_or(u16::MAX)..=last.parse().unwrap_or(0)).contains(&slot)
+            })
+        };
+        let line = nodes.lines().find(has).unwrap_or_else(|| panic!("nobody has slot {slot}: {nodes}"));
+        let id = line.split(' ').next().unwrap_or_default();
+        self.ids.iter().position(|known| known == id).expect("one of the servers")
+    }
+
+    /// A replica takes its primary's place without losing anything.
+    pub(crate) fn fail_over(&self, replica: usize) {
+        ok(&mut self.servers[replica].connect(), &["CLUSTER", "FAILOVER"]);
+        until("the replica is the primary", || self.is_primary(replica).then_some(()));
+    }
+
+    pub(crate) fn is_primary(&self, server: usize) -> bool {
+        text(&self.servers[server].connect().call(&["INFO", "replication"])).contains("role:master")
+    }
+
+    /// The first half of moving a slot: commands on keys that have moved are answered ASK from here on.
+    pub(crate) fn begin_move(&self, slot: u16, from: usize, to: usize) {
+        let slot = slot.to_string();
+        ok(&mut self.servers[to].connect(), &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.ids[from]]);
+        ok(&mut self.servers[from].connect(), &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.ids[to]]);
+    }
+
+    /// Moves some keys; whether there were any.
+    pub(crate) fn move_keys(&self, slot: u16, from: usize, to: usize) -> bool {
+        let mut source = self.servers[from].connect();
+        let Value::Array(keys) = source.call(&["CLUSTER", "GETKEYSINSLOT", &slot.to_string(), "1"]) else {
+            panic!("no list of keys")
+        };
+        let port = self.addresses[to].port().to_string();
+        for key in &keys {
+            let key = text(key);
+            let moved = source.call(&["MIGRATE", "127.0.0.1", &port, &key, "0", "5000"]);
+            assert!(matches!(text(&moved).as_str(), "OK" | "NOKEY"), "{moved:?}");
+        }
+        !keys.is_empty()
+    }
+
+    /// Tells everybody whose the slot is now: its new owner first, as redis-cli does.
+    pub(crate) fn end_move(&self, slot: u16, from: usize, to: usize) {
+        let primaries =
+            [to, from].into_iter().chain((0..PRIMARIES).filter(|index| ![to, from].contains(index)));
+        for server in primaries {
+            let node = ["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &self.ids[to]];
+            ok(&mut self.servers[server].connect(), &node);
+        }
+    }
+}
+
+fn ok(client: &mut Client, arguments: &[&str]) {
+    let reply = client.call(arguments);
+    assert_eq!(text(&reply), "OK", "{arguments:?}");
+}

@@ -1,0 +1,100 @@
+//! A command that several servers carry out, and what comes of their replies together. Not which commands these are.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::Status;
+
+use super::{Effect, Shards};
+use crate::router::gather::{Merge, merge};
+use crate::router::pipeline::PartReply;
+use crate::storage::StorageEvent;
+
+#[derive(Clone, Debug)]
+pub(super) struct Fan {
+    pub(super) ticket: u64,
+    pub(super) resp3: bool,
+    pub(super) parts: Vec<Option<Bytes>>,
+    pub(super) outstanding: usize,
+    /// A part was lost; whether one that may have been executed.
+    pub(super) lost: Option<bool>,
+    pub(super) finish: Finish,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Finish {
+    Merge(Merge),
+    /// RANDOMKEY: the first that has one.
+    FirstKey,
+    /// Every server governs its slot.
+    Proof,
+}
+
+pub(super) enum Outcome {
+    Reply(Bytes),
+    Lost { sent: bool },
+}
+
+impl Shards {
+    pub(super) fn part_ended(
+        &mut self,
+        (id, index): (usize, usize),
+        outcome: Outcome,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(fan) = self.fans.get_mut(id) else { return };
+        match outcome {
+            Outcome::Reply(reply) => fan.parts[index] = Some(reply),
+            Outcome::Lost { sent } => fan.lost = Some(sent | fan.lost.unwrap_or(false)),
+        }
+        fan.outstanding -= 1;
+        if fan.outstanding > 0 {
+            return;
+        }
+        let fan = self.fans.remove(id);
+        let ticket = fan.ticket;
+        let parts: Vec<Bytes> = fan.parts.into_iter().flatten().collect();
+        let reply = match (fan.lost, &fan.finish) {
+            (Some(sent), _) => Err(sent),
+            (None, Finish::Proof) => self.proven(&parts, effects).ok_or(false),
+            (None, Finish::FirstKey) => {
+                let found = parts.iter().find(|part| !is_null(part)).or(parts.first());
+                Ok(found.cloned().unwrap_or_default())
+            }
+            (None, Finish::Merge(how)) => {
+                let parts: Vec<PartReply> = parts.into_iter().map(part).collect();
+                Ok(merge(how, &parts, fan.resp3))
+            }
+        };
+        effects.push(Effect::Report(match reply {
+            Ok(reply) => StorageEvent::Replies { ticket, replies: SmallVec::from_elem(reply, 1) },
+            Err(sent) => StorageEvent::Lost { ticket, sent },
+        }));
+    }
+
+    /// A server that has lost a slot says MOVED, one that is cut off from the others says CLUSTERDOWN. ASK is said only by
+    /// whose slot it is.
+    fn proven(&mut self, parts: &[Bytes], effects: &mut Vec<Effect>) -> Option<Bytes> {
+        if let Some(refused) = parts.iter().find(|part| part.starts_with(b"-NOPERM ")) {
+            let error = String::from_utf8_lossy(&refused[1..]).trim_end().to_owned();
+            let remedy =
+                "without it nothing is cached; give the storage user +exists and %R~distcache:proof:*";
+            self.warn(format!("the proof that storage obeys: {error}: {remedy}"), effects);
+        }
+        let good = |part: &Bytes| part.starts_with(b":") || part.starts_with(b"-ASK ");
+        let all = parts.iter().all(good);
+        self.hurry |= !all;
+        all.then_some(Bytes::from_static(b"+PONG\r\n"))
+    }
+}
+
+fn is_null(reply: &[u8]) -> bool {
+    reply == b"$-1\r\n" || reply == b"_\r\n"
+}
+
+fn part(value: Bytes) -> PartReply {
+    let status = match value.first() {
+        Some(b'-' | b'!') => Status::Error,
+        _ => Status::Ok,
+    };
+    PartReply { status, value }
+}

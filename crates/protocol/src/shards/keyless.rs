@@ -1,0 +1,223 @@
+//! Commands without keys: which servers a shim asks for its part of them, so that each is asked by one shim. Not how the
+//! shims' replies become one.
+//!
+//! The shim with the lowest slot of a primary is its steward and speaks for it. A shim that is nobody's steward has nothing
+//! to add: it answers as an empty server would.
+
+use core::net::SocketAddr;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::resp::{Command, reply};
+
+use super::fan::{Fan, Finish};
+use super::flight::Flight;
+use super::{Effect, Shards};
+use crate::command::{self, Kind};
+use crate::placement::slot;
+use crate::router::gather::Merge;
+use crate::router::plan::{self, Plan};
+use crate::storage::{Lane, Reach, StorageEvent, Store};
+use crate::time::Time;
+
+const SHARED: &str = "-ERR DistCache: '%' concerns all keys of a primary, and at the moment some of its slots are \
+                      another shim's; redis-cli --cluster rebalance gives each shim primaries of its own again\r\n";
+const SEVERAL: &str =
+    "-ERR DistCache: a transaction without keys needs a shim whose slots are all on one primary\r\n";
+
+impl Shards {
+    pub(super) fn keyless(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
+        let resp3 = is_resp3(store.lane);
+        let parsed = Command::parse(store.commands[0].clone()).ok();
+        let classified = parsed.and_then(|command| Some((command::classify(&command).ok()?, command)));
+        if store.commands.len() > 1 {
+            return self.keyless_transaction(now, store, effects);
+        }
+        let Some((classified, command)) = classified else {
+            return self.pass(now, self.anchor, store, effects);
+        };
+        if classified.kind == Kind::Barrier && self.shared {
+            let name = String::from_utf8_lossy(command.name()).to_lowercase();
+            return refuse(&store, &SHARED.replace('%', &name), effects);
+        }
+        let plan = plan::plan(&command, &classified);
+        let servers = self.stewarded.clone();
+        match plan {
+            Plan::Scan if servers.len() > 1 => return self.scan(now, store, &command, &servers, effects),
+            Plan::Everywhere(_) | Plan::Scan | Plan::RandomKey | Plan::Info if servers.is_empty() => {
+                let empty = SmallVec::from_elem(empty(&plan, &command, resp3), 1);
+                let replies = StorageEvent::Replies { ticket: store.ticket, replies: empty };
+                return effects.push(Effect::Report(replies));
+            }
+            _ => {}
+        }
+        let finish = match plan {
+            Plan::Everywhere(merge) => Finish::Merge(merge),
+            Plan::RandomKey => Finish::FirstKey,
+            Plan::Info => Finish::Merge(Merge::Info { own: String::new() }),
+            _ => {
+                let server = self.stewarded.first().copied().or(self.anchor);
+                return self.pass(now, server, store, effects);
+            }
+        };
+        self.fan_out(now, store, &servers, finish, effects);
+    }
+
+    fn keyless_transaction(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
+        if self.members.len() > 1 {
+            return refuse(&store, SEVERAL, effects);
+        }
+        let barrier = store.commands.iter().any(|frame| {
+            let command = Command::parse(frame.clone()).ok();
+            let classified = command.and_then(|command| command::classify(&command).ok());
+            classified.is_some_and(|classified| classified.kind == Kind::Barrier)
+        });
+        if barrier && self.shared {
+            return refuse(&store, &SHARED.replace('%', "multi"), effects);
+        }
+        self.pass(now, self.anchor, store, effects);
+    }
+
+    /// The servers one after the other, as the router does it with the shims.
+    fn scan(
+        &mut self,
+        now: Time,
+        store: Store,
+        command: &Command,
+        servers: &[SocketAddr],
+        effects: &mut Vec<Effect>,
+    ) {
+        let cursor = command.get(1).and_then(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());
+        let Some(cursor) = cursor else { return refuse(&store, "-ERR invalid cursor\r\n", effects) };
+        let count = servers.len() as u64;
+        let (index, own) = (cursor % count, (cursor / count).to_string());
+        let mut arguments: Vec<&[u8]> = command.args().collect();
+        arguments[1] = own.as_bytes();
+        let commands = SmallVec::from_elem(Command::from_args(&arguments).frame().clone(), 1);
+        let finish = Finish::Merge(Merge::Scan { index, shims: count });
+        let one = &servers[index as usize..=index as usize];
+        self.fan_out(now, Store { commands, ..store }, one, finish, effects);
+    }
+
+    pub(super) fn fan_out(
+        &mut self,
+        now: Time,
+        store: Store,
+        servers: &[SocketAddr],
+        finish: Finish,
+        effects: &mut Vec<Effect>,
+    ) {
+        let resp3 = is_resp3(store.lane);
+        let parts = vec![None; servers.len()];
+        let fan = Fan { ticket: store.ticket, resp3, outstanding: parts.len(), parts, lost: None, finish };
+        let fan = self.fans.insert(fan);
+        for (index, server) in servers.iter().enumerate() {
+            let sent = (store.lane, store.reach, store.commands.clone());
+            self.launch(now, *server, Flight::Part { fan, index }, sent, effects);
+        }
+    }
+
+    /// Every server in use is asked for a key of a slot that it should have.
+    pub(super) fn prove(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
+        let members: Vec<SocketAddr> = self.members.keys().copied().collect();
+        let parts = vec![None; members.len()];
+        let (outstanding, finish) = (parts.len(), Finish::Proof);
+        let fan = self.fans.insert(Fan { ticket, resp3: false, parts, outstanding, lost: None, finish });
+        for (index, server) in members.into_iter().enumerate() {
+            let slot = self.in_use.get(&server).copied().unwrap_or(self.range.0);
+            let place = self.servers.entry(server).or_default();
+            if place.probe.as_ref().is_none_or(|(of, _)| *of != slot) {
+                place.probe = Some((slot, probe(slot)));
+            }
+            let command = place.probe.as_ref().map(|(_, command)| command.clone()).unwrap_or_default();
+            let (used, commands) = (place.used, SmallVec::from_elem(command, 1));
+            let sent = (Lane::Shared { resp3: false }, Reach::Slot(slot), commands);
+            self.launch(used, server, Flight::Part { fan, index }, sent, effects);
+        }
+    }
+
+    /// Channels are the whole cluster's, so one server will do; shard channels are their slot's server's, and what servers
+    /// say of their keys comes from each.
+    pub(super) fn subscriber(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
+        if let Reach::Slot(_) = store.reach {
+            return self.pass(now, self.serving(store.reach), store, effects);
+        }
+        let command = Command::parse(store.commands[0].clone()).ok();
+        let name = command.as_ref().and_then(|command| command.get(1)).unwrap_or_default();
+        let word = command.as_ref().map(|command| plan::upper(command.name())).unwrap_or_default();
+        let first = Finish::Merge(Merge::First);
+        if word.as_slice() == b"PING" {
+            let listening = self.servers.iter().filter(|(_, server)| server.listens && server.up.is_some());
+            let listening: Vec<SocketAddr> = listening.map(|(server, _)| *server).collect();
+            if listening.len() > 1 {
+                return self.fan_out(now, store, &listening, first, effects);
+            }
+        } else if word.ends_with(b"SUBSCRIBE") && is_of_keys(name) {
+            let servers = self.stewarded.clone();
+            if servers.is_empty() {
+                let confirmed = SmallVec::from_elem(Bytes::from_static(b">0\r\n"), 1);
+                let replies = StorageEvent::Replies { ticket: store.ticket, replies: confirmed };
+                return effects.push(Effect::Report(replies));
+            }
+            return self.fan_out(now, store, &servers, first, effects);
+        }
+        self.pass(now, self.anchor, store, effects);
+    }
+
+    /// Whether a message is one that no other server's connection brings, too.
+    pub(super) fn is_for_us(&self, server: SocketAddr, push: &[u8]) -> bool {
+        let shard = push.get(4..).is_some_and(|word| word.starts_with(b"$8\r\nsmessage"));
+        self.anchor == Some(server) || shard || push.windows(5).any(|part| part == b"__key")
+    }
+}
+
+fn is_resp3(lane: Lane) -> bool {
+    match lane {
+        Lane::Shared { resp3 } | Lane::Pinned { resp3 } | Lane::Scripts { resp3 } => resp3,
+        Lane::Watching { resp3, .. } => resp3,
+        Lane::Subscriber | Lane::Feed => true,
+    }
+}
+
+fn is_of_keys(name: &[u8]) -> bool {
+    name.starts_with(b"__key")
+}
+
+/// Asks for a key of this slot that nobody has.
+fn probe(of: u16) -> Bytes {
+    let names = (0u32..).map(|number| format!("distcache:proof:{{{number}}}"));
+    let name = names.into_iter().find(|name| slot::slot(name.as_bytes()) == of);
+    Command::from_args(&["EXISTS", &name.unwrap_or_default()]).frame().clone()
+}
+
+fn refuse(store: &Store, text: &str, effects: &mut Vec<Effect>) {
+    let error = Bytes::copy_from_slice(text.as_bytes());
+    let mut replies = SmallVec::from_elem(error, store.commands.len());
+    let last = replies.len() - 1;
+    replies[..last].fill(Bytes::from_static(b"+QUEUED\r\n"));
+    effects.push(Effect::Report(StorageEvent::Replies { ticket: store.ticket, replies }));
+}
+
+/// What a server without keys, clients and scripts would say.
+fn empty(plan: &Plan, command: &Command, resp3: bool) -> Bytes {
+    let mut out = Vec::new();
+    match plan {
+        Plan::Scan => return Bytes::from_static(b"*2\r\n$1\r\n0\r\n*0\r\n"),
+        Plan::RandomKey => reply::null(resp3, &mut out),
+        Plan::Info => reply::bulk(b"", &mut out),
+        Plan::Everywhere(Merge::Sum) => reply::integer(0, &mut out),
+        Plan::Everywhere(Merge::Any) => {
+            return Bytes::from_static(b"-NOTBUSY No scripts in execution right now.\r\n");
+        }
+        Plan::Everywhere(Merge::Everywhere) => {
+            let count = command.len().saturating_sub(2);
+            reply::array_header(count, &mut out);
+            (0..count).for_each(|_| reply::integer(1, &mut out));
+        }
+        Plan::Everywhere(Merge::Concatenation | Merge::Union | Merge::Counts) => {
+            reply::array_header(0, &mut out);
+        }
+        _ => return Bytes::from_static(reply::OK),
+    }
+    out.into()
+}

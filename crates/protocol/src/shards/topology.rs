@@ -1,0 +1,198 @@
+//! Which server has each slot, as the servers themselves tell, and which of them this shim therefore needs.
+//! Not what is asked of them.
+
+use core::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use super::flight::Flight;
+use super::view::{Seen, parse};
+use super::{Effect, Shards};
+use crate::placement::slot::SLOTS;
+use crate::storage::{Lane, Reach, StorageEvent};
+use crate::time::Time;
+
+/// How often servers in use are asked for the view that they have.
+const VIEW_INTERVAL: Duration = Duration::from_secs(1);
+/// How often somebody is asked while the view is known to be old.
+const SCOUT_INTERVAL: Duration = Duration::from_millis(100);
+/// A slot has settled when nothing was heard of its move for this long: three views.
+const SETTLED: Duration = Duration::from_secs(3);
+/// A server that is not in use any more is kept for this long: a slot that moves key by key needs it again and again.
+const KEPT: Duration = Duration::from_secs(10);
+const CLUSTER_NODES: &[u8] = b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nNODES\r\n";
+
+impl Shards {
+    pub(super) fn seen(&mut self, now: Time, from: SocketAddr, text: &[u8], effects: &mut Vec<Effect>) {
+        match parse(&String::from_utf8_lossy(text), from) {
+            Ok(servers) => self.adopt(now, from, &servers, effects),
+            Err(error) => self.warn(format!("{from}: {error}"), effects),
+        }
+    }
+
+    fn adopt(&mut self, now: Time, from: SocketAddr, servers: &[Seen], effects: &mut Vec<Effect>) {
+        let moving_before = self.moving.len();
+        let mut altered = false;
+        let mut changed: Vec<(u16, SocketAddr, SocketAddr)> = Vec::new();
+        for seen in servers.iter().filter(|seen| seen.primary) {
+            for slot in seen.slots.iter().flat_map(|&(first, last)| first..=last) {
+                let at = usize::from(slot);
+                let old = self.owners[at];
+                // Whose slot it was knows best that it has lost it; of others the later word counts.
+                let believed = old.is_none_or(|old| old == seen.address || old == from);
+                if !believed && seen.epoch < self.epochs[at] {
+                    continue;
+                }
+                altered |= old != Some(seen.address);
+                (self.owners[at], self.epochs[at]) = (Some(seen.address), seen.epoch);
+                if let Some(old) = old.filter(|old| *old != seen.address && self.is_own(slot)) {
+                    changed.push((slot, old, seen.address));
+                }
+            }
+        }
+        for &(slot, old, new) in &changed {
+            // A primary that hands its slots over key by key goes on as one. A replica in its place may lack the last
+            // writes, and a primary that is gone has handed nothing over.
+            let goes_on = servers.iter().any(|seen| seen.address == old && seen.primary && seen.alive);
+            self.void |= !goes_on || self.replicas.contains(&new);
+            self.moving.insert(slot, now);
+        }
+        let replicas = servers.iter().filter(|seen| !seen.primary);
+        self.replicas = replicas.map(|seen| seen.address).collect();
+        self.known.extend(servers.iter().filter(|seen| seen.alive).map(|seen| seen.address));
+        for slot in servers.iter().flat_map(|seen| &seen.moving) {
+            if self.is_own(*slot) {
+                self.moving.insert(*slot, now);
+            }
+        }
+        if self.moving.len() > moving_before {
+            self.report_moving(effects);
+        }
+        if !changed.is_empty() {
+            self.disturb_changed();
+        }
+        self.hurry = !self.up;
+        if altered || self.in_use.is_empty() {
+            self.find_used(now, effects);
+        }
+        self.evaluate(effects);
+        self.pump_all(now, effects);
+    }
+
+    /// What follows for a slot must not overtake what is on its way to another server.
+    fn disturb_changed(&mut self) {
+        for (slot, server) in self.in_flight() {
+            if self.owner(slot) != Some(server) {
+                self.disturb(slot);
+            }
+        }
+    }
+
+    fn find_used(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let mut met = BTreeSet::new();
+        self.in_use.clear();
+        self.stewarded.clear();
+        self.shared = false;
+        for slot in 0..SLOTS {
+            let Some(owner) = self.owner(slot) else { continue };
+            let is_lowest = met.insert(owner);
+            if self.is_own(slot) {
+                self.in_use.entry(owner).or_insert(slot);
+                if is_lowest {
+                    self.stewarded.push(owner);
+                }
+            }
+        }
+        let others = (0..SLOTS).filter(|slot| !self.is_own(*slot)).filter_map(|slot| self.owner(slot));
+        self.shared = others.into_iter().any(|owner| self.in_use.contains_key(&owner));
+        for server in self.in_use.keys().copied().collect::<Vec<_>>() {
+            self.connect(now, server, effects);
+        }
+        if self.in_use.is_empty() {
+            let (first, last) = (self.range.0, self.range.1.saturating_sub(1));
+            self.down(
+                format!("no primary of the Redis Cluster has any of the slots {first} to {last}"),
+                effects,
+            );
+        }
+    }
+
+    pub(super) fn connect(&mut self, now: Time, server: SocketAddr, effects: &mut Vec<Effect>) {
+        let place = self.servers.entry(server).or_insert_with(|| {
+            effects.push(Effect::Connect { server });
+            super::Server::default()
+        });
+        place.used = now;
+    }
+
+    /// The slot is between two servers, as far as is known.
+    pub(super) fn moves(&mut self, now: Time, slot: u16, effects: &mut Vec<Effect>) {
+        if self.moving.insert(slot, now).is_none() {
+            self.report_moving(effects);
+        }
+    }
+
+    fn report_moving(&self, effects: &mut Vec<Effect>) {
+        let slots = StorageEvent::Moving(self.moving.keys().copied().collect());
+        effects.push(Effect::Report(slots));
+    }
+
+    /// The view is old: `server` has turned a command away.
+    pub(super) fn look_again(&mut self, now: Time, server: SocketAddr, effects: &mut Vec<Effect>) {
+        self.hurry = true;
+        self.ask_view(now, server, effects);
+    }
+
+    fn ask_view(&mut self, now: Time, server: SocketAddr, effects: &mut Vec<Effect>) {
+        let Some(place) = self.servers.get_mut(&server).filter(|place| place.up.is_some() && !place.viewing)
+        else {
+            return;
+        };
+        (place.viewing, place.viewed) = (true, now);
+        let used = place.used;
+        let nodes = SmallVec::from_elem(Bytes::from_static(CLUSTER_NODES), 1);
+        let sent = (Lane::Shared { resp3: false }, Reach::Whole, nodes);
+        self.launch(used, server, Flight::View, sent, effects);
+    }
+
+    pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.pump_all(now, effects);
+        let interval = if self.hurry { SCOUT_INTERVAL } else { VIEW_INTERVAL };
+        let due = self.servers.iter().filter(|(_, server)| now.since(server.viewed) >= interval);
+        for server in due.map(|(server, _)| *server).collect::<Vec<_>>() {
+            self.ask_view(now, server, effects);
+        }
+        if (self.hurry || !self.up) && now.since(self.scouted) >= SCOUT_INTERVAL {
+            self.scouted = now;
+            let after = self.scout_last.map_or(Bound::Unbounded, Bound::Excluded);
+            let next = self.known.range((after, Bound::Unbounded)).next().or(self.known.first());
+            self.scout_last = next.copied();
+            effects.extend(self.scout_last.map(|server| Effect::Ask { server }));
+        }
+        let before = self.moving.len();
+        self.moving.retain(|_, heard| now.since(*heard) < SETTLED);
+        if self.moving.len() < before {
+            self.report_moving(effects);
+        }
+        self.leave_unused(now, effects);
+    }
+
+    fn leave_unused(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if !self.up {
+            return;
+        }
+        let unused = self.servers.iter().filter(|(address, server)| {
+            let idle = !self.asked.iter().any(|(_, asked)| asked.server == **address);
+            let rests = now.since(server.used) >= KEPT && idle && !server.owes_fence;
+            rests && !self.in_use.contains_key(address)
+        });
+        for server in unused.map(|(server, _)| *server).collect::<Vec<_>>() {
+            self.servers.remove(&server);
+            effects.push(Effect::Leave { server });
+        }
+    }
+}
