@@ -352,6 +352,10 @@ impl RouterDriver {
         if let Ok(UserSource::Given(users)) = users(&self.config) {
             self.step(io, Time(io.now_us()), Input::Users(users));
         }
+        self.tell_settings(io);
+    }
+
+    pub(crate) fn tell_settings(&mut self, io: &mut Io) {
         let settings = settings(&self.config);
         self.step(io, Time(io.now_us()), Input::Settings(settings));
     }

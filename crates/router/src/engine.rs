@@ -5,9 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protocol::memcached::Dialect;
 use protocol::placement::{Placement, Secret};
-use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, Settings, UserSource};
+use protocol::router::{
+    ClientId, Effect, Input, Router, RouterConfig, Routing, Settings, SlowLogSettings, UserSource,
+};
 use protocol::time::Time;
 use runtime::address::Address;
+use runtime::clock;
 use runtime::config::{self, Config};
 use runtime::instance::MapCell;
 use runtime::peers::{Identity, PeerEvent, Peers};
@@ -166,11 +169,17 @@ pub(crate) fn settings(config: &Config) -> Settings {
         pipeline_max: config.limits.pipeline_max,
         pipeline_bytes_max: config.limits.pipeline_bytes_max.0 as usize,
         key_bytes_max: (config.limits.key_bytes_max.0 as usize).min(wire::codec::KEY_BYTES_MAX),
+        slow_log: SlowLogSettings {
+            slower_than_us: config.slowlog.slower_than_us,
+            entries_max: config.slowlog.entries_max,
+            hides_arguments: config.security.hide_keys,
+            epoch_us: clock::epoch_us(),
+        },
     }
 }
 
 fn machine_config(config: &Config) -> RouterConfig {
-    let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max } = settings(config);
+    let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, .. } = settings(config);
     RouterConfig {
         routing: match config.cluster.routing {
             config::Routing::Learned => Routing::Learned,

@@ -55,6 +55,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         listeners,
         (status.clone(), maps.clone(), orders.clone()),
     );
+    driver.tell_settings(&mut io);
     let stop = stop.clone();
     let name = id.to_owned();
     let thread = std::thread::Builder::new().name(id.to_owned()).spawn(move || {

@@ -62,6 +62,7 @@ impl RouterDriver {
             queue_depth: router.pending_count() as u64,
             subscriptions: router.subscriptions_count() as u64,
             pushes_total: counters.pushes,
+            slow_commands_total: router.slow_total(),
             learned: router.learned_count() as u64,
             shims_missing: router.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
             sheds_total: BTreeMap::from(sheds.map(|(rule, count)| (rule.to_owned(), count))),

@@ -8,6 +8,12 @@ pub fn now_us() -> u64 {
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
 }
 
+/// Unix time, in microseconds, when [`now_us`] was zero; as the system's clock has it now.
+pub fn epoch_us() -> u64 {
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    (unix.as_micros() as u64).saturating_sub(now_us())
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -123,6 +123,7 @@ const ROUTER: &[Metric<RouterStatus>] = &[
     Metric("queue_depth", Gauge, "Commands without a reply", |s| s.queue_depth),
     Metric("subscriptions", Gauge, "Channels and patterns that clients have", |s| s.subscriptions),
     Metric("pushes", Counter, "Published messages given to clients", |s| s.pushes_total),
+    Metric("slow_commands", Counter, "Commands that the slow log has taken", |s| s.slow_commands_total),
     Metric("learned", Gauge, "Keys believed to be cached", |s| s.learned),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),

@@ -190,6 +190,8 @@ pub struct RouterStatus {
     pub subscriptions: u64,
     /// Published messages given to clients.
     pub pushes_total: u64,
+    /// Commands that the slow log has taken.
+    pub slow_commands_total: u64,
     /// Keys that the router believes to be cached (learned mode).
     pub learned: u64,
     /// Shims that it is not linked to.

@@ -16,10 +16,18 @@ const FIRST: u16 = table::COMMANDS_COUNT as u16;
 pub(super) static DISTCACHE: Spec =
     command((FIRST, "distcache", -2, Group::Server), &[], &[], &[Of::Slow], &[], &SUBCOMMANDS);
 
-static SUBCOMMANDS: [Spec; 3] = [
+static SUBCOMMANDS: [Spec; 4] = [
     command((FIRST + 1, "distcache|help", 2, Group::Server), &[], &[], &[Of::Slow], &[], &[]),
     command(
         (FIRST + 2, "distcache|purge", -3, Group::Server),
+        &[Admin, NoMulti],
+        &[],
+        &[Of::Admin, Of::Slow, Of::Dangerous],
+        &[],
+        &[],
+    ),
+    command(
+        (FIRST + 4, "distcache|slowlog", -2, Group::Server),
         &[Admin, NoMulti],
         &[],
         &[Of::Admin, Of::Slow, Of::Dangerous],

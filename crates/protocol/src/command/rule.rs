@@ -60,10 +60,12 @@ pub(super) const fn derive(name: &[u8], group: Group, flags: Set, tips: Set, key
     if deterministic { Rule::Read } else { Rule::Query }
 }
 
-/// Commands that Redis does not have.
+/// Commands that Redis does not have, or that are about this side of storage.
 const fn own(name: &[u8]) -> Option<Rule> {
     match name {
         b"distcache|purge" => Some(Rule::Purge),
+        // The slow log is the router's: what clients wait for, not what single servers work for.
+        [b's', b'l', b'o', b'w', b'l', b'o', b'g', b'|', ..] => Some(Rule::Connection),
         [b'd', b'i', b's', b't', b'c', b'a', b'c', b'h', b'e', ..] => Some(Rule::Connection),
         _ => None,
     }

@@ -54,7 +54,7 @@ fn these_commands_have_nothing_to_do_with_keys() {
         latency|graph latency|help latency|histogram latency|history latency|latest latency|reset lolwut \
         memory|doctor memory|help memory|malloc-stats memory|purge memory|stats module|help module|list \
         object|help pfselftest pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub \
-        randomkey role scan script|exists script|flush script|help script|kill script|load slowlog|help time \
+        randomkey role scan script|exists script|flush script|help script|kill script|load time \
         xgroup|help xinfo|help";
     assert_eq!(names(|rule| rule == Rule::Keyless), expected);
 }
@@ -184,7 +184,7 @@ fn what_is_not_carried_is_refused_with_its_reason() {
     }
     let lines = "MONITOR|SYNC|PSYNC ? -1|\
         REPLICAOF no one|FAILOVER|WAIT 1 0|SHUTDOWN|DEBUG SLEEP 0|CONFIG SET a b|\
-        MIGRATE h 1 k 0 1|ASKING|RESTORE-ASKING k 0 v|SCRIPT DEBUG YES|REPLCONF a|SAVE|BGSAVE|SLOWLOG GET";
+        MIGRATE h 1 k 0 1|ASKING|RESTORE-ASKING k 0 v|SCRIPT DEBUG YES|REPLCONF a|SAVE|BGSAVE";
     for line in lines.split('|') {
         let args: Vec<&str> = line.split(' ').collect();
         assert!(classify(&Command::from_args(&args)).is_err(), "{line}");

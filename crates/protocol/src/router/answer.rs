@@ -78,8 +78,10 @@ impl Router {
         let Some(state) = self.clients.get_mut(origin.client) else { return };
         let Some(operation) = state.pipeline.get_mut(origin.sequence) else { return };
         let mut reply_bytes = reply.value.len();
+        operation.ran.answered = now;
         let freed = match &mut operation.progress {
-            Progress::Sent(_) => {
+            Progress::Sent(sent) => {
+                operation.ran.peer = Some(sent.peer);
                 let bytes = match reply.status {
                     Status::Nil => Bytes::from_static(replies::nil(operation.resp3)),
                     Status::Ok | Status::Error | Status::Busy => reply.value,
@@ -222,6 +224,7 @@ impl Router {
         let id = ClientId(client);
         while let Some((operation, bytes)) = state.pipeline.pop_answered() {
             self.latencies.record(now.since(operation.received));
+            self.slow_log.ended(&operation.ran, operation.received, state);
             state.replied(bytes.len(), pipeline_max, bytes_max);
             match (operation.shape, &mut state.memcached) {
                 (Some(shape), Some(front)) => {

@@ -6,7 +6,9 @@ use wire::resp::{Command, reply};
 
 use crate::command::integer;
 use crate::router::client::{Client, Labels, Replies};
-use crate::router::{Effect, Router, acl_command, client_command, info, own_command, plan, replies};
+use crate::router::{
+    Effect, Router, acl_command, client_command, info, own_command, plan, replies, slow_log,
+};
 use crate::time::Time;
 
 pub(crate) enum Answer {
@@ -50,6 +52,7 @@ pub(crate) fn answer(
 pub(crate) fn evaluate(router: &mut Router, now: Time, client: u32, command: &Command) -> Option<Answer> {
     let name = plan::upper(command.name());
     Some(match name.as_slice() {
+        b"SLOWLOG" => Answer::Reply(slow_log::answer(router, command)),
         b"DISTCACHE" => Answer::Reply(own_command::answer(router, client, command)),
         b"ACL" => Answer::Reply(acl_command::answer(router, now, client, command)?),
         b"AUTH" => Answer::Reply(router.auth(now, client, command)),

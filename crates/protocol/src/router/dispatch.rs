@@ -14,11 +14,11 @@ use crate::router::answer::Freed;
 use crate::router::client::Client;
 use crate::router::gather::Merge;
 use crate::router::pending::{Pending, PendingRead, Tried};
-use crate::router::pipeline::{Fan, Lane, Operation, Order, Part, Progress, Sent, Touch, Waiting};
+use crate::router::pipeline::{Fan, Lane, Operation, Order, Part, Progress, Ran, Sent, Touch, Waiting};
 use crate::router::plan::{self, Plan};
 use crate::router::route::{Route, Unroutable};
 use crate::router::storage_users::changes_users;
-use crate::router::{Effect, Router, connection, pubsub, replies, storage_info, transaction};
+use crate::router::{Effect, Router, connection, pubsub, replies, slow_log, storage_info, transaction};
 use crate::time::Time;
 
 const UNNAMED_KEYS: &str = "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other \
@@ -84,6 +84,12 @@ impl Router {
             self.counters.refusals += 1;
             return self.respond(now, client, error, effects);
         }
+        if classified.kind == Kind::Keyless && matches!(classified.spec.name, "config|get" | "config|set") {
+            let resp3 = self.clients.get(client).is_some_and(|state| state.resp3);
+            if let Some(bytes) = slow_log::configuration(self, resp3, &command) {
+                return self.respond(now, client, bytes, effects);
+            }
+        }
         if classified.kind == Kind::Connection {
             if !self.asks_storage(client, &command) {
                 return connection::answer(self, now, client, &command, effects);
@@ -116,6 +122,7 @@ impl Router {
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
         let (touch, held_bytes) = (touch(&classified, &keys), command.frame().len());
         let script = classified.script;
+        let ran = self.slow_log.watch(now, &command, &classified);
         let job = Job { client, sequence, resp3, command: &command, classified: &classified, keys: &keys };
         let launched = self.launch(now, placement, &job, effects);
         if classified.kind == Kind::Subscription && !matches!(launched, Some(Progress::Done(_))) {
@@ -140,6 +147,7 @@ impl Router {
             silent,
             closes: false,
             shape: None,
+            ran,
         };
         self.enqueue(now, client, operation, effects);
     }
@@ -254,6 +262,9 @@ impl Router {
         };
         if let Some(state) = self.clients.get_mut(client) {
             state.pipeline.settle(sequence, progress);
+            if let Some(operation) = state.pipeline.get_mut(sequence).filter(|_| !waits) {
+                operation.ran.launched = now;
+            }
         }
         waits
     }
@@ -525,6 +536,7 @@ fn answered(now: Time, bytes: Bytes, silent: bool, closes: bool) -> Operation {
         silent,
         closes,
         shape: None,
+        ran: Ran::default(),
     }
 }
 

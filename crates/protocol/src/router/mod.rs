@@ -34,6 +34,7 @@ mod pubsub;
 mod replies;
 mod retry;
 mod route;
+mod slow_log;
 mod storage_info;
 mod storage_users;
 mod surface;
@@ -42,6 +43,7 @@ mod watch;
 
 pub use counters::{Counters, Latencies};
 pub use own_command::HotKey;
+pub use slow_log::SlowLogSettings;
 pub use surface::{Class, Spread, Treatment, shortest, surface};
 
 use crate::acl::Users;
@@ -132,6 +134,7 @@ pub struct Settings {
     pub pipeline_max: usize,
     pub pipeline_bytes_max: usize,
     pub key_bytes_max: usize,
+    pub slow_log: SlowLogSettings,
 }
 
 /// Everything a router can see.
@@ -244,6 +247,7 @@ pub struct Router {
     rate: info::Rate,
     /// None before a controller has told any.
     hot: Option<Vec<HotKey>>,
+    slow_log: slow_log::SlowLog,
     /// By CLIENT KILL, in this step.
     killed: Vec<ClientId>,
     pause: Option<pause::Pause>,
@@ -274,6 +278,7 @@ impl Router {
             latencies: Latencies::default(),
             rate: info::Rate::default(),
             hot: None,
+            slow_log: slow_log::SlowLog::new(),
             killed: Vec::new(),
             pause: None,
             config,
@@ -321,6 +326,11 @@ impl Router {
     /// Commands per second over the last whole second.
     pub fn rate(&self) -> u64 {
         self.rate.per_second()
+    }
+
+    /// Commands that the slow log has taken since the start.
+    pub fn slow_total(&self) -> u64 {
+        self.slow_log.total()
     }
 
     /// Views believed to be cached (learned routing).
@@ -397,10 +407,11 @@ impl Router {
                 self.vanished(now, |asked| asked == peer, effects);
             }
             Input::Map(placement) => self.map(now, placement, effects),
-            Input::Settings(Settings { pipeline_max, pipeline_bytes_max, key_bytes_max }) => {
+            Input::Settings(Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, slow_log }) => {
                 self.config.pipeline_max = pipeline_max;
                 self.config.pipeline_bytes_max = pipeline_bytes_max;
                 self.config.key_bytes_max = key_bytes_max;
+                self.slow_log.set(slow_log);
             }
             Input::HotKeys(hot) => self.hot = Some(hot),
             Input::Users(users) => {

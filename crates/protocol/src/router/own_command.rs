@@ -4,9 +4,9 @@ use bytes::Bytes;
 use wire::resp::{Command, reply};
 
 use crate::command::integer;
-use crate::router::{Router, plan, replies};
+use crate::router::{Router, plan, replies, slow_log};
 
-const HELP: [&str; 13] = [
+const HELP: [&str; 16] = [
     "DISTCACHE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "HOTKEYS [COUNT <count>]",
     "    Show the hottest keys of the cluster (default 10): requests per second, share of all requests,",
@@ -18,6 +18,9 @@ const HELP: [&str; 13] = [
     "    The same for all keys that begin with the prefix.",
     "PURGE ALL",
     "    The same for all keys.",
+    "SLOWLOG [<count>]",
+    "    As SLOWLOG GET, with how long each command waited for earlier ones of its client and who",
+    "    was asked.",
     "HELP",
     "    Print this help.",
 ];
@@ -38,7 +41,10 @@ pub struct HotKey {
 pub(crate) fn answer(router: &Router, client: u32, command: &Command) -> Bytes {
     let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
     if plan::is(command, 1, "HELP") {
-        return lines(&HELP);
+        return replies::lines(&HELP);
+    }
+    if plan::is(command, 1, "SLOWLOG") {
+        return slow_log::explained(router, resp3, command);
     }
     if plan::is(command, 1, "HOTKEYS") {
         return hot_keys(router, resp3, command);
@@ -75,13 +81,6 @@ fn hot_keys(router: &Router, resp3: bool, command: &Command) -> Bytes {
         replies::array_header(layers.len(), &mut out);
         layers.iter().for_each(|layer| reply::bulk(layer, &mut out));
     }
-    out.into()
-}
-
-fn lines(lines: &[&str]) -> Bytes {
-    let mut out = Vec::new();
-    replies::array_header(lines.len(), &mut out);
-    lines.iter().for_each(|line| reply::simple(line.as_bytes(), &mut out));
     out.into()
 }
 

@@ -31,6 +31,19 @@ pub(crate) struct Operation {
     pub(crate) closes: bool,
     /// How a memcached client gets to read the reply.
     pub(crate) shape: Option<Box<Shape>>,
+    pub(crate) ran: Ran,
+}
+
+/// What the slow log wants to know of an operation.
+#[derive(Debug, Default)]
+pub(crate) struct Ran {
+    /// Empty if it is not to be logged.
+    pub(crate) frame: Bytes,
+    pub(crate) launched: Time,
+    /// Zero if nobody was asked.
+    pub(crate) answered: Time,
+    /// Who was asked, if only one.
+    pub(crate) peer: Option<Peer>,
 }
 
 /// Which connection to storage a shim uses: one for each, and none waits for another.
@@ -368,6 +381,7 @@ mod tests {
                 silent: false,
                 closes: false,
                 shape: None,
+                ran: Ran::default(),
             });
         }
         pipeline

@@ -30,3 +30,11 @@ pub(crate) fn verbatim(text: &str, resp3: bool) -> Bytes {
     reply::verbatim(text.as_bytes(), resp3, &mut out);
     out.into()
 }
+
+/// An array of simple strings.
+pub(crate) fn lines(lines: &[&str]) -> Bytes {
+    let mut out = Vec::new();
+    array_header(lines.len(), &mut out);
+    lines.iter().for_each(|line| reply::simple(line.as_bytes(), &mut out));
+    out.into()
+}

@@ -144,8 +144,8 @@ impl Router {
             b"MULTI" => Ok(replies::error("ERR MULTI calls can not be nested")),
             b"WATCH" => Ok(replies::error("ERR WATCH inside MULTI is not allowed")),
             b"QUIT" | b"RESET" => return connection::answer(self, now, client, command, effects),
-            b"PING" | b"ECHO" | b"SELECT" | b"AUTH" | b"INFO" | b"ACL" | b"UNWATCH" | b"READONLY"
-            | b"READWRITE" | b"ASKING" => self.push_own(client, command),
+            b"PING" | b"ECHO" | b"SLOWLOG" | b"SELECT" | b"AUTH" | b"INFO" | b"ACL" | b"UNWATCH"
+            | b"READONLY" | b"READWRITE" | b"ASKING" => self.push_own(client, command),
             b"CLIENT" if !client_command::is_reply(command) => self.push_own(client, command),
             _ => Err(replies::error(&format!(
                 "ERR DistCache: '{}' is not possible inside a transaction",
@@ -303,6 +303,7 @@ impl Router {
         let first = placement.map().shims[0].id;
         let elsewhere =
             classified.kind == Kind::Barrier && keys.iter().any(|key| placement.shim(key) != first);
+        let ran = self.slow_log.watch(now, command, classified);
         let job = Job { client, sequence, resp3, command, classified, keys: &keys };
         let launched = match waiting.watched {
             true if self.is_paused(now, classified.kind) => None,
@@ -327,6 +328,7 @@ impl Router {
             silent,
             closes: false,
             shape: None,
+            ran,
         };
         self.enqueue(now, client, operation, effects);
     }

@@ -13,7 +13,7 @@ use crate::command::{Classified, Kind, find};
 use crate::placement::{Home, Placement};
 use crate::router::dispatch::{Job, cross_shim, runs_alone};
 use crate::router::pending::Pending;
-use crate::router::pipeline::{Operation, Order, Progress, Sent, Touch, Waiting};
+use crate::router::pipeline::{Operation, Order, Progress, Ran, Sent, Touch, Waiting};
 use crate::router::route::{Route, Unroutable};
 use crate::router::transaction::ABORTED;
 use crate::router::{Effect, Router, plan, replies};
@@ -81,6 +81,7 @@ impl Router {
             silent,
             closes: false,
             shape: None,
+            ran: Ran::default(),
         };
         self.enqueue(now, client, operation, effects);
     }

@@ -9,7 +9,7 @@ use super::Config;
 use crate::tls::Certificates;
 
 /// Tables that environment and flags may change; the others list members.
-const SECTIONS: [&str; 4] = ["cluster", "security", "limits", "heat"];
+const SECTIONS: [&str; 5] = ["cluster", "security", "limits", "heat", "slowlog"];
 const ENVIRONMENT_PREFIX: &str = "DISTCACHE_";
 
 /// What is wrong with a configuration, in one line: file, field, value and what to do.

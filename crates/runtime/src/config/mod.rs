@@ -19,7 +19,7 @@ pub use members::{
 pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, Secret};
-pub use sections::{ClusterConfig, HeatConfig, Limits, Mode, Routing, SecurityConfig};
+pub use sections::{ClusterConfig, HeatConfig, Limits, Mode, Routing, SecurityConfig, SlowLogConfig};
 pub use storage::{Password, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
 pub use users::{UserConfig, UsersFrom};
@@ -53,6 +53,8 @@ pub struct Config {
     pub limits: Limits,
     #[serde(default)]
     pub heat: HeatConfig,
+    #[serde(default)]
+    pub slowlog: SlowLogConfig,
     #[serde(default, rename = "policy")]
     pub policies: Vec<PolicyConfig>,
     #[serde(default, rename = "controller")]
@@ -103,6 +105,7 @@ impl Config {
             tls: TlsConfig::default(),
             limits: Limits::default(),
             heat: HeatConfig::default(),
+            slowlog: SlowLogConfig::default(),
             policies: Vec::new(),
             controllers: Vec::new(),
             layers: Vec::new(),

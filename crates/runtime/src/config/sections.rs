@@ -197,6 +197,22 @@ impl Default for Limits {
     }
 }
 
+/// `[slowlog]`: which commands a router remembers because clients waited long for them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SlowLogConfig {
+    /// In microseconds; below zero for none at all, 0 for all.
+    pub slower_than_us: i64,
+    pub entries_max: usize,
+}
+
+impl Default for SlowLogConfig {
+    fn default() -> SlowLogConfig {
+        // As in Redis.
+        SlowLogConfig { slower_than_us: 10_000, entries_max: 128 }
+    }
+}
+
 /// `[heat]`: when a key counts as hot (paper, section 4.3), and for how long a write-hot one is held off.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -34,6 +34,7 @@ impl Config {
         check_cluster(self)?;
         check_heat_and_limits(self)?;
         policy::check(self)?;
+        check_slow_log(self)?;
         check_ids(self)?;
         check_layers(self)?;
         check_nodes(self)?;
@@ -138,6 +139,14 @@ fn check_heat_and_limits(config: &Config) -> Check {
         }
     }
     Ok(())
+}
+
+fn check_slow_log(config: &Config) -> Check {
+    const ENTRIES_MAX: usize = 16_384;
+    match config.slowlog.entries_max {
+        0..=ENTRIES_MAX => Ok(()),
+        more => wrong(format!("[slowlog] entries_max = {more}: at most {ENTRIES_MAX}")),
+    }
 }
 
 /// Every member as the file names it, for messages.

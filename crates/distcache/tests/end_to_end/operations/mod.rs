@@ -4,3 +4,4 @@ mod copies;
 mod hot_keys;
 mod leaving;
 mod reload;
+mod slow_log;
