@@ -14,7 +14,7 @@ use run::{Fuzzer, Job};
 
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask fuzz [TARGET] [OPTIONS]
-       cargo xtask fuzz differential [--seconds S] [--seed N]
+       cargo xtask fuzz differential [--seconds S | --commands N] [--seed N]
 
 Looks for inputs that make a decoder or a machine panic, overflow or hold more memory than the input's size allows;
 all targets one after the other, or one. New inputs are kept below target/ and tried again by the next run.
@@ -26,7 +26,8 @@ all targets one after the other, or one. New inputs are kept below target/ and t
   --keep         at the end, adds what covers something new to fuzz/corpus
 
 `differential` sends the same made-up streams to a redis-server and to a router before one, and fails where they are
-answered differently and nobody meant it.
+answered differently and nobody meant it. With --commands so many random commands over all types go to a redis-server and
+to a router before four, with tiny caches, in both protocols.
 ";
 
 #[derive(Debug, PartialEq)]
@@ -37,6 +38,8 @@ struct Options {
     seed: u32,
     input: Option<PathBuf>,
     keep: bool,
+    /// Of `differential`.
+    commands: Option<u32>,
 }
 
 impl Options {
@@ -49,6 +52,7 @@ impl Options {
             seed: 1,
             input: None,
             keep: false,
+            commands: None,
         };
         let mut rest = arguments.iter();
         while let Some(&argument) = rest.next() {
@@ -67,6 +71,7 @@ impl Options {
                 "--seconds" => options.time = Duration::from_secs(u64::from(number()?)),
                 "--jobs" => options.jobs = number()?.max(1) as usize,
                 "--seed" => options.seed = number()?,
+                "--commands" => options.commands = Some(number()?),
                 "--input" => options.input = Some(PathBuf::from(value)),
                 _ => anyhow::bail!("unknown option {argument}\n\n{USAGE}"),
             }
@@ -78,7 +83,7 @@ impl Options {
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let options = Options::parse(arguments)?;
     if options.target.as_deref() == Some(differential::NAME) {
-        return differential::run(root, options.time, options.seed);
+        return differential::run(root, options.time, options.commands, options.seed);
     }
     let known = corpus::targets(root)?;
     if let Some(target) = &options.target {

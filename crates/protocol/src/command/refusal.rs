@@ -91,6 +91,8 @@ impl Refusal {
     pub fn is_of_execution(&self, command: &Command) -> bool {
         match self {
             Refusal::UnknownCommand { .. } | Refusal::UnknownSubcommand { .. } => false,
+            // CONFIG SET is only looked at when it is carried out.
+            Refusal::Unsupported { reason: Reason::Configuration, .. } => true,
             Refusal::NoCluster | Refusal::Unsupported { .. } => false,
             Refusal::Arity(_) => super::classify::is_whole(command),
             _ => true,

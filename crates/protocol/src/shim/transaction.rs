@@ -27,7 +27,9 @@ impl Shim {
             }
         };
         if let Some(busy) = parts.commands.iter().find_map(|(_, one)| self.busy_with_script(one.spec)) {
-            return self.reply(origin, None, None, busy, effects);
+            let mut text = b"-EXECABORT Transaction discarded because of: ".to_vec();
+            text.extend_from_slice(&busy[1..]);
+            return self.reply(origin, None, None, text.into(), effects);
         }
         let (keys, written) = self.transaction_keys(execute.key.database, &parts);
         let watching = match execute.watch.map(|watch| self.take_watcher(from, watch)) {

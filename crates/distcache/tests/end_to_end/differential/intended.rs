@@ -132,7 +132,7 @@ pub(crate) const INTENDED: [Intended; 12] = [
 ];
 
 /// Errors of commands whose keys cannot be found.
-const KEY_ERRORS: [&str; 9] = [
+pub(crate) const KEY_ERRORS: [&str; 9] = [
     "-ERR syntax error",
     "-ERR value is not an integer or out of range",
     "-ERR Bad number of keys provided",

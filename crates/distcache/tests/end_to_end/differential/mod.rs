@@ -1,6 +1,7 @@
 //! The same bytes to a redis-server and to a router before one: the same bytes must come back, or a difference that
 //! is meant. A short run of fixed seed here; `cargo xtask fuzz differential` makes long ones.
 
+mod commands;
 mod intended;
 mod streams;
 

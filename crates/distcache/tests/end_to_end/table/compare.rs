@@ -15,7 +15,7 @@ enum Freedom {
 }
 
 /// Commands, by their name's beginning.
-const FREE: [(&str, Freedom); 48] = [
+const FREE: [(&str, Freedom); 50] = [
     ("acl|cat", Freedom::Order),
     ("acl|genpass", Freedom::Shape),
     ("client|id", Freedom::Shape),
@@ -34,6 +34,7 @@ const FREE: [(&str, Freedom); 48] = [
     ("function|stats", Freedom::Shape),
     ("hello", Freedom::Shape),
     ("hrandfield", Freedom::Shape),
+    ("hscan", Freedom::Shape),
     ("info", Freedom::Shape),
     ("keys", Freedom::Order),
     ("lastsave", Freedom::Clock),
@@ -63,6 +64,7 @@ const FREE: [(&str, Freedom); 48] = [
     ("ttl", Freedom::Clock),
     ("x", Freedom::Clock),
     ("zrandmember", Freedom::Shape),
+    ("zscan", Freedom::Shape),
     ("role", Freedom::Shape),
 ];
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
 
 use super::seeds;
 use super::tree::{Argument, Documented, Kind};
@@ -35,8 +35,9 @@ pub(crate) fn of(command: &Documented, payload: &[u8]) -> Vec<Vec<Vec<u8>>> {
         let drawn = choices.iter().filter_map(|forms| forms.choose(&mut random));
         forms.push(drawn.flatten().cloned().collect());
     }
-    let name: Vec<Vec<u8>> = command.name.split('|').map(|part| part.to_uppercase().into_bytes()).collect();
-    let mut all: Vec<Vec<Vec<u8>>> = forms.iter().map(|form| [name.clone(), plain(form)].concat()).collect();
+    let name = words(&command.name);
+    let mut all: Vec<Vec<Vec<u8>>> =
+        forms.iter().map(|form| [name.clone(), plain(form, seeds::TAG)].concat()).collect();
     let whole = all[0].clone();
     // Too few, too many.
     all.push(name.clone());
@@ -49,11 +50,48 @@ pub(crate) fn of(command: &Documented, payload: &[u8]) -> Vec<Vec<Vec<u8>>> {
     all
 }
 
-fn plain(form: &Form) -> Vec<Vec<u8>> {
+/// Draws invocations of one command.
+pub(crate) struct Drawer {
+    name: Vec<Vec<u8>>,
+    choices: Vec<Vec<Form>>,
+}
+
+impl Drawer {
+    pub(crate) fn new(command: &Documented, payload: &[u8]) -> Drawer {
+        let maker = Maker { command, payload };
+        let choices = command.arguments.iter().map(|argument| maker.choices(argument)).collect();
+        Drawer { name: words(&command.name), choices }
+    }
+
+    /// One whose keys have this hash tag: mostly sound, now and then with the wrong number of arguments.
+    pub(crate) fn draw(&self, random: &mut SmallRng, tag: &str) -> Vec<Vec<u8>> {
+        let mut form = Form::new();
+        for choices in &self.choices {
+            let sound = &choices[..choices.len().min(2)];
+            let own = if random.random_bool(0.5) { sound } else { choices };
+            form.extend(own.choose(random).into_iter().flatten().cloned());
+        }
+        let mut words = self.name.clone();
+        words.extend(plain(&form, tag));
+        match random.random_range(0..60) {
+            0 => words.truncate(words.len() - usize::from(words.len() > 1)),
+            // Once more the last one, so that keys keep their tag.
+            1 if matches!(form.last(), Some(Word::Key(_))) => words.extend(words.last().cloned()),
+            _ => {}
+        }
+        words
+    }
+}
+
+fn words(name: &str) -> Vec<Vec<u8>> {
+    name.split('|').map(|part| part.to_uppercase().into_bytes()).collect()
+}
+
+fn plain(form: &Form, tag: &str) -> Vec<Vec<u8>> {
     let count = |from: usize| form[from..].iter().take_while(|word| matches!(word, Word::Key(_))).count();
     let words = form.iter().enumerate().map(|(at, word)| match word {
         Word::Text(text) => text.clone(),
-        Word::Key(key) => key.as_bytes().to_vec(),
+        Word::Key(key) => key.replace(seeds::TAG, tag).into_bytes(),
         Word::KeyCount => count(at + 1).to_string().into_bytes(),
     });
     words.collect()

@@ -1,11 +1,11 @@
 //! Every command of Redis with every option: the same invocations to a redis-server and to a router, reply by reply.
 //! What COMMAND DOCS says about arguments makes the invocations; nothing here knows what the replies should be.
 
-mod compare;
+pub(crate) mod compare;
 mod intended;
-mod invocations;
-mod seeds;
-mod tree;
+pub(crate) mod invocations;
+pub(crate) mod seeds;
+pub(crate) mod tree;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -253,7 +253,7 @@ return out";
     Command::from_args(&arguments)
 }
 
-fn line(arguments: &[Vec<u8>]) -> String {
+pub(crate) fn line(arguments: &[Vec<u8>]) -> String {
     let words = arguments.iter().map(|word| word.escape_ascii().to_string());
     words.collect::<Vec<_>>().join(" ")
 }
@@ -269,7 +269,7 @@ fn frames(bytes: String) -> Vec<Bytes> {
 }
 
 /// What a value looks like to RESTORE.
-fn payload(reference: &Path) -> Vec<u8> {
+pub(crate) fn payload(reference: &Path) -> Vec<u8> {
     let mut client = Client::unix(reference).expect("it accepts");
     client.call(&["SET", "{t}dumped", "hello"]);
     let payload = client.call(&["DUMP", "{t}dumped"]).bytes().expect("a payload").to_vec();

@@ -1,5 +1,8 @@
 //! What is in the servers before each invocation, and the values that fit it. All keys share a hash tag.
 
+/// In front of every key.
+pub(crate) const TAG: &str = "{t}";
+
 /// Makes every key anew, whatever was left of it.
 pub(crate) const SCRIPT: &str = r"
 redis.call('DEL', unpack(KEYS))
