@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 15] = [
+const PROGRAMS: [(&str, &str); 16] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
     ("memcached", "memcached"),
+    ("memccapable", "libmemcached-tools"),
     ("nutcracker", "nutcracker"),
     ("etcd", "etcd-server"),
     ("python3", "python3"),

@@ -11,6 +11,9 @@ pub mod resp;
 
 pub use codec::{DecodeError, decode, encode};
 pub use key::{Digest, Key, View};
-pub use map::{ClusterMap, LayerMap, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimMember};
+pub use map::{
+    ClusterMap, Ketama, KetamaServer, LayerMap, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding,
+    ShimMember,
+};
 pub use member::{NodeId, Peer, RouterId, ShimId};
 pub use message::{LayerSet, LoadStamp, Loads, Message, Status, TopicKind};

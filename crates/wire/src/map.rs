@@ -1,5 +1,7 @@
 //! The cluster map as it is published: who takes part, in which layer and rack. Not where keys go.
 
+use std::sync::Arc;
+
 use crate::member::{NodeId, ShimId};
 
 /// A set of storage servers with one leaf partition; dense, in the order of first mention.
@@ -19,13 +21,31 @@ pub enum Partition {
 }
 
 /// How the keys are divided among the shims.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Sharding {
     /// By a ring of hashes: each shim has a storage server of its own.
     #[default]
     Ring,
     /// By the hash slots of Redis Cluster, of which each shim has an equal range.
     Slots,
+    /// As libmemcached places keys on a pool of servers.
+    Ketama(Ketama),
+}
+
+/// The pool of memcached servers behind the shims.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ketama {
+    pub weighted: bool,
+    /// By `ShimId`.
+    pub servers: Arc<[KetamaServer]>,
+}
+
+/// A server by the name that clients know it by, which decides its place.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KetamaServer {
+    pub host: String,
+    pub port: u16,
+    pub weight: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

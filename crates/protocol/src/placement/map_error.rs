@@ -18,6 +18,10 @@ pub enum MapError {
     NoShims,
     #[error("{0} shims are more than there are hash slots ({SLOTS})")]
     Slots(usize),
+    #[error(
+        "a pool of {servers} memcached servers before {shims} shims, each of which needs one with a weight"
+    )]
+    Pool { servers: usize, shims: usize },
     #[error("layer {layer:?} has no nodes")]
     NoNodes { layer: String },
     #[error("node {id} of layer {layer:?} is out of place: nodes are numbered 0 to {last}, each once")]
@@ -55,6 +59,12 @@ fn check_shims(map: &ClusterMap) -> Result<(), MapError> {
     let out_of_place = map.shims.iter().enumerate().find(|(index, shim)| usize::from(shim.id.0) != *index);
     if map.sharding == Sharding::Slots && map.shims.len() > usize::from(SLOTS) {
         return Err(MapError::Slots(map.shims.len()));
+    }
+    if let Sharding::Ketama(pool) = &map.sharding {
+        let (servers, shims) = (pool.servers.len(), map.shims.len());
+        if servers != shims || pool.servers.iter().any(|server| server.weight == 0) {
+            return Err(MapError::Pool { servers, shims });
+        }
     }
     match out_of_place {
         Some((expected, shim)) => Err(MapError::ShimId { id: shim.id.0, expected }),

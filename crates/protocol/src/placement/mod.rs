@@ -1,5 +1,6 @@
 //! Where keys go: the shim of each key and its one place in every layer (paper, section 3.1). Never who holds copies.
 
+mod ketama;
 mod map_error;
 mod ring;
 mod secret;
@@ -12,6 +13,7 @@ use wire::{
     ClusterMap, Digest, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId,
 };
 
+use ketama::Continuum;
 pub use map_error::MapError;
 use ring::Ring;
 pub use secret::Secret;
@@ -41,6 +43,7 @@ enum Shards {
     Ring(sip::SipHasher24, Ring),
     /// By slot.
     Slots(Box<[ShimId]>),
+    Ketama(Continuum),
 }
 
 /// Where a key is at home. Keys with the same home may go into one command.
@@ -70,7 +73,8 @@ impl Placement {
     /// Builds the rings of one map. Fails on a map that no configuration check should have let through.
     pub fn new(secret: Secret, map: ClusterMap) -> Result<Placement, MapError> {
         map_error::check(&map)?;
-        let shards = match map.sharding {
+        let shards = match &map.sharding {
+            Sharding::Ketama(ketama) => Shards::Ketama(Continuum::new(ketama)),
             Sharding::Ring => {
                 let hash = sip::SipHasher24::new_with_key(&secret.derive(b"storage"));
                 let shims = map.shims.iter().map(|shim| (shim.id.0, SHIM_CAPACITY, SHARE_WHOLE));
@@ -139,6 +143,7 @@ impl Placement {
                 let slot = slot::slot(&key.bytes);
                 Home { shim: owners[usize::from(slot)], slot: Some(slot) }
             }
+            Shards::Ketama(continuum) => Home { shim: continuum.shim(&key.bytes), slot: None },
         }
     }
 

@@ -173,11 +173,18 @@ pub struct ShimConfig {
     /// Holds the password for `storage` instead of the URL. Relative to the directory of the configuration file.
     #[serde(default)]
     pub storage_password_file: Option<PathBuf>,
+    /// Of its memcached, where placement is `ketama-weighted`.
+    #[serde(default = "default_weight")]
+    pub weight: u32,
     /// Requests per second, 0 for no limit (emulation, overload tests).
     #[serde(default)]
     pub rate_max: u64,
     #[serde(default)]
     pub admin: Option<SocketAddr>,
+}
+
+fn default_weight() -> u32 {
+    1
 }
 
 impl ShimConfig {
@@ -188,6 +195,7 @@ impl ShimConfig {
             listen,
             storage,
             storage_password_file: None,
+            weight: default_weight(),
             rate_max: 0,
             admin: None,
         }

@@ -19,7 +19,9 @@ pub use members::{
 pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, Secret};
-pub use sections::{ClusterConfig, HeatConfig, Limits, Mode, Routing, SecurityConfig, SlowLogConfig};
+pub use sections::{
+    ClusterConfig, HeatConfig, Limits, MemcachedPlacement, Mode, Routing, SecurityConfig, SlowLogConfig,
+};
 pub use storage::{Password, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
 pub use users::{UserConfig, UsersFrom};
@@ -31,8 +33,8 @@ use std::sync::Arc;
 use crate::tls::Certificates;
 use serde::Deserialize;
 use wire::{
-    ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE, Sharding,
-    ShimId, ShimMember,
+    ClusterMap, Ketama, KetamaServer, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
+    SHARE_WHOLE, Sharding, ShimId, ShimMember,
 };
 
 /// Epoch of the map that a configuration itself describes: every node owns its whole partition.
@@ -219,10 +221,20 @@ impl Config {
 
     /// Validation has seen to it that all shims are alike.
     fn sharding(&self) -> Sharding {
-        match self.shims.first().map(|shim| &shim.storage) {
-            Some(StorageConfig::RedisCluster { .. }) => Sharding::Slots,
-            _ => Sharding::Ring,
-        }
+        let first = self.shims.first().map(|shim| &shim.storage);
+        let weighted = match (first, self.cluster.memcached_placement) {
+            (Some(StorageConfig::RedisCluster { .. }), _) => return Sharding::Slots,
+            (Some(StorageConfig::Memcached { .. }), MemcachedPlacement::Ketama) => false,
+            (Some(StorageConfig::Memcached { .. }), MemcachedPlacement::KetamaWeighted) => true,
+            _ => return Sharding::Ring,
+        };
+        let server = |shim: &ShimConfig| match &shim.storage {
+            StorageConfig::Memcached { host, port, .. } => {
+                Some(KetamaServer { host: host.clone(), port: *port, weight: shim.weight })
+            }
+            _ => None,
+        };
+        Sharding::Ketama(Ketama { weighted, servers: self.shims.iter().filter_map(server).collect() })
     }
 
     /// The map in which every node owns its whole partition.

@@ -10,7 +10,8 @@ use super::load::ConfigError;
 use super::policy;
 use super::users;
 use super::{
-    ByteSize, ClusterConfig, Config, ControllerConfig, FrontProtocol, Mode, ShimConfig, StorageConfig,
+    ByteSize, ClusterConfig, Config, ControllerConfig, FrontProtocol, MemcachedPlacement, Mode, ShimConfig,
+    StorageConfig,
 };
 use crate::address::Address;
 
@@ -374,6 +375,23 @@ fn check_memcached(config: &Config) -> Check {
         return wrong(format!(
             "[[shim]] {:?}: storage: other shims have memcached:// storage; give all of them memcached://, or none",
             other.id
+        ));
+    }
+    if config.cluster.mode == Mode::Bounded {
+        return wrong(
+            "[cluster] mode = \"bounded\": memcached:// storage cannot tell of other writers; write \"strict\""
+                .to_owned(),
+        );
+    }
+    if let Some(shim) = config.shims.iter().find(|shim| !(1..=1 << 16).contains(&shim.weight)) {
+        return wrong(format!("[[shim]] {:?}: weight = {}: write 1 to 65536", shim.id, shim.weight));
+    }
+    let weighted = config.cluster.memcached_placement == MemcachedPlacement::KetamaWeighted;
+    if let Some(shim) = config.shims.iter().find(|shim| shim.weight != 1 && !weighted) {
+        return wrong(format!(
+            "[[shim]] {:?}: weight = {}: only counts with [cluster] memcached_placement = \"ketama-weighted\"; write \
+             that, or remove the weight",
+            shim.id, shim.weight
         ));
     }
     match config.routers.iter().find(|router| router.protocol == FrontProtocol::Redis) {

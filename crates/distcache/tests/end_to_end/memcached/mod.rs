@@ -2,6 +2,7 @@
 
 mod differential;
 mod front;
+mod ketama;
 mod requests;
 mod storage;
 
