@@ -25,7 +25,7 @@ const DOCUMENT: Memory = Memory { fixed: 256 << 10, per_byte: 4096 };
 /// The rings and tables of a small cluster, made anew for each input.
 const MACHINE: Memory = Memory { fixed: 4 << 20, per_byte: 4096 };
 
-pub static TARGETS: [Target; 15] = [
+pub static TARGETS: [Target; 16] = [
     decoder("resp_commands", targets::resp_commands::run),
     decoder("resp_replies", targets::resp_replies::run),
     decoder("memcached", targets::memcached::run),
@@ -34,6 +34,7 @@ pub static TARGETS: [Target; 15] = [
     Target { memory: DOCUMENT, ..decoder("config", targets::config::run) },
     decoder("heartbeats", targets::heartbeats::run),
     decoder("commands", targets::commands::run),
+    Target { memory: DOCUMENT, ..decoder("users", targets::users::run) },
     machine("cluster_map", targets::cluster_map::run),
     machine("embedded", targets::embedded::run),
     machine("node", targets::node::run),

@@ -16,4 +16,5 @@ pub(crate) mod router;
 pub(crate) mod shim;
 mod speech;
 pub(crate) mod stored_map;
+pub(crate) mod users;
 pub(crate) mod wire;

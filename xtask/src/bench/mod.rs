@@ -6,6 +6,7 @@ mod load;
 mod memory;
 mod tls;
 mod twemproxy;
+mod users;
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,6 +19,7 @@ Usage: cargo xtask bench WHAT [SECONDS]
 
   cost        CPU microseconds per GET, hot and cold, pipelines 1 and 16, against twemproxy (default 8 s each)
   tls         CPU microseconds per GET with TLS at the front door and between members, against none (default 5 s each)
+  users       instructions per hit of a router that checks users, against one that has none
   balance     requests per node and per storage server under Zipf 0.99, with and without cache (default 60 s)
   coherence   messages per invalidated copy with 10 % writes (default 20 s)
   memory      resident memory of a node with 10,000 objects and of a router with 10,000 idle clients
@@ -32,6 +34,9 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         Some(text) => text.parse::<u64>().with_context(|| format!("{text:?} is not a number of seconds")),
         None => Ok(default),
     };
+    if arguments.first() == Some(&"users") {
+        return save(root, "users", &users::run(root)?);
+    }
     let binary = build(root)?;
     match arguments.first().copied() {
         Some("cost") => save(root, "cost", &cost::run(&binary, seconds(8)?)?),
