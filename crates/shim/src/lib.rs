@@ -28,6 +28,7 @@ use storage::Storage;
 use storage::memcached::{Memcached, MemcachedSettings};
 use storage::redis::{Redis, RedisSettings};
 use storage::redis_cluster::{RedisCluster, RedisClusterSettings};
+use storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
 
 /// Larger values do not ride on INV: each copy would get them whether or not it is read again.
 const EARLY_VALUE_BYTES_MAX: usize = 64 << 10;
@@ -131,6 +132,16 @@ fn storage(config: &Config, shim: ShimId) -> Storage {
             // Validation has seen to it that there are certificates where the URL wants them.
             let tls = tls.as_ref().and_then(|host| Some(config.certificates().storage()?.or_named(host)));
             Storage::redis(Redis::new(RedisSettings { tls, ..server(address, user, password) }))
+        }
+        StorageConfig::RedisSentinel(sentinel) => {
+            let address = Address::Tcp(sentinel.sentinels[0]);
+            Storage::redis_sentinel(RedisSentinel::new(RedisSentinelSettings {
+                sentinels: sentinel.sentinels.clone(),
+                name: sentinel.name.clone(),
+                sentinel_user: sentinel.sentinel_user.clone(),
+                sentinel_password: sentinel.sentinel_password.as_ref().map(|password| password.0.clone()),
+                server: server(&address, &sentinel.user, &sentinel.password),
+            }))
         }
         StorageConfig::RedisCluster { seeds, user, password } => {
             let address = Address::Tcp(seeds[0]);

@@ -17,6 +17,7 @@ mod redis_cluster;
 mod replicas;
 mod resp;
 mod scripts;
+mod sentinel;
 mod status;
 mod table;
 mod tls;

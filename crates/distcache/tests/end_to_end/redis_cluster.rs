@@ -141,6 +141,25 @@ fn shims_need_not_be_as_many_as_primaries() {
     }
 }
 
+/// Once every key can be written again, what clients read is what storage holds.
+pub(crate) fn check_truth(clients: &mut [Client], keys: &[String], server: impl Fn(&str) -> Client) {
+    for key in keys {
+        for client in &mut *clients {
+            until("the key can be written", || match client.call(&["PERSIST", key]) {
+                Value::Integer(_) => Some(()),
+                _ => None,
+            });
+        }
+    }
+    for key in keys {
+        let command: &[&str] = if key.starts_with("Hash") { &["HGETALL", key] } else { &["GET", key] };
+        let truth = server(key).call(command);
+        for client in &mut *clients {
+            assert_eq!(client.call(command), truth, "{key}");
+        }
+    }
+}
+
 /// Somewhere else in a ring of primaries.
 fn other(primary: usize) -> usize {
     (primary + 1) % PRIMARIES
@@ -216,28 +235,15 @@ fn a_primary_that_is_killed_is_replaced_by_its_replica() {
     let keys = history.keys();
     history.finish();
     // Redis may lose what its replica has not got; what is cached must then be what is left.
-    let slots: Vec<u16> = keys.iter().map(|key| storage.slot(key)).collect();
-    let victims: Vec<usize> = slots.iter().map(|slot| storage.owner(*slot)).collect();
-    let victim = victims[0];
+    let victim = storage.owner(storage.slot(&keys[0]));
     storage.servers[victim].kill();
     until("the replica has taken over", || storage.is_primary(victim + PRIMARIES).then_some(()));
+    let owner = |key: &str| match storage.owner(storage.slot(key)) {
+        owner if owner == victim => victim + PRIMARIES,
+        owner => owner,
+    };
     let mut clients = [cluster.connect(0), cluster.connect(1)];
-    for key in &keys {
-        for client in &mut clients {
-            until("the key can be written", || match client.call(&["PERSIST", key]) {
-                Value::Integer(_) => Some(()),
-                _ => None,
-            });
-        }
-    }
-    for (key, owner) in keys.iter().zip(&victims) {
-        let owner = if *owner == victim { victim + PRIMARIES } else { *owner };
-        let command: &[&str] = if key.starts_with("Hash") { &["HGETALL", key] } else { &["GET", key] };
-        let truth = storage.servers[owner].connect().call(command);
-        for client in &mut clients {
-            assert_eq!(client.call(command), truth, "{key}");
-        }
-    }
+    check_truth(&mut clients, &keys, |key| storage.servers[owner(key)].connect());
     assert_eq!(text(&clients[0].call(&["FLUSHALL"])), "OK");
     let history = History::start(&cluster.layout.routers, 6, 2);
     history.wait_for(2000, 100);

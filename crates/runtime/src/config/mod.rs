@@ -22,7 +22,7 @@ pub use scalar::{ByteSize, Secret};
 pub use sections::{
     ClusterConfig, HeatConfig, Limits, MemcachedPlacement, Mode, Routing, SecurityConfig, SlowLogConfig,
 };
-pub use storage::{Password, StorageConfig};
+pub use storage::{Password, SentinelStorage, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
 pub use users::{UserConfig, UsersFrom};
 

@@ -31,6 +31,7 @@ pub enum StorageConfig {
         /// With TLS: the host as the URL names it, for which the server's certificate must be.
         tls: Option<String>,
     },
+    RedisSentinel(Box<SentinelStorage>),
     /// Each shim has a range of the slots, on whichever servers they are.
     RedisCluster {
         /// Some servers of the cluster: they tell of the others.
@@ -40,10 +41,24 @@ pub enum StorageConfig {
     },
 }
 
+/// The primary of a group of Redis servers that sentinels watch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentinelStorage {
+    pub sentinels: Vec<SocketAddr>,
+    /// Of the group.
+    pub name: String,
+    /// For the servers.
+    pub user: Option<String>,
+    pub password: Option<Password>,
+    pub sentinel_user: Option<String>,
+    pub sentinel_password: Option<Password>,
+}
+
 impl StorageConfig {
     /// Whether there is a user without a password.
     pub(super) fn lacks_password(&self) -> bool {
         match self {
+            StorageConfig::RedisSentinel(sentinel) => sentinel.user.is_some() && sentinel.password.is_none(),
             StorageConfig::Embedded | StorageConfig::Memcached { .. } => false,
             StorageConfig::Redis { user, password, .. }
             | StorageConfig::RedisCluster { user, password, .. } => user.is_some() && password.is_none(),
@@ -54,9 +69,12 @@ impl StorageConfig {
     pub(super) fn take_password(&mut self, at: &str, path: &Path) -> Result<(), ConfigError> {
         let wrong =
             |what: &str| Err(ConfigError::new(format!("{at} = {:?}: {what}", path.display().to_string())));
-        let (StorageConfig::Redis { password, .. } | StorageConfig::RedisCluster { password, .. }) = self
-        else {
-            return wrong("only Redis has a password; remove it");
+        let password = match self {
+            StorageConfig::Redis { password, .. } | StorageConfig::RedisCluster { password, .. } => password,
+            StorageConfig::RedisSentinel(sentinel) => &mut sentinel.password,
+            StorageConfig::Embedded | StorageConfig::Memcached { .. } => {
+                return wrong("only Redis has a password; remove it");
+            }
         };
         if password.is_some() {
             return wrong("the storage URL has a password, too; give one of them");
@@ -86,8 +104,10 @@ impl fmt::Debug for Password {
 }
 
 const FORMS: &str = "embedded:, memcached://HOST:PORT, redis://USER:PASSWORD@HOST:PORT (rediss:// with TLS), \
-                     redis+unix://USER:PASSWORD@/PATH or redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT";
+                     redis+unix://USER:PASSWORD@/PATH, redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT or \
+                     redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME";
 const REDIS_PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
 const MEMCACHED_PORT: u16 = 11211;
 
 impl FromStr for StorageConfig {
@@ -107,6 +127,7 @@ impl FromStr for StorageConfig {
             "redis+unix" => redis_unix(rest),
             "memcached" => memcached(rest),
             "redis-cluster" => redis_cluster(rest),
+            "redis+sentinel" => redis_sentinel(rest),
             "etcd" => Err(format!("{scheme}:// storage is not in this release: write {FORMS}")),
             _ => Err(format!("unknown storage scheme {scheme:?}: write {FORMS}")),
         }
@@ -128,6 +149,39 @@ fn redis_cluster(rest: &str) -> Result<StorageConfig, String> {
     let (user, password, place) = credentials(rest)?;
     let seeds = without_database(place)?.split(',').map(|seed| resolve(seed, REDIS_PORT));
     Ok(StorageConfig::RedisCluster { seeds: seeds.collect::<Result<_, _>>()?, user, password })
+}
+
+/// The name may not hold `?`, nor a password an unescaped one.
+fn redis_sentinel(rest: &str) -> Result<StorageConfig, String> {
+    let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
+    let (user, password, place) = credentials(rest)?;
+    let (hosts, name) = place.split_once('/').unwrap_or((place, ""));
+    if name.is_empty() || name.contains('/') {
+        return Err("the name by which the sentinels know the primary is missing: write \
+                    redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME"
+            .to_owned());
+    }
+    let sentinels = hosts.split(',').map(|host| resolve(host, SENTINEL_PORT)).collect::<Result<_, _>>()?;
+    let name = unescape(name)?;
+    let mut storage =
+        SentinelStorage { sentinels, name, user, password, sentinel_user: None, sentinel_password: None };
+    for option in options.split('&').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("sentinel_user", user)) => storage.sentinel_user = Some(unescape(user)?),
+            Some(("sentinel_password", password)) => {
+                storage.sentinel_password = Some(Password(unescape(password)?));
+            }
+            // Its value may be a password.
+            _ => {
+                let key = option.split('=').next().unwrap_or_default();
+                return Err(format!("unknown option {key:?}: there are sentinel_user and sentinel_password"));
+            }
+        }
+    }
+    if storage.sentinel_user.is_some() && storage.sentinel_password.is_none() {
+        return Err("sentinel_user without sentinel_password: write both".to_owned());
+    }
+    Ok(StorageConfig::RedisSentinel(Box::new(storage)))
 }
 
 fn redis_tcp(rest: &str, tls: bool) -> Result<StorageConfig, String> {
@@ -269,12 +323,32 @@ mod tests {
     }
 
     #[test]
+    fn sentinels_name_a_primary() {
+        let storage = |url: &str| match url.parse::<StorageConfig>() {
+            Ok(StorageConfig::RedisSentinel(storage)) => *storage,
+            other => panic!("{other:?}"),
+        };
+        let found = storage(
+            "redis+sentinel://u:p%3F@127.0.0.1:1,127.0.0.1/main?sentinel_password=s%26&sentinel_user=v",
+        );
+        assert_eq!(found.sentinels, ["127.0.0.1:1", "127.0.0.1:26379"].map(|at| at.parse().unwrap()));
+        assert_eq!((found.name.as_str(), found.user.as_deref()), ("main", Some("u")));
+        assert_eq!(found.password, Some(Password("p?".to_owned())));
+        assert_eq!(found.sentinel_password, Some(Password("s&".to_owned())));
+        assert_eq!(found.sentinel_user.as_deref(), Some("v"));
+        assert_eq!(storage("redis+sentinel://127.0.0.1/main").sentinel_password, None);
+    }
+
+    #[test]
     fn wrong_urls_say_what_is_wrong_and_keep_the_password() {
         let bad = [
             ("localhost", "no storage URL"),
             ("http://127.0.0.1", "unknown storage scheme \"http\""),
             ("memcached://user@127.0.0.1", "no users, paths or options"),
             ("memcached://", "the host is missing"),
+            ("redis+sentinel://u:hunter2@127.0.0.1", "name by which the sentinels"),
+            ("redis+sentinel://127.0.0.1/m?password=hunter2", "unknown option \"password\""),
+            ("redis+sentinel://127.0.0.1/m?sentinel_user=u", "without sentinel_password"),
             ("redis-cluster://u:hunter2@127.0.0.1,", "host is missing"),
             ("redis-cluster://u:hunter2@127.0.0.1:1,127.0.0.1:2/1", "database 0 only"),
             ("redis://u:hunter2@127.0.0.1:x", "\"x\" is not a port"),

@@ -5,6 +5,8 @@ pub mod memcached;
 mod memory;
 pub mod redis;
 pub mod redis_cluster;
+pub mod redis_sentinel;
+mod scout;
 mod topics;
 
 use protocol::storage::{StorageEvent, Store};
@@ -14,6 +16,7 @@ use memcached::Memcached;
 use memory::Memory;
 use redis::Redis;
 use redis_cluster::RedisCluster;
+use redis_sentinel::RedisSentinel;
 
 /// The storage of one shim. Every call appends what became known to `events`.
 pub(crate) enum Storage {
@@ -21,6 +24,7 @@ pub(crate) enum Storage {
     Redis(Box<Redis>),
     Memcached(Box<Memcached>),
     RedisCluster(Box<RedisCluster>),
+    RedisSentinel(Box<RedisSentinel>),
 }
 
 impl Storage {
@@ -40,12 +44,17 @@ impl Storage {
         Storage::RedisCluster(Box::new(cluster))
     }
 
+    pub(crate) fn redis_sentinel(sentinel: RedisSentinel) -> Storage {
+        Storage::RedisSentinel(Box::new(sentinel))
+    }
+
     pub(crate) fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
         match self {
             Storage::Memory(memory) => memory.store(now_us, store, events),
             Storage::Redis(redis) => redis.store(io, now_us, store, events),
             Storage::Memcached(memcached) => memcached.store(io, now_us, &store, events),
             Storage::RedisCluster(cluster) => cluster.store(io, now_us, store, events),
+            Storage::RedisSentinel(sentinel) => sentinel.store(io, now_us, store, events),
         }
     }
 
@@ -56,6 +65,7 @@ impl Storage {
             Storage::Memory(_) | Storage::Memcached(_) => {}
             Storage::Redis(redis) => redis.abort(io, now_us, ticket, events),
             Storage::RedisCluster(cluster) => cluster.abort(io, now_us, ticket, events),
+            Storage::RedisSentinel(sentinel) => sentinel.abort(io, now_us, ticket, events),
         }
     }
 
@@ -72,6 +82,7 @@ impl Storage {
             Storage::Memory(_) | Storage::Memcached(_) => {}
             Storage::Redis(redis) => redis.release(io, now_us, (number, clean), events),
             Storage::RedisCluster(cluster) => cluster.release(io, now_us, (number, clean), events),
+            Storage::RedisSentinel(sentinel) => sentinel.release(io, now_us, (number, clean), events),
         }
     }
 
@@ -92,6 +103,7 @@ impl Storage {
             Storage::Redis(redis) => redis.event(io, event, events),
             Storage::Memcached(memcached) => memcached.event(io, event, events),
             Storage::RedisCluster(cluster) => cluster.event(io, event, events),
+            Storage::RedisSentinel(sentinel) => sentinel.event(io, event, events),
         }
     }
 
@@ -102,6 +114,7 @@ impl Storage {
             Storage::Redis(redis) => redis.refusal(),
             Storage::Memcached(memcached) => memcached.refusal(),
             Storage::RedisCluster(cluster) => cluster.refusal(),
+            Storage::RedisSentinel(sentinel) => sentinel.refusal(),
         }
     }
 
@@ -111,6 +124,7 @@ impl Storage {
             Storage::Redis(redis) => redis.is_up(),
             Storage::Memcached(memcached) => memcached.is_up(),
             Storage::RedisCluster(cluster) => cluster.is_up(),
+            Storage::RedisSentinel(sentinel) => sentinel.is_up(),
         }
     }
 
@@ -120,6 +134,7 @@ impl Storage {
             Storage::Memory(_) | Storage::Memcached(_) => false,
             Storage::Redis(redis) => redis.is_replaced(),
             Storage::RedisCluster(cluster) => cluster.is_replaced(),
+            Storage::RedisSentinel(sentinel) => sentinel.is_replaced(),
         }
     }
 
@@ -129,6 +144,7 @@ impl Storage {
             Storage::Redis(redis) => redis.reconnects(),
             Storage::Memcached(memcached) => memcached.reconnects(),
             Storage::RedisCluster(cluster) => cluster.reconnects(),
+            Storage::RedisSentinel(sentinel) => sentinel.reconnects(),
         }
     }
 
@@ -139,6 +155,7 @@ impl Storage {
             Storage::Redis(redis) => redis.pending_count(),
             Storage::Memcached(memcached) => memcached.pending_count(),
             Storage::RedisCluster(cluster) => cluster.pending_count(),
+            Storage::RedisSentinel(sentinel) => sentinel.pending_count(),
         }
     }
 
@@ -149,6 +166,7 @@ impl Storage {
             Storage::Redis(redis) => redis.stop(io, events),
             Storage::Memcached(memcached) => memcached.stop(io, events),
             Storage::RedisCluster(cluster) => cluster.stop(io, events),
+            Storage::RedisSentinel(sentinel) => sentinel.stop(io, events),
         }
     }
 }

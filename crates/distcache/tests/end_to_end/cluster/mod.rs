@@ -11,6 +11,7 @@ mod ports;
 mod process;
 mod redis_cluster;
 mod redis_server;
+mod sentinels;
 
 pub(crate) use client::{Client, text};
 pub(crate) use directory::Directory;
@@ -23,6 +24,7 @@ pub(crate) use ports::free_port;
 pub(crate) use process::{Process, distcache, until};
 pub(crate) use redis_cluster::{PRIMARIES, RedisCluster};
 pub(crate) use redis_server::RedisServer;
+pub(crate) use sentinels::Sentinels;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

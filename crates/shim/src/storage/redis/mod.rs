@@ -132,6 +132,16 @@ impl Redis {
         self.ups.saturating_sub(1)
     }
 
+    /// The largest number under which a connection has watched.
+    pub fn watch_last(&self) -> u64 {
+        self.watches
+    }
+
+    /// Connections that watched under these numbers were another server's: nothing may be executed in their name.
+    pub fn forget_watches(&mut self, number_max: u64) {
+        self.watches = self.watches.max(number_max);
+    }
+
     /// Commands without a reply.
     pub fn pending_count(&self) -> usize {
         let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());

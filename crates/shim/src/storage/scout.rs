@@ -1,4 +1,4 @@
-//! Asks one server after the other what it knows of the cluster, on a connection for that alone. Not what to believe.
+//! Asks one server after the other the same question, each on a connection for that alone. Not what to make of answers.
 
 use std::net::SocketAddr;
 
@@ -15,18 +15,29 @@ struct Trip {
     logging_in: bool,
 }
 
+/// What an error means: the remedy that a person has to be told, if it does not pass by itself. `true`: it was about the
+/// login.
+pub(super) type Remedy = fn(&str, bool) -> Option<&'static str>;
+
 pub(super) struct Scout {
     user: Option<String>,
     password: Option<String>,
+    question: Command,
+    remedy: Remedy,
     timeout_us: u64,
     trip: Option<Trip>,
-    found: Option<(SocketAddr, Bytes)>,
+    found: Option<(SocketAddr, Value)>,
     refusal: Option<String>,
 }
 
 impl Scout {
-    pub(super) fn new(user: Option<String>, password: Option<String>, timeout_us: u64) -> Scout {
-        Scout { user, password, timeout_us, trip: None, found: None, refusal: None }
+    pub(super) fn new(
+        (user, password): (Option<String>, Option<String>),
+        question: Command,
+        remedy: Remedy,
+        timeout_us: u64,
+    ) -> Scout {
+        Scout { user, password, question, remedy, timeout_us, trip: None, found: None, refusal: None }
     }
 
     /// Why a person has to do something, as the server that was asked last has it.
@@ -34,7 +45,7 @@ impl Scout {
         self.refusal.as_deref()
     }
 
-    pub(super) fn take_found(&mut self) -> Option<(SocketAddr, Bytes)> {
+    pub(super) fn take_found(&mut self) -> Option<(SocketAddr, Value)> {
         self.found.take()
     }
 
@@ -53,7 +64,7 @@ impl Scout {
             };
             out.extend_from_slice(login.frame());
         }
-        out.extend_from_slice(Command::from_args(&["CLUSTER", "NODES"]).frame());
+        out.extend_from_slice(self.question.frame());
         let logging_in = self.password.is_some();
         let scanner = ReplyScanner::new();
         self.trip = Some(Trip { connection, server, since_us: now_us, scanner, logging_in });
@@ -89,11 +100,12 @@ impl Scout {
                 Ok(_) if trip.logging_in => trip.logging_in = false,
                 Ok(value) => {
                     self.refusal = None;
-                    self.found = value.bytes().map(|text| (server, text.clone()));
+                    self.found = Some((server, value));
                     return self.end(io);
                 }
                 Err(error) => {
-                    self.refusal = refusal(server, trip.logging_in, &error);
+                    let remedy = (self.remedy)(&error, trip.logging_in);
+                    self.refusal = remedy.map(|remedy| format!("{server}: {error}: {remedy}"));
                     return self.end(io);
                 }
             }
@@ -104,43 +116,5 @@ impl Scout {
         if let Some(trip) = self.trip.take() {
             io.close(trip.connection);
         }
-    }
-}
-
-/// What a person has to do about an error; none if it may pass.
-fn refusal(server: SocketAddr, logging_in: bool, error: &str) -> Option<String> {
-    let remedy = match error.split(' ').next().unwrap_or_default() {
-        "LOADING" | "BUSY" => return None,
-        "NOAUTH" => {
-            "the URL in `storage` has to hold a password: redis-cluster://USER:PASSWORD@HOST:PORT,..."
-        }
-        "NOPERM" => "give the storage user +cluster|nodes",
-        _ if logging_in => {
-            "check user and password in `storage` (redis-cluster://USER:PASSWORD@HOST:PORT,...)"
-        }
-        _ if error.contains("cluster support disabled") => {
-            "redis-cluster:// is for servers in cluster mode; for a plain server write redis://HOST:PORT, one per shim"
-        }
-        _ => return None,
-    };
-    Some(format!("{server}: {error}: {remedy}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::refusal;
-
-    #[test]
-    fn an_error_says_what_to_do() {
-        let server = "127.0.0.1:7000".parse().expect("an address");
-        let check = |logging_in, error, expected| {
-            let found = refusal(server, logging_in, error);
-            assert_eq!(found.as_deref().map(|text| text.contains(expected)), Some(true), "{found:?}");
-        };
-        check(false, "ERR This instance has cluster support disabled", "write redis://");
-        check(true, "WRONGPASS invalid", "check user and password");
-        check(false, "NOAUTH Authentication required.", "has to hold a password");
-        check(false, "NOPERM this user", "+cluster|nodes");
-        assert_eq!(refusal(server, false, "LOADING dataset"), None);
     }
 }

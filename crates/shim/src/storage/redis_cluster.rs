@@ -1,7 +1,5 @@
 //! Storage on the servers of a Redis Cluster: carries out what `protocol::shards` wants. Not which server has what.
 
-mod scout;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -10,9 +8,10 @@ use protocol::storage::{StorageEvent, Store};
 use protocol::time::Time;
 use runtime::address::Address;
 use runtime::reactor::{Event, Io};
+use wire::resp::Command;
 
 use super::redis::{Redis, RedisSettings};
-use scout::Scout;
+use super::scout::Scout;
 
 /// How the servers are reached, and in whose name. `server` is for each of them but for its address.
 #[derive(Clone, Debug)]
@@ -38,7 +37,12 @@ impl RedisCluster {
     pub fn new(settings: RedisClusterSettings) -> RedisCluster {
         let RedisClusterSettings { shards, server } = settings;
         RedisCluster {
-            scout: Scout::new(server.user.clone(), server.password.clone(), server.timeout_us),
+            scout: Scout::new(
+                (server.user.clone(), server.password.clone()),
+                Command::from_args(&["CLUSTER", "NODES"]),
+                remedy,
+                server.timeout_us,
+            ),
             settings: server,
             shards: Shards::new(shards),
             servers: BTreeMap::new(),
@@ -113,7 +117,8 @@ impl RedisCluster {
             }
         }
         let rest = self.scout.event(io, rest?);
-        if let Some((server, text)) = self.scout.take_found() {
+        if let Some((server, found)) = self.scout.take_found() {
+            let text = found.bytes().cloned().unwrap_or_default();
             self.inputs.push_back(Input::Seen { server, text });
         }
         if matches!(rest, Some(Event::Tick)) {
@@ -206,5 +211,41 @@ impl RedisCluster {
             StorageEvent::Down { reason } => tracing::warn!(shim, reason, "the Redis Cluster is down"),
             _ => {}
         }
+    }
+}
+
+/// What a person has to do about an error; none if it may pass.
+fn remedy(error: &str, logging_in: bool) -> Option<&'static str> {
+    Some(match error.split(' ').next().unwrap_or_default() {
+        "LOADING" | "BUSY" => return None,
+        "NOAUTH" => {
+            "the URL in `storage` has to hold a password: redis-cluster://USER:PASSWORD@HOST:PORT,..."
+        }
+        "NOPERM" => "give the storage user +cluster|nodes",
+        _ if logging_in => {
+            "check user and password in `storage` (redis-cluster://USER:PASSWORD@HOST:PORT,...)"
+        }
+        _ if error.contains("cluster support disabled") => {
+            "redis-cluster:// is for servers in cluster mode; for a plain server write redis://HOST:PORT, one per shim"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::remedy;
+
+    #[test]
+    fn an_error_says_what_to_do() {
+        let check = |logging_in, error, expected: &str| {
+            let found = remedy(error, logging_in);
+            assert!(found.is_some_and(|text| text.contains(expected)), "{found:?}");
+        };
+        check(false, "ERR This instance has cluster support disabled", "write redis://");
+        check(true, "WRONGPASS invalid", "check user and password");
+        check(false, "NOAUTH Authentication required.", "has to hold a password");
+        check(false, "NOPERM this user", "+cluster|nodes");
+        assert_eq!(remedy("LOADING dataset", false), None);
     }
 }

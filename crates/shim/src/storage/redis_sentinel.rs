@@ -1,0 +1,249 @@
+//! Storage on whichever Redis server the sentinels say is the primary. Not how one server is reached and fenced.
+
+use std::net::{IpAddr, SocketAddr};
+
+use protocol::storage::{StorageEvent, Store};
+use runtime::address::Address;
+use runtime::reactor::{Event, Io};
+use wire::resp::{Command, Value};
+
+use super::redis::{Redis, RedisSettings};
+use super::scout::Scout;
+
+/// How often the next sentinel is asked, while storage is up and while it is not.
+const ASK_INTERVAL_US: u64 = 500_000;
+const ASK_INTERVAL_DOWN_US: u64 = 100_000;
+
+/// `server` is for the primary but for its address.
+#[derive(Clone, Debug)]
+pub struct RedisSentinelSettings {
+    pub sentinels: Vec<SocketAddr>,
+    /// Of the group of servers, as the sentinels call it.
+    pub name: String,
+    pub sentinel_user: Option<String>,
+    pub sentinel_password: Option<String>,
+    pub server: RedisSettings,
+}
+
+/// What a sentinel says of the primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Primary {
+    address: SocketAddr,
+    /// Grows with every failover.
+    epoch: u64,
+}
+
+pub struct RedisSentinel {
+    settings: RedisSettings,
+    sentinels: Vec<SocketAddr>,
+    scout: Scout,
+    asked: usize,
+    asked_us: u64,
+    current: Option<(Primary, Redis)>,
+    /// Of the servers before this one.
+    reconnects: u64,
+    switches: u64,
+}
+
+impl RedisSentinel {
+    pub fn new(settings: RedisSentinelSettings) -> RedisSentinel {
+        let RedisSentinelSettings { sentinels, name, sentinel_user, sentinel_password, server } = settings;
+        let question = Command::from_args(&["SENTINEL", "MASTER", &name]);
+        let login = (sentinel_user, sentinel_password);
+        RedisSentinel {
+            scout: Scout::new(login, question, remedy, server.timeout_us),
+            settings: server,
+            sentinels,
+            asked: 0,
+            asked_us: 0,
+            current: None,
+            reconnects: 0,
+            switches: 0,
+        }
+    }
+
+    fn redis(&self) -> Option<&Redis> {
+        self.current.as_ref().map(|(_, redis)| redis)
+    }
+
+    /// Why only a person can make this storage usable, if so.
+    pub fn refusal(&self) -> Option<&str> {
+        match self.redis() {
+            Some(redis) => redis.refusal(),
+            None => self.scout.refusal(),
+        }
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.redis().is_some_and(Redis::is_up)
+    }
+
+    pub fn is_replaced(&self) -> bool {
+        self.redis().is_some_and(Redis::is_replaced)
+    }
+
+    /// How often storage came back.
+    pub fn reconnects(&self) -> u64 {
+        self.reconnects + self.redis().map_or(0, Redis::reconnects)
+    }
+
+    pub fn pending_count(&self) -> usize {
+        self.redis().map_or(0, Redis::pending_count)
+    }
+
+    pub fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
+        match &mut self.current {
+            Some((_, redis)) => redis.store(io, now_us, store, events),
+            None => events.push(StorageEvent::Lost { ticket: store.ticket, sent: false }),
+        }
+    }
+
+    pub fn abort(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
+        if let Some((_, redis)) = &mut self.current {
+            redis.abort(io, now_us, ticket, events);
+        }
+    }
+
+    pub fn release(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        (number, clean): (u64, bool),
+        events: &mut Vec<StorageEvent>,
+    ) {
+        if let Some((_, redis)) = &mut self.current {
+            redis.release(io, now_us, (number, clean), events);
+        }
+    }
+
+    /// Gives back what is not its own.
+    pub fn event(&mut self, io: &mut Io, event: Event, events: &mut Vec<StorageEvent>) -> Option<Event> {
+        let rest = match &mut self.current {
+            Some((_, redis)) => redis.event(io, event, events)?,
+            None => event,
+        };
+        let rest = self.scout.event(io, rest);
+        if let Some((sentinel, found)) = self.scout.take_found() {
+            match primary(&found, sentinel.ip()) {
+                Some(primary) => self.adopt(io, primary, events),
+                None => tracing::warn!(shim = self.settings.shim, %sentinel, "an answer without an address"),
+            }
+        }
+        if matches!(rest, Some(Event::Tick)) {
+            self.ask(io);
+        }
+        rest
+    }
+
+    pub fn stop(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
+        if let Some((_, redis)) = &mut self.current {
+            redis.stop(io, events);
+        }
+    }
+
+    /// The sentinels in turn: one that is cut off from the others knows old news only.
+    fn ask(&mut self, io: &mut Io) {
+        let now_us = io.now_us();
+        let interval_us = if self.is_up() { ASK_INTERVAL_US } else { ASK_INTERVAL_DOWN_US };
+        if now_us.saturating_sub(self.asked_us) < interval_us {
+            return;
+        }
+        (self.asked_us, self.asked) = (now_us, self.asked + 1);
+        let sentinel = self.sentinels[self.asked % self.sentinels.len()];
+        self.scout.ask(io, now_us, sentinel);
+    }
+
+    /// Another server is another storage state: its takeover has a number of its own. What was sent to the old one and is
+    /// carried out late there is lost with that one's data.
+    fn adopt(&mut self, io: &mut Io, primary: Primary, events: &mut Vec<StorageEvent>) {
+        let up = self.is_up();
+        let mut watches = 0;
+        if let Some((known, redis)) = &mut self.current {
+            known.epoch = known.epoch.max(if known.address == primary.address { primary.epoch } else { 0 });
+            let newer = primary.epoch > known.epoch || primary.epoch == known.epoch && !up;
+            if known.address == primary.address || !newer {
+                return;
+            }
+            let reason = format!("the primary is {} now", primary.address);
+            tracing::warn!(shim = self.settings.shim, was = %known.address, reason, "sentinels have switched");
+            watches = redis.watch_last();
+            self.reconnects += redis.reconnects() + u64::from(up);
+            redis.stop(io, events);
+            events.push(StorageEvent::Down { reason });
+        }
+        self.switches += 1;
+        let mut redis = Redis::new(RedisSettings {
+            address: Address::Tcp(primary.address),
+            seed: self.settings.seed.wrapping_add(self.switches),
+            ..self.settings.clone()
+        });
+        redis.forget_watches(watches);
+        self.current = Some((primary, redis));
+    }
+}
+
+/// From the reply to SENTINEL MASTER, names and values in turn.
+fn primary(found: &Value, sentinel: IpAddr) -> Option<Primary> {
+    let text = |value: &Value| value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let field = |name: &str| {
+        let pair = found.elements()?.chunks_exact(2).find(|pair| text(&pair[0]).as_deref() == Some(name))?;
+        text(&pair[1])
+    };
+    let ip: IpAddr = field("ip")?.parse().ok()?;
+    // A sentinel beside its primary may know it as the loopback address of its own machine.
+    let ip = if ip.is_loopback() && !sentinel.is_loopback() { sentinel } else { ip };
+    let address = SocketAddr::new(ip, field("port")?.parse().ok()?);
+    Some(Primary { address, epoch: field("config-epoch")?.parse().ok()? })
+}
+
+/// What a person has to do about a sentinel's error; none if it may pass.
+fn remedy(error: &str, logging_in: bool) -> Option<&'static str> {
+    Some(match error.split(' ').next().unwrap_or_default() {
+        "NOAUTH" => "write redis+sentinel://.../NAME?sentinel_password=PASSWORD in `storage`",
+        "NOPERM" => "give the sentinel user +sentinel|master",
+        _ if logging_in => "check sentinel_user and sentinel_password in `storage`",
+        _ if error.contains("No such master") => {
+            "the sentinels call it by another name: redis+sentinel://HOST:PORT/NAME"
+        }
+        _ if error.contains("unknown command") => {
+            "this is no sentinel; its port is 26379 unless set otherwise"
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use wire::resp::Value;
+
+    use super::{Primary, primary, remedy};
+
+    #[test]
+    fn the_primary_is_read_from_what_a_sentinel_says() {
+        let check = |words: &str, expected: Option<(&str, u64)>| {
+            let bulk = |word: &str| Value::Bulk(Bytes::copy_from_slice(word.as_bytes()));
+            let reply = Value::Array(words.split(' ').map(bulk).collect());
+            let expected = expected
+                .map(|(address, epoch)| Primary { address: address.parse().expect("an address"), epoch });
+            assert_eq!(primary(&reply, "127.0.0.1".parse().expect("an IP")), expected, "{words}");
+        };
+        check("name m ip 127.0.0.1 port 7000 flags master config-epoch 3", Some(("127.0.0.1:7000", 3)));
+        check("ip ::1 port 7000 config-epoch 0", Some(("[::1]:7000", 0)));
+        check("ip redis.example port 7000 config-epoch 0", None);
+        check("ip 127.0.0.1 config-epoch 0", None);
+    }
+
+    #[test]
+    fn an_error_says_what_to_do() {
+        let check = |logging_in, error, expected: &str| {
+            let found = remedy(error, logging_in);
+            assert!(found.is_some_and(|text| text.contains(expected)), "{found:?}");
+        };
+        check(false, "ERR No such master with that name", "by another name");
+        check(false, "ERR unknown command 'SENTINEL', with args", "no sentinel");
+        check(false, "NOAUTH Authentication required.", "sentinel_password=");
+        check(true, "WRONGPASS invalid", "check sentinel_user");
+        assert_eq!(remedy("LOADING", false), None);
+    }
+}
