@@ -49,10 +49,11 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let server =
         admin::serve(id, listener, routes(api.clone()), stop).map_err(system_error("cannot serve HTTP"))?;
 
-    let (cell, stop) = (status.clone(), stop.clone());
+    let (cell, stop, name) = (status.clone(), stop.clone(), id.to_owned());
     let thread = std::thread::Builder::new()
         .name(format!("{id}-ticks"))
         .spawn(move || {
+            let _member = tracing::error_span!("member", id = name, role = "controller").entered();
             while !stop.wait_timeout(TICK) {
                 let mut service = api.service();
                 service.tick(now());

@@ -81,7 +81,7 @@ impl Running {
         }
         let orders = self.stages.iter().flat_map(|stage| &stage.instances);
         let orders = orders.map(|instance| instance.orders.clone()).collect();
-        let reloader = Reloader::new(config, orders, Box::new(|_| ()));
+        let reloader = Reloader::new(config, orders, Box::new(crate::logging::follow));
         let reloader = Arc::new(reloader.checking(Box::new(|config| router::users(config).map(drop))));
         self.reloader = Some(Arc::clone(&reloader));
         for (listener, ids) in listeners {

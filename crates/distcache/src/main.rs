@@ -4,13 +4,12 @@ mod bench;
 mod commands;
 mod demo;
 mod launch;
+mod logging;
 mod sim;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
 
 /// One big coherent cache in front of Redis: hot keys no longer melt one server.
 ///
@@ -23,6 +22,9 @@ struct CommandLine {
     /// [default: warn; demo: error]
     #[arg(long, global = true, env = "DISTCACHE_LOG", value_name = "FILTER")]
     log: Option<String>,
+    /// How log lines look
+    #[arg(long, global = true, env = "DISTCACHE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    log_format: logging::Format,
     #[command(subcommand)]
     command: Command,
 }
@@ -47,22 +49,14 @@ fn main() -> ExitCode {
     let line = CommandLine::parse();
     // Members of the demonstration come and go while others talk to them; that would spoil its picture.
     let default = if matches!(line.command, Command::Demo(_)) { "error" } else { "warn" };
-    match log_to_stderr(line.log.as_deref().unwrap_or(default)).and_then(|()| dispatch(line.command)) {
+    match logging::start(line.log.as_deref(), default, line.log_format).and_then(|()| dispatch(line.command))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             commands::say(&format!("distcache: {error:#}"));
             ExitCode::FAILURE
         }
     }
-}
-
-fn log_to_stderr(filter: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(filter).map_err(|error| {
-        anyhow::anyhow!("--log {filter:?} (or DISTCACHE_LOG): {error}; write for example info")
-    })?;
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
-    Ok(())
 }
 
 fn dispatch(command: Command) -> anyhow::Result<()> {

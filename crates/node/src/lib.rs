@@ -59,6 +59,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let (name, stop) = (id.to_owned(), stop.clone());
     driver.set(&mut io, Arc::clone(config));
     let run = move || {
+        let _member = tracing::error_span!("member", id = name, role = "node").entered();
         if let Err(error) = reactor::run(io, &mut driver, &stop) {
             tracing::error!(node = name, %error, "the node has ended");
         }

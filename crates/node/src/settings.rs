@@ -33,6 +33,7 @@ pub(crate) fn settings(config: &Config, node: NodeId) -> Settings {
             hold_off: heat.hold_off().max(Duration::from_millis(1)),
         },
         policies: Policies::new(config.policies.iter().map(policy).collect()),
+        observes: config.cluster.observe_only,
     }
 }
 

@@ -81,6 +81,7 @@ scripts! {
     node_owns_nothing
     node_paused_past_its_lease
     node_reconnects
+    observing_only
     policy_always
     policy_limits
     policy_never

@@ -91,6 +91,12 @@ const SHIM: &[Metric<ShimStatus>] = &[
     Metric("staleness_longest_microseconds", Gauge, "How old one may have been, since start", |s| {
         s.staleness_longest_us
     }),
+    Metric("observed_reads", Counter, "Reads while observing only", |s| s.observed_reads_total),
+    Metric("observed_hits", Counter, "Reads that copies would have answered", |s| s.observed_hits_total),
+    Metric("observed_keys", Gauge, "Keys that would have copies now", |s| s.observed_keys),
+    Metric("purged_copies", Counter, "Copies dropped by purges and stricter policies", |s| {
+        s.purged_copies_total
+    }),
     Metric("quarantined", Gauge, "Keys whose last write has an unknown outcome", |s| s.quarantined),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),

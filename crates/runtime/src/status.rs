@@ -145,6 +145,12 @@ pub struct ShimStatus {
     pub subscriptions: u64,
     /// Published messages sent to routers.
     pub messages_delivered_total: u64,
+    /// While nothing is cached: reads, those that copies would have answered, and keys that would have copies.
+    pub observed_reads_total: u64,
+    pub observed_hits_total: u64,
+    pub observed_keys: u64,
+    /// Copies dropped because somebody asked for it or the policies changed.
+    pub purged_copies_total: u64,
     /// Of the keys that clients read past the caches.
     pub hottest: Vec<HotKey>,
     pub sheds_total: BTreeMap<String, u64>,

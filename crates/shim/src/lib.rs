@@ -89,6 +89,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     driver.set(&mut io, Arc::clone(config));
     let name = id.to_owned();
     let run = move || {
+        let _member = tracing::error_span!("member", id = name, role = "shim").entered();
         if let Err(error) = reactor::run(io, &mut driver, &own_stop) {
             tracing::error!(shim = name, %error, "the shim has ended");
         }

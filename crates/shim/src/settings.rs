@@ -4,7 +4,7 @@ use bytes::Bytes;
 use protocol::heat::HeatConfig;
 use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::shim::Settings;
-use runtime::config::{Caching, Config, PolicyConfig};
+use runtime::config::{Caching, Config, LayerConfig, PolicyConfig};
 
 pub(crate) fn settings(config: &Config) -> Settings {
     let (heat, limits) = (&config.heat, &config.limits);
@@ -20,7 +20,17 @@ pub(crate) fn settings(config: &Config) -> Settings {
         operations_max: limits.shim_queue_max,
         key_queue_max: limits.key_queue_max,
         policies: Policies::new(config.policies.iter().map(policy).collect()),
+        observes: config.cluster.observe_only.then(|| room(config)),
     }
+}
+
+/// How many keys of one shim find room in the nodes: each key has its place in every layer, so the largest layer counts.
+fn room(config: &Config) -> usize {
+    let room = |layer: &LayerConfig| {
+        let nodes = config.nodes.iter().filter(|node| node.layer == layer.name);
+        nodes.map(|node| node.objects_max).sum::<usize>()
+    };
+    config.layers.iter().map(room).max().unwrap_or(0) / config.shims.len().max(1)
 }
 
 fn policy(policy: &PolicyConfig) -> (Bytes, Rule) {

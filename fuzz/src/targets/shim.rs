@@ -54,7 +54,8 @@ fn settings(bytes: &mut Unstructured<'_>) -> Result<Settings> {
     let rule = Rule { cache, ttl_ms_max: *bytes.choose(&[1, u64::MAX])?, ..Rule::default() };
     let policies = Policies::new(vec![(Bytes::from_static(b"k"), rule)]);
     let ShimConfig { heat, heat_min, operations_max, key_queue_max, .. } = config(bytes)?;
-    Ok(Settings { heat, heat_min, operations_max, key_queue_max, policies })
+    let observes = *bytes.choose(&[None, None, Some(2)])?;
+    Ok(Settings { heat, heat_min, operations_max, key_queue_max, policies, observes })
 }
 
 /// What a subscriber connection may bring.

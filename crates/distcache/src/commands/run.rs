@@ -28,6 +28,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         arguments.config.config.display(),
         config.member_ids().collect::<Vec<_>>().join(", ")
     );
+    crate::logging::follow(&config);
     let stop = Stop::on_signals()?;
     let running = launch::launch(&config, &[id], &stop)?;
     super::reload::on_hangup(&config, &[id], running.reloader())?;

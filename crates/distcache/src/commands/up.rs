@@ -17,6 +17,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = arguments.config.load()?;
     let ids: Vec<&str> = config.member_ids().collect();
+    crate::logging::follow(&config);
     let stop = Stop::on_signals()?;
     let running = launch::launch(&config, &ids, &stop)?;
     super::reload::on_hangup(&config, &ids, running.reloader())?;

@@ -135,6 +135,7 @@ pub struct Node {
     random: SmallRng,
     second: Time,
     draining: bool,
+    observes: bool,
     /// Whether the map gives it any part of the keys.
     owns: bool,
     statistics: NodeStatistics,
@@ -161,6 +162,7 @@ impl Node {
             offers: Vec::new(),
             second: Time(0),
             draining: false,
+            observes: false,
             owns: true,
             statistics: NodeStatistics::default(),
             policies: Policies::default(),
@@ -275,7 +277,7 @@ impl Node {
     }
 
     fn admits_nothing(&self) -> bool {
-        self.draining || !self.owns
+        self.draining || self.observes || !self.owns
     }
 
     fn drop_everything(&mut self, effects: &mut Vec<Effect>) {

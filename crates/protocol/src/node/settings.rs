@@ -19,6 +19,8 @@ pub struct Settings {
     pub heat: HeatConfig,
     pub admission: Admission,
     pub policies: Policies,
+    /// Nothing is cached.
+    pub observes: bool,
 }
 
 impl Node {
@@ -30,6 +32,10 @@ impl Node {
         self.config.value_bytes_max = value_bytes_max;
         (self.config.views_max, self.config.forwarded_max) = (views_max, forwarded_max);
         self.config.admission = settings.admission;
+        if settings.observes && !self.observes {
+            self.drop_everything(effects);
+        }
+        self.observes = settings.observes;
         self.agent.set_limits(objects_max, bytes_max, settings.admission);
         if self.config.heat != settings.heat {
             self.config.heat = settings.heat;

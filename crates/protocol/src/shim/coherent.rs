@@ -155,6 +155,7 @@ impl Shim {
 
     /// A barrier: every node with a live session drops everything that this shim has granted.
     pub(super) fn revoke_all(&mut self, now: Time, id: u32, effects: &mut Vec<Effect>) {
+        self.observe_barrier();
         self.barrier_number += 1;
         let (number, heard) = (self.barrier_number, self.feed.heard());
         for index in 0..self.links.len() {

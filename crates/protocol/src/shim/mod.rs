@@ -9,6 +9,7 @@ mod feed;
 mod inspect;
 mod joins;
 mod marks;
+mod observe;
 mod operation;
 mod operations;
 mod pubsub;
@@ -285,6 +286,7 @@ pub struct Shim {
     marked: KeyMap<()>,
     heat: HeavyHitters,
     hottest: Hottest,
+    observer: Option<observe::Observer>,
     heat_floor: u32,
     frames: BytesMut,
     random: SmallRng,
@@ -329,6 +331,7 @@ impl Shim {
             marked: KeyMap::default(),
             heat: HeavyHitters::new(config.heat, config.seed),
             hottest: Hottest::default(),
+            observer: None,
             heat_floor: config.heat_min,
             frames: BytesMut::new(),
             random: SmallRng::seed_from_u64(config.seed),
@@ -391,6 +394,7 @@ impl Shim {
 
     fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
         self.admission.tick(now);
+        self.tick_observer(now);
         for index in 0..self.links.len() {
             let node = NodeId(index as u16);
             // A node without copies lets its lease run out; nothing is lost by that.

@@ -263,6 +263,7 @@ impl Shim {
         let (key, early) = (operation.keys[index].clone(), operation.early.clone());
         let heard = self.feed.heard();
         let blocking = operation.kind == Kind::Blocking;
+        self.observe_write(&key);
         let Some(state) = self.keys.get_mut(&key) else { return };
         state.directory.version = version;
         state.blocked += u32::from(blocking);

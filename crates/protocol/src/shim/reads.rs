@@ -25,7 +25,9 @@ impl Shim {
         if let Some(refusal) = self.refusal(&read.key) {
             return self.refuse(origin, &refusal, effects);
         }
-        if matches!(from, Peer::Router(_)) {
+        if self.observes() {
+            self.observe_read(now, &read);
+        } else if matches!(from, Peer::Router(_)) {
             self.count_heat(now, &read, effects);
         }
         let Read { key, view, resp3, ordered, .. } = read;
@@ -63,7 +65,10 @@ impl Shim {
         if !live {
             self.send(Peer::Node(node), Message::Refuse(Refuse { session }), effects);
         }
-        let may_cache = may_cache && !self.policies.of(&key.bytes).is_never() && !self.is_moving(&key);
+        let may_cache = may_cache
+            && !self.observes()
+            && !self.policies.of(&key.bytes).is_never()
+            && !self.is_moving(&key);
         let grantable = live && self.grants() && may_cache;
         let mut version = None;
         if grantable && self.keys.get(&key).is_none_or(KeyState::is_quiet) {

@@ -13,12 +13,15 @@ pub struct Settings {
     pub operations_max: usize,
     pub key_queue_max: usize,
     pub policies: Policies,
+    /// How many keys nodes would hold of this shim's, if nothing is to be cached but only observed.
+    pub observes: Option<usize>,
 }
 
 impl Shim {
     /// Acts on `settings` from now on. Copies that the new policies would not have allowed are invalidated.
     pub(super) fn set(&mut self, settings: Settings, effects: &mut Vec<Effect>) {
-        let Settings { heat, heat_min, operations_max, key_queue_max, policies } = settings;
+        let Settings { heat, heat_min, operations_max, key_queue_max, policies, observes } = settings;
+        self.observe(observes, effects);
         if self.config.heat != heat {
             self.config.heat = heat;
             self.heat = HeavyHitters::new(heat, self.random.random());

@@ -16,6 +16,9 @@ pub struct ShimStatistics {
     pub invalidated_copies: u64,
     /// Copies dropped because somebody asked for it or the policies changed.
     pub purged_copies: u64,
+    /// Reads while observing only, and those that copies would have answered.
+    pub observed_reads: u64,
+    pub observed_hits: u64,
     /// INVs and ACKs.
     pub coherence_messages: u64,
     pub commits: u64,

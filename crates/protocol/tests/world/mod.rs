@@ -153,6 +153,11 @@ impl World {
                 let copies = self.shim.as_ref().map_or(0, Shim::copies);
                 let _ = writeln!(self.log, "  copies: {copies}");
             }
+            "observed" => {
+                let counts = self.shim.as_ref().map(Shim::statistics).unwrap_or_default();
+                let (reads, hits) = (counts.observed_reads, counts.observed_hits);
+                let _ = writeln!(self.log, "  {hits} of {reads} reads would have been hits");
+            }
             "lapses" => {
                 let lapses = self.shim.as_ref().map_or(0, |shim| shim.statistics().lease_lapses);
                 let _ = writeln!(self.log, "  leases lost: {lapses}");

@@ -12,17 +12,19 @@ use super::{World, index};
 
 impl World {
     /// `policy n0|n1|s0 PREFIX never|always|heat [ttl MS] [bytes N]`, the only one there is from then on; `policy s0`
-    /// alone leaves none.
+    /// alone leaves none, and `policy s0 observe` caches nothing at all.
     pub(super) fn policy(&mut self, member: &str, words: &[&str]) {
         let rules = match words {
-            [] => Vec::new(),
+            [] | ["observe"] => Vec::new(),
             [prefix, rest @ ..] => vec![(Bytes::copy_from_slice(prefix.as_bytes()), rule(rest))],
         };
         let policies = Policies::new(rules);
         let heat = HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() };
         if member == "s0" {
             let (heat_min, operations_max, key_queue_max) = (u32::MAX, 1000, 100);
-            let settings = shim::Settings { heat, heat_min, operations_max, key_queue_max, policies };
+            let observes = (words == ["observe"]).then_some(100);
+            let settings =
+                shim::Settings { heat, heat_min, operations_max, key_queue_max, policies, observes };
             return self.step_shim(shim::Input::Settings(Box::new(settings)));
         }
         let settings = node::Settings {
@@ -34,6 +36,7 @@ impl World {
             heat,
             admission: Admission { heat_min: 1, hysteresis: 250, hold_off: Duration::from_secs(10) },
             policies,
+            observes: words == ["observe"],
         };
         self.step_node(index(member), node::Input::Settings(Box::new(settings)));
     }

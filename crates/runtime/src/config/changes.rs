@@ -12,7 +12,8 @@ use crate::reload::Reloaded;
 /// A field that a restart is needed for unless it is listed here.
 fn is_hot(section: &str, key: &str) -> bool {
     match section {
-        "heat" | "policy" | "slowlog" | "user" => true,
+        "heat" | "policy" | "slowlog" | "log" | "user" => true,
+        "cluster" => key == "observe_only",
         "limits" => !matches!(key, "handshake_ms_max" | "blocking_max" | "storage_ms_max" | "learned_max"),
         "node" => matches!(key, "objects_max" | "bytes_max" | "rate_max"),
         "shim" => key == "rate_max",
@@ -35,6 +36,8 @@ impl Config {
         config.limits.learned_max = self.limits.learned_max;
         config.heat = newer.heat.clone();
         config.security.hide_keys = newer.security.hide_keys;
+        config.log = newer.log.clone();
+        config.cluster.observe_only = newer.cluster.observe_only;
         config.slowlog = newer.slowlog.clone();
         config.policies = newer.policies.clone();
         config.users = newer.users.clone();

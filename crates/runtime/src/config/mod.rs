@@ -20,7 +20,8 @@ pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, Secret};
 pub use sections::{
-    ClusterConfig, HeatConfig, Limits, MemcachedPlacement, Mode, Routing, SecurityConfig, SlowLogConfig,
+    ClusterConfig, HeatConfig, Limits, LogConfig, MemcachedPlacement, Mode, Routing, SecurityConfig,
+    SlowLogConfig,
 };
 pub use storage::{Password, SentinelStorage, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
@@ -57,6 +58,8 @@ pub struct Config {
     pub heat: HeatConfig,
     #[serde(default)]
     pub slowlog: SlowLogConfig,
+    #[serde(default)]
+    pub log: LogConfig,
     #[serde(default, rename = "policy")]
     pub policies: Vec<PolicyConfig>,
     #[serde(default, rename = "controller")]
@@ -108,6 +111,7 @@ impl Config {
             limits: Limits::default(),
             heat: HeatConfig::default(),
             slowlog: SlowLogConfig::default(),
+            log: LogConfig::default(),
             policies: Vec::new(),
             controllers: Vec::new(),
             layers: Vec::new(),

@@ -34,6 +34,9 @@ pub struct ClusterConfig {
     /// if nobody sets such expiries.
     #[serde(default)]
     pub cache_expiring_hashes: bool,
+    /// Nothing is cached: what would be is counted.
+    #[serde(default)]
+    pub observe_only: bool,
     /// Mode `bounded`: how long a copy may be served after somebody else has changed its key.
     #[serde(default = "default_bounded_staleness_ms_max")]
     pub bounded_staleness_ms_max: u64,
@@ -112,6 +115,7 @@ impl ClusterConfig {
             lease_guard_ms: default_lease_guard_ms(),
             memcached_placement: MemcachedPlacement::default(),
             cache_expiring_hashes: false,
+            observe_only: false,
             bounded_staleness_ms_max: default_bounded_staleness_ms_max(),
             bounded_age_ms_max: default_bounded_age_ms_max(),
         }
@@ -212,6 +216,14 @@ impl Default for Limits {
             storage_ms_max: 5_000,
         }
     }
+}
+
+/// `[log]`: what a process writes to stderr, unless its command line says so.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// As `--log` takes it.
+    pub filter: Option<String>,
 }
 
 /// `[slowlog]`: which commands a router remembers because clients waited long for them.

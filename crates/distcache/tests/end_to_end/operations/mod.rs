@@ -3,5 +3,6 @@
 mod copies;
 mod hot_keys;
 mod leaving;
+mod observing;
 mod reload;
 mod slow_log;

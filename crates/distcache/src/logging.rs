@@ -1,0 +1,58 @@
+//! Where log lines go and how they look. Who writes them says so with a span: `id` and `role` of a member.
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+
+use runtime::config::Config;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    #[default]
+    Text,
+    /// One object for each line.
+    Json,
+}
+
+/// What the configuration may change; nothing if the command line says what to log.
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// `filter` as the command line has it.
+pub(crate) fn start(filter: Option<&str>, default: &str, format: Format) -> anyhow::Result<()> {
+    let filter_text = filter.unwrap_or(default);
+    let wanted = EnvFilter::try_new(filter_text).map_err(|error| {
+        anyhow::anyhow!("--log {filter_text:?} (or DISTCACHE_LOG): {error}; write for example info")
+    })?;
+    let (wanted, handle) = reload::Layer::new(wanted);
+    if filter.is_none() {
+        // There is one process and one start.
+        let _ = FILTER.set(handle);
+    }
+    let lines = match format {
+        Format::Text => {
+            let colours = std::io::stderr().is_terminal();
+            fmt::layer().with_ansi(colours).with_writer(std::io::stderr).boxed()
+        }
+        Format::Json => fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_current_span(true)
+            .with_span_list(false)
+            .with_writer(std::io::stderr)
+            .boxed(),
+    };
+    tracing_subscriber::registry().with(wanted).with(lines).init();
+    Ok(())
+}
+
+/// Logs what the configuration says from now on, if it says anything and the command line does not.
+pub(crate) fn follow(config: &Config) {
+    let (Some(handle), Some(filter)) = (FILTER.get(), &config.log.filter) else { return };
+    match EnvFilter::try_new(filter) {
+        Ok(wanted) => drop(handle.reload(wanted)),
+        Err(error) => tracing::error!("[log] filter = {filter:?}: {error}; write for example \"info\""),
+    }
+}
