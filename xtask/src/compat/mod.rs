@@ -26,7 +26,7 @@ what passes only direct. UNIT is a file of the suite as in `unit/type/string`; w
 ";
 
 /// The files of the suite that say something about a proxy.
-const UNITS: [&str; 26] = [
+const UNITS: [&str; 27] = [
     "unit/type/string",
     "unit/type/incr",
     "unit/type/hash",
@@ -53,7 +53,12 @@ const UNITS: [&str; 26] = [
     "unit/functions",
     "unit/tracking",
     "unit/quit",
+    // Last: what it makes of the direct server's users stays.
+    USERS,
 ];
+
+/// The file about users, which are those of storage then.
+const USERS: &str = "unit/acl";
 
 struct Arguments {
     units: Vec<String>,
@@ -121,7 +126,7 @@ fn compare(
     let mut rows = Vec::new();
     for unit in units {
         // A cluster for each: what one unit leaves behind is not the next one's trouble.
-        let cluster = Cluster::start(binary, layout(servers), 1)?;
+        let cluster = Cluster::start(binary, layout(unit, servers), 1)?;
         let log = |which: &str| logs.join(format!("{}-{which}.txt", unit.replace('/', "-")));
         let expected = suite::run(source, unit, address, &[], &log("direct"))?;
         let direct_ok = expected.iter().any(|test| test.outcome == suite::Outcome::Ok);
@@ -141,12 +146,13 @@ fn compare(
     Ok(rows)
 }
 
-fn layout(servers: usize) -> Layout {
+fn layout(unit: &str, servers: usize) -> Layout {
+    let users = if unit == USERS { "storage" } else { "config" };
     Layout {
         layers: vec![Layer::leaves(1), Layer::spines(2)],
         racks: servers,
         objects_max: 100,
-        tables: "[heat]\nthreshold = 1\nhold_off_ms = 10".to_owned(),
+        tables: format!("[security]\nusers = \"{users}\"\n[heat]\nthreshold = 1\nhold_off_ms = 10"),
         separate: false,
         ..Layout::default()
     }
