@@ -78,6 +78,18 @@ fn clients_beyond_the_maximum_are_told_so() {
     third.expect("+PONG\r\n");
 }
 
+/// Whoever waits for something is not idle.
+#[test]
+fn silent_clients_are_closed_and_those_that_block_are_not() {
+    let stage = Stage::new(|config| config.limits.client_idle_ms_max = 100);
+    let mut blocked = stage.connect();
+    blocked.send(b"BLPOP queue 0\r\n");
+    stage.status(|status| status.queue_depth == 1);
+    let mut idle = stage.connect();
+    idle.expect_end();
+    stage.status(|status| status.clients == 1 && status.queue_depth == 1);
+}
+
 #[test]
 fn a_client_that_sends_and_does_not_read_is_held_back_and_loses_nothing() {
     let stage = Stage::new(|config| config.limits.pipeline_max = 64);
