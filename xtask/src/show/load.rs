@@ -1,6 +1,5 @@
 //! `distcache bench` as a child process, with the series that it wrote. Not the load generator itself.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -45,17 +44,17 @@ impl Slice {
 }
 
 impl Load {
-    /// The series goes to `folder` under `name`.
+    /// `target` is an address, or `USER:PASSWORD@ADDRESS`. The series goes to `folder` under `name`.
     pub(super) fn start(
         binary: &Path,
-        router: SocketAddr,
+        target: impl std::fmt::Display,
         folder: &Path,
         name: &str,
         arguments: &[&str],
     ) -> anyhow::Result<Load> {
         let series = folder.join(format!("{name}.csv"));
         let mut command = mortal(binary);
-        command.args(["bench", "--json", "--target", &format!("redis://{router}")]).args(arguments);
+        command.args(["bench", "--json", "--target", &format!("redis://{target}")]).args(arguments);
         command.arg("--series").arg(&series).stdin(Stdio::null()).stdout(Stdio::piped());
         // What it warns of is in the series, too.
         let child = command.stderr(Stdio::null()).spawn().context("distcache bench cannot be started")?;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{hold, storm};
+use super::{BAD, PASSWORD, hold, storm};
 
 pub(super) const LARGE_KEY: &str = "hostile:large";
 pub(super) const LARGE_BYTES: usize = 1 << 20;
@@ -23,7 +23,7 @@ pub(super) struct Attack {
 pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "half-open",
-        what: "10,000 connections that send half a command and stay",
+        what: "10,000 strangers that send half a command and stay",
         threads: 1,
         run: hold::half_open,
     },
@@ -70,6 +70,12 @@ pub(super) const ATTACKS: &[Attack] = &[
         run: storm::passwords,
     },
     Attack {
+        name: "strangers",
+        what: "strangers that send more than one may before a password",
+        threads: 1,
+        run: storm::strangers,
+    },
+    Attack {
         name: "binary",
         what: "keys and values of random bytes, checked",
         threads: 1,
@@ -77,7 +83,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     },
     Attack {
         name: "many-arguments",
-        what: "commands of 100,000 arguments and more",
+        what: "commands of 10,000 keys, twice a second",
         threads: 1,
         run: storm::many_arguments,
     },
@@ -102,6 +108,16 @@ impl Field<'_> {
         // It must not hang once the router has closed its side or stopped to read.
         stream.set_write_timeout(Some(Duration::from_millis(20))).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        Some(stream)
+    }
+
+    /// One who has shown a password.
+    pub(super) fn log_in(&self) -> Option<TcpStream> {
+        let mut stream = self.connect()?;
+        let said = self.ask(&mut stream, format!("AUTH {BAD} {PASSWORD}\r\n").as_bytes(), 5);
+        if said != b"+OK\r\n" {
+            self.wrong(format!("a login got {:?}", String::from_utf8_lossy(&said)));
+        }
         Some(stream)
     }
 

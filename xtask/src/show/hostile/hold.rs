@@ -13,11 +13,11 @@ const SLOW_READERS: usize = 50;
 const ANNOUNCED: &[u8] = b"*3\r\n$3\r\nSET\r\n$12\r\nhostile:held\r\n$62914560\r\n";
 
 /// Opens connections in small herds, so that connecting is no flood; fewer if the attack is over before.
-fn open(field: &Field<'_>, count: usize, first: &[u8]) -> Vec<TcpStream> {
+fn open(field: &Field<'_>, count: usize, known: bool, first: &[u8]) -> Vec<TcpStream> {
     let mut held = Vec::with_capacity(count);
     while held.len() < count && field.goes_on() {
         for _ in 0..50 {
-            if let Some(mut stream) = field.connect() {
+            if let Some(mut stream) = if known { field.log_in() } else { field.connect() } {
                 let _ = stream.write_all(first);
                 held.push(stream);
             }
@@ -28,7 +28,7 @@ fn open(field: &Field<'_>, count: usize, first: &[u8]) -> Vec<TcpStream> {
 }
 
 pub(super) fn half_open(field: &Field<'_>, _: usize) -> u64 {
-    let held = open(field, HALF_OPEN, b"*2\r\n$3\r\nGET\r\n$12\r\nhostile");
+    let held = open(field, HALF_OPEN, false, b"*2\r\n$3\r\nGET\r\n$12\r\nhostile");
     if held.len() < HALF_OPEN {
         field.wrong(format!("only {} connections were taken", held.len()));
     }
@@ -38,7 +38,7 @@ pub(super) fn half_open(field: &Field<'_>, _: usize) -> u64 {
 
 pub(super) fn slow_writers(field: &Field<'_>, _: usize) -> u64 {
     let command = b"*3\r\n$3\r\nSET\r\n$12\r\nhostile:slow\r\n$4\r\nabcd\r\n";
-    let mut held = open(field, SLOW_WRITERS, b"");
+    let mut held = open(field, SLOW_WRITERS, true, b"");
     let mut sent = 0u64;
     while field.goes_on() {
         let byte = [command[(sent as usize) % command.len()]];
@@ -54,7 +54,7 @@ pub(super) fn slow_writers(field: &Field<'_>, _: usize) -> u64 {
 }
 
 pub(super) fn giant_headers(field: &Field<'_>, _: usize) -> u64 {
-    let held = open(field, GIANTS, &[ANNOUNCED, &[b'v'; 1024]].concat());
+    let held = open(field, GIANTS, true, &[ANNOUNCED, &[b'v'; 1024]].concat());
     field.wait();
     held.len() as u64
 }
@@ -65,7 +65,7 @@ pub(super) fn hoarders(field: &Field<'_>, _: usize) -> u64 {
     let mut held: Vec<TcpStream> = Vec::new();
     let mut begun = 0;
     while field.goes_on() {
-        let Some(mut stream) = field.connect() else { continue };
+        let Some(mut stream) = field.log_in() else { continue };
         begun += 1;
         let _ = stream.write_all(ANNOUNCED);
         for _ in 0..128 {
@@ -84,7 +84,7 @@ pub(super) fn hoarders(field: &Field<'_>, _: usize) -> u64 {
 
 pub(super) fn slow_readers(field: &Field<'_>, _: usize) -> u64 {
     let get = format!("*2\r\n$3\r\nGET\r\n${}\r\n{LARGE_KEY}\r\n", LARGE_KEY.len());
-    let held = open(field, SLOW_READERS, get.repeat(64).as_bytes());
+    let held = open(field, SLOW_READERS, true, get.repeat(64).as_bytes());
     field.wait();
     held.len() as u64
 }

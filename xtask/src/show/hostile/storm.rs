@@ -81,10 +81,32 @@ pub(super) fn passwords(field: &Field<'_>, number: usize) -> u64 {
     guesses
 }
 
+/// Each has to be refused for its size, whatever else it says.
+pub(super) fn strangers(field: &Field<'_>, _: usize) -> u64 {
+    let floods: [&[u8]; 3] = [
+        b"*11\r\n$4\r\nAUTH\r\n",
+        b"*3\r\n$4\r\nAUTH\r\n$3\r\nbad\r\n$1000000\r\n",
+        b"*2\r\n$3\r\nGET\r\n$16385\r\n",
+    ];
+    let tail = vec![b'x'; 1 << 20];
+    let mut sent = 0;
+    while field.goes_on() {
+        let Some(mut stream) = field.connect() else { continue };
+        let flood = [floods[sent as usize % floods.len()], &tail].concat();
+        let said = field.ask(&mut stream, &flood, 38);
+        if !said.starts_with(b"-ERR Protocol error: unauthenticated ") && !said.is_empty() {
+            field.wrong(format!("a stranger got {:?}", String::from_utf8_lossy(&said)));
+        }
+        sent += 1;
+        field.pause(Duration::from_millis(5));
+    }
+    sent
+}
+
 /// Writes and reads back, in one pipeline.
 pub(super) fn binary(field: &Field<'_>, number: usize) -> u64 {
     let mut random = SmallRng::seed_from_u64(number as u64);
-    let Some(mut stream) = field.connect() else { return 0 };
+    let Some(mut stream) = field.log_in() else { return 0 };
     let mut rounds = 0;
     while field.goes_on() {
         let mut draw = |bytes_max: usize| {
@@ -92,7 +114,7 @@ pub(super) fn binary(field: &Field<'_>, number: usize) -> u64 {
             random.fill_bytes(&mut bytes);
             bytes
         };
-        let (key, value) = (draw(200), draw(3000));
+        let (key, value) = ([b"hostile:".as_slice(), &draw(200)].concat(), draw(3000));
         let bulk = |bytes: &[u8]| [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
         let set = [b"*3\r\n$3\r\nSET\r\n".as_slice(), &bulk(&key), &bulk(&value)].concat();
         let get = [b"*2\r\n$3\r\nGET\r\n".as_slice(), &bulk(&key)].concat();
@@ -116,11 +138,11 @@ pub(super) fn binary(field: &Field<'_>, number: usize) -> u64 {
 
 /// One command, many parts: it must not stop the others for long.
 pub(super) fn many_arguments(field: &Field<'_>, _: usize) -> u64 {
-    const ARGUMENTS: usize = 100_000;
+    const ARGUMENTS: usize = 10_000;
     let mut command = format!("*{}\r\n$6\r\nEXISTS\r\n", ARGUMENTS + 1).into_bytes();
     (0..ARGUMENTS).for_each(|_| command.extend_from_slice(b"$12\r\nhostile:many\r\n"));
     let mut sent = 0;
-    let Some(mut stream) = field.connect() else { return 0 };
+    let Some(mut stream) = field.log_in() else { return 0 };
     let _ = stream.set_write_timeout(Some(Duration::from_secs(5)));
     while field.goes_on() {
         let said = field.ask(&mut stream, &command, 4);
