@@ -33,8 +33,9 @@ const SERVICES: [(&str, &str); 4] = [
     ("nutcracker", "nutcracker"),
     ("etcd-server", "etcd"),
 ];
-/// The Python client that the end-to-end tests drive, pinned so that a test run can be repeated.
-const PYTHON_CLIENT: (&str, &str) = ("redis", "8.1.0");
+/// The Python clients that the end-to-end tests drive, pinned so that a test run can be repeated.
+const PYTHON_CLIENTS: [(&str, &str); 4] =
+    [("redis", "8.1.0"), ("pymemcache", "4.0.0"), ("python-memcached", "1.62"), ("pylibmc", "1.6.3")];
 
 /// Names the Python that has the client, for the tests.
 pub(crate) const PYTHON_VARIABLE: &str = "DISTCACHE_TEST_PYTHON";
@@ -139,8 +140,9 @@ fn as_root(arguments: &[&str]) -> anyhow::Result<Command> {
 }
 
 fn has_client(root: &Path) -> bool {
-    let (name, version) = PYTHON_CLIENT;
-    let check = format!("import {name}, sys; sys.exit({name}.__version__ != '{version}')");
+    let wanted =
+        PYTHON_CLIENTS.map(|(name, version)| format!("version('{name}') == '{version}'")).join(" and ");
+    let check = format!("import sys; from importlib.metadata import version; sys.exit(not ({wanted}))");
     succeeds(Command::new(python(root)).args(["-c", &check]))
 }
 
@@ -152,17 +154,14 @@ fn make_environment(root: &Path) -> anyhow::Result<()> {
         "python3 -m venv {} failed",
         folder.display()
     );
-    let (name, version) = PYTHON_CLIENT;
+    let wanted = PYTHON_CLIENTS.map(|(name, version)| format!("{name}=={version}"));
     let mut pip = Command::new(python(root));
-    pip.args([
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        &format!("{name}=={version}"),
-    ]);
-    anyhow::ensure!(pip.status().context("starting pip")?.success(), "pip install {name}=={version} failed");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(&wanted);
+    anyhow::ensure!(
+        pip.status().context("starting pip")?.success(),
+        "pip install {} failed",
+        wanted.join(" ")
+    );
     Ok(())
 }
 

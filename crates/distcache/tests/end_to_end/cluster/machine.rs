@@ -29,12 +29,17 @@ fn starts(program: &str) -> bool {
 
 /// The Python that has redis-py: `cargo xtask setup` makes its environment, `cargo xtask ci` names it.
 pub(crate) fn python() -> Option<PathBuf> {
+    python_with("import redis")
+}
+
+/// The same Python, if it can run this.
+pub(crate) fn python_with(statement: &str) -> Option<PathBuf> {
     let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/python/bin/python3");
     let python = std::env::var_os("DISTCACHE_TEST_PYTHON").map_or(made, PathBuf::from);
-    if succeeds(Command::new(&python).args(["-c", "import redis"])) {
+    if succeeds(Command::new(&python).args(["-c", statement])) {
         return Some(python);
     }
-    skip(&format!("{} has no redis-py (`make setup`)", python.display()));
+    skip(&format!("{} cannot `{statement}` (`make setup`)", python.display()));
     None
 }
 

@@ -17,7 +17,7 @@ pub(crate) use client::{Client, text};
 pub(crate) use directory::Directory;
 pub(crate) use etcd::Etcd;
 pub(crate) use layout::Layout;
-pub(crate) use machine::{alone, installed, python, shared};
+pub(crate) use machine::{alone, installed, python, python_with, shared};
 pub(crate) use memcached_client::MemcachedClient;
 pub(crate) use memcached_server::MemcachedServer;
 pub(crate) use ports::free_port;

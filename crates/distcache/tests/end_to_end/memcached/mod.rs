@@ -1,5 +1,6 @@
 //! memcached at the front door: what real servers and real clients say to it. Not Redis' protocol.
 
+mod clients;
 mod differential;
 mod front;
 mod ketama;
