@@ -25,7 +25,7 @@ const DOCUMENT: Memory = Memory { fixed: 256 << 10, per_byte: 4096 };
 /// The rings and tables of a small cluster, made anew for each input.
 const MACHINE: Memory = Memory { fixed: 4 << 20, per_byte: 4096 };
 
-pub static TARGETS: [Target; 16] = [
+pub static TARGETS: [Target; 17] = [
     decoder("resp_commands", targets::resp_commands::run),
     decoder("resp_replies", targets::resp_replies::run),
     decoder("memcached", targets::memcached::run),
@@ -41,6 +41,7 @@ pub static TARGETS: [Target; 16] = [
     machine("shim", targets::shim::run),
     machine("router", targets::router::run),
     machine("controller", targets::controller::run),
+    machine("shards", targets::shards::run),
     machine("stored_map", targets::stored_map::run),
 ];
 

@@ -13,6 +13,7 @@ pub(crate) mod planted;
 pub(crate) mod resp_commands;
 pub(crate) mod resp_replies;
 pub(crate) mod router;
+pub(crate) mod shards;
 pub(crate) mod shim;
 mod speech;
 pub(crate) mod stored_map;

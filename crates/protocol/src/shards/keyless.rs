@@ -22,6 +22,8 @@ use crate::time::Time;
 
 const SHARED: &str = "-ERR DistCache: '%' concerns all keys of a primary, and at the moment some of its slots are \
                       another shim's; redis-cli --cluster rebalance gives each shim primaries of its own again\r\n";
+const WIDE: &str = "-ERR DistCache: '%' is about all of several primaries, and a transaction runs on one of them; send \
+                    it outside of MULTI\r\n";
 const SEVERAL: &str =
     "-ERR DistCache: a transaction without keys needs a shim whose slots are all on one primary\r\n";
 
@@ -67,15 +69,30 @@ impl Shards {
         if self.members.len() > 1 {
             return refuse(&store, SEVERAL, effects);
         }
-        let barrier = store.commands.iter().any(|frame| {
-            let command = Command::parse(frame.clone()).ok();
-            let classified = command.and_then(|command| command::classify(&command).ok());
-            classified.is_some_and(|classified| classified.kind == Kind::Barrier)
-        });
-        if barrier && self.shared {
-            return refuse(&store, &SHARED.replace('%', "multi"), effects);
+        if !self.refuse_wide(&store, effects) {
+            self.pass(now, self.anchor, store, effects);
         }
-        self.pass(now, self.anchor, store, effects);
+    }
+
+    /// A transaction runs on one server, so nothing in it may be about all of this shim's, or about other shims' keys.
+    pub(super) fn refuse_wide(&self, store: &Store, effects: &mut Vec<Effect>) -> bool {
+        let several = self.members.len() > 1;
+        if !several && !self.shared || store.commands.len() == 1 {
+            return false;
+        }
+        let is_wide = |command: &Command| {
+            let Ok(classified) = command::classify(command) else { return false };
+            let everywhere = matches!(
+                plan::plan(command, &classified),
+                Plan::Everywhere(_) | Plan::Scan | Plan::RandomKey | Plan::Info
+            );
+            classified.kind == Kind::Barrier || several && everywhere
+        };
+        let commands = store.commands.iter().filter_map(|frame| Command::parse(frame.clone()).ok());
+        let Some(wide) = commands.into_iter().find(is_wide) else { return false };
+        let name = String::from_utf8_lossy(wide.name()).to_lowercase();
+        refuse(store, &if several { WIDE } else { SHARED }.replace('%', &name), effects);
+        true
     }
 
     /// The servers one after the other, as the router does it with the shims.

@@ -224,6 +224,7 @@ impl Shards {
             (_, Reach::Proof) => self.prove(store.ticket, effects),
             (Lane::Watching { number, .. }, _) => self.watching(now, number, store, effects),
             (Lane::Subscriber, _) => self.subscriber(now, store, effects),
+            (_, Reach::Slot(_)) if self.refuse_wide(&store, effects) => {}
             (_, Reach::Slot(slot)) => {
                 let Store { ticket, lane, commands, .. } = store;
                 self.orders += 1;

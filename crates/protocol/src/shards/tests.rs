@@ -288,6 +288,70 @@ fn only_an_answer_of_every_server_is_a_proof() {
     check([":0", "-NOPERM this user has no permissions"], false);
 }
 
+fn keyless(world: &mut World, ticket: u64, commands: &[&str]) {
+    let commands = commands.iter().map(|text| frame(text)).collect();
+    let lane = Lane::Shared { resp3: false };
+    world.step(Input::Store(Store { ticket, lane, reach: Reach::Whole, commands }));
+}
+
+#[test]
+fn commands_without_keys_are_asked_of_every_server() {
+    let mut world = World::new();
+    world.seen(1, &[(1, "master", 1, "0-99"), (2, "master", 2, "100-16383")]);
+    world.up(2, 22);
+    world.said.clear();
+    keyless(&mut world, 1, &["DBSIZE"]);
+    assert_eq!(world.take(), [at(1, "DBSIZE"), at(2, "DBSIZE")]);
+    world.answer(1, &[":2"]);
+    world.answer(2, &[":40"]);
+    keyless(&mut world, 2, &["SCAN 3 COUNT 5"]);
+    assert_eq!(world.take(), [at(2, "SCAN 1 COUNT 5")], "the second server's cursor 1");
+    world.answer(2, &["*2\r\n$1\r\n7\r\n*0"]);
+    keyless(&mut world, 3, &["RANDOMKEY"]);
+    world.answer(1, &["$-1"]);
+    world.answer(2, &["$1\r\nk"]);
+    keyless(&mut world, 4, &["TIME"]);
+    world.answer(1, &["*0"]);
+    let replies = world.replies();
+    let scanned = told(2, "*2\r\n$2\r\n15\r\n*0");
+    assert_eq!(replies, [told(1, ":42"), scanned, told(3, "$1\r\nk"), told(4, "*0")]);
+    world.store(5, "a", &["MULTI", "GET a", "DBSIZE", "EXEC"]);
+    let [(5, refused)] = &world.replies()[..] else { panic!("one reply") };
+    assert!(refused.contains("'dbsize' is about all of several primaries"), "{refused}");
+    assert_eq!(world.take(), []);
+}
+
+#[test]
+fn a_primary_of_two_shims_is_asked_by_the_one_with_its_lowest_slot() {
+    let shim = |shim: u16, seen: &[(u16, &str, u64, &str)], ups: &[u16]| {
+        let mut world = World::new();
+        let config = ShardsConfig { shim: ShimId(shim), shims_count: 2, ..world.shards.config.clone() };
+        world.shards = Shards::new(config);
+        world.seen(1, seen);
+        ups.iter().for_each(|number| world.up(*number, 11));
+        assert!(world.shards.is_up());
+        world.said.clear();
+        world
+    };
+    let one = [(1, "master", 1, "0-16383")];
+    let (mut first, mut second) = (shim(0, &one, &[1]), shim(1, &one, &[1]));
+    for world in [&mut first, &mut second] {
+        keyless(world, 1, &["DBSIZE"]);
+        keyless(world, 2, &["FLUSHALL"]);
+    }
+    assert_eq!(first.take(), [at(1, "DBSIZE")]);
+    assert_eq!(second.take(), []);
+    let shared = |replies: &[(u64, String)]| replies.iter().any(|(_, text)| text.contains("another shim's"));
+    assert!(shared(&first.replies()), "FLUSHALL would take the other shim's keys");
+    let replies = second.replies();
+    assert_eq!(replies[0], told(1, ":0"));
+    assert!(shared(&replies));
+    let halves = [(1, "master", 1, "0-8191"), (2, "master", 2, "8192-16383")];
+    let mut alone = shim(1, &halves, &[2]);
+    keyless(&mut alone, 1, &["FLUSHALL"]);
+    assert_eq!(alone.take(), [at(2, "FLUSHALL")]);
+}
+
 /// Two primaries between which one slot moves to and fro, key by key, while commands are on their way.
 struct Migration {
     random: SmallRng,

@@ -186,9 +186,9 @@ impl Shards {
             return;
         }
         let unused = self.servers.iter().filter(|(address, server)| {
-            let idle = !self.asked.iter().any(|(_, asked)| asked.server == **address);
-            let rests = now.since(server.used) >= KEPT && idle && !server.owes_fence;
-            rests && !self.in_use.contains_key(address)
+            let rests = now.since(server.used) >= KEPT && !server.owes_fence;
+            let idle = || !self.asked.iter().any(|(_, asked)| asked.server == **address);
+            rests && !self.in_use.contains_key(address) && idle()
         });
         for server in unused.map(|(server, _)| *server).collect::<Vec<_>>() {
             self.servers.remove(&server);
