@@ -19,9 +19,9 @@ use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use wire::message::{
-    Ack, Cancel, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate,
-    LAYERS_MAX, LoadStamp, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe,
-    Subscribers, Welcome,
+    Ack, Cancel, Changed, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Grant, Hello,
+    Invalidate, LAYERS_MAX, LoadStamp, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe,
+    Subscribers, Track, Welcome,
 };
 use wire::resp::Command;
 use wire::resp::transaction::{EXEC, MULTI};
@@ -81,6 +81,7 @@ fn shim_config(random: &mut SmallRng, seed: u64) -> ShimConfig {
         blocking_max: 10,
         early_value_bytes_max: if small { 0 } else { 1 << 16 },
         cache_expiring_hashes: false,
+        tracked_max: 1000,
         bounded: random
             .random_bool(0.3)
             .then_some(Bounded { staleness: LEASE.duration, age: LEASE.duration }),
@@ -197,7 +198,12 @@ impl Confusion {
         let status = [Status::Ok, Status::Nil, Status::Error, Status::Busy][self.random.random_range(0..4)];
         let kinds = [TopicKind::Channel, TopicKind::Pattern, TopicKind::ShardChannel];
         let (kind, clients) = (kinds[self.random.random_range(0..3)], (other % 3) as u32);
-        match self.random.random_range(0..22) {
+        match self.random.random_range(0..26) {
+            22 | 23 => {
+                Message::Follow(Follow { request: ttl_ms, follows: true, writers: flag, prefixes: command })
+            }
+            24 => Message::Track(Track { key }),
+            25 => Message::Changed(Changed { writer: ttl_ms, keys: command }),
             19 => Message::Subscribe(Subscribe { request: number, kind, name: key, clients }),
             20 => Message::Subscribers(Subscribers { kind, name: key, clients }),
             21 => Message::Deliver(Deliver { kind, name: key, push: value }),

@@ -79,6 +79,7 @@ impl World {
             blocking_max: 10,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
+            tracked_max: 1000,
             bounded: None,
             seed: 1,
         };

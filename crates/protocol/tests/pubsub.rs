@@ -45,6 +45,7 @@ impl World {
             blocking_max: 10,
             early_value_bytes_max: 0,
             cache_expiring_hashes: false,
+            tracked_max: 1000,
             bounded: None,
             seed: 1,
         };

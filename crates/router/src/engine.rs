@@ -190,6 +190,8 @@ fn machine_config(config: &Config) -> RouterConfig {
         pipeline_bytes_max,
         key_bytes_max,
         learned_max: config.limits.learned_max,
+        tracked_max: config.limits.tracking_keys_max,
+        bounded: config.cluster.bounded().is_some(),
         dialect: match config.has_memcached_storage() {
             true => Dialect::Memcached,
             false => Dialect::Redis,

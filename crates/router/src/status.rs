@@ -61,6 +61,7 @@ impl RouterDriver {
             clients_refused_total: self.refused_total,
             queue_depth: router.pending_count() as u64,
             subscriptions: router.subscriptions_count() as u64,
+            tracked_keys: router.tracked_count() as u64,
             pushes_total: counters.pushes,
             slow_commands_total: router.slow_total(),
             learned: router.learned_count() as u64,

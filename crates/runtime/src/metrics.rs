@@ -97,6 +97,10 @@ const SHIM: &[Metric<ShimStatus>] = &[
     Metric("purged_copies", Counter, "Copies dropped by purges and stricter policies", |s| {
         s.purged_copies_total
     }),
+    Metric("tracked_keys", Gauge, "Keys that routers track", |s| s.tracked_keys),
+    Metric("changes_told", Counter, "Messages to routers about keys that they track", |s| {
+        s.changes_told_total
+    }),
     Metric("quarantined", Gauge, "Keys whose last write has an unknown outcome", |s| s.quarantined),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
@@ -128,6 +132,7 @@ const ROUTER: &[Metric<RouterStatus>] = &[
     Metric("clients_refused", Counter, "Clients refused by a limit", |s| s.clients_refused_total),
     Metric("queue_depth", Gauge, "Commands without a reply", |s| s.queue_depth),
     Metric("subscriptions", Gauge, "Channels and patterns that clients have", |s| s.subscriptions),
+    Metric("tracked_keys", Gauge, "Keys that clients keep in caches of their own", |s| s.tracked_keys),
     Metric("pushes", Counter, "Published messages given to clients", |s| s.pushes_total),
     Metric("slow_commands", Counter, "Commands that the slow log has taken", |s| s.slow_commands_total),
     Metric("learned", Gauge, "Keys believed to be cached", |s| s.learned),

@@ -141,6 +141,9 @@ pub struct ShimStatus {
     /// How long ago a change may have been made that has not been heard of; and the longest since the start.
     pub staleness_us: u64,
     pub staleness_longest_us: u64,
+    /// Keys that routers' clients keep, and messages about their changes.
+    pub tracked_keys: u64,
+    pub changes_told_total: u64,
     /// Channels and patterns that storage is asked for in the name of routers.
     pub subscriptions: u64,
     /// Published messages sent to routers.
@@ -194,6 +197,8 @@ pub struct RouterStatus {
     pub queue_depth: u64,
     /// Channels and patterns that clients have subscribed to.
     pub subscriptions: u64,
+    /// Keys that clients keep (CLIENT TRACKING).
+    pub tracked_keys: u64,
     /// Published messages given to clients.
     pub pushes_total: u64,
     /// Commands that the slow log has taken.

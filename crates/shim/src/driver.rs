@@ -118,7 +118,10 @@ impl Driver {
             }
             PeerEvent::Message { from, now_us, message } => {
                 self.counts.messages_in += 1;
-                let subscribes = matches!(message, Message::Subscribe(_) | Message::Subscribers(_));
+                let subscribes = matches!(
+                    message,
+                    Message::Subscribe(_) | Message::Subscribers(_) | Message::Follow(_) | Message::Track(_)
+                );
                 // Subscriptions keep their order whatever waits, and cost storage next to nothing.
                 if message.is_control() || subscribes {
                     return self.step(io, now_us, Input::Message { from, message });

@@ -171,6 +171,7 @@ fn machine_config(config: &Config, shim: ShimId) -> ShimConfig {
         blocking_max: config.limits.blocking_max,
         early_value_bytes_max: EARLY_VALUE_BYTES_MAX,
         cache_expiring_hashes: config.cluster.cache_expiring_hashes,
+        tracked_max: config.limits.tracking_keys_max,
         bounded: config.cluster.bounded().map(|(staleness, age)| Bounded { staleness, age }),
         seed: rand::random(),
     }

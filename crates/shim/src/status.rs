@@ -63,6 +63,8 @@ impl Driver {
             feed_delay_us: feed.delay.as_micros() as u64,
             staleness_us: feed.staleness.as_micros() as u64,
             staleness_longest_us: feed.staleness_longest.as_micros() as u64,
+            tracked_keys: parts.shim.tracked() as u64,
+            changes_told_total: counts.changes_told,
             quarantined: parts.shim.quarantined() as u64,
         })
     }

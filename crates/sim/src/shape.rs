@@ -214,6 +214,7 @@ impl Shape {
             blocking_max: 10,
             early_value_bytes_max: self.early_value_bytes_max,
             cache_expiring_hashes: false,
+            tracked_max: 1000,
             bounded: None,
             seed,
         }

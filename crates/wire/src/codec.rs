@@ -8,9 +8,9 @@ use crate::header::{
 };
 use crate::key::{Digest, Key, View};
 use crate::message::{
-    Ack, Cancel, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate,
-    LayerSet, LoadStamp, Loads, Message, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Status,
-    Subscribe, Subscribers, TopicKind, Welcome,
+    Ack, Cancel, Changed, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Grant, Hello,
+    Invalidate, LayerSet, LoadStamp, Loads, Message, Offer, Read, Refuse, Reject, Renew, Reply, Revoke,
+    Revoked, Status, Subscribe, Subscribers, TopicKind, Track, Welcome,
 };
 
 /// Most bytes of a key (Redis allows 512 MiB; nobody caches such keys).
@@ -46,6 +46,9 @@ mod operation {
     pub(super) const SUBSCRIBE: u8 = 8;
     pub(super) const SUBSCRIBERS: u8 = 9;
     pub(super) const DELIVER: u8 = 10;
+    pub(super) const FOLLOW: u8 = 11;
+    pub(super) const TRACK: u8 = 12;
+    pub(super) const CHANGED: u8 = 13;
     pub(super) const HELLO: u8 = 16;
     pub(super) const WELCOME: u8 = 17;
     pub(super) const REJECT: u8 = 18;
@@ -115,6 +118,19 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
             encode_topic(of(operation::SUBSCRIBERS), m.kind, m.clients, &m.name, &Bytes::new(), out);
         }
         Message::Deliver(m) => encode_topic(of(operation::DELIVER), m.kind, 0, &m.name, &m.push, out),
+        Message::Follow(m) => {
+            let flags = flag(m.follows, FLAG_GRANTED)
+                | flag(m.writers, FLAG_VALUE)
+                | flag(m.request.is_some(), FLAG_ORDERED);
+            let header = Header { flags, request: m.request.unwrap_or(0), ..of(operation::FOLLOW) };
+            frame(header, &Key::default(), &m.prefixes, out);
+        }
+        Message::Track(m) => frame(of(operation::TRACK), &m.key, &Bytes::new(), out),
+        Message::Changed(m) => {
+            let flags = flag(m.writer.is_some(), FLAG_VALUE);
+            let header = Header { flags, request: m.writer.unwrap_or(0), ..of(operation::CHANGED) };
+            frame(header, &Key::default(), &m.keys, out);
+        }
         control => encode_control(control, out),
     }
 }
@@ -310,6 +326,16 @@ fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeEr
         operation::OFFER => Message::Offer(Offer { key, view, resp3, heat: argument as u32, command: value }),
         operation::SUBSCRIBE | operation::SUBSCRIBERS | operation::DELIVER => {
             return assemble_topic(header, key, value);
+        }
+        operation::FOLLOW => Message::Follow(Follow {
+            request: ordered.then_some(request),
+            follows: has(FLAG_GRANTED),
+            writers: has(FLAG_VALUE),
+            prefixes: value,
+        }),
+        operation::TRACK => Message::Track(Track { key }),
+        operation::CHANGED => {
+            Message::Changed(Changed { writer: has(FLAG_VALUE).then_some(request), keys: value })
         }
         _ => return assemble_control(header, key, value),
     })

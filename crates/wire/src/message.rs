@@ -80,6 +80,9 @@ pub enum Message {
     Subscribe(Subscribe),
     Subscribers(Subscribers),
     Deliver(Deliver),
+    Follow(Follow),
+    Track(Track),
+    Changed(Changed),
     // Control channel: sessions and coherence.
     Hello(Hello),
     Welcome(Welcome),
@@ -213,6 +216,35 @@ pub struct Deliver {
     pub push: Bytes,
 }
 
+/// What changes the router wants to hear of from now on (router to shim): those of keys with one of these prefixes, and
+/// those of keys that it tracks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Follow {
+    /// Answered by a `Reply` once storage reports changes; without a number by nothing.
+    pub request: Option<u64>,
+    /// No client of the router's tracks anything if this is not set.
+    pub follows: bool,
+    /// `Changed` shall say who has written.
+    pub writers: bool,
+    /// A RESP array of strings; empty for none.
+    pub prefixes: Bytes,
+}
+
+/// The router's clients keep what they read of this key from here on: its next change is to be told (router to shim).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Track {
+    pub key: Key,
+}
+
+/// These keys have changed or may have (shim to router); those that were tracked are not any longer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Changed {
+    /// The router's own request that has written them, if that is known.
+    pub writer: Option<u64>,
+    /// A RESP array of strings; empty for all keys of the shim.
+    pub keys: Bytes,
+}
+
 /// "I dropped what I held before": opens a session (node to shim).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hello {
@@ -327,6 +359,9 @@ impl Message {
                 | Message::Subscribe(_)
                 | Message::Subscribers(_)
                 | Message::Deliver(_)
+                | Message::Follow(_)
+                | Message::Track(_)
+                | Message::Changed(_)
         )
     }
 }

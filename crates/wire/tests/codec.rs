@@ -4,8 +4,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use wire::header::HEADER_BYTES;
 use wire::message::{
-    Ack, Cancel, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, Offer,
-    Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe, Subscribers, Welcome,
+    Ack, Cancel, Changed, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Grant, Hello,
+    Invalidate, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe, Subscribers, Track,
+    Welcome,
 };
 use wire::{DecodeError, Digest, Key, LayerSet, LoadStamp, Message, Status, TopicKind, View, decode, encode};
 
@@ -114,8 +115,19 @@ fn control_samples() -> Vec<Message> {
     ]
 }
 
+fn tracking_samples() -> Vec<Message> {
+    let words = Bytes::from_static(b"*2\r\n$1\r\na\r\n$1\r\nb\r\n");
+    vec![
+        Message::Follow(Follow { request: Some(38), follows: true, writers: false, prefixes: words.clone() }),
+        Message::Follow(Follow { request: None, follows: false, writers: true, prefixes: Bytes::new() }),
+        Message::Track(Track { key: key() }),
+        Message::Changed(Changed { writer: Some(39), keys: words }),
+        Message::Changed(Changed { writer: None, keys: Bytes::new() }),
+    ]
+}
+
 fn all_samples() -> Vec<Message> {
-    [samples(), control_samples(), topic_samples()].concat()
+    [samples(), control_samples(), topic_samples(), tracking_samples()].concat()
 }
 
 fn encoded(message: &Message) -> Bytes {

@@ -34,6 +34,7 @@ fn config(bytes: &mut Unstructured<'_>) -> Result<ShimConfig> {
         blocking_max: *bytes.choose(&[1, 10])?,
         early_value_bytes_max: *bytes.choose(&[0, 1 << 16])?,
         cache_expiring_hashes: false,
+        tracked_max: 1000,
         bounded: if bytes.arbitrary()? {
             let staleness = Duration::from_millis(bytes.int_in_range(0..=2000)?);
             Some(Bounded { staleness, age: Duration::from_millis(bytes.int_in_range(0..=2000)?) })

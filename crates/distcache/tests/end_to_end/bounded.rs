@@ -129,7 +129,7 @@ fn expiry_eviction_and_flushes_reach_the_copies() {
 }
 
 /// The id of the connection on which the server reports changes.
-fn feed_of(server: &RedisServer) -> Option<String> {
+pub(crate) fn feed_of(server: &RedisServer) -> Option<String> {
     let list = text(&server.connect().call(&["CLIENT", "LIST"]));
     let field = |line: &str, name: &str| {
         line.split(' ').find_map(|field| field.strip_prefix(name).map(str::to_owned))

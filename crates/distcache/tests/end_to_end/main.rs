@@ -21,6 +21,7 @@ mod sentinel;
 mod status;
 mod table;
 mod tls;
+mod tracking;
 mod transactions;
 mod trouble;
 mod users;

@@ -43,6 +43,12 @@ impl Spec {
         matches!(self.group, Group::Hash)
     }
 
+    /// Whether clients may keep what it says of its keys: what only reads, and scripts, which may.
+    pub fn is_tracked(&self) -> bool {
+        let script = matches!(self.name, "eval" | "evalsha" | "fcall");
+        script || self.has(Flag::Readonly)
+    }
+
     /// How many leading arguments are its name: two for a subcommand.
     pub fn name_args(&self) -> usize {
         if self.name.contains('|') { 2 } else { 1 }

@@ -33,6 +33,7 @@ impl Freed {
 
 impl Router {
     pub(crate) fn reply(&mut self, now: Time, from: Peer, reply: Reply, effects: &mut Vec<Effect>) {
+        self.confirm_tracked(from, reply.request);
         let asked = self.pending.get(reply.request).is_some_and(|pending| pending.peer == from);
         let Some(pending) = asked.then(|| self.pending.remove(reply.request)).flatten() else {
             return self.late(now, from);
@@ -239,12 +240,16 @@ impl Router {
                 effects.push(Effect::Close { client: id });
             }
         }
+        let holds = state.tracking.as_ref().is_some_and(|tracking| !tracking.held.is_empty());
         let drained = state.stalled && state.has_drained(pipeline_max, bytes_max);
         if drained && state.subscribing.is_none() {
             state.stalled = false;
             if !state.closing {
                 effects.push(Effect::Resume { client: id });
             }
+        }
+        if holds {
+            self.release_notices(client, effects);
         }
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::memcached::Front;
 use crate::router::ClientId;
+use crate::router::client_tracking::ClientTracking;
 use crate::router::identity::Identity;
 use crate::router::pipeline::Pipeline;
 use crate::router::pubsub::{Subscribed, Subscribing};
@@ -46,6 +47,8 @@ pub(crate) struct Client {
     pub(crate) watch: Option<Watch>,
     /// Only of a client that speaks memcached.
     pub(crate) memcached: Option<Box<Front>>,
+    /// Only of a client with CLIENT TRACKING on.
+    pub(crate) tracking: Option<Box<ClientTracking>>,
     /// The pipeline was full and has not drained to half since.
     pub(crate) stalled: bool,
     /// Commands that may be unanswered. Nobody knows how large a reply will be, so it begins small, grows with every small
@@ -159,6 +162,7 @@ impl Clients {
             transaction: None,
             watch: None,
             memcached: None,
+            tracking: None,
             stalled: false,
             window: WINDOW_START,
         }));
@@ -173,6 +177,11 @@ impl Clients {
     pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &Client)> {
         let clients = self.clients.iter().enumerate();
         clients.filter_map(|(index, client)| Some((index as u32, client.as_deref()?)))
+    }
+
+    /// The place of the client of this number.
+    pub(crate) fn find(&self, number: u64) -> Option<u32> {
+        self.numbered().find(|(_, client)| client.number == number).map(|(index, _)| index)
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Client> {

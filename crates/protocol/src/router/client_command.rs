@@ -6,7 +6,7 @@ use wire::resp::Command;
 use crate::router::client::{Client, Replies};
 use crate::router::client_filter::Filter;
 use crate::router::connection::{BAD_NAME, is_label, line};
-use crate::router::{ClientId, Effect, Router, plan, replies};
+use crate::router::{ClientId, Effect, Router, client_tracking, plan, replies};
 use crate::time::Time;
 
 const SYNTAX: &str = "ERR syntax error";
@@ -72,16 +72,18 @@ fn about_itself(state: &mut Client, sub: &[u8], command: &Command) -> Bytes {
         (b"NO-EVICT" | b"NO-TOUCH", 3) if plan::is(command, 2, "ON") || plan::is(command, 2, "OFF") => {
             replies::OK
         }
-        (b"GETREDIR", 2) => replies::integer(-1),
-        (b"TRACKING" | b"CACHING" | b"TRACKINGINFO", _) => replies::error(
-            "ERR DistCache: client-side caching is not supported; the cache nodes already keep hot keys near",
-        ),
+        (b"GETREDIR", 2) => replies::integer(client_tracking::redirect(state)),
+        (b"TRACKINGINFO", 2) => client_tracking::info(state),
+        (b"CACHING", 3) => client_tracking::caching(state, command),
+        (b"TRACKING", 3..) => {
+            replies::error("ERR DistCache: CLIENT TRACKING is not possible inside a transaction")
+        }
         (b"UNBLOCK", 3 | 4) => replies::error(
             "ERR DistCache: CLIENT UNBLOCK is refused; what it would interrupt waits at a storage server",
         ),
         (
             b"SETNAME" | b"SETINFO" | b"ID" | b"GETNAME" | b"INFO" | b"NO-EVICT" | b"NO-TOUCH" | b"KILL"
-            | b"PAUSE" | b"UNPAUSE" | b"UNBLOCK",
+            | b"PAUSE" | b"UNPAUSE" | b"UNBLOCK" | b"GETREDIR" | b"TRACKINGINFO" | b"CACHING" | b"TRACKING",
             length,
         ) => {
             if matches!(sub, b"NO-EVICT" | b"NO-TOUCH") && length == 3 {

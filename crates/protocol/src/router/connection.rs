@@ -7,7 +7,7 @@ use wire::resp::{Command, reply};
 use crate::command::integer;
 use crate::router::client::{Client, Labels, Replies};
 use crate::router::{
-    Effect, Router, acl_command, client_command, info, own_command, plan, replies, slow_log,
+    Effect, Router, acl_command, client_command, client_tracking, info, own_command, plan, replies, slow_log,
 };
 use crate::time::Time;
 
@@ -27,9 +27,17 @@ pub(crate) fn answer(
     if client_command::is_reply(command) {
         return client_command::set_replies(router, now, client, command, effects);
     }
+    if client_tracking::is_tracking(command) {
+        return client_tracking::set(router, now, client, command, effects);
+    }
     if plan::is(command, 0, "RESET") && command.len() == 1 {
+        router.set_tracking(client, None);
+        router.follow(None, effects);
         let subscribed = router.clients.get_mut(client).and_then(|state| state.subscribed.take());
         router.leave_all(client, subscribed, None, effects);
+    }
+    if let Some(state) = router.clients.get_mut(client).filter(|_| !keeps_caching(command)) {
+        Router::take_caching(state);
     }
     let ends_watch = plan::is(command, 0, "UNWATCH") || plan::is(command, 0, "RESET");
     if ends_watch && command.len() == 1 && router.is_watching(client) {
@@ -46,6 +54,11 @@ pub(crate) fn answer(
         }
         Answer::ReplyAndClose(bytes) => router.respond_and_close(now, client, bytes, effects),
     }
+}
+
+/// CLIENT CACHING is about the next command, but for those of CLIENT; with MULTI it is about the whole transaction.
+fn keeps_caching(command: &Command) -> bool {
+    plan::is(command, 0, "CLIENT") || plan::is(command, 0, "MULTI")
 }
 
 /// What such a command does and answers, wherever its turn is. Not for CLIENT REPLY, which may have no answer.
@@ -133,13 +146,17 @@ pub(crate) fn is_label(label: &[u8]) -> bool {
 }
 
 /// In the order of Redis.
-fn flags(state: &Client) -> &'static str {
-    match (state.subscribed.is_some(), state.transaction.is_some()) {
-        (true, true) => "Px",
-        (true, false) => "P",
-        (false, true) => "x",
-        (false, false) => "N",
-    }
+fn flags(state: &Client) -> String {
+    let tracking = state.tracking.as_deref();
+    let flags = [
+        (state.subscribed.is_some(), 'P'),
+        (state.transaction.is_some(), 'x'),
+        (tracking.is_some(), 't'),
+        (tracking.is_some_and(|own| own.broken), 'R'),
+        (tracking.is_some_and(|own| own.prefixes.is_some()), 'B'),
+    ];
+    let set: String = flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).collect();
+    if set.is_empty() { "N".to_owned() } else { set }
 }
 
 /// One line of CLIENT LIST and CLIENT INFO.
@@ -153,7 +170,7 @@ pub(crate) fn line(state: &Client, now: Time) -> String {
     format!(
         "id={} addr={address} laddr={local_address} fd=-1 name={} age={} idle={} flags={} db=0 sub={} psub={} ssub={} multi={multi} qbuf=0 \
          qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll={} omem=0 tot-mem=0 events=r cmd={} \
-         user={} redir=-1 resp={} lib-name={} lib-ver={}",
+         user={} redir={} resp={} lib-name={} lib-ver={}",
         state.number,
         text(&labels.name),
         now.since(state.opened).as_secs(),
@@ -165,6 +182,7 @@ pub(crate) fn line(state: &Client, now: Time) -> String {
         state.pipeline.len(),
         state.last,
         text(&state.identity.user.name),
+        client_tracking::redirect(state),
         if state.resp3 { 3 } else { 2 },
         text(&labels.library),
         text(&labels.library_version),

@@ -43,6 +43,8 @@ pub(crate) struct Job<'a> {
     pub(crate) command: &'a Command,
     pub(crate) classified: &'a Classified,
     pub(crate) keys: &'a [Key],
+    /// Those of which the client keeps what it reads.
+    pub(crate) tracked: &'a [Key],
 }
 
 impl Job<'_> {
@@ -96,6 +98,9 @@ impl Router {
             }
             classified.kind = Kind::Keyless;
         }
+        if classified.spec.name == "config|set" {
+            self.limit_tracking(&command);
+        }
         let Some(placement) = self.placement.clone() else {
             let error = replies::error("LOADING DistCache: this router has no cluster map yet");
             return self.respond(now, client, error, effects);
@@ -117,13 +122,17 @@ impl Router {
     ) {
         let keys = keys_of(placement, &command, &classified);
         let Some(state) = self.clients.get_mut(client) else { return };
+        let tracks = Router::take_caching(state) && classified.spec.is_tracked();
+        let tracked = if tracks { keys.clone() } else { Keys::new() };
         // Confirmations are pushes, which CLIENT REPLY does not keep back.
         let silent = state.take_silence() && classified.kind != Kind::Subscription;
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
         let (touch, held_bytes) = (touch(&classified, &keys), command.frame().len());
         let script = classified.script;
         let ran = self.slow_log.watch(now, &command, &classified);
-        let job = Job { client, sequence, resp3, command: &command, classified: &classified, keys: &keys };
+        let (own, asked) = (&classified, &command);
+        let job =
+            Job { client, sequence, resp3, command: asked, classified: own, keys: &keys, tracked: &tracked };
         let launched = self.launch(now, placement, &job, effects);
         if classified.kind == Kind::Subscription && !matches!(launched, Some(Progress::Done(_))) {
             self.hold_client(client);
@@ -135,6 +144,7 @@ impl Router {
                 classified,
                 own_replies: Vec::new(),
                 watched: false,
+                tracked,
             }))
         });
         let operation = Operation {
@@ -249,7 +259,8 @@ impl Router {
         let Some(waiting) = state.pipeline.take_waiting(sequence) else { return true };
         let keys = keys_of(&placement, &waiting.command, &waiting.classified);
         let (command, classified) = (&waiting.command, &waiting.classified);
-        let job = Job { client, sequence, resp3, command, classified, keys: &keys };
+        let tracked = &waiting.tracked;
+        let job = Job { client, sequence, resp3, command, classified, keys: &keys, tracked };
         let launched = match waiting.watched {
             true if self.is_paused(now, classified.kind) => None,
             true => self.launch_watched(&placement, &job, effects),
@@ -326,14 +337,19 @@ impl Router {
     ) -> Result<Progress, Unroutable> {
         let key = &job.keys[0];
         let view = command::view(placement.view_hash(), job.command, job.classified, job.resp3);
-        let route = self.route_read(now, placement, key, view, self.order(job, key))?;
+        let route = self.route_tracked(now, placement, job, key, view)?;
         if self.over_limit(1) {
             return Ok(self.busy());
         }
+        self.track_all(placement, job, effects);
         let frame = if view == View::GET { Bytes::new() } else { job.command.frame().clone() };
         let read = PendingRead { key: key.clone(), view, command: frame, tried: Tried::default() };
         self.budget.earn();
-        Ok(Progress::Sent(self.send_read(now, job.origin(0), route, read, effects)))
+        let sent = self.send_read(now, job.origin(0), route, read, effects);
+        if !job.tracked.is_empty() {
+            self.confirm_later(key, sent);
+        }
+        Ok(Progress::Sent(sent))
     }
 
     fn launch_each(
@@ -346,17 +362,21 @@ impl Router {
         let routes = job
             .keys
             .iter()
-            .map(|key| self.route_read(now, placement, key, View::GET, self.order(job, key)))
+            .map(|key| self.route_tracked(now, placement, job, key, View::GET))
             .collect::<Result<Vec<Route>, Unroutable>>()?;
         if self.over_limit(routes.len()) {
             return Ok(self.busy());
         }
+        self.track_all(placement, job, effects);
         let mut parts = Vec::with_capacity(routes.len());
         for (index, (key, route)) in job.keys.iter().zip(routes).enumerate() {
             let tried = Tried::default();
             let read = PendingRead { key: key.clone(), view: View::GET, command: Bytes::new(), tried };
             self.budget.earn();
             let sent = self.send_read(now, job.origin(index as u32), route, read, effects);
+            if !job.tracked.is_empty() {
+                self.confirm_later(key, sent);
+            }
             parts.push(Part { sent, touch: SmallVec::from_slice(&[low(key)]), reply: None });
         }
         Ok(fan(parts, Merge::Values))
@@ -392,6 +412,7 @@ impl Router {
         if self.over_limit(groups.len()) {
             return Ok(self.busy());
         }
+        self.track_all(placement, job, effects);
         let Some(merge) = merge.filter(|_| groups.len() > 1) else {
             let (key, frame) = (job.keys[0].clone(), job.command.frame());
             return Ok(Progress::Sent(self.send_execute(
@@ -476,6 +497,9 @@ impl Router {
             script: false,
             read: None,
         });
+        if writes && self.knows_writers() {
+            self.note_write(origin.client, request);
+        }
         let (watch, resp3) = (None, origin.resp3);
         let execute = Execute { request, key, resp3, ordered, watch, command: frame.clone() };
         effects.push(Effect::Send { to: peer, message: Message::Execute(execute) });
@@ -524,7 +548,7 @@ pub(crate) fn fan(parts: Vec<Part>, merge: Merge) -> Progress {
     Progress::Fan(Box::new(Fan { outstanding: parts.len(), parts, merge }))
 }
 
-fn answered(now: Time, bytes: Bytes, silent: bool, closes: bool) -> Operation {
+pub(crate) fn answered(now: Time, bytes: Bytes, silent: bool, closes: bool) -> Operation {
     let (touch, held_bytes, progress) = (Touch::Nothing, bytes.len(), Progress::Done(bytes));
     Operation {
         received: now,

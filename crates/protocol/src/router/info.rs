@@ -75,12 +75,16 @@ fn fields(router: &Router, now: Time, section: &str) -> Vec<(&'static str, Strin
         ],
         "clients" => vec![
             ("connected_clients", router.clients.count().to_string()),
+            ("tracking_clients", router.tracking.clients_count().to_string()),
             ("blocked_clients", router.pending.blocking().to_string()),
         ],
         "stats" => vec![
             ("total_connections_received", counters.clients_opened.to_string()),
             ("total_commands_processed", counters.requests.to_string()),
             ("instantaneous_ops_per_sec", router.rate.per_second.to_string()),
+            ("tracking_total_keys", router.tracking.keys_count().to_string()),
+            ("tracking_total_items", router.tracking.items_count().to_string()),
+            ("tracking_total_prefixes", router.tracking_prefixes().to_string()),
         ],
         "replication" => vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())],
         "cluster" => vec![("cluster_enabled", "0".to_owned())],

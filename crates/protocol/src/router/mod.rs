@@ -16,6 +16,7 @@ mod budget;
 mod client;
 mod client_command;
 mod client_filter;
+mod client_tracking;
 mod connection;
 mod counters;
 mod dispatch;
@@ -38,6 +39,7 @@ mod slow_log;
 mod storage_info;
 mod storage_users;
 mod surface;
+mod tracking;
 mod transaction;
 mod watch;
 
@@ -93,6 +95,10 @@ pub struct RouterConfig {
     pub key_bytes_max: usize,
     /// Views that the learned table remembers; fewer than the nodes cache would send hot reads to storage.
     pub learned_max: usize,
+    /// Keys that clients track (CLIENT TRACKING); the oldest are forgotten, and their clients told so.
+    pub tracked_max: usize,
+    /// Others write to storage, too: a copy may be older than what has been reported.
+    pub bounded: bool,
     /// The shims' names in errors, by `ShimId`.
     pub shim_names: Vec<String>,
     /// What storage understands.
@@ -120,6 +126,8 @@ impl Default for RouterConfig {
             pending_max: 1 << 18,
             key_bytes_max: wire::codec::KEY_BYTES_MAX,
             learned_max: 1 << 16,
+            tracked_max: 1 << 20,
+            bounded: false,
             shim_names: Vec::new(),
             dialect: Dialect::Redis,
             value_bytes_max: 1 << 20,
@@ -227,6 +235,7 @@ pub struct Router {
     permissions: Permissions,
     storage_users: storage_users::StorageUsers,
     subscriptions: pubsub::Subscriptions,
+    tracking: tracking::Tracking,
     learned: Learned,
     loads: LoadTable,
     placement: Option<Arc<Placement>>,
@@ -262,6 +271,7 @@ impl Router {
             permissions: Permissions::new(&config.users),
             storage_users: storage_users::StorageUsers::default(),
             subscriptions: pubsub::Subscriptions::default(),
+            tracking: tracking::Tracking::default(),
             learned: Learned::new(config.learned_max),
             loads: LoadTable::new(0),
             placement: None,
@@ -308,6 +318,11 @@ impl Router {
     /// Channels and patterns that clients have, each counted once.
     pub fn subscriptions_count(&self) -> usize {
         self.subscriptions.len()
+    }
+
+    /// Keys that clients keep in caches of their own.
+    pub fn tracked_count(&self) -> usize {
+        self.tracking.keys_count()
     }
 
     pub fn counters(&self) -> &Counters {
@@ -393,6 +408,9 @@ impl Router {
             Input::Closed { client } => self.closed(client, effects),
             Input::Message { from, message: Message::Reply(reply) } => self.reply(now, from, reply, effects),
             Input::Message { message: Message::Deliver(deliver), .. } => self.delivered(deliver, effects),
+            Input::Message { from, message: Message::Changed(changed) } => {
+                self.changed(from, &changed, effects)
+            }
             // Peers send a router nothing else; what comes anyway is as late as can be.
             Input::Message { .. } => self.counters.late_replies += 1,
             Input::Linked(peer) => {
@@ -404,6 +422,9 @@ impl Router {
             Input::Unlinked(peer) => {
                 self.set_linked(peer, false);
                 self.watches_lost(peer);
+                if let Peer::Shim(shim) = peer {
+                    self.all_changed(shim, effects);
+                }
                 self.vanished(now, |asked| asked == peer, effects);
             }
             Input::Map(placement) => self.map(now, placement, effects),
@@ -427,6 +448,7 @@ impl Router {
                 self.end_pause(now, effects);
             }
         }
+        self.forget_tracked(effects);
         for client in self.killed.drain(..) {
             effects.push(Effect::Close { client });
         }
@@ -496,6 +518,9 @@ impl Router {
 
     fn closed(&mut self, id: ClientId, effects: &mut Vec<Effect>) {
         let Some(mut client) = self.clients.close(id.0) else { return };
+        if client.tracking.is_some() {
+            self.stop_tracking(id.0, effects);
+        }
         let (subscribed, subscribing) = (client.subscribed.take(), client.subscribing.take());
         self.leave_all(id.0, subscribed, subscribing, effects);
         if let Some(watch) = client.watch {

@@ -10,6 +10,7 @@ use wire::{Peer, Status};
 
 use crate::command::{Classified, Kind};
 use crate::memcached::Shape;
+use crate::router::dispatch::Keys;
 use crate::router::gather::Merge;
 use crate::time::Time;
 
@@ -80,6 +81,8 @@ pub(crate) struct Waiting {
     pub(crate) own_replies: Vec<(usize, Bytes)>,
     /// A transaction that is to be carried out only if what its client watches has not changed.
     pub(crate) watched: bool,
+    /// Keys of which its client keeps what it reads.
+    pub(crate) tracked: Keys,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -244,6 +247,12 @@ impl Pipeline {
         self.waiting -= self.operations.range(end..).filter(|operation| operation.waiting()).count();
         self.held_bytes -= self.operations.range(end..).map(|operation| operation.held_bytes).sum::<usize>();
         self.operations.truncate(end);
+    }
+
+    /// The last operation on any of these digests.
+    pub(crate) fn last_about(&self, digests: &[u64]) -> Option<u64> {
+        let about = |operation: &Operation| digests.iter().any(|digest| operation.touch.contains(*digest));
+        self.operations.iter().rposition(about).map(|index| self.first + index as u64)
     }
 
     /// Takes the front off if it has been answered.

@@ -390,6 +390,7 @@ impl Router {
 
     /// A shim's link is back: it has forgotten whose clients had what.
     pub(crate) fn subscribe_again(&mut self, shim: ShimId, effects: &mut Vec<Effect>) {
+        self.follow_again(shim, effects);
         let Some(placement) = self.placement.clone() else { return };
         for kind in KINDS {
             for (name, clients) in &self.subscriptions.by_kind[kind as usize] {

@@ -8,7 +8,7 @@ use wire::resp::transaction::Transaction;
 
 use crate::command::{self, Classified, Kind, Refusal};
 use crate::router::connection::{self, Answer};
-use crate::router::dispatch::{Job, fan, keys_of, low, touch};
+use crate::router::dispatch::{Job, Keys, fan, keys_of, low, touch};
 use crate::router::gather::Merge;
 use crate::router::pipeline::{Operation, Part, Progress, Waiting};
 use crate::router::plan::{self, Plan};
@@ -35,6 +35,8 @@ pub(crate) struct Queued {
     kind: Kind,
     reads_unnamed_keys: bool,
     script: bool,
+    /// Keys that commands read whose replies clients may keep.
+    reads: Vec<Bytes>,
     /// A command was wrong, so that EXEC will do nothing.
     failed: bool,
 }
@@ -55,6 +57,7 @@ impl Default for Queued {
             kind: Kind::Keyless,
             reads_unnamed_keys: false,
             script: false,
+            reads: Vec::new(),
             failed: false,
         }
     }
@@ -86,6 +89,10 @@ impl Queued {
         self.kind = command::transaction_kind(self.kind, classified.kind);
         self.reads_unnamed_keys |= classified.reads_unnamed_keys;
         self.script |= classified.script;
+        if classified.spec.is_tracked() {
+            let keys = classified.keys.iter();
+            self.reads.extend(keys.map(|&index| Bytes::copy_from_slice(command.arg(index))));
+        }
     }
 
     fn push_own(&mut self, own: Own) {
@@ -231,7 +238,9 @@ impl Router {
             }
             return self.respond(now, client, replies::error(ABORTED), effects);
         }
-        let (queued, own_replies) = self.carry_out_own(now, client, *queued);
+        let mut queued = *queued;
+        let reads = std::mem::take(&mut queued.reads);
+        let (queued, own_replies) = self.carry_out_own(now, client, queued);
         let Queued { storage, kind, reads_unnamed_keys, script, .. } = queued;
         if storage.is_empty() && !watched {
             let mut out = Vec::new();
@@ -243,7 +252,12 @@ impl Router {
         let Some(spec) = command::find(command.name()) else { return };
         let keys = (1..command.len()).collect();
         let classified = Classified { spec, kind, keys, reads_unnamed_keys, script };
-        self.launch_transaction(now, client, Waiting { command, classified, own_replies, watched }, effects);
+        let tracked = match (self.clients.get_mut(client).map(Router::take_caching), &self.placement) {
+            (Some(true), Some(placement)) => reads.into_iter().map(|key| placement.key(0, key)).collect(),
+            _ => Keys::new(),
+        };
+        let waiting = Waiting { command, classified, own_replies, watched, tracked };
+        self.launch_transaction(now, client, waiting, effects);
     }
 
     /// Answers what the router answers itself, and checks the rest again if its client's rights are limited or change on
@@ -304,7 +318,8 @@ impl Router {
         let elsewhere =
             classified.kind == Kind::Barrier && keys.iter().any(|key| placement.shim(key) != first);
         let ran = self.slow_log.watch(now, command, classified);
-        let job = Job { client, sequence, resp3, command, classified, keys: &keys };
+        let tracked = &waiting.tracked;
+        let job = Job { client, sequence, resp3, command, classified, keys: &keys, tracked };
         let launched = match waiting.watched {
             true if self.is_paused(now, classified.kind) => None,
             true => self.launch_watched(&placement, &job, effects),

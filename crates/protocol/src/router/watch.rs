@@ -11,7 +11,7 @@ use wire::{Key, Message, Peer};
 
 use crate::command::{Classified, Kind, find};
 use crate::placement::{Home, Placement};
-use crate::router::dispatch::{Job, cross_shim, runs_alone};
+use crate::router::dispatch::{Job, Keys, cross_shim, runs_alone};
 use crate::router::pending::Pending;
 use crate::router::pipeline::{Operation, Order, Progress, Ran, Sent, Touch, Waiting};
 use crate::router::route::{Route, Unroutable};
@@ -67,7 +67,13 @@ impl Router {
             }
             false => {
                 let (own_replies, watched) = (Vec::new(), false);
-                Progress::Waiting(Box::new(Waiting { command, classified, own_replies, watched }))
+                Progress::Waiting(Box::new(Waiting {
+                    command,
+                    classified,
+                    own_replies,
+                    watched,
+                    tracked: Keys::new(),
+                }))
             }
         };
         let (touch, held_bytes) = (Touch::All, 0);
@@ -164,6 +170,7 @@ impl Router {
             self.drop_watch(job.client, effects);
             return Some(self.busy());
         }
+        self.track_all(placement, job, effects);
         let key = job.keys.first().cloned().unwrap_or_default();
         let sent = self.send_watched(job, route, key, Some(watch), effects);
         if let Some(state) = self.clients.get_mut(job.client) {
@@ -187,6 +194,9 @@ impl Router {
         let pending =
             Pending { origin, peer, sent: Time(0), writes, blocking: false, script: false, read: None };
         let request = self.pending.insert(pending);
+        if writes && self.knows_writers() {
+            self.note_write(origin.client, request);
+        }
         let watch = Some(watch.map_or(request, |watch| watch.request));
         let (resp3, ordered, command) = (job.resp3, route.ordered, job.command.frame().clone());
         let message = Message::Execute(Execute { request, key, resp3, ordered, watch, command });

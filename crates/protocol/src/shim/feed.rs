@@ -52,6 +52,8 @@ pub(super) struct Feed {
     /// A PING, or what opens the feed, is not answered yet.
     asked: bool,
     sent: Time,
+    /// So many have been sent.
+    pings: u64,
     /// The round trip of the newest PING.
     delay: Duration,
     staleness_longest: Duration,
@@ -74,6 +76,14 @@ pub struct FeedState<'a> {
 impl Feed {
     pub(super) fn heard(&self) -> Time {
         self.heard.unwrap_or(Time(0))
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.heard.is_some()
+    }
+
+    pub(super) fn pings(&self) -> u64 {
+        self.pings
     }
 }
 
@@ -109,10 +119,19 @@ impl Shim {
     }
 
     pub(super) fn tick_feed(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let Some(bounded) = self.config.bounded else { return };
+        let lease = self.config.lease.duration;
+        let interval = self.config.bounded.map_or(lease, |bounded| bounded.staleness.min(lease));
+        let interval = interval / PINGS_PER_STALENESS;
+        let wanted = self.config.bounded.is_some() || self.tracking.is_wanted();
         let since = now.since(self.feed.sent);
-        let interval = bounded.staleness.min(self.config.lease.duration) / PINGS_PER_STALENESS;
         match self.feed.state {
+            State::Open if !wanted => {
+                (self.feed.state, self.feed.heard, self.feed.asked) = (State::Closed, None, false);
+                let command = Command::from_args(&["CLIENT", "TRACKING", "OFF"]).frame().clone();
+                let commands = SmallVec::from_elem(command, 1);
+                self.store(now, Purpose::Probe, Lane::Feed, Reach::Whole, commands, effects);
+            }
+            State::Closed if !wanted => {}
             State::Closed if since >= RETRY_INTERVAL => {
                 self.feed.state = State::Opening;
                 let command = Command::from_args(&["CLIENT", "TRACKING", "ON", "BCAST"]);
@@ -128,12 +147,19 @@ impl Shim {
     fn ask_feed(&mut self, now: Time, command: Bytes, effects: &mut Vec<Effect>) {
         self.feed.sent = now;
         self.feed.asked = true;
+        self.feed.pings += 1;
         let purpose = Purpose::Feed { opens: self.feed.state == State::Opening };
         self.store(now, purpose, Lane::Feed, Reach::Whole, SmallVec::from_elem(command, 1), effects);
     }
 
     /// What opens the feed is as good as a PING: nothing has been granted before it was answered.
-    pub(super) fn feed_answered(&mut self, now: Time, issued: Time, opens: bool, replies: &[Bytes]) {
+    pub(super) fn feed_answered(
+        &mut self,
+        now: Time,
+        (issued, opens): (Time, bool),
+        replies: &[Bytes],
+        effects: &mut Vec<Effect>,
+    ) {
         let state = if opens { State::Opening } else { State::Open };
         if self.feed.state != state || self.feed.sent != issued {
             return;
@@ -144,7 +170,9 @@ impl Shim {
             // A server that is busy for long answers PING so: it proves nothing.
             if opens {
                 self.feed.state = State::Closed;
-                self.feed.refusal = Some(String::from_utf8_lossy(reply).trim().to_owned());
+                let refusal = String::from_utf8_lossy(reply).trim().to_owned();
+                self.follow_settled(Some(&refusal), effects);
+                self.feed.refusal = Some(refusal);
             }
             return;
         }
@@ -155,16 +183,17 @@ impl Shim {
         self.feed.refusal = None;
         self.feed.heard = Some(issued);
         self.feed.delay = now.since(issued);
+        self.reports_came(self.feed.pings);
+        self.follow_settled(None, effects);
     }
 
     /// The connection is gone, or was not to be had.
-    pub(super) fn feed_lost(&mut self, now: Time) {
-        self.feed.asked = false;
-        self.feed_down(now);
+    pub(super) fn feed_lost(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.feed_down(now, effects);
     }
 
     /// Nobody knows what changes from here on: copies go, and nothing is granted until the feed is there again.
-    pub(super) fn feed_down(&mut self, now: Time) {
+    pub(super) fn feed_down(&mut self, now: Time, effects: &mut Vec<Effect>) {
         let was_open = self.feed.state == State::Open;
         self.feed.state = State::Closed;
         self.feed.heard = None;
@@ -173,11 +202,13 @@ impl Shim {
         if was_open {
             self.statistics.feed_losses += 1;
             self.flush();
+            self.tell_of_all(effects);
         }
+        self.follow_settled(Some("the connection to it broke"), effects);
     }
 
     /// Storage reports keys, or that all of them may have changed.
-    pub(super) fn changed(&mut self, push: &Bytes) {
+    pub(super) fn changed(&mut self, push: &Bytes, effects: &mut Vec<Effect>) {
         if self.feed.state == State::Closed {
             return;
         }
@@ -186,8 +217,12 @@ impl Shim {
             Some(None) => {
                 self.statistics.feed_flushes += 1;
                 self.flush();
+                self.tell_of_all(effects);
             }
             Some(Some(names)) => {
+                if self.tracking.is_wanted() {
+                    self.tell_of(&names, effects);
+                }
                 for name in names {
                     self.statistics.feed_changes += 1;
                     // Routers use no other database.
@@ -199,6 +234,9 @@ impl Shim {
 
     /// Unless its copies are being invalidated already, and so nothing has been granted since.
     fn change(&mut self, key: Key) {
+        if self.config.bounded.is_none() {
+            return;
+        }
         let Some(state) = self.keys.get(&key) else { return };
         if !state.directory.entries.iter().any(|entry| entry.servable || entry.pending.is_some()) {
             return;
@@ -217,6 +255,10 @@ impl Shim {
     /// Drops every copy. A barrier that has begun has revoked them all, and nothing is granted until it ends; one that
     /// waits shall not be waited for.
     fn flush(&mut self) {
+        // Strict copies need no feed.
+        if self.config.bounded.is_none() {
+            return;
+        }
         let first = self.barriers.front().and_then(|id| self.operations.get(*id as usize));
         if first.is_some_and(|operation| operation.phase != Phase::Queued || operation.kind == Kind::Flush) {
             return;

@@ -19,6 +19,7 @@ mod refusal;
 mod replies;
 mod settings;
 mod statistics;
+mod tracking;
 mod transaction;
 mod watch;
 
@@ -79,6 +80,8 @@ pub struct ShimConfig {
     pub cache_expiring_hashes: bool,
     /// Others write to storage, too; `None` is strict.
     pub bounded: Option<Bounded>,
+    /// Keys of which routers are to be told, for their clients that track them.
+    pub tracked_max: usize,
     pub seed: u64,
 }
 
@@ -284,6 +287,7 @@ pub struct Shim {
     feed: feed::Feed,
     /// Items that are stale or being made anew.
     marked: KeyMap<()>,
+    tracking: tracking::Tracking,
     heat: HeavyHitters,
     hottest: Hottest,
     observer: Option<observe::Observer>,
@@ -329,6 +333,7 @@ impl Shim {
             topics: pubsub::Topics::default(),
             feed: feed::Feed::default(),
             marked: KeyMap::default(),
+            tracking: tracking::Tracking::default(),
             heat: HeavyHitters::new(config.heat, config.seed),
             hottest: Hottest::default(),
             observer: None,
@@ -349,6 +354,7 @@ impl Shim {
             Input::Unlinked(Peer::Router(router)) => {
                 self.unlinked_router(&input, effects);
                 self.forget_subscribers(now, router, effects);
+                self.forget_follower(router);
             }
             Input::Linked(_) | Input::Unlinked(_) => {}
             Input::Storage(event) => self.storage_event(now, event, effects),
@@ -384,6 +390,8 @@ impl Shim {
             (Peer::Router(router), Message::Subscribers(subscribers)) => {
                 self.set_clients(now, router, &subscribers, effects);
             }
+            (Peer::Router(router), Message::Follow(follow)) => self.follow(now, router, follow, effects),
+            (Peer::Router(router), Message::Track(track)) => self.track(router, track, effects),
             (Peer::Node(node), message) if usize::from(node.0) < self.links.len() => match message {
                 Message::Fetch(fetch) => self.fetch(now, node, fetch, effects),
                 control => self.coherence(now, node, control, effects),

@@ -321,6 +321,9 @@ impl Shim {
         };
         let ticket = self.store(now, Purpose::Operation(id), lane, reach, commands, effects);
         self.operations[id as usize].phase = Phase::Sent { ticket };
+        if self.tracking.is_wanted() {
+            self.expect_report(id);
+        }
     }
 
     /// The next operation on the key may follow at once: one connection keeps their order.
@@ -345,6 +348,7 @@ impl Shim {
             self.barriers.retain(|queued| *queued != id);
             self.ready.extend(self.barriers.front());
         }
+        self.report_due(&operation, success);
         for (index, key) in operation.keys.iter().enumerate() {
             self.release(key, &operation, index, success, effects);
         }

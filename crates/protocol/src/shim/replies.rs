@@ -39,7 +39,7 @@ impl Shim {
                     }
                     let issued = ticket.issued;
                     if let Purpose::Feed { opens } = ticket.purpose {
-                        return self.feed_answered(now, issued, opens, &replies);
+                        return self.feed_answered(now, (issued, opens), &replies, effects);
                     }
                     self.answered(now, ticket, replies, effects);
                 }
@@ -56,8 +56,8 @@ impl Shim {
             StorageEvent::Published(push) => self.published(&push, effects),
             StorageEvent::Unsubscribed => self.unsubscribed(),
             StorageEvent::Moving(slots) => self.slots_move(slots),
-            StorageEvent::Changed(push) => self.changed(&push),
-            StorageEvent::FeedDown => self.feed_down(now),
+            StorageEvent::Changed(push) => self.changed(&push, effects),
+            StorageEvent::FeedDown => self.feed_down(now, effects),
             StorageEvent::Fenced => self.end_quarantine(),
         }
     }
@@ -257,7 +257,7 @@ impl Shim {
                 self.fill(node, fetch, &Bytes::new(), Bytes::from(text), effects);
             }
             Purpose::Operation(id) => self.lost_operation(id, sent, effects),
-            Purpose::Feed { .. } => self.feed_lost(now),
+            Purpose::Feed { .. } => self.feed_lost(now, effects),
             Purpose::Proof | Purpose::Probe | Purpose::Touch { .. } => {}
         }
     }

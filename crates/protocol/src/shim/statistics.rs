@@ -48,6 +48,8 @@ pub struct ShimStatistics {
     /// Reports that any key may have changed.
     pub feed_flushes: u64,
     pub feed_losses: u64,
+    /// Messages to routers about keys that their clients track.
+    pub changes_told: u64,
     pub unexpected: u64,
 }
 

@@ -161,6 +161,7 @@ impl Cluster {
             blocking_max: 2,
             early_value_bytes_max: 64,
             cache_expiring_hashes: false,
+            tracked_max: 1000,
             bounded: None,
             seed: u64::from(life),
         };

@@ -8,7 +8,7 @@ use protocol::acl::Users;
 use protocol::placement::{Placement, Secret};
 use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, UserSource};
 use protocol::time::Time;
-use wire::message::{Deliver, Reply};
+use wire::message::{Changed, Deliver, Follow, Reply};
 use wire::resp::{Command, ProtocolError, transaction};
 use wire::{
     ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
@@ -121,6 +121,7 @@ impl World {
                 Input::Map(placement(map(leaves, spines, shims, &self.down)))
             }
             "message" | "pmessage" | "smessage" => deliver(first, &rest),
+            "changed" => self.changed(&rest),
             _ => self.reply(first, &rest),
         };
         self.step(input)
@@ -146,6 +147,8 @@ impl World {
                 "pipeline_bytes" => config.pipeline_bytes_max = number(),
                 "pending" => config.pending_max = number(),
                 "users" if value == "storage" => config.users = UserSource::Storage,
+                "tracked" => config.tracked_max = number(),
+                "bounded" => config.bounded = number() == 1,
                 _ => panic!("unknown field in {word}"),
             }
         }
@@ -194,6 +197,18 @@ impl World {
         Input::Message { from, message: Message::Reply(reply) }
     }
 
+    /// `changed FROM KEY... [by=rN]`; no key: all of them.
+    fn changed(&self, rest: &[&str]) -> Input {
+        let by = rest.iter().find_map(|word| word.strip_prefix("by=r"));
+        let writer = by.map(|number| self.requests[number.parse::<usize>().expect("a number") - 1].0);
+        let keys: Vec<&str> = rest[1..].iter().filter(|word| !word.starts_with("by=")).copied().collect();
+        let keys = match keys.is_empty() {
+            true => Bytes::new(),
+            false => Command::from_args(&keys).frame().clone(),
+        };
+        Input::Message { from: peer_of(rest[0]), message: Message::Changed(Changed { writer, keys }) }
+    }
+
     fn step(&mut self, input: Input) -> Vec<String> {
         let mut effects = Vec::new();
         let now = self.now;
@@ -239,6 +254,16 @@ impl World {
                         let topic = topic(m.kind, &m.name);
                         return format!("{} SUBSCRIBERS {topic} now {}", peer_name(to), m.clients);
                     }
+                    Message::Track(track) => {
+                        return format!("{} TRACK {}", peer_name(to), text(&track.key.bytes));
+                    }
+                    Message::Follow(follow) => {
+                        let what = follow_text(&follow);
+                        match follow.request {
+                            Some(request) => (request, what, false),
+                            None => return format!("{} {what}", peer_name(to)),
+                        }
+                    }
                     other => panic!("a router does not send {other:?}"),
                 };
                 self.requests.push((request, to));
@@ -246,6 +271,15 @@ impl World {
                 format!("r{} -> {} {what}{ordered}", self.requests.len(), peer_name(to))
             }
         }
+    }
+}
+
+fn follow_text(follow: &Follow) -> String {
+    let writers = if follow.writers { " with writers" } else { "" };
+    match (follow.follows, follow.prefixes.is_empty()) {
+        (false, _) => "FOLLOW nothing".to_owned(),
+        (true, true) => format!("FOLLOW{writers}"),
+        (true, false) => format!("FOLLOW{writers} of [{}]", arguments(follow.prefixes.clone())),
     }
 }
 

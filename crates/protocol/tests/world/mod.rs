@@ -240,6 +240,7 @@ impl World {
             blocking_max: 10,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
+            tracked_max: 1000,
             bounded: self.bounded,
             seed: self.incarnation,
         };
@@ -598,6 +599,9 @@ fn what(message: &Message) -> String {
         Message::Offer(m) => format!("OFFER {}", text(&m.key)),
         Message::Subscribe(m) => format!("SUBSCRIBE {} for {}", text(&m.name), m.clients),
         Message::Subscribers(m) => format!("SUBSCRIBERS {} now {}", text(&m.name), m.clients),
+        Message::Follow(m) => format!("FOLLOW {}", m.follows),
+        Message::Track(m) => format!("TRACK {}", text(&m.key)),
+        Message::Changed(m) => format!("CHANGED {}", show(&m.keys)),
         Message::Deliver(m) => format!("DELIVER {}", text(&m.name)),
         Message::Hello(m) => format!("HELLO {}", m.number),
         Message::Welcome(_) => "WELCOME".into(),

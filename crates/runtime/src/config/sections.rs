@@ -172,6 +172,8 @@ pub struct Limits {
     pub client_idle_ms_max: u64,
     /// A client that has to show who it is and does not is closed after this; 0 for never.
     pub authentication_ms_max: u64,
+    /// Keys that clients of one router track, and those of one shim that routers do; the oldest are forgotten.
+    pub tracking_keys_max: usize,
     /// Authentication of a connection between members takes no longer than this.
     pub handshake_ms_max: u64,
     /// Clients of one router that may be in their TLS handshake; one more, and the oldest gives way.
@@ -205,6 +207,7 @@ impl Default for Limits {
             client_buffers_bytes_max: ByteSize(1 << 30),
             client_idle_ms_max: 0,
             authentication_ms_max: 60_000,
+            tracking_keys_max: 1_000_000,
             handshake_ms_max: 5_000,
             handshakes_max: 1024,
             shim_queue_max: 65_536,

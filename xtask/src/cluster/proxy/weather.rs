@@ -78,7 +78,10 @@ impl Kind {
             | Message::Offer(_)
             | Message::Subscribe(_)
             | Message::Subscribers(_)
-            | Message::Deliver(_) => return None,
+            | Message::Deliver(_)
+            | Message::Follow(_)
+            | Message::Track(_)
+            | Message::Changed(_) => return None,
         })
     }
 }
