@@ -1,7 +1,7 @@
 //! `distcache reload`: every process reads its configuration file again, and the controller takes the members that were
 //! added. It decides nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use controller::{RELOAD_PATH, Reload, ReloadView};
 use runtime::config::Config;
@@ -22,15 +22,20 @@ pub(crate) struct Arguments {
     controller: ControllerArguments,
 }
 
+/// Of a process that has started its members.
+pub(crate) type Started = Arc<OnceLock<Arc<Reloader>>>;
+
 /// SIGHUP reads the certificates and the configuration of this process again; a controller among `ids` takes members that
-/// were added.
-pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str], reloader: Arc<Reloader>) -> std::io::Result<()> {
+/// were added. It does nothing before the process has `Started`, and never ends it.
+pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str]) -> std::io::Result<Started> {
+    let started = Started::default();
+    let reloader = Arc::clone(&started);
     let here = config.controllers.iter().filter(|controller| ids.contains(&controller.id.as_str()));
     let controllers: Vec<_> = here.map(|controller| ControllerArguments::of(controller.listen)).collect();
     stop::on_hangup(move || {
         tracing::info!("SIGHUP: reading certificates and configuration again");
-        // What is wrong with them is in the log already.
-        if reloader.reload().is_err() {
+        // What is wrong with them is in the log already. What is starting has just read them.
+        if !reloader.get().is_some_and(|reloader| reloader.reload().is_ok()) {
             return;
         }
         for controller in &controllers {
@@ -39,7 +44,8 @@ pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str], reloader: Arc<Reload
                 tracing::error!("the members in use stay: {error:#}");
             }
         }
-    })
+    })?;
+    Ok(started)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {

@@ -30,8 +30,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     );
     crate::logging::follow(&config);
     let stop = Stop::on_signals()?;
+    let started = super::reload::on_hangup(&config, &[id])?;
     let running = launch::launch(&config, &[id], &stop)?;
-    super::reload::on_hangup(&config, &[id], running.reloader())?;
+    // Nobody else sets it.
+    let _ = started.set(running.reloader());
     print("ready");
     running.wait(&stop)
 }

@@ -19,8 +19,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let ids: Vec<&str> = config.member_ids().collect();
     crate::logging::follow(&config);
     let stop = Stop::on_signals()?;
+    let started = super::reload::on_hangup(&config, &ids)?;
     let running = launch::launch(&config, &ids, &stop)?;
-    super::reload::on_hangup(&config, &ids, running.reloader())?;
+    // Nobody else sets it.
+    let _ = started.set(running.reloader());
     print("ready");
     running.wait(&stop)
 }

@@ -1,9 +1,12 @@
 //! Settings that change while the cluster serves: by `distcache reload`, by SIGHUP, by the admin address. Not certificates.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
 use rustix::process::Signal;
 use wire::resp::Value;
 
-use crate::cluster::{Cluster, Layout, shared, text, total, until};
+use crate::cluster::{Cluster, Layout, free_port, shared, text, total, until};
 
 const LIMITS: &str = "[limits]\nkey_bytes_max = \"64KiB\"\n";
 
@@ -65,4 +68,32 @@ fn a_file_that_is_no_good_changes_nothing() {
     until("the router has the new limit", || {
         matches!(client.call(&["GET", "long-key"]), Value::Error(_)).then_some(())
     });
+}
+
+#[test]
+fn the_admin_address_reloads_its_process() {
+    let _machine = shared();
+    let admin = SocketAddr::from(([127, 0, 0, 1], free_port()));
+    let router_keys = format!("admin = \"{admin}\"");
+    let cluster = Cluster::up(Layout { tables: LIMITS.to_owned(), router_keys, ..Layout::embedded(1) });
+    rewrite(&cluster, "64KiB", "4B");
+    let post = |marked: bool| {
+        let mut stream = TcpStream::connect(admin).expect("the port accepts");
+        let mark = if marked { "x-distcache-command: 1\r\n" } else { "" };
+        let head = format!("POST /reload HTTP/1.1\r\nHost: {admin}\r\n{mark}");
+        write!(stream, "{head}Content-Length: 0\r\nConnection: close\r\n\r\n").expect("written");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("a reply in UTF-8");
+        reply
+    };
+    assert!(post(false).starts_with("HTTP/1.1 403"), "a browser's page could send it");
+    let reply = post(true);
+    assert!(reply.starts_with("HTTP/1.1 200") && reply.contains("[limits] key_bytes_max"), "{reply}");
+    let mut client = cluster.connect(0);
+    until("the router has the new limit", || {
+        matches!(client.call(&["GET", "long-key"]), Value::Error(_)).then_some(())
+    });
+    rewrite(&cluster, "4B", "no size");
+    let reply = post(true);
+    assert!(reply.starts_with("HTTP/1.1 422") && reply.contains("key_bytes_max"), "{reply}");
 }
