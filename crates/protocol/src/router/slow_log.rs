@@ -88,7 +88,10 @@ impl SlowLog {
     pub(crate) fn watch(&self, now: Time, command: &Command, classified: &Classified) -> Ran {
         let blocks =
             matches!(classified.kind, Kind::BlockingWrite | Kind::BlockingQuery | Kind::Subscription);
-        let skips = self.settings.slower_than_us < 0 || blocks || classified.spec.has(Flag::SkipSlowlog);
+        // Passwords are no business of who reads the log.
+        let secret = classified.spec.name == "acl|setuser";
+        let skips =
+            self.settings.slower_than_us < 0 || blocks || secret || classified.spec.has(Flag::SkipSlowlog);
         let frame = if skips { Bytes::new() } else { command.frame().clone() };
         Ran { frame, launched: now, ..Ran::default() }
     }
@@ -282,7 +285,8 @@ pub(crate) fn configuration(router: &mut Router, resp3: bool, command: &Command)
 mod tests {
     use wire::resp::Command;
 
-    use super::arguments;
+    use super::{SlowLog, SlowLogSettings, arguments};
+    use crate::time::Time;
 
     fn shown(args: &[&str], hides: bool) -> Vec<String> {
         let frame = Command::from_args(args).frame().clone();
@@ -301,5 +305,18 @@ mod tests {
         assert_eq!((cut.len(), cut[30].as_str(), cut[31].as_str()), (32, "30", "... (9 more arguments)"));
         assert_eq!(shown(&many[..32], false)[31], "31");
         assert_eq!(shown(&["SET", "k", "v"], true), ["SET", "... (2 hidden arguments)"]);
+    }
+
+    #[test]
+    fn passwords_stay_out_of_it() {
+        let mut log = SlowLog::new();
+        log.set(SlowLogSettings { slower_than_us: 0, entries_max: 8, hides_arguments: false, epoch_us: 0 });
+        let kept = |args: &[&str]| {
+            let command = Command::from_args(args);
+            let classified = crate::command::classify(&command).expect("a known command");
+            !log.watch(Time(0), &command, &classified).frame.is_empty()
+        };
+        assert!(kept(&["GET", "k"]) && kept(&["ACL", "GENPASS"]));
+        assert!(!kept(&["ACL", "SETUSER", "app", "on", ">secret"]));
     }
 }
