@@ -85,11 +85,10 @@ impl Expiry {
     }
 }
 
-/// The unique of a value in storage that keeps none: the start of its SHA-1. It tells contents apart, not writes.
+/// The unique of a value in storage that keeps none: the first 60 bits of its SHA-1. It tells contents apart, not writes;
+/// libmemcached has no room for a number of 20 digits.
 fn content_unique(value: &[u8]) -> u64 {
     use sha1::Digest as _;
     let digest = sha1::Sha1::digest(value);
-    u64::from_be_bytes([
-        digest[0], digest[1], digest[2], digest[3], digest[4], digest[5], digest[6], digest[7],
-    ])
+    digest.iter().take(8).fold(0, |unique, &byte| unique << 8 | u64::from(byte)) >> 4
 }

@@ -7,22 +7,22 @@ use super::Expiry;
 /// Appends or prepends, if there is a value and it is the expected one.
 const CONCATENATE: &str = "local v = redis.call('GET', KEYS[1]) \
 if not v then return 'NS' end \
-if ARGV[3] ~= '' and string.sub(redis.sha1hex(v), 1, 16) ~= ARGV[3] then return 'EX' end \
+if ARGV[3] ~= '' and string.sub(redis.sha1hex(v), 1, 15) ~= ARGV[3] then return 'EX' end \
 local n = v .. ARGV[2] \
 if ARGV[1] == 'P' then n = ARGV[2] .. v end \
 redis.call('SET', KEYS[1], n, 'KEEPTTL') \
-return 'HD x' .. string.sub(redis.sha1hex(n), 1, 16)";
+return 'HD x' .. string.sub(redis.sha1hex(n), 1, 15)";
 
 /// Sets if the value is the expected one.
 const COMPARE_AND_SET: &str = "local v = redis.call('GET', KEYS[1]) \
 if not v then return 'NF' end \
-if string.sub(redis.sha1hex(v), 1, 16) ~= ARGV[1] then return 'EX' end \
+if string.sub(redis.sha1hex(v), 1, 15) ~= ARGV[1] then return 'EX' end \
 if ARGV[3] then redis.call('SET', KEYS[1], ARGV[2], ARGV[3], ARGV[4]) else redis.call('SET', KEYS[1], ARGV[2]) end \
 return 'HD'";
 
 const COMPARE_AND_DELETE: &str = "local v = redis.call('GET', KEYS[1]) \
 if not v then return 'NF' end \
-if string.sub(redis.sha1hex(v), 1, 16) ~= ARGV[1] then return 'EX' end \
+if string.sub(redis.sha1hex(v), 1, 15) ~= ARGV[1] then return 'EX' end \
 redis.call('DEL', KEYS[1]) \
 return 'HD'";
 
@@ -47,7 +47,7 @@ if n == '' then return 'NF' end \
 redis.call('SET', k, n) \
 expire(ARGV[5], ARGV[6]) \
 else \
-if ARGV[3] ~= '' and string.sub(redis.sha1hex(v), 1, 16) ~= ARGV[3] then return 'EX' end \
+if ARGV[3] ~= '' and string.sub(redis.sha1hex(v), 1, 15) ~= ARGV[3] then return 'EX' end \
 local d = string.match(v, '^0*(%d+)%s*$') \
 local function halves(d) d = string.rep('0', 20 - #d) .. d \
 return tonumber(string.sub(d, 1, 10)), tonumber(string.sub(d, 11)) end \
@@ -174,7 +174,7 @@ pub(super) fn count(key: &[u8], counting: &Counting) -> Command {
 
 /// As `redis.sha1hex` has it.
 fn hexadecimal(unique: Option<u64>) -> String {
-    unique.map(|unique| format!("{unique:016x}")).unwrap_or_default()
+    unique.map(|unique| format!("{unique:015x}")).unwrap_or_default()
 }
 
 fn eval(name: &str, script: &str, key: &[u8], args: &[&[u8]]) -> Command {
