@@ -35,7 +35,7 @@ pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str]) -> std::io::Result<S
     stop::on_hangup(move || {
         tracing::info!("SIGHUP: reading certificates and configuration again");
         // What is wrong with them is in the log already. What is starting has just read them.
-        if !reloader.get().is_some_and(|reloader| reloader.reload().is_ok()) {
+        if reloader.get().is_none_or(|reloader| reloader.reload().is_err()) {
             return;
         }
         for controller in &controllers {
