@@ -374,7 +374,8 @@ impl Confusion {
                 shim::Effect::Send { to, message } => self.post(Peer::Shim(ShimId(0)), to, message),
                 shim::Effect::Store(store) => self.store(store),
                 shim::Effect::Release { number, .. } => self.storage.release(number),
-                shim::Effect::Purged { .. } => {}
+                // Such a peer's client waits on.
+                shim::Effect::Purged { .. } | shim::Effect::Unblock { .. } => {}
                 shim::Effect::Abort { ticket } => {
                     self.tell_shim(shim::Input::Storage(StorageEvent::Lost { ticket, sent: true }));
                     self.tell_shim(shim::Input::Storage(StorageEvent::Fenced));

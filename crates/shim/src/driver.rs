@@ -196,6 +196,9 @@ impl Driver {
                             done(copies);
                         }
                     }
+                    Effect::Unblock { ticket, error } => {
+                        self.parts.storage.unblock(io, now_us, (ticket, error), &mut self.storage_events);
+                    }
                     Effect::Abort { ticket } => {
                         self.parts.storage.abort(io, now_us, ticket, &mut self.storage_events);
                     }

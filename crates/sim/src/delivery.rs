@@ -311,8 +311,10 @@ impl Cluster {
                     match effect {
                         shim::Effect::Send { to, message } => self.send(host, to, message),
                         shim::Effect::Store(store) => self.store(host, store),
-                        // The clients of this simulation watch nothing.
-                        shim::Effect::Release { .. } | shim::Effect::Purged { .. } => {}
+                        // The clients of this simulation watch nothing, and none unblocks another.
+                        shim::Effect::Release { .. }
+                        | shim::Effect::Purged { .. }
+                        | shim::Effect::Unblock { .. } => {}
                         shim::Effect::Abort { ticket } => self.abort(host, ticket),
                     }
                 }

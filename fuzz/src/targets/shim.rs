@@ -127,6 +127,9 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                     pending.push((store.ticket, store.commands.len()));
                 }
                 Effect::Release { .. } | Effect::Purged { .. } => {}
+                Effect::Unblock { ticket, .. } => {
+                    assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
+                }
                 Effect::Abort { ticket } => {
                     assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
                 }

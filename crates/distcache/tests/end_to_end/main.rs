@@ -24,5 +24,6 @@ mod tls;
 mod tracking;
 mod transactions;
 mod trouble;
+mod unblock;
 mod users;
 mod writes;

@@ -29,6 +29,7 @@ pub(crate) fn answer(router: &mut Router, now: Time, client: u32, command: &Comm
             }
         },
         (b"KILL", 3..) => kill(router, client, command),
+        (b"UNBLOCK", 3 | 4) => router.unblock(command),
         (b"PAUSE", 3..) => router.begin_pause(now, command),
         (b"UNPAUSE", 2) => router.cut_pause(now),
         (b"INFO", 2) => replies::verbatim(&(line(router.clients.get(client)?, now) + "\n"), resp3),
@@ -78,9 +79,6 @@ fn about_itself(state: &mut Client, sub: &[u8], command: &Command) -> Bytes {
         (b"TRACKING", 3..) => {
             replies::error("ERR DistCache: CLIENT TRACKING is not possible inside a transaction")
         }
-        (b"UNBLOCK", 3 | 4) => replies::error(
-            "ERR DistCache: CLIENT UNBLOCK is refused; what it would interrupt waits at a storage server",
-        ),
         (
             b"SETNAME" | b"SETINFO" | b"ID" | b"GETNAME" | b"INFO" | b"NO-EVICT" | b"NO-TOUCH" | b"KILL"
             | b"PAUSE" | b"UNPAUSE" | b"UNBLOCK" | b"GETREDIR" | b"TRACKINGINFO" | b"CACHING" | b"TRACKING",

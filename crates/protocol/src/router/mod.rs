@@ -41,6 +41,7 @@ mod storage_users;
 mod surface;
 mod tracking;
 mod transaction;
+mod unblock;
 mod watch;
 
 pub use counters::{Counters, Latencies};
@@ -259,6 +260,8 @@ pub struct Router {
     slow_log: slow_log::SlowLog,
     /// By CLIENT KILL, in this step.
     killed: Vec<ClientId>,
+    /// By CLIENT UNBLOCK: whom to tell, of which request, and whether it ends with an error.
+    unblocked: Vec<(Peer, u64, bool)>,
     pause: Option<pause::Pause>,
 }
 
@@ -290,6 +293,7 @@ impl Router {
             hot: None,
             slow_log: slow_log::SlowLog::new(),
             killed: Vec::new(),
+            unblocked: Vec::new(),
             pause: None,
             config,
         }
@@ -449,9 +453,8 @@ impl Router {
             }
         }
         self.forget_tracked(effects);
-        for client in self.killed.drain(..) {
-            effects.push(Effect::Close { client });
-        }
+        self.tell_unblocked(effects);
+        effects.extend(self.killed.drain(..).map(|client| Effect::Close { client }));
     }
 
     fn set_linked(&mut self, peer: Peer, linked: bool) {

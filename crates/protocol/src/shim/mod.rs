@@ -21,6 +21,7 @@ mod settings;
 mod statistics;
 mod tracking;
 mod transaction;
+mod unblock;
 mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -122,6 +123,11 @@ pub enum Effect {
     Purged {
         number: u64,
         copies: u64,
+    },
+    /// End a pinned command as by its time-out, or by an error; its reply follows as ever.
+    Unblock {
+        ticket: u64,
+        error: bool,
     },
     /// The watching connection of this number serves nobody any more. `clean`: it has watched nothing since its EXEC.
     Release {

@@ -75,6 +75,8 @@ pub(super) struct Operation {
     pub(super) awaiting: u32,
     pub(super) phase: Phase,
     pub(super) cancelled: bool,
+    /// By CLIENT UNBLOCK before storage saw it, and whether with an error.
+    pub(super) unblocked: Option<bool>,
     /// The purge that it is a part of.
     pub(super) purge: Option<u32>,
 }
@@ -117,6 +119,7 @@ pub(super) fn blank(kind: Kind, keys: SmallVec<[Key; 1]>) -> Operation {
         awaiting: 0,
         phase: Phase::Queued,
         cancelled: false,
+        unblocked: None,
         anchor: None,
         purge: None,
     }

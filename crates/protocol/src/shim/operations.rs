@@ -9,7 +9,7 @@ use wire::{Key, Message, Peer, Status};
 use super::operation::{KeyState, Kind, Operation, Origin, Phase};
 use super::purge::Requester;
 use super::reads::own;
-use super::{Effect, Input, Outstanding, Purpose, Shim};
+use super::{Effect, Input, Outstanding, Purpose, Shim, unblock};
 use crate::command::{self, Classified};
 use crate::hash::KeyMap;
 use crate::storage::{Lane, Reach};
@@ -21,7 +21,11 @@ impl Shim {
             return self.transaction(now, from, execute, effects);
         }
         let origin = Origin { from, request: execute.request };
-        let parsed = Command::parse(execute.command.clone()).map_err(|error| error.to_string());
+        let command = Command::parse(execute.command.clone());
+        if let Some(error) = command.as_ref().ok().and_then(unblock::asked) {
+            return self.unblock(from, execute.request, error, effects);
+        }
+        let parsed = command.map_err(|error| error.to_string());
         let classified = parsed.and_then(|command| match command::classify(&command) {
             Ok(classified) => Ok((command, classified)),
             Err(refusal) => Err(refusal.to_string()),
@@ -309,6 +313,9 @@ impl Shim {
         if operation.kind.is_silent() || operation.purge.is_some() || operation.cancelled {
             return self.complete(id, Bytes::new(), true, effects);
         }
+        if let Some(reply) = unblock::reply(operation) {
+            return self.complete(id, reply, false, effects);
+        }
         if let Some(refusal) = self.down_reason() {
             let text = format!("-ERR DistCache: storage cannot be reached: {refusal}\r\n");
             return self.complete(id, Bytes::from(text), false, effects);
@@ -479,6 +486,7 @@ pub(super) fn operation(
         awaiting: 0,
         phase: Phase::Queued,
         cancelled: false,
+        unblocked: None,
         purge: None,
     }
 }

@@ -92,6 +92,7 @@ impl Cluster {
                 }
                 shim::Effect::Send { .. }
                 | shim::Effect::Abort { .. }
+                | shim::Effect::Unblock { .. }
                 | shim::Effect::Release { .. }
                 | shim::Effect::Purged { .. } => {}
             }

@@ -471,6 +471,12 @@ impl World {
                 shim::Effect::Purged { number, copies } => {
                     let _ = writeln!(self.log, "  purge {number} is done, {copies} copies");
                 }
+                shim::Effect::Unblock { ticket, error } => {
+                    self.blocked.retain(|store| store.ticket != ticket);
+                    let reply: &[u8] = if error { b"-UNBLOCKED\r\n" } else { b"*-1\r\n" };
+                    let replies = [Bytes::from_static(reply)].into_iter().collect();
+                    self.parcels.push_back(Parcel::Answer(StorageEvent::Replies { ticket, replies }));
+                }
                 shim::Effect::Abort { ticket } => {
                     self.blocked.retain(|store| store.ticket != ticket);
                     self.parcels.push_back(Parcel::Answer(StorageEvent::Lost { ticket, sent: true }));

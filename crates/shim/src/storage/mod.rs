@@ -69,6 +69,24 @@ impl Storage {
         }
     }
 
+    /// Ends a pinned command as by its time-out, or by an error.
+    pub(crate) fn unblock(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        (ticket, error): (u64, bool),
+        events: &mut Vec<StorageEvent>,
+    ) {
+        match self {
+            // Nothing blocks there.
+            Storage::Memory(_) | Storage::Memcached(_) => {}
+            Storage::Redis(redis) => redis.unblock(io, now_us, (ticket, error), events),
+            Storage::RedisSentinel(sentinel) => sentinel.unblock(io, now_us, (ticket, error), events),
+            // Which server has it is known to the cluster's machine alone: it waits on.
+            Storage::RedisCluster(_) => {}
+        }
+    }
+
     /// A watching connection serves nobody any more; `clean`: it watches nothing.
     pub(crate) fn release(
         &mut self,

@@ -104,6 +104,18 @@ impl RedisSentinel {
         }
     }
 
+    pub fn unblock(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        (ticket, error): (u64, bool),
+        events: &mut Vec<StorageEvent>,
+    ) {
+        if let Some((_, redis)) = &mut self.current {
+            redis.unblock(io, now_us, (ticket, error), events);
+        }
+    }
+
     pub fn release(
         &mut self,
         io: &mut Io,

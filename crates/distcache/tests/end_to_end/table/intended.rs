@@ -17,7 +17,7 @@ pub(crate) struct Intended {
     fits: fn(&Difference<'_>) -> bool,
 }
 
-pub(crate) const INTENDED: [Intended; 5] = [
+pub(crate) const INTENDED: [Intended; 7] = [
     Intended {
         reason: "of several mistakes in one command, that in its keys is told first: nothing goes on without them",
         fits: |difference| {
@@ -44,6 +44,21 @@ pub(crate) const INTENDED: [Intended; 5] = [
             difference.servers > 1
                 && difference.name.starts_with("sort")
                 && difference.ours.starts_with("-CROSSSLOT DistCache: SORT")
+        },
+    },
+    Intended {
+        reason: "the slow log is the router's own: what was slow is chance",
+        fits: |difference| {
+            let (redis, ours) = (difference.redis, difference.ours);
+            let kind = |reply: &str| reply.split(['(', ' ']).next().map(str::to_owned);
+            difference.name.starts_with("slowlog|") && !redis.starts_with('-') && kind(redis) == kind(ours)
+        },
+    },
+    Intended {
+        reason: "too many arguments of a subcommand are told in the words for too few",
+        fits: |difference| {
+            difference.redis.starts_with("-ERR unknown subcommand or wrong number of arguments for '")
+                && difference.ours.starts_with("-ERR wrong number of arguments for '")
         },
     },
     Intended {

@@ -68,6 +68,8 @@ pub(super) struct Line {
     heard_us: u64,
     /// A reply was of the kind that only a replica gives.
     suspicion: bool,
+    /// Nothing more is sent on it, and what it has is to end as by its time-out or, if true, by an error.
+    retired: Option<bool>,
     /// It is the one on which scripts run.
     runs_scripts: bool,
     /// It watches keys under this number, for one client.
@@ -98,6 +100,7 @@ impl Line {
             written: hello.frame().len() as u64,
             heard_us: now_us,
             suspicion: false,
+            retired: None,
             runs_scripts: false,
             watch: None,
         }
@@ -135,7 +138,35 @@ impl Line {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.is_open() && self.awaited.is_empty() && self.watch.is_none() && !self.runs_scripts
+        self.is_open()
+            && self.awaited.is_empty()
+            && self.watch.is_none()
+            && !self.runs_scripts
+            && self.retired.is_none()
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.is_some()
+    }
+
+    pub(super) fn retire(&mut self, error: bool) {
+        self.retired = Some(error);
+    }
+
+    /// What the server has to be told to end what it has of a retired line. What it has not got yet ends here.
+    pub(super) fn end_retired(&mut self, events: &mut Vec<StorageEvent>) -> Option<Command> {
+        let error = self.retired?;
+        for store in self.waiting.drain(..) {
+            let reply: &[u8] = match (error, self.resp3) {
+                (true, _) => b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
+                (false, true) => b"_\r\n",
+                (false, false) => b"*-1\r\n",
+            };
+            let replies = store.commands.iter().map(|_| Bytes::from_static(reply)).collect();
+            events.push(StorageEvent::Replies { ticket: store.ticket, replies });
+        }
+        let client = self.client.filter(|_| !self.awaited.is_empty())?.to_string();
+        Some(Command::from_args(&["CLIENT", "UNBLOCK", &client, if error { "ERROR" } else { "TIMEOUT" }]))
     }
 
     pub(super) fn runs_scripts(&self) -> bool {

@@ -11,12 +11,14 @@ mod server;
 mod takeover;
 
 use bytes::Bytes;
-use protocol::storage::{Lane, StorageEvent, Store};
+use protocol::storage::{Lane, Reach, StorageEvent, Store};
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
 use runtime::address::Address;
 use runtime::reactor::{ConnectionId, Event, Io};
 use runtime::tls::Dialer;
+use smallvec::SmallVec;
+use wire::resp::Command;
 
 use admin::{Admin, Backoff, News};
 use line::{Fault, Line, Listens};
@@ -28,6 +30,8 @@ const IDLE_MAX: usize = 8;
 /// Redis says that a script runs for too long after five seconds, which is also how long a silent server is waited for:
 /// its word has to come first.
 const SCRIPT_PATIENCE_US: u64 = 1_000_000;
+/// Of what is asked for nobody: its replies are dropped.
+const NOBODYS_TICKET: u64 = u64::MAX;
 const LOG_INTERVAL_US: u64 = 1_000_000;
 /// Up for this long counts as success. Shims that displace each other never get there, so they do it ever more
 /// rarely, down to once a second.
@@ -179,6 +183,31 @@ impl Redis {
             let (connection, line) = self.pinned.swap_remove(index);
             self.lose(io, connection, line, events);
             self.settle(io, now_us, events);
+        }
+    }
+
+    /// Ends a pinned command as by its time-out, or by an error: the server does, which knows what it has got by now.
+    pub fn unblock(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        (ticket, error): (u64, bool),
+        events: &mut Vec<StorageEvent>,
+    ) {
+        let Some((_, line)) = self.pinned.iter_mut().find(|(_, line)| line.holds(ticket)) else { return };
+        // Its next command must not be ended in place of this one.
+        line.retire(error);
+        self.end_retired(io, now_us, events);
+    }
+
+    /// Asks for the end of what must end, again and again: the server may hear of it before it hears of the command.
+    fn end_retired(&mut self, io: &mut Io, now_us: u64, events: &mut Vec<StorageEvent>) {
+        let ends: Vec<Command> =
+            self.pinned.iter_mut().filter_map(|(_, line)| line.end_retired(events)).collect();
+        for command in ends {
+            let commands = SmallVec::from_elem(command.frame().clone(), 1);
+            let (ticket, lane, reach) = (NOBODYS_TICKET, Lane::Shared { resp3: false }, Reach::Whole);
+            self.store(io, now_us, Store { ticket, lane, reach, commands }, events);
         }
     }
 
@@ -383,6 +412,7 @@ impl Redis {
             self.listeners.iter_mut().for_each(Listener::reset_backoff);
             self.admin.reset_backoff();
         }
+        self.end_retired(io, now_us, events);
         let news = self.admin.tick(io, now_us);
         self.news(io, now_us, news, events);
         let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
@@ -516,6 +546,13 @@ impl Redis {
     }
 
     fn trim_idle(&mut self, io: &mut Io) {
+        self.pinned.retain(|(connection, line)| {
+            let done = line.is_retired() && line.pending_count() == 0;
+            if done {
+                io.close(*connection);
+            }
+            !done
+        });
         if self.pinned.len() <= IDLE_MAX {
             return;
         }

@@ -1,0 +1,46 @@
+//! CLIENT UNBLOCK: a command that blocks is ended as by its time-out or by an error, and takes nothing.
+
+use bytes::Bytes;
+use wire::Peer;
+use wire::resp::Command;
+
+use super::operation::{Kind, Operation, Origin, Phase};
+use super::{Effect, Shim};
+use crate::storage::Lane;
+
+const UNBLOCKED: &[u8] = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
+
+/// Whether a router asks to end the command of the same request, as an error or not. Clients' own CLIENT never gets here.
+pub(super) fn asked(command: &Command) -> Option<bool> {
+    let is = |place: usize, word: &str| {
+        command.get(place).is_some_and(|argument| argument.eq_ignore_ascii_case(word.as_bytes()))
+    };
+    (is(0, "CLIENT") && is(1, "UNBLOCK")).then(|| is(2, "ERROR"))
+}
+
+/// What the client of a command hears that has not reached storage.
+pub(super) fn reply(operation: &Operation) -> Option<Bytes> {
+    let error = operation.unblocked?;
+    let resp3 = matches!(operation.lane, Lane::Pinned { resp3: true });
+    Some(Bytes::from_static(match (error, resp3) {
+        (true, _) => UNBLOCKED,
+        (false, true) => b"_\r\n",
+        (false, false) => b"*-1\r\n",
+    }))
+}
+
+impl Shim {
+    /// Storage ends it, because only storage knows whether it has got something by now.
+    pub(super) fn unblock(&mut self, from: Peer, request: u64, error: bool, effects: &mut Vec<Effect>) {
+        let wanted = Some(Origin { from, request });
+        let found = self.operations.iter_mut().find(|(_, operation)| operation.origin == wanted);
+        let Some((_, operation)) = found else { return };
+        if !matches!(operation.kind, Kind::Blocking | Kind::BlockingQuery) {
+            return;
+        }
+        match operation.phase {
+            Phase::Sent { ticket } => effects.push(Effect::Unblock { ticket, error }),
+            Phase::Queued | Phase::Invalidating => operation.unblocked = Some(error),
+        }
+    }
+}
