@@ -66,7 +66,18 @@ fn check_cluster(config: &Config) -> Check {
         let guard = cluster.lease_guard_ms;
         return wrong(format!("[cluster] lease_guard_ms = {guard}: at most half of lease_ms"));
     }
-    check_bounded(cluster)
+    check_bounded(cluster)?;
+    let unfollowed = |shim: &&ShimConfig| {
+        matches!(shim.storage, StorageConfig::RedisCluster { .. } | StorageConfig::Memcached { .. })
+    };
+    match config.shims.iter().find(unfollowed).filter(|_| cluster.mode == Mode::Bounded) {
+        Some(shim) => wrong(format!(
+            "[cluster] mode = \"bounded\" follows what Redis servers report as changed; [[shim]] {:?} has a Redis Cluster \
+             or memcached: write mode = \"strict\" and let all writes pass DistCache",
+            shim.id
+        )),
+        None => Ok(()),
+    }
 }
 
 fn check_bounded(cluster: &ClusterConfig) -> Check {
