@@ -26,6 +26,8 @@ const PROGRAMS: [(&str, &str); 16] = [
     // libFuzzer is C++.
     ("c++", "g++"),
 ];
+/// Of libraries that tests compile against, with the package that holds each.
+const HEADERS: [(&str, &str); 1] = [("/usr/include/libmemcached/memcached.h", "libmemcached-dev")];
 /// Packages with the service in each that must not start: the tests run their own processes on ports of their own.
 const SERVICES: [(&str, &str); 4] = [
     ("redis-server", "redis-server"),
@@ -84,7 +86,8 @@ fn environment(root: &Path) -> PathBuf {
 
 fn missing_packages(root: &Path) -> Vec<&'static str> {
     let missing = PROGRAMS.iter().filter(|(program, _)| find(program).is_none());
-    let mut packages: Vec<&str> = missing.map(|(_, package)| *package).collect();
+    let headers = HEADERS.iter().filter(|(header, _)| !Path::new(header).is_file());
+    let mut packages: Vec<&str> = missing.chain(headers).map(|(_, package)| *package).collect();
     packages.dedup();
     // Debian ships `venv` without its bootstrap; it is needed once, to make the environment.
     if !has_client(root) && !succeeds(Command::new("python3").args(["-c", "import ensurepip, venv"])) {
