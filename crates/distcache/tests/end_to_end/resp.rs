@@ -141,7 +141,7 @@ fn refusals_name_their_reason() {
     let servers = [RedisServer::start(), RedisServer::start()];
     let cluster = cluster(&servers);
     let mut client = cluster.connect(0);
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 13] = [
         (&["NOSUCH", "a"], "ERR unknown command 'NOSUCH', with args beginning with: 'a'"),
         (&["GET"], "ERR wrong number of arguments for 'get' command"),
         (&["get", "a", "b"], "ERR wrong number of arguments for 'get' command"),
@@ -164,7 +164,6 @@ fn refusals_name_their_reason() {
         ),
         (&["SELECT", "1"], "ERR DB index is out of range"),
         (&["AUTH", "password"], "ERR AUTH <password> called without any password configured"),
-        (&["CLIENT", "TRACKING", "ON"], "client-side caching is not supported"),
     ];
     for (arguments, reason) in cases {
         let reply = client.call(arguments);
