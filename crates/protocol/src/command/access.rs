@@ -47,6 +47,9 @@ pub(crate) type Accesses = SmallVec<[KeyAccess; 4]>;
 /// Every key of a command. None where its arguments make no sense, because it will not be carried out then.
 pub(crate) fn accesses(command: &Command, spec: &'static Spec) -> Accesses {
     let at = |index, access| KeyAccess { index, access };
+    if !spec.accepts(command.len()) {
+        return Accesses::new();
+    }
     match spec.name {
         "set" => SmallVec::from_slice(&[at(1, set(command))]),
         "bitfield" => SmallVec::from_slice(&[at(1, bit_field(command))]),
