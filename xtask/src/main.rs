@@ -32,7 +32,7 @@ Usage: cargo xtask COMMAND
   fuzz [TARGET]      looks for inputs that break a decoder or a machine; see `fuzz help`
   show WHAT          measures what is promised under failure and overload; see `show help`
   jepsen             linearizability of real processes under real faults; see `jepsen help`
-  compat [UNIT]      Redis' own test suite through a cluster; see `compat help`
+  compat [UNIT]      Redis' or memcached's own tests through a cluster; see `compat help`
   model [--deep]     explores every state of small clusters of the production machines
   mutants [NAME]     takes rules out of a copy of the protocol, one by one: the model must notice each
   setup              installs what the tests need from Debian's packages and PyPI, where missing

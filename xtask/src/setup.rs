@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 16] = [
+const PROGRAMS: [(&str, &str); 17] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -17,6 +17,8 @@ const PROGRAMS: [(&str, &str); 16] = [
     ("etcd", "etcd-server"),
     ("python3", "python3"),
     ("tclsh", "tcl"),
+    // memcached's scripts want perl with its modules for tests.
+    ("prove", "perl"),
     ("dpkg-source", "dpkg-dev"),
     ("git", "git"),
     ("kill", "procps"),

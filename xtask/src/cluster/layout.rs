@@ -12,6 +12,8 @@ pub(crate) struct Layout {
     pub(crate) racks: usize,
     pub(crate) servers_per_rack: usize,
     pub(crate) storage: Storage,
+    /// Further options of each storage server.
+    pub(crate) storage_options: Vec<String>,
     pub(crate) routers: usize,
     pub(crate) controllers: usize,
     pub(crate) objects_max: usize,
@@ -44,6 +46,7 @@ pub(crate) enum Storage {
     Redis,
     /// A redis-server whose data survive `kill -9`.
     DurableRedis,
+    Memcached,
 }
 
 impl Default for Layout {
@@ -54,6 +57,7 @@ impl Default for Layout {
             racks: 2,
             servers_per_rack: 1,
             storage: Storage::Redis,
+            storage_options: Vec::new(),
             routers: 1,
             controllers: 1,
             objects_max: 10_000,
@@ -197,7 +201,8 @@ impl Layout {
             ),
             Role::Shim => {
                 let storage = members.iter().find(|other| member.dials(other) && other.role == Role::Redis);
-                let url = storage.map_or_else(String::new, |storage| format!("redis://{}", at(storage)));
+                let scheme = if self.storage == Storage::Memcached { "memcached" } else { "redis" };
+                let url = storage.map_or_else(String::new, |storage| format!("{scheme}://{}", at(storage)));
                 push(text, format_args!("storage = {url:?}\nrate_max = {}\n", self.shim_rate_max));
             }
             Role::Router => push(text, format_args!("{}\n", self.router_lines)),

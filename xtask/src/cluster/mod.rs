@@ -129,7 +129,7 @@ impl Cluster {
         anyhow::ensure!(!self.processes.contains_key(id), "{id} runs already");
         let process = match self.members.iter().find(|member| member.id == id) {
             Some(member) if member.role == Role::Redis => {
-                let command = self.redis_command(member)?;
+                let command = self.storage_command(member)?;
                 let process = Process::start(command, None)?;
                 accepting(member.listen)?;
                 process
@@ -157,12 +157,15 @@ impl Cluster {
         }
     }
 
-    fn redis_command(&self, member: &Member) -> anyhow::Result<Command> {
+    fn storage_command(&self, member: &Member) -> anyhow::Result<Command> {
+        if self.layout.storage == Storage::Memcached {
+            return Ok(memcached_command(member.listen, &self.layout.storage_options));
+        }
         let data = self.folder.path().join(&member.id);
         std::fs::create_dir_all(&data)?;
         let durable = if self.layout.storage == Storage::DurableRedis { "yes" } else { "no" };
         let mut command = redis_command(member.listen, &data, &self.file(&member.id, "log"));
-        command.args(["--appendonly", durable, "--appendfsync", "always"]);
+        command.args(["--appendonly", durable, "--appendfsync", "always"]).args(&self.layout.storage_options);
         Ok(command)
     }
 
@@ -316,6 +319,22 @@ fn redis_command(listen: SocketAddr, data: &Path, log: &Path) -> Command {
     let mut command = mortal("redis-server");
     command.args(["--port", &listen.port().to_string(), "--bind", "127.0.0.1", "--save", ""]);
     command.arg("--dir").arg(data).arg("--logfile").arg(log);
+    command
+}
+
+/// A memcached of its own, with further options; what it says of itself goes to `folder`.
+pub(crate) fn memcached(folder: &Path, options: &[String]) -> anyhow::Result<(Process, SocketAddr)> {
+    let address = free_address()?;
+    let process = Process::start(memcached_command(address, options), Some(&folder.join("memcached.log")))?;
+    accepting(address)?;
+    Ok((process, address))
+}
+
+fn memcached_command(listen: SocketAddr, options: &[String]) -> Command {
+    let mut command = mortal("memcached");
+    // Root has to name a user.
+    command.args(["-u", "nobody", "-l", "127.0.0.1", "-U", "0", "-p", &listen.port().to_string()]);
+    command.args(options);
     command
 }
 

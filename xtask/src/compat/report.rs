@@ -1,10 +1,26 @@
 //! What the suite came to through the router, beside what it came to direct.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::skip::Skips;
-use super::suite::{Outcome, Test};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Ok,
+    Failed,
+    /// By the suite itself, or by the skip file.
+    Skipped,
+}
+
+/// One test; several of a file may have one name.
+#[derive(Clone, Debug)]
+pub(super) struct Test {
+    pub(super) name: String,
+    pub(super) outcome: Outcome,
+    /// Of a failure.
+    pub(super) detail: String,
+}
 
 /// One file of the suite.
 #[derive(Debug)]
@@ -16,14 +32,15 @@ pub(super) struct Row {
     beside: usize,
     /// Left out by the skip file.
     skipped: usize,
-    /// Pass direct and not here, with what went wrong.
-    pub(super) missed: Vec<(String, String)>,
-    /// Pass although the skip file names them.
-    needless: Vec<String>,
+    /// Pass direct and not here, with what went wrong if they were reached.
+    pub(super) missed: Vec<(String, Option<String>)>,
+    /// Pass although the skip file names them, with its reason.
+    needless: Vec<(String, String)>,
 }
 
 pub(super) fn row(unit: &str, expected: &[Test], got: &[Test], skips: &Skips) -> Row {
     let mut got = by_name(got);
+    let mut needed = BTreeSet::new();
     let mut row =
         Row { unit: unit.to_owned(), ok: 0, beside: 0, skipped: 0, missed: Vec::new(), needless: Vec::new() };
     for test in expected {
@@ -34,15 +51,22 @@ pub(super) fn row(unit: &str, expected: &[Test], got: &[Test], skips: &Skips) ->
             (false, _) => row.beside += 1,
             (true, true) => {
                 row.ok += 1;
-                row.needless.extend(reason.map(|_| test.name.clone()));
+                let named = reason.filter(|reason| reason.alone);
+                row.needless.extend(named.map(|reason| (test.name.clone(), reason.text.to_owned())));
             }
-            (true, false) if reason.is_some() => row.skipped += 1,
+            (true, false) if reason.is_some() => {
+                row.skipped += 1;
+                needed.insert(test.name.as_str());
+            }
             (true, false) => {
-                let detail = own.map_or("it was not reached".to_owned(), |own| own.detail.clone());
+                let detail = own.map(|own| own.detail.clone());
                 row.missed.push((test.name.clone(), detail));
             }
         }
     }
+    // An entry speaks of all tests of its name.
+    row.needless.retain(|(name, _)| !needed.contains(name.as_str()));
+    row.needless.dedup();
     row
 }
 
@@ -59,10 +83,14 @@ pub(super) fn line(row: &Row) -> String {
     let Row { unit, ok, beside, skipped, missed, needless } = row;
     let mut text =
         format!("{unit}: {ok} ok, {} missed, {skipped} skipped, {beside} not direct either", missed.len());
-    for name in needless {
-        let _ = write!(text, "\n  passes, though the skip file names it: {name}");
+    for (name, reason) in needless {
+        let _ = write!(text, "\n  passes, though the skip file names it: {name}\n      {reason}");
     }
-    for (name, detail) in missed {
+    let unreached = missed.iter().filter(|(_, detail)| detail.is_none()).count();
+    if let Some((name, _)) = missed.iter().find(|(_, detail)| detail.is_none()) {
+        let _ = write!(text, "\n  missed: {unreached} that were not reached, the first of them: {name}");
+    }
+    for (name, detail) in missed.iter().filter_map(|(name, detail)| Some((name, detail.as_ref()?))) {
         let first: String = detail.lines().next().unwrap_or_default().chars().take(160).collect();
         let _ = write!(text, "\n  missed: {name}\n      {first}");
     }
@@ -73,7 +101,7 @@ pub(super) fn line(row: &Row) -> String {
 pub(super) fn text(rows: &[Row], servers: usize, markdown: bool) -> String {
     let mut text = match markdown {
         true => "| file | ok | missed | skipped | not direct either |\n|---|---|---|---|---|\n".to_owned(),
-        false => format!("{servers} servers{:15}      ok  missed  skipped  not direct either\n", ""),
+        false => format!("{servers} server(s){:13}      ok  missed  skipped  not direct either\n", ""),
     };
     let sum = |of: &dyn Fn(&Row) -> usize| rows.iter().map(of).sum::<usize>();
     let lines = rows.iter().map(|row| (row.unit.as_str(), row.ok, row.missed.len(), row.skipped, row.beside));
@@ -91,4 +119,38 @@ pub(super) fn text(rows: &[Row], servers: usize, markdown: bool) -> String {
         };
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, Skips, Test, line, row};
+
+    fn tests(of: &[(&str, Outcome)]) -> Vec<Test> {
+        let test = |&(name, outcome): &(&str, Outcome)| Test {
+            name: name.to_owned(),
+            outcome,
+            detail: "why".to_owned(),
+        };
+        of.iter().map(test).collect()
+    }
+
+    #[test]
+    fn what_passes_only_direct_is_missed_unless_the_skip_file_names_it() {
+        let (ok, failed) = (Outcome::Ok, Outcome::Failed);
+        let skips =
+            "always | u | twice | r\nalways | u | item* | r\nalways | u | fine | r\nalways | v | a | r";
+        let skips = Skips::parse(skips).unwrap().of(1, false);
+        let names = ["a", "b", "twice", "twice", "item 1", "item 2", "fine", "last"];
+        let mut expected = tests(&names.map(|name| (name, ok)));
+        expected.extend(tests(&[("bad", failed)]));
+        let got = [("a", failed), ("b", ok), ("twice", ok), ("twice", failed), ("item 1", ok), ("fine", ok)];
+        let row = row("u", &expected, &tests(&got), &skips);
+        let text = line(&row);
+        assert_eq!(
+            text,
+            "u: 4 ok, 2 missed, 2 skipped, 1 not direct either\n  \
+             passes, though the skip file names it: fine\n      r\n  \
+             missed: 1 that were not reached, the first of them: last\n  missed: a\n      why"
+        );
+    }
 }

@@ -4,13 +4,21 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// One line: `WHERE | UNIT | TEST | REASON`; WHERE is `always` or `several`, more than one server behind the router.
+/// One line: `WHERE | UNIT | TEST | REASON`; WHERE is `always` or `several`, more than one server behind the router. A
+/// TEST that ends with `*` is all whose names begin so.
 #[derive(Clone, Debug)]
 struct Skip {
     several: bool,
     unit: String,
     test: String,
     reason: String,
+}
+
+/// Why a test is left out.
+pub(super) struct Reason<'a> {
+    pub(super) text: &'a str,
+    /// The test itself is named, not what its name begins with.
+    pub(super) alone: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -23,11 +31,13 @@ pub(super) struct Skips {
 impl Skips {
     pub(super) fn read(path: &Path) -> anyhow::Result<Skips> {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+        Skips::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    pub(super) fn parse(text: &str) -> anyhow::Result<Skips> {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let skips = lines
-            .map(|(number, line)| {
-                Skip::parse(line).with_context(|| format!("{}:{}: {line}", path.display(), number + 1))
-            })
+            .map(|(number, line)| Skip::parse(line).with_context(|| format!("line {}: {line}", number + 1)))
             .collect::<anyhow::Result<Vec<Skip>>>()?;
         Ok(Skips { skips, run: false })
     }
@@ -45,9 +55,13 @@ impl Skips {
     }
 
     /// Why a test is left out.
-    pub(super) fn reason(&self, unit: &str, test: &str) -> Option<&str> {
-        let found = self.skips.iter().find(|skip| skip.unit == unit && skip.test == test);
-        found.map(|skip| skip.reason.as_str())
+    pub(super) fn reason(&self, unit: &str, test: &str) -> Option<Reason<'_>> {
+        let names = |skip: &Skip| match skip.test.strip_suffix('*') {
+            Some(start) => test.starts_with(start),
+            None => skip.test == test,
+        };
+        let found = self.skips.iter().find(|skip| skip.unit == unit && names(skip));
+        found.map(|skip| Reason { text: &skip.reason, alone: skip.test == test })
     }
 }
 

@@ -1,4 +1,5 @@
-//! The source package of the installed redis-server, which holds its test suite. Fetched by name, never committed.
+//! The source packages of installed servers, which hold their test suites. Fetched by name, never committed; what a suite
+//! makes of one is its own affair.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,34 +23,22 @@ apt-get $apt update -q
 apt-get $apt source --download-only "$2"
 mkdir -p unpacked
 tar xf "$2"_*.orig.tar.* -C unpacked --strip-components=1
-# The servers of a run save nothing anyway, and whether they do is not for clients to say.
-sed -i 's/^        r config set $param $val$/        if {$param ne "save"} { r config set $param $val }/' \
-    unpacked/tests/support/server.tcl
-grep -q 'ne "save"' unpacked/tests/support/server.tcl
 touch complete
 "#;
 
-/// The folder of the suite's sources.
-pub(super) fn fetch(root: &Path) -> anyhow::Result<PathBuf> {
-    let folder = crate::target_folder(root).join("compat/redis");
+/// The folder into which the source package is unpacked.
+pub(super) fn fetch(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
+    let folder = crate::target_folder(root).join("compat").join(package);
     if !folder.join("complete").exists() {
-        crate::tell("compat: fetching the source package of redis");
+        crate::tell(&format!("compat: fetching the source package of {package}"));
         std::fs::create_dir_all(&folder)?;
         let mut shell = Command::new("sh");
-        shell.args(["-c", FETCH, "sh"]).arg(&folder).arg("redis").stdout(Stdio::null());
+        shell.args(["-c", FETCH, "sh"]).arg(&folder).arg(package).stdout(Stdio::null());
         let status = shell.status().context("compat: starting sh")?;
-        anyhow::ensure!(status.success(), "compat: the source package of redis cannot be fetched: {status}");
+        anyhow::ensure!(
+            status.success(),
+            "compat: the source package of {package} cannot be fetched: {status}"
+        );
     }
-    let source = folder.join("unpacked");
-    admit_users(&source)?;
-    Ok(source)
-}
-
-/// The suite leaves the file about users out where it has not started the server itself: only its later parts need that,
-/// for the files of users that they have.
-fn admit_users(source: &Path) -> anyhow::Result<()> {
-    let path = source.join("tests/unit/acl.tcl");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("compat: {}", path.display()))?;
-    let admitted = text.replacen("{tags {\"acl external:skip\"}}", "{tags {\"acl\"}}", 1);
-    std::fs::write(&path, admitted).with_context(|| format!("compat: {}", path.display()))
+    Ok(folder.join("unpacked"))
 }

@@ -1,0 +1,242 @@
+//! Redis' own test suite: which of its files say something about a proxy, and what each test of one came to at a server
+//! that runs already. Not how two runs compare.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+
+use super::Arguments;
+use super::report::{Outcome, Row, Test, row};
+use super::skip::Skips;
+use super::source;
+use crate::cluster::{Cluster, Folder, Layer, Layout};
+
+/// Without progress for so many seconds the suite gives up.
+const TIMEOUT_S: &str = "60";
+/// What needs its own server: its files, its configuration, its replicas.
+const TAGS: &str =
+    "-slow -needs:debug -needs:repl -needs:save -needs:reset -needs:config-maxmemory -needs:config-resetstat";
+
+/// The files of the suite that say something about a proxy.
+const UNITS: [&str; 27] = [
+    "unit/type/string",
+    "unit/type/incr",
+    "unit/type/hash",
+    "unit/type/list",
+    "unit/type/list-3",
+    "unit/type/set",
+    "unit/type/zset",
+    "unit/type/stream",
+    "unit/type/stream-cgroups",
+    "unit/expire",
+    "unit/keyspace",
+    "unit/scan",
+    "unit/protocol",
+    "unit/sort",
+    "unit/geo",
+    "unit/hyperloglog",
+    "unit/bitops",
+    "unit/bitfield",
+    "unit/dump",
+    "unit/introspection-2",
+    "unit/multi",
+    "unit/pubsub",
+    "unit/scripting",
+    "unit/functions",
+    "unit/tracking",
+    "unit/quit",
+    // Last: what it makes of the direct server's users stays.
+    USERS,
+];
+
+/// The file about users, which are those of storage then.
+const USERS: &str = "unit/acl";
+
+/// Runs the suite as the arguments say, with a table for each number of servers.
+pub(super) fn compare(root: &Path, arguments: &Arguments) -> anyhow::Result<()> {
+    let units = arguments.units_of(&UNITS.map(str::to_owned))?;
+    let source = fetch(root)?;
+    let skips = Skips::read(&root.join("xtask/compat/redis.skip"))?;
+    let binary = arguments.binary(root)?;
+    arguments.tables(|servers| {
+        let skips = skips.of(servers, arguments.all);
+        rows(&source, &binary, &units, servers, &skips)
+    })
+}
+
+/// Every unit twice: direct, and through a router with caches so small that all is admitted and evicted all the time.
+fn rows(
+    source: &Path,
+    binary: &Path,
+    units: &[String],
+    servers: usize,
+    skips: &Skips,
+) -> anyhow::Result<Vec<Row>> {
+    let logs = source.parent().unwrap_or(source).join("logs");
+    std::fs::create_dir_all(&logs)?;
+    let folder = Folder::new("compat")?;
+    let (direct, address) = crate::cluster::redis(folder.path())?;
+    let mut rows = Vec::new();
+    for unit in units {
+        // A cluster for each: what one unit leaves behind is not the next one's trouble.
+        let cluster = Cluster::start(binary, layout(unit, servers), 1)?;
+        let log = |which: &str| logs.join(format!("{}-{which}.txt", unit.replace('/', "-")));
+        let expected = run(source, unit, address, &[], &log("direct"))?;
+        let direct_ok = expected.iter().any(|test| test.outcome == Outcome::Ok);
+        anyhow::ensure!(
+            direct_ok,
+            "compat: nothing of {unit} passes direct: see {}",
+            log("direct").display()
+        );
+        let through = log(&servers.to_string());
+        let got = run(source, unit, cluster.router(0), &skips.names(unit), &through)?;
+        rows.push(row(unit, &expected, &got, skips));
+        crate::tell(&super::report::line(&rows[rows.len() - 1]));
+        let fallen = { cluster }.fallen();
+        anyhow::ensure!(fallen.is_empty(), "compat: {unit}: {} ended on their own", fallen.join(", "));
+    }
+    drop(direct);
+    Ok(rows)
+}
+
+/// The folder of the suite's sources, made fit for servers that others run.
+fn fetch(root: &Path) -> anyhow::Result<PathBuf> {
+    let source = source::fetch(root, "redis")?;
+    leave_saving_alone(&source)?;
+    admit_users(&source)?;
+    Ok(source)
+}
+
+/// The servers of a run save nothing anyway, and whether they do is not for clients to say.
+fn leave_saving_alone(source: &Path) -> anyhow::Result<()> {
+    let (plain, careful) = (
+        "        r config set $param $val\n",
+        "        if {$param ne \"save\"} { r config set $param $val }\n",
+    );
+    let path = source.join("tests/support/server.tcl");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("compat: {}", path.display()))?;
+    let changed = text.replacen(plain, careful, 1);
+    anyhow::ensure!(changed.contains(careful), "compat: {} sets nothing where expected", path.display());
+    std::fs::write(&path, changed).with_context(|| format!("compat: {}", path.display()))
+}
+
+/// The suite leaves the file about users out where it has not started the server itself: only its later parts need that,
+/// for the files of users that they have.
+fn admit_users(source: &Path) -> anyhow::Result<()> {
+    let path = source.join("tests/unit/acl.tcl");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("compat: {}", path.display()))?;
+    let admitted = text.replacen("{tags {\"acl external:skip\"}}", "{tags {\"acl\"}}", 1);
+    std::fs::write(&path, admitted).with_context(|| format!("compat: {}", path.display()))
+}
+
+fn layout(unit: &str, servers: usize) -> Layout {
+    let users = if unit == USERS { "storage" } else { "config" };
+    Layout {
+        layers: vec![Layer::leaves(1), Layer::spines(2)],
+        racks: servers,
+        objects_max: 100,
+        tables: format!("[security]\nusers = \"{users}\"\n[heat]\nthreshold = 1\nhold_off_ms = 10"),
+        separate: false,
+        ..Layout::default()
+    }
+}
+
+/// The tests in the order in which they ended. All that the suite prints is kept in `log`.
+fn run(
+    source: &Path,
+    unit: &str,
+    address: SocketAddr,
+    skip: &[String],
+    log: &Path,
+) -> anyhow::Result<Vec<Test>> {
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let mut command = Command::new("tclsh");
+    command.current_dir(source).stdin(Stdio::null()).env("TERM", "dumb");
+    command.args(["tests/test_helper.tcl", "--host", &host, "--port", &port, "--singledb"]);
+    command.args([
+        "--ignore-encoding",
+        "--ignore-digest",
+        "--durable",
+        "--no-latency",
+        "--timeout",
+        TIMEOUT_S,
+    ]);
+    command.args(["--tags", TAGS, "--single", unit]);
+    // The suite's own processes meet at a port below this, far from those that a cluster takes.
+    command.args(["--baseport", &rand::random_range(11_000..20_000).to_string()]);
+    for name in skip {
+        command.args(["--skiptest", name]);
+    }
+    let mut output = command.output().context("compat: starting tclsh (Debian's package tcl)")?;
+    if String::from_utf8_lossy(&output.stderr).contains("address already in use") {
+        command.args(["--baseport", &rand::random_range(11_000..20_000).to_string()]);
+        output = command.output()?;
+    }
+    std::fs::write(log, [&output.stdout[..], &output.stderr].concat())?;
+    let mut tests = parse(&String::from_utf8_lossy(&output.stdout));
+    if !output.status.success() && tests.iter().all(|test| test.outcome != Outcome::Failed) {
+        let detail = String::from_utf8_lossy(&output.stderr).into_owned();
+        tests.push(Test { name: "the file itself".to_owned(), outcome: Outcome::Failed, detail });
+    }
+    Ok(tests)
+}
+
+fn parse(text: &str) -> Vec<Test> {
+    let mut tests: Vec<Test> = Vec::new();
+    let mut open = false;
+    for line in text.lines() {
+        let Some((kind, rest)) = line.strip_prefix('[').and_then(|line| line.split_once("]: ")) else {
+            if let (true, Some(test)) = (open, tests.last_mut()) {
+                test.detail += line;
+                test.detail.push('\n');
+            }
+            open = open && !line.is_empty();
+            continue;
+        };
+        let outcome = match kind {
+            "ok" => Outcome::Ok,
+            "skip" | "ignore" => Outcome::Skipped,
+            "err" | "exception" | "timeout" => Outcome::Failed,
+            _ => {
+                open = false;
+                continue;
+            }
+        };
+        open = outcome == Outcome::Failed;
+        let name = match outcome {
+            Outcome::Ok => rest.rsplit_once(" (").map_or(rest, |(name, _)| name),
+            Outcome::Failed => rest.rsplit_once(" in tests/").map_or(rest, |(name, _)| name),
+            Outcome::Skipped => rest.split_once(": Tag:").map_or(rest, |(name, _)| name),
+        };
+        tests.push(Test { name: name.to_owned(), outcome, detail: String::new() });
+    }
+    // What failed is listed once more at the end.
+    let end = text.find("!!! WARNING The following tests failed").map(|at| parse_count(&text[..at]));
+    tests.truncate(end.unwrap_or(tests.len()));
+    tests
+}
+
+fn parse_count(text: &str) -> usize {
+    let kinds = ["[ok]: ", "[skip]: ", "[ignore]: ", "[err]: ", "[exception]: ", "[timeout]: "];
+    text.lines().filter(|line| kinds.iter().any(|kind| line.starts_with(kind))).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Outcome;
+    use super::parse;
+
+    #[test]
+    fn every_kind_of_line_is_understood() {
+        let text = "[ready]: 1\n[testing]: a\n[ok]: a (b) (3 ms)\n[skip]: c\n[ignore]: d: Tag: x denied\n\
+                    [err]: e in f in tests/unit/x.tcl\nExpected 1\n[ok]: g (0 ms)\n\n\
+                    !!! WARNING The following tests failed:\n\n*** [err]: e in f in tests/unit/x.tcl\n";
+        let tests = parse(text);
+        let short: Vec<_> = tests.iter().map(|test| (test.name.as_str(), test.outcome)).collect();
+        let (ok, failed, skipped) = (Outcome::Ok, Outcome::Failed, Outcome::Skipped);
+        assert_eq!(short, [("a (b)", ok), ("c", skipped), ("d", skipped), ("e in f", failed), ("g", ok)]);
+        assert_eq!(tests[3].detail, "Expected 1\n");
+    }
+}
