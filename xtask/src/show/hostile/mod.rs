@@ -23,8 +23,8 @@ const RATE: &str = "1000";
 const WORKLOAD: [&str; 8] =
     ["--keys", "1000", "--dist", "zipf:0.99", "--write-ratio", "0.05", "--connections", "32"];
 const SLICE_MS: u64 = 250;
-const CALM: Duration = Duration::from_secs(5);
-const STORM: Duration = Duration::from_secs(5);
+const CALM: Duration = Duration::from_secs(4);
+const STORM: Duration = Duration::from_secs(4);
 /// What attackers need to reach their number, and a cluster to settle after them.
 const ONSET_MS: u64 = 500;
 /// The middle one counts: one round tells as much about the machine as about the cluster.
