@@ -122,7 +122,7 @@ pub(super) fn is_whole(command: &Command) -> bool {
 }
 
 impl Classified {
-    fn without_keys(spec: &'static Spec, kind: Kind) -> Classified {
+    pub(crate) fn without_keys(spec: &'static Spec, kind: Kind) -> Classified {
         Classified { spec, kind, keys: SmallVec::new(), reads_unnamed_keys: false, script: false }
     }
 }

@@ -18,31 +18,15 @@ pub(super) static DISTCACHE: Spec =
 
 static SUBCOMMANDS: [Spec; 4] = [
     command((FIRST + 1, "distcache|help", 2, Group::Server), &[], &[], &[Of::Slow], &[], &[]),
-    command(
-        (FIRST + 2, "distcache|purge", -3, Group::Server),
-        &[Admin, NoMulti],
-        &[],
-        &[Of::Admin, Of::Slow, Of::Dangerous],
-        &[],
-        &[],
-    ),
-    command(
-        (FIRST + 4, "distcache|slowlog", -2, Group::Server),
-        &[Admin, NoMulti],
-        &[],
-        &[Of::Admin, Of::Slow, Of::Dangerous],
-        &[],
-        &[],
-    ),
-    command(
-        (FIRST + 3, "distcache|hotkeys", -2, Group::Server),
-        &[Admin, NoMulti],
-        &[],
-        &[Of::Admin, Of::Slow, Of::Dangerous],
-        &[],
-        &[],
-    ),
+    administrative(FIRST + 2, "distcache|purge", -3),
+    administrative(FIRST + 4, "distcache|slowlog", -2),
+    administrative(FIRST + 3, "distcache|hotkeys", -2),
 ];
+
+const fn administrative(number: u16, name: &'static str, arity: i16) -> Spec {
+    let categories = &[Of::Admin, Of::Slow, Of::Dangerous];
+    command((number, name, arity, Group::Server), &[Admin, NoMulti], &[], categories, &[], &[])
+}
 
 /// Whose copies a purge drops.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ use crate::router::answer::Freed;
 use crate::router::client::Client;
 use crate::router::gather::Merge;
 use crate::router::pending::{Pending, PendingRead, Tried};
-use crate::router::pipeline::{Fan, Lane, Operation, Order, Part, Progress, Ran, Sent, Touch, Waiting};
+use crate::router::pipeline::{Fan, Lane, Operation, Order, Part, Progress, Sent, Touch, Waiting};
 use crate::router::plan::{self, Plan};
 use crate::router::route::{Route, Unroutable};
 use crate::router::storage_users::changes_users;
@@ -91,15 +91,15 @@ impl Router {
             if let Some(bytes) = slow_log::configuration(self, resp3, &command) {
                 return self.respond(now, client, bytes, effects);
             }
+            if classified.spec.name == "config|set" {
+                self.limit_tracking(&command);
+            }
         }
         if classified.kind == Kind::Connection {
             if !self.asks_storage(client, &command) {
                 return connection::answer(self, now, client, &command, effects);
             }
             classified.kind = Kind::Keyless;
-        }
-        if classified.spec.name == "config|set" {
-            self.limit_tracking(&command);
         }
         let Some(placement) = self.placement.clone() else {
             let error = replies::error("LOADING DistCache: this router has no cluster map yet");
@@ -147,18 +147,8 @@ impl Router {
                 tracked,
             }))
         });
-        let operation = Operation {
-            received: now,
-            touch,
-            progress,
-            held_bytes,
-            resp3,
-            script,
-            silent,
-            closes: false,
-            shape: None,
-            ran,
-        };
+        let operation =
+            Operation { held_bytes, resp3, script, silent, ran, ..Operation::new(now, touch, progress) };
         self.enqueue(now, client, operation, effects);
     }
 
@@ -460,15 +450,7 @@ impl Router {
         }
         let PendingRead { key, view, command, .. } = read.clone();
         let (peer, resp3, ordered) = (route.peer, origin.resp3, route.ordered);
-        let pending = Pending {
-            origin,
-            peer,
-            sent: now,
-            writes: false,
-            blocking: false,
-            script: false,
-            read: Some(read),
-        };
+        let pending = Pending { sent: now, read: Some(read), ..Pending::new(origin, peer) };
         let request = self.pending.insert(pending);
         let message = Message::Read(Read { request, key, view, resp3, ordered, command });
         effects.push(Effect::Send { to: peer, message });
@@ -488,15 +470,7 @@ impl Router {
         let Route { peer, ordered } = route;
         let writes = matches!(kind, Kind::Write | Kind::BlockingWrite | Kind::Barrier | Kind::Publish);
         let blocking = matches!(kind, Kind::BlockingWrite | Kind::BlockingQuery);
-        let request = self.pending.insert(Pending {
-            origin,
-            peer,
-            sent: Time(0),
-            writes,
-            blocking,
-            script: false,
-            read: None,
-        });
+        let request = self.pending.insert(Pending { writes, blocking, ..Pending::new(origin, peer) });
         if writes && self.knows_writers() {
             self.note_write(origin.client, request);
         }
@@ -550,18 +524,7 @@ pub(crate) fn fan(parts: Vec<Part>, merge: Merge) -> Progress {
 
 pub(crate) fn answered(now: Time, bytes: Bytes, silent: bool, closes: bool) -> Operation {
     let (touch, held_bytes, progress) = (Touch::Nothing, bytes.len(), Progress::Done(bytes));
-    Operation {
-        received: now,
-        touch,
-        progress,
-        held_bytes,
-        resp3: false,
-        script: false,
-        silent,
-        closes,
-        shape: None,
-        ran: Ran::default(),
-    }
+    Operation { held_bytes, silent, closes, ..Operation::new(now, touch, progress) }
 }
 
 pub(crate) fn keys_of(placement: &Placement, command: &Command, classified: &Classified) -> Keys {

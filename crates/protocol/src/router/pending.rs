@@ -22,6 +22,13 @@ pub(crate) struct Pending {
     pub(crate) read: Option<PendingRead>,
 }
 
+impl Pending {
+    /// Of a command that neither writes nor blocks, and is not asked again.
+    pub(crate) fn new(origin: Origin, peer: Peer) -> Pending {
+        Pending { origin, peer, sent: Time(0), writes: false, script: false, blocking: false, read: None }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRead {
     pub(crate) key: Key,
@@ -137,7 +144,7 @@ mod tests {
     fn pending(sequence: u64) -> Pending {
         let peer = Peer::Shim(ShimId(0));
         let origin = Origin { client: 0, part: 0, sequence, resp3: false };
-        Pending { origin, peer, sent: Time(0), writes: false, blocking: false, script: false, read: None }
+        Pending::new(origin, peer)
     }
 
     #[test]

@@ -149,6 +149,22 @@ impl Touch {
 }
 
 impl Operation {
+    /// One that holds nothing, is asked in RESP2, and whose reply is sent as it comes.
+    pub(crate) fn new(received: Time, touch: Touch, progress: Progress) -> Operation {
+        Operation {
+            received,
+            touch,
+            progress,
+            held_bytes: 0,
+            resp3: false,
+            script: false,
+            silent: false,
+            closes: false,
+            shape: None,
+            ran: Ran::default(),
+        }
+    }
+
     pub(crate) fn answered(&self) -> bool {
         matches!(self.progress, Progress::Done(_))
     }
@@ -380,18 +396,7 @@ mod tests {
                 Touch::All => Touch::All,
             };
             let progress = Progress::Sent(Sent { request: index as u64, peer: *peer, read: *read });
-            pipeline.push(Operation {
-                received: Time(0),
-                touch,
-                progress,
-                held_bytes: 0,
-                resp3: false,
-                script: false,
-                silent: false,
-                closes: false,
-                shape: None,
-                ran: Ran::default(),
-            });
+            pipeline.push(Operation::new(Time(0), touch, progress));
         }
         pipeline
     }

@@ -256,16 +256,7 @@ impl Router {
             for shim in shims_of(placement, *kind, name) {
                 let peer = Peer::Shim(shim);
                 let origin = job.origin(parts.len() as u32);
-                let pending = Pending {
-                    origin,
-                    peer,
-                    sent: Time(0),
-                    writes: false,
-                    blocking: false,
-                    script: false,
-                    read: None,
-                };
-                let request = self.pending.insert(pending);
+                let request = self.pending.insert(Pending::new(origin, peer));
                 let message = Subscribe { request, kind: *kind, name: name.clone(), clients };
                 effects.push(Effect::Send { to: peer, message: Message::Subscribe(message) });
                 let sent = Sent { request, peer, read: false };

@@ -94,7 +94,7 @@ fn treatment(spec: &'static Spec) -> Treatment {
         (true, false) => SmallVec::from_slice(&[1]),
         (true, true) => SmallVec::from_slice(&[1, 2]),
     };
-    let classified = Classified { spec, kind, keys, reads_unnamed_keys: false, script: false };
+    let classified = Classified { keys, ..Classified::without_keys(spec, kind) };
     let may_lack_keys = names_keys && spec.may_name_no_key();
     Treatment { spec, class: class(kind), may_lack_keys, spread: spread(&command, &classified) }
 }

@@ -366,16 +366,7 @@ impl Router {
         for index in (0..self.shims_linked.len()).filter(|index| self.shims_linked[*index]) {
             let peer = Peer::Shim(ShimId(index as u16));
             let origin = origin.map(|origin| Origin { part: parts.len() as u32, ..origin });
-            let pending = |origin| Pending {
-                origin,
-                peer,
-                sent: Time(0),
-                writes: false,
-                blocking: false,
-                script: false,
-                read: None,
-            };
-            let request = origin.map(|origin| self.pending.insert(pending(origin)));
+            let request = origin.map(|origin| self.pending.insert(Pending::new(origin, peer)));
             if let Some(request) = request {
                 let sent = Sent { request, peer, read: false };
                 parts.push(Part { sent, touch: SmallVec::new(), reply: None });

@@ -333,18 +333,8 @@ impl Router {
                 Progress::Waiting(Box::new(waiting))
             }
         };
-        let operation = Operation {
-            received: now,
-            touch,
-            progress,
-            held_bytes,
-            resp3,
-            script,
-            silent,
-            closes: false,
-            shape: None,
-            ran,
-        };
+        let operation =
+            Operation { held_bytes, resp3, script, silent, ran, ..Operation::new(now, touch, progress) };
         self.enqueue(now, client, operation, effects);
     }
 }

@@ -13,7 +13,7 @@ use crate::command::{Classified, Kind, find};
 use crate::placement::{Home, Placement};
 use crate::router::dispatch::{Job, Keys, cross_shim, runs_alone};
 use crate::router::pending::Pending;
-use crate::router::pipeline::{Operation, Order, Progress, Ran, Sent, Touch, Waiting};
+use crate::router::pipeline::{Operation, Order, Progress, Sent, Touch, Waiting};
 use crate::router::route::{Route, Unroutable};
 use crate::router::transaction::ABORTED;
 use crate::router::{Effect, Router, plan, replies};
@@ -51,13 +51,7 @@ impl Router {
     /// UNWATCH, DISCARD, RESET or an EXEC that does nothing, in its turn.
     pub(crate) fn end_watch(&mut self, now: Time, client: u32, command: Command, effects: &mut Vec<Effect>) {
         let Some(spec) = find(b"unwatch") else { return };
-        let classified = Classified {
-            spec,
-            kind: Kind::Watch,
-            keys: SmallVec::new(),
-            reads_unnamed_keys: false,
-            script: false,
-        };
+        let classified = Classified::without_keys(spec, Kind::Watch);
         let Some(state) = self.clients.get_mut(client) else { return };
         let (silent, resp3, sequence) = (state.take_silence(), state.resp3, state.pipeline.next());
         let progress = match sequence == state.pipeline.first() {
@@ -77,18 +71,7 @@ impl Router {
             }
         };
         let (touch, held_bytes) = (Touch::All, 0);
-        let operation = Operation {
-            received: now,
-            touch,
-            progress,
-            held_bytes,
-            resp3,
-            script: false,
-            silent,
-            closes: false,
-            shape: None,
-            ran: Ran::default(),
-        };
+        let operation = Operation { held_bytes, resp3, silent, ..Operation::new(now, touch, progress) };
         self.enqueue(now, client, operation, effects);
     }
 
@@ -191,9 +174,7 @@ impl Router {
         self.counters.executes += 1;
         let (origin, peer) = (job.origin(0), route.peer);
         let writes = matches!(job.classified.kind, Kind::Write | Kind::Barrier);
-        let pending =
-            Pending { origin, peer, sent: Time(0), writes, blocking: false, script: false, read: None };
-        let request = self.pending.insert(pending);
+        let request = self.pending.insert(Pending { writes, ..Pending::new(origin, peer) });
         if writes && self.knows_writers() {
             self.note_write(origin.client, request);
         }
