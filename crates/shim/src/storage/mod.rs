@@ -7,6 +7,7 @@ pub mod redis;
 pub mod redis_cluster;
 pub mod redis_sentinel;
 mod scout;
+mod standing;
 mod topics;
 
 use protocol::storage::{StorageEvent, Store};

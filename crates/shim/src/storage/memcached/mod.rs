@@ -15,6 +15,7 @@ use runtime::address::Address;
 use runtime::reactor::{ConnectionId, Event, Io};
 use wire::memcached::{ReplyHead, next_reply};
 
+use super::standing::Standing;
 use fence::{Fence, Listing};
 use line::Line;
 
@@ -73,12 +74,8 @@ pub struct Memcached {
     not_before_us: u64,
     backoff_us: u64,
     random: SmallRng,
-    up: bool,
     owes_fence: bool,
-    ups: u64,
-    reason: String,
-    logged_us: u64,
-    refusal: Option<String>,
+    standing: Standing,
 }
 
 impl Memcached {
@@ -91,28 +88,24 @@ impl Memcached {
             not_before_us: 0,
             backoff_us: BACKOFF_MIN_US,
             random: SmallRng::seed_from_u64(settings.seed),
-            up: false,
             owes_fence: false,
-            ups: 0,
-            reason: String::new(),
-            logged_us: 0,
-            refusal: None,
+            standing: Standing::new(&settings.shim, &settings.address, LOG_INTERVAL_US),
             settings,
         }
     }
 
     /// Why only a person can make this storage usable, if so.
     pub fn refusal(&self) -> Option<&str> {
-        self.refusal.as_deref()
+        self.standing.refusal()
     }
 
     pub fn is_up(&self) -> bool {
-        self.up
+        self.standing.is_up()
     }
 
     /// How often storage came back with its connections made anew.
     pub fn reconnects(&self) -> u64 {
-        self.ups.saturating_sub(1)
+        self.standing.reconnects()
     }
 
     /// Commands without a reply.
@@ -122,7 +115,7 @@ impl Memcached {
 
     pub fn store(&mut self, io: &mut Io, now_us: u64, store: &Store, events: &mut Vec<StorageEvent>) {
         match &mut self.line {
-            Some((connection, line)) if self.up => {
+            Some((connection, line)) if self.standing.is_up() => {
                 line.store(now_us, store, io.out(*connection), events);
             }
             _ => events.push(StorageEvent::Lost { ticket: store.ticket, sent: false }),
@@ -218,7 +211,7 @@ impl Memcached {
                 let own = watch.own.clone().unwrap_or_default();
                 let begun = self.fence.begun();
                 if let Err(reason) = self.fence.listed(&own, &present) {
-                    self.refusal = Some(self.named(&reason));
+                    self.standing.refuse(&reason);
                     return Err(reason);
                 }
                 if !begun && self.fence.begun() {
@@ -234,10 +227,10 @@ impl Memcached {
     }
 
     fn tell_of_waiting(&mut self, now_us: u64) {
-        if now_us.saturating_sub(self.logged_us) < LOG_INTERVAL_US && self.logged_us > 0 {
+        if now_us.saturating_sub(self.standing.logged_us) < LOG_INTERVAL_US && self.standing.logged_us > 0 {
             return;
         }
-        self.logged_us = now_us;
+        self.standing.logged_us = now_us;
         let all: Vec<&str> = self.fence.waits_for().take(8).collect();
         tracing::warn!(
             shim = self.settings.shim,
@@ -254,7 +247,7 @@ impl Memcached {
         match line.data(now_us, &mut bytes, events) {
             Ok(()) => {
                 io.unread(id, bytes);
-                if !self.up {
+                if !self.standing.is_up() {
                     self.settle(io, now_us, events);
                 }
             }
@@ -276,7 +269,7 @@ impl Memcached {
         }
         self.not_before_us = now_us + self.random.random_range(self.backoff_us / 2..=self.backoff_us);
         self.backoff_us = (self.backoff_us * 2).min(BACKOFF_MAX_US);
-        self.down(now_us, reason, events);
+        self.standing.down(now_us, reason, events);
         self.settle(io, now_us, events);
     }
 
@@ -348,38 +341,15 @@ impl Memcached {
                 self.line = Some((connection, Line::new(now_us, io.out(connection))));
             }
             Some((_, line)) if line.is_open() && !watch.proven => watch.ask(io, now_us, Asked::Proof),
-            Some((_, line)) if line.is_open() && !self.up => self.rise(events),
+            Some((_, line)) if line.is_open() && !self.standing.is_up() => self.rise(events),
             _ if rested >= IDLE_US => watch.ask(io, now_us, Asked::Life),
             _ => {}
         }
     }
 
     fn rise(&mut self, events: &mut Vec<StorageEvent>) {
-        self.up = true;
-        self.ups += 1;
-        self.refusal = None;
-        self.reason.clear();
         self.backoff_us = BACKOFF_MIN_US;
-        tracing::info!(shim = self.settings.shim, address = %self.settings.address, "storage is up");
-        events.push(StorageEvent::Up { incarnation: self.incarnation, traits: StorageTraits::default() });
-    }
-
-    fn down(&mut self, now_us: u64, reason: &str, events: &mut Vec<StorageEvent>) {
-        let reason = self.named(reason);
-        if !self.up && reason == self.reason {
-            return;
-        }
-        if self.up || now_us.saturating_sub(self.logged_us) >= LOG_INTERVAL_US {
-            self.logged_us = now_us;
-            tracing::warn!(shim = self.settings.shim, reason, "storage is down");
-        }
-        self.up = false;
-        self.reason.clone_from(&reason);
-        events.push(StorageEvent::Down { reason });
-    }
-
-    fn named(&self, reason: &str) -> String {
-        format!("{}: {reason}", self.settings.address)
+        self.standing.rise(self.incarnation, StorageTraits::default(), events);
     }
 }
 

@@ -20,6 +20,7 @@ use runtime::tls::Dialer;
 use smallvec::SmallVec;
 use wire::resp::Command;
 
+use super::standing::Standing;
 use admin::{Admin, Backoff, News};
 use line::{Fault, Line, Listens};
 use listener::Listener;
@@ -71,16 +72,12 @@ pub struct Redis {
     watches: u64,
     backoff: Backoff,
     dial_not_before_us: u64,
-    up: bool,
     up_since_us: u64,
     /// Commands were lost, and `Fenced` has not been said since.
     owes_fence: bool,
-    reason: String,
-    logged_us: u64,
-    ups: u64,
+    standing: Standing,
     /// It is logged that another process has the server.
     stands_by: bool,
-    refusal: Option<String>,
 }
 
 impl Redis {
@@ -105,25 +102,21 @@ impl Redis {
             watches: 0,
             backoff: Backoff::new(fork()),
             dial_not_before_us: 0,
-            up: false,
             up_since_us: 0,
             owes_fence: false,
-            reason: String::new(),
-            logged_us: 0,
-            ups: 0,
+            standing: Standing::new(&settings.shim, &settings.address, LOG_INTERVAL_US),
             stands_by: false,
-            refusal: None,
             settings,
         }
     }
 
     /// Why only a person can make this storage usable, if so.
     pub fn refusal(&self) -> Option<&str> {
-        self.refusal.as_deref()
+        self.standing.refusal()
     }
 
     pub fn is_up(&self) -> bool {
-        self.up
+        self.standing.is_up()
     }
 
     /// Whether another process of this shim has taken the server over, and this one stands by.
@@ -133,7 +126,7 @@ impl Redis {
 
     /// How often storage came back with its connections made anew.
     pub fn reconnects(&self) -> u64 {
-        self.ups.saturating_sub(1)
+        self.standing.reconnects()
     }
 
     /// The largest number under which a connection has watched.
@@ -155,7 +148,7 @@ impl Redis {
 
     pub fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
         let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
-        if !self.up || store.commands.is_empty() {
+        if !self.standing.is_up() || store.commands.is_empty() {
             events.push(lost);
             return;
         }
@@ -314,14 +307,18 @@ impl Redis {
         match fault {
             Fault::Broken(reason) => self.closed(io, id, &reason, events),
             Fault::Refused(reason) => {
-                self.refusal = Some(self.named(&reason));
+                self.standing.refuse(&reason);
                 self.closed(io, id, &reason, events);
             }
             Fault::UserGone => {
                 self.admin.takeover.renounce();
                 self.admin.rest(now_us);
                 self.close_lines(io, events);
-                self.down(now_us, "the server was restarted, or another process has taken it over", events);
+                self.standing.down(
+                    now_us,
+                    "the server was restarted, or another process has taken it over",
+                    events,
+                );
                 self.settle(io, now_us, events);
             }
         }
@@ -349,7 +346,7 @@ impl Redis {
                 self.dial_not_before_us = now_us + self.backoff.next_us();
                 // Whether the server is still the same one has to be known before the next `Up`.
                 self.admin.takeover.recheck();
-                self.down(now_us, reason, events);
+                self.standing.down(now_us, reason, events);
             }
         }
         self.settle(io, now_us, events);
@@ -378,27 +375,27 @@ impl Redis {
             None => {}
             Some(News::Void) => {
                 self.close_lines(io, events);
-                self.down(now_us, "the server's data is another's now", events);
+                self.standing.down(now_us, "the server's data is another's now", events);
             }
             // The data connections may be as good as ever.
-            Some(News::Trouble(Trouble::Wait(_) | Trouble::Broken(_))) if self.up => {}
+            Some(News::Trouble(Trouble::Wait(_) | Trouble::Broken(_))) if self.standing.is_up() => {}
             Some(News::Trouble(Trouble::Wait(reason) | Trouble::Broken(reason))) => {
-                self.down(now_us, &reason, events);
+                self.standing.down(now_us, &reason, events);
             }
             Some(News::Trouble(Trouble::Replaced(reason))) => {
                 if !std::mem::replace(&mut self.stands_by, true) {
                     let address = &self.settings.address;
                     tracing::warn!(shim = self.settings.shim, %address, reason, "standing by");
                 }
-                self.down(now_us, &reason, events);
+                self.standing.down(now_us, &reason, events);
             }
             Some(News::Trouble(Trouble::Unfit(reason))) => {
                 self.close_lines(io, events);
-                self.down(now_us, &reason, events);
+                self.standing.down(now_us, &reason, events);
             }
             Some(News::Trouble(Trouble::Refused(reason))) => {
-                self.refusal = Some(self.named(&reason));
-                self.down(now_us, &reason, events);
+                self.standing.refuse(&reason);
+                self.standing.down(now_us, &reason, events);
             }
         }
         self.settle(io, now_us, events);
@@ -407,7 +404,7 @@ impl Redis {
     fn tick(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
         let now_us = io.now_us();
         let timeout_us = self.settings.timeout_us;
-        if self.up && now_us.saturating_sub(self.up_since_us) >= STABLE_US {
+        if self.standing.is_up() && now_us.saturating_sub(self.up_since_us) >= STABLE_US {
             self.backoff.reset();
             self.listeners.iter_mut().for_each(Listener::reset_backoff);
             self.admin.reset_backoff();
@@ -458,15 +455,10 @@ impl Redis {
         self.dial_shared(io, now_us);
         let wanted = if self.wants_resp3 { &self.shared[..] } else { &self.shared[..1] };
         let open = wanted.iter().all(|line| line.as_ref().is_some_and(|(_, line)| line.is_open()));
-        if open && !self.up {
-            self.up = true;
+        if open && !self.standing.is_up() {
             self.up_since_us = now_us;
-            self.refusal = None;
             self.stands_by = false;
-            self.ups += 1;
-            self.reason.clear();
-            tracing::info!(shim = self.settings.shim, address = %self.settings.address, "storage is up");
-            events.push(StorageEvent::Up { incarnation: number, traits });
+            self.standing.rise(number, traits, events);
         }
     }
 
@@ -565,24 +557,6 @@ impl Redis {
             }
             keep
         });
-    }
-
-    fn down(&mut self, now_us: u64, reason: &str, events: &mut Vec<StorageEvent>) {
-        let reason = self.named(reason);
-        if !self.up && reason == self.reason {
-            return;
-        }
-        if self.up || now_us.saturating_sub(self.logged_us) >= LOG_INTERVAL_US {
-            self.logged_us = now_us;
-            tracing::warn!(shim = self.settings.shim, reason, "storage is down");
-        }
-        self.up = false;
-        self.reason.clone_from(&reason);
-        events.push(StorageEvent::Down { reason });
-    }
-
-    fn named(&self, reason: &str) -> String {
-        format!("{}: {reason}", self.settings.address)
     }
 }
 
