@@ -6,7 +6,7 @@ use wire::message::{Commit, EarlyValue, Execute, Invalidate};
 use wire::resp::{Command, transaction};
 use wire::{Key, Message, Peer, Status};
 
-use super::operation::{KeyState, Kind, Operation, Origin, Phase};
+use super::operation::{KeyState, Kind, Operation, Origin, Phase, blank};
 use super::purge::Requester;
 use super::reads::own;
 use super::{Effect, Input, Outstanding, Purpose, Shim, unblock};
@@ -473,22 +473,7 @@ pub(super) fn operation(
     command: Bytes,
     keys: SmallVec<[Key; 1]>,
 ) -> Operation {
-    Operation {
-        origin: Some(origin),
-        kind,
-        lane,
-        commands: SmallVec::from_elem(command, 1),
-        written: keys.len(),
-        anchor: None,
-        keys,
-        versions: SmallVec::new(),
-        early: None,
-        awaiting: 0,
-        phase: Phase::Queued,
-        cancelled: false,
-        unblocked: None,
-        purge: None,
-    }
+    Operation { origin: Some(origin), lane, commands: SmallVec::from_elem(command, 1), ..blank(kind, keys) }
 }
 
 /// Whether a complete RESP reply is an error.

@@ -8,8 +8,8 @@ use wire::message::Execute;
 use wire::resp::transaction::{EXEC, MULTI};
 use wire::{Key, Peer};
 
-use super::operation::{Kind, Operation, Origin};
-use super::operations::{operation, status_of};
+use super::operation::{Kind, Operation, Origin, blank};
+use super::operations::status_of;
 use super::{Effect, Purpose, Shim};
 use crate::command::{self, Kind as Class, Parts};
 use crate::storage::Lane;
@@ -55,7 +55,10 @@ impl Shim {
         let shared = if scripts { Lane::Scripts { resp3 } } else { Lane::Shared { resp3 } };
         let lane = watching.map_or(shared, |number| Lane::Watching { number, resp3 });
         let commands = frames(&parts);
-        let one = |kind| Operation { commands: commands.clone(), written, ..blank(origin, kind, lane) };
+        let one = |kind| {
+            let commands = commands.clone();
+            Operation { origin: Some(origin), lane, commands, written, ..blank(kind, SmallVec::new()) }
+        };
         match parts.kind {
             Class::Barrier => {
                 self.admit_barrier(Operation { anchor: keys.first().cloned(), ..one(Kind::Barrier) });
@@ -104,10 +107,6 @@ impl Shim {
 /// EXEC's reply if a watched key has changed.
 fn null(resp3: bool) -> Bytes {
     Bytes::from_static(if resp3 { b"_\r\n" } else { b"*-1\r\n" })
-}
-
-fn blank(origin: Origin, kind: Kind, lane: Lane) -> Operation {
-    operation(origin, kind, lane, Bytes::new(), SmallVec::new())
 }
 
 fn frames(parts: &Parts) -> SmallVec<[Bytes; 2]> {
