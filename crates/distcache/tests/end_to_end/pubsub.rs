@@ -9,24 +9,6 @@ use crate::cluster::{Client, Cluster, Layout, RedisServer, installed, shared, un
 /// Who says what; a line without a command only listens.
 const SESSION: &str = include_str!("pubsub_session.txt");
 
-/// Ends a client's replies: what comes later is another line's.
-const MARK: &str = "the-end-of-a-line";
-
-/// All bytes that a client gets up to the answer to a PING, which a subscriber of RESP2 gets in a form of its own.
-fn heard(client: &mut Client) -> Vec<String> {
-    client.write(format!("PING {MARK}\r\n").as_bytes()).expect("written");
-    let mut frames = Vec::new();
-    loop {
-        let frame = client.frame().expect("a reply");
-        if frame.windows(MARK.len()).any(|part| part == MARK.as_bytes()) {
-            return frames;
-        }
-        // HELLO tells a number that is each server's own.
-        let greets = frame.windows(7).any(|part| part == b"modules");
-        frames.push(if greets { "greeting".to_owned() } else { frame.escape_ascii().to_string() });
-    }
-}
-
 /// Everything that each line of the session brings to each of the clients.
 fn session(connect: impl Fn() -> Client) -> Vec<String> {
     let mut clients: Vec<Client> = (0..4).map(|_| connect()).collect();
@@ -38,11 +20,11 @@ fn session(connect: impl Fn() -> Client) -> Vec<String> {
         let sent: String = commands.split(" / ").map(|command| format!("{command}\r\n")).collect();
         shown.push(line.to_owned());
         clients[speaker].write(sent.as_bytes()).expect("written");
-        shown.push(format!("{who} {}", heard(&mut clients[speaker]).join(" ")));
+        shown.push(format!("{who} {}", clients[speaker].heard().join(" ")));
         // Its answer comes behind all that servers have told subscribers by now.
         barrier.call(&["PUBSUB", "CHANNELS", "nobody's"]);
         for (index, client) in clients.iter_mut().enumerate().filter(|(index, _)| *index != speaker) {
-            let mut frames = heard(client);
+            let mut frames = client.heard();
             if commands.starts_with("MSET") {
                 // Each server tells of its own keys, in no order among them.
                 frames.sort_unstable();
@@ -81,11 +63,11 @@ fn the_embedded_store_publishes_too() {
     let mut subscriber = cluster.connect(0).resp3();
     let mut publisher = cluster.connect(0);
     subscriber.write(b"SUBSCRIBE one two\r\nPSUBSCRIBE t*\r\nSSUBSCRIBE one\r\n").expect("written");
-    assert_eq!(heard(&mut subscriber).len(), 4);
+    assert_eq!(subscriber.heard().len(), 4);
     for (command, count) in [("PUBLISH one m", 1), ("PUBLISH two m", 2), ("SPUBLISH one m", 1)] {
         let words: Vec<&str> = command.split(' ').collect();
         assert_eq!(publisher.call(&words), Value::Integer(count), "{command}");
-        assert_eq!(heard(&mut subscriber).len() as i64, count, "{command}");
+        assert_eq!(subscriber.heard().len() as i64, count, "{command}");
     }
     assert_eq!(publisher.call(&["PUBSUB", "NUMPAT"]), Value::Integer(1));
     let counted = format!("{:?}", publisher.call(&["PUBSUB", "NUMSUB", "one", "two", "none"]));
@@ -106,14 +88,14 @@ fn routers_and_shims_count_together() {
     let mut subscribers: Vec<Client> = (0..10).map(|index| cluster.connect(index % 2).resp3()).collect();
     for subscriber in &mut subscribers {
         subscriber.write(b"SUBSCRIBE news\r\nPSUBSCRIBE n*\r\n").expect("written");
-        assert_eq!(heard(subscriber).len(), 2);
+        assert_eq!(subscriber.heard().len(), 2);
     }
     for router in [0, 1] {
         let mut publisher = cluster.connect(router);
         assert_eq!(publisher.call(&["PUBLISH", "news", "m"]), Value::Integer(20));
         assert_eq!(publisher.call(&["PUBSUB", "NUMPAT"]), Value::Integer(1));
         for subscriber in &mut subscribers {
-            assert_eq!(heard(subscriber).len(), 2);
+            assert_eq!(subscriber.heard().len(), 2);
         }
     }
     let at_storage = |server: &RedisServer| match server.connect().call(&["PUBSUB", "NUMSUB", "news"]) {
@@ -138,7 +120,7 @@ fn comes_back(cluster: &Cluster, subscriber: &mut Client, channel: &str) {
     until("messages come again", || {
         let mut publisher = cluster.connect(0);
         let answer = publisher.call(&["PUBLISH", channel, "back"]);
-        let heard = heard(subscriber);
+        let heard = subscriber.heard();
         (answer == Value::Integer(1) && heard.iter().any(|frame| frame.contains("back"))).then_some(())
     });
 }
@@ -154,7 +136,7 @@ fn subscriptions_outlive_lost_links() {
     let mut subscriber = cluster.connect(0).resp3();
     let channels = ["one", "two", "three", "four"];
     subscriber.write(format!("SUBSCRIBE {}\r\n", channels.join(" ")).as_bytes()).expect("written");
-    assert_eq!(heard(&mut subscriber).len(), 4);
+    assert_eq!(subscriber.heard().len(), 4);
 
     // The subscriber connections alone.
     for server in &servers {
@@ -183,13 +165,13 @@ fn a_subscriber_that_does_not_read_is_closed_and_harms_nobody() {
     let (mut slow, mut reader) = (cluster.connect(0).resp3(), cluster.connect(0).resp3());
     for client in [&mut slow, &mut reader] {
         client.write(b"SUBSCRIBE flood\r\n").expect("written");
-        assert_eq!(heard(client).len(), 1);
+        assert_eq!(client.heard().len(), 1);
     }
     let mut publisher = cluster.connect(0);
     let message = "x".repeat(256 << 10);
     until("the one that does not read is gone", || {
         let receivers = publisher.call(&["PUBLISH", "flood", &message]);
-        assert_eq!(heard(&mut reader).len(), 1);
+        assert_eq!(reader.heard().len(), 1);
         (receivers == Value::Integer(1)).then_some(())
     });
     // Whatever was on its way comes, then the end.

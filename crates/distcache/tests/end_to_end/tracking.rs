@@ -11,24 +11,6 @@ use crate::coherence::layout;
 /// Who says what; see there.
 const SESSION: &str = include_str!("tracking_session.txt");
 
-/// Ends a client's replies.
-const MARK: &str = "the-end-of-a-line";
-
-/// All that a client gets up to the answer to a PING.
-fn heard(client: &mut Client) -> Vec<String> {
-    client.write(format!("PING {MARK}\r\n").as_bytes()).expect("written");
-    let mut frames = Vec::new();
-    loop {
-        let frame = client.frame().expect("a reply");
-        if frame.windows(MARK.len()).any(|part| part == MARK.as_bytes()) {
-            return frames;
-        }
-        // HELLO tells a number that is each server's own.
-        let greets = frame.windows(7).any(|part| part == b"modules");
-        frames.push(if greets { "greeting".to_owned() } else { frame.escape_ascii().to_string() });
-    }
-}
-
 /// A connection that hears of its own writes at every server, and so of all that was written before.
 struct Barrier {
     client: Client,
@@ -86,14 +68,14 @@ fn session(connect: impl Fn() -> Client) -> Vec<String> {
         let sent: String = commands.split(" / ").map(|command| format!("{command}\r\n")).collect();
         shown.push(line.to_owned());
         clients[speaker].write(sent.replace("@c", &numbers[2]).as_bytes()).expect("written");
-        let mut own = heard(&mut clients[speaker]);
+        let mut own = clients[speaker].heard();
         barrier.wait();
-        own.extend(heard(&mut clients[speaker]));
+        own.extend(clients[speaker].heard());
         let nameless = |frame: String| frame.replace(&format!(":{}\\r\\n", numbers[2]), ":@c");
         let own: Vec<String> = own.into_iter().map(nameless).collect();
         shown.push(format!("{who} {}", own.join(" ")));
         for (index, client) in clients.iter_mut().enumerate().filter(|(index, _)| *index != speaker) {
-            let frames = heard(client);
+            let frames = client.heard();
             if !frames.is_empty() {
                 shown.push(format!("{} {}", char::from(b'a' + index as u8), frames.join(" ")));
             }

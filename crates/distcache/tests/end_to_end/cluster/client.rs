@@ -9,6 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::resp::{Command, ReplyScanner, Value};
 
+/// Ends a client's replies: what comes later is another line's.
+const MARK: &str = "the-end-of-a-line";
+
 /// Longer than anything here may take; a reply that never comes fails the test by then.
 const REPLY_MAX: Duration = Duration::from_secs(30);
 
@@ -78,6 +81,21 @@ impl Client {
         match &mut self.stream {
             Stream::Tcp(stream) => stream,
             Stream::Unix(stream) => stream,
+        }
+    }
+
+    /// All bytes that it gets up to the answer to a PING, which a subscriber of RESP2 gets in a form of its own.
+    pub(crate) fn heard(&mut self) -> Vec<String> {
+        self.write(format!("PING {MARK}\r\n").as_bytes()).expect("written");
+        let mut frames = Vec::new();
+        loop {
+            let frame = self.frame().expect("a reply");
+            if frame.windows(MARK.len()).any(|part| part == MARK.as_bytes()) {
+                return frames;
+            }
+            // HELLO tells a number that is each server's own.
+            let greets = frame.windows(7).any(|part| part == b"modules");
+            frames.push(if greets { "greeting".to_owned() } else { frame.escape_ascii().to_string() });
         }
     }
 
