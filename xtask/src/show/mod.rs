@@ -61,6 +61,9 @@ struct Options {
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let Some((what, flags)) = arguments.split_first() else { bail!("{USAGE}") };
+    if let ["attack", name, router] = arguments {
+        return hostile::attack(name, router);
+    }
     let show: fn(&Stage<'_>) -> anyhow::Result<Finding> = match *what {
         "stall" => stall::show,
         "loss" => loss::show,

@@ -6,6 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use anyhow::Context;
+
 use super::{BAD, PASSWORD, hold, storm};
 
 pub(super) const LARGE_KEY: &str = "hostile:large";
@@ -15,8 +17,7 @@ pub(super) const LARGE_BYTES: usize = 1 << 20;
 pub(super) struct Attack {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
-    pub(super) threads: usize,
-    pub(super) run: fn(&Field<'_>, usize) -> u64,
+    pub(super) run: fn(&Field<'_>) -> u64,
 }
 
 /// Paced, because an attacker that takes a core from two shows what the machine lacks, not what the router does.
@@ -24,67 +25,48 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "half-open",
         what: "10,000 strangers that send half a command and stay",
-        threads: 1,
         run: hold::half_open,
     },
     Attack {
         name: "slow-writers",
         what: "500 connections that send a byte now and then",
-        threads: 1,
         run: hold::slow_writers,
     },
     Attack {
         name: "giant-headers",
         what: "1,000 connections that announce 60 MiB and send little of it",
-        threads: 1,
         run: hold::giant_headers,
     },
     Attack {
         name: "hoarders",
         what: "connections that send 8 MiB of an announced 60 MiB each, again and again",
-        threads: 1,
         run: hold::hoarders,
     },
     Attack {
         name: "slow-readers",
         what: "50 connections that ask for 1 MiB values and never read",
-        threads: 1,
         run: hold::slow_readers,
     },
     Attack {
         name: "connection-flood",
         what: "connections opened and reset as fast as 1,000 per second",
-        threads: 1,
         run: storm::connections,
     },
     Attack {
         name: "nonsense",
         what: "frames that no client sends: nested arrays, lengths that lie, endless lines, random bytes",
-        threads: 1,
         run: storm::nonsense,
     },
-    Attack {
-        name: "passwords",
-        what: "500 guesses of a password per second",
-        threads: 1,
-        run: storm::passwords,
-    },
+    Attack { name: "passwords", what: "500 guesses of a password per second", run: storm::passwords },
     Attack {
         name: "strangers",
         what: "strangers that send more than one may before a password",
-        threads: 1,
         run: storm::strangers,
     },
-    Attack {
-        name: "binary",
-        what: "keys and values of random bytes, checked",
-        threads: 1,
-        run: storm::binary,
-    },
+    Attack { name: "binary", what: "keys and values of random bytes, checked", run: storm::binary },
     Attack {
         name: "many-arguments",
         what: "commands of 10,000 keys, twice a second",
-        threads: 1,
         run: storm::many_arguments,
     },
 ];
@@ -155,10 +137,8 @@ impl Field<'_> {
     }
 }
 
-/// Ten thousand sockets need more files than the usual soft limit.
-pub(super) fn raise_files_max() -> anyhow::Result<()> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
-    Ok(())
+pub(super) fn named(name: &str) -> anyhow::Result<&'static Attack> {
+    let names = || ATTACKS.iter().map(|attack| attack.name).collect::<Vec<_>>().join(", ");
+    let attack = ATTACKS.iter().find(|attack| attack.name == name);
+    attack.with_context(|| format!("no attack is named {name:?}; there are {}", names()))
 }

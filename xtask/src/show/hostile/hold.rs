@@ -22,12 +22,12 @@ fn open(field: &Field<'_>, count: usize, known: bool, first: &[u8]) -> Vec<TcpSt
                 held.push(stream);
             }
         }
-        field.pause(Duration::from_millis(5));
+        field.pause(Duration::from_millis(15));
     }
     held
 }
 
-pub(super) fn half_open(field: &Field<'_>, _: usize) -> u64 {
+pub(super) fn half_open(field: &Field<'_>) -> u64 {
     let held = open(field, HALF_OPEN, false, b"*2\r\n$3\r\nGET\r\n$12\r\nhostile");
     if held.len() < HALF_OPEN {
         field.wrong(format!("only {} connections were taken", held.len()));
@@ -36,7 +36,7 @@ pub(super) fn half_open(field: &Field<'_>, _: usize) -> u64 {
     held.len() as u64
 }
 
-pub(super) fn slow_writers(field: &Field<'_>, _: usize) -> u64 {
+pub(super) fn slow_writers(field: &Field<'_>) -> u64 {
     let command = b"*3\r\n$3\r\nSET\r\n$12\r\nhostile:slow\r\n$4\r\nabcd\r\n";
     let mut held = open(field, SLOW_WRITERS, true, b"");
     let mut sent = 0u64;
@@ -53,14 +53,14 @@ pub(super) fn slow_writers(field: &Field<'_>, _: usize) -> u64 {
     sent * held.len() as u64
 }
 
-pub(super) fn giant_headers(field: &Field<'_>, _: usize) -> u64 {
+pub(super) fn giant_headers(field: &Field<'_>) -> u64 {
     let held = open(field, GIANTS, true, &[ANNOUNCED, &[b'v'; 1024]].concat());
     field.wait();
     held.len() as u64
 }
 
 /// Each sends more than its share; those that were closed come again.
-pub(super) fn hoarders(field: &Field<'_>, _: usize) -> u64 {
+pub(super) fn hoarders(field: &Field<'_>) -> u64 {
     let part = vec![b'v'; 64 << 10];
     let mut held: Vec<TcpStream> = Vec::new();
     let mut begun = 0;
@@ -82,7 +82,7 @@ pub(super) fn hoarders(field: &Field<'_>, _: usize) -> u64 {
     begun
 }
 
-pub(super) fn slow_readers(field: &Field<'_>, _: usize) -> u64 {
+pub(super) fn slow_readers(field: &Field<'_>) -> u64 {
     let get = format!("*2\r\n$3\r\nGET\r\n${}\r\n{LARGE_KEY}\r\n", LARGE_KEY.len());
     let held = open(field, SLOW_READERS, true, get.repeat(64).as_bytes());
     field.wait();

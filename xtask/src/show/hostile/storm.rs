@@ -8,7 +8,7 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use super::attack::Field;
 
-pub(super) fn connections(field: &Field<'_>, _: usize) -> u64 {
+pub(super) fn connections(field: &Field<'_>) -> u64 {
     let mut opened = 0;
     while field.goes_on() {
         if let Some(mut stream) = field.connect() {
@@ -23,7 +23,7 @@ pub(super) fn connections(field: &Field<'_>, _: usize) -> u64 {
 }
 
 /// What it sends has to be answered with an error and the end of the connection.
-pub(super) fn nonsense(field: &Field<'_>, _: usize) -> u64 {
+pub(super) fn nonsense(field: &Field<'_>) -> u64 {
     let mut random = SmallRng::seed_from_u64(1);
     let mut sent = 0;
     while field.goes_on() {
@@ -62,8 +62,8 @@ fn nonsense_number(number: usize, random: &mut SmallRng) -> Vec<u8> {
     }
 }
 
-pub(super) fn passwords(field: &Field<'_>, number: usize) -> u64 {
-    let mut random = SmallRng::seed_from_u64(number as u64);
+pub(super) fn passwords(field: &Field<'_>) -> u64 {
+    let mut random = SmallRng::seed_from_u64(1);
     let mut guesses = 0;
     while field.goes_on() {
         let Some(mut stream) = field.connect() else { continue };
@@ -82,7 +82,7 @@ pub(super) fn passwords(field: &Field<'_>, number: usize) -> u64 {
 }
 
 /// Each has to be refused for its size, whatever else it says.
-pub(super) fn strangers(field: &Field<'_>, _: usize) -> u64 {
+pub(super) fn strangers(field: &Field<'_>) -> u64 {
     let floods: [&[u8]; 3] = [
         b"*11\r\n$4\r\nAUTH\r\n",
         b"*3\r\n$4\r\nAUTH\r\n$3\r\nbad\r\n$1000000\r\n",
@@ -104,8 +104,8 @@ pub(super) fn strangers(field: &Field<'_>, _: usize) -> u64 {
 }
 
 /// Writes and reads back, in one pipeline.
-pub(super) fn binary(field: &Field<'_>, number: usize) -> u64 {
-    let mut random = SmallRng::seed_from_u64(number as u64);
+pub(super) fn binary(field: &Field<'_>) -> u64 {
+    let mut random = SmallRng::seed_from_u64(1);
     let Some(mut stream) = field.log_in() else { return 0 };
     let mut rounds = 0;
     while field.goes_on() {
@@ -137,7 +137,7 @@ pub(super) fn binary(field: &Field<'_>, number: usize) -> u64 {
 }
 
 /// One command, many parts: it must not stop the others for long.
-pub(super) fn many_arguments(field: &Field<'_>, _: usize) -> u64 {
+pub(super) fn many_arguments(field: &Field<'_>) -> u64 {
     const ARGUMENTS: usize = 10_000;
     let mut command = format!("*{}\r\n$6\r\nEXISTS\r\n", ARGUMENTS + 1).into_bytes();
     (0..ARGUMENTS).for_each(|_| command.extend_from_slice(b"$12\r\nhostile:many\r\n"));
