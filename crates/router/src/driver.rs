@@ -165,8 +165,8 @@ impl RouterDriver {
 
     /// The first whole command of what a client has sent.
     fn next_input(&mut self, client: ClientId, bytes: &mut Bytes) -> Next {
+        let stranger = self.engine.router.unauthenticated_since(client).is_some();
         let Some(limits) = &self.memcached else {
-            let stranger = self.engine.router.unauthenticated_since(client).is_some();
             return match next_command(bytes, if stranger { &self.strangers } else { &self.limits }) {
                 Ok(Taken::Command(command)) => Next::Input(Input::Command { client, command }),
                 Ok(Taken::Needs(needs)) => Next::Needs(needs),
@@ -174,7 +174,7 @@ impl RouterDriver {
             };
         };
         let Some(state) = self.connections.get_mut(client) else { return Next::Needs(usize::MAX) };
-        match state.requests.next(bytes, limits) {
+        match state.requests.next(bytes, if stranger { &memcached::Limits::STRANGER } else { limits }) {
             memcached::Taken::Request(request) => Next::Input(Input::Memcached { client, request }),
             memcached::Taken::Needs(needs) => Next::Needs(needs),
             memcached::Taken::Hangup(told) => Next::Last(Input::Garbled { client, told }),

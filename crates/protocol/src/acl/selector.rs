@@ -6,7 +6,9 @@ use wire::resp::Command;
 
 use super::describe::category;
 use super::rule_error::RuleError;
-use crate::command::{Access, Accesses, COMMANDS_COUNT, Category, Flag, Spec, accesses, lookup, specs};
+use crate::command::{
+    Access, Accesses, COMMANDS_COUNT, Category, Flag, Spec, accesses, lookup, natives, specs,
+};
 use crate::glob;
 
 const WORDS: usize = COMMANDS_COUNT.div_ceil(64);
@@ -35,7 +37,8 @@ impl Commands {
     }
 
     pub(super) fn change_category(&mut self, category: Category, value: bool) {
-        specs().filter(|spec| spec.belongs_to(category)).for_each(|spec| self.change(spec, value));
+        let all = specs().chain(natives());
+        all.filter(|spec| spec.belongs_to(category)).for_each(|spec| self.change(spec, value));
     }
 }
 

@@ -24,7 +24,7 @@ pub use early::early_value;
 pub(crate) use keys::{integer, sort_option_that_reads_keys};
 pub use lookup::{all, find, specs};
 pub(crate) use lookup::{containers, lookup};
-pub(crate) use native::COMMANDS_COUNT;
+pub(crate) use native::{COMMANDS_COUNT, natives};
 pub use own::{Scope, purge_scope};
 pub use refusal::{Reason, Refusal};
 pub(crate) use spec::Category;

@@ -53,6 +53,11 @@ pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
     NATIVE.iter().find(|spec| spec.name.as_bytes() == name)
 }
 
+/// Not part of Redis' table, but of its categories.
+pub(crate) fn natives() -> impl Iterator<Item = &'static Spec> {
+    NATIVE.iter()
+}
+
 #[cfg(test)]
 mod tests {
     use wire::resp::Command;

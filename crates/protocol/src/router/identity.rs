@@ -23,6 +23,8 @@ const HELLO_FIRST: &str = "NOAUTH HELLO must be called with the client already a
                            AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
                            protocol version at the same time";
 const UNKNOWN_USERS: &str = "LOADING DistCache: this router does not know the users of storage yet";
+const UNKNOWN_USERS_MEMCACHED: &str =
+    "SERVER_ERROR DistCache: this router does not know the users of storage yet\r\n";
 
 /// Whose commands a client's are.
 #[derive(Clone, Debug)]
@@ -190,6 +192,23 @@ impl Router {
         match self.authenticate(now, client, user, password, command) {
             true => replies::OK,
             false => replies::error(WRONG_PASSWORD),
+        }
+    }
+
+    /// The `set` of a memcached client that shows who it is.
+    pub(super) fn memcached_login(
+        &mut self,
+        now: Time,
+        client: u32,
+        user: &[u8],
+        password: &[u8],
+    ) -> &'static str {
+        if !self.permissions.known {
+            return UNKNOWN_USERS_MEMCACHED;
+        }
+        match self.authenticate(now, client, user, password, &Command::from_args(&["set"])) {
+            true => "STORED\r\n",
+            false => "CLIENT_ERROR authentication failure\r\n",
         }
     }
 

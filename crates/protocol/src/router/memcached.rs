@@ -2,7 +2,7 @@
 //! replies take memcached's shape when their turn comes. Not what the shapes are: that is `crate::memcached`.
 
 use bytes::Bytes;
-use wire::memcached::Request;
+use wire::memcached::{Request, Store, StoreVerb};
 
 use crate::memcached::{self, Dialect, Shape, State, Step, Tallies};
 use crate::router::{ClientId, Effect, Router, replies};
@@ -16,6 +16,9 @@ impl Router {
         let closing = self.clients.get(client).is_none_or(|state| state.closing);
         if closing {
             return;
+        }
+        if self.unauthenticated_since(ClientId(client)).is_some() {
+            return self.memcached_stranger(now, client, request, effects);
         }
         for step in memcached::steps(request, self.config.dialect, &mut self.tallies) {
             match step {
@@ -35,6 +38,20 @@ impl Router {
                 Step::Hangup => self.respond_and_close(now, client, Bytes::new(), effects),
             }
         }
+    }
+
+    /// As with a memcached that has a file of passwords: the block of the first `set`, whatever its key, is `user password`.
+    fn memcached_stranger(&mut self, now: Time, client: u32, request: Request, effects: &mut Vec<Effect>) {
+        let line = match request {
+            Request::Quit => return self.respond_and_close(now, client, Bytes::new(), effects),
+            Request::Store(Store { verb: StoreVerb::Set, value, .. }) => {
+                let mut words = value.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+                let (user, password) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+                self.memcached_login(now, client, user, password)
+            }
+            _ => "CLIENT_ERROR unauthenticated\r\n",
+        };
+        self.respond(now, client, Bytes::from_static(line.as_bytes()), effects);
     }
 
     /// What the client sends is no memcached text; it is told, after its earlier replies, and closed.

@@ -18,6 +18,11 @@ pub struct Limits {
     pub value_bytes_max: usize,
 }
 
+impl Limits {
+    /// Of one who has not shown a password: room for a name and a password.
+    pub const STRANGER: Limits = Limits { line_bytes_max: 2048, value_bytes_max: 2048 };
+}
+
 impl Default for Limits {
     fn default() -> Limits {
         Limits { line_bytes_max: 1 << 20, value_bytes_max: crate::codec::VALUE_BYTES_MAX - (1 << 20) }

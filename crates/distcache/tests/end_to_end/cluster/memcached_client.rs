@@ -40,6 +40,12 @@ impl MemcachedClient {
         }
     }
 
+    /// As with a memcached that has a file of passwords.
+    pub(crate) fn log_in(&mut self, user: &str, password: &str) -> String {
+        let shown = format!("{user} {password}");
+        self.text(&format!("set login 0 0 {}\r\n{shown}\r\n", shown.len()))
+    }
+
     pub(crate) fn text(&mut self, request: &str) -> String {
         String::from_utf8_lossy(&self.ask(request.as_bytes())).into_owned()
     }

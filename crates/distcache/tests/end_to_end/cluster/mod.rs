@@ -145,6 +145,9 @@ impl Cluster {
         let shims = format!("shims_linked {}\r\n", self.layout.storage.len());
         for router in 0..self.layout.routers.len() {
             let mut client = MemcachedClient::connect(self.router(router));
+            if let Some((user, password)) = self.layout.login {
+                assert_eq!(client.log_in(user, password), "STORED\r\n");
+            }
             until("the members are linked", || {
                 let stats = client.text("stats\r\n");
                 (stats.contains(&nodes) && stats.contains(&shims)).then_some(())

@@ -1,7 +1,9 @@
 //! What a router says to a memcached client where a memcached would say something else, and its limits.
 
 use super::cluster;
-use crate::cluster::{Cluster, Layout, MemcachedClient, MemcachedServer, RedisServer, installed, shared};
+use crate::cluster::{
+    Cluster, Layout, MemcachedClient, MemcachedServer, RedisServer, installed, shared, total, until,
+};
 
 fn check(client: &mut MemcachedClient, request: &str, expected: &str) {
     assert_eq!(client.text(request), expected, "{request:?}");
@@ -82,6 +84,55 @@ fn what_is_no_memcached_text_is_told_and_closed() {
     assert_eq!(connect().last_words(&[b'x'; 3000]), b"");
     assert_eq!(connect().last_words(b"version\r\nquit\r\nversion\r\n"), b"VERSION 1.6.18\r\n");
     assert_eq!(connect().last_words(b"GET / HTTP/1.1\r\n"), b"");
+}
+
+#[test]
+fn users_show_who_they_are_with_a_set_and_obey_their_rules() {
+    if !installed(&["memcached", "redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let (redis, memcached) = (RedisServer::start(), MemcachedServer::start());
+    for url in [redis.url(), memcached.url(), "embedded:".to_owned()] {
+        let cluster = Cluster::up(Layout {
+            protocol: "memcached",
+            login: Some(("admin", "root")),
+            tables: "[[user]]\nname = \"admin\"\nrules = \"on >root ~* +@all\"\n\
+                     [[user]]\nname = \"default\"\nrules = \"off\"\n\
+                     [[user]]\nname = \"app\"\nrules = \"on >secret ~app:* +@read +@write\"\n\
+                     [[user]]\nname = \"reader\"\nrules = \"on >other ~* +@read\"\n\
+                     [[policy]]\nprefix = \"\"\ncache = \"always\"\n"
+                .to_owned(),
+            ..Layout::new(vec![url])
+        });
+        let connect = || MemcachedClient::connect(cluster.router(0));
+        let words = |request: &str| String::from_utf8(connect().last_words(request.as_bytes())).unwrap();
+        assert_eq!(words("get app:1\r\nquit\r\n"), "CLIENT_ERROR unauthenticated\r\n");
+        assert_eq!(words("ms app:1 1\r\nx\r\nquit\r\n"), "CLIENT_ERROR unauthenticated\r\n");
+        assert_eq!(words("set x 0 0 9\r\napp wrong\r\nquit\r\n"), "CLIENT_ERROR authentication failure\r\n");
+        let flood = format!("set app:1 0 0 4096\r\n{}\r\nquit\r\n", "x".repeat(4096));
+        assert_eq!(words(&flood), "CLIENT_ERROR unauthenticated\r\n");
+        let (mut app, mut reader) = (connect(), connect());
+        assert_eq!(app.log_in("app", "secret"), "STORED\r\n");
+        assert_eq!(reader.log_in("reader", "other"), "STORED\r\n");
+        check(
+            &mut app,
+            "get x\r\n",
+            "SERVER_ERROR NOPERM this user has no permissions to access one of the keys used as arguments\r\n",
+        );
+        check(&mut app, "set app:1 0 0 1\r\nv\r\n", "STORED\r\n");
+        until("the copy answers", || {
+            check(&mut app, "get app:1\r\n", "VALUE app:1 0 1\r\nv\r\nEND\r\n");
+            (total(&cluster.status(), "nodes", "hits_total") > 0).then_some(())
+        });
+        check(&mut reader, "get app:1\r\n", "VALUE app:1 0 1\r\nv\r\nEND\r\n");
+        let denied = reader.text("set app:1 0 0 1\r\nw\r\n");
+        assert!(denied.starts_with("SERVER_ERROR NOPERM "), "{denied}");
+        let denied = reader.text("delete app:1\r\n");
+        assert!(denied.starts_with("SERVER_ERROR NOPERM "), "{denied}");
+        check(&mut app, "delete app:1\r\n", "DELETED\r\n");
+        assert!(reader.text("flush_all\r\n").starts_with("SERVER_ERROR NOPERM "));
+    }
 }
 
 #[test]
