@@ -33,6 +33,11 @@ impl HostClock {
         Time(self.offset + now / 1_000_000 * self.rate_ppm + now % 1_000_000 * self.rate_ppm / 1_000_000)
     }
 
+    /// When it shows this, in virtual time to a few microseconds.
+    pub(crate) fn when(&self, shown: u64) -> u64 {
+        self.virtual_us(shown.saturating_sub(self.offset))
+    }
+
     /// How much virtual time passes while it shows `microseconds`.
     pub(crate) fn virtual_us(&self, microseconds: u64) -> u64 {
         microseconds * 1_000_000 / self.rate_ppm
@@ -53,5 +58,6 @@ mod tests {
         }
         let shown = clock.at(60_000_000).0 - clock.at(0).0;
         assert!(clock.virtual_us(shown).abs_diff(60_000_000) < 100);
+        assert!(clock.when(clock.at(12_345_678).0).abs_diff(12_345_678) < 3);
     }
 }

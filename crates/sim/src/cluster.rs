@@ -11,7 +11,7 @@ use protocol::storage::StorageEvent;
 use wire::resp::Command;
 use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
-use crate::checkers::Watch;
+use crate::checkers::{Versions, Watch};
 use crate::clients::{Client, TestKey};
 use crate::clock::HostClock;
 use crate::faults::{FaultSet, Storms};
@@ -24,6 +24,8 @@ use crate::shape::Shape;
 use crate::storage::{Backend, Server};
 use crate::trace::Trace;
 
+/// What features a seed draws shall not change what else it draws.
+const FEATURES: u64 = 0x9e37_79b9_7f4a_7c15;
 const SECRET: Secret = Secret([7; 16]);
 
 /// What happens at a time.
@@ -77,6 +79,11 @@ pub(crate) enum Event {
         life: u32,
         event: StorageEvent,
     },
+    TurnEnds {
+        server: usize,
+    },
+    /// Somebody writes to storage directly.
+    Outsider,
     Stranded {
         server: usize,
         connection: u32,
@@ -168,6 +175,8 @@ pub(crate) struct Cluster {
     pub(crate) keys: Vec<TestKey>,
     pub(crate) clients: Vec<Client>,
     pub(crate) history: History,
+    /// What storage held of each key, and when.
+    pub(crate) versions: Versions,
     pub(crate) storms: Storms,
     pub(crate) watch: Watch,
     /// Nothing more goes wrong.
@@ -182,7 +191,7 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(seed: u64, allowed: FaultSet, with_text: bool) -> Cluster {
         let mut random = Random::new(seed);
-        let shape = Shape::draw(&mut random, allowed);
+        let shape = Shape::draw(&mut random, &mut Random::new(seed ^ FEATURES), allowed);
         let placement = Arc::new(placement(shape.map.clone()));
         let mut trace = Trace::new(seed, with_text);
         trace.note(0, || format!("seed {seed}: {shape:#?}"));
@@ -202,6 +211,7 @@ impl Cluster {
             backends: (0..2 * shims).map(|_| Backend::default()).collect(),
             registry: Registry::new(shape.controllers, &mut random),
             history: History::new(keys.len()),
+            versions: Versions::new(&keys),
             clients: crate::clients::clients(&shape, slots_first + 2 * shims, &mut random),
             storms: Storms::default(),
             watch: Watch::default(),
@@ -247,6 +257,9 @@ impl Cluster {
         let due = self.soon(self.shape.fault_interval);
         self.at(due, Event::Fault);
         self.at(1_000_000, Event::Inspect);
+        if self.shape.bounded.is_some() {
+            self.at(0, Event::Outsider);
+        }
     }
 
     pub(crate) fn is_slot(&self, host: HostId) -> bool {

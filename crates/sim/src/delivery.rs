@@ -60,6 +60,7 @@ impl Cluster {
                     self.kill(host);
                 }
             }
+            Event::Outsider => self.outsider_acts(),
             Event::Fault => self.fault(),
             Event::Inspect => self.inspect(),
             storage => self.storage_event(storage),

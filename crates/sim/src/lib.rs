@@ -14,6 +14,7 @@ mod history;
 mod host;
 mod model;
 mod network;
+mod outsiders;
 mod queue;
 mod random;
 mod registry;

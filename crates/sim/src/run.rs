@@ -115,6 +115,11 @@ impl Cluster {
             if !self.violations.is_empty() {
                 return;
             }
+            self.check_reads(key);
+            // Others' writes are no operations of clients.
+            if self.shape.bounded.is_some() || !self.violations.is_empty() {
+                continue;
+            }
             let verdict = linearize::check(&self.history.keys[key], self.keys[key].initial());
             if let Err(report) = verdict {
                 self.fail(format!("key {:?}: {report}", self.keys[key].key.bytes));
@@ -208,6 +213,8 @@ impl Cluster {
             ("storage_timeouts", watch.storage_timeouts),
             ("messages_lost", watch.messages_lost),
             ("maps", watch.maps),
+            ("outside_writes", watch.outside),
+            ("reports", watch.reports),
         ];
         Report {
             seed,

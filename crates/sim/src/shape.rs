@@ -6,7 +6,7 @@ use protocol::coherence::lease::LeaseTerms;
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, NodeConfig};
 use protocol::router::{RouterConfig, Routing};
-use protocol::shim::ShimConfig;
+use protocol::shim::{Bounded, ShimConfig};
 use wire::{
     ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
 };
@@ -34,6 +34,10 @@ pub(crate) struct Shape {
     pub(crate) think: u64,
     pub(crate) traffic: Traffic,
     pub(crate) faults: FaultSet,
+    /// Others write to storage, too.
+    pub(crate) bounded: Option<Bounded>,
+    /// Mean time between two of their writes.
+    pub(crate) outsiders: u64,
     /// Mean time between two faults of any kind.
     pub(crate) fault_interval: u64,
     objects_max: usize,
@@ -103,13 +107,20 @@ fn map(random: &mut Random) -> ClusterMap {
     }
 }
 
+fn bounded(features: &mut Random, lease: u64) -> Option<Bounded> {
+    let staleness = Duration::from_micros(features.pick(&[lease / 2, lease, lease * 2]));
+    let age = Duration::from_micros(features.pick(&[lease / 2, lease * 4, 60_000_000]));
+    Some(Bounded { staleness, age })
+}
+
 /// Every kind has its chance; one run in twelve has no faults at all.
-fn faults(random: &mut Random, allowed: FaultSet, chosen: bool) -> FaultSet {
+fn faults(random: &mut Random, features: &mut Random, allowed: FaultSet, chosen: bool) -> FaultSet {
     let quiet = !chosen && random.percent(8);
     let share = random.pick(&[20, 40, 70]);
     let mut faults = FaultSet::NONE;
     for kind in allowed.kinds() {
-        let on = random.percent(share) && !quiet;
+        let source = if kind.needs_feed() { &mut *features } else { &mut *random };
+        let on = source.percent(share) && !quiet;
         faults = if on || chosen { faults.with(kind) } else { faults };
     }
     if faults.is_empty() && !quiet && !allowed.is_empty() {
@@ -121,7 +132,7 @@ fn faults(random: &mut Random, allowed: FaultSet, chosen: bool) -> FaultSet {
 
 impl Shape {
     /// `allowed`: all kinds, of which the seed chooses, or those that were asked for.
-    pub(crate) fn draw(random: &mut Random, allowed: FaultSet) -> Shape {
+    pub(crate) fn draw(random: &mut Random, features: &mut Random, allowed: FaultSet) -> Shape {
         let chosen = allowed != FaultSet::ALL;
         let lease = random.pick(&[200_000, 500_000, 1_000_000, 1_000_000, 2_000_000]);
         let small =
@@ -131,6 +142,10 @@ impl Shape {
             };
         let reads = random.pick(&[50, 70, 85]);
         let routing = random.pick(&[Routing::Learned, Routing::OnPath]);
+        let bounded = bounded(features, lease);
+        let wanted = allowed.kinds().any(FaultKind::needs_feed);
+        let bounded = bounded.filter(|_| if chosen { wanted } else { features.percent(30) });
+        let allowed = if bounded.is_some() { allowed } else { allowed.without(FaultKind::needs_feed) };
         Shape {
             lease,
             guard: lease / random.pick(&[50, 100]),
@@ -155,7 +170,9 @@ impl Shape {
                 pipelines: random.percent(60),
                 skew: random.pick(&[0, 30, 60]),
             },
-            faults: faults(random, allowed, chosen),
+            faults: faults(random, features, allowed, chosen),
+            bounded,
+            outsiders: features.pick(&[10_000, 40_000, 200_000]),
             fault_interval: lease.max(1_000_000) * random.between(1, 3),
             objects_max: small(random, 30, 2, 64),
             bytes_max: small(random, 20, 700, 1 << 20) as u64,
@@ -215,7 +232,7 @@ impl Shape {
             early_value_bytes_max: self.early_value_bytes_max,
             cache_expiring_hashes: false,
             tracked_max: 1000,
-            bounded: None,
+            bounded: self.bounded,
             seed,
         }
     }
@@ -227,6 +244,7 @@ impl Shape {
             pipeline_max: self.pipeline_max,
             pending_max: self.pending_max,
             learned_max: self.learned_max,
+            bounded: self.bounded.is_some(),
             ..RouterConfig::default()
         }
     }
@@ -239,6 +257,13 @@ impl Shape {
 }
 
 impl Shape {
+    /// How old a copy may be when it is served, in virtual time: clocks run at different rates.
+    pub(crate) fn staleness_max(&self) -> u64 {
+        let Some(bounded) = self.bounded else { return 0 };
+        let staleness = bounded.staleness.as_micros() as u64;
+        staleness + staleness / 100 + 1_000
+    }
+
     /// How long a driver waits for storage before it gives a connection up.
     pub(crate) fn storage_timeout(&self) -> u64 {
         self.lease + 20 * self.storage_latency

@@ -44,6 +44,17 @@ fn much_happens_in_a_few_runs() {
     }
 }
 
+/// Others write to storage, too: reads may be late by the bound, and copies are of use all the same.
+#[test]
+fn others_write_to_storage() {
+    let kinds = FaultSet::NONE.with(FaultKind::FeedLoss).with(FaultKind::FeedHang).with(FaultKind::Loss);
+    let reports: Vec<Report> = (0..6).map(|seed| run(seed, 15, kinds)).collect();
+    let sum = |name| reports.iter().map(|report| report.counts[name]).sum::<u64>();
+    assert!(sum("outside_writes") > 1000 && sum("reports") > 1000, "{reports:?}");
+    let hits: u64 = reports.iter().map(|report| report.hits).sum();
+    assert!(hits * 30 > reports.iter().map(|report| report.operations).sum(), "{hits} hits");
+}
+
 /// Reads that a node passed on overtook each other at the shim, where those of one view wait for the next read.
 #[test]
 fn pipelined_reads_keep_their_order_at_the_shim() {

@@ -13,7 +13,7 @@ const INSPECT_US: u64 = 250_000;
 const NULL: &[u8] = b"$-1\r\n";
 
 impl Cluster {
-    fn index_of_key(&self, name: &[u8]) -> Option<usize> {
+    pub(crate) fn index_of_key(&self, name: &[u8]) -> Option<usize> {
         self.keys.iter().position(|key| key.key.bytes == name)
     }
 
@@ -32,13 +32,22 @@ impl Cluster {
         };
         for index in written {
             let key = self.keys[index].key.clone();
-            self.nodes().for_each(|node| self.check_servable(node, &key));
+            self.nodes().for_each(|node| self.check_current(node, &key));
+        }
+    }
+
+    /// Whatever the node would serve now is what storage holds now, or held a moment ago if others write, too.
+    pub(crate) fn check_servable(&mut self, host: HostId, key: &Key) {
+        match (self.shape.bounded, self.index_of_key(&key.bytes)) {
+            (Some(_), Some(index)) => self.check_fresh(host, index),
+            (Some(_), None) => {}
+            (None, _) => self.check_current(host, key),
         }
     }
 
     /// Whatever the node would serve now is what storage holds now. A node that is paused serves nothing: its clock
     /// is read after what it is asked.
-    pub(crate) fn check_servable(&mut self, host: HostId, key: &Key) {
+    fn check_current(&mut self, host: HostId, key: &Key) {
         if self.hosts[host].is_paused(self.now) {
             return;
         }
@@ -103,6 +112,7 @@ impl Cluster {
     pub(crate) fn inspect(&mut self) {
         self.at(self.now + INSPECT_US, Event::Inspect);
         self.network.forget_cuts(self.now);
+        self.inspect_feeds();
         let mut unknown = None;
         for host in self.nodes() {
             let own = &self.hosts[host];

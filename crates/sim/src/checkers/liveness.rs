@@ -54,6 +54,9 @@ impl Cluster {
             return Some(format!("{host} ({:?}) is not as it should be", self.hosts[host].role));
         }
         let slots = self.servers.iter().map(|server| server.current);
+        if let Some(slot) = slots.clone().find(|slot| self.lacks_feed(*slot)) {
+            return Some(format!("{slot} does not hear of changes"));
+        }
         if let Some(slot) =
             slots.into_iter().find(|slot| !self.backends[slot - self.slots_first].is_serving())
         {

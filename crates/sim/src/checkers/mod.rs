@@ -5,6 +5,9 @@ mod leaks;
 pub(crate) mod linearize;
 mod liveness;
 mod load;
+mod staleness;
+mod versions;
 mod watch;
 
+pub(crate) use versions::Versions;
 pub(crate) use watch::Watch;

@@ -30,6 +30,9 @@ pub(crate) struct Watch {
     pub(crate) invalidations: u64,
     pub(crate) storage_timeouts: u64,
     pub(crate) maps: u64,
+    /// Writes that bypassed the shims, and reports of changes that shims got.
+    pub(crate) outside: u64,
+    pub(crate) reports: u64,
     /// Control messages that were lost for good, as opposed to those of a link that broke.
     pub(crate) messages_lost: u64,
     pub(crate) faults: BTreeMap<FaultKind, u64>,

@@ -51,11 +51,20 @@ kinds! {
     Evict "evict",
     Barrier "barrier",
     Confused "confused",
+    FeedLoss "feed-loss",
+    FeedHang "feed-hang",
+}
+
+impl FaultKind {
+    /// Those that strike a feature which not every cluster has.
+    pub(crate) fn needs_feed(self) -> bool {
+        matches!(self, FaultKind::FeedLoss | FaultKind::FeedHang)
+    }
 }
 
 /// A set of kinds, one bit each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FaultSet(u32);
+pub struct FaultSet(u64);
 
 /// A name that no kind has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,12 +75,16 @@ impl FaultSet {
     pub const ALL: FaultSet = FaultSet((1 << FaultKind::ALL.len()) - 1);
 
     pub fn contains(self, kind: FaultKind) -> bool {
-        self.0 & 1 << kind as u32 != 0
+        self.0 & 1 << kind as u64 != 0
     }
 
     #[must_use]
     pub fn with(self, kind: FaultKind) -> FaultSet {
-        FaultSet(self.0 | 1 << kind as u32)
+        FaultSet(self.0 | 1 << kind as u64)
+    }
+
+    pub(crate) fn without(self, kind: impl Fn(FaultKind) -> bool) -> FaultSet {
+        self.kinds().filter(|one| !kind(*one)).fold(FaultSet::NONE, FaultSet::with)
     }
 
     pub fn is_empty(self) -> bool {

@@ -126,6 +126,8 @@ impl Cluster {
                 }
                 able
             }
+            FaultKind::FeedLoss => serving && self.lose_feed(slot),
+            FaultKind::FeedHang => serving && self.hang_feed(slot, brief),
             FaultKind::StorageRestart => {
                 if serving {
                     self.lose_incarnation(slot);

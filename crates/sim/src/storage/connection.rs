@@ -16,6 +16,17 @@ pub(crate) struct Work {
     pub(crate) since: u64,
 }
 
+/// What storage has written to a connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Output {
+    Replies(Work),
+    /// A report of all that had changed until it was made.
+    Push {
+        made: u64,
+        bytes: Bytes,
+    },
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     pub(crate) number: u32,
@@ -23,18 +34,34 @@ pub(crate) struct Connection {
     /// In storage's input buffer.
     pub(crate) commands: VecDeque<Work>,
     /// In storage's output buffer.
-    pub(crate) replies: VecDeque<Work>,
+    pub(crate) outputs: VecDeque<Output>,
     /// Nothing that comes later overtakes.
     pub(crate) executes_at: u64,
     pub(crate) answers_at: u64,
     /// Since when its first command blocks, as a serial number.
     pub(crate) blocked: Option<u64>,
+    /// Storage reports changes to it.
+    pub(crate) tracks: bool,
+    /// The turn of the server in which it was read last, by its beginning, and when.
+    pub(crate) read_in: Option<(u64, u64)>,
+    /// When what has been changed since it tracks, and has not been reported to the shim, was changed.
+    pub(crate) unheard: VecDeque<u64>,
 }
 
 impl Connection {
     pub(crate) fn new(number: u32, lane: Lane) -> Connection {
-        let (commands, replies) = (VecDeque::new(), VecDeque::new());
-        Connection { number, lane, commands, replies, executes_at: 0, answers_at: 0, blocked: None }
+        Connection {
+            number,
+            lane,
+            commands: VecDeque::new(),
+            outputs: VecDeque::new(),
+            executes_at: 0,
+            answers_at: 0,
+            blocked: None,
+            tracks: false,
+            read_in: None,
+            unheard: VecDeque::new(),
+        }
     }
 
     pub(crate) fn accept(&mut self, now: u64, store: Store) {
@@ -54,11 +81,23 @@ impl Connection {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.commands.is_empty() && self.replies.is_empty()
+        self.commands.is_empty() && self.outputs.is_empty()
+    }
+
+    fn answered(&self) -> impl Iterator<Item = &Work> {
+        self.outputs.iter().filter_map(|output| match output {
+            Output::Replies(work) => Some(work),
+            Output::Push { .. } => None,
+        })
     }
 
     pub(crate) fn holds(&self, ticket: u64) -> bool {
-        self.commands.iter().chain(&self.replies).any(|work| work.ticket == ticket)
+        self.commands.iter().chain(self.answered()).any(|work| work.ticket == ticket)
+    }
+
+    /// When the shim sent the command to execute next.
+    pub(crate) fn sent_at(&self) -> u64 {
+        self.commands.front().map_or(0, |work| work.since)
     }
 
     /// The command to execute next.
@@ -74,19 +113,19 @@ impl Connection {
         work.replies.push(reply);
         let complete = work.replies.len() == work.commands.len();
         if complete {
-            self.replies.extend(self.commands.pop_front());
+            self.outputs.extend(self.commands.pop_front().map(Output::Replies));
         }
         complete
     }
 
     /// Ends it at the shim. What storage had read remains; returns the tickets with whether they were sent.
     pub(crate) fn lose(&mut self, written: usize) -> Vec<(u64, bool)> {
-        let answered = self.replies.iter().map(|work| (work.ticket, true));
+        let answered = self.answered().map(|work| (work.ticket, true));
         let commands = self.commands.iter().enumerate();
         let unanswered = commands.map(|(place, work)| (work.ticket, place < written));
         let lost = answered.chain(unanswered).collect();
         self.commands.truncate(written);
-        self.replies.clear();
+        self.outputs.clear();
         lost
     }
 
@@ -98,6 +137,6 @@ impl Connection {
 
     /// Since when the oldest command has been waiting for its reply.
     pub(crate) fn waiting_since(&self) -> Option<u64> {
-        self.replies.front().or(self.commands.front()).map(|work| work.since)
+        self.answered().next().or(self.commands.front()).map(|work| work.since)
     }
 }

@@ -26,9 +26,17 @@ pub(crate) enum Effect {
     WroteAll,
 }
 
+/// What has changed, whoever did it and whether anybody is told.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    pub(crate) all: bool,
+    pub(crate) keys: Vec<Vec<u8>>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Data {
     stored: BTreeMap<Vec<u8>, Stored>,
+    changes: Changes,
 }
 
 impl Data {
@@ -61,19 +69,39 @@ impl Data {
             }
             b"FLUSHALL" => {
                 self.stored.clear();
+                self.changes.all = true;
                 reply::simple(b"OK", &mut out);
                 Effect::WroteAll
             }
             b"HSET" | b"LPUSH" => self.add(command, &mut out),
             _ => self.write(now_ms, command, &mut out),
         };
+        // A key that was not there has neither gone nor got a time to live.
+        let in_vain = matches!(command.name(), b"DEL" | b"EXPIRE" | b"PEXPIRE") && out == b":0\r\n";
+        if effect == Effect::Wrote && !in_vain {
+            let last = if command.name() == b"MSET" { command.len() } else { 2 };
+            let keys = (1..last).step_by(2).map(|index| command.arg(index).to_vec());
+            self.changes.keys.extend(keys);
+        }
         Some((Bytes::from(out), effect))
+    }
+
+    /// What has changed since it was asked last.
+    pub(crate) fn take_changes(&mut self) -> Option<Changes> {
+        let changes = std::mem::take(&mut self.changes);
+        (changes.all || !changes.keys.is_empty()).then_some(changes)
+    }
+
+    /// When a key will be gone, in milliseconds of the server's clock.
+    pub(crate) fn expires_ms(&self, key: &[u8]) -> Option<u64> {
+        self.stored.get(key)?.expires_ms
     }
 
     fn expire(&mut self, now_ms: u64, key: &[u8]) {
         let gone = |stored: &Stored| stored.expires_ms.is_some_and(|end| now_ms >= end);
         if self.stored.get(key).is_some_and(gone) {
             self.stored.remove(key);
+            self.changes.keys.push(key.to_vec());
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod connection;
 mod data;
+mod feed;
 
 use bytes::Bytes;
 use protocol::shim;
@@ -14,8 +15,8 @@ use crate::history::{Executed, Execution};
 use crate::network::HostId;
 use crate::random::Random;
 use crate::shape::Shape;
-use connection::Connection;
-pub(crate) use data::{Data, Effect};
+use connection::{Connection, Output};
+pub(crate) use data::{Changes, Data, Effect};
 
 /// What is slow takes so many times as long as the rest.
 const SLOWNESS: u64 = 20;
@@ -28,6 +29,7 @@ pub(crate) struct Server {
     pub(crate) slow_until: u64,
     /// The slot of the shim that it obeys, or will obey.
     pub(crate) current: HostId,
+    turn: Option<feed::Turn>,
     /// Lost connections of which it may still execute what it has read, with their slots.
     stranded: Vec<(HostId, Connection)>,
     /// When it carried out which write.
@@ -57,6 +59,7 @@ impl Server {
             paused_until: 0,
             slow_until: 0,
             current: slot,
+            turn: None,
             stranded: Vec::new(),
             executed: Executed::new(),
             late_writes: 0,
@@ -65,6 +68,11 @@ impl Server {
 
     pub(crate) fn now_ms(&self, now: u64) -> u64 {
         self.clock.at(now).0 / 1000
+    }
+
+    /// When a key of it expires, in virtual time.
+    pub(crate) fn expires_at(&self, key: &[u8]) -> Option<u64> {
+        Some(self.clock.when(self.data.expires_ms(key)? * 1000))
     }
 }
 
@@ -114,7 +122,7 @@ impl Cluster {
             backend.swallowed.push(store.ticket);
             return;
         }
-        let shared = matches!(store.lane, Lane::Shared { .. } | Lane::Scripts { .. });
+        let shared = matches!(store.lane, Lane::Shared { .. } | Lane::Scripts { .. } | Lane::Feed);
         let known = backend.connections.iter().position(|one| shared && one.lane == store.lane);
         let index = known.unwrap_or_else(|| {
             backend.connections.push(Connection::new(number, store.lane));
@@ -131,6 +139,7 @@ impl Cluster {
         match event {
             Event::Execute { slot, connection } => self.execute(slot, connection),
             Event::Answer { slot, life, connection } => self.answer(slot, life, connection),
+            Event::TurnEnds { server } => self.turn_ends(server),
             Event::Storage { slot, life, event } if self.hosts[slot].life == life => {
                 self.storage_says(slot, event);
             }
@@ -158,9 +167,15 @@ impl Cluster {
         };
         let connection = &self.backend(slot).connections[index];
         let (Some(frame), None) = (connection.head(), connection.blocked) else { return };
-        let resp3 = connection.resp3();
+        let (resp3, feed) = (connection.resp3(), connection.lane == Lane::Feed);
         self.trace.event(self.now, 5, slot);
         self.trace.bytes(&frame);
+        if feed {
+            if let Some(reply) = self.execute_on_feed(slot, index) {
+                self.executed(slot, index, reply);
+            }
+            return;
+        }
         match self.apply(server, frame, resp3) {
             Some(reply) => self.executed(slot, index, reply),
             None => {
@@ -196,7 +211,11 @@ impl Cluster {
         let backend = self.backend(slot);
         let Some(index) = backend.connections.iter().position(|one| one.number == number) else { return };
         let connection = &mut backend.connections[index];
-        let Some(work) = connection.replies.pop_front() else { return };
+        let work = match connection.outputs.pop_front() {
+            Some(Output::Replies(work)) => work,
+            Some(Output::Push { made, bytes }) => return self.hear(slot, index, made, bytes),
+            None => return,
+        };
         if connection.is_pinned() && connection.is_empty() {
             backend.connections.swap_remove(index);
         }
@@ -213,9 +232,7 @@ impl Cluster {
     /// Storage executes one command. `None`: it blocks.
     fn apply(&mut self, server: usize, frame: Bytes, resp3: bool) -> Option<Bytes> {
         let command = Command::parse(frame.clone()).expect("the shim sends whole commands");
-        self.note(|| format!("storage {server} executes {command:?}"));
-        let now_ms = self.servers[server].now_ms(self.now);
-        let (reply, effect) = self.servers[server].data.execute(now_ms, &command, resp3)?;
+        let (reply, effect) = self.change(server, &command, resp3)?;
         if effect != Effect::Read {
             self.serial += 1;
             let execution = Execution { time: self.now, serial: self.serial, reply: reply.clone() };
@@ -223,6 +240,24 @@ impl Cluster {
         }
         self.check_written(server, &command, effect);
         Some(reply)
+    }
+
+    fn change(&mut self, server: usize, command: &Command, resp3: bool) -> Option<(Bytes, Effect)> {
+        self.note(|| format!("storage {server} executes {command:?}"));
+        let now_ms = self.servers[server].now_ms(self.now);
+        let done = self.servers[server].data.execute(now_ms, command, resp3);
+        if let Some(changes) = self.servers[server].data.take_changes() {
+            self.remember(server, &changes);
+            self.report_changes(server, changes);
+        }
+        done
+    }
+
+    /// Somebody writes who does not go through DistCache.
+    pub(crate) fn write_outside(&mut self, server: usize, command: &Command) {
+        self.note(|| "an outsider writes".to_owned());
+        self.change(server, command, false);
+        self.wake_blocked(server);
     }
 
     /// Blocked commands go on if they can, those first that came first.
@@ -271,8 +306,12 @@ impl Cluster {
             return;
         }
         let life = self.hosts[slot].life;
-        let pinned = self.backend(slot).connections[index].is_pinned();
+        let connection = &self.backend(slot).connections[index];
+        let (pinned, feed) = (connection.is_pinned(), connection.lane == Lane::Feed);
         self.strand(slot, index, true);
+        if feed {
+            return;
+        }
         let resumes = self.servers[self.server_of(slot)].paused_until.max(self.now);
         let fence = resumes + self.random.below(self.shape.lease);
         self.at(fence, Event::Fence { slot, life });
@@ -301,7 +340,12 @@ impl Cluster {
                 self.announce(slot, StorageEvent::Lost { ticket, sent });
             }
         }
-        if connection.blocked.is_none() && !connection.commands.is_empty() {
+        if connection.lane == Lane::Feed {
+            // It carries nothing that changes data.
+            if tells {
+                self.announce(slot, StorageEvent::FeedDown);
+            }
+        } else if connection.blocked.is_none() && !connection.commands.is_empty() {
             let (due, number) = (self.soon(self.shape.lease), connection.number);
             self.servers[server].stranded.push((slot, connection));
             self.at(due, Event::Stranded { server, connection: number });

@@ -1,0 +1,129 @@
+//! That nobody reads what was replaced for longer than was promised, and that no shim claims to know more than it does.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use wire::Peer;
+use wire::resp::Value;
+
+use crate::cluster::Cluster;
+use crate::history::{Operation, Outcome};
+use crate::network::HostId;
+
+impl Cluster {
+    /// Each read shows what storage held when it was asked for, or as long before as mode `bounded` allows; and nothing
+    /// older than what the same client had written ahead of it, or anybody through DistCache before it was asked.
+    pub(crate) fn check_reads(&mut self, key: usize) {
+        let allowed = self.shape.staleness_max();
+        let operations = &self.history.keys[key];
+        // In the order of storage.
+        let mut written: Vec<u64> = operations.iter().filter_map(|one| Some(one.executed?.0)).collect();
+        written.sort_unstable();
+        // When one of several that storage cannot tell apart was carried out is not known.
+        let mut alike: BTreeMap<&Bytes, u32> = BTreeMap::new();
+        operations.iter().filter_map(|one| one.frame.as_ref()).for_each(|frame| {
+            *alike.entry(frame).or_default() += 1;
+        });
+        let told_apart = |one: &&Operation| one.frame.as_ref().is_some_and(|frame| alike[frame] == 1);
+        let oldest = |read: &Operation| {
+            let before = written.partition_point(|time| *time <= read.invoked);
+            let known = before.checked_sub(1).map_or(0, |place| written[place]);
+            let ahead = read.after.map(|place| &operations[place as usize]).filter(told_apart);
+            let ahead = ahead.and_then(|write| write.executed);
+            read.invoked
+                .saturating_sub(allowed)
+                .max(known.min(read.invoked))
+                .max(ahead.map_or(0, |(time, _)| time))
+        };
+        for read in operations.iter().filter(|one| one.what.reads()) {
+            let Outcome::Told(told) = &read.outcome else { continue };
+            let Some(form) = self.keys[key].reads.iter().position(|form| form.what == read.what) else {
+                continue;
+            };
+            let from = oldest(read);
+            if !self.versions.explain(key, form, told, from, read.returned) {
+                let text = String::from_utf8_lossy(told).replace("\r\n", " ");
+                let name = &self.keys[key].key.bytes;
+                return self.fail(format!(
+                    "a read of {name:?} ({:?}), asked for at {} us and answered at {}, was told {text}, which storage \
+                     did not hold since {from} us",
+                    read.what, read.invoked, read.returned
+                ));
+            }
+        }
+    }
+
+    /// Whatever the node would serve now is what storage holds, or held less than the bound ago.
+    pub(crate) fn check_fresh(&mut self, host: HostId, key: usize) {
+        if self.hosts[host].is_paused(self.now) {
+            return;
+        }
+        let own = &self.hosts[host];
+        let Some(node) = own.node() else { return };
+        let local = own.clock.at(self.now);
+        let since = self.now.saturating_sub(self.shape.staleness_max());
+        let mut stale = None;
+        for (index, form) in self.keys[key].reads.iter().enumerate() {
+            for view in form.views {
+                let Some(served) = node.servable(local, &self.keys[key].key, view) else { continue };
+                let told = in_resp2(served);
+                if !self.versions.explain(key, index, &told, since, self.now) {
+                    let text = String::from_utf8_lossy(&told).replace("\r\n", " ");
+                    stale = Some(format!(
+                        "node {host} would answer {:?} with {text}, which storage did not hold since {since} us",
+                        form.command
+                    ));
+                }
+            }
+        }
+        if let Some(stale) = stale {
+            self.fail(stale);
+        }
+    }
+
+    /// The staleness that a shim exports is not less than the age of the oldest change that it has not heard of.
+    pub(crate) fn check_exported(&mut self, slot: HostId) {
+        let own = &self.hosts[slot];
+        let (Some(shim), false) = (own.shim(), own.is_paused(self.now)) else { return };
+        let feed = shim.feed(own.clock.at(self.now));
+        let Some(oldest) = self.oldest_unheard(slot).filter(|_| feed.open) else { return };
+        let exported = feed.staleness.as_micros() as u64;
+        let (exported, age) = (exported + exported / 100 + 1_000, self.now - oldest);
+        if exported < age {
+            self.fail(format!(
+                "shim {slot} says that all has been heard of that changed {exported} us ago, and a change of {age} us \
+                 ago has not"
+            ));
+        }
+    }
+
+    pub(crate) fn inspect_feeds(&mut self) {
+        if self.shape.bounded.is_none() {
+            return;
+        }
+        self.slots().for_each(|slot| self.check_exported(slot));
+        for host in self.nodes() {
+            (0..self.keys.len()).for_each(|key| self.check_fresh(host, key));
+        }
+    }
+
+    /// Whether a shim that must hear of changes does not.
+    pub(crate) fn lacks_feed(&self, slot: HostId) -> bool {
+        let own = &self.hosts[slot];
+        let open = own.shim().is_some_and(|shim| shim.feed(own.clock.at(self.now)).open);
+        self.shape.bounded.is_some() && matches!(own.role.peer(), Some(Peer::Shim(_))) && !open
+    }
+}
+
+/// A cached reply as RESP2 has it; the null reply to GET is kept as nothing.
+fn in_resp2(served: &Bytes) -> Vec<u8> {
+    if served.is_empty() {
+        return b"$-1\r\n".to_vec();
+    }
+    let mut out = Vec::new();
+    match Value::parse(served) {
+        Ok(value) => value.write(false, &mut out),
+        Err(_) => out.extend_from_slice(served),
+    }
+    out
+}

@@ -1,0 +1,29 @@
+//! Others than DistCache that write to storage directly, as mode `bounded` allows. Not who notices.
+
+use crate::cluster::{Cluster, Event};
+use crate::commands;
+use crate::shape::Traffic;
+
+impl Cluster {
+    pub(crate) fn outsider_acts(&mut self) {
+        if self.quiet {
+            return;
+        }
+        let next = self.now + self.random.wait(self.shape.outsiders).max(1);
+        self.at(next, Event::Outsider);
+        let (wish, key) = if self.random.per_mille(5) {
+            (commands::flush(0), self.random.index(self.keys.len()))
+        } else {
+            let traffic = Traffic { reads: 0, ..self.shape.traffic.clone() };
+            self.serial += 1;
+            let wish = commands::wish(&traffic, &self.keys, None, self.serial, &mut self.random);
+            let key = wish.effects.first().map_or(0, |(key, _)| *key);
+            (wish, key)
+        };
+        let server = usize::from(self.placement.shim(&self.keys[key].key).0);
+        if !wish.blocks && self.servers[server].paused_until <= self.now {
+            self.watch.outside += 1;
+            self.write_outside(server, &wish.command);
+        }
+    }
+}
