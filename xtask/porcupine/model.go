@@ -12,7 +12,7 @@ import (
 
 // Operation is one command on one key, as a client saw it. Times are microseconds.
 type Operation struct {
-	// What it does: get, strlen, set, incr, append, del, pexpire, hset, hget, hgetall, hlen.
+	// What it does: get, strlen, set, incr, append, add, extend, del, pexpire, hset, hget, hgetall, hlen.
 	What  string `json:"what"`
 	Field string `json:"field,omitempty"`
 	Value string `json:"value,omitempty"`
@@ -195,6 +195,17 @@ func apply(o object, operation *Operation, window [2]int64) outcome {
 	case "append":
 		o.present, o.text = true, o.text+operation.Value
 		return outcome{o, number(len(o.text))}
+	case "add":
+		if o.present {
+			return outcome{o, "+no"}
+		}
+		return outcome{object{present: true, text: operation.Value}, "+OK"}
+	case "extend":
+		if !o.present {
+			return outcome{o, "+no"}
+		}
+		o.text += operation.Value
+		return outcome{o, "+OK"}
 	case "del":
 		if !o.present {
 			return outcome{object{}, ":0"}

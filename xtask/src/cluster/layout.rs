@@ -46,7 +46,17 @@ pub(crate) enum Storage {
     Redis,
     /// A redis-server whose data survive `kill -9`.
     DurableRedis,
+    /// A primary for each shim, and a replica of each; its data survive `kill -9`.
+    RedisCluster,
     Memcached,
+}
+
+impl Storage {
+    /// Whether each shim may find its server at an address of its own. The servers of a Redis Cluster have one
+    /// address for all, and a shim has to know its connections in memcached's list.
+    pub(crate) fn is_proxied_for_each(self) -> bool {
+        matches!(self, Storage::Redis | Storage::DurableRedis)
+    }
 }
 
 impl Default for Layout {
@@ -131,7 +141,8 @@ impl Layout {
             Ok(())
         };
         let servers = self.racks * self.servers_per_rack;
-        for server in 0..servers {
+        let replicas = if self.storage == Storage::RedisCluster { servers } else { 0 };
+        for server in 0..servers + replicas {
             add(Role::Redis, format!("redis-{server}"), 0, None)?;
         }
         for controller in 0..self.controllers {
@@ -200,9 +211,15 @@ impl Layout {
                 ),
             ),
             Role::Shim => {
-                let storage = members.iter().find(|other| member.dials(other) && other.role == Role::Redis);
-                let scheme = if self.storage == Storage::Memcached { "memcached" } else { "redis" };
-                let url = storage.map_or_else(String::new, |storage| format!("{scheme}://{}", at(storage)));
+                let (scheme, all) = match self.storage {
+                    Storage::Redis | Storage::DurableRedis => ("redis", false),
+                    Storage::RedisCluster => ("redis-cluster", true),
+                    Storage::Memcached => ("memcached", false),
+                };
+                let servers = members.iter().filter(|other| other.role == Role::Redis);
+                let servers = servers.filter(|other| all || member.dials(other));
+                let addresses: Vec<String> = servers.map(|server| at(server).to_string()).collect();
+                let url = format!("{scheme}://{}", addresses.join(","));
                 push(text, format_args!("storage = {url:?}\nrate_max = {}\n", self.shim_rate_max));
             }
             Role::Router => push(text, format_args!("{}\n", self.router_lines)),

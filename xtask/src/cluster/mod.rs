@@ -8,12 +8,14 @@ mod namespace;
 mod ports;
 mod process;
 pub(crate) mod proxy;
+mod redis_cluster;
 
 pub(crate) use folder::Folder;
 pub(crate) use layout::{Layer, Layout, Member, Role, Storage};
 pub(crate) use namespace::Namespace;
 pub(crate) use ports::free_address;
 pub(crate) use process::{Process, mortal};
+pub(crate) use redis_cluster::{Move, RedisCluster};
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -35,6 +37,8 @@ const LOG_LINES_MAX: usize = 20;
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The id of the process that holds all members.
 const UP: &str = "up";
+/// Whoever dials a server of a Redis Cluster: shims, replicas, other servers.
+const ANYBODY: &str = "anybody";
 
 /// Every process is killed when this goes out of scope.
 pub(crate) struct Cluster {
@@ -44,6 +48,7 @@ pub(crate) struct Cluster {
     proxy: Option<Proxy>,
     /// Where the reader of a configuration finds another member, if not at its own address.
     proxied: BTreeMap<(String, String), SocketAddr>,
+    redis_cluster: Option<RedisCluster>,
     binary: PathBuf,
     /// Where one node runs, and which.
     namespace: Option<(Namespace, String)>,
@@ -63,20 +68,9 @@ impl Cluster {
         seed: u64,
         namespace: Option<Namespace>,
     ) -> anyhow::Result<Cluster> {
-        let mut members = layout.members()?;
-        let isolated = members.iter_mut().rfind(|member| member.role == Role::Node);
-        let namespace = namespace.zip(isolated).map(|(namespace, node)| {
-            node.listen.set_ip(namespace.inside);
-            node.admin.set_ip(namespace.inside);
-            (namespace, node.id.clone())
-        });
-        let proxy = if layout.proxied { Some(Proxy::start(seed)?) } else { None };
-        let folder = Folder::new("cluster")?;
-        let (processes, binary) = (BTreeMap::new(), binary.to_owned());
-        let proxied = BTreeMap::new();
-        let mut cluster = Cluster { layout, members, processes, proxy, proxied, binary, namespace, folder };
-        cluster.write_configurations()?;
-        let apart = |member: &Member| cluster.layout.separate || member.role == Role::Redis;
+        let mut cluster = Cluster::written(binary, layout, seed, namespace)?;
+        cluster.run_storage()?;
+        let apart = |member: &Member| cluster.layout.separate && member.role != Role::Redis;
         let mut ids: Vec<String> =
             cluster.members.iter().filter(|member| apart(member)).map(|member| member.id.clone()).collect();
         if !cluster.layout.separate {
@@ -89,14 +83,63 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Only the storage servers, for tests of what is done to them.
+    #[cfg(test)]
+    pub(crate) fn storage_alone(layout: Layout) -> anyhow::Result<Cluster> {
+        let mut cluster = Cluster::written(Path::new("none"), layout, 1, None)?;
+        cluster.run_storage()?;
+        Ok(cluster)
+    }
+
+    /// With every configuration, and nothing that runs.
+    fn written(
+        binary: &Path,
+        layout: Layout,
+        seed: u64,
+        namespace: Option<Namespace>,
+    ) -> anyhow::Result<Cluster> {
+        let mut members = layout.members()?;
+        let isolated = members.iter_mut().rfind(|member| member.role == Role::Node);
+        let namespace = namespace.zip(isolated).map(|(namespace, node)| {
+            node.listen.set_ip(namespace.inside);
+            node.admin.set_ip(namespace.inside);
+            (namespace, node.id.clone())
+        });
+        let proxy = if layout.proxied { Some(Proxy::start(seed)?) } else { None };
+        let folder = Folder::new("cluster")?;
+        let (processes, binary) = (BTreeMap::new(), binary.to_owned());
+        let proxied = BTreeMap::new();
+        let redis_cluster = None;
+        let mut cluster =
+            Cluster { layout, members, processes, proxy, proxied, redis_cluster, binary, namespace, folder };
+        cluster.write_configurations()?;
+        Ok(cluster)
+    }
+
+    fn run_storage(&mut self) -> anyhow::Result<()> {
+        for id in self.ids(Role::Redis) {
+            self.run(&id)?;
+        }
+        if self.layout.storage == Storage::RedisCluster {
+            let servers: Vec<&Member> =
+                self.members.iter().filter(|member| member.role == Role::Redis).collect();
+            self.redis_cluster = Some(RedisCluster::form(&servers, |server| self.address(ANYBODY, server))?);
+        }
+        Ok(())
+    }
+
     fn write_configurations(&mut self) -> anyhow::Result<()> {
         if !self.layout.separate {
             anyhow::ensure!(self.proxy.is_none(), "the proxy stands between processes");
             return self.write_configuration(UP);
         }
+        self.announce()?;
+        let storage_proxied = self.layout.storage.is_proxied_for_each();
         for reader in self.members.iter().filter(|member| member.role != Role::Redis) {
             if let Some(proxy) = &self.proxy {
-                for other in self.members.iter().filter(|other| reader.dials(other)) {
+                let dialled =
+                    |other: &&Member| reader.dials(other) && (other.role != Role::Redis || storage_proxied);
+                for other in self.members.iter().filter(dialled) {
                     let framed = matches!(other.role, Role::Node | Role::Shim);
                     let at = match &self.namespace {
                         Some((namespace, isolated)) if *isolated == reader.id => namespace.outside,
@@ -111,12 +154,27 @@ impl Cluster {
         Ok(())
     }
 
+    /// The servers of a Redis Cluster tell everybody the same addresses of each other.
+    fn announce(&mut self) -> anyhow::Result<()> {
+        let Some(proxy) = self.proxy.as_ref().filter(|_| self.layout.storage == Storage::RedisCluster) else {
+            return Ok(());
+        };
+        for server in self.members.iter().filter(|member| member.role == Role::Redis) {
+            let address = proxy.listen(LOOPBACK, ANYBODY, &server.id, server.listen, false)?;
+            self.proxied.insert((ANYBODY.to_owned(), server.id.clone()), address);
+        }
+        Ok(())
+    }
+
+    /// Where a member finds another.
+    fn address(&self, reader: &str, other: &Member) -> SocketAddr {
+        let at = |reader: &str| self.proxied.get(&(reader.to_owned(), other.id.clone())).copied();
+        at(reader).or_else(|| at(ANYBODY)).unwrap_or(other.listen)
+    }
+
     /// Each process has a file of its own: through the proxy, each finds the others at addresses of its own.
     fn write_configuration(&self, reader: &str) -> anyhow::Result<()> {
-        let text = self.layout.toml(&self.members, |other| {
-            let proxied = self.proxied.get(&(reader.to_owned(), other.id.clone()));
-            proxied.copied().unwrap_or(other.listen)
-        });
+        let text = self.layout.toml(&self.members, |other| self.address(reader, other));
         Ok(std::fs::write(self.file(reader, "toml"), text)?)
     }
 
@@ -165,6 +223,10 @@ impl Cluster {
         std::fs::create_dir_all(&data)?;
         let durable = if self.layout.storage == Storage::DurableRedis { "yes" } else { "no" };
         let mut command = redis_command(member.listen, &data, &self.file(&member.id, "log"));
+        if self.layout.storage == Storage::RedisCluster {
+            redis_cluster::options(&mut command, member.admin.port(), self.address(ANYBODY, member));
+            return Ok(command);
+        }
         command.args(["--appendonly", durable, "--appendfsync", "always"]).args(&self.layout.storage_options);
         Ok(command)
     }
@@ -251,6 +313,10 @@ impl Cluster {
     /// The network namespace and the node in it.
     pub(crate) fn namespace(&self) -> Option<&(Namespace, String)> {
         self.namespace.as_ref()
+    }
+
+    pub(crate) fn redis_cluster(&self) -> anyhow::Result<&RedisCluster> {
+        self.redis_cluster.as_ref().context("the storage of this cluster is no Redis Cluster")
     }
 
     pub(crate) fn proxy(&self) -> anyhow::Result<&Proxy> {

@@ -3,32 +3,42 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use super::faults::{FAULTS, Fault};
+use crate::cluster::Storage;
 
 pub(super) const USAGE: &str = "\
 Usage: cargo xtask jepsen [OPTIONS]
        cargo xtask jepsen --planted [NAME]
 
-Real processes before real redis-servers, real faults, and every history checked for linearizability by two
+Real processes before real storage servers, real faults, and every history checked for linearizability by two
 checkers. Ends with an error on a violation, and when too few hits or invalidations make the run worthless.
 
   --seconds S       how long to run (default 60)
   --operations N    run until so many commands were answered, however long that takes
   --seed N          decides commands and faults, as far as the kernel's timing allows (default 1)
-  --faults LIST     kinds of faults, with commas between them (default: all); `none` for none
+  --faults LIST     kinds of faults, with commas between them (default: all that can befall the storage); `none`
+                    for none
+  --storage LIST    redis, cluster (a Redis Cluster of six) or memcached; of several the rounds take turns
+                    (default: redis)
   --clients N       client threads (default 12)
   --binary PATH     a `distcache` to test (default: builds a release of this tree)
   --json            prints the summary as JSON
   --planted [NAME]  plants each bug of xtask/planted, or one, in a copy of the tree, and demands that it is found
 ";
 
+/// By the names that `--storage` takes.
+const STORAGES: [(&str, Storage); 3] =
+    [("redis", Storage::Redis), ("cluster", Storage::RedisCluster), ("memcached", Storage::Memcached)];
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Arguments {
     pub(super) length: Length,
     pub(super) seed: u64,
     pub(super) faults: Vec<Fault>,
+    /// The rounds take turns.
+    pub(super) storages: Vec<Storage>,
     pub(super) clients: usize,
     /// A round ends after this; the next has another cluster.
     pub(super) round: Duration,
@@ -50,6 +60,7 @@ impl Default for Arguments {
             length: Length::Time(Duration::from_secs(60)),
             seed: 1,
             faults: FAULTS.map(|(_, fault)| fault).to_vec(),
+            storages: vec![Storage::Redis],
             clients: 12,
             round: Duration::from_secs(60),
             binary: None,
@@ -70,6 +81,7 @@ impl Arguments {
                 "--operations" => parsed.length = Length::Operations(number(flag, value()?)?),
                 "--seed" => parsed.seed = number(flag, value()?)?,
                 "--faults" => parsed.faults = faults(value()?)?,
+                "--storage" => parsed.storages = storages(value()?)?,
                 "--clients" => parsed.clients = number(flag, value()?)?.max(1) as usize,
                 "--binary" => parsed.binary = Some(PathBuf::from(value()?)),
                 "--json" => parsed.json = true,
@@ -79,6 +91,10 @@ impl Arguments {
                 }
                 _ => bail!("unknown argument {flag:?}\n\n{USAGE}"),
             }
+        }
+        for storage in &parsed.storages {
+            let some = parsed.faults.is_empty() || parsed.faults.iter().any(|fault| fault.befalls(*storage));
+            ensure!(some, "none of these faults can befall the storage {:?}", storage_name(*storage));
         }
         Ok(parsed)
     }
@@ -91,9 +107,12 @@ impl Arguments {
         };
         let names: Vec<&str> = self.faults.iter().map(|fault| fault.name()).collect();
         let faults = if names.is_empty() { "none".to_owned() } else { names.join(",") };
+        let storages: Vec<&str> = self.storages.iter().map(|storage| storage_name(*storage)).collect();
         format!(
-            "cargo xtask jepsen {length} --seed {} --clients {} --faults {faults}",
-            self.seed, self.clients
+            "cargo xtask jepsen {length} --seed {} --clients {} --storage {} --faults {faults}",
+            self.seed,
+            self.clients,
+            storages.join(",")
         )
     }
 }
@@ -109,6 +128,19 @@ pub(super) fn faults(list: &str) -> anyhow::Result<Vec<Fault>> {
     list.split(',').map(Fault::parse).collect()
 }
 
+pub(super) fn storages(list: &str) -> anyhow::Result<Vec<Storage>> {
+    let one = |name: &str| {
+        let found = STORAGES.iter().find(|(known, _)| *known == name);
+        let names = STORAGES.map(|(name, _)| name).join(", ");
+        found.map(|(_, storage)| *storage).with_context(|| format!("no storage {name:?}; there are: {names}"))
+    };
+    list.split(',').map(one).collect()
+}
+
+pub(super) fn storage_name(storage: Storage) -> &'static str {
+    STORAGES.iter().find(|(_, known)| *known == storage).map_or("", |(name, _)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Arguments, Length};
@@ -118,6 +150,7 @@ mod tests {
         for given in [
             &["--seconds", "5", "--seed", "9", "--faults", "kill-node,drop"][..],
             &["--operations", "1000", "--faults", "none", "--clients", "3"],
+            &["--storage", "cluster,memcached,cluster"],
         ] {
             let parsed = Arguments::parse(given).unwrap();
             let command = parsed.command();
@@ -128,7 +161,14 @@ mod tests {
         assert_eq!(Arguments::parse(&["--planted", "--json"]).unwrap().planted, Some(None));
         let one = Arguments::parse(&["--planted", "stale"]).unwrap();
         assert_eq!(one.planted, Some(Some("stale".to_owned())));
-        for wrong in [&["--seconds"][..], &["--seconds", "x"], &["--faults", "rain"], &["--verbose"]] {
+        for wrong in [
+            &["--seconds"][..],
+            &["--seconds", "x"],
+            &["--faults", "rain"],
+            &["--storage", "paper"],
+            &["--storage", "redis", "--faults", "move-slot"],
+            &["--verbose"],
+        ] {
             assert!(Arguments::parse(wrong).is_err());
         }
     }

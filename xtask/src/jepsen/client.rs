@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use trace::{Requests, Workload};
-use wire::resp::Value;
+use wire::resp::{Command, Value};
 
-use super::connection::{Connection, outcome};
+use super::connection::{Connection, Speech, outcome};
 use super::keys::{Begun, Keys, Kind, Life};
 use super::operation::{Operation, Outcome, What};
 
@@ -27,6 +27,7 @@ const ERRORS_MAX: usize = 40;
 /// What all clients share.
 pub(super) struct Shared {
     pub(super) keys: Keys,
+    pub(super) speech: Speech,
     pub(super) start: Instant,
     pub(super) stop: AtomicBool,
     pub(super) counts: Counts,
@@ -71,7 +72,7 @@ pub(super) struct Client {
 
 /// One command on its way, and the operations that it is.
 struct Sent {
-    arguments: Vec<String>,
+    frame: Vec<u8>,
     operations: Vec<(Begun, What)>,
 }
 
@@ -111,11 +112,13 @@ impl Client {
     fn connect(&mut self) -> bool {
         let address = self.routers[self.connections % self.routers.len()];
         self.connections += 1;
-        let Ok(mut connection) = Connection::new(address) else { return false };
+        let Ok(mut connection) = Connection::new(address, self.shared.speech) else { return false };
         // Half of the clients speak RESP3: another view of every hash.
-        let hello = vec!["HELLO".to_owned(), "3".to_owned()];
-        if self.number % 2 == 1 && (connection.send(&[hello]).is_err() || connection.receive().is_err()) {
-            return false;
+        if self.number % 2 == 1 && self.shared.speech == Speech::Redis {
+            let hello = Command::from_args(&["HELLO", "3"]);
+            if connection.send(hello.frame()).is_err() || connection.receive().is_err() {
+                return false;
+            }
         }
         self.connection = Some(connection);
         true
@@ -129,17 +132,28 @@ impl Client {
         for _ in 0..count {
             let request = self.requests.next_request();
             let life = self.shared.keys.life(request.key as usize);
-            let sent = if request.write && life.kind == Kind::Register && self.random.random_bool(0.12) {
+            let is_redis = self.shared.speech == Speech::Redis;
+            let several = is_redis && request.write && life.kind == Kind::Register;
+            let sent = if several && self.random.random_bool(0.12) {
                 self.begin_mset(request.key as usize, &mut last)
             } else {
-                let what = if request.write { self.write(life.kind) } else { self.read(life.kind) };
-                let arguments = what.arguments(&life.key);
-                let begun = self.begin(&life, &what, &mut last);
-                begun.map(|begun| Sent { arguments, operations: vec![(begun, what)] })
+                let what = match (is_redis, request.write) {
+                    (true, true) => self.write(life.kind),
+                    (true, false) => self.read(life.kind),
+                    (false, true) => self.write_to_memcached(life.kind),
+                    (false, false) => What::Get,
+                };
+                self.begin_one(&life, what, &mut last)
             };
             pipeline.extend(sent);
         }
         pipeline
+    }
+
+    fn begin_one(&self, life: &Arc<Life>, what: What, last: &mut HashMap<String, usize>) -> Option<Sent> {
+        let frame = self.shared.speech.frame(&what, &life.key)?;
+        let begun = self.begin(life, &what, last)?;
+        Some(Sent { frame, operations: vec![(begun, what)] })
     }
 
     fn begin(&self, life: &Arc<Life>, what: &What, last: &mut HashMap<String, usize>) -> Option<Begun> {
@@ -160,7 +174,8 @@ impl Client {
                 operations.push((begun, what));
             }
         }
-        (!operations.is_empty()).then_some(Sent { arguments, operations })
+        let frame = Command::from_args(&arguments).frame().to_vec();
+        (!operations.is_empty()).then_some(Sent { frame, operations })
     }
 
     /// Never the same twice.
@@ -186,6 +201,18 @@ impl Client {
         }
     }
 
+    /// Nothing expires: memcached's clock ticks once a second, in steps that no model here has.
+    fn write_to_memcached(&mut self, kind: Kind) -> What {
+        let dice = self.random.random_range(0..100);
+        match (kind, dice) {
+            (_, 0..8) => What::Del,
+            (Kind::Counter, _) => What::Incr,
+            (_, 8..20) => What::Add(self.value()),
+            (_, 20..40) => What::Extend(self.value()),
+            (Kind::Register | Kind::Hash, _) => What::Set(self.value(), None),
+        }
+    }
+
     fn read(&mut self, kind: Kind) -> What {
         let dice = self.random.random_range(0..100);
         match (kind, dice) {
@@ -199,10 +226,10 @@ impl Client {
 
     /// Sends a pipeline and takes its replies. False if something went wrong.
     fn carry_out(&mut self, pipeline: Vec<Sent>) -> bool {
-        let commands: Vec<Vec<String>> = pipeline.iter().map(|sent| sent.arguments.clone()).collect();
+        let frames: Vec<u8> = pipeline.iter().flat_map(|sent| sent.frame.iter().copied()).collect();
         let mut connection = self.connection.take();
         let mut well = match &mut connection {
-            Some(connection) => connection.send(&commands).is_ok(),
+            Some(connection) => connection.send(&frames).is_ok(),
             None => false,
         };
         let mut without_error = true;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::resp::{Command, ReplyScanner, Value};
 
+use super::memcached;
 use super::model::hash_text;
 use super::operation::{Outcome, What};
 
@@ -14,38 +15,53 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// A client gives up after this; the outcome is unknown then.
 const REPLY_MAX: Duration = Duration::from_secs(6);
 
+/// What clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Speech {
+    Redis,
+    Memcached,
+}
+
+impl Speech {
+    /// The bytes of a command; none if there are no words for it.
+    pub(super) fn frame(self, what: &What, key: &str) -> Option<Vec<u8>> {
+        match self {
+            Speech::Redis => Some(Command::from_args(&what.arguments(key)).frame().to_vec()),
+            Speech::Memcached => memcached::request(what, key),
+        }
+    }
+}
+
 pub(super) struct Connection {
+    speech: Speech,
     stream: TcpStream,
     received: Vec<u8>,
     at: usize,
 }
 
 impl Connection {
-    pub(super) fn new(address: SocketAddr) -> io::Result<Connection> {
+    pub(super) fn new(address: SocketAddr, speech: Speech) -> io::Result<Connection> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_MAX)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_MAX))?;
         stream.set_write_timeout(Some(REPLY_MAX))?;
-        Ok(Connection { stream, received: Vec::new(), at: 0 })
+        Ok(Connection { speech, stream, received: Vec::new(), at: 0 })
     }
 
-    pub(super) fn send(&mut self, commands: &[Vec<String>]) -> io::Result<()> {
-        let frames: Vec<u8> =
-            commands.iter().flat_map(|command| Command::from_args(command).frame().to_vec()).collect();
-        self.stream.write_all(&frames)
+    pub(super) fn send(&mut self, frames: &[u8]) -> io::Result<()> {
+        self.stream.write_all(frames)
     }
 
     pub(super) fn receive(&mut self) -> io::Result<Value> {
         let mut scanner = ReplyScanner::new();
         loop {
-            if let Some(length) = scanner.scan(&self.received[self.at..]).map_err(io::Error::other)? {
-                let frame = Bytes::copy_from_slice(&self.received[self.at..self.at + length]);
+            if let Some((length, value)) = self.whole(&mut scanner)? {
                 self.at += length;
                 if self.at == self.received.len() {
                     self.received.clear();
                     self.at = 0;
                 }
-                return Value::parse(&frame).map_err(io::Error::other);
+                return Ok(value);
             }
             let mut chunk = [0; 16 << 10];
             match self.stream.read(&mut chunk)? {
@@ -53,6 +69,17 @@ impl Connection {
                 count => self.received.extend_from_slice(&chunk[..count]),
             }
         }
+    }
+
+    /// The next reply, if all of it is there.
+    fn whole(&self, scanner: &mut ReplyScanner) -> io::Result<Option<(usize, Value)>> {
+        let received = &self.received[self.at..];
+        if self.speech == Speech::Memcached {
+            return Ok(memcached::reply(received));
+        }
+        let Some(length) = scanner.scan(received).map_err(io::Error::other)? else { return Ok(None) };
+        let frame = Bytes::copy_from_slice(&received[..length]);
+        Ok(Some((length, Value::parse(&frame).map_err(io::Error::other)?)))
     }
 }
 
@@ -67,6 +94,10 @@ pub(super) fn outcome(what: &What, reply: &Value) -> Outcome {
             let text = String::from_utf8_lossy(text);
             let void = what.reads() || WITHOUT_EFFECT.iter().any(|part| text.contains(part));
             if void { Outcome::Void } else { Outcome::Unknown }
+        }
+        // A counter's value comes as text.
+        Value::Bulk(text) if *what == What::Incr => {
+            Outcome::Told(format!(":{}", String::from_utf8_lossy(text)))
         }
         Value::Null => Outcome::Told("nil".to_owned()),
         Value::Integer(number) => Outcome::Told(format!(":{number}")),

@@ -11,13 +11,15 @@ use rand::{RngExt as _, SeedableRng as _};
 use rustix::process::Signal;
 
 use crate::cluster::proxy::{Fate, Kind, Rule, Weather};
-use crate::cluster::{Cluster, Namespace, Process, Role};
+use crate::cluster::{Cluster, Move, Namespace, Process, Role, Storage};
 
 /// Faults of one episode.
 const TOGETHER_MAX: usize = 3;
 
 /// How long a shim's successor serves alone: long enough, mostly, to write and to grant copies.
 const HEAD_START_MS_MAX: u64 = 1500;
+/// Of a slot's keys, at most so many are moved before the servers are left alone with the rest.
+const MOVED_AT_ONCE_MAX: usize = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
@@ -44,12 +46,18 @@ pub(super) enum Fault {
     Duplicate,
     Reorder,
     SilentNode,
+    /// Killed and started again with its data; only where acknowledged writes outlive that.
+    KillStorage,
+    /// A hash slot goes to another primary, key by key, while it is served.
+    MoveSlot,
+    /// A replica takes its primary's place, in order.
+    FailOver,
     /// The cable of a network namespace is pulled: packets are lost, and nobody is told.
     PullCable,
 }
 
 /// By the names that `--faults` takes.
-pub(super) const FAULTS: [(&str, Fault); 22] = [
+pub(super) const FAULTS: [(&str, Fault); 25] = [
     ("kill-node", Fault::KillNode),
     ("kill-shim", Fault::KillShim),
     ("bounce-shim", Fault::BounceShim),
@@ -71,6 +79,9 @@ pub(super) const FAULTS: [(&str, Fault); 22] = [
     ("duplicate", Fault::Duplicate),
     ("reorder", Fault::Reorder),
     ("silent-node", Fault::SilentNode),
+    ("kill-storage", Fault::KillStorage),
+    ("move-slot", Fault::MoveSlot),
+    ("fail-over", Fault::FailOver),
     ("pull-cable", Fault::PullCable),
 ];
 
@@ -87,14 +98,28 @@ impl Fault {
         FAULTS.iter().find(|(_, fault)| *fault == self).map_or("", |(name, _)| name)
     }
 
+    /// Whether it can happen to a cluster over such storage.
+    pub(super) fn befalls(self, storage: Storage) -> bool {
+        match self {
+            Fault::KillStorage | Fault::MoveSlot | Fault::FailOver => storage == Storage::RedisCluster,
+            _ => true,
+        }
+    }
+
     /// The kinds of members that it happens to.
-    fn victims(self) -> &'static [Role] {
+    fn victims(self, storage: Storage) -> &'static [Role] {
         match self {
             Fault::KillNode | Fault::StopNode | Fault::PauseNode | Fault::SilentNode => &[Role::Node],
             Fault::KillShim | Fault::BounceShim | Fault::ReplaceShim | Fault::PauseShim => &[Role::Shim],
             Fault::KillRouter | Fault::BounceRouter | Fault::PauseRouter => &[Role::Router],
             Fault::KillController => &[Role::Controller],
-            Fault::PauseStorage => &[Role::Redis],
+            Fault::PauseStorage | Fault::KillStorage | Fault::MoveSlot | Fault::FailOver => &[Role::Redis],
+            // No proxy stands before a memcached.
+            Fault::Delay | Fault::CutOneWay | Fault::Cut | Fault::Reset | Fault::SlowLine
+                if storage == Storage::Memcached =>
+            {
+                &[Role::Node, Role::Shim, Role::Router]
+            }
             Fault::Delay | Fault::CutOneWay | Fault::Cut | Fault::Reset | Fault::SlowLine => {
                 &[Role::Node, Role::Shim, Role::Redis, Role::Router]
             }
@@ -107,6 +132,15 @@ impl Fault {
 struct Active {
     fault: Fault,
     victim: Option<String>,
+    /// The slot that moves away from the victim.
+    part: Option<Move>,
+}
+
+impl Active {
+    fn befalls(&self, id: &str) -> bool {
+        let target = self.part.as_ref().map(|part| part.to.as_str());
+        self.victim.as_deref() == Some(id) || target == Some(id)
+    }
 }
 
 pub(super) struct Faults {
@@ -146,8 +180,10 @@ impl Faults {
             let Some(fault) = self.turn.pop() else { break };
             let Some(active) = self.choose(cluster, fault) else { continue };
             let victim = active.victim.as_deref().unwrap_or("all links");
+            if !self.inflict(cluster, &active).with_context(|| format!("{} {victim}", fault.name()))? {
+                continue;
+            }
             text.push(format!("{} {victim}", fault.name()));
-            self.inflict(cluster, &active).with_context(|| format!("{} {victim}", fault.name()))?;
             *self.counts.entry(fault.name()).or_default() += 1;
             self.active.push(active);
         }
@@ -161,53 +197,90 @@ impl Faults {
 
     /// None if every member of its kind has another fault already.
     fn choose(&mut self, cluster: &Cluster, fault: Fault) -> Option<Active> {
-        if fault.victims().is_empty() {
-            return Some(Active { fault, victim: None });
+        let roles = fault.victims(cluster.layout.storage);
+        if roles.is_empty() {
+            return Some(Active { fault, victim: None, part: None });
         }
-        let free = |id: &String| !self.active.iter().any(|active| active.victim.as_ref() == Some(id));
-        let members = fault.victims().iter().flat_map(|role| cluster.ids(*role));
-        let members: Vec<String> = members.filter(free).collect();
+        let storage = cluster.redis_cluster().ok();
+        let members: Vec<String> = match (fault, storage) {
+            (Fault::KillStorage | Fault::MoveSlot, Some(storage)) => storage.primaries(),
+            // Neither of the two may have a fault, or acknowledged writes could be lost between them.
+            (Fault::FailOver, Some(storage)) => {
+                let pairs = storage.replicas().into_iter();
+                pairs.filter(|(_, primary)| self.is_free(primary)).map(|(replica, _)| replica).collect()
+            }
+            _ => roles.iter().flat_map(|role| cluster.ids(*role)).collect(),
+        };
+        let members: Vec<String> = members.into_iter().filter(|id| self.is_free(id)).collect();
         let victim = members.choose(&mut self.random)?.clone();
-        Some(Active { fault, victim: Some(victim) })
+        let mut part = None;
+        if fault == Fault::MoveSlot {
+            let others: Vec<&String> = members.iter().filter(|id| **id != victim).collect();
+            let to = (*others.choose(&mut self.random)?).clone();
+            part = Some(Move { slot: storage?.slot_with_keys(&victim)?, from: victim.clone(), to });
+        }
+        Some(Active { fault, victim: Some(victim), part })
     }
 
-    fn inflict(&mut self, cluster: &mut Cluster, active: &Active) -> anyhow::Result<()> {
+    fn is_free(&self, id: &str) -> bool {
+        !self.active.iter().any(|active| active.befalls(id))
+    }
+
+    /// False if it did not come about.
+    fn inflict(&mut self, cluster: &mut Cluster, active: &Active) -> anyhow::Result<bool> {
         let victim = active.victim.as_deref().unwrap_or_default();
         match active.fault {
-            Fault::KillNode | Fault::KillShim | Fault::KillRouter | Fault::KillController => {
-                cluster.kill(victim)
-            }
+            Fault::KillNode
+            | Fault::KillShim
+            | Fault::KillRouter
+            | Fault::KillController
+            | Fault::KillStorage => cluster.kill(victim)?,
             Fault::BounceShim | Fault::BounceRouter => {
                 cluster.kill(victim)?;
-                cluster.run(victim)
+                cluster.run(victim)?;
             }
-            Fault::StopNode => cluster.terminate(victim),
+            Fault::StopNode => cluster.terminate(victim)?,
             Fault::ReplaceShim
             | Fault::PauseNode
             | Fault::PauseShim
             | Fault::PauseRouter
-            | Fault::PauseStorage => cluster.pause(victim),
-            Fault::Reset => cluster.proxy()?.reset(Some(victim), None),
-            Fault::Delay | Fault::SlowLine | Fault::Cut => {
-                let weather = self.weather(active.fault);
-                cluster.proxy()?.weather(Some(victim), None, weather.clone())?;
-                cluster.proxy()?.weather(None, Some(victim), weather)
+            | Fault::PauseStorage => cluster.pause(victim)?,
+            Fault::FailOver => return cluster.redis_cluster()?.fail_over(victim),
+            Fault::MoveSlot => {
+                let part = active.part.as_ref().context("no slot was chosen")?;
+                cluster.redis_cluster()?.begin_move(part)?;
+                let count = self.random.random_range(1..MOVED_AT_ONCE_MAX);
+                // What does not go now goes at the end.
+                drop(cluster.redis_cluster()?.move_keys(part, count));
             }
+            Fault::PullCable => Faults::cable(cluster)?.pull_the_cable()?,
+            _ => self.disturb_links(cluster, active.fault, victim)?,
+        }
+        Ok(true)
+    }
+
+    fn disturb_links(&mut self, cluster: &Cluster, fault: Fault, victim: &str) -> anyhow::Result<()> {
+        match fault {
+            Fault::Reset => cluster.proxy()?.reset(Some(victim), None),
             Fault::CutOneWay => {
-                let weather = self.weather(active.fault);
+                let weather = self.weather(fault);
                 match self.random.random_bool(0.5) {
                     true => cluster.proxy()?.weather(Some(victim), None, weather),
                     false => cluster.proxy()?.weather(None, Some(victim), weather),
                 }
             }
-            Fault::PullCable => Faults::cable(cluster)?.pull_the_cable(),
             Fault::SilentNode => {
                 let rules = vec![Rule { kind: Some(Kind::Ack), chance: 1.0, fate: Fate::Drop }];
                 cluster.proxy()?.weather(Some(victim), None, Weather { rules, ..Weather::default() })
             }
             Fault::Drop | Fault::Duplicate | Fault::Reorder => {
-                let weather = self.weather(active.fault);
+                let weather = self.weather(fault);
                 cluster.proxy()?.weather(None, None, weather)
+            }
+            _ => {
+                let weather = self.weather(fault);
+                cluster.proxy()?.weather(Some(victim), None, weather.clone())?;
+                cluster.proxy()?.weather(None, Some(victim), weather)
             }
         }
     }
@@ -237,13 +310,16 @@ impl Faults {
     /// Ends the episode: everything is started, goes on and is connected again.
     pub(super) fn end(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
         cluster.proxy()?.clear()?;
-        for Active { fault, victim } in std::mem::take(&mut self.active) {
+        let mut parts = Vec::new();
+        for Active { fault, victim, part } in std::mem::take(&mut self.active) {
             let victim = victim.unwrap_or_default();
+            parts.extend(part);
             match fault {
                 Fault::KillNode
                 | Fault::KillShim
                 | Fault::KillRouter
                 | Fault::KillController
+                | Fault::KillStorage
                 | Fault::StopNode => cluster.run(&victim)?,
                 Fault::PauseNode | Fault::PauseShim | Fault::PauseRouter | Fault::PauseStorage => {
                     cluster.resume(&victim)?;
@@ -254,7 +330,8 @@ impl Faults {
                 _ => {}
             }
         }
-        Ok(())
+        // Only servers that run can hand a slot over.
+        parts.iter().try_for_each(|part| cluster.redis_cluster()?.end_move(part))
     }
 
     /// The predecessor goes on a while after its successor has begun to serve, with whatever it has read and queued

@@ -1,7 +1,7 @@
 //! `cargo xtask jepsen`: linearizability of real processes under real faults. Never in virtual time.
 //!
 //! Every role is a process of its own and every address that one dials is the chaos proxy's (`cluster::proxy`).
-//! Clients (`client`) work on few keys whose names change often (`keys`) and note what they asked and heard;
+//! Storage is plain redis-servers, a Redis Cluster, or memcached. Clients (`client`) work on few keys whose names change often (`keys`) and note what they asked and heard;
 //! what they never heard of may have happened at any later time, or not. Faults come in episodes drawn from the
 //! seed (`faults`). A name's history is checked as soon as its life is over (`judge`), by our own checker
 //! (`linearize` over `model`) and by porcupine (`xtask/porcupine`), which must agree; so no run is too long. A run
@@ -14,6 +14,7 @@ mod faults;
 mod judge;
 mod keys;
 mod linearize;
+mod memcached;
 mod meter;
 mod model;
 mod operation;
@@ -32,9 +33,10 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use trace::{Distribution, Workload};
 
-use crate::cluster::{Cluster, LOOPBACK, Layer, Layout, Namespace, Role};
+use crate::cluster::{Cluster, LOOPBACK, Layer, Layout, Namespace, Role, Storage};
 use arguments::{Arguments, Length};
 use client::{Client, Counts, Shared};
+use connection::Speech;
 use faults::{Fault, Faults};
 use judge::Judge;
 use keys::{GROUP, Keys};
@@ -66,8 +68,9 @@ const SHAPES: [Shape; 4] = [
     Shape { routing: "on-path", layers: 1, lease_ms: 50 },
 ];
 
-/// What continuous integration runs: long enough for several turns through all kinds of faults.
-pub(crate) const SHORT: [&str; 2] = ["--seconds", "180"];
+/// What continuous integration runs: long enough for several turns through all kinds of faults, and a round of every
+/// shape.
+pub(crate) const SHORT: [&str; 4] = ["--seconds", "240", "--storage", "redis,cluster,redis,memcached"];
 
 pub(crate) fn short(root: &Path) -> anyhow::Result<()> {
     run(root, &SHORT)
@@ -155,7 +158,8 @@ fn trial(arguments: &Arguments, binary: &Path, program: &Path, pictures: &Path) 
         }
         let seed = arguments.seed.wrapping_mul(1000) + report.rounds;
         let shape = SHAPES[(arguments.seed + report.rounds) as usize % SHAPES.len()];
-        let round = Round { arguments, seed, shape, time: time.min(arguments.round), operations };
+        let storage = arguments.storages[report.rounds as usize % arguments.storages.len()];
+        let round = Round { arguments, seed, shape, storage, time: time.min(arguments.round), operations };
         round.run(binary, program, pictures, &mut report)?;
     }
     report.close(!arguments.faults.is_empty());
@@ -166,6 +170,7 @@ struct Round<'a> {
     arguments: &'a Arguments,
     seed: u64,
     shape: Shape,
+    storage: Storage,
     time: Duration,
     operations: u64,
 }
@@ -179,6 +184,10 @@ impl Round<'_> {
         let (judge, histories) = Judge::start(program, pictures)?;
         let shared = Arc::new(Shared {
             keys: Keys::new(PLACES, histories),
+            speech: match self.storage {
+                Storage::Memcached => Speech::Memcached,
+                Storage::Redis | Storage::DurableRedis | Storage::RedisCluster => Speech::Redis,
+            },
             start: Instant::now(),
             stop: AtomicBool::new(false),
             counts: Counts::default(),
@@ -199,6 +208,7 @@ impl Round<'_> {
         // The last sender of histories is gone with it.
         let shared = Arc::into_inner(shared).expect("the clients have ended");
         drop(shared.keys);
+        *report.storages.entry(arguments::storage_name(self.storage)).or_default() += 1;
         report.add(took, layers, &shared.counts, &reading, judge.finish()?);
         Ok(())
     }
@@ -206,6 +216,7 @@ impl Round<'_> {
     /// The faults that this machine allows, and the network namespace for one of them.
     fn kinds(&self) -> (Vec<Fault>, Option<Namespace>) {
         let mut kinds = self.arguments.faults.clone();
+        kinds.retain(|kind| kind.befalls(self.storage));
         if !kinds.contains(&Fault::PullCable) {
             return (kinds, None);
         }
@@ -231,6 +242,12 @@ impl Round<'_> {
         };
         Layout {
             layers,
+            racks: if self.storage == Storage::RedisCluster { 3 } else { 2 },
+            storage: self.storage,
+            router_lines: match self.storage {
+                Storage::Memcached => "protocol = \"memcached\"".to_owned(),
+                _ => String::new(),
+            },
             routers: 2,
             objects_max: 500,
             cluster_lines: format!("lease_ms = {lease_ms}\nrouting = {routing:?}"),

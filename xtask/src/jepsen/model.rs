@@ -88,6 +88,11 @@ impl Content {
                 let reply = number(text.len());
                 (Content::Text(text, expiry), reply)
             }
+            (What::Add(value), Content::Absent) => (Content::Text(value.clone(), None), "+OK".to_owned()),
+            (What::Extend(value), Content::Text(text, expiry)) => {
+                (Content::Text(text + value, expiry), "+OK".to_owned())
+            }
+            (What::Add(_) | What::Extend(_), before) => (before, "+no".to_owned()),
             (What::Del, before) => (Content::Absent, number(usize::from(before != Content::Absent))),
             (What::Pexpire(ttl), Content::Text(text, _)) => {
                 (Content::Text(text, Some(when.expiry(*ttl))), number(1))

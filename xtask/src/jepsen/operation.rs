@@ -10,6 +10,10 @@ pub(super) enum What {
     Set(String, Option<u64>),
     Incr,
     Append(String),
+    /// memcached's: sets only what is absent.
+    Add(String),
+    /// memcached's append, which does nothing to what is absent.
+    Extend(String),
     Del,
     Pexpire(u64),
     Hset(String, String),
@@ -23,7 +27,7 @@ impl What {
         matches!(self, What::Get | What::Strlen | What::Hget(_) | What::Hgetall | What::Hlen)
     }
 
-    /// The command's arguments.
+    /// The command's arguments, of those that Redis has.
     pub(super) fn arguments<'a>(&'a self, key: &'a str) -> Vec<String> {
         let mut arguments = match self {
             What::Get => vec!["GET", key],
@@ -31,6 +35,8 @@ impl What {
             What::Set(value, _) => vec!["SET", key, value],
             What::Incr => vec!["INCR", key],
             What::Append(value) => vec!["APPEND", key, value],
+            What::Add(value) => vec!["ADD", key, value],
+            What::Extend(value) => vec!["EXTEND", key, value],
             What::Del => vec!["DEL", key],
             What::Pexpire(_) => vec!["PEXPIRE", key],
             What::Hset(field, value) => vec!["HSET", key, field, value],
@@ -157,6 +163,8 @@ impl<'a> From<&'a Operation> for Record<'a> {
             What::Set(value, ttl) => ("set", "", value.as_str(), *ttl),
             What::Incr => ("incr", "", "", None),
             What::Append(value) => ("append", "", value.as_str(), None),
+            What::Add(value) => ("add", "", value.as_str(), None),
+            What::Extend(value) => ("extend", "", value.as_str(), None),
             What::Del => ("del", "", "", None),
             What::Pexpire(ttl) => ("pexpire", "", "", Some(*ttl)),
             What::Hset(field, value) => ("hset", field.as_str(), value.as_str(), None),

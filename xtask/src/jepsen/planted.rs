@@ -1,7 +1,8 @@
 //! Bugs planted on purpose, each as a patch in a copy of the tree: a run that does not find them is worth nothing.
 //! Never switches in the product.
 //!
-//! A patch begins with one line that says what the bug is and one `Faults: LIST` with the faults that bring it out.
+//! A patch begins with one line that says what the bug is and one `Faults: LIST` with the faults that bring it out; one
+//! `Storage: LIST` may follow.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,6 +19,7 @@ const FIND_MAX: Duration = Duration::from_secs(300);
 /// Each bug shows in some shapes of clusters only: they take turns fast.
 const ROUND: Duration = Duration::from_secs(20);
 const FAULTS: &str = "Faults: ";
+const STORAGE: &str = "Storage: ";
 
 /// One patch.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub(super) struct Bug {
     /// What is wrong, in one sentence.
     what: String,
     faults: String,
+    storage: String,
     patch: PathBuf,
 }
 
@@ -50,8 +53,9 @@ pub(super) fn bugs(root: &Path) -> anyhow::Result<Vec<Bug>> {
         let what = lines.next().unwrap_or_default().to_owned();
         let faults = lines.next().and_then(|line| line.strip_prefix(FAULTS));
         let faults = faults.with_context(|| format!("{}: line 2 is not `{FAULTS}LIST`", patch.display()))?;
+        let storage = lines.next().and_then(|line| line.strip_prefix(STORAGE)).unwrap_or("redis").to_owned();
         let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        bugs.push(Bug { name, what, faults: faults.to_owned(), patch });
+        bugs.push(Bug { name, what, faults: faults.to_owned(), storage, patch });
     }
     bugs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(bugs)
@@ -96,6 +100,7 @@ fn find(
         length: Length::Time(FIND_MAX),
         round: ROUND,
         faults: super::arguments::faults(&bug.faults)?,
+        storages: super::arguments::storages(&bug.storage)?,
         ..arguments.clone()
     };
     let started = Instant::now();
@@ -142,7 +147,7 @@ fn build_program(garden: &Garden, build: &Path) -> anyhow::Result<PathBuf> {
 mod tests {
     use super::bugs;
     use crate::garden::Garden;
-    use crate::jepsen::arguments::faults;
+    use crate::jepsen::arguments::{faults, storages};
 
     #[test]
     fn every_patch_says_what_it_plants_and_applies() {
@@ -152,6 +157,7 @@ mod tests {
         assert!(bugs.len() >= 10, "{}", bugs.len());
         for bug in bugs {
             assert!(bug.what.ends_with('.') && faults(&bug.faults).is_ok(), "{bug:?}");
+            assert!(storages(&bug.storage).is_ok(), "{bug:?}");
             garden.apply(&bug.patch).unwrap();
             garden.revert(&bug.patch).unwrap();
         }

@@ -22,6 +22,8 @@ const CACHED_WRITES_MIN: u64 = 1000;
 pub(super) struct Report {
     pub(super) seed: u64,
     pub(super) rounds: u64,
+    /// Rounds over each kind of storage.
+    pub(super) storages: BTreeMap<&'static str, u64>,
     pub(super) seconds: f64,
     pub(super) operations: u64,
     pub(super) reads: u64,
@@ -139,6 +141,9 @@ impl Report {
             self.violations,
             self.histories_undecided,
         );
+        let storages: Vec<String> =
+            self.storages.iter().map(|(name, rounds)| format!("{rounds} over {name}")).collect();
+        text.push_str(&format!("rounds: {}\n", storages.join(", ")));
         let faults: Vec<String> = self.faults.iter().map(|(name, count)| format!("{count} {name}")).collect();
         text.push_str(&format!("faults: {}\n", faults.join(", ")));
         text.push_str(&format!(

@@ -83,6 +83,8 @@ fn others() -> Samples {
     let all = |text: &str, call| operation(What::Hgetall, call, call + 1, text);
     let hget = |reply: &str, call| operation(What::Hget("f".into()), call, call + 1, reply);
     let append = |reply, call| operation(What::Append("xy".into()), call, call + 1, reply);
+    let add = |reply, call| operation(What::Add("xy".into()), call, call + 1, reply);
+    let extend = |reply, call| operation(What::Extend("xy".into()), call, call + 1, reply);
     let del = |reply, call| operation(What::Del, call, call + 1, reply);
     let strlen = operation(What::Strlen, 4, 5, ":4");
     vec![
@@ -93,5 +95,9 @@ fn others() -> Samples {
         (vec![append(":2", 0), append(":4", 2), get("xy", 4, 5)], false),
         (vec![append(":2", 0), del(":1", 2), del(":0", 4)], true),
         (vec![append(":2", 0), del(":0", 2)], false),
+        (vec![extend("+no", 0), add("+OK", 2), extend("+OK", 4), get("xyxy", 6, 7)], true),
+        (vec![add("+OK", 0), add("+OK", 2)], false),
+        (vec![add("+OK", 0), extend("+no", 2)], false),
+        (vec![add("+OK", 0), add("+no", 2), get("xyxy", 4, 5)], false),
     ]
 }
