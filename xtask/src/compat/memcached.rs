@@ -43,7 +43,7 @@ pub(super) fn compare(root: &Path, arguments: &Arguments) -> anyhow::Result<()> 
     let binary = arguments.binary(root)?;
     arguments.tables(|servers| {
         let wanted = scripts.iter().filter(|script| wanted.contains(&script.name));
-        rows(&source, &binary, wanted, servers, &skips.of(servers, arguments.all))
+        rows(&source, &binary, wanted, servers, &skips.of(servers))
     })
 }
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 use super::Arguments;
-use super::report::{Outcome, Row, Test, row};
+use super::report::{self, Outcome, Row, Test};
 use super::skip::Skips;
 use super::source;
 use crate::cluster::{Cluster, Folder, Layer, Layout};
@@ -58,44 +58,69 @@ const USERS: &str = "unit/acl";
 pub(super) fn compare(root: &Path, arguments: &Arguments) -> anyhow::Result<()> {
     let units = arguments.units_of(&UNITS.map(str::to_owned))?;
     let source = fetch(root)?;
-    let skips = Skips::read(&root.join("xtask/compat/redis.skip"))?;
+    let skips = Skips::read(&root.join("xtask/compat/redis.skip"))?.exact()?;
     let binary = arguments.binary(root)?;
     arguments.tables(|servers| {
-        let skips = skips.of(servers, arguments.all);
-        rows(&source, &binary, &units, servers, &skips)
+        let through = Through { source: &source, binary: &binary, servers };
+        rows(&through, &units, &skips.of(servers), arguments.all)
     })
 }
 
-/// Every unit twice: direct, and through a router with caches so small that all is admitted and evicted all the time.
-fn rows(
-    source: &Path,
-    binary: &Path,
-    units: &[String],
+/// What the suite is run through.
+struct Through<'a> {
+    source: &'a Path,
+    binary: &'a Path,
     servers: usize,
-    skips: &Skips,
-) -> anyhow::Result<Vec<Row>> {
-    let logs = source.parent().unwrap_or(source).join("logs");
-    std::fs::create_dir_all(&logs)?;
+}
+
+impl Through<'_> {
+    /// A unit through a router with caches so small that all is admitted and evicted all the time. Each time a cluster of
+    /// its own: what one run leaves behind is not the next one's trouble.
+    fn run(&self, unit: &str, skip: &[&str], log: &Path) -> anyhow::Result<Vec<Test>> {
+        let mut cluster = Cluster::start(self.binary, layout(unit, self.servers), 1)?;
+        let got = run(self.source, unit, cluster.router(0), skip, log)?;
+        let fallen = cluster.fallen();
+        anyhow::ensure!(fallen.is_empty(), "compat: {unit}: {} ended on their own", fallen.join(", "));
+        Ok(got)
+    }
+
+    /// What the skip file leaves out of a unit although it passes, if it alone is run beside what is not left out.
+    fn needless(&self, unit: &str, skips: &Skips, log: &Path) -> anyhow::Result<Vec<(String, String)>> {
+        let names = skips.names(unit);
+        let mut found = Vec::new();
+        for name in &names {
+            let others: Vec<&str> = names.iter().copied().filter(|other| other != name).collect();
+            if report::passes(name, &self.run(unit, &others, log)?) {
+                let reason = skips.reason(unit, name).map_or("", |reason| reason.text);
+                found.push(report::needless(name, reason));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Every unit twice: direct, and through a router. If `prove`, each test that is left out is run as well.
+fn rows(through: &Through<'_>, units: &[String], skips: &Skips, prove: bool) -> anyhow::Result<Vec<Row>> {
+    let logs = super::logs(through.source)?;
     let folder = Folder::new("compat")?;
     let (direct, address) = crate::cluster::redis(folder.path())?;
     let mut rows = Vec::new();
     for unit in units {
-        // A cluster for each: what one unit leaves behind is not the next one's trouble.
-        let cluster = Cluster::start(binary, layout(unit, servers), 1)?;
         let log = |which: &str| logs.join(format!("{}-{which}.txt", unit.replace('/', "-")));
-        let expected = run(source, unit, address, &[], &log("direct"))?;
+        let expected = run(through.source, unit, address, &[], &log("direct"))?;
         let direct_ok = expected.iter().any(|test| test.outcome == Outcome::Ok);
         anyhow::ensure!(
             direct_ok,
             "compat: nothing of {unit} passes direct: see {}",
             log("direct").display()
         );
-        let through = log(&servers.to_string());
-        let got = run(source, unit, cluster.router(0), &skips.names(unit), &through)?;
-        rows.push(row(unit, &expected, &got, skips));
-        crate::tell(&super::report::line(&rows[rows.len() - 1]));
-        let fallen = { cluster }.fallen();
-        anyhow::ensure!(fallen.is_empty(), "compat: {unit}: {} ended on their own", fallen.join(", "));
+        let got = through.run(unit, &skips.names(unit), &log(&through.servers.to_string()))?;
+        let mut row = report::row(unit, &expected, &got, skips);
+        if prove {
+            row.needless.extend(through.needless(unit, skips, &log("skipped"))?);
+        }
+        crate::tell(&report::line(&row));
+        rows.push(row);
     }
     drop(direct);
     Ok(rows)
@@ -148,7 +173,7 @@ fn run(
     source: &Path,
     unit: &str,
     address: SocketAddr,
-    skip: &[String],
+    skip: &[&str],
     log: &Path,
 ) -> anyhow::Result<Vec<Test>> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());

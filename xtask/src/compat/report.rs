@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::skip::Skips;
+use super::skip::{Skips, matches};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -34,8 +34,8 @@ pub(super) struct Row {
     skipped: usize,
     /// Pass direct and not here, with what went wrong if they were reached.
     pub(super) missed: Vec<(String, Option<String>)>,
-    /// Pass although the skip file names them, with its reason.
-    needless: Vec<(String, String)>,
+    /// What the skip file names for nothing, and why for nothing.
+    pub(super) needless: Vec<(String, String)>,
 }
 
 pub(super) fn row(unit: &str, expected: &[Test], got: &[Test], skips: &Skips) -> Row {
@@ -52,7 +52,7 @@ pub(super) fn row(unit: &str, expected: &[Test], got: &[Test], skips: &Skips) ->
             (true, true) => {
                 row.ok += 1;
                 let named = reason.filter(|reason| reason.alone);
-                row.needless.extend(named.map(|reason| (test.name.clone(), reason.text.to_owned())));
+                row.needless.extend(named.map(|reason| needless(&test.name, reason.text)));
             }
             (true, false) if reason.is_some() => {
                 row.skipped += 1;
@@ -67,7 +67,22 @@ pub(super) fn row(unit: &str, expected: &[Test], got: &[Test], skips: &Skips) ->
     // An entry speaks of all tests of its name.
     row.needless.retain(|(name, _)| !needed.contains(name.as_str()));
     row.needless.dedup();
+    for entry in skips.names(unit) {
+        if !expected.iter().any(|test| test.outcome == Outcome::Ok && matches(entry, &test.name)) {
+            row.needless.push((entry.to_owned(), "no such test passes direct".to_owned()));
+        }
+    }
     row
+}
+
+/// Whether all tests of a name pass, so that nothing speaks for leaving it out.
+pub(super) fn passes(name: &str, got: &[Test]) -> bool {
+    let mut own = got.iter().filter(|test| test.name == name).peekable();
+    own.peek().is_some() && own.all(|test| test.outcome == Outcome::Ok)
+}
+
+pub(super) fn needless(name: &str, reason: &str) -> (String, String) {
+    (name.to_owned(), format!("passes, though: {reason}"))
 }
 
 /// The tests of each name, the first one last.
@@ -83,8 +98,8 @@ pub(super) fn line(row: &Row) -> String {
     let Row { unit, ok, beside, skipped, missed, needless } = row;
     let mut text =
         format!("{unit}: {ok} ok, {} missed, {skipped} skipped, {beside} not direct either", missed.len());
-    for (name, reason) in needless {
-        let _ = write!(text, "\n  passes, though the skip file names it: {name}\n      {reason}");
+    for (name, why) in needless {
+        let _ = write!(text, "\n  remove from the skip file: {name}\n      {why}");
     }
     let unreached = missed.iter().filter(|(_, detail)| detail.is_none()).count();
     if let Some((name, _)) = missed.iter().find(|(_, detail)| detail.is_none()) {
@@ -137,9 +152,9 @@ mod tests {
     #[test]
     fn what_passes_only_direct_is_missed_unless_the_skip_file_names_it() {
         let (ok, failed) = (Outcome::Ok, Outcome::Failed);
-        let skips =
-            "always | u | twice | r\nalways | u | item* | r\nalways | u | fine | r\nalways | v | a | r";
-        let skips = Skips::parse(skips).unwrap().of(1, false);
+        let skips = "always | u | twice | r\nalways | u | item* | r\nalways | u | fine | r\nalways | v | a | r\n\
+                     always | u | bad | r\nalways | u | gone | r";
+        let skips = Skips::parse(skips).unwrap().of(1);
         let names = ["a", "b", "twice", "twice", "item 1", "item 2", "fine", "last"];
         let mut expected = tests(&names.map(|name| (name, ok)));
         expected.extend(tests(&[("bad", failed)]));
@@ -149,7 +164,9 @@ mod tests {
         assert_eq!(
             text,
             "u: 4 ok, 2 missed, 2 skipped, 1 not direct either\n  \
-             passes, though the skip file names it: fine\n      r\n  \
+             remove from the skip file: fine\n      passes, though: r\n  \
+             remove from the skip file: bad\n      no such test passes direct\n  \
+             remove from the skip file: gone\n      no such test passes direct\n  \
              missed: 1 that were not reached, the first of them: last\n  missed: a\n      why"
         );
     }

@@ -5,6 +5,7 @@ use wire::resp::Command;
 
 use super::refusal::Refusal;
 use super::spec::{Begin, Find, Group, KeyFlag, KeySpec, Spec};
+use crate::placement::slot::hash_tag;
 
 /// Argument indexes, in the order of the arguments' roles in the table.
 pub(super) type Keys = SmallVec<[usize; 1]>;
@@ -118,18 +119,26 @@ fn sort_option_args(option: &[u8]) -> usize {
     usize::from(one.iter().any(|name| option.eq_ignore_ascii_case(name)))
 }
 
-/// Whether SORT reads keys that it derives from its elements: right only where all keys are on one server.
+/// Whether SORT reads keys that it derives from its elements and that may be at another server than what it sorts.
 pub(super) fn sort_reads_other_keys(command: &Command) -> bool {
+    let home = hash_tag(command.get(1).unwrap_or_default());
     let mut at = 2;
     while at < command.len() {
         let option = command.arg(at);
         let pattern = option.eq_ignore_ascii_case(b"by") || option.eq_ignore_ascii_case(b"get");
-        if pattern && command.get(at + 1).is_some_and(|pattern| pattern.contains(&b'*')) {
+        if pattern && command.get(at + 1).is_some_and(|pattern| !makes_only(home, pattern)) {
             return true;
         }
         at += 1 + sort_option_args(option);
     }
     false
+}
+
+/// Whether the keys that a pattern of SORT makes have this hash tag, whatever the element is that takes the place of `*`.
+fn makes_only(tag: &[u8], pattern: &[u8]) -> bool {
+    let Some(star) = pattern.iter().position(|&byte| byte == b'*') else { return true };
+    let before = &pattern[..star];
+    hash_tag(before).len() < before.len() && hash_tag(before) == tag
 }
 
 /// The first option of SORT by which it reads keys that it derives from its elements, or nothing but the elements.

@@ -158,6 +158,14 @@ fn keys_that_a_pattern_makes_are_noticed() {
         ("SORT k GET #", false),
         ("SORT k BY nosort STORE *", false),
         ("SORT by LIMIT get *", false),
+        ("SORT {t}k BY {t}w_* GET {t}o_*->f GET #", false),
+        ("SORT t BY {t}w_*", false),
+        ("SORT {t}k BY {t}w_* GET o_*", true),
+        ("SORT {t}k BY {u}w_*", true),
+        ("SORT {t}k BY w_*{t}", true),
+        ("SORT {t*}k BY {t*}w", true),
+        ("SORT t BY t*", true),
+        ("SORT {} BY {}*", true),
         ("KEYS *", false),
     ] {
         let args: Vec<&str> = line.split(' ').collect();

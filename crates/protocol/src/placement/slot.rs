@@ -32,7 +32,7 @@ pub(super) fn owners(map: &ClusterMap) -> Box<[ShimId]> {
 
 /// The part of a key that decides its shim: what is between the first `{` and the first `}` after it, unless that
 /// is empty; otherwise the whole key.
-pub(super) fn hash_tag(key: &[u8]) -> &[u8] {
+pub(crate) fn hash_tag(key: &[u8]) -> &[u8] {
     let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
     let after = &key[open + 1..];
     match after.iter().position(|&byte| byte == b'}') {

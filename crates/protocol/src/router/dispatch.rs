@@ -22,7 +22,7 @@ use crate::router::{Effect, Router, connection, pubsub, replies, slow_log, stora
 use crate::time::Time;
 
 const UNNAMED_KEYS: &str = "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other \
-                            storage servers; it needs a cluster with one";
+                            storage servers; put the key's hash tag before the *, as in {user1}.weight_*";
 
 pub(crate) type Keys = SmallVec<[Key; 1]>;
 

@@ -9,6 +9,8 @@ use crate::router::pipeline::PartReply;
 use crate::router::{gather, plan, replies};
 
 const SECTIONS: [&str; 3] = ["memory", "persistence", "keyspace"];
+/// Counts of what every server has a copy of, because it is loaded at all together.
+const EVERYWHERE: [&str; 3] = ["number_of_cached_scripts", "number_of_functions", "number_of_libraries"];
 
 /// The sections that an INFO asks storage for.
 pub(crate) fn wanted(command: &Command) -> impl Iterator<Item = &'static str> {
@@ -57,11 +59,14 @@ fn text(reply: &[u8]) -> Option<&str> {
     std::str::from_utf8(body).ok()
 }
 
-/// Numbers are summed. Anything else is told only where all servers say the same.
+/// Numbers are summed, or the largest is taken of what every server has. Anything else is told only where all say the same.
 fn merged(field: &str, value: &str, others: &[&str]) -> Option<String> {
     let values = || std::iter::once(value).chain(others.iter().filter_map(|other| value_of(other, field)));
     if field.starts_with("db") && value.starts_with("keys=") {
         return Some(database(values()));
+    }
+    if EVERYWHERE.contains(&field) {
+        return values().filter_map(|value| value.parse::<u64>().ok()).max().map(|most| most.to_string());
     }
     if let Some(sum) = values().map(|value| value.parse::<i64>().ok()).sum::<Option<i64>>() {
         return Some(sum.to_string());
@@ -120,6 +125,15 @@ mod tests {
             &[part(first), part(second)],
             "# Server\r\na:1\r\n\r\n# Memory\r\nused_memory:9\r\npolicy:none\r\n\r\n# Keyspace\r\n\
              db0:keys=4,expires=4,avg_ttl=175\r\ndb1:keys=1,expires=0,avg_ttl=0\r\n",
+        );
+    }
+
+    #[test]
+    fn a_script_that_every_server_has_is_one() {
+        let memory = |scripts| part(&format!("# Memory\r\nnumber_of_cached_scripts:{scripts}\r\n"));
+        check(
+            &[memory(2), memory(3), memory(2)],
+            "# Server\r\na:1\r\n\r\n# Memory\r\nnumber_of_cached_scripts:3\r\n",
         );
     }
 
