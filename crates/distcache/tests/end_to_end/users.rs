@@ -5,7 +5,10 @@ use std::process::Command;
 
 use wire::resp::Value;
 
-use crate::cluster::{Client, Cluster, Layout, RedisServer, installed, python, shared, text, total, until};
+use crate::cluster::{
+    Client, Cluster, Layout, PRIMARIES, RedisCluster, RedisServer, installed, python, shared, text, total,
+    until,
+};
 
 const NOT_THIS_KEY: &str = "NOPERM this user has no permissions to access one of the keys used as arguments";
 const ALWAYS: &str = "[[policy]]\nprefix = \"\"\ncache = \"always\"\n";
@@ -109,7 +112,21 @@ fn users_of_storage_hold_at_every_router() {
     }
     let _machine = shared();
     let servers = [RedisServer::start(), RedisServer::start()];
-    for server in &servers {
+    check_users_of_storage(Layout::before(&servers), &servers);
+}
+
+#[test]
+fn users_of_a_redis_cluster_hold_at_every_router() {
+    if installed(&["redis-server"]) {
+        let _machine = shared();
+        let storage = RedisCluster::start();
+        // Two of four shims share a primary, so that one of them speaks for none.
+        check_users_of_storage(Layout::new(vec![storage.url(); 4]), &storage.servers[..PRIMARIES]);
+    }
+}
+
+fn check_users_of_storage(mut layout: Layout, servers: &[RedisServer]) {
+    for server in servers {
         let mut client = server.connect();
         for rules in [
             &["admin", "on", ">root", "~*", "&*", "+@all"][..],
@@ -119,8 +136,7 @@ fn users_of_storage_hold_at_every_router() {
             assert_eq!(text(&client.call(&command)), "OK");
         }
     }
-    let mut layout = Layout::before(&servers);
-    layout.routers.push(Layout::before(&[]).routers[0]);
+    layout.routers.push(Layout::embedded(1).routers[0]);
     layout.login = Some(("admin", "root"));
     layout.tables = format!("[security]\nusers = \"storage\"\n{ALWAYS}");
     let cluster = Cluster::up(layout);
@@ -143,12 +159,12 @@ fn users_of_storage_hold_at_every_router() {
     assert_eq!(text(&here.call(&["GET", "app:1"])), NOT_THIS_KEY);
     assert_eq!(text(&here.call(&["GET", "other"])), "v");
     until("the other router knows", || (text(&there.call(&["GET", "app:1"])) == NOT_THIS_KEY).then_some(()));
-    for server in &servers {
+    for server in servers {
         let told = server.connect().call(&["ACL", "DRYRUN", "app", "GET", "app:1"]);
         assert_eq!(text(&told), "This user has no permissions to access the 'app:1' key");
     }
     // A change at the servers themselves.
-    for server in &servers {
+    for server in servers {
         assert_eq!(text(&server.connect().call(&["ACL", "SETUSER", "app", "~app:*"])), "OK");
     }
     until("this router knows", || (text(&here.call(&["GET", "app:1"])) == "v").then_some(()));

@@ -17,6 +17,8 @@ pub(crate) enum Merge {
     Sum,
     /// MSET, FLUSHALL: the first reply if all succeed, else the first error.
     First,
+    /// ACL DELUSER: the largest number, if they are numbers and all succeed, else the first error.
+    Largest,
     /// SCRIPT KILL: the first success, else the first error.
     Any,
     /// KEYS: arrays one after the other.
@@ -53,6 +55,9 @@ pub(crate) fn merge(merge: &Merge, parts: &[PartReply], resp3: bool) -> Bytes {
         }
         Merge::First | Merge::RandomKey { .. } => first_error(parts)
             .or_else(|| parts.first().map(|part| part.value.clone()))
+            .unwrap_or_else(unexpected),
+        Merge::Largest => first_error(parts)
+            .or_else(|| Some(parts.iter().rev().max_by_key(|part| integer(&part.value))?.value.clone()))
             .unwrap_or_else(unexpected),
         Merge::Any => {
             let success = parts.iter().find(|part| !is_error(part));

@@ -39,7 +39,8 @@ pub(crate) struct StorageUsers {
 struct Server {
     asked: bool,
     reply: Bytes,
-    list: Option<Vec<Bytes>>,
+    /// Of each server there, when it has told them.
+    lists: Vec<Vec<Bytes>>,
 }
 
 impl StorageUsers {
@@ -57,13 +58,20 @@ impl StorageUsers {
             return false;
         }
         let Ok(value) = Value::parse(&reply.value) else { return false };
-        let Some(lines) = value.elements() else { return false };
-        // Copies: slices would keep the buffer of a whole read alive.
-        let lines = lines.iter().filter_map(Value::bytes).map(|line| Bytes::copy_from_slice(line));
-        server.list = Some(lines.collect());
+        let Some(elements) = value.elements() else { return false };
+        // The shim of a Redis Cluster speaks for several servers, or for none.
+        server.lists = match elements.iter().map(Value::elements).collect::<Option<Vec<_>>>() {
+            Some(servers) => servers.into_iter().map(lines).collect(),
+            None => vec![lines(elements)],
+        };
         server.reply = Bytes::copy_from_slice(&reply.value);
         true
     }
+}
+
+fn lines(list: &[Value]) -> Vec<Bytes> {
+    // Copies: slices would keep the buffer of a whole read alive.
+    list.iter().filter_map(Value::bytes).map(|line| Bytes::copy_from_slice(line)).collect()
 }
 
 /// Whether the command changes users at storage. Those that fence the connections of shims are not for clients.
@@ -119,7 +127,10 @@ impl Router {
 
     fn adopt_users_of_storage(&mut self, asking: Option<u32>, effects: &mut Vec<Effect>) {
         let lists: Vec<Vec<Bytes>> =
-            self.storage_users.servers.iter().filter_map(|server| server.list.clone()).collect();
+            self.storage_users.servers.iter().flat_map(|server| server.lists.clone()).collect();
+        if lists.is_empty() {
+            return;
+        }
         let (users, differing) = Users::of_storage(&lists);
         self.storage_users.differing = differing;
         self.adopt_users(Arc::new(users), asking, effects);
@@ -153,7 +164,7 @@ impl Router {
                 reply
             }
             None => {
-                let merged = gather::merge(&Merge::First, &replies, origin.resp3);
+                let merged = gather::merge(&Merge::Largest, &replies, origin.resp3);
                 if !merged.starts_with(b"-") {
                     return self.list_again(origin, &shims, merged, effects);
                 }

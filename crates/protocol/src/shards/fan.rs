@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::Status;
+use wire::resp::reply;
 
 use super::{Effect, Shards};
 use crate::router::gather::{Merge, merge};
@@ -25,6 +26,8 @@ pub(super) enum Finish {
     Merge(Merge),
     /// RANDOMKEY: the first that has one.
     FirstKey,
+    /// ACL LIST: an array with every server's reply.
+    Each,
     /// Every server governs its slot.
     Proof,
 }
@@ -60,6 +63,7 @@ impl Shards {
                 let found = parts.iter().find(|part| !is_null(part)).or(parts.first());
                 Ok(found.cloned().unwrap_or_default())
             }
+            (None, Finish::Each) => Ok(each(&parts)),
             (None, Finish::Merge(how)) => {
                 let parts: Vec<PartReply> = parts.into_iter().map(part).collect();
                 Ok(merge(how, &parts, fan.resp3))
@@ -85,6 +89,17 @@ impl Shards {
         self.hurry |= !all;
         all.then_some(Bytes::from_static(b"+PONG\r\n"))
     }
+}
+
+/// The first error, or all replies in an array.
+fn each(parts: &[Bytes]) -> Bytes {
+    if let Some(error) = parts.iter().find(|part| part.starts_with(b"-")) {
+        return error.clone();
+    }
+    let mut out = Vec::new();
+    reply::array_header(parts.len(), &mut out);
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    out.into()
 }
 
 fn is_null(reply: &[u8]) -> bool {

@@ -44,19 +44,21 @@ impl Shards {
         }
         let plan = plan::plan(&command, &classified);
         let servers = self.stewarded.clone();
-        match plan {
-            Plan::Scan if servers.len() > 1 => return self.scan(now, store, &command, &servers, effects),
-            Plan::Everywhere(_) | Plan::Scan | Plan::RandomKey | Plan::Info if servers.is_empty() => {
-                let empty = SmallVec::from_elem(empty(&plan, &command, resp3), 1);
-                let replies = StorageEvent::Replies { ticket: store.ticket, replies: empty };
-                return effects.push(Effect::Report(replies));
-            }
-            _ => {}
+        if servers.is_empty()
+            && let Some(empty) = empty(&plan, &command, resp3)
+        {
+            let replies = SmallVec::from_elem(empty, 1);
+            return effects.push(Effect::Report(StorageEvent::Replies { ticket: store.ticket, replies }));
+        }
+        if matches!(plan, Plan::Scan) && servers.len() > 1 {
+            return self.scan(now, store, &command, &servers, effects);
         }
         let finish = match plan {
             Plan::Everywhere(merge) => Finish::Merge(merge),
             Plan::RandomKey => Finish::FirstKey,
             Plan::Info => Finish::Merge(Merge::Info { own: String::new() }),
+            Plan::Users => Finish::Merge(Merge::Largest),
+            _ if lists_users(&command) => Finish::Each,
             _ => {
                 let server = self.stewarded.first().copied().or(self.anchor);
                 return self.pass(now, server, store, effects);
@@ -196,6 +198,11 @@ fn is_resp3(lane: Lane) -> bool {
     }
 }
 
+/// A router's question, who puts the servers' lists together.
+fn lists_users(command: &Command) -> bool {
+    plan::is(command, 0, "ACL") && plan::is(command, 1, "LIST")
+}
+
 fn is_of_keys(name: &[u8]) -> bool {
     name.starts_with(b"__key")
 }
@@ -215,16 +222,17 @@ fn refuse(store: &Store, text: &str, effects: &mut Vec<Effect>) {
     effects.push(Effect::Report(StorageEvent::Replies { ticket: store.ticket, replies }));
 }
 
-/// What a server without keys, clients and scripts would say.
-fn empty(plan: &Plan, command: &Command, resp3: bool) -> Bytes {
+/// What a server without keys, clients, users and scripts would say, where it is one of several that are asked.
+fn empty(plan: &Plan, command: &Command, resp3: bool) -> Option<Bytes> {
     let mut out = Vec::new();
     match plan {
-        Plan::Scan => return Bytes::from_static(b"*2\r\n$1\r\n0\r\n*0\r\n"),
+        Plan::Scan => out.extend_from_slice(b"*2\r\n$1\r\n0\r\n*0\r\n"),
         Plan::RandomKey => reply::null(resp3, &mut out),
         Plan::Info => reply::bulk(b"", &mut out),
         Plan::Everywhere(Merge::Sum) => reply::integer(0, &mut out),
+        Plan::Users if plan::is(command, 1, "DELUSER") => reply::integer(0, &mut out),
         Plan::Everywhere(Merge::Any) => {
-            return Bytes::from_static(b"-NOTBUSY No scripts in execution right now.\r\n");
+            out.extend_from_slice(b"-NOTBUSY No scripts in execution right now.\r\n");
         }
         Plan::Everywhere(Merge::Everywhere) => {
             let count = command.len().saturating_sub(2);
@@ -234,7 +242,9 @@ fn empty(plan: &Plan, command: &Command, resp3: bool) -> Bytes {
         Plan::Everywhere(Merge::Concatenation | Merge::Union | Merge::Counts) => {
             reply::array_header(0, &mut out);
         }
-        _ => return Bytes::from_static(reply::OK),
+        Plan::Everywhere(_) | Plan::Users => out.extend_from_slice(reply::OK),
+        _ if lists_users(command) => reply::array_header(0, &mut out),
+        _ => return None,
     }
-    out.into()
+    Some(out.into())
 }

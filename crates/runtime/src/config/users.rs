@@ -88,7 +88,9 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
                     .to_owned(),
             );
         }
-        let has_users = |storage: &StorageConfig| matches!(storage, StorageConfig::Redis { .. });
+        let has_users = |storage: &StorageConfig| {
+            !matches!(storage, StorageConfig::Embedded | StorageConfig::Memcached { .. })
+        };
         if let Some(shim) = config.shims.iter().find(|shim| !has_users(&shim.storage)) {
             return wrong(format!(
                 "[security] users = \"storage\": the storage of [[shim]] {:?} has no users; write [[user]] sections",
