@@ -8,6 +8,7 @@ use wire::{NodeId, Peer, Status};
 use crate::router::dispatch::Origin;
 use crate::router::gather::{self, Merge};
 use crate::router::pipeline::{Part, PartReply, Progress, Touch};
+use crate::router::ran::Heard;
 use crate::router::retry::Cause;
 use crate::router::storage_users::NOBODY;
 use crate::router::{ClientId, Effect, Router, Routing, memcached, replies};
@@ -63,13 +64,14 @@ impl Router {
         }
         self.counters.hits += u64::from(reply.hit);
         self.counters.errors += u64::from(answer.status.is_refusal());
-        self.part_answered(now, pending.origin, answer, effects);
+        self.part_answered(now, pending.origin, Heard::of(&pending, reply.hit), answer, effects);
     }
 
     pub(crate) fn part_answered(
         &mut self,
         now: Time,
         origin: Origin,
+        heard: Heard,
         reply: PartReply,
         effects: &mut Vec<Effect>,
     ) {
@@ -79,10 +81,10 @@ impl Router {
         let Some(state) = self.clients.get_mut(origin.client) else { return };
         let Some(operation) = state.pipeline.get_mut(origin.sequence) else { return };
         let mut reply_bytes = reply.value.len();
-        operation.ran.answered = now;
+        let alone = matches!(operation.progress, Progress::Sent(_));
+        operation.ran.heard(now, heard, alone);
         let freed = match &mut operation.progress {
-            Progress::Sent(sent) => {
-                operation.ran.peer = Some(sent.peer);
+            Progress::Sent(_) => {
                 let bytes = match reply.status {
                     Status::Nil => Bytes::from_static(replies::nil(operation.resp3)),
                     Status::Ok | Status::Error | Status::Busy => reply.value,

@@ -16,6 +16,7 @@ use crate::router::gather::Merge;
 use crate::router::pending::{Pending, PendingRead, Tried};
 use crate::router::pipeline::{Fan, Lane, Operation, Order, Part, Progress, Sent, Touch, Waiting};
 use crate::router::plan::{self, Plan};
+use crate::router::ran::Ran;
 use crate::router::route::{Route, Unroutable};
 use crate::router::storage_users::changes_users;
 use crate::router::{Effect, Router, connection, pubsub, replies, slow_log, storage_info, transaction};
@@ -123,30 +124,36 @@ impl Router {
         let keys = keys_of(placement, &command, &classified);
         let Some(state) = self.clients.get_mut(client) else { return };
         let tracks = Router::take_caching(state) && classified.spec.is_tracked();
-        let tracked = if tracks { keys.clone() } else { Keys::new() };
         // Confirmations are pushes, which CLIENT REPLY does not keep back.
         let silent = state.take_silence() && classified.kind != Kind::Subscription;
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
         let (touch, held_bytes) = (touch(&classified, &keys), command.frame().len());
         let script = classified.script;
-        let ran = self.slow_log.watch(now, &command, &classified);
+        let mut ran = Ran::new(now, &classified);
         let (own, asked) = (&classified, &command);
-        let job =
-            Job { client, sequence, resp3, command: asked, classified: own, keys: &keys, tracked: &tracked };
+        let tracked = if tracks { &keys[..] } else { &[] };
+        let job = Job { client, sequence, resp3, command: asked, classified: own, keys: &keys, tracked };
         let launched = self.launch(now, placement, &job, effects);
         if classified.kind == Kind::Subscription && !matches!(launched, Some(Progress::Done(_))) {
             self.hold_client(client);
         }
-        let progress = launched.unwrap_or_else(|| {
-            self.counters.ordered_waits += 1;
-            Progress::Waiting(Box::new(Waiting {
-                command,
-                classified,
-                own_replies: Vec::new(),
-                watched: false,
-                tracked,
-            }))
-        });
+        let progress = match launched {
+            Some(progress) => {
+                ran.launched(now, command);
+                progress
+            }
+            None => {
+                self.counters.ordered_waits += 1;
+                let (own_replies, tracked) = (Vec::new(), if tracks { keys } else { Keys::new() });
+                Progress::Waiting(Box::new(Waiting {
+                    command,
+                    classified,
+                    own_replies,
+                    watched: false,
+                    tracked,
+                }))
+            }
+        };
         let operation =
             Operation { held_bytes, resp3, script, silent, ran, ..Operation::new(now, touch, progress) };
         self.enqueue(now, client, operation, effects);
@@ -256,18 +263,20 @@ impl Router {
             true => self.launch_watched(&placement, &job, effects),
             false => self.launch(now, &placement, &job, effects),
         };
-        let waits = launched.is_none();
-        let progress = match launched {
-            Some(progress) => transaction::interleaved(progress, &keys, &waiting.own_replies),
-            None => Progress::Waiting(waiting),
+        let Some(progress) = launched else {
+            if let Some(state) = self.clients.get_mut(client) {
+                state.pipeline.settle(sequence, Progress::Waiting(waiting));
+            }
+            return true;
         };
+        let progress = transaction::interleaved(progress, &keys, &waiting.own_replies);
         if let Some(state) = self.clients.get_mut(client) {
             state.pipeline.settle(sequence, progress);
-            if let Some(operation) = state.pipeline.get_mut(sequence).filter(|_| !waits) {
-                operation.ran.launched = now;
+            if let Some(operation) = state.pipeline.get_mut(sequence) {
+                operation.ran.launched(now, waiting.command);
             }
         }
-        waits
+        false
     }
 
     /// Sends a command if its order allows; `None`: it has to wait.
@@ -331,7 +340,9 @@ impl Router {
         if self.over_limit(1) {
             return Ok(self.busy());
         }
-        self.track_all(placement, job, effects);
+        if !job.tracked.is_empty() {
+            self.track_all(placement, job, effects);
+        }
         let frame = if view == View::GET { Bytes::new() } else { job.command.frame().clone() };
         let read = PendingRead { key: key.clone(), view, command: frame, tried: Tried::default() };
         self.budget.earn();
@@ -357,7 +368,9 @@ impl Router {
         if self.over_limit(routes.len()) {
             return Ok(self.busy());
         }
-        self.track_all(placement, job, effects);
+        if !job.tracked.is_empty() {
+            self.track_all(placement, job, effects);
+        }
         let mut parts = Vec::with_capacity(routes.len());
         for (index, (key, route)) in job.keys.iter().zip(routes).enumerate() {
             let tried = Tried::default();
@@ -402,7 +415,9 @@ impl Router {
         if self.over_limit(groups.len()) {
             return Ok(self.busy());
         }
-        self.track_all(placement, job, effects);
+        if !job.tracked.is_empty() {
+            self.track_all(placement, job, effects);
+        }
         let Some(merge) = merge.filter(|_| groups.len() > 1) else {
             let (key, frame) = (job.keys[0].clone(), job.command.frame());
             return Ok(Progress::Sent(self.send_execute(

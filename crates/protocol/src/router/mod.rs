@@ -32,6 +32,7 @@ mod pending;
 pub(crate) mod pipeline;
 pub(crate) mod plan;
 mod pubsub;
+mod ran;
 mod replies;
 mod retry;
 mod route;
@@ -432,12 +433,7 @@ impl Router {
                 self.vanished(now, |asked| asked == peer, effects);
             }
             Input::Map(placement) => self.map(now, placement, effects),
-            Input::Settings(Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, slow_log }) => {
-                self.config.pipeline_max = pipeline_max;
-                self.config.pipeline_bytes_max = pipeline_bytes_max;
-                self.config.key_bytes_max = key_bytes_max;
-                self.slow_log.set(slow_log);
-            }
+            Input::Settings(settings) => self.set(settings),
             Input::HotKeys(hot) => self.hot = Some(hot),
             Input::Users(users) => {
                 if matches!(self.config.users, UserSource::Given(_)) {
@@ -453,8 +449,20 @@ impl Router {
             }
         }
         self.forget_tracked(effects);
-        self.tell_unblocked(effects);
-        effects.extend(self.killed.drain(..).map(|client| Effect::Close { client }));
+        if !self.unblocked.is_empty() {
+            self.tell_unblocked(effects);
+        }
+        if !self.killed.is_empty() {
+            effects.extend(self.killed.drain(..).map(|client| Effect::Close { client }));
+        }
+    }
+
+    fn set(&mut self, settings: Settings) {
+        let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, slow_log } = settings;
+        self.config.pipeline_max = pipeline_max;
+        self.config.pipeline_bytes_max = pipeline_bytes_max;
+        self.config.key_bytes_max = key_bytes_max;
+        self.slow_log.set(slow_log);
     }
 
     fn set_linked(&mut self, peer: Peer, linked: bool) {

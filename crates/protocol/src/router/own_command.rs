@@ -19,8 +19,8 @@ const HELP: [&str; 16] = [
     "PURGE ALL",
     "    The same for all keys.",
     "SLOWLOG [<count>]",
-    "    As SLOWLOG GET, with how long each command waited for earlier ones of its client and who",
-    "    was asked.",
+    "    As SLOWLOG GET, with how long each command waited for earlier ones of its client, who was",
+    "    asked, whether caches had the answer, and how long router, nodes and shims took.",
     "HELP",
     "    Print this help.",
 ];

@@ -12,6 +12,7 @@ use crate::command::{Classified, Kind};
 use crate::memcached::Shape;
 use crate::router::dispatch::Keys;
 use crate::router::gather::Merge;
+use crate::router::ran::Ran;
 use crate::time::Time;
 
 /// Above this capacity an emptied pipeline gives its memory back: most clients idle most of the time.
@@ -33,18 +34,6 @@ pub(crate) struct Operation {
     /// How a memcached client gets to read the reply.
     pub(crate) shape: Option<Box<Shape>>,
     pub(crate) ran: Ran,
-}
-
-/// What the slow log wants to know of an operation.
-#[derive(Debug, Default)]
-pub(crate) struct Ran {
-    /// Empty if it is not to be logged.
-    pub(crate) frame: Bytes,
-    pub(crate) launched: Time,
-    /// Zero if nobody was asked.
-    pub(crate) answered: Time,
-    /// Who was asked, if only one.
-    pub(crate) peer: Option<Peer>,
 }
 
 /// Which connection to storage a shim uses: one for each, and none waits for another.

@@ -17,6 +17,7 @@ use crate::placement::Placement;
 use crate::router::dispatch::low;
 use crate::router::pending::{Pending, PendingRead};
 use crate::router::pipeline::{PartReply, Progress};
+use crate::router::ran::Heard;
 use crate::router::route::Route;
 use crate::router::{Effect, Router, Routing, replies};
 use crate::time::Time;
@@ -99,7 +100,7 @@ impl Router {
                 Peer::Shim(shim) => {
                     self.counters.lost += 1;
                     let reply = lost(&self.shim_name(shim), pending.writes);
-                    self.part_answered(now, pending.origin, reply, effects);
+                    self.part_answered(now, pending.origin, Heard::of(&pending, false), reply, effects);
                 }
                 Peer::Router(_) => {}
             }
@@ -131,7 +132,8 @@ impl Router {
             Err(refusal) => {
                 let reply = refusal.or(busy).unwrap_or_else(exhausted);
                 self.counters.errors += 1;
-                return self.part_answered(now, pending.origin, reply, effects);
+                let heard = Heard::of(&pending, false);
+                return self.part_answered(now, pending.origin, heard, reply, effects);
             }
         };
         let mut group: SmallVec<[Pending; 2]> = SmallVec::new();
@@ -200,18 +202,22 @@ impl Router {
     }
 
     fn send_again(&mut self, now: Time, pending: Pending, route: Route, effects: &mut Vec<Effect>) {
-        let (origin, Some(read)) = (pending.origin, pending.read) else { return };
+        let (origin, heard) = (pending.origin, Heard::of(&pending, false));
+        let Some(read) = pending.read else { return };
         let sent = self.send_read(now, origin, route, read, effects);
         let client = self.clients.get_mut(origin.client);
         let operation = client.and_then(|client| client.pipeline.get_mut(origin.sequence));
-        match operation.map(|operation| &mut operation.progress) {
-            Some(Progress::Sent(own)) => *own = sent,
-            Some(Progress::Fan(fan)) => {
+        let Some(operation) = operation else { return };
+        let alone = matches!(operation.progress, Progress::Sent(_));
+        operation.ran.retried(now, heard, alone);
+        match &mut operation.progress {
+            Progress::Sent(own) => *own = sent,
+            Progress::Fan(fan) => {
                 if let Some(part) = fan.parts.get_mut(origin.part as usize) {
                     part.sent = sent;
                 }
             }
-            Some(Progress::Waiting(_) | Progress::Done(_)) | None => {}
+            Progress::Waiting(_) | Progress::Done(_) => {}
         }
     }
 }

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use wire::Peer;
 use wire::resp::{Command, reply};
 
-use crate::command::{Classified, Flag, Kind, integer};
+use crate::command::{Flag, integer};
 use crate::router::client::Client;
-use crate::router::pipeline::Ran;
+use crate::router::ran::{Ran, Tally};
 use crate::router::{Router, plan, replies};
 use crate::time::Time;
 
@@ -65,6 +65,10 @@ struct Entry {
     /// Behind earlier commands of its client.
     waited: Duration,
     asked: Option<Peer>,
+    hit: String,
+    /// Of the router, of nodes, of shims.
+    split_us: [u32; 3],
+    retries: u16,
     arguments: Vec<Bytes>,
     address: String,
     name: Bytes,
@@ -84,37 +88,32 @@ impl SlowLog {
         self.entries.truncate(self.settings.entries_max);
     }
 
-    /// What has to be kept of a command in case that it takes long. One that blocks takes as long as it was asked to.
-    pub(crate) fn watch(&self, now: Time, command: &Command, classified: &Classified) -> Ran {
-        let blocks =
-            matches!(classified.kind, Kind::BlockingWrite | Kind::BlockingQuery | Kind::Subscription);
-        // Passwords are no business of who reads the log.
-        let secret = classified.spec.name == "acl|setuser";
-        let skips =
-            self.settings.slower_than_us < 0 || blocks || secret || classified.spec.has(Flag::SkipSlowlog);
-        let frame = if skips { Bytes::new() } else { command.frame().clone() };
-        Ran { frame, launched: now, ..Ran::default() }
+    #[inline]
+    pub(crate) fn ended(&mut self, ran: &Ran, received: Time, client: &Client) {
+        let took_us = ran.answered.0.saturating_sub(ran.launched.0);
+        // As a number without a sign, what is below zero is more than any time.
+        if took_us >= self.settings.slower_than_us as u64 && ran.answered != Time(0) && is_shown(ran) {
+            self.log(ran, took_us, received, client);
+        }
     }
 
-    pub(crate) fn ended(&mut self, ran: &Ran, received: Time, client: &Client) {
-        let took = ran.answered.since(ran.launched);
-        let slow =
-            u64::try_from(self.settings.slower_than_us).is_ok_and(|us| took.as_micros() >= u128::from(us));
-        if !slow || ran.frame.is_empty() || ran.answered == Time(0) {
-            return;
-        }
+    fn log(&mut self, ran: &Ran, took_us: u64, received: Time, client: &Client) {
         let id = self.next;
         self.next += 1;
         if self.settings.entries_max == 0 {
             return;
         }
         self.entries.truncate(self.settings.entries_max - 1);
+        let tally = ran.tally();
         self.entries.push_front(Entry {
             id,
             at: ran.answered,
-            took,
+            took: Duration::from_micros(took_us),
             waited: ran.launched.since(received),
-            asked: ran.peer,
+            asked: ran.last.map(|heard| heard.peer),
+            hit: hit(tally),
+            split_us: [ran.router_us(), tally.node_us, tally.shim_us],
+            retries: ran.retries,
             arguments: arguments(&ran.frame, self.settings.hides_arguments),
             address: client.known.as_ref().map_or_else(String::new, |known| known.0.clone()),
             name: client.labels.as_ref().map(|labels| labels.name.clone()).unwrap_or_default(),
@@ -128,6 +127,22 @@ impl SlowLog {
 
     fn seconds(&self, at: Time) -> i64 {
         ((self.settings.epoch_us + at.0) / 1_000_000) as i64
+    }
+}
+
+/// One that blocks takes as long as it was asked to, and passwords are no business of who reads the log.
+fn is_shown(ran: &Ran) -> bool {
+    let Some(spec) = ran.spec else { return false };
+    !ran.blocks && spec.name != "acl|setuser" && !spec.has(Flag::SkipSlowlog)
+}
+
+/// Whether copies have answered it; nothing of a command that they never answer.
+fn hit(tally: Tally) -> String {
+    match (tally.hits, tally.reads) {
+        (_, 0) => String::new(),
+        (0, _) => "no".to_owned(),
+        (hits, reads) if hits == reads => "yes".to_owned(),
+        (hits, reads) => format!("{hits} of {reads}"),
     }
 }
 
@@ -212,12 +227,17 @@ pub(crate) fn explained(router: &Router, resp3: bool, command: &Command) -> Byte
     let mut out = Vec::new();
     replies::array_header(count, &mut out);
     for entry in log.entries.iter().take(count) {
-        reply::map_header(8, resp3, &mut out);
+        reply::map_header(13, resp3, &mut out);
+        let [router_us, node_us, shim_us] = entry.split_us;
         let numbers = [
             ("id", entry.id as i64),
             ("time", log.seconds(entry.at)),
             ("duration-us", entry.took.as_micros() as i64),
             ("waited-us", entry.waited.as_micros() as i64),
+            ("router-us", i64::from(router_us)),
+            ("nodes-us", i64::from(node_us)),
+            ("shims-us", i64::from(shim_us)),
+            ("retries", i64::from(entry.retries)),
         ];
         for (name, number) in numbers {
             reply::bulk(name.as_bytes(), &mut out);
@@ -228,8 +248,12 @@ pub(crate) fn explained(router: &Router, resp3: bool, command: &Command) -> Byte
             Some(Peer::Node(node)) => format!("node number {}", node.0),
             Some(Peer::Router(_)) | None => "several".to_owned(),
         };
-        let texts =
-            [("asked", asked.as_bytes()), ("address", entry.address.as_bytes()), ("name", &entry.name)];
+        let texts = [
+            ("asked", asked.as_bytes()),
+            ("hit", entry.hit.as_bytes()),
+            ("address", entry.address.as_bytes()),
+            ("name", &entry.name),
+        ];
         for (name, text) in texts {
             reply::bulk(name.as_bytes(), &mut out);
             reply::bulk(text, &mut out);
@@ -285,7 +309,7 @@ pub(crate) fn configuration(router: &mut Router, resp3: bool, command: &Command)
 mod tests {
     use wire::resp::Command;
 
-    use super::{SlowLog, SlowLogSettings, arguments};
+    use super::{Ran, arguments, is_shown};
     use crate::time::Time;
 
     fn shown(args: &[&str], hides: bool) -> Vec<String> {
@@ -309,12 +333,9 @@ mod tests {
 
     #[test]
     fn passwords_stay_out_of_it() {
-        let mut log = SlowLog::new();
-        log.set(SlowLogSettings { slower_than_us: 0, entries_max: 8, hides_arguments: false, epoch_us: 0 });
         let kept = |args: &[&str]| {
-            let command = Command::from_args(args);
-            let classified = crate::command::classify(&command).expect("a known command");
-            !log.watch(Time(0), &command, &classified).frame.is_empty()
+            let classified = crate::command::classify(&Command::from_args(args)).expect("a known command");
+            is_shown(&Ran::new(Time(0), &classified))
         };
         assert!(kept(&["GET", "k"]) && kept(&["ACL", "GENPASS"]));
         assert!(!kept(&["ACL", "SETUSER", "app", "on", ">secret"]));

@@ -12,6 +12,7 @@ use crate::router::dispatch::{Job, Keys, fan, keys_of, low, touch};
 use crate::router::gather::Merge;
 use crate::router::pipeline::{Operation, Part, Progress, Waiting};
 use crate::router::plan::{self, Plan};
+use crate::router::ran::Ran;
 use crate::router::{Effect, Router, client_command, replies};
 use crate::time::Time;
 
@@ -317,7 +318,7 @@ impl Router {
         let first = placement.map().shims[0].id;
         let elsewhere =
             classified.kind == Kind::Barrier && keys.iter().any(|key| placement.shim(key) != first);
-        let ran = self.slow_log.watch(now, command, classified);
+        let mut ran = Ran::new(now, classified);
         let tracked = &waiting.tracked;
         let job = Job { client, sequence, resp3, command, classified, keys: &keys, tracked };
         let launched = match waiting.watched {
@@ -327,7 +328,10 @@ impl Router {
             false => self.launch(now, &placement, &job, effects),
         };
         let progress = match launched {
-            Some(progress) => interleaved(progress, &keys, &waiting.own_replies),
+            Some(progress) => {
+                ran.launched(now, waiting.command);
+                interleaved(progress, &keys, &waiting.own_replies)
+            }
             None => {
                 self.counters.ordered_waits += 1;
                 Progress::Waiting(Box::new(waiting))

@@ -114,6 +114,10 @@ impl Command {
         &self.frame
     }
 
+    pub fn into_frame(self) -> Bytes {
+        self.frame
+    }
+
     /// The first argument, in whatever case the client wrote it.
     pub fn name(&self) -> &[u8] {
         self.arg(0)

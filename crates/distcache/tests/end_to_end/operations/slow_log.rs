@@ -35,7 +35,18 @@ fn slow_commands_are_shown_with_their_clients() {
     assert!(text(&newest[4]).starts_with("127.0.0.1:"), "{newest:?}");
     assert_eq!(text(&newest[5]), "me");
     let explained = array(client.call(&["DISTCACHE", "SLOWLOG", "1"]));
-    assert_eq!(array(explained[0].clone()).len(), 16);
+    let explained = array(explained[0].clone());
+    let of = |name: &str| {
+        let at = explained.iter().step_by(2).position(|field| text(field) == name);
+        explained[2 * at.unwrap_or_else(|| panic!("no {name}: {explained:?}")) + 1].clone()
+    };
+    let us = |name: &str| match of(name) {
+        Value::Integer(us) => us,
+        other => panic!("{name} is no number: {other:?}"),
+    };
+    assert_eq!(text(&of("hit")), "no", "{explained:?}");
+    assert_eq!(us("router-us") + us("nodes-us") + us("shims-us"), us("duration-us"), "{explained:?}");
+    assert!(us("shims-us") > 0 && us("nodes-us") == 0, "a cold key is asked of its shim: {explained:?}");
     let length = array(client.call(&["CONFIG", "GET", "slowlog-max-len"]));
     assert_eq!(text(&length[1]), "2");
 }
