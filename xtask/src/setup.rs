@@ -1,6 +1,8 @@
 //! What the tests need on the machine, and how it gets there: Debian's packages and one Python client.
 //! Not Rust itself: whoever runs this has it (`Makefile`).
 
+mod valkey;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -73,7 +75,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         println!("setup: making the Python environment {}", environment(root).display());
         make_environment(root)?;
     }
-    println!("setup: everything is there");
+    valkey::fetch(root);
+    println!("setup: done");
     Ok(())
 }
 

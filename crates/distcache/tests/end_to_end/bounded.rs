@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use wire::resp::Value;
 
-use crate::cluster::{Client, Cluster, Layout, RedisServer, alone, installed, shared, text, total, until};
+use crate::cluster::{
+    Client, Cluster, Layout, Program, RedisServer, alone, installed, shared, text, total, until,
+};
 use crate::coherence::{hit_ratio, layout};
 
 const STALENESS: Duration = Duration::from_millis(1000);
@@ -62,11 +64,15 @@ fn read_through(mut client: Client, written: &Mutex<Written>, reads: &AtomicU64,
 
 #[test]
 fn copies_follow_whoever_writes() {
-    if !installed(&["redis-server"]) {
+    check_followed(Program::Redis);
+}
+
+pub(crate) fn check_followed(program: Program) {
+    if !program.is_installed() {
         return;
     }
     let _machine = alone();
-    let servers = [RedisServer::start()];
+    let servers = [program.start()];
     let cluster = Cluster::apart(bounded(&servers));
     let (written, reads) = (Mutex::new(Written::new()), AtomicU64::new(0));
     let reads_max = 20_000;

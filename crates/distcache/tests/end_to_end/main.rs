@@ -26,4 +26,5 @@ mod transactions;
 mod trouble;
 mod unblock;
 mod users;
+mod valkey;
 mod writes;

@@ -3,7 +3,7 @@
 use wire::resp::Value;
 
 use crate::cluster::{
-    Client, Cluster, Layout, PRIMARIES, RedisCluster, installed, shared, text, total, until,
+    Client, Cluster, Layout, PRIMARIES, Program, RedisCluster, installed, shared, text, total, until,
 };
 use crate::history::History;
 
@@ -21,8 +21,8 @@ fn check_all(client: &mut Client, expected: &[(&[&str], &str)]) {
     }
 }
 
-fn check_commands(shims: usize) {
-    let storage = RedisCluster::start();
+pub(crate) fn check_commands(program: Program, shims: usize) {
+    let storage = RedisCluster::of(program);
     let cluster = Cluster::up(layout(&storage, shims));
     let mut client = cluster.connect(0);
     check_all(
@@ -129,7 +129,7 @@ fn next(client: &mut Client) -> Value {
 fn one_shim_for_each_primary_serves_the_whole_cluster() {
     if installed(&["redis-server"]) {
         let _machine = shared();
-        check_commands(3);
+        check_commands(Program::Redis, 3);
     }
 }
 
@@ -137,7 +137,7 @@ fn one_shim_for_each_primary_serves_the_whole_cluster() {
 fn shims_need_not_be_as_many_as_primaries() {
     if installed(&["redis-server"]) {
         let _machine = shared();
-        check_commands(1);
+        check_commands(Program::Redis, 1);
     }
 }
 
@@ -167,11 +167,15 @@ fn other(primary: usize) -> usize {
 
 #[test]
 fn slots_move_while_clients_read_and_write_cached_keys_of_them() {
-    if !installed(&["redis-server"]) {
+    check_moves(Program::Redis);
+}
+
+pub(crate) fn check_moves(program: Program) {
+    if !program.is_installed() {
         return;
     }
     let _machine = shared();
-    let storage = RedisCluster::start();
+    let storage = RedisCluster::of(program);
     let cluster = Cluster::up(layout(&storage, 3));
     let history = History::start(&cluster.layout.routers, 6, 2);
     history.wait_for(3000, 100);

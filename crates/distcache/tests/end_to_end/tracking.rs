@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use wire::resp::Value;
 
-use crate::cluster::{Client, Cluster, Layout, RedisServer, alone, installed, python, shared, text, until};
+use crate::cluster::{
+    Client, Cluster, Layout, Program, RedisServer, alone, installed, python, shared, text, until,
+};
 use crate::coherence::layout;
 
 /// Who says what; see there.
@@ -86,14 +88,18 @@ fn session(connect: impl Fn() -> Client) -> Vec<String> {
 
 #[test]
 fn clients_that_cache_are_told_what_redis_tells_them() {
-    if !installed(&["redis-server"]) {
+    check_session(Program::Redis);
+}
+
+pub(crate) fn check_session(program: Program) {
+    if !program.is_installed() {
         return;
     }
     let _machine = shared();
-    let direct = RedisServer::start();
+    let direct = program.start();
     let expected = session(|| direct.connect());
     for count in [1, 3] {
-        let servers: Vec<RedisServer> = (0..count).map(|_| RedisServer::start()).collect();
+        let servers: Vec<RedisServer> = (0..count).map(|_| program.start()).collect();
         let cluster = Cluster::up(Layout::before(&servers));
         let seen = session(|| cluster.connect(0));
         let mut line = "";

@@ -3,7 +3,7 @@
 use redis::RedisResult;
 use wire::resp::Value;
 
-use crate::cluster::{Client, Cluster, Layout, RedisServer, installed, shared, text, until};
+use crate::cluster::{Client, Cluster, Layout, Program, RedisServer, installed, shared, text, until};
 
 /// Lines of one connection each, or of another where they begin with `2>`; every reply must be the one that Redis gives.
 const SESSIONS: &[&[&str]] = &[
@@ -108,11 +108,16 @@ fn replies(connect: impl Fn() -> Client, resp3: bool) -> Vec<String> {
 
 #[test]
 fn transactions_answer_as_redis_does() {
-    if !installed(&["redis-server"]) {
+    check_sessions(Program::Redis);
+}
+
+/// Whatever is behind, a router answers as Redis does.
+pub(crate) fn check_sessions(program: Program) {
+    if !program.is_installed() || !installed(&["redis-server"]) {
         return;
     }
     let _machine = shared();
-    let servers = [RedisServer::start()];
+    let servers = [program.start()];
     let cluster = Cluster::up(Layout::before(&servers));
     let plain = RedisServer::start();
     for resp3 in [false, true] {

@@ -11,8 +11,8 @@ use super::{Effect, FillTicket, Purpose, Shim, StorageState, Ticket, transaction
 use crate::storage::{Lane, StorageEvent, StorageTraits};
 use crate::time::Time;
 
-/// Of a script or a function, since `busy-reply-threshold`.
-const SCRIPT_RUNS: &[u8] = b"-BUSY Redis is busy running";
+/// Of a script or a function, since `busy-reply-threshold`: Redis' words and Valkey's.
+const SCRIPT_RUNS: [&[u8]; 2] = [b"-BUSY Redis is busy running", b"-BUSY Valkey is busy running"];
 const LOST: &str = "-ERR DistCache: the connection to storage broke before the reply";
 
 impl Shim {
@@ -24,7 +24,8 @@ impl Shim {
                 self.storage = StorageState::Down { reason };
             }
             StorageEvent::Replies { ticket, replies } => {
-                let busy = replies.first().filter(|reply| reply.starts_with(SCRIPT_RUNS));
+                let busy =
+                    replies.first().filter(|reply| SCRIPT_RUNS.iter().any(|words| reply.starts_with(words)));
                 if busy.is_some() || self.script_busy.is_some() {
                     self.script_busy = busy.cloned();
                 }

@@ -1,5 +1,6 @@
 //! What the tests share: the machine's few cores, and the programs that are installed on it.
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,7 +24,12 @@ pub(crate) fn installed(programs: &[&str]) -> bool {
     missing.is_empty() || skip(&format!("not installed: {} (`make setup`)", missing.join(", ")))
 }
 
-fn starts(program: &str) -> bool {
+/// As `installed`, of one that is not where programs usually are.
+pub(crate) fn installed_at(program: &Path, remedy: &str) -> bool {
+    starts(program) || skip(&format!("{} does not start: {remedy}", program.display()))
+}
+
+fn starts(program: impl AsRef<OsStr>) -> bool {
     succeeds(Command::new(program).arg("--version"))
 }
 

@@ -23,7 +23,7 @@ pub(crate) use memcached_server::MemcachedServer;
 pub(crate) use ports::free_port;
 pub(crate) use process::{Process, distcache, until};
 pub(crate) use redis_cluster::{PRIMARIES, RedisCluster};
-pub(crate) use redis_server::RedisServer;
+pub(crate) use redis_server::{Program, RedisServer};
 pub(crate) use sentinels::Sentinels;
 
 use std::collections::BTreeMap;

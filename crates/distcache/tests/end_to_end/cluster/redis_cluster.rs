@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use wire::resp::Value;
 
-use super::{Client, RedisServer, free_port, text, until};
+use super::{Client, Program, RedisServer, free_port, text, until};
 
 pub(crate) const PRIMARIES: usize = 3;
 /// What `redis-cli --cluster create` deals to three primaries.
@@ -20,10 +20,14 @@ pub(crate) struct RedisCluster {
 
 impl RedisCluster {
     pub(crate) fn start() -> RedisCluster {
+        RedisCluster::of(Program::Redis)
+    }
+
+    pub(crate) fn of(program: Program) -> RedisCluster {
         let ports: Vec<(u16, u16)> = (0..2 * PRIMARIES).map(|_| (free_port(), free_port())).collect();
         let servers = ports.iter().map(|(port, bus)| {
             let (port, bus) = (port.to_string(), bus.to_string());
-            RedisServer::with(&[
+            program.with(&[
                 "--port",
                 &port,
                 "--cluster-port",

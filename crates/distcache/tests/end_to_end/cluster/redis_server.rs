@@ -1,14 +1,56 @@
-//! A real redis-server for one test. Not what DistCache does with it.
+//! A real redis-server or valkey-server for one test. Not what DistCache does with it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use wire::resp::Value;
 
+use super::machine::{installed, installed_at};
 use super::{Client, Directory, Process, until};
+
+/// Who made the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Redis,
+    Valkey,
+}
+
+impl Program {
+    /// `cargo xtask setup` unpacks Valkey beside what it builds, so that it does not disturb an installed Redis.
+    fn path(self) -> PathBuf {
+        let unpacked =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/valkey/usr/bin/valkey-server");
+        match self {
+            Program::Redis => "redis-server".into(),
+            Program::Valkey if unpacked.is_file() => unpacked,
+            Program::Valkey => "valkey-server".into(),
+        }
+    }
+
+    /// Whether it is there. Where continuous integration runs it must be.
+    pub(crate) fn is_installed(self) -> bool {
+        match self {
+            Program::Redis => installed(&["redis-server"]),
+            Program::Valkey => {
+                installed_at(&self.path(), "`cargo xtask setup` fetches it from Debian's backports")
+            }
+        }
+    }
+
+    pub(crate) fn start(self) -> RedisServer {
+        self.with(&["--appendonly", "no"])
+    }
+
+    pub(crate) fn with(self, arguments: &[&str]) -> RedisServer {
+        let mut server = RedisServer { program: self, ..RedisServer::stopped(arguments) };
+        server.run();
+        server
+    }
+}
 
 /// Killed when dropped.
 pub(crate) struct RedisServer {
+    program: Program,
     process: Option<Process>,
     arguments: Vec<String>,
     directory: Directory,
@@ -16,7 +58,7 @@ pub(crate) struct RedisServer {
 
 impl RedisServer {
     pub(crate) fn start() -> RedisServer {
-        RedisServer::with(&["--appendonly", "no"])
+        Program::Redis.start()
     }
 
     /// One whose data outlive it.
@@ -25,20 +67,18 @@ impl RedisServer {
     }
 
     pub(crate) fn with(arguments: &[&str]) -> RedisServer {
-        let mut server = RedisServer::stopped(arguments);
-        server.run();
-        server
+        Program::Redis.with(arguments)
     }
 
     /// Not running yet.
     pub(crate) fn stopped(arguments: &[&str]) -> RedisServer {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        RedisServer { process: None, arguments, directory: Directory::new() }
+        RedisServer { program: Program::Redis, process: None, arguments, directory: Directory::new() }
     }
 
     /// Starts it, or starts it again.
     pub(crate) fn run(&mut self) {
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(self.program.path());
         command.args(["--port", "0", "--save", "", "--daemonize", "no", "--dir"]).arg(self.directory.path());
         command.arg("--unixsocket").arg(self.socket()).args(&self.arguments);
         // Redis logs to stdout; a log file is shown when a test fails.

@@ -37,7 +37,9 @@ pub(super) fn traits(info: &str, cluster_mode: bool) -> Result<StorageTraits, St
             "the server's version is {found}: DistCache needs Redis 6.2 or newer, or Valkey"
         ));
     }
-    match (field(info, "redis_mode") == Some("cluster"), cluster_mode) {
+    // Valkey has a name of its own for it.
+    let mode = field(info, "redis_mode").or(field(info, "server_mode"));
+    match (mode == Some("cluster"), cluster_mode) {
         (true, false) => {
             return Err("the server runs in cluster mode, which redis:// storage does not serve: write \
                         redis-cluster://HOST:PORT,HOST:PORT for all shims"
@@ -87,6 +89,10 @@ mod tests {
         check("redis_version:7.2.4\r\nvalkey_version:9.0.0\r\n", Ok(true));
         check("redis_version:7.0.15\r\nredis_mode:cluster\r\n", Err("write redis-cluster://"));
         check_mode("redis_version:7.0.15\r\nredis_mode:cluster\r\n", true, Ok(false));
+        check("redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nserver_mode:standalone\r\n", Ok(false));
+        let valkey = "redis_version:7.2.4\r\nvalkey_version:8.0.1\r\nserver_mode:cluster\r\n";
+        check(valkey, Err("write redis-cluster://"));
+        check_mode(valkey, true, Ok(false));
         check_mode("redis_version:7.0.15\r\nredis_mode:standalone\r\n", true, Err("write redis://"));
     }
 }
