@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 pub enum Lane {
     /// The shared, pipelined connection of this RESP version: first in, first out.
     Shared { resp3: bool },
-    /// A connection of its own for as long as the command runs: blocking commands.
+    /// A connection of its own for as long as the command runs: blocking commands, and reads with large replies.
     Pinned { resp3: bool },
     /// As `Shared`, for scripts: one that runs for long keeps nobody from ending it.
     Scripts { resp3: bool },
@@ -42,7 +42,11 @@ pub struct Store {
     pub commands: SmallVec<[Bytes; 2]>,
 }
 
-/// What storage reports. For every `Store` there is exactly one `Replies` or one `Lost`.
+/// A reply of which this much has come and not all is large: no node caches it, and nobody should hold the whole of it.
+pub const LARGE_REPLY_BYTES: usize = 1 << 20;
+
+/// What storage reports. For every `Store` there is exactly one `Replies`, one `Lost` or one last `Part`, or it was told
+/// to skip its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageEvent {
     /// Commands may be sent, and no earlier incarnation can write any more (design, section 7). Another number than
@@ -58,6 +62,17 @@ pub enum StorageEvent {
     Replies {
         ticket: u64,
         replies: SmallVec<[Bytes; 2]>,
+    },
+    /// The last reply of a ticket is large. Who hears of it may have it skipped, or handed on in parts; otherwise it is
+    /// kept until it is whole.
+    Large {
+        ticket: u64,
+    },
+    /// The next bytes of a reply that is handed on in parts.
+    Part {
+        ticket: u64,
+        bytes: Bytes,
+        last: bool,
     },
     /// The connection broke before the last reply. `sent` is false only if storage certainly has not executed it.
     Lost {

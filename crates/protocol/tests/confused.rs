@@ -19,9 +19,9 @@ use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use wire::message::{
-    Ack, Cancel, Changed, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Grant, Hello,
-    Invalidate, LAYERS_MAX, LoadStamp, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe,
-    Subscribers, Track, Welcome,
+    Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
+    Grant, Hello, Invalidate, LAYERS_MAX, LoadStamp, Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke,
+    Revoked, Subscribe, Subscribers, Track, Welcome,
 };
 use wire::resp::Command;
 use wire::resp::transaction::{EXEC, MULTI};
@@ -190,6 +190,15 @@ impl Confusion {
         Bytes::copy_from_slice(&whole[..end])
     }
 
+    fn large(&mut self, request: u64, bytes: u64, value: Bytes) -> Message {
+        match self.random.random_range(0..4) {
+            0 => Message::Part(Part { request, follows: Follows::More, value }),
+            1 => Message::Part(Part { request, follows: Follows::Nothing, value }),
+            2 => Message::Part(Part { request, follows: Follows::Lost, value }),
+            _ => Message::Credit(Credit { request, bytes }),
+        }
+    }
+
     fn message(&mut self) -> Message {
         let (session, number, other) = (self.number(), self.number(), self.number());
         let (key, view, resp3, command) = self.command();
@@ -198,20 +207,37 @@ impl Confusion {
         let status = [Status::Ok, Status::Nil, Status::Error, Status::Busy][self.random.random_range(0..4)];
         let kinds = [TopicKind::Channel, TopicKind::Pattern, TopicKind::ShardChannel];
         let (kind, clients) = (kinds[self.random.random_range(0..3)], (other % 3) as u32);
-        match self.random.random_range(0..26) {
+        match self.random.random_range(0..28) {
             22 | 23 => {
                 Message::Follow(Follow { request: ttl_ms, follows: true, writers: flag, prefixes: command })
             }
+            26 | 27 => self.large(number, other, value),
             24 => Message::Track(Track { key }),
             25 => Message::Changed(Changed { writer: ttl_ms, keys: command }),
             19 => Message::Subscribe(Subscribe { request: number, kind, name: key, clients }),
             20 => Message::Subscribers(Subscribers { kind, name: key, clients }),
             21 => Message::Deliver(Deliver { kind, name: key, push: value }),
-            0 => Message::Read(Read { request: number, key, view, resp3, ordered: flag, command }),
+            0 => Message::Read(Read {
+                request: number,
+                key,
+                view,
+                resp3,
+                ordered: flag,
+                streams: resp3,
+                command,
+            }),
             1 => {
                 let loads = [LoadStamp { node_plus_one: number as u32, load: other as u32 }; LAYERS_MAX];
                 let cached = LayerSet(other as u8);
-                Message::Reply(Reply { request: number, status, hit: flag, cached, loads, value })
+                Message::Reply(Reply {
+                    request: number,
+                    status,
+                    hit: flag,
+                    cached,
+                    loads,
+                    more: resp3,
+                    value,
+                })
             }
             2 => Message::Execute(Execute {
                 request: number,
@@ -240,6 +266,18 @@ impl Confusion {
                 })
             }
             6 => Message::Offer(Offer { key, view, resp3, heat: number as u32, command }),
+            which => self.control(which, (session, number, other), (key, flag, value)),
+        }
+    }
+
+    fn control(
+        &mut self,
+        which: u32,
+        (session, number, other): (u64, u64, u64),
+        (key, flag, value): (Key, bool, Bytes),
+    ) -> Message {
+        let ttl_ms = flag.then_some(other);
+        match which {
             7 => Message::Hello(Hello { number, nonce: other }),
             8 => Message::Welcome(Welcome { session, nonce: other }),
             9 => Message::Reject(Reject { last: number, nonce: other }),
@@ -308,7 +346,8 @@ impl Confusion {
             }
             _ => {
                 let command = Bytes::new();
-                let message = Message::Read(Read { request, key, view: View::GET, resp3, ordered, command });
+                let (view, streams) = (View::GET, false);
+                let message = Message::Read(Read { request, key, view, resp3, ordered, streams, command });
                 self.mail.push_back((from, Peer::Node(NodeId(0)), message));
             }
         }
@@ -339,7 +378,9 @@ impl Confusion {
 
     fn storage_event(&mut self) -> StorageEvent {
         let ticket = self.number();
-        match self.random.random_range(0..11) {
+        match self.random.random_range(0..14) {
+            11 | 12 => StorageEvent::Large { ticket },
+            13 => StorageEvent::Part { ticket, bytes: self.text(), last: self.random.random_bool(0.5) },
             7 => StorageEvent::FeedDown,
             8 | 9 => {
                 StorageEvent::Changed(Bytes::from_static(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\ns0\r\n"))
@@ -375,7 +416,8 @@ impl Confusion {
                 shim::Effect::Store(store) => self.store(store),
                 shim::Effect::Release { number, .. } => self.storage.release(number),
                 // Such a peer's client waits on.
-                shim::Effect::Purged { .. } | shim::Effect::Unblock { .. } => {}
+                shim::Effect::Purged { .. } | shim::Effect::Unblock { .. } | shim::Effect::Take { .. } => {}
+                shim::Effect::Skip { .. } => {}
                 shim::Effect::Abort { ticket } => {
                     self.tell_shim(shim::Input::Storage(StorageEvent::Lost { ticket, sent: true }));
                     self.tell_shim(shim::Input::Storage(StorageEvent::Fenced));

@@ -173,7 +173,8 @@ impl World {
                 )
             }
             _ => {
-                let read = Read { request, key, view: View::GET, resp3, ordered: false, command };
+                let (view, ordered, streams) = (View::GET, false, false);
+                let read = Read { request, key, view, resp3, ordered, streams, command };
                 (ROUTER, Message::Read(read))
             }
         };

@@ -393,9 +393,9 @@ impl Driver for RouterDriver {
             Some(Event::Accepted { connection, listener }) => self.accepted(io, connection, listener),
             Some(Event::Data { connection, bytes, now_us }) => self.data(io, connection, bytes, now_us),
             Some(Event::Writable(connection)) => {
-                if let Some(client) = self.connections.client(connection)
-                    && self.engine.router.ready(client)
-                {
+                let Some(client) = self.connections.client(connection) else { return };
+                self.step(io, Time(io.now_us()), Input::Drained { client });
+                if self.engine.router.ready(client) {
                     self.connections.resume_if_drained(io, client);
                 }
             }

@@ -23,6 +23,8 @@ const CONGESTED_BYTES: usize = 8 << 20;
 /// Whoever has clients: connections, or threads of this process.
 pub(crate) trait Front {
     fn reply(&mut self, io: &mut Io, client: ClientId, bytes: Bytes);
+    /// The next bytes of a large reply. Whether there is room for more at once; if not, `Input::Drained` follows.
+    fn part(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) -> bool;
     /// Something that the client has not asked for now.
     fn push(&mut self, io: &mut Io, client: ClientId, bytes: Bytes);
     /// After its replies have been written. The machine has forgotten the client by now.
@@ -45,12 +47,17 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// `Err` is the reason why the map cannot be used.
-    pub(crate) fn new(config: &Config, id: RouterId, users: UserSource) -> Result<Engine, String> {
+    /// `Err` is the reason why the map cannot be used. `streams`: clients take a large reply in parts.
+    pub(crate) fn new(
+        config: &Config,
+        id: RouterId,
+        users: UserSource,
+        streams: bool,
+    ) -> Result<Engine, String> {
         let secret = Secret(config.secret().0);
         let identity = Identity { peer: Peer::Router(id), secret: *config.secret() };
         let mut engine = Engine {
-            router: Router::new(RouterConfig { users, ..machine_config(config) }),
+            router: Router::new(RouterConfig { users, streams, ..machine_config(config) }),
             peers: Peers::new(identity),
             messages_in: 0,
             messages_out: 0,
@@ -151,6 +158,11 @@ impl Engine {
                 }
                 Effect::Reply { client, bytes } => front.reply(io, client, bytes),
                 Effect::Push { client, bytes } => front.push(io, client, bytes),
+                Effect::Part { client, bytes } => {
+                    if front.part(io, client, bytes) {
+                        self.router.step(now, Input::Drained { client }, &mut effects);
+                    }
+                }
                 Effect::Resume { client } => front.resume(io, client),
                 Effect::Close { client } => {
                     self.router.step(now, Input::Closed { client }, &mut effects);

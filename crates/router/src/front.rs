@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use protocol::router::ClientId;
-use runtime::reactor::{ConnectionId, Io};
+use runtime::reactor::{ConnectionId, Io, OUT_LOW_BYTES};
 use wire::memcached::RequestReader;
 
 use crate::engine::Front;
@@ -140,6 +140,12 @@ impl Connections {
 impl Front for Connections {
     fn reply(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) {
         self.write(io, client, &bytes, OUT_LIMITS_MAX);
+    }
+
+    fn part(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) -> bool {
+        self.write(io, client, &bytes, OUT_LIMITS_MAX);
+        let connection = self.get_mut(client).map(|connection| connection.id);
+        connection.is_some_and(|connection| io.out_bytes(connection) <= OUT_LOW_BYTES)
     }
 
     fn push(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use runtime::config::Config;
+use runtime::config::{Config, FrontProtocol};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::reactor::{self, Io};
@@ -38,7 +38,8 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let addresses = listeners.iter().map(|listener| io.local_address(*listener)).collect();
     let refused = |reason| StartError::Refused { id: id.to_owned(), reason };
     let users = users(config).map_err(refused)?;
-    let mut engine = Engine::new(config, router_id, users).map_err(refused)?;
+    let streams = protocol == FrontProtocol::Redis;
+    let mut engine = Engine::new(config, router_id, users, streams).map_err(refused)?;
     engine.dial(&mut io, config);
     let status =
         StatusCell::new(MemberStatus::Router(RouterStatus { id: id.to_owned(), ..RouterStatus::default() }));

@@ -63,6 +63,8 @@ impl RouterDriver {
             subscriptions: router.subscriptions_count() as u64,
             tracked_keys: router.tracked_count() as u64,
             pushes_total: counters.pushes,
+            large_replies_total: counters.streamed,
+            large_replies_broken_total: counters.broken_off,
             slow_commands_total: router.slow_total(),
             learned: router.learned_count() as u64,
             shims_missing: router.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),

@@ -57,6 +57,13 @@ const SHIM: &[Metric<ShimStatus>] = &[
     Metric("storage_pending", Gauge, "Commands that storage has not answered", |s| s.storage_pending),
     Metric("storage_limit", Gauge, "Commands that storage may have at a time", |s| s.storage_limit),
     Metric("reads_joined", Counter, "Reads answered together with another one", |s| s.reads_joined_total),
+    Metric("large_replies", Counter, "Replies passed on in parts", |s| s.large_replies_total),
+    Metric("large_replies_skipped", Counter, "Large replies skipped, to be asked for again in parts", |s| {
+        s.large_replies_skipped_total
+    }),
+    Metric("large_replies_cut", Counter, "Large replies cut off because nobody took them", |s| {
+        s.large_replies_cut_total
+    }),
     Metric("storage_up", Gauge, "Whether storage can be used", |s| u64::from(s.storage_up)),
     Metric("standing_by", Gauge, "Whether another process of this shim has its storage", |s| {
         u64::from(s.standing_by)
@@ -133,6 +140,10 @@ const ROUTER: &[Metric<RouterStatus>] = &[
     Metric("queue_depth", Gauge, "Commands without a reply", |s| s.queue_depth),
     Metric("subscriptions", Gauge, "Channels and patterns that clients have", |s| s.subscriptions),
     Metric("tracked_keys", Gauge, "Keys that clients keep in caches of their own", |s| s.tracked_keys),
+    Metric("large_replies", Counter, "Replies that came in parts", |s| s.large_replies_total),
+    Metric("large_replies_broken", Counter, "Clients closed in the middle of a reply", |s| {
+        s.large_replies_broken_total
+    }),
     Metric("pushes", Counter, "Published messages given to clients", |s| s.pushes_total),
     Metric("slow_commands", Counter, "Commands that the slow log has taken", |s| s.slow_commands_total),
     Metric("learned", Gauge, "Keys believed to be cached", |s| s.learned),

@@ -125,6 +125,11 @@ pub struct ShimStatus {
     pub storage_limit: u64,
     /// Reads that were answered together with another one of the same view.
     pub reads_joined_total: u64,
+    /// Replies passed on in parts; those skipped, to be asked for on a connection of their own; those cut off, because
+    /// nobody took them and others waited.
+    pub large_replies_total: u64,
+    pub large_replies_skipped_total: u64,
+    pub large_replies_cut_total: u64,
     pub storage_up: bool,
     /// Another process of this shim has taken its storage over.
     pub standing_by: bool,
@@ -201,6 +206,9 @@ pub struct RouterStatus {
     pub tracked_keys: u64,
     /// Published messages given to clients.
     pub pushes_total: u64,
+    /// Replies that came in parts, and clients closed because the rest of one could not be had.
+    pub large_replies_total: u64,
+    pub large_replies_broken_total: u64,
     /// Commands that the slow log has taken.
     pub slow_commands_total: u64,
     /// Keys that the router believes to be cached (learned mode).

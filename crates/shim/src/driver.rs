@@ -120,7 +120,11 @@ impl Driver {
                 self.counts.messages_in += 1;
                 let subscribes = matches!(
                     message,
-                    Message::Subscribe(_) | Message::Subscribers(_) | Message::Follow(_) | Message::Track(_)
+                    Message::Subscribe(_)
+                        | Message::Subscribers(_)
+                        | Message::Follow(_)
+                        | Message::Track(_)
+                        | Message::Credit(_)
                 );
                 // Subscriptions keep their order whatever waits, and cost storage next to nothing.
                 if message.is_control() || subscribes {
@@ -191,6 +195,8 @@ impl Driver {
                     Effect::Release { number, clean } => {
                         self.parts.storage.release(io, now_us, (number, clean), &mut self.storage_events);
                     }
+                    Effect::Skip { ticket } => self.parts.storage.skip(ticket),
+                    Effect::Take { ticket, bytes } => self.parts.storage.take(io, ticket, bytes),
                     Effect::Purged { number, copies } => {
                         if let Some(done) = self.purges.remove(&number) {
                             done(copies);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use protocol::coherence::lease::LeaseTerms;
 use protocol::placement::{Placement, Secret};
 use protocol::shards::ShardsConfig;
-use protocol::shim::{Bounded, Settings, Shim, ShimConfig};
+use protocol::shim::{Bounded, Settings, Shim, ShimConfig, TRANSFERS_MAX};
 use runtime::address::Address;
 use runtime::config::{Config, Password, StorageConfig};
 use runtime::instance::{Instance, MapCell, StartError};
@@ -118,7 +118,7 @@ fn storage(config: &Config, shim: ShimId) -> Storage {
         shim: config.shim(shim).id.clone(),
         cluster_mode: false,
         timeout_us: config.limits.storage_ms_max * 1000,
-        pinned_max: config.limits.blocking_max,
+        pinned_max: config.limits.blocking_max + TRANSFERS_MAX,
         seed: rand::random(),
     };
     match &config.shim(shim).storage {

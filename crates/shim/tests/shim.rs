@@ -89,7 +89,8 @@ impl Router {
         let key = self.placement.key(0, command.get(1).map_or(Bytes::new(), Bytes::copy_from_slice));
         let message = if args[0] == "GET" {
             let command = Bytes::new();
-            Message::Read(Read { request, key, view: View::GET, resp3: false, ordered: false, command })
+            let (view, resp3) = (View::GET, false);
+            Message::Read(Read { request, key, view, resp3, ordered: false, streams: false, command })
         } else {
             let command = command.frame().clone();
             Message::Execute(Execute { request, key, resp3: false, ordered: false, watch: None, command })

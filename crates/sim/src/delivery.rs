@@ -312,8 +312,10 @@ impl Cluster {
                     match effect {
                         shim::Effect::Send { to, message } => self.send(host, to, message),
                         shim::Effect::Store(store) => self.store(host, store),
-                        // The clients of this simulation watch nothing, and none unblocks another.
+                        // The clients of this simulation watch nothing, none unblocks another, and its values are small.
                         shim::Effect::Release { .. }
+                        | shim::Effect::Skip { .. }
+                        | shim::Effect::Take { .. }
                         | shim::Effect::Purged { .. }
                         | shim::Effect::Unblock { .. } => {}
                         shim::Effect::Abort { ticket } => self.abort(host, ticket),
@@ -329,8 +331,10 @@ impl Cluster {
                             self.step_router(host, router::Input::Closed { client });
                             self.closed_by_router(host, client);
                         }
-                        // The simulated clients do not subscribe.
-                        router::Effect::Push { .. } | router::Effect::Resume { .. } => {}
+                        // The simulated clients do not subscribe, and its values are small.
+                        router::Effect::Part { .. }
+                        | router::Effect::Push { .. }
+                        | router::Effect::Resume { .. } => {}
                     }
                 }
             }

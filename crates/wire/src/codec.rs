@@ -3,14 +3,14 @@
 use bytes::Bytes;
 
 use crate::header::{
-    FLAG_CACHED_MASK, FLAG_CACHED_SHIFT, FLAG_GRANTED, FLAG_HIT, FLAG_NOTHING_HELD, FLAG_ORDERED, FLAG_RESP3,
-    FLAG_VALUE, HEADER_BYTES, Header, HeaderError, TTL_NONE,
+    FLAG_CACHED_MASK, FLAG_CACHED_SHIFT, FLAG_GRANTED, FLAG_HIT, FLAG_NOTHING_HELD, FLAG_ORDERED, FLAG_PARTS,
+    FLAG_RESP3, FLAG_VALUE, HEADER_BYTES, Header, HeaderError, TTL_NONE,
 };
 use crate::key::{Digest, Key, View};
 use crate::message::{
-    Ack, Cancel, Changed, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Grant, Hello,
-    Invalidate, LayerSet, LoadStamp, Loads, Message, Offer, Read, Refuse, Reject, Renew, Reply, Revoke,
-    Revoked, Status, Subscribe, Subscribers, TopicKind, Track, Welcome,
+    Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
+    Grant, Hello, Invalidate, LayerSet, LoadStamp, Loads, Message, Offer, Part, Read, Refuse, Reject, Renew,
+    Reply, Revoke, Revoked, Status, Subscribe, Subscribers, TopicKind, Track, Welcome,
 };
 
 /// Most bytes of a key (Redis allows 512 MiB; nobody caches such keys).
@@ -29,6 +29,8 @@ pub enum DecodeError {
     Status(u8),
     #[error("unknown kind of subscription {0}")]
     Topic(u64),
+    #[error("unknown end {0} of a part of a reply")]
+    Part(u8),
     #[error("a key of {0} bytes is over the limit of {KEY_BYTES_MAX}")]
     KeyBytes(u32),
     #[error("a value of {0} bytes is over the limit of {VALUE_BYTES_MAX}")]
@@ -49,6 +51,8 @@ mod operation {
     pub(super) const FOLLOW: u8 = 11;
     pub(super) const TRACK: u8 = 12;
     pub(super) const CHANGED: u8 = 13;
+    pub(super) const PART: u8 = 14;
+    pub(super) const CREDIT: u8 = 15;
     pub(super) const HELLO: u8 = 16;
     pub(super) const WELCOME: u8 = 17;
     pub(super) const REJECT: u8 = 18;
@@ -67,7 +71,9 @@ mod operation {
 pub fn encode(message: &Message, out: &mut Vec<u8>) {
     match message {
         Message::Read(read) => {
-            let flags = flag(read.resp3, FLAG_RESP3) | flag(read.ordered, FLAG_ORDERED);
+            let flags = flag(read.resp3, FLAG_RESP3)
+                | flag(read.ordered, FLAG_ORDERED)
+                | flag(read.streams, FLAG_PARTS);
             let header = Header { flags, request: read.request, view: read.view.0, ..of(operation::READ) };
             frame(header, &read.key, &read.command, out);
         }
@@ -118,6 +124,16 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
             encode_topic(of(operation::SUBSCRIBERS), m.kind, m.clients, &m.name, &Bytes::new(), out);
         }
         Message::Deliver(m) => encode_topic(of(operation::DELIVER), m.kind, 0, &m.name, &m.push, out),
+        Message::Part(m) => encode_part(m, out),
+        Message::Credit(m) => {
+            bare(Header { request: m.request, tail: [m.bytes, 0, 0, 0], ..of(operation::CREDIT) }, out);
+        }
+        other => encode_tracking(other, out),
+    }
+}
+
+fn encode_tracking(message: &Message, out: &mut Vec<u8>) {
+    match message {
         Message::Follow(m) => {
             let flags = flag(m.follows, FLAG_GRANTED)
                 | flag(m.writers, FLAG_VALUE)
@@ -137,7 +153,9 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
 
 fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
     let header = Header {
-        flags: flag(reply.hit, FLAG_HIT) | u16::from(reply.cached.0) << FLAG_CACHED_SHIFT,
+        flags: flag(reply.hit, FLAG_HIT)
+            | flag(reply.more, FLAG_PARTS)
+            | u16::from(reply.cached.0) << FLAG_CACHED_SHIFT,
         status: status_to_byte(reply.status),
         request: reply.request,
         value_bytes: reply.value.len() as u32,
@@ -146,6 +164,16 @@ fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
     };
     header.write(out);
     out.extend_from_slice(&reply.value);
+}
+
+fn encode_part(part: &Part, out: &mut Vec<u8>) {
+    let status = match part.follows {
+        Follows::More => 0,
+        Follows::Nothing => 1,
+        Follows::Lost => 2,
+    };
+    let header = Header { status, request: part.request, ..of(operation::PART) };
+    frame(header, &Key::default(), &part.value, out);
 }
 
 fn encode_topic(header: Header, kind: TopicKind, clients: u32, name: &Key, push: &Bytes, out: &mut Vec<u8>) {
@@ -296,13 +324,17 @@ fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeEr
     let cached = LayerSet(((header.flags & FLAG_CACHED_MASK) >> FLAG_CACHED_SHIFT) as u8);
     let request = header.request;
     Ok(match header.operation {
-        operation::READ => Message::Read(Read { request, key, view, resp3, ordered, command: value }),
+        operation::READ => {
+            let streams = has(FLAG_PARTS);
+            Message::Read(Read { request, key, view, resp3, ordered, streams, command: value })
+        }
         operation::REPLY => Message::Reply(Reply {
             request,
             status: status_from_byte(header.status)?,
             hit: has(FLAG_HIT),
             cached,
             loads: loads(&header.tail),
+            more: has(FLAG_PARTS),
             value,
         }),
         operation::EXECUTE => {
@@ -337,6 +369,16 @@ fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeEr
         operation::CHANGED => {
             Message::Changed(Changed { writer: has(FLAG_VALUE).then_some(request), keys: value })
         }
+        operation::PART => {
+            let follows = match header.status {
+                0 => Follows::More,
+                1 => Follows::Nothing,
+                2 => Follows::Lost,
+                other => return Err(DecodeError::Part(other)),
+            };
+            Message::Part(Part { request, follows, value })
+        }
+        operation::CREDIT => Message::Credit(Credit { request, bytes: session }),
         _ => return assemble_control(header, key, value),
     })
 }

@@ -39,6 +39,8 @@ pub const FLAG_HIT: u16 = 1 << 2;
 pub const FLAG_GRANTED: u16 = 1 << 3;
 pub const FLAG_VALUE: u16 = 1 << 4;
 pub const FLAG_NOTHING_HELD: u16 = 1 << 5;
+/// Of a read: its reply may come in parts. Of a reply: parts follow.
+pub const FLAG_PARTS: u16 = 1 << 6;
 /// The layers that cache the key, in the flags' high byte's low four bits.
 pub const FLAG_CACHED_SHIFT: u16 = 8;
 pub const FLAG_CACHED_MASK: u16 = 0x0f << FLAG_CACHED_SHIFT;

@@ -83,6 +83,8 @@ pub enum Message {
     Follow(Follow),
     Track(Track),
     Changed(Changed),
+    Part(Part),
+    Credit(Credit),
     // Control channel: sessions and coherence.
     Hello(Hello),
     Welcome(Welcome),
@@ -107,6 +109,8 @@ pub struct Read {
     pub resp3: bool,
     /// Takes effect after the earlier commands on this key of the same connection.
     pub ordered: bool,
+    /// A large reply may come in parts. Only routers take them, so only they ask so.
+    pub streams: bool,
     /// The command's RESP frame; empty for view 0, which is `GET key`.
     pub command: Bytes,
 }
@@ -121,6 +125,8 @@ pub struct Reply {
     /// The layers in which this key's view is cached now (a hint: it steers, it promises nothing).
     pub cached: LayerSet,
     pub loads: Loads,
+    /// `value` is only the start: `Part`s follow.
+    pub more: bool,
     pub value: Bytes,
 }
 
@@ -265,6 +271,30 @@ pub struct Reject {
     pub nonce: u64,
 }
 
+/// What comes after a part of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Follows {
+    More,
+    Nothing,
+    /// There is more, but it cannot be had any more.
+    Lost,
+}
+
+/// The next bytes of a reply that was begun by a `Reply` with `more` (shim to router).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    pub request: u64,
+    pub follows: Follows,
+    pub value: Bytes,
+}
+
+/// The client has taken so many bytes of a reply that comes in parts: as many more may be sent (router to shim).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Credit {
+    pub request: u64,
+    pub bytes: u64,
+}
+
 /// Asks to extend the lease. `sent` is the node's clock in microseconds, echoed by the grant.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Renew {
@@ -362,6 +392,8 @@ impl Message {
                 | Message::Follow(_)
                 | Message::Track(_)
                 | Message::Changed(_)
+                | Message::Part(_)
+                | Message::Credit(_)
         )
     }
 }

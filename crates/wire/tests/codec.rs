@@ -4,9 +4,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use wire::header::HEADER_BYTES;
 use wire::message::{
-    Ack, Cancel, Changed, Commit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Grant, Hello,
-    Invalidate, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe, Subscribers, Track,
-    Welcome,
+    Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
+    Grant, Hello, Invalidate, Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe,
+    Subscribers, Track, Welcome,
 };
 use wire::{DecodeError, Digest, Key, LayerSet, LoadStamp, Message, Status, TopicKind, View, decode, encode};
 
@@ -28,6 +28,7 @@ fn samples() -> Vec<Message> {
             view,
             resp3: true,
             ordered: true,
+            streams: false,
             command: command.clone(),
         }),
         Message::Reply(Reply {
@@ -36,6 +37,7 @@ fn samples() -> Vec<Message> {
             hit: true,
             cached: LayerSet(0b1010),
             loads: [stamp(1, 10), stamp(0, 0), stamp(3, 30), stamp(4, u32::MAX)],
+            more: false,
             value: value.clone(),
         }),
         Message::Execute(Execute {
@@ -126,8 +128,31 @@ fn tracking_samples() -> Vec<Message> {
     ]
 }
 
+fn part_samples() -> Vec<Message> {
+    let (command, value) = (Bytes::new(), Bytes::from_static(b"$9\r\nbeg"));
+    let part = |follows, value: &'static [u8]| {
+        Message::Part(Part { request: 42, follows, value: Bytes::from_static(value) })
+    };
+    vec![
+        Message::Read(Read {
+            request: 40,
+            key: key(),
+            view: View::GET,
+            resp3: false,
+            ordered: false,
+            streams: true,
+            command,
+        }),
+        Message::Reply(Reply { request: 41, more: true, value, ..Reply::default() }),
+        part(Follows::More, b"inn"),
+        part(Follows::Nothing, b"ing\r\n"),
+        part(Follows::Lost, b""),
+        Message::Credit(Credit { request: 43, bytes: 44 }),
+    ]
+}
+
 fn all_samples() -> Vec<Message> {
-    [samples(), control_samples(), topic_samples(), tracking_samples()].concat()
+    [samples(), control_samples(), topic_samples(), tracking_samples(), part_samples()].concat()
 }
 
 fn encoded(message: &Message) -> Bytes {
@@ -189,6 +214,9 @@ fn strangers_and_other_versions_are_named() {
     let mut topic = encoded(&topic_samples()[0]).to_vec();
     topic[71] = 3;
     assert_eq!(decode(&mut Bytes::from(topic)), Err(DecodeError::Topic(3)));
+    let mut part = encoded(&part_samples()[2]).to_vec();
+    part[6] = 3;
+    assert_eq!(decode(&mut Bytes::from(part)), Err(DecodeError::Part(3)));
     assert!(
         matches!(decode_changed(44, 0xff), DecodeError::KeyBytes(_)),
         "checked before the bytes are there"

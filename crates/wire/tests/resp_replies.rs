@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::{BoxedStrategy, Just, Strategy, any, prop, prop_oneof, proptest};
-use wire::resp::{ProtocolError, ReplyScanner, Value};
+use wire::resp::{PartScanner, ProtocolError, ReplyScanner, Value};
 
 /// The lengths of the replies in `stream`, scanned as it grows by `step` bytes at a time.
 fn scanned(stream: &[u8], step: usize) -> Result<Vec<usize>, ProtocolError> {
@@ -21,6 +21,17 @@ fn scanned(stream: &[u8], step: usize) -> Result<Vec<usize>, ProtocolError> {
             }
         }
     }
+}
+
+/// Where the reply at the start of `stream` ends, handed on as it arrives `step` bytes at a time; what was not taken comes
+/// again.
+fn handed_on(stream: &[u8], step: usize) -> Result<Option<usize>, ProtocolError> {
+    let (mut scanner, mut taken, mut arrived) = (PartScanner::default(), 0, 0);
+    while !scanner.is_ended() && arrived < stream.len() {
+        arrived = (arrived + step).min(stream.len());
+        taken += scanner.take(&stream[taken..arrived])?;
+    }
+    Ok(scanner.is_ended().then_some(taken))
 }
 
 fn parsed(frame: &str) -> Result<Value, ProtocolError> {
@@ -65,7 +76,12 @@ fn replies_end_where_they_end_however_they_arrive() {
         assert_eq!(scanned(stream.as_bytes(), step), Ok(expected.clone()), "step {step}");
     }
     for reply in REPLIES {
+        for step in [1, 2, 3, 7, stream.len()] {
+            let more = [reply.as_bytes(), b"+more\r\n"].concat();
+            assert_eq!(handed_on(&more, step), Ok(Some(reply.len())), "{reply:?} by {step}");
+        }
         for cut in 0..reply.len() {
+            assert_eq!(handed_on(&reply.as_bytes()[..cut], 3), Ok(None), "{reply:?} cut at {cut}");
             assert_eq!(
                 ReplyScanner::new().scan(&reply.as_bytes()[..cut]),
                 Ok(None),
@@ -186,6 +202,7 @@ proptest! {
         let mut frame = Vec::new();
         value.write(true, &mut frame);
         assert_eq!(scanned(&frame, step), Ok(vec![frame.len()]));
+        assert_eq!(handed_on(&frame, step), Ok(Some(frame.len())));
         assert_eq!(Value::parse(&frame.clone().into()), Ok(value.clone()));
         let mut resp2 = Vec::new();
         value.write(false, &mut resp2);
@@ -200,6 +217,9 @@ proptest! {
     ) {
         let whole = scanned(&bytes, bytes.len().max(1));
         assert_eq!(scanned(&bytes, step).is_err(), whole.is_err());
+        if let (Ok(ended), Ok(lengths)) = (handed_on(&bytes, step), &whole) {
+            assert_eq!(ended, lengths.first().copied());
+        }
         for length in 0..bytes.len() {
             let _ = Value::parse(&Bytes::copy_from_slice(&bytes[..length]));
         }

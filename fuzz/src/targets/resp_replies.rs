@@ -2,7 +2,7 @@
 //! mean the same after they were written again.
 
 use bytes::Bytes;
-use wire::resp::{ProtocolError, ReplyScanner, Value};
+use wire::resp::{PartScanner, ProtocolError, ReplyScanner, Value};
 
 pub(crate) fn run(data: &[u8]) {
     let Some((&piece, stream)) = data.split_first() else { return };
@@ -11,6 +11,7 @@ pub(crate) fn run(data: &[u8]) {
     assert_eq!(scan(stream, piece), (ends.clone(), error), "in pieces of {piece}");
     let mut start = 0;
     for end in ends {
+        hand_on(&stream[start..], piece, end - start);
         check(Bytes::copy_from_slice(&stream[start..end]));
         start = end;
     }
@@ -42,6 +43,16 @@ fn scan(stream: &[u8], piece: usize) -> (Vec<usize>, Option<ProtocolError>) {
         }
     }
     (ends, None)
+}
+
+/// A reply that is never whole anywhere ends where the whole one does.
+fn hand_on(stream: &[u8], piece: usize, length: usize) {
+    let (mut scanner, mut taken, mut arrived) = (PartScanner::default(), 0, 0);
+    while !scanner.is_ended() {
+        arrived = (arrived + piece).min(stream.len());
+        taken += scanner.take(&stream[taken..arrived]).expect("what is a reply as a whole is one in pieces");
+    }
+    assert_eq!(taken, length, "in pieces of {piece}");
 }
 
 fn check(frame: Bytes) {

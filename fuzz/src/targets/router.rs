@@ -32,6 +32,7 @@ fn config(bytes: &mut Unstructured<'_>) -> Result<RouterConfig> {
         pending_max: *bytes.choose(&[2, 1 << 10])?,
         key_bytes_max: *bytes.choose(&[2, 1 << 10])?,
         learned_max: *bytes.choose(&[1, 64])?,
+        streams: bytes.arbitrary()?,
         ..RouterConfig::default()
     })
 }
@@ -59,8 +60,8 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                 Effect::Send { message, .. } => speech.hear(&message),
                 Effect::Resume { client } => assert!(router.ready(client), "{client:?} is not ready"),
                 Effect::Close { .. } => {}
-                Effect::Push { client, .. } => {
-                    assert!(clients[client.0 as usize].open, "a message to nobody");
+                Effect::Push { client, .. } | Effect::Part { client, .. } => {
+                    assert!(clients[client.0 as usize].open, "bytes to nobody");
                 }
                 Effect::Reply { client, bytes } => {
                     let client = &mut clients[client.0 as usize];
@@ -96,6 +97,7 @@ fn input(
             state.open = false;
             Input::Closed { client }
         }
+        5 if bytes.arbitrary()? => Input::Drained { client },
         5 => Input::Ended { client },
         6 => {
             state.commands += 1;

@@ -83,6 +83,7 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
     let mut shim = Shim::new(config(bytes)?, placement(true));
     let (mut speech, mut effects, mut pending) = (Speech::new(), Vec::new(), Pending::new());
     let (mut now, mut inputs) = (Time(10_000_000), 1);
+    let mut taken = Vec::new();
     let up = StorageEvent::Up { incarnation: 7, traits: StorageTraits::default() };
     shim.step(now, Input::Storage(up), &mut effects);
     while !bytes.is_empty() {
@@ -95,7 +96,7 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
             4 if bytes.ratio(1, 4)? => Input::Settings(Box::new(settings(bytes)?)),
             4 => Input::Map(placement(bytes.arbitrary()?)),
             5 if bytes.ratio(1, 4)? => Input::Storage(change(bytes)?),
-            5..=8 if !pending.is_empty() => Input::Storage(answer(bytes, &mut pending)?),
+            5..=8 if !pending.is_empty() => Input::Storage(answer(bytes, &mut pending, &mut taken)?),
             _ => {
                 let from = peer(bytes)?;
                 let Some(message) = speech.message(bytes)? else { continue };
@@ -127,6 +128,11 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                     pending.push((store.ticket, store.commands.len()));
                 }
                 Effect::Release { .. } | Effect::Purged { .. } => {}
+                Effect::Skip { ticket } => {
+                    let index = pending.iter().position(|(known, _)| *known == ticket);
+                    pending.swap_remove(index.expect("only what storage answers is skipped"));
+                }
+                Effect::Take { ticket, .. } => taken.push(ticket),
                 Effect::Unblock { ticket, .. } => {
                     assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
                 }
@@ -157,8 +163,23 @@ fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
 }
 
 /// One outcome for each ticket, in any order, as the contract of `Store` has it.
-fn answer(bytes: &mut Unstructured<'_>, pending: &mut Pending) -> Result<StorageEvent> {
+fn answer(bytes: &mut Unstructured<'_>, pending: &mut Pending, taken: &mut Vec<u64>) -> Result<StorageEvent> {
     let index = bytes.choose_index(pending.len())?;
+    let ticket = pending[index].0;
+    if taken.contains(&ticket) {
+        let last = bytes.ratio(1, 4)?;
+        if last || bytes.ratio(1, 8)? {
+            taken.retain(|other| *other != ticket);
+            pending.swap_remove(index);
+            if !last {
+                return Ok(StorageEvent::Lost { ticket, sent: true });
+            }
+        }
+        return Ok(StorageEvent::Part { ticket, bytes: Bytes::from_static(b"$9\r\nbeg"), last });
+    }
+    if bytes.ratio(1, 8)? {
+        return Ok(StorageEvent::Large { ticket });
+    }
     let (ticket, commands) = pending.swap_remove(index);
     if bytes.ratio(1, 8)? {
         return Ok(StorageEvent::Lost { ticket, sent: bytes.arbitrary()? });

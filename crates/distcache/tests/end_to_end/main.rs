@@ -9,6 +9,7 @@ mod coherence;
 mod differential;
 mod failures;
 mod history;
+mod large_replies;
 mod membership;
 mod memcached;
 mod operations;

@@ -184,7 +184,8 @@ impl Node {
             for Fetching { view, command, waiters, .. } in object.fetching {
                 for waiter in waiters {
                     let (resp3, command) = (waiter.resp3, command.clone());
-                    let read = Read { request: 0, key: key.clone(), view, resp3, ordered: false, command };
+                    let key = key.clone();
+                    let read = Read { request: 0, key, view, resp3, ordered: false, streams: false, command };
                     self.forward(waiter, read, effects);
                 }
             }

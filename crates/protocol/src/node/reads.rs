@@ -172,7 +172,8 @@ impl Node {
         let (Some(session), true) = (link.session.id(), link.linked) else {
             for waiter in waiters {
                 let (resp3, command) = (waiter.resp3, command.clone());
-                let read = Read { request: 0, key: key.clone(), view, resp3, ordered: false, command };
+                let key = key.clone();
+                let read = Read { request: 0, key, view, resp3, ordered: false, streams: false, command };
                 self.forward(waiter, read, effects);
             }
             return;
@@ -273,6 +274,8 @@ impl Node {
         self.forwarded_serial = self.forwarded_serial.wrapping_add(1);
         let serial = self.forwarded_serial;
         let forwarded = Forwarded { serial, waiter, shim, key: read.key.clone(), view: read.view };
+        // What a node passes on it passes on whole.
+        read.streams = false;
         read.request = u64::from(serial) << 32 | self.forwarded.insert(forwarded) as u64;
         self.statistics.forwarded += 1;
         self.send(Peer::Shim(shim), Message::Read(read), effects);

@@ -11,7 +11,7 @@ use crate::router::pipeline::{Part, PartReply, Progress, Touch};
 use crate::router::ran::Heard;
 use crate::router::retry::Cause;
 use crate::router::storage_users::NOBODY;
-use crate::router::{ClientId, Effect, Router, Routing, memcached, replies};
+use crate::router::{ClientId, Effect, Router, Routing, memcached, replies, stream};
 use crate::time::Time;
 
 /// What an answer may let go on.
@@ -22,7 +22,7 @@ pub(crate) enum Freed {
 }
 
 impl Freed {
-    fn of(touch: &Touch) -> Freed {
+    pub(crate) fn of(touch: &Touch) -> Freed {
         match touch {
             Touch::Nothing => Freed::Nothing,
             Touch::One(digest) => Freed::Keys(SmallVec::from_slice(&[*digest])),
@@ -35,6 +35,9 @@ impl Freed {
 impl Router {
     pub(crate) fn reply(&mut self, now: Time, from: Peer, reply: Reply, effects: &mut Vec<Effect>) {
         self.confirm_tracked(from, reply.request);
+        if reply.more {
+            return self.reply_begins(now, from, reply, effects);
+        }
         let asked = self.pending.get(reply.request).is_some_and(|pending| pending.peer == from);
         let Some(pending) = asked.then(|| self.pending.remove(reply.request)).flatten() else {
             return self.late(now, from);
@@ -119,7 +122,7 @@ impl Router {
                     if matches!(operation.touch, Touch::All) { Freed::All } else { Freed::Keys(digests) }
                 }
             }
-            Progress::Waiting(_) | Progress::Done(_) => return,
+            Progress::Waiting(_) | Progress::Streaming(_) | Progress::Done(_) => return,
         };
         state.pipeline.hold(origin.sequence, reply_bytes);
         self.advance(now, origin.client, freed, effects);
@@ -225,8 +228,12 @@ impl Router {
         let (pipeline_max, bytes_max) = (self.config.pipeline_max, self.config.pipeline_bytes_max);
         let Some(state) = self.clients.get_mut(client) else { return };
         let id = ClientId(client);
-        while let Some((operation, bytes)) = state.pipeline.pop_answered() {
-            self.latencies.record(now.since(operation.received));
+        while let Some((operation, bytes)) =
+            stream::next_answered(id, state, (pipeline_max, bytes_max), effects)
+        {
+            // How long a large reply takes is up to its client.
+            let ended = if operation.streamed { operation.ran.answered } else { now };
+            self.latencies.record(ended.since(operation.received));
             self.slow_log.ended(&operation.ran, operation.received, state);
             state.replied(bytes.len(), pipeline_max, bytes_max);
             match (operation.shape, &mut state.memcached) {

@@ -43,6 +43,10 @@ pub struct Counters {
     pub pushes: u64,
     /// Error replies from storage or from a shim.
     pub errors: u64,
+    /// Large replies that came in parts.
+    pub streamed: u64,
+    /// Clients closed because the rest of such a reply could not be had.
+    pub broken_off: u64,
     /// Replies to requests that no longer exist, or from someone who was not asked.
     pub late_replies: u64,
 }

@@ -344,7 +344,8 @@ impl Router {
             self.track_all(placement, job, effects);
         }
         let frame = if view == View::GET { Bytes::new() } else { job.command.frame().clone() };
-        let read = PendingRead { key: key.clone(), view, command: frame, tried: Tried::default() };
+        let (streams, tried) = (self.config.streams, Tried::default());
+        let read = PendingRead { key: key.clone(), view, command: frame, streams, tried };
         self.budget.earn();
         let sent = self.send_read(now, job.origin(0), route, read, effects);
         if !job.tracked.is_empty() {
@@ -374,7 +375,8 @@ impl Router {
         let mut parts = Vec::with_capacity(routes.len());
         for (index, (key, route)) in job.keys.iter().zip(routes).enumerate() {
             let tried = Tried::default();
-            let read = PendingRead { key: key.clone(), view: View::GET, command: Bytes::new(), tried };
+            let (view, command) = (View::GET, Bytes::new());
+            let read = PendingRead { key: key.clone(), view, command, streams: false, tried };
             self.budget.earn();
             let sent = self.send_read(now, job.origin(index as u32), route, read, effects);
             if !job.tracked.is_empty() {
@@ -463,11 +465,12 @@ impl Router {
                 self.counters.reads_to_shims += 1;
             }
         }
-        let PendingRead { key, view, command, .. } = read.clone();
+        let PendingRead { key, view, command, streams, .. } = read.clone();
         let (peer, resp3, ordered) = (route.peer, origin.resp3, route.ordered);
+        let streams = streams && matches!(peer, Peer::Shim(_));
         let pending = Pending { sent: now, read: Some(read), ..Pending::new(origin, peer) };
         let request = self.pending.insert(pending);
-        let message = Message::Read(Read { request, key, view, resp3, ordered, command });
+        let message = Message::Read(Read { request, key, view, resp3, ordered, streams, command });
         effects.push(Effect::Send { to: peer, message });
         Sent { request, peer, read: true }
     }

@@ -39,6 +39,7 @@ mod route;
 mod slow_log;
 mod storage_info;
 mod storage_users;
+mod stream;
 mod surface;
 mod tracking;
 mod transaction;
@@ -105,6 +106,8 @@ pub struct RouterConfig {
     pub shim_names: Vec<String>,
     /// What storage understands.
     pub dialect: Dialect,
+    /// Its clients are connections that take a large reply in parts.
+    pub streams: bool,
     /// Of a memcached client's values, as `stats settings` tells it.
     pub value_bytes_max: usize,
     pub users: UserSource,
@@ -132,6 +135,7 @@ impl Default for RouterConfig {
             bounded: false,
             shim_names: Vec::new(),
             dialect: Dialect::Redis,
+            streams: false,
             value_bytes_max: 1 << 20,
             users: UserSource::Given(Arc::default()),
         }
@@ -186,6 +190,10 @@ pub enum Input {
     Closed {
         client: ClientId,
     },
+    /// The client has been given every `Effect::Part` so far and has taken them.
+    Drained {
+        client: ClientId,
+    },
     Message {
         from: Peer,
         message: Message,
@@ -210,6 +218,11 @@ pub enum Effect {
         message: Message,
     },
     Reply {
+        client: ClientId,
+        bytes: Bytes,
+    },
+    /// The next bytes of a large reply; more come once `Input::Drained` says that there is room.
+    Part {
         client: ClientId,
         bytes: Bytes,
     },
@@ -411,7 +424,9 @@ impl Router {
             Input::Malformed { client, error } => self.malformed(now, client.0, &error, effects),
             Input::Ended { client } => self.ended(client, effects),
             Input::Closed { client } => self.closed(client, effects),
+            Input::Drained { client } => self.drained(client.0, effects),
             Input::Message { from, message: Message::Reply(reply) } => self.reply(now, from, reply, effects),
+            Input::Message { from, message: Message::Part(part) } => self.part(now, from, part, effects),
             Input::Message { message: Message::Deliver(deliver), .. } => self.delivered(deliver, effects),
             Input::Message { from, message: Message::Changed(changed) } => {
                 self.changed(from, &changed, effects)
@@ -539,7 +554,7 @@ impl Router {
         }
         for request in client.pipeline.requests() {
             let Some(pending) = self.forget(request) else { continue };
-            if pending.blocking {
+            if pending.blocking || pending.streams {
                 let message = Message::Cancel(wire::message::Cancel { request });
                 effects.push(Effect::Send { to: pending.peer, message });
             }

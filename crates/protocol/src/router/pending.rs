@@ -18,6 +18,8 @@ pub(crate) struct Pending {
     pub(crate) script: bool,
     /// A blocking command is cancelled when its client goes.
     pub(crate) blocking: bool,
+    /// Its reply has begun; the rest comes in parts.
+    pub(crate) streams: bool,
     /// What it takes to learn from the reply, and to ask again.
     pub(crate) read: Option<PendingRead>,
 }
@@ -25,7 +27,16 @@ pub(crate) struct Pending {
 impl Pending {
     /// Of a command that neither writes nor blocks, and is not asked again.
     pub(crate) fn new(origin: Origin, peer: Peer) -> Pending {
-        Pending { origin, peer, sent: Time(0), writes: false, script: false, blocking: false, read: None }
+        Pending {
+            origin,
+            peer,
+            sent: Time(0),
+            writes: false,
+            script: false,
+            blocking: false,
+            streams: false,
+            read: None,
+        }
     }
 }
 
@@ -34,6 +45,8 @@ pub(crate) struct PendingRead {
     pub(crate) key: Key,
     pub(crate) view: View,
     pub(crate) command: Bytes,
+    /// Its reply goes to the client as it is, so it may come in parts.
+    pub(crate) streams: bool,
     pub(crate) tried: Tried,
 }
 
@@ -85,6 +98,14 @@ impl PendingTable {
         if let Some(pending) = slot.and_then(|slot| slot.pending.as_mut()).filter(|pending| !pending.script) {
             pending.script = true;
             self.scripts += 1;
+        }
+    }
+
+    /// The reply of a request has begun.
+    pub(crate) fn set_streams(&mut self, request: u64) {
+        let slot = self.slots.get_mut(request as u32 as usize);
+        if let Some(pending) = slot.and_then(|slot| slot.pending.as_mut()) {
+            pending.streams = true;
         }
     }
 

@@ -13,6 +13,7 @@ use crate::memcached::Shape;
 use crate::router::dispatch::Keys;
 use crate::router::gather::Merge;
 use crate::router::ran::Ran;
+use crate::router::stream::Streaming;
 use crate::time::Time;
 
 /// Above this capacity an emptied pipeline gives its memory back: most clients idle most of the time.
@@ -31,6 +32,8 @@ pub(crate) struct Operation {
     /// CLIENT REPLY OFF or SKIP: it takes its turn, but its reply is not sent.
     pub(crate) silent: bool,
     pub(crate) closes: bool,
+    /// Its reply came in parts.
+    pub(crate) streamed: bool,
     /// How a memcached client gets to read the reply.
     pub(crate) shape: Option<Box<Shape>>,
     pub(crate) ran: Ran,
@@ -59,6 +62,7 @@ pub(crate) enum Progress {
     Waiting(Box<Waiting>),
     Sent(Sent),
     Fan(Box<Fan>),
+    Streaming(Box<Streaming>),
     Done(Bytes),
 }
 
@@ -149,6 +153,7 @@ impl Operation {
             script: false,
             silent: false,
             closes: false,
+            streamed: false,
             shape: None,
             ran: Ran::default(),
         }
@@ -166,7 +171,8 @@ impl Operation {
         let own = Lane { resp3: self.resp3, script: self.script };
         let after = |sent, order: Order| if own == lane { order.after(sent) } else { Order::Wait };
         match &self.progress {
-            Progress::Done(_) => order,
+            // Storage has carried it out by the time its reply begins.
+            Progress::Done(_) | Progress::Streaming(_) => order,
             _ if !self.touch.contains(digest) => order,
             Progress::Waiting(_) => Order::Wait,
             _ if matches!(self.touch, Touch::All) => Order::Wait,
@@ -209,6 +215,12 @@ impl Pipeline {
         }
     }
 
+    /// The reply that goes to the client in parts now.
+    pub(crate) fn streaming(&mut self) -> Option<(&mut Operation, &mut usize)> {
+        let operation = self.operations.front_mut()?;
+        matches!(operation.progress, Progress::Streaming(_)).then_some((operation, &mut self.held_bytes))
+    }
+
     /// The sequence number that the next operation gets.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.operations.len() as u64
@@ -246,7 +258,7 @@ impl Pipeline {
             Progress::Waiting(waiting) => {
                 matches!(waiting.classified.kind, Kind::BlockingWrite | Kind::BlockingQuery)
             }
-            Progress::Sent(_) | Progress::Fan(_) | Progress::Done(_) => false,
+            Progress::Sent(_) | Progress::Fan(_) | Progress::Streaming(_) | Progress::Done(_) => false,
         };
         let Some(end) = self.operations.iter().position(blocks) else { return };
         self.waiting -= self.operations.range(end..).filter(|operation| operation.waiting()).count();
@@ -336,7 +348,7 @@ impl Pipeline {
                 continue;
             }
             match &operation.progress {
-                Progress::Done(_) => late |= at > sequence || !found.is_empty(),
+                Progress::Done(_) | Progress::Streaming(_) => late |= at > sequence || !found.is_empty(),
                 Progress::Sent(sent) => late |= look(sent, &mut found),
                 Progress::Fan(fan) => {
                     for part in fan.parts.iter().filter(|part| part.touch.contains(&digest)) {
@@ -358,6 +370,7 @@ impl Pipeline {
             let (single, fan) = match &operation.progress {
                 Progress::Sent(sent) => (Some(sent.request), None),
                 Progress::Fan(fan) => (None, Some(fan)),
+                Progress::Streaming(streaming) => (Some(streaming.request), None),
                 Progress::Waiting(_) | Progress::Done(_) => (None, None),
             };
             let parts = fan.into_iter().flat_map(|fan| &fan.parts);

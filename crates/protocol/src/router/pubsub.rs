@@ -18,7 +18,7 @@ use crate::router::gather::{Merge, is_error};
 use crate::router::pending::Pending;
 use crate::router::pipeline::{Part, Progress, Sent};
 use crate::router::route::Route;
-use crate::router::{ClientId, Effect, Router, replies};
+use crate::router::{Effect, Router, replies};
 use crate::time::Time;
 
 const KINDS: [TopicKind; 3] = [TopicKind::Channel, TopicKind::Pattern, TopicKind::ShardChannel];
@@ -417,7 +417,8 @@ impl Router {
     fn push_to(&mut self, client: u32, push: &mut Push, effects: &mut Vec<Effect>) {
         let Some(state) = self.clients.get(client) else { return };
         self.counters.pushes += 1;
-        effects.push(Effect::Push { client: ClientId(client), bytes: push.bytes(state.resp3) });
+        let bytes = push.bytes(state.resp3);
+        self.push_behind(client, bytes, effects);
     }
 
     /// The client's next command is read when this one has been answered: what it may be depends on the outcome.

@@ -96,6 +96,7 @@ impl Router {
         for request in self.pending.waiting_for(gone) {
             let Some(pending) = self.forget(request) else { continue };
             match pending.peer {
+                _ if pending.streams => self.break_off(pending.origin.client),
                 Peer::Node(_) => self.ask_again(now, pending, Cause::Lost, None, effects),
                 Peer::Shim(shim) => {
                     self.counters.lost += 1;
@@ -217,7 +218,7 @@ impl Router {
                     part.sent = sent;
                 }
             }
-            Progress::Waiting(_) | Progress::Done(_) => {}
+            Progress::Waiting(_) | Progress::Streaming(_) | Progress::Done(_) => {}
         }
     }
 }

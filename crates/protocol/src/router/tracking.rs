@@ -21,7 +21,7 @@ use crate::router::dispatch::{Job, Origin, low};
 use crate::router::pending::Pending;
 use crate::router::pipeline::{Part, Sent};
 use crate::router::route::{Route, Unroutable};
-use crate::router::{ClientId, Effect, Router, plan};
+use crate::router::{Effect, Router, plan};
 use crate::time::Time;
 
 /// Writes of one client that are remembered to know their reports (NOLOOP). An older one is taken for anybody's.
@@ -310,7 +310,7 @@ impl Router {
 
     fn push_out(&mut self, client: u32, bytes: Vec<u8>, effects: &mut Vec<Effect>) {
         self.counters.pushes += 1;
-        effects.push(Effect::Push { client: ClientId(client), bytes: bytes.into() });
+        self.push_behind(client, bytes.into(), effects);
     }
 
     /// The client tracks from now on, or not any longer.

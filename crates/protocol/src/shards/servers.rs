@@ -60,6 +60,8 @@ impl Shards {
             }
             // A single server says nothing of slots, and mode bounded is not possible here.
             StorageEvent::Moving(_) | StorageEvent::Changed(_) | StorageEvent::FeedDown => {}
+            // Nobody asks for parts of what may yet be answered with MOVED: it is kept until it is whole.
+            StorageEvent::Large { .. } | StorageEvent::Part { .. } => {}
         }
     }
 

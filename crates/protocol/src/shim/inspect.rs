@@ -158,6 +158,7 @@ impl Shim {
             Purpose::CountSubscribers { origin, kind } => (8, origin, kind).hash(state),
             Purpose::Watch { origin, request, .. } => (9, origin, request).hash(state),
             Purpose::WatchedRead { origin, number } => (10, origin, number).hash(state),
+            Purpose::Transfer { origin } => (11, origin).hash(state),
         }
     }
 

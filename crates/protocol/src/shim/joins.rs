@@ -24,6 +24,8 @@ pub(super) struct Reading {
     sent: u32,
     /// They came after the last of those was sent.
     waiting: Origins,
+    /// Something that came later has been sent: those at storage may not be sent again.
+    followed: bool,
     command: Bytes,
 }
 
@@ -78,7 +80,14 @@ impl Shim {
             Some(reading) => reading.sent += 1,
             None => {
                 let command = command.clone();
-                readings.push(Reading { view, resp3, sent: 1, waiting: SmallVec::new(), command });
+                readings.push(Reading {
+                    view,
+                    resp3,
+                    sent: 1,
+                    waiting: SmallVec::new(),
+                    followed: false,
+                    command,
+                });
             }
         }
         self.statistics.storage_reads += 1;
@@ -103,6 +112,7 @@ impl Shim {
         if reading.sent > 0 {
             return;
         }
+        reading.followed = false;
         let (origins, command) = (std::mem::take(&mut reading.waiting), reading.command.clone());
         if origins.is_empty() {
             readings.swap_remove(index);
@@ -115,9 +125,29 @@ impl Shim {
         self.send_reading(now, origins, (key, view, resp3), command, effects);
     }
 
+    /// Takes the only read of a view that is at storage, and those who wait for the next, to be asked in another way. `None`
+    /// if more is under way than that: asked again, it might be answered with something newer than what came behind it.
+    pub(super) fn take_reading(
+        &mut self,
+        key: &Key,
+        (view, resp3): (View, bool),
+    ) -> Option<(Bytes, Origins)> {
+        let readings = self.readings.get(key)?;
+        let alone = |reading: &Reading| {
+            reading.view == view && reading.resp3 == resp3 && reading.sent == 1 && !reading.followed
+        };
+        if !matches!(&readings[..], [reading] if alone(reading)) {
+            return None;
+        }
+        let reading = self.readings.remove(key)?.pop()?;
+        self.joined -= reading.waiting.len();
+        Some((reading.command, reading.waiting))
+    }
+
     /// Sends what waits for a key at once: something comes that must not overtake it.
     pub(super) fn send_waiting(&mut self, now: Time, key: &Key, effects: &mut Vec<Effect>) {
         let Some(readings) = self.readings.get_mut(key) else { return };
+        readings.iter_mut().for_each(|reading| reading.followed = true);
         let mut due: SmallVec<[(View, bool, Origins, Bytes); 1]> = SmallVec::new();
         for reading in readings.iter_mut().filter(|reading| !reading.waiting.is_empty()) {
             let origins = std::mem::take(&mut reading.waiting);

@@ -8,6 +8,7 @@ mod coherent;
 mod feed;
 mod inspect;
 mod joins;
+mod large;
 mod marks;
 mod observe;
 mod operation;
@@ -51,6 +52,7 @@ use watch::Watcher;
 pub use crate::command::Scope;
 pub use feed::{Bounded, FeedState};
 pub use inspect::ShimBacklog;
+pub use large::TRANSFERS_MAX;
 pub use settings::Settings;
 pub use statistics::ShimStatistics;
 
@@ -118,6 +120,16 @@ pub enum Effect {
     /// Give up a pinned command; its `Lost` and, once it cannot run any more, `Fenced` follow.
     Abort {
         ticket: u64,
+    },
+    /// Nobody waits for the rest of a reply that was said to be `Large`: it is thrown away as it comes, and nothing more is
+    /// heard of its ticket.
+    Skip {
+        ticket: u64,
+    },
+    /// So many bytes more of such a reply may be handed on, in parts.
+    Take {
+        ticket: u64,
+        bytes: u64,
     },
     /// No copy of what `Input::Purge` of this number named is older than that; there were so many.
     Purged {
@@ -195,6 +207,10 @@ enum Purpose {
         fetch: FillTicket,
     },
     Operation(u32),
+    /// The rest of a reply that has begun; nobody takes it any more if there is no origin.
+    Transfer {
+        origin: Option<Origin>,
+    },
     Proof,
     Touch {
         key: Key,
@@ -280,6 +296,7 @@ pub struct Shim {
     readings: KeyMap<Readings>,
     /// How many wait so.
     joined: usize,
+    larges: large::Larges,
     ready: VecDeque<u32>,
     held: Vec<u32>,
     barriers: VecDeque<u32>,
@@ -329,6 +346,7 @@ impl Shim {
             watches: 0,
             readings: KeyMap::default(),
             joined: 0,
+            larges: large::Larges::default(),
             ready: VecDeque::new(),
             held: Vec::new(),
             barriers: VecDeque::new(),
@@ -389,6 +407,7 @@ impl Shim {
         match (from, message) {
             (_, Message::Read(read)) => self.read(now, from, read, effects),
             (Peer::Router(_), Message::Execute(execute)) => self.execute(now, from, execute, effects),
+            (_, Message::Credit(credit)) => self.credit(now, from, &credit, effects),
             (Peer::Router(_), Message::Cancel(cancel)) => self.cancel(from, cancel.request, effects),
             (Peer::Router(router), Message::Subscribe(subscribe)) => {
                 self.subscribe(now, router, subscribe, effects);

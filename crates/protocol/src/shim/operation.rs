@@ -13,6 +13,19 @@ use crate::storage::Lane;
 pub(super) struct Origin {
     pub(super) from: Peer,
     pub(super) request: u64,
+    /// It takes a large reply in parts.
+    pub(super) streams: bool,
+}
+
+impl Origin {
+    /// Of somebody who takes replies whole.
+    pub(super) fn new(from: Peer, request: u64) -> Origin {
+        Origin { from, request, streams: false }
+    }
+
+    pub(super) fn is(self, from: Peer, request: u64) -> bool {
+        self.from == from && self.request == request
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +112,11 @@ pub(super) struct KeyState {
 }
 
 impl Operation {
+    /// Whether it is a read whose reply may be handed on in parts.
+    pub(super) fn streams(&self) -> bool {
+        matches!((self.kind, self.lane), (Kind::Read(_), Lane::Pinned { .. }))
+    }
+
     /// Whether it writes its key of this index.
     pub(super) fn writes_key(&self, index: usize) -> bool {
         self.kind.writes() && index < self.written

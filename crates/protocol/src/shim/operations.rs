@@ -20,7 +20,7 @@ impl Shim {
         if execute.command.starts_with(transaction::MULTI) {
             return self.transaction(now, from, execute, effects);
         }
-        let origin = Origin { from, request: execute.request };
+        let origin = Origin::new(from, execute.request);
         let command = Command::parse(execute.command.clone());
         if let Some(error) = command.as_ref().ok().and_then(unblock::asked) {
             return self.unblock(from, execute.request, error, effects);
@@ -181,7 +181,7 @@ impl Shim {
         command: Bytes,
         keys: SmallVec<[Key; 1]>,
     ) {
-        let blank = Origin { from: Peer::Shim(self.config.id), request: 0 };
+        let blank = Origin::new(Peer::Shim(self.config.id), 0);
         let operation = Operation { origin, ..operation(origin.unwrap_or(blank), kind, lane, command, keys) };
         self.admit_operation(operation);
     }
@@ -348,6 +348,7 @@ impl Shim {
     /// The end of an operation: answers, lets go of its keys, commits the early value if nothing interfered.
     pub(super) fn complete(&mut self, id: u32, reply: Bytes, success: bool, effects: &mut Vec<Effect>) {
         let operation = self.operations.remove(id as usize);
+        self.larges.asked -= usize::from(operation.streams());
         if let Lane::Watching { number, .. } = operation.lane {
             self.release_watching(number, matches!(operation.phase, Phase::Sent { .. }), effects);
         }
@@ -414,8 +415,9 @@ impl Shim {
 
     pub(super) fn cancel(&mut self, from: Peer, request: u64, effects: &mut Vec<Effect>) {
         self.unwatch(from, request, effects);
-        let wanted = Some(Origin { from, request });
-        let found = self.operations.iter_mut().find(|(_, operation)| operation.origin == wanted);
+        self.end_transfer((from, request), effects);
+        let wanted = |operation: &Operation| operation.origin.is_some_and(|origin| origin.is(from, request));
+        let found = self.operations.iter_mut().find(|(_, operation)| wanted(operation));
         if let Some((_, operation)) = found {
             abandon(operation, effects);
         }
@@ -425,6 +427,7 @@ impl Shim {
     pub(super) fn unlinked_router(&mut self, input: &Input, effects: &mut Vec<Effect>) {
         let Input::Unlinked(router) = input else { return };
         self.unwatch_all(*router, effects);
+        self.end_transfers_of(*router, effects);
         for (_, operation) in &mut self.operations {
             if operation.origin.is_some_and(|origin| origin.from == *router) {
                 abandon(operation, effects);
@@ -457,7 +460,7 @@ fn asks_for_subscriptions(classified: &Classified) -> bool {
 
 /// Gives up a blocking command; any other that has begun runs to its end.
 fn abandon(operation: &mut Operation, effects: &mut Vec<Effect>) {
-    if !matches!(operation.kind, Kind::Blocking | Kind::BlockingQuery) {
+    if !matches!(operation.kind, Kind::Blocking | Kind::BlockingQuery) && !operation.streams() {
         return;
     }
     operation.cancelled = true;

@@ -96,7 +96,7 @@ impl Shim {
         effects: &mut Vec<Effect>,
     ) {
         let Subscribe { request, kind, name, clients } = subscribe;
-        let origin = Origin { from: Peer::Router(router), request };
+        let origin = Origin::new(Peer::Router(router), request);
         self.set_clients(now, router, &Subscribers { kind, name: name.clone(), clients }, effects);
         match (&self.storage, self.topics.of_mut(kind).get_mut(&name)) {
             (_, None) => self.subscribed(origin, effects),

@@ -107,7 +107,7 @@ impl Shim {
     }
 
     fn part_of(&self, purge: u32, kind: Kind, keys: SmallVec<[Key; 1]>) -> Operation {
-        let blank = Origin { from: Peer::Shim(self.config.id), request: 0 };
+        let blank = Origin::new(Peer::Shim(self.config.id), 0);
         let part = operation(blank, kind, Lane::Shared { resp3: false }, Bytes::new(), keys);
         Operation { origin: None, purge: Some(purge), ..part }
     }
@@ -119,11 +119,11 @@ impl Shim {
             (Requester::Process(number), copies) => {
                 effects.push(Effect::Purged { number, copies: copies.unwrap_or_default() });
             }
-            (Requester::Client(Origin { from, request }), Some(copies)) => {
+            (Requester::Client(Origin { from, request, .. }), Some(copies)) => {
                 let value = Bytes::from(format!(":{copies}\r\n"));
                 self.send(from, Message::Reply(Reply { request, value, ..Reply::default() }), effects);
             }
-            (Requester::Client(Origin { from, request }), None) => {
+            (Requester::Client(Origin { from, request, .. }), None) => {
                 let value = Bytes::from_static(
                     b"-BUSY DistCache: too many purges are under way; try again later\r\n",
                 );

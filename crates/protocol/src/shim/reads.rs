@@ -21,7 +21,7 @@ const PTTL: &[u8] = b"*2\r\n$4\r\nPTTL\r\n";
 
 impl Shim {
     pub(super) fn read(&mut self, now: Time, from: Peer, read: Read, effects: &mut Vec<Effect>) {
-        let origin = Origin { from, request: read.request };
+        let origin = Origin { from, request: read.request, streams: read.streams };
         if let Some(refusal) = self.refusal(&read.key) {
             return self.refuse(origin, &refusal, effects);
         }
@@ -34,6 +34,10 @@ impl Shim {
         let Some((command, _)) = self.read_command(&key, view, resp3, read.command) else {
             return self.reply_error(origin, MISFIT, effects);
         };
+        if origin.streams && self.larges.knows(&key, view) {
+            self.send_waiting(now, &key, effects);
+            return self.ask_for_large(now, origin, (key, view, resp3), command, effects);
+        }
         let lane = Lane::Shared { resp3 };
         if ordered && self.must_wait(&key, lane) {
             self.send_waiting(now, &key, effects);
@@ -116,7 +120,8 @@ impl Shim {
         let floor = if always { 1 } else { self.heat_floor };
         let Some(heat) = self.heat.record(now, item, floor) else { return };
         self.hottest.report(now, &read.key, heat);
-        if self.policies.of(&read.key.bytes).is_never() || self.is_marked(&read.key) {
+        let unfit = self.is_marked(&read.key) || self.larges.knows(&read.key, read.view);
+        if self.policies.of(&read.key.bytes).is_never() || unfit {
             return;
         }
         for node in self.placement.places(&read.key).into_iter().flatten() {

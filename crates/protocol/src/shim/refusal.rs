@@ -23,7 +23,7 @@ impl Refusal {
         Refusal { status: Status::Error, value: Bytes::from_static(text.as_bytes()) }
     }
 
-    fn busy(text: &'static str) -> Refusal {
+    pub(super) fn busy(text: &'static str) -> Refusal {
         Refusal { status: Status::Busy, value: Bytes::from_static(text.as_bytes()) }
     }
 }

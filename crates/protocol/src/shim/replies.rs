@@ -45,6 +45,8 @@ impl Shim {
                     self.answered(now, ticket, replies, effects);
                 }
             }
+            StorageEvent::Large { ticket } => self.large(now, ticket, effects),
+            StorageEvent::Part { ticket, bytes, last } => self.part(now, ticket, (bytes, last), effects),
             StorageEvent::Lost { ticket, sent } => {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     self.statistics.storage_lost += 1;
@@ -161,9 +163,10 @@ impl Shim {
             }
             Purpose::Operation(id) => {
                 let success = status_of(&first) != Status::Error;
+                self.turned_out_small(id);
                 self.complete(id, first, success, effects);
             }
-            Purpose::Proof | Purpose::Probe | Purpose::Feed { .. } => {}
+            Purpose::Proof | Purpose::Probe | Purpose::Feed { .. } | Purpose::Transfer { .. } => {}
             Purpose::Topic { kind, name, begins } => {
                 self.topic_answered(now, (kind, name, begins), Some(first), effects);
             }
@@ -258,6 +261,7 @@ impl Shim {
                 self.fill(node, fetch, &Bytes::new(), Bytes::from(text), effects);
             }
             Purpose::Operation(id) => self.lost_operation(id, sent, effects),
+            Purpose::Transfer { origin } => self.transfer_lost(origin, effects),
             Purpose::Feed { .. } => self.feed_lost(now, effects),
             Purpose::Proof | Purpose::Probe | Purpose::Touch { .. } => {}
         }

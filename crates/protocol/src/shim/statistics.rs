@@ -50,6 +50,10 @@ pub struct ShimStatistics {
     pub feed_losses: u64,
     /// Messages to routers about keys that their clients track.
     pub changes_told: u64,
+    /// Large replies handed on in parts; those thrown away to be asked for so; those cut off because nobody read them.
+    pub transfers: u64,
+    pub larges_skipped: u64,
+    pub transfers_cut: u64,
     pub unexpected: u64,
 }
 

@@ -74,7 +74,7 @@ impl Shim {
             self.forget_follower(router);
         }
         let Some(request) = request else { return };
-        let origin = Origin { from: Peer::Router(router), request };
+        let origin = Origin::new(Peer::Router(router), request);
         match &self.storage {
             _ if !follows || self.feed.is_open() => self.followed(origin, effects),
             StorageState::Up { .. } => {

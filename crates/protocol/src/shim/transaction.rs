@@ -18,7 +18,7 @@ use wire::Status;
 
 impl Shim {
     pub(super) fn transaction(&mut self, now: Time, from: Peer, execute: Execute, effects: &mut Vec<Effect>) {
-        let origin = Origin { from, request: execute.request };
+        let origin = Origin::new(from, execute.request);
         let parts = match Parts::parse(&execute.command) {
             Ok(parts) => parts,
             Err(text) => {

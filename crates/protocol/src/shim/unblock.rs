@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::Peer;
 use wire::resp::Command;
 
-use super::operation::{Kind, Operation, Origin, Phase};
+use super::operation::{Kind, Operation, Phase};
 use super::{Effect, Shim};
 use crate::storage::Lane;
 
@@ -32,8 +32,8 @@ pub(super) fn reply(operation: &Operation) -> Option<Bytes> {
 impl Shim {
     /// Storage ends it, because only storage knows whether it has got something by now.
     pub(super) fn unblock(&mut self, from: Peer, request: u64, error: bool, effects: &mut Vec<Effect>) {
-        let wanted = Some(Origin { from, request });
-        let found = self.operations.iter_mut().find(|(_, operation)| operation.origin == wanted);
+        let wanted = |operation: &Operation| operation.origin.is_some_and(|origin| origin.is(from, request));
+        let found = self.operations.iter_mut().find(|(_, operation)| wanted(operation));
         let Some((_, operation)) = found else { return };
         if !matches!(operation.kind, Kind::Blocking | Kind::BlockingQuery) {
             return;

@@ -239,7 +239,8 @@ impl Cluster {
         let values = SmallVec::from_elem(state.storage.value, 1);
         state.reads.push(OpenRead { request, node, view, values });
         let (key, command) = (self.key.clone(), self.command(view));
-        let message = Message::Read(Read { request, key, view, resp3: true, ordered: false, command });
+        let message =
+            Message::Read(Read { request, key, view, resp3: true, ordered: false, streams: false, command });
         self.step_node(state, node, node::Input::Message { from: ROUTER, message });
     }
 

@@ -94,6 +94,8 @@ impl Cluster {
                 | shim::Effect::Abort { .. }
                 | shim::Effect::Unblock { .. }
                 | shim::Effect::Release { .. }
+                | shim::Effect::Skip { .. }
+                | shim::Effect::Take { .. }
                 | shim::Effect::Purged { .. } => {}
             }
         }

@@ -10,6 +10,8 @@
 //! | `known C ADDRESS LOCAL` | where a client comes from and where it came to |
 //! | `C> COMMAND ARGS` | a command of client C, if it is ready |
 //! | `rN VALUE [hit] [cached=0,1] [load=NODE:LOAD] [from=PEER]` | the reply to request N; `$text` is a bulk, `nil` a null, `raw ...` as it stands |
+//! | `begin rN TEXT`, `more rN TEXT`, `last rN TEXT`, `lost rN` | the reply to request N in parts, with `streams=1` |
+//! | `drained C` | client C has taken what it was given |
 //! | `link PEER`, `unlink PEER`, `down NODE`, `wait MS` | the world |
 
 use std::path::Path;

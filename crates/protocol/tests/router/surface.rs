@@ -38,7 +38,7 @@ fn send(command: Command) -> Seen {
                     other => panic!("a router does not send {other:?} here"),
                 }
             }
-            Effect::Reply { bytes, .. } | Effect::Push { bytes, .. } => {
+            Effect::Reply { bytes, .. } | Effect::Push { bytes, .. } | Effect::Part { bytes, .. } => {
                 seen.reply = Some(String::from_utf8_lossy(&bytes).into_owned());
             }
             _ => {}

@@ -184,7 +184,7 @@ impl Run {
                         client.0
                     );
                 }
-                Effect::Resume { .. } => {}
+                Effect::Resume { .. } | Effect::Part { .. } => {}
                 other => panic!("unexpected {other:?}"),
             }
         }

@@ -8,7 +8,7 @@ use protocol::acl::Users;
 use protocol::placement::{Placement, Secret};
 use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, UserSource};
 use protocol::time::Time;
-use wire::message::{Changed, Deliver, Follow, Reply};
+use wire::message::{Changed, Deliver, Follow, Follows, Part, Reply};
 use wire::resp::{Command, ProtocolError, transaction};
 use wire::{
     ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
@@ -122,6 +122,8 @@ impl World {
             }
             "message" | "pmessage" | "smessage" => deliver(first, &rest),
             "changed" => self.changed(&rest),
+            "drained" => Input::Drained { client: client_of(rest[0]) },
+            "begin" | "more" | "last" | "lost" => self.part(first, &rest),
             _ => self.reply(first, &rest),
         };
         self.step(input)
@@ -149,6 +151,7 @@ impl World {
                 "users" if value == "storage" => config.users = UserSource::Storage,
                 "tracked" => config.tracked_max = number(),
                 "bounded" => config.bounded = number() == 1,
+                "streams" => config.streams = number() == 1,
                 _ => panic!("unknown field in {word}"),
             }
         }
@@ -197,6 +200,21 @@ impl World {
         Input::Message { from, message: Message::Reply(reply) }
     }
 
+    /// `begin rN TEXT`, `more rN TEXT`, `last rN TEXT`, `lost rN`: a reply in parts.
+    fn part(&self, word: &str, rest: &[&str]) -> Input {
+        let number: usize = rest[0].strip_prefix('r').and_then(|number| number.parse().ok()).expect("rN");
+        let (request, from) = self.requests[number - 1];
+        let value = Bytes::from(rest[1..].join(" ").replace("\\r\\n", "\r\n"));
+        let part = |follows, value| Message::Part(Part { request, follows, value });
+        let message = match word {
+            "begin" => Message::Reply(Reply { request, more: true, value, ..Reply::default() }),
+            "more" => part(Follows::More, value),
+            "last" => part(Follows::Nothing, value),
+            _ => part(Follows::Lost, value),
+        };
+        Input::Message { from, message }
+    }
+
     /// `changed FROM KEY... [by=rN]`; no key: all of them.
     fn changed(&self, rest: &[&str]) -> Input {
         let by = rest.iter().find_map(|word| word.strip_prefix("by=r"));
@@ -219,6 +237,7 @@ impl World {
     fn show(&mut self, effect: Effect) -> String {
         match effect {
             Effect::Reply { client, bytes } => format!("{} <- {}", client_name(client), text(&bytes)),
+            Effect::Part { client, bytes } => format!("{} <. {}", client_name(client), text(&bytes)),
             Effect::Push { client, bytes } => format!("{} <= {}", client_name(client), text(&bytes)),
             Effect::Close { client } => format!("close {}", client_name(client)),
             Effect::Resume { client } => format!("resume {}", client_name(client)),
@@ -245,6 +264,11 @@ impl World {
                         let number =
                             self.requests.iter().position(|(id, _)| *id == cancel.request).unwrap() + 1;
                         return format!("{} CANCEL r{number}", peer_name(to));
+                    }
+                    Message::Credit(credit) => {
+                        let known = self.requests.iter().position(|(id, _)| *id == credit.request);
+                        let number = known.unwrap() + 1;
+                        return format!("{} CREDIT r{number} {}", peer_name(to), credit.bytes);
                     }
                     Message::Subscribe(m) => {
                         let topic = topic(m.kind, &m.name);

@@ -252,7 +252,7 @@ impl World {
     fn read(&mut self, name: &str, via: &str, (resp3, ordered): (bool, bool), args: &[&str]) {
         let (key, view, command) = self.view(args);
         let request = self.request(name);
-        let read = Read { request, key, view, resp3, ordered, command };
+        let read = Read { request, key, view, resp3, ordered, streams: false, command };
         self.post(ROUTER, peer(via), Message::Read(read));
     }
 
@@ -263,7 +263,7 @@ impl World {
         // A read in a pipeline behind a write of the same key goes to the shim, flagged.
         let message = if args[0] == "GET" {
             let command = Bytes::new();
-            Message::Read(Read { request, key, view: View::GET, resp3, ordered, command })
+            Message::Read(Read { request, key, view: View::GET, resp3, ordered, streams: false, command })
         } else {
             Message::Execute(Execute {
                 request,
@@ -468,6 +468,7 @@ impl World {
                     let how = if clean { " clean" } else { "" };
                     let _ = writeln!(self.log, "  s0 releases connection {number}{how}");
                 }
+                shim::Effect::Skip { .. } | shim::Effect::Take { .. } => panic!("no reply here is large"),
                 shim::Effect::Purged { number, copies } => {
                     let _ = writeln!(self.log, "  purge {number} is done, {copies} copies");
                 }
@@ -579,6 +580,9 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Moving(slots)) if slots.is_empty() => "storage>s0 all settled".into(),
         Parcel::Answer(StorageEvent::Moving(_)) => "storage>s0 moving".into(),
         Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
+        Parcel::Answer(StorageEvent::Large { .. } | StorageEvent::Part { .. }) => {
+            panic!("no reply here is large")
+        }
         Parcel::Answer(event @ (StorageEvent::Changed(_) | StorageEvent::FeedDown)) => {
             panic!("{event:?} is the feed's")
         }
@@ -608,6 +612,8 @@ fn what(message: &Message) -> String {
         Message::Follow(m) => format!("FOLLOW {}", m.follows),
         Message::Track(m) => format!("TRACK {}", text(&m.key)),
         Message::Changed(m) => format!("CHANGED {}", show(&m.keys)),
+        Message::Part(m) => format!("PART {:?}", m.follows),
+        Message::Credit(m) => format!("CREDIT {}", m.bytes),
         Message::Deliver(m) => format!("DELIVER {}", text(&m.name)),
         Message::Hello(m) => format!("HELLO {}", m.number),
         Message::Welcome(_) => "WELCOME".into(),

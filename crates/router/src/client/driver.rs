@@ -168,6 +168,11 @@ impl Front for Calls {
         }
     }
 
+    /// Its machine asks for whole replies.
+    fn part(&mut self, _io: &mut Io, _client: ClientId, _bytes: Bytes) -> bool {
+        false
+    }
+
     /// A call is over with its replies: nobody is there to listen.
     fn push(&mut self, _io: &mut Io, _client: ClientId, _bytes: Bytes) {}
 

@@ -71,7 +71,7 @@ impl Client {
         let id = RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX));
         // Whoever has the cluster's secret has the data.
         let owner = UserSource::Given(Arc::default());
-        let mut engine = Engine::new(config, id, owner).map_err(ConnectError::Map)?;
+        let mut engine = Engine::new(config, id, owner, false).map_err(ConnectError::Map)?;
         engine.dial(&mut io, config);
         let queue = Queue::new(io.waker());
         let maps = MapCell::default();

@@ -490,7 +490,8 @@ fn key_of(peer: Peer) -> (usize, usize) {
 }
 
 fn is_droppable(reply: &Reply, io: &Io, connection: ConnectionId) -> bool {
-    reply.value.len() >= LARGE_REPLY_BYTES && io.out_bytes(connection) > REPLIES_BYTES_KEPT_MAX
+    // What has begun comes to its end, and its client takes it or loses the connection.
+    !reply.more && reply.value.len() >= LARGE_REPLY_BYTES && io.out_bytes(connection) > REPLIES_BYTES_KEPT_MAX
 }
 
 /// What takes the place of a reply: somebody else may answer a read; who has asked for a write learns that it is done.

@@ -70,6 +70,25 @@ impl Storage {
         }
     }
 
+    /// The rest of a large reply is of no use to anybody.
+    pub(crate) fn skip(&mut self, ticket: u64) {
+        match self {
+            // They tell of none.
+            Storage::Memory(_) | Storage::Memcached(_) | Storage::RedisCluster(_) => {}
+            Storage::Redis(redis) => redis.skip(ticket),
+            Storage::RedisSentinel(sentinel) => sentinel.skip(ticket),
+        }
+    }
+
+    /// So much more of a large reply may be handed on in parts.
+    pub(crate) fn take(&mut self, io: &mut Io, ticket: u64, bytes: u64) {
+        match self {
+            Storage::Memory(_) | Storage::Memcached(_) | Storage::RedisCluster(_) => {}
+            Storage::Redis(redis) => redis.take(io, ticket, bytes),
+            Storage::RedisSentinel(sentinel) => sentinel.take(io, ticket, bytes),
+        }
+    }
+
     /// Ends a pinned command as by its time-out, or by an error.
     pub(crate) fn unblock(
         &mut self,

@@ -104,6 +104,18 @@ impl RedisSentinel {
         }
     }
 
+    pub fn skip(&mut self, ticket: u64) {
+        if let Some((_, redis)) = &mut self.current {
+            redis.skip(ticket);
+        }
+    }
+
+    pub fn take(&mut self, io: &mut Io, ticket: u64, bytes: u64) {
+        if let Some((_, redis)) = &mut self.current {
+            redis.take(io, ticket, bytes);
+        }
+    }
+
     pub fn unblock(
         &mut self,
         io: &mut Io,

@@ -75,10 +75,10 @@ impl Cluster {
         let status = random.pick(&[Status::Ok, Status::Nil, Status::Error, Status::Busy]);
         let cached = LayerSet(other as u8);
         match random.below(19) {
-            0 => Message::Read(Read { request, key, view, resp3, ordered: flag, command }),
+            0 => Message::Read(Read { request, key, view, resp3, ordered: flag, streams: resp3, command }),
             1 => {
                 let loads = [LoadStamp { node_plus_one: other as u32, load: request as u32 }; 4];
-                Message::Reply(Reply { request, status, hit: flag, cached, loads, value })
+                Message::Reply(Reply { request, status, hit: flag, cached, loads, more: resp3, value })
             }
             2 => Message::Execute(Execute { request, key, resp3, ordered: flag, watch: None, command }),
             3 => Message::Cancel(Cancel { request }),

@@ -4,6 +4,7 @@ mod command;
 mod error;
 mod inline;
 mod number;
+mod parts;
 pub mod reply;
 mod scan;
 mod take;
@@ -12,6 +13,7 @@ mod value;
 
 pub use command::Command;
 pub use error::ProtocolError;
+pub use parts::PartScanner;
 pub use scan::ReplyScanner;
 pub use take::{Limits, Taken, next_command, take_command};
 pub use value::Value;

@@ -4,9 +4,9 @@ use super::error::ProtocolError;
 use super::number::parse_integer;
 
 /// Largest string in a reply: Redis' own limit, with the room that a message between roles leaves.
-const STRING_BYTES_MAX: i64 = crate::codec::VALUE_BYTES_MAX as i64;
+pub(super) const STRING_BYTES_MAX: i64 = crate::codec::VALUE_BYTES_MAX as i64;
 /// Redis' own limit on the elements of one aggregate.
-const ELEMENTS_MAX: i64 = i32::MAX as i64;
+pub(super) const ELEMENTS_MAX: i64 = i32::MAX as i64;
 /// More than any string line that Redis writes; a stream without line ends is not followed for ever.
 const LINE_BYTES_MAX: usize = 64 << 20;
 
@@ -102,13 +102,13 @@ impl ReplyScanner {
     }
 }
 
-enum Shape {
+pub(super) enum Shape {
     Line,
     String,
     Elements { each: u64, extra: u64 },
 }
 
-fn shape(kind: u8) -> Result<Shape, ProtocolError> {
+pub(super) fn shape(kind: u8) -> Result<Shape, ProtocolError> {
     Ok(match kind {
         b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => Shape::Line,
         b'$' | b'=' | b'!' => Shape::String,
@@ -120,7 +120,7 @@ fn shape(kind: u8) -> Result<Shape, ProtocolError> {
 }
 
 /// A length, `None` for the null `-1` of RESP2.
-fn length(line: &[u8], max: i64) -> Result<Option<u64>, ProtocolError> {
+pub(super) fn length(line: &[u8], max: i64) -> Result<Option<u64>, ProtocolError> {
     match parse_integer(line) {
         Some(-1) => Ok(None),
         Some(length) if (0..=max).contains(&length) => Ok(Some(length as u64)),

@@ -81,7 +81,9 @@ impl Kind {
             | Message::Deliver(_)
             | Message::Follow(_)
             | Message::Track(_)
-            | Message::Changed(_) => return None,
+            | Message::Changed(_)
+            | Message::Part(_)
+            | Message::Credit(_) => return None,
         })
     }
 }

@@ -50,6 +50,10 @@ impl Process {
         Process { name: name.to_owned(), child, log: log.to_owned(), lines }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn wait_for_line(&self, expected: &str) {
         let deadline = Instant::now() + WAIT_MAX;
         loop {

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
-use protocol::storage::{StorageEvent, Store};
+use bytes::{Buf, Bytes};
+use protocol::storage::{LARGE_REPLY_BYTES, StorageEvent, Store};
 use smallvec::SmallVec;
-use wire::resp::{Command, ReplyScanner, Value};
+use wire::resp::{Command, PartScanner, ProtocolError, ReplyScanner, Value};
 
 use super::takeover::Incarnation;
 
@@ -44,6 +44,16 @@ struct Awaited {
     replies: SmallVec<[Bytes; 2]>,
 }
 
+/// What becomes of the reply that comes now.
+enum Flow {
+    /// It is kept until it is whole. `told`: that it is large.
+    Whole { told: bool },
+    /// Nobody wants it.
+    Skipped(PartScanner),
+    /// It is handed on in parts, as long as so many bytes more may be; what is read at once goes at once.
+    Parts(PartScanner, i64),
+}
+
 /// Why a line is of no use any more.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -61,6 +71,7 @@ pub(super) struct Line {
     /// Known once commands may be sent.
     client: Option<u64>,
     scanner: ReplyScanner,
+    flow: Flow,
     awaited: VecDeque<Awaited>,
     waiting: VecDeque<Store>,
     written: u64,
@@ -95,6 +106,7 @@ impl Line {
             phase: Phase::Greeting,
             client: None,
             scanner: ReplyScanner::new(),
+            flow: Flow::Whole { told: false },
             awaited: VecDeque::new(),
             waiting: VecDeque::new(),
             written: hello.frame().len() as u64,
@@ -214,7 +226,15 @@ impl Line {
         events: &mut Vec<StorageEvent>,
     ) -> Result<(), Fault> {
         self.heard_us = now_us;
-        while let Some(len) = self.scanner.scan(bytes).map_err(|error| Fault::Broken(error.to_string()))? {
+        loop {
+            if !matches!(self.flow, Flow::Whole { .. }) && !self.flow_on(bytes, events)? {
+                return Ok(());
+            }
+            let Some(len) = self.scanner.scan(bytes).map_err(broken)? else {
+                self.tell_if_large(bytes, events);
+                return Ok(());
+            };
+            self.flow = Flow::Whole { told: false };
             let reply = bytes.split_to(len);
             if self.phase != Phase::Open {
                 self.greeted(now_us, &reply, out)?;
@@ -231,7 +251,83 @@ impl Line {
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Says once that the reply to come is large, if it is somebody's last one.
+    fn tell_if_large(&mut self, bytes: &Bytes, events: &mut Vec<StorageEvent>) {
+        let Flow::Whole { told } = &mut self.flow else { return };
+        if bytes.len() < LARGE_REPLY_BYTES || *told || self.phase != Phase::Open || bytes[0] == b'>' {
+            return;
+        }
+        if let Some(first) = self.awaited.front().filter(|first| first.missing == 1) {
+            *told = true;
+            events.push(StorageEvent::Large { ticket: first.ticket });
+        }
+    }
+
+    /// Skips or hands on what has come of a large reply. Whether it is over and the next one may be looked at.
+    fn flow_on(&mut self, bytes: &mut Bytes, events: &mut Vec<StorageEvent>) -> Result<bool, Fault> {
+        let ended = match &mut self.flow {
+            Flow::Whole { .. } => return Ok(true),
+            Flow::Skipped(scanner) => {
+                let taken = scanner.take(bytes).map_err(broken)?;
+                bytes.advance(taken);
+                scanner.is_ended()
+            }
+            Flow::Parts(_, window) if *window <= 0 => return Ok(false),
+            Flow::Parts(scanner, window) => {
+                let taken = scanner.take(bytes).map_err(broken)?;
+                *window -= taken as i64;
+                let (part, last) = (bytes.split_to(taken), scanner.is_ended());
+                if let Some(first) = self.awaited.front().filter(|_| taken > 0) {
+                    events.push(StorageEvent::Part { ticket: first.ticket, bytes: part, last });
+                }
+                last
+            }
+        };
+        if ended {
+            self.awaited.pop_front();
+            self.scanner = ReplyScanner::new();
+            self.flow = Flow::Whole { told: false };
+        }
+        Ok(ended)
+    }
+
+    /// What comes of this reply, which was told to be large, is thrown away. Whether it is this line's.
+    pub(super) fn skip(&mut self, ticket: u64) -> bool {
+        let own = self.is_told_of(ticket);
+        if own {
+            self.flow = Flow::Skipped(PartScanner::default());
+        }
+        own
+    }
+
+    /// So much more of this reply, which was told to be large, may be handed on. Whether it is this line's.
+    pub(super) fn take(&mut self, ticket: u64, bytes: u64) -> bool {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let own = self.is_told_of(ticket);
+        if own {
+            self.flow = Flow::Parts(PartScanner::default(), bytes);
+            return true;
+        }
+        let first = self.awaited.front().filter(|first| first.ticket == ticket);
+        match &mut self.flow {
+            Flow::Parts(_, window) if first.is_some() => {
+                *window = window.saturating_add(bytes);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn is_told_of(&self, ticket: u64) -> bool {
+        let first = self.awaited.front().filter(|first| first.ticket == ticket);
+        matches!(self.flow, Flow::Whole { told: true }) && first.is_some()
+    }
+
+    /// Whether it has handed on all that may be for now: nothing more is to be read.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self.flow, Flow::Parts(_, window) if window <= 0)
     }
 
     fn answered(&mut self, reply: Bytes, events: &mut Vec<StorageEvent>) -> Result<(), Fault> {
@@ -317,15 +413,24 @@ impl Line {
     pub(super) fn lose(self, unwritten: usize, events: &mut Vec<StorageEvent>) -> Option<u64> {
         let reached = self.written - (unwritten as u64).min(self.written);
         let mut unknown = false;
-        for awaited in self.awaited {
+        // What is being answered has been carried out.
+        let answering = !matches!(self.flow, Flow::Whole { .. });
+        for (index, awaited) in self.awaited.into_iter().enumerate() {
             let sent = awaited.start < reached;
-            unknown |= sent;
+            unknown |= sent && !(answering && index == 0);
+            if index == 0 && matches!(self.flow, Flow::Skipped(_)) {
+                continue;
+            }
             events.push(StorageEvent::Lost { ticket: awaited.ticket, sent });
         }
         let unsent = |store: Store| StorageEvent::Lost { ticket: store.ticket, sent: false };
         events.extend(self.waiting.into_iter().map(unsent));
         self.client.filter(|_| unknown)
     }
+}
+
+fn broken(error: ProtocolError) -> Fault {
+    Fault::Broken(error.to_string())
 }
 
 /// Whether a push is a message, not the confirmation of a subscription.

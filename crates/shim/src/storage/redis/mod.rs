@@ -179,6 +179,24 @@ impl Redis {
         }
     }
 
+    /// The rest of a large reply is of no use to anybody.
+    pub fn skip(&mut self, ticket: u64) {
+        self.lines_mut().any(|(_, line)| line.skip(ticket));
+    }
+
+    /// So much more of a large reply may be handed on.
+    pub fn take(&mut self, io: &mut Io, ticket: u64, bytes: u64) {
+        let found =
+            self.lines_mut().find_map(|(id, line)| line.take(ticket, bytes).then_some((*id, line.is_full())));
+        if let Some((connection, false)) = found {
+            io.resume(connection);
+        }
+    }
+
+    fn lines_mut(&mut self) -> impl Iterator<Item = &mut (ConnectionId, Line)> {
+        self.pinned.iter_mut().chain(self.shared.iter_mut().flatten())
+    }
+
     /// Ends a pinned command as by its time-out, or by an error: the server does, which knows what it has got by now.
     pub fn unblock(
         &mut self,
@@ -282,6 +300,9 @@ impl Redis {
         let out = if was_open { &mut nothing } else { io.out(id) };
         match line.data(now_us, &mut bytes, out, events) {
             Ok(()) => {
+                if line.is_full() {
+                    io.pause(id);
+                }
                 io.unread(id, bytes);
                 if line.take_suspicion() {
                     // A replica, or one that is becoming one: the admin connection asks at once.

@@ -1,0 +1,246 @@
+//! Large replies: read on a connection of their own, handed on in parts as fast as their client takes them. Not small ones.
+//!
+//! Nobody knows that a reply is large before it comes. The connection that all share never waits for one client, so
+//! the first large reply to a read is skipped there and the read sent again on a connection of its own; the next
+//! ones go there at once. A read is sent again only if nothing of its key was sent after it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::message::{Credit, Follows, Part, Reply};
+use wire::{Key, Message, Peer, View};
+
+use super::admission::Class;
+use super::operation::{KeyState, Kind, Origin};
+use super::operations::{operation, status_of};
+use super::refusal::Refusal;
+use super::{Effect, Purpose, Shim};
+use crate::node::heat_item;
+use crate::storage::Lane;
+use crate::time::Time;
+
+/// Large replies under way at a time, each with a storage connection and `WINDOW_BYTES` of memory on its way.
+pub const TRANSFERS_MAX: usize = 128;
+/// What may be on its way between storage and a client: enough to keep all connections in between busy.
+const WINDOW_BYTES: u64 = 1 << 20;
+/// Views known to be large; a forgotten one is skipped once more.
+const KNOWN_MAX: usize = 4096;
+/// Whose client has taken nothing for this long gives way to another when there are too many.
+const STALLED: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Larges {
+    /// Views whose last reply was large, and in which order they became known.
+    known: BTreeSet<u64>,
+    order: VecDeque<u64>,
+    /// By who gets them: the tickets of replies that have begun, and when more of them was asked for last.
+    running: BTreeMap<(Peer, u64), (u64, Time)>,
+    /// Operations on connections of their own whose replies have not begun.
+    pub(super) asked: usize,
+}
+
+impl Larges {
+    pub(super) fn knows(&self, key: &Key, view: View) -> bool {
+        !self.known.is_empty() && self.known.contains(&heat_item(key, view))
+    }
+
+    fn learn(&mut self, key: &Key, view: View) {
+        let item = heat_item(key, view);
+        if !self.known.insert(item) {
+            return;
+        }
+        self.order.push_back(item);
+        if self.order.len() > KNOWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+
+    fn forget(&mut self, key: &Key, view: View) {
+        let item = heat_item(key, view);
+        if self.known.remove(&item) {
+            self.order.retain(|other| *other != item);
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.asked + self.running.len()
+    }
+}
+
+impl Shim {
+    /// Storage begins to answer with something large.
+    pub(super) fn large(&mut self, now: Time, ticket: u64, effects: &mut Vec<Effect>) {
+        let Some(purpose) = self.tickets.get(ticket as usize).map(|ticket| &ticket.purpose) else { return };
+        match purpose {
+            Purpose::Operation(id) if self.operations[*id as usize].streams() => {
+                effects.push(Effect::Take { ticket, bytes: WINDOW_BYTES });
+            }
+            Purpose::Read { origins, key, view, resp3 } => {
+                let (key, view, resp3) = (key.clone(), *view, *resp3);
+                let streams = origins.iter().all(|origin| origin.streams);
+                self.larges.learn(&key, view);
+                if streams {
+                    self.skip(now, ticket, (key, view, resp3), effects);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends a read again on a connection of its own, unless something of its key has followed it.
+    fn skip(
+        &mut self,
+        now: Time,
+        ticket: u64,
+        (key, view, resp3): (Key, View, bool),
+        effects: &mut Vec<Effect>,
+    ) {
+        let written = |state: &KeyState| state.sent > 0 || state.blocked > 0 || !state.queue.is_empty();
+        if !self.barriers.is_empty() || self.keys.get(&key).is_some_and(written) {
+            return;
+        }
+        let Some((command, waiting)) = self.take_reading(&key, (view, resp3)) else { return };
+        let found = self.tickets.remove(ticket as usize);
+        if found.place.is_some() {
+            self.admission.ended();
+        }
+        effects.push(Effect::Skip { ticket });
+        let Purpose::Read { origins, .. } = found.purpose else { return };
+        self.statistics.larges_skipped += 1;
+        for origin in origins.into_iter().chain(waiting) {
+            self.ask_for_large(now, origin, (key.clone(), view, resp3), command.clone(), effects);
+        }
+    }
+
+    /// A read on a connection of its own. It takes its place in the queue of its key until its reply begins, because what
+    /// goes down the other connections would not keep its order.
+    pub(super) fn ask_for_large(
+        &mut self,
+        now: Time,
+        origin: Origin,
+        (key, view, resp3): (Key, View, bool),
+        command: Bytes,
+        effects: &mut Vec<Effect>,
+    ) {
+        if self.larges.count() >= TRANSFERS_MAX && !self.end_stalled_transfer(now, effects) {
+            self.statistics.sheds += 1;
+            return self.refuse(origin, &Refusal::busy(TRANSFERS), effects);
+        }
+        let keys = SmallVec::from_elem(key, 1);
+        let refusal = self.overload(&keys, crate::command::Kind::Read);
+        if let Some(refusal) = refusal.or_else(|| self.storage_overloaded(Class::Request)) {
+            return self.refuse(origin, &refusal, effects);
+        }
+        self.statistics.storage_reads += 1;
+        self.larges.asked += 1;
+        let lane = Lane::Pinned { resp3 };
+        self.admit_operation(operation(origin, Kind::Read(Some(view)), lane, command, keys));
+    }
+
+    /// A reply that was expected to be large came whole.
+    pub(super) fn turned_out_small(&mut self, id: u32) {
+        let operation = &self.operations[id as usize];
+        if let (true, Kind::Read(Some(view)), [key]) =
+            (operation.streams(), operation.kind, &operation.keys[..])
+        {
+            self.larges.forget(key, view);
+        }
+    }
+
+    /// The next bytes of a large reply. With the first ones storage has carried the read out, so its key is free.
+    pub(super) fn part(
+        &mut self,
+        now: Time,
+        ticket: u64,
+        (value, last): (Bytes, bool),
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(found) = self.tickets.get(ticket as usize) else { return };
+        let origin = match found.purpose {
+            Purpose::Transfer { origin } => {
+                if let Some(Origin { from, request, .. }) = origin {
+                    let follows = if last { Follows::Nothing } else { Follows::More };
+                    self.send(from, Message::Part(Part { request, follows, value }), effects);
+                }
+                origin
+            }
+            Purpose::Operation(id) if self.operations[id as usize].streams() => {
+                self.transfer_begins(id, (value, last), effects)
+            }
+            _ => return,
+        };
+        let running = origin.map(|origin| (origin.from, origin.request));
+        if last {
+            self.tickets.remove(ticket as usize);
+            running.map(|running| self.larges.running.remove(&running));
+        } else {
+            self.tickets[ticket as usize].purpose = Purpose::Transfer { origin };
+            running.map(|running| self.larges.running.entry(running).or_insert((ticket, now)));
+        }
+    }
+
+    fn transfer_begins(
+        &mut self,
+        id: u32,
+        (value, last): (Bytes, bool),
+        effects: &mut Vec<Effect>,
+    ) -> Option<Origin> {
+        self.statistics.transfers += 1;
+        let operation = &mut self.operations[id as usize];
+        let origin = operation.origin.take().filter(|_| !operation.cancelled);
+        let (key, kind) = (operation.keys[0].clone(), operation.kind);
+        self.complete(id, Bytes::new(), true, effects);
+        if let (Some(Origin { from, request, .. }), Kind::Read(Some(view))) = (origin, kind) {
+            let (status, cached) = (status_of(&value), self.hints(&key, view));
+            let reply = Reply { request, status, cached, more: !last, value, ..Reply::default() };
+            self.send(from, Message::Reply(reply), effects);
+        }
+        origin
+    }
+
+    /// The client has taken what it got: as much again may be on its way.
+    pub(super) fn credit(&mut self, now: Time, from: Peer, credit: &Credit, effects: &mut Vec<Effect>) {
+        let Some((ticket, asked)) = self.larges.running.get_mut(&(from, credit.request)) else { return };
+        *asked = now;
+        effects.push(Effect::Take { ticket: *ticket, bytes: credit.bytes });
+    }
+
+    /// Nobody waits for the rest any more.
+    pub(super) fn end_transfer(&mut self, wanted: (Peer, u64), effects: &mut Vec<Effect>) {
+        let Some((ticket, _)) = self.larges.running.remove(&wanted) else { return };
+        self.tickets[ticket as usize].purpose = Purpose::Transfer { origin: None };
+        effects.push(Effect::Abort { ticket });
+    }
+
+    pub(super) fn end_transfers_of(&mut self, router: Peer, effects: &mut Vec<Effect>) {
+        let running = self.larges.running.keys().filter(|(from, _)| *from == router);
+        for wanted in running.copied().collect::<Vec<_>>() {
+            self.end_transfer(wanted, effects);
+        }
+    }
+
+    /// Makes room for another large reply. Whether there was one that nobody reads.
+    fn end_stalled_transfer(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        let stalled = |(_, (_, asked)): &(&(Peer, u64), &(u64, Time))| now.since(*asked) >= STALLED;
+        let Some((&(from, request), _)) = self.larges.running.iter().find(stalled) else { return false };
+        self.statistics.transfers_cut += 1;
+        self.end_transfer((from, request), effects);
+        let (follows, value) = (Follows::Lost, Bytes::new());
+        self.send(from, Message::Part(Part { request, follows, value }), effects);
+        true
+    }
+
+    pub(super) fn transfer_lost(&mut self, origin: Option<Origin>, effects: &mut Vec<Effect>) {
+        let Some(Origin { from, request, .. }) = origin else { return };
+        self.larges.running.remove(&(from, request));
+        let (follows, value) = (Follows::Lost, Bytes::new());
+        self.send(from, Message::Part(Part { request, follows, value }), effects);
+    }
+}
+
+const TRANSFERS: &str = "-BUSY DistCache: too many large replies are on their way from this storage server; the command \
+                         was not executed, try again later\r\n";
