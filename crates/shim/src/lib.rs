@@ -121,6 +121,9 @@ fn storage(config: &Config, shim: ShimId) -> Storage {
         pinned_max: config.limits.blocking_max + TRANSFERS_MAX,
         seed: rand::random(),
     };
+    // Validation has seen to it that there are certificates where the URL wants them. Servers that others name are known
+    // by their addresses.
+    let certificates = |wanted: bool| config.certificates().storage().filter(|_| wanted).cloned();
     match &config.shim(shim).storage {
         StorageConfig::Embedded => Storage::memory(rand::random()),
         StorageConfig::Memcached { address, .. } => Storage::memcached(Memcached::new(MemcachedSettings {
@@ -130,8 +133,7 @@ fn storage(config: &Config, shim: ShimId) -> Storage {
             seed: rand::random(),
         })),
         StorageConfig::Redis { address, user, password, tls } => {
-            // Validation has seen to it that there are certificates where the URL wants them.
-            let tls = tls.as_ref().and_then(|host| Some(config.certificates().storage()?.or_named(host)));
+            let tls = tls.as_ref().and_then(|host| Some(certificates(true)?.or_named(host)));
             Storage::redis(Redis::new(RedisSettings { tls, ..server(address, user, password) }))
         }
         StorageConfig::RedisSentinel(sentinel) => {
@@ -141,10 +143,13 @@ fn storage(config: &Config, shim: ShimId) -> Storage {
                 name: sentinel.name.clone(),
                 sentinel_user: sentinel.sentinel_user.clone(),
                 sentinel_password: sentinel.sentinel_password.as_ref().map(|password| password.0.clone()),
-                server: server(&address, &sentinel.user, &sentinel.password),
+                server: RedisSettings {
+                    tls: certificates(sentinel.tls),
+                    ..server(&address, &sentinel.user, &sentinel.password)
+                },
             }))
         }
-        StorageConfig::RedisCluster { seeds, user, password } => {
+        StorageConfig::RedisCluster { seeds, user, password, tls } => {
             let address = Address::Tcp(seeds[0]);
             let shards = ShardsConfig {
                 shim,
@@ -153,7 +158,11 @@ fn storage(config: &Config, shim: ShimId) -> Storage {
                 patience: Duration::from_millis(config.limits.storage_ms_max),
                 seed: rand::random(),
             };
-            let server = RedisSettings { cluster_mode: true, ..server(&address, user, password) };
+            let server = RedisSettings {
+                cluster_mode: true,
+                tls: certificates(*tls),
+                ..server(&address, user, password)
+            };
             Storage::redis_cluster(RedisCluster::new(RedisClusterSettings { shards, server }))
         }
     }

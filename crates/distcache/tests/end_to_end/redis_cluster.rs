@@ -8,7 +8,10 @@ use crate::cluster::{
 use crate::history::History;
 
 fn layout(storage: &RedisCluster, shims: usize) -> Layout {
-    let layout = Layout::new(vec![storage.url(); shims]);
+    two_routers(Layout::new(vec![storage.url(); shims]))
+}
+
+pub(crate) fn two_routers(layout: Layout) -> Layout {
     let second = Layout::embedded(1).routers;
     Layout { routers: [&layout.routers[..], &second].concat(), ..layout }
 }
@@ -23,7 +26,11 @@ fn check_all(client: &mut Client, expected: &[(&[&str], &str)]) {
 
 pub(crate) fn check_commands(program: Program, shims: usize) {
     let storage = RedisCluster::of(program);
-    let cluster = Cluster::up(layout(&storage, shims));
+    check_commands_over(layout(&storage, shims));
+}
+
+pub(crate) fn check_commands_over(layout: Layout) {
+    let cluster = Cluster::up(layout);
     let mut client = cluster.connect(0);
     check_all(
         &mut client,
@@ -176,7 +183,11 @@ pub(crate) fn check_moves(program: Program) {
     }
     let _machine = shared();
     let storage = RedisCluster::of(program);
-    let cluster = Cluster::up(layout(&storage, 3));
+    check_moves_over(&storage, layout(&storage, 3));
+}
+
+pub(crate) fn check_moves_over(storage: &RedisCluster, layout: Layout) {
+    let cluster = Cluster::up(layout);
     let history = History::start(&cluster.layout.routers, 6, 2);
     history.wait_for(3000, 100);
     for _ in 0..2 {
@@ -209,7 +220,11 @@ fn a_replica_takes_over_gracefully_under_clients() {
     }
     let _machine = shared();
     let storage = RedisCluster::start();
-    let cluster = Cluster::up(layout(&storage, 3));
+    check_failovers_over(&storage, layout(&storage, 3));
+}
+
+pub(crate) fn check_failovers_over(storage: &RedisCluster, layout: Layout) {
+    let cluster = Cluster::up(layout);
     let history = History::start(&cluster.layout.routers, 6, 2);
     history.wait_for(2000, 100);
     for (primary, replica) in [(0, 3), (1, 4), (3, 0)] {

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Layout, Sentinels, installed, shared, text, until};
 use crate::history::History;
-use crate::redis_cluster::check_truth;
+use crate::redis_cluster::{check_truth, two_routers};
 
 #[test]
 fn the_primary_that_sentinels_choose_is_followed() {
@@ -10,10 +10,13 @@ fn the_primary_that_sentinels_choose_is_followed() {
         return;
     }
     let _machine = shared();
-    let mut storage = Sentinels::start();
-    let layout = Layout::new(vec![storage.url()]);
-    let second = Layout::embedded(1).routers;
-    let cluster = Cluster::up(Layout { routers: [&layout.routers[..], &second].concat(), ..layout });
+    let storage = Sentinels::start();
+    let layout = two_routers(Layout::new(vec![storage.url()]));
+    check_followed(storage, layout);
+}
+
+pub(crate) fn check_followed(mut storage: Sentinels, layout: Layout) {
+    let cluster = Cluster::up(layout);
     for by_hand in [true, false] {
         let history = History::start(&cluster.layout.routers, 6, 2);
         history.wait_for(2000, 200);

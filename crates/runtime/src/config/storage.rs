@@ -11,7 +11,8 @@ use super::load::ConfigError;
 use crate::address::Address;
 
 /// `embedded:`, `memcached://HOST:PORT`, `redis://USER:PASSWORD@HOST:PORT` (`rediss://` with TLS),
-/// `redis+unix://USER:PASSWORD@/PATH` or `redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT`.
+/// `redis+unix://USER:PASSWORD@/PATH`, `redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT` or
+/// `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME` (`rediss-cluster://`, `rediss+sentinel://`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StorageConfig {
     /// In memory, gone when the shim ends.
@@ -38,6 +39,8 @@ pub enum StorageConfig {
         seeds: Vec<SocketAddr>,
         user: Option<String>,
         password: Option<Password>,
+        /// To every server.
+        tls: bool,
     },
 }
 
@@ -52,9 +55,20 @@ pub struct SentinelStorage {
     pub password: Option<Password>,
     pub sentinel_user: Option<String>,
     pub sentinel_password: Option<Password>,
+    /// To sentinels and servers.
+    pub tls: bool,
 }
 
 impl StorageConfig {
+    pub(super) fn wants_tls(&self) -> bool {
+        match self {
+            StorageConfig::Redis { tls, .. } => tls.is_some(),
+            StorageConfig::RedisSentinel(sentinel) => sentinel.tls,
+            StorageConfig::RedisCluster { tls, .. } => *tls,
+            StorageConfig::Embedded | StorageConfig::Memcached { .. } => false,
+        }
+    }
+
     /// Whether there is a user without a password.
     pub(super) fn lacks_password(&self) -> bool {
         match self {
@@ -104,8 +118,9 @@ impl fmt::Debug for Password {
 }
 
 const FORMS: &str = "embedded:, memcached://HOST:PORT, redis://USER:PASSWORD@HOST:PORT (rediss:// with TLS), \
-                     redis+unix://USER:PASSWORD@/PATH, redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT or \
-                     redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME";
+                     redis+unix://USER:PASSWORD@/PATH, redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT \
+                     (rediss-cluster:// with TLS) or redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME \
+                     (rediss+sentinel:// with TLS)";
 const REDIS_PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 const MEMCACHED_PORT: u16 = 11211;
@@ -126,8 +141,10 @@ impl FromStr for StorageConfig {
             "rediss" => redis_tcp(rest, true),
             "redis+unix" => redis_unix(rest),
             "memcached" => memcached(rest),
-            "redis-cluster" => redis_cluster(rest),
-            "redis+sentinel" => redis_sentinel(rest),
+            "redis-cluster" => redis_cluster(rest, false),
+            "rediss-cluster" => redis_cluster(rest, true),
+            "redis+sentinel" => redis_sentinel(rest, false),
+            "rediss+sentinel" => redis_sentinel(rest, true),
             "etcd" => Err(format!("{scheme}:// storage is not in this release: write {FORMS}")),
             _ => Err(format!("unknown storage scheme {scheme:?}: write {FORMS}")),
         }
@@ -145,14 +162,14 @@ fn without_database(place: &str) -> Result<&str, String> {
     }
 }
 
-fn redis_cluster(rest: &str) -> Result<StorageConfig, String> {
+fn redis_cluster(rest: &str, tls: bool) -> Result<StorageConfig, String> {
     let (user, password, place) = credentials(rest)?;
     let seeds = without_database(place)?.split(',').map(|seed| resolve(seed, REDIS_PORT));
-    Ok(StorageConfig::RedisCluster { seeds: seeds.collect::<Result<_, _>>()?, user, password })
+    Ok(StorageConfig::RedisCluster { seeds: seeds.collect::<Result<_, _>>()?, user, password, tls })
 }
 
 /// The name may not hold `?`, nor a password an unescaped one.
-fn redis_sentinel(rest: &str) -> Result<StorageConfig, String> {
+fn redis_sentinel(rest: &str, tls: bool) -> Result<StorageConfig, String> {
     let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
     let (user, password, place) = credentials(rest)?;
     let (hosts, name) = place.split_once('/').unwrap_or((place, ""));
@@ -163,8 +180,15 @@ fn redis_sentinel(rest: &str) -> Result<StorageConfig, String> {
     }
     let sentinels = hosts.split(',').map(|host| resolve(host, SENTINEL_PORT)).collect::<Result<_, _>>()?;
     let name = unescape(name)?;
-    let mut storage =
-        SentinelStorage { sentinels, name, user, password, sentinel_user: None, sentinel_password: None };
+    let mut storage = SentinelStorage {
+        sentinels,
+        name,
+        user,
+        password,
+        sentinel_user: None,
+        sentinel_password: None,
+        tls,
+    };
     for option in options.split('&').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             Some(("sentinel_user", user)) => storage.sentinel_user = Some(unescape(user)?),
@@ -318,8 +342,11 @@ mod tests {
             seeds: seeds.to_vec(),
             user: Some("cache".to_owned()),
             password: Some(Password("p@s".to_owned())),
+            tls: false,
         };
         assert_eq!(url.parse(), Ok(expected));
+        let secured: StorageConfig = "rediss-cluster://127.0.0.1:7001".parse().unwrap();
+        assert!(secured.wants_tls() && !url.parse::<StorageConfig>().unwrap().wants_tls());
     }
 
     #[test]
@@ -337,6 +364,7 @@ mod tests {
         assert_eq!(found.sentinel_password, Some(Password("s&".to_owned())));
         assert_eq!(found.sentinel_user.as_deref(), Some("v"));
         assert_eq!(storage("redis+sentinel://127.0.0.1/main").sentinel_password, None);
+        assert!(!found.tls && storage("rediss+sentinel://127.0.0.1/main").tls);
     }
 
     #[test]

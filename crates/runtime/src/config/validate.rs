@@ -260,18 +260,18 @@ fn check_racks(config: &Config) -> Check {
     if config.shims.is_empty() {
         return wrong("[[shim]]: there is none; add one per storage server".to_owned());
     }
-    let wants_tls = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::Redis { tls: Some(_), .. });
-    match (config.shims.iter().find(wants_tls), &config.tls.storage) {
+    match (config.shims.iter().find(|shim| shim.storage.wants_tls()), &config.tls.storage) {
         (Some(shim), None) => {
             return wrong(format!(
-                "[[shim]] {:?}: storage = \"rediss://...\": there is no [tls.storage]; add it with ca_file, the CA that \
+                "[[shim]] {:?}: storage with TLS: there is no [tls.storage]; add it with ca_file, the CA that \
                  signs the servers' certificates",
                 shim.id
             ));
         }
         (None, Some(_)) => {
             return wrong(
-                "[tls.storage]: no shim has storage with TLS; write rediss:// instead of redis:// in its storage URL"
+                "[tls.storage]: no shim has storage with TLS; write rediss:// instead of redis:// in its storage URL, \
+                 rediss-cluster:// or rediss+sentinel://"
                     .to_owned(),
             );
         }

@@ -147,6 +147,11 @@ fn storage_with_tls_and_its_table_need_each_other() {
         "{error}"
     );
     assert!(load_members(&authority, &secured, table, plain).is_ok());
+    for url in ["rediss-cluster://127.0.0.1:1", "rediss+sentinel://127.0.0.1:1/main"] {
+        let secured = format!("{MEMBERS}storage = \"{url}\"\n");
+        assert!(load_members(&authority, &secured, "", plain).unwrap_err().contains("[tls.storage]"));
+        assert!(load_members(&authority, &secured, table, plain).is_ok());
+    }
     refuses(&authority, table, plain, &["[tls.storage]", "rediss://"]);
     let half = format!("{table}certificate_file = \"a.crt\"\n");
     let error = load_members(&authority, &secured, &half, plain).unwrap_err();

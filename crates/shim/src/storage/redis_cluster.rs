@@ -40,6 +40,7 @@ impl RedisCluster {
         RedisCluster {
             scout: Scout::new(
                 (server.user.clone(), server.password.clone()),
+                server.tls.clone(),
                 Command::from_args(&["CLUSTER", "NODES"]),
                 remedy,
                 server.timeout_us,

@@ -51,7 +51,7 @@ impl RedisSentinel {
         let question = Command::from_args(&["SENTINEL", "MASTER", &name]);
         let login = (sentinel_user, sentinel_password);
         RedisSentinel {
-            scout: Scout::new(login, question, remedy, server.timeout_us),
+            scout: Scout::new(login, server.tls.clone(), question, remedy, server.timeout_us),
             settings: server,
             sentinels,
             asked: 0,

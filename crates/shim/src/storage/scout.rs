@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use runtime::address::Address;
 use runtime::reactor::{ConnectionId, Event, Io};
+use runtime::tls::Dialer;
 use wire::resp::{Command, ReplyScanner, Value};
 
 struct Trip {
@@ -22,22 +23,27 @@ pub(super) type Remedy = fn(&str, bool) -> Option<&'static str>;
 pub(super) struct Scout {
     user: Option<String>,
     password: Option<String>,
+    tls: Option<Dialer>,
     question: Command,
     remedy: Remedy,
     timeout_us: u64,
     trip: Option<Trip>,
     found: Option<(SocketAddr, Value)>,
     refusal: Option<String>,
+    /// Why nobody could be asked, as the log has it.
+    trouble: Option<String>,
 }
 
 impl Scout {
     pub(super) fn new(
         (user, password): (Option<String>, Option<String>),
+        tls: Option<Dialer>,
         question: Command,
         remedy: Remedy,
         timeout_us: u64,
     ) -> Scout {
-        Scout { user, password, question, remedy, timeout_us, trip: None, found: None, refusal: None }
+        let (trip, found, refusal, trouble) = (None, None, None, None);
+        Scout { user, password, tls, question, remedy, timeout_us, trip, found, refusal, trouble }
     }
 
     /// Why a person has to do something, as the server that was asked last has it.
@@ -55,7 +61,7 @@ impl Scout {
             Some(trip) if now_us.saturating_sub(trip.since_us) < self.timeout_us => return,
             _ => self.end(io),
         }
-        let connection = io.dial_tls(&Address::Tcp(server), None);
+        let connection = io.dial_tls(&Address::Tcp(server), self.tls.as_ref());
         let out = io.out(connection);
         if let Some(password) = &self.password {
             let login = match &self.user {
@@ -76,11 +82,23 @@ impl Scout {
             |connection: ConnectionId| self.trip.as_ref().is_some_and(|trip| trip.connection == connection);
         match event {
             Event::Data { connection, bytes, .. } if own(connection) => self.data(io, connection, bytes),
-            Event::Closed { connection, .. } if own(connection) => self.trip = None,
+            Event::Closed { connection, error } if own(connection) => self.closed(error),
             Event::Connected(connection) | Event::Writable(connection) if own(connection) => {}
             other => return Some(other),
         }
         None
+    }
+
+    /// Said once, as long as it stays the same.
+    fn closed(&mut self, error: Option<std::io::Error>) {
+        let server = self.trip.take().map(|trip| trip.server);
+        let trouble = error.map(|error| error.to_string());
+        if let (Some(server), Some(trouble)) = (server, &trouble)
+            && self.trouble.as_ref() != Some(trouble)
+        {
+            tracing::warn!(%server, trouble, "a server cannot be asked about the others");
+        }
+        self.trouble = trouble;
     }
 
     fn data(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes) {
@@ -99,7 +117,7 @@ impl Scout {
             match answer {
                 Ok(_) if trip.logging_in => trip.logging_in = false,
                 Ok(value) => {
-                    self.refusal = None;
+                    (self.refusal, self.trouble) = (None, None);
                     self.found = Some((server, value));
                     return self.end(io);
                 }

@@ -24,11 +24,24 @@ impl RedisCluster {
     }
 
     pub(crate) fn of(program: Program) -> RedisCluster {
+        RedisCluster::with(program, &[])
+    }
+
+    /// Whose servers talk TLS to everybody but their Unix sockets.
+    pub(crate) fn with_tls(tls: &[&str]) -> RedisCluster {
+        RedisCluster::with(
+            Program::Redis,
+            &[tls, &["--tls-cluster", "yes", "--tls-replication", "yes"]].concat(),
+        )
+    }
+
+    fn with(program: Program, more: &[&str]) -> RedisCluster {
+        let port_option = if more.is_empty() { "--port" } else { "--tls-port" };
         let ports: Vec<(u16, u16)> = (0..2 * PRIMARIES).map(|_| (free_port(), free_port())).collect();
         let servers = ports.iter().map(|(port, bus)| {
             let (port, bus) = (port.to_string(), bus.to_string());
-            program.with(&[
-                "--port",
+            let own = [
+                port_option,
                 &port,
                 "--cluster-port",
                 &bus,
@@ -44,7 +57,8 @@ impl RedisCluster {
                 "no",
                 "--cluster-allow-replica-migration",
                 "no",
-            ])
+            ];
+            program.with(&[&own[..], more].concat())
         });
         let servers: Vec<RedisServer> = servers.collect();
         let ids = servers.iter().map(|server| text(&server.connect().call(&["CLUSTER", "MYID"]))).collect();
@@ -102,6 +116,10 @@ impl RedisCluster {
     /// As `storage` names it: any of the servers will do.
     pub(crate) fn url(&self) -> String {
         format!("redis-cluster://{},{}", self.addresses[1], self.addresses[3])
+    }
+
+    pub(crate) fn url_with_tls(&self) -> String {
+        self.url().replace("redis-", "rediss-")
     }
 
     pub(crate) fn slot(&self, key: &str) -> u16 {

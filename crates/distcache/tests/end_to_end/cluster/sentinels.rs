@@ -15,17 +15,28 @@ pub(crate) struct Sentinels {
     pub(crate) servers: Vec<RedisServer>,
     ports: Vec<u16>,
     sentinels: Vec<SocketAddr>,
+    /// Where sentinels talk TLS, if they do.
+    secured: Vec<SocketAddr>,
     _processes: Vec<Process>,
     _directory: Directory,
 }
 
 impl Sentinels {
     pub(crate) fn start() -> Sentinels {
+        Sentinels::with(&[])
+    }
+
+    /// Whose servers talk only TLS, and to whom sentinels do so; the options of TLS for each of them.
+    pub(crate) fn with(tls: &[&str]) -> Sentinels {
+        let (port_option, replication): (_, &[&str]) = match tls {
+            [] => ("--port", &[]),
+            _ => ("--tls-port", &["--tls-replication", "yes"]),
+        };
         let ports = vec![free_port(), free_port()];
         let server = |port: u16, more: &[&str]| {
             let port = port.to_string();
             let own = [
-                "--port",
+                port_option,
                 &port,
                 "--bind",
                 "127.0.0.1",
@@ -34,14 +45,14 @@ impl Sentinels {
                 "--appendonly",
                 "no",
             ];
-            RedisServer::with(&[&own[..], more].concat())
+            RedisServer::with(&[&own[..], more, tls, replication].concat())
         };
         let replica_of = format!("127.0.0.1 {}", ports[0]);
         let servers = vec![server(ports[0], &[]), server(ports[1], &["--replicaof", &replica_of])];
         let directory = Directory::new();
-        let (mut sentinels, mut processes) = (Vec::new(), Vec::new());
+        let (mut sentinels, mut secured, mut processes) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..SENTINELS {
-            let port = free_port();
+            let (port, tls_port) = (free_port(), free_port());
             let file = directory.join(&format!("sentinel-{number}.conf"));
             let primary = ports[0];
             let settings = format!(
@@ -52,11 +63,16 @@ impl Sentinels {
             std::fs::write(&file, settings).expect("the configuration is written");
             let mut command = Command::new("redis-server");
             let log = directory.join(&format!("sentinel-{number}.log"));
-            command.arg(&file).arg("--sentinel").arg("--logfile").arg(&log);
+            command.arg(&file).arg("--sentinel").arg("--logfile").arg(&log).args(tls).args(replication);
+            if !tls.is_empty() {
+                command.args(["--tls-port", &tls_port.to_string()]);
+                secured.push(SocketAddr::from(([127, 0, 0, 1], tls_port)));
+            }
             processes.push(Process::start("sentinel", command, &log));
             sentinels.push(SocketAddr::from(([127, 0, 0, 1], port)));
         }
-        let group = Sentinels { servers, ports, sentinels, _processes: processes, _directory: directory };
+        let (_processes, _directory) = (processes, directory);
+        let group = Sentinels { servers, ports, sentinels, secured, _processes, _directory };
         group.wait_whole();
         group
     }
@@ -88,6 +104,11 @@ impl Sentinels {
     pub(crate) fn url(&self) -> String {
         let places: Vec<String> = self.sentinels.iter().map(SocketAddr::to_string).collect();
         format!("redis+sentinel://{}/main", places.join(","))
+    }
+
+    pub(crate) fn url_with_tls(&self) -> String {
+        let places: Vec<String> = self.secured.iter().map(SocketAddr::to_string).collect();
+        format!("rediss+sentinel://{}/main", places.join(","))
     }
 
     /// The server that the first sentinel takes for the primary.

@@ -5,25 +5,26 @@ use wire::resp::Value;
 use super::{Authority, ca, table};
 use crate::cluster::{Cluster, Layout, RedisServer, UP, free_port, installed, shared, text, until};
 
+/// Of a redis-server that talks TLS.
+pub(super) fn server_options(authority: &Authority, mutual: bool) -> Vec<String> {
+    let path = |name: &str| authority.path(name).display().to_string();
+    let clients = if mutual { "yes" } else { "no" };
+    let options = [
+        ("--tls-cert-file", path("redis.crt")),
+        ("--tls-key-file", path("redis.key")),
+        ("--tls-ca-cert-file", path("ca.crt")),
+        ("--tls-auth-clients", clients.to_owned()),
+    ];
+    options.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect()
+}
+
 /// A server that only talks TLS, and wants a certificate if `mutual`; and its port.
 fn redis_with_tls(authority: &Authority, mutual: bool) -> (RedisServer, u16) {
     let port = free_port();
-    let path = |name: &str| authority.path(name).display().to_string();
-    let (certificate, key, ca) = (path("redis.crt"), path("redis.key"), path("ca.crt"));
-    let clients = if mutual { "yes" } else { "no" };
-    let port_text = port.to_string();
-    let server = RedisServer::with(&[
-        "--tls-port",
-        &port_text,
-        "--tls-cert-file",
-        &certificate,
-        "--tls-key-file",
-        &key,
-        "--tls-ca-cert-file",
-        &ca,
-        "--tls-auth-clients",
-        clients,
-    ]);
+    let (options, port_text) = (server_options(authority, mutual), port.to_string());
+    let options = options.iter().map(String::as_str);
+    let server =
+        RedisServer::with(&["--tls-port", &port_text].into_iter().chain(options).collect::<Vec<_>>());
     (server, port)
 }
 

@@ -4,6 +4,7 @@
 mod authority;
 mod client;
 mod front;
+mod groups;
 mod members;
 mod reload;
 
