@@ -12,7 +12,7 @@ use crate::cluster::{
 };
 use crate::coherence::{hit_ratio, layout};
 
-const STALENESS: Duration = Duration::from_millis(1000);
+pub(crate) const STALENESS: Duration = Duration::from_millis(1000);
 
 fn bounded(servers: &[RedisServer]) -> Layout {
     let tables = "mode = \"bounded\"\nbounded_staleness_ms_max = 1000\n".to_owned();
@@ -20,14 +20,19 @@ fn bounded(servers: &[RedisServer]) -> Layout {
 }
 
 /// When the write of each value had been answered, by key.
-type Written = BTreeMap<usize, Vec<Instant>>;
+pub(crate) type Written = BTreeMap<usize, Vec<Instant>>;
 
-fn locked(written: &Mutex<Written>) -> MutexGuard<'_, Written> {
+pub(crate) fn locked(written: &Mutex<Written>) -> MutexGuard<'_, Written> {
     written.lock().expect("nobody has panicked")
 }
 
 /// One write past DistCache for so many reads through it.
-fn write_behind(mut client: Client, written: &Mutex<Written>, reads: &AtomicU64, reads_max: u64) {
+pub(crate) fn write_behind(
+    mut set: impl FnMut(&str, &str),
+    written: &Mutex<Written>,
+    reads: &AtomicU64,
+    reads_max: u64,
+) {
     let mut writes = 0;
     while reads.load(Ordering::Relaxed) < reads_max {
         if writes * 100 > reads.load(Ordering::Relaxed) {
@@ -36,14 +41,19 @@ fn write_behind(mut client: Client, written: &Mutex<Written>, reads: &AtomicU64,
         }
         let key = (writes % 8) as usize;
         let value = locked(written).get(&key).map_or(0, Vec::len);
-        assert_eq!(text(&client.call(&["SET", &format!("k{key}"), &value.to_string()])), "OK");
+        set(&format!("k{key}"), &value.to_string());
         locked(written).entry(key).or_default().push(Instant::now());
         writes += 1;
     }
 }
 
 /// Reads for ever; gives the oldest value seen, counted from when it was overwritten.
-fn read_through(mut client: Client, written: &Mutex<Written>, reads: &AtomicU64, reads_max: u64) -> Duration {
+pub(crate) fn read_through(
+    mut client: Client,
+    written: &Mutex<Written>,
+    reads: &AtomicU64,
+    reads_max: u64,
+) -> Duration {
     let mut stalest = Duration::ZERO;
     for key in (0..8).cycle() {
         if reads.fetch_add(1, Ordering::Relaxed) >= reads_max {
@@ -52,6 +62,8 @@ fn read_through(mut client: Client, written: &Mutex<Written>, reads: &AtomicU64,
         let asked = Instant::now();
         let found = match client.call(&["GET", &format!("k{key}")]) {
             Value::Null => 0,
+            // The server is away for the moment.
+            Value::Error(_) => continue,
             value => text(&value).parse::<usize>().expect("a number") + 1,
         };
         // The first write that this value does not show.
@@ -83,8 +95,9 @@ pub(crate) fn check_followed(program: Program) {
                 scope.spawn(|| read_through(client, &written, &reads, reads_max))
             })
             .collect();
-        let writer = servers[0].connect();
-        scope.spawn(|| write_behind(writer, &written, &reads, reads_max));
+        let mut writer = servers[0].connect();
+        let set = move |key: &str, value: &str| assert_eq!(text(&writer.call(&["SET", key, value])), "OK");
+        scope.spawn(|| write_behind(set, &written, &reads, reads_max));
         let ends = readers.into_iter().map(|reader| reader.join().expect("the reader ends"));
         ends.max().expect("readers")
     });

@@ -13,6 +13,7 @@ mod large_replies;
 mod membership;
 mod memcached;
 mod operations;
+mod outsiders;
 mod pubsub;
 mod redis_cluster;
 mod replicas;

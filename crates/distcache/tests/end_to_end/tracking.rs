@@ -112,21 +112,21 @@ pub(crate) fn check_session(program: Program) {
 }
 
 /// A client with a cache of its own, by the protocol: what it is told to drop, it drops.
-struct Caching {
+pub(crate) struct Caching {
     client: Client,
     cache: BTreeMap<String, Value>,
     hits: u64,
 }
 
 impl Caching {
-    fn new(client: Client) -> Caching {
+    pub(crate) fn new(client: Client) -> Caching {
         let mut client = client.resp3();
         assert_eq!(text(&client.call(&["CLIENT", "TRACKING", "ON"])), "OK");
         Caching { client, cache: BTreeMap::new(), hits: 0 }
     }
 
     /// The reply to a command; pushes before it are obeyed.
-    fn ask(&mut self, words: &[&str]) -> Value {
+    pub(crate) fn ask(&mut self, words: &[&str]) -> Value {
         self.client.write(wire::resp::Command::from_args(words).frame()).expect("written");
         loop {
             match Value::parse(&self.client.frame().expect("a reply")).expect("a whole reply") {
@@ -141,7 +141,11 @@ impl Caching {
         }
     }
 
-    fn read(&mut self, key: &str) {
+    pub(crate) fn holds(&self, key: &str) -> Option<&Value> {
+        self.cache.get(key)
+    }
+
+    pub(crate) fn read(&mut self, key: &str) {
         if self.cache.contains_key(key) {
             self.hits += 1;
             return;

@@ -4,6 +4,7 @@
 //! The shim's range of slots never changes; which servers have them does. Decision 17 has the reasons.
 
 mod fan;
+mod feed;
 mod flight;
 mod keyless;
 mod redirect;
@@ -146,6 +147,8 @@ pub struct Shards {
     disturbed: BTreeMap<u16, Disturbed>,
     /// Blocking commands that wait for a server.
     parked: VecDeque<Unit>,
+    /// The servers of the feed, if it is open or being opened.
+    reporting: Option<BTreeSet<SocketAddr>>,
     watches: BTreeMap<u64, SocketAddr>,
     watch_last: u64,
     anchor: Option<SocketAddr>,
@@ -180,6 +183,7 @@ impl Shards {
             orders: 0,
             disturbed: BTreeMap::new(),
             parked: VecDeque::new(),
+            reporting: None,
             watches: BTreeMap::new(),
             watch_last: 0,
             anchor: None,
@@ -224,6 +228,7 @@ impl Shards {
             (_, Reach::Proof) => self.prove(store.ticket, effects),
             (Lane::Watching { number, .. }, _) => self.watching(now, number, store, effects),
             (Lane::Subscriber, _) => self.subscriber(now, store, effects),
+            (Lane::Feed, _) => self.feed(now, store, effects),
             (_, Reach::Slot(_)) if self.refuse_wide(&store, effects) => {}
             (_, Reach::Slot(slot)) => {
                 let Store { ticket, lane, commands, .. } = store;

@@ -58,8 +58,10 @@ impl Shards {
                     effects.push(Effect::Report(event));
                 }
             }
-            // A single server says nothing of slots, and mode bounded is not possible here.
-            StorageEvent::Moving(_) | StorageEvent::Changed(_) | StorageEvent::FeedDown => {}
+            StorageEvent::Changed(push) => self.changed(address, push, effects),
+            StorageEvent::FeedDown => self.feed_down(address, effects),
+            // A single server says nothing of slots.
+            StorageEvent::Moving(_) => {}
             // Nobody asks for parts of what may yet be answered with MOVED: it is kept until it is whole.
             StorageEvent::Large { .. } | StorageEvent::Part { .. } => {}
         }
@@ -188,6 +190,7 @@ impl Shards {
             self.anchor = self.lowest();
         }
         effects.push(Effect::Report(StorageEvent::Up { incarnation: number, traits }));
+        self.check_feed(effects);
         let slots = self.moving.keys().copied().collect();
         effects.push(Effect::Report(StorageEvent::Moving(slots)));
     }
@@ -203,6 +206,7 @@ impl Shards {
             // Whatever is to be heard from every server.
             effects.push(Effect::Report(StorageEvent::Unsubscribed));
         }
+        self.check_feed(effects);
         if self.anchor.is_none_or(|anchor| !self.in_use.contains_key(&anchor)) {
             self.anchor = self.lowest();
             effects.push(Effect::Report(StorageEvent::Unsubscribed));

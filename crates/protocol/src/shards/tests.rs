@@ -248,6 +248,76 @@ fn a_server_that_restarts_is_another_storage() {
 }
 
 #[test]
+fn the_feed_is_open_while_every_server_in_use_reports() {
+    let mut world = World::new();
+    let feed = |world: &mut World, ticket: u64, command: &str| {
+        let commands = std::iter::once(frame(command)).collect();
+        world.step(Input::Store(Store { ticket, lane: Lane::Feed, reach: Reach::Whole, commands }));
+    };
+    let changed = |world: &mut World, number: u16| {
+        let push = Bytes::from_static(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n");
+        world.said.clear();
+        world.step(Input::Server { server: server(number), event: StorageEvent::Changed(push) });
+        world.said.len()
+    };
+    feed(&mut world, 1, "CLIENT TRACKING ON BCAST");
+    world.answer(1, &["+OK"]);
+    assert_eq!(world.replies(), [told(1, "+OK")]);
+    assert_eq!(changed(&mut world, 1), 1);
+    // A server comes into use that does not report.
+    world.seen(1, &[(1, "master", 1, "0-99"), (2, "master", 2, "100-16383")]);
+    world.up(2, 22);
+    assert!(world.said.contains(&StorageEvent::FeedDown));
+    feed(&mut world, 2, "PING");
+    assert_eq!(world.replies().last(), Some(&told(2, "lost, sent false")), "an old PING proves nothing");
+    assert_eq!(changed(&mut world, 2), 0);
+    feed(&mut world, 3, "CLIENT TRACKING ON BCAST");
+    world.answer(1, &["+OK"]);
+    assert_eq!(world.replies(), [], "both have to");
+    world.answer(2, &["+OK"]);
+    assert_eq!(world.replies(), [told(3, "+OK")]);
+    assert_eq!((changed(&mut world, 1), changed(&mut world, 2)), (1, 1));
+    feed(&mut world, 4, "PING");
+    world.answer(2, &["+PONG"]);
+    world.answer(1, &["-BUSY a script runs"]);
+    assert_eq!(world.replies(), [told(4, "-BUSY a script runs")], "one that is silent speaks for all");
+    // One goes out of use, and its silence means nothing any more.
+    world.seen(1, &[(1, "master", 3, ""), (2, "master", 4, "0-16383")]);
+    assert!(!world.said.contains(&StorageEvent::FeedDown));
+    feed(&mut world, 5, "PING");
+    world.step(Input::Server { server: server(1), event: StorageEvent::FeedDown });
+    assert!(!world.said.contains(&StorageEvent::FeedDown));
+    world.step(Input::Server { server: server(2), event: StorageEvent::FeedDown });
+    assert!(world.said.contains(&StorageEvent::FeedDown));
+}
+
+#[test]
+fn changes_of_slots_that_other_shims_have_are_left_to_them() {
+    let config = ShardsConfig {
+        shim: ShimId(0),
+        shims_count: 2,
+        seeds: vec![server(1)],
+        patience: Duration::from_secs(60),
+        seed: 7,
+    };
+    let mut world =
+        World { shards: Shards::new(config), now: Time(10_000 * MS), sent: Vec::new(), said: Vec::new() };
+    world.seen(1, &[(1, "master", 1, "0-16383")]);
+    world.up(1, 11);
+    let commands = std::iter::once(frame("CLIENT TRACKING ON BCAST")).collect();
+    world.step(Input::Store(Store { ticket: 1, lane: Lane::Feed, reach: Reach::Whole, commands }));
+    world.answer(1, &["+OK"]);
+    world.said.clear();
+    assert!(slot(b"a") > 8191 && slot(b"b") < 8192);
+    let push = |keys: &str| Bytes::from(format!(">2\r\n$10\r\ninvalidate\r\n{keys}"));
+    for keys in ["*1\r\n$1\r\na\r\n", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "_\r\n"] {
+        world.step(Input::Server { server: server(1), event: StorageEvent::Changed(push(keys)) });
+    }
+    let expected = ["*1\r\n$1\r\nb\r\n", "_\r\n"].map(|keys| StorageEvent::Changed(push(keys)));
+    assert_eq!(world.said, expected);
+}
+
+#[test]
 fn a_slot_that_nobody_serves_is_tried_again_until_it_is_enough() {
     let mut world = World::new();
     world.store(1, "a", &["SET a 1"]);

@@ -212,7 +212,7 @@ impl Shim {
         if self.feed.state == State::Closed {
             return;
         }
-        match keys_of(push) {
+        match changed_keys(push) {
             None => self.statistics.unexpected += 1,
             Some(None) => {
                 self.statistics.feed_flushes += 1;
@@ -270,7 +270,7 @@ impl Shim {
 }
 
 /// The keys of an `invalidate` push; the inner `None` stands for all.
-fn keys_of(push: &Bytes) -> Option<Option<Vec<Bytes>>> {
+pub(crate) fn changed_keys(push: &Bytes) -> Option<Option<Vec<Bytes>>> {
     let Ok(Value::Push(values)) = Value::parse(push) else { return None };
     match &values[..] {
         [Value::Bulk(word), Value::Null] if word.as_ref() == b"invalidate" => Some(None),

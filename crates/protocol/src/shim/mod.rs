@@ -50,6 +50,7 @@ use operation::{KeyState, Operation, Origin};
 use watch::Watcher;
 
 pub use crate::command::Scope;
+pub(crate) use feed::changed_keys;
 pub use feed::{Bounded, FeedState};
 pub use inspect::ShimBacklog;
 pub use large::TRANSFERS_MAX;

@@ -67,13 +67,11 @@ fn check_cluster(config: &Config) -> Check {
         return wrong(format!("[cluster] lease_guard_ms = {guard}: at most half of lease_ms"));
     }
     check_bounded(cluster)?;
-    let unfollowed = |shim: &&ShimConfig| {
-        matches!(shim.storage, StorageConfig::RedisCluster { .. } | StorageConfig::Memcached { .. })
-    };
+    let unfollowed = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::Memcached { .. });
     match config.shims.iter().find(unfollowed).filter(|_| cluster.mode == Mode::Bounded) {
         Some(shim) => wrong(format!(
-            "[cluster] mode = \"bounded\" follows what Redis servers report as changed; [[shim]] {:?} has a Redis Cluster \
-             or memcached: write mode = \"strict\" and let all writes pass DistCache",
+            "[cluster] mode = \"bounded\" follows what Redis servers report as changed; [[shim]] {:?} has \
+             memcached: write mode = \"strict\" and let all writes pass DistCache",
             shim.id
         )),
         None => Ok(()),
@@ -285,15 +283,6 @@ fn check_racks(config: &Config) -> Check {
             "[[shim]] {:?}: storage = \"redis-cluster://...\": shim {:?} has another kind of storage; the shims divide \
              the slots of one cluster among them, so give all of them the same URL",
             shim.id, other.id
-        ));
-    }
-    if let Some(shim) = config.shims.iter().find(clustered)
-        && config.cluster.mode == Mode::Bounded
-    {
-        return wrong(format!(
-            "[cluster] mode = \"bounded\": not with the redis-cluster:// storage of shim {:?} in this release; write \
-             mode = \"strict\" and let all writes pass DistCache",
-            shim.id
         ));
     }
     if let Some(shim) = config.shims.iter().find(|shim| shim.storage.lacks_password()) {

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-use bytes::Bytes;
 use protocol::shards::{Effect, Input, Shards, ShardsConfig};
-use protocol::storage::{Lane, StorageEvent, Store};
+use protocol::storage::{StorageEvent, Store};
 use protocol::time::Time;
 use runtime::address::Address;
 use runtime::reactor::{Event, Io};
@@ -84,13 +83,6 @@ impl RedisCluster {
     }
 
     pub fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
-        if store.lane == Lane::Feed {
-            // One server would report its own keys only, and a slot that moves takes its keys to another.
-            let refusal = Bytes::from_static(b"-ERR the changes of a Redis Cluster are not followed\r\n");
-            let replies = store.commands.iter().map(|_| refusal.clone()).collect();
-            events.push(StorageEvent::Replies { ticket: store.ticket, replies });
-            return;
-        }
         self.step(io, now_us, Input::Store(store), events);
     }
 

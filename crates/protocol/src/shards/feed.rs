@@ -1,0 +1,86 @@
+//! What changes on the servers in use, as the one feed that a shim asks for: it is open while each of them reports, and
+//! silent only if all of them are. Not what follows from a change.
+
+use core::net::SocketAddr;
+
+use bytes::Bytes;
+use wire::resp::{Command, reply};
+
+use super::fan::Finish;
+use super::{Effect, Shards};
+use crate::placement::slot;
+use crate::router::gather::Merge;
+use crate::router::plan;
+use crate::shim::changed_keys;
+use crate::storage::{StorageEvent, Store};
+use crate::time::Time;
+
+impl Shards {
+    /// CLIENT TRACKING and PING go to every server in use; one that refuses or is lost speaks for all.
+    pub(super) fn feed(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
+        let command = Command::parse(store.commands[0].clone()).ok();
+        let says = |index, word| command.as_ref().is_some_and(|command| plan::is(command, index, word));
+        if says(2, "ON") {
+            self.reporting = Some(self.members.keys().copied().collect());
+        }
+        let Some(reporting) = &self.reporting else {
+            let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
+            return effects.push(Effect::Report(lost));
+        };
+        let asked: Vec<SocketAddr> = reporting.iter().copied().collect();
+        if says(2, "OFF") {
+            self.reporting = None;
+        }
+        self.fan_out(now, store, &asked, Finish::Merge(Merge::First), effects);
+    }
+
+    /// A server that came into use reports nothing yet: the shim has to ask again.
+    pub(super) fn check_feed(&mut self, effects: &mut Vec<Effect>) {
+        let Some(reporting) = &mut self.reporting else { return };
+        reporting.retain(|server| self.members.contains_key(server));
+        if reporting.len() < self.members.len() {
+            self.lose_feed(effects);
+        }
+    }
+
+    fn reports(&self, server: &SocketAddr) -> bool {
+        self.reporting.as_ref().is_some_and(|reporting| reporting.contains(server))
+    }
+
+    pub(super) fn feed_down(&mut self, server: SocketAddr, effects: &mut Vec<Effect>) {
+        if self.reports(&server) {
+            self.lose_feed(effects);
+        }
+    }
+
+    fn lose_feed(&mut self, effects: &mut Vec<Effect>) {
+        self.reporting = None;
+        effects.push(Effect::Report(StorageEvent::FeedDown));
+    }
+
+    /// Keys of other shims' slots on the same server are left out: those shims hear of them, too.
+    pub(super) fn changed(&self, server: SocketAddr, push: Bytes, effects: &mut Vec<Effect>) {
+        if !self.reports(&server) {
+            return;
+        }
+        let push = match changed_keys(&push) {
+            Some(Some(keys)) if self.shared => {
+                let own = |key: &Bytes| self.is_own(slot::slot(key));
+                let keys: Vec<Bytes> = keys.into_iter().filter(own).collect();
+                if keys.is_empty() {
+                    return;
+                }
+                invalidate(&keys)
+            }
+            _ => push,
+        };
+        effects.push(Effect::Report(StorageEvent::Changed(push)));
+    }
+}
+
+fn invalidate(keys: &[Bytes]) -> Bytes {
+    let mut out = b">2\r\n$10\r\ninvalidate\r\n".to_vec();
+    reply::array_header(keys.len(), &mut out);
+    keys.iter().for_each(|key| reply::bulk(key, &mut out));
+    out.into()
+}
