@@ -250,11 +250,17 @@ fn whoever_takes_no_parts_gets_the_whole() {
     world.large(0);
     world.answer(0, "$5\r\nlarge\r\n");
     world.expect(&["shared 0: GET k", "r1 $5 large"]);
-    // No node is told that the key is hot, because none could keep it.
+    // No node is told that a view is hot which it could not keep.
+    let (mut world, _) = World::known();
     for request in 2..100 {
         world.get_as(ROUTER, request, (false, false));
     }
     assert!(!world.done.contains(&"offer".to_owned()));
+    let mut world = World::new();
+    for request in 1..100 {
+        world.get_as(ROUTER, request, (false, false));
+    }
+    assert!(world.done.contains(&"offer".to_owned()), "a hot key is offered");
 }
 
 #[test]

@@ -2,9 +2,10 @@
 //!
 //! Nobody knows that a reply is large before it comes. The connection that all share never waits for one client, so
 //! the first large reply to a read is skipped there and the read sent again on a connection of its own; the next
-//! ones go there at once. A read is sent again only if nothing of its key was sent after it.
+//! ones go there at once. A read is sent again only if nothing of its key was sent after it, and while a view of a key is
+//! known to be large, all reads of the key go through its queue: no two connections can change their order.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,9 +16,10 @@ use wire::{Key, Message, Peer, View};
 use super::admission::Class;
 use super::operation::{KeyState, Kind, Origin};
 use super::operations::{operation, status_of};
+use super::reads::own;
 use super::refusal::Refusal;
 use super::{Effect, Purpose, Shim};
-use crate::node::heat_item;
+use crate::hash::KeyMap;
 use crate::storage::Lane;
 use crate::time::Time;
 
@@ -32,9 +34,10 @@ const STALLED: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Larges {
-    /// Views whose last reply was large, and in which order they became known.
-    known: BTreeSet<u64>,
-    order: VecDeque<u64>,
+    /// By key, the views whose last reply was large.
+    known: KeyMap<SmallVec<[View; 1]>>,
+    /// In which order those became known.
+    order: VecDeque<(Key, View)>,
     /// By who gets them: the tickets of replies that have begun, and when more of them was asked for last.
     running: BTreeMap<(Peer, u64), (u64, Time)>,
     /// Operations on connections of their own whose replies have not begun.
@@ -43,26 +46,41 @@ pub(super) struct Larges {
 
 impl Larges {
     pub(super) fn knows(&self, key: &Key, view: View) -> bool {
-        !self.known.is_empty() && self.known.contains(&heat_item(key, view))
+        !self.known.is_empty() && self.known.get(key).is_some_and(|views| views.contains(&view))
+    }
+
+    /// Whether any view of the key is large. Then all its commands go through its queue, because reads of it may take
+    /// another connection than those before them.
+    pub(super) fn knows_any(&self, key: &Key) -> bool {
+        !self.known.is_empty() && self.known.contains_key(key)
     }
 
     fn learn(&mut self, key: &Key, view: View) {
-        let item = heat_item(key, view);
-        if !self.known.insert(item) {
+        if self.knows(key, view) {
             return;
         }
-        self.order.push_back(item);
+        let key = own(key);
+        self.known.entry(key.clone()).or_default().push(view);
+        self.order.push_back((key, view));
         if self.order.len() > KNOWN_MAX
-            && let Some(oldest) = self.order.pop_front()
+            && let Some((key, view)) = self.order.pop_front()
         {
-            self.known.remove(&oldest);
+            self.remove(&key, view);
         }
     }
 
     fn forget(&mut self, key: &Key, view: View) {
-        let item = heat_item(key, view);
-        if self.known.remove(&item) {
-            self.order.retain(|other| *other != item);
+        if self.knows(key, view) {
+            self.remove(key, view);
+            self.order.retain(|(other, its)| (other, *its) != (key, view));
+        }
+    }
+
+    fn remove(&mut self, key: &Key, view: View) {
+        let Some(views) = self.known.get_mut(key) else { return };
+        views.retain(|other| *other != view);
+        if views.is_empty() {
+            self.known.remove(key);
         }
     }
 
@@ -72,48 +90,74 @@ impl Larges {
 }
 
 impl Shim {
-    /// Storage begins to answer with something large.
+    /// Storage begins to answer with something large. A read on the shared connection is sent again on one of its own,
+    /// unless something of its key has followed it: that it would overtake.
     pub(super) fn large(&mut self, now: Time, ticket: u64, effects: &mut Vec<Effect>) {
         let Some(purpose) = self.tickets.get(ticket as usize).map(|ticket| &ticket.purpose) else { return };
         match purpose {
             Purpose::Operation(id) if self.operations[*id as usize].streams() => {
                 effects.push(Effect::Take { ticket, bytes: WINDOW_BYTES });
             }
-            Purpose::Read { origins, key, view, resp3 } => {
+            Purpose::Operation(id) => self.skip_operation(now, ticket, *id, effects),
+            Purpose::Read { origins, key, view, resp3 } if origins.iter().all(|origin| origin.streams) => {
                 let (key, view, resp3) = (key.clone(), *view, *resp3);
-                let streams = origins.iter().all(|origin| origin.streams);
-                self.larges.learn(&key, view);
-                if streams {
-                    self.skip(now, ticket, (key, view, resp3), effects);
-                }
+                self.skip_reading(now, ticket, (key, view, resp3), effects);
             }
             _ => {}
         }
     }
 
-    /// Sends a read again on a connection of its own, unless something of its key has followed it.
-    fn skip(
+    fn skip_reading(
         &mut self,
         now: Time,
         ticket: u64,
         (key, view, resp3): (Key, View, bool),
         effects: &mut Vec<Effect>,
     ) {
-        let written = |state: &KeyState| state.sent > 0 || state.blocked > 0 || !state.queue.is_empty();
-        if !self.barriers.is_empty() || self.keys.get(&key).is_some_and(written) {
+        if self.is_followed(&key, 0) {
             return;
         }
         let Some((command, waiting)) = self.take_reading(&key, (view, resp3)) else { return };
+        let Purpose::Read { origins, .. } = self.skip(ticket, effects) else { return };
+        self.larges.learn(&key, view);
+        for origin in origins.into_iter().chain(waiting) {
+            self.ask_for_large(now, origin, (key.clone(), view, resp3), command.clone(), effects);
+        }
+    }
+
+    /// The same for a read that was queued, because other views of its key are large.
+    fn skip_operation(&mut self, now: Time, ticket: u64, id: u32, effects: &mut Vec<Effect>) {
+        let operation = &self.operations[id as usize];
+        let (Kind::Read(Some(view)), Some(origin), Lane::Shared { resp3 }) =
+            (operation.kind, operation.origin.filter(|origin| origin.streams), operation.lane)
+        else {
+            return;
+        };
+        let (key, command) = (operation.keys[0].clone(), operation.commands[0].clone());
+        if self.is_followed(&key, 1) || self.readings.contains_key(&key) {
+            return;
+        }
+        self.skip(ticket, effects);
+        self.larges.learn(&key, view);
+        self.operations[id as usize].origin = None;
+        self.complete(id, Bytes::new(), true, effects);
+        self.ask_for_large(now, origin, (key, view, resp3), command, effects);
+    }
+
+    /// Whether more than `own` commands of a key are at storage or wait for it, or one that may be of any key.
+    fn is_followed(&self, key: &Key, own: u32) -> bool {
+        let more = |state: &KeyState| state.sent > own || state.blocked > 0 || !state.queue.is_empty();
+        !self.barriers.is_empty() || self.keys.get(key).is_some_and(more)
+    }
+
+    fn skip(&mut self, ticket: u64, effects: &mut Vec<Effect>) -> Purpose {
         let found = self.tickets.remove(ticket as usize);
         if found.place.is_some() {
             self.admission.ended();
         }
-        effects.push(Effect::Skip { ticket });
-        let Purpose::Read { origins, .. } = found.purpose else { return };
         self.statistics.larges_skipped += 1;
-        for origin in origins.into_iter().chain(waiting) {
-            self.ask_for_large(now, origin, (key.clone(), view, resp3), command.clone(), effects);
-        }
+        effects.push(Effect::Skip { ticket });
+        found.purpose
     }
 
     /// A read on a connection of its own. It takes its place in the queue of its key until its reply begins, because what

@@ -117,7 +117,7 @@ impl Shim {
             }
             Class::Read | Class::Query => {
                 self.statistics.storage_reads += 1;
-                let waits = execute.ordered && keys.iter().any(|key| self.must_wait(key, shared));
+                let waits = keys.iter().any(|key| self.must_queue(key, shared, execute.ordered));
                 if waits {
                     self.enqueue(Some(origin), Kind::Read(None), shared, frame, keys);
                 } else {
@@ -171,6 +171,11 @@ impl Shim {
     /// Whether an ordered read on this lane has to queue.
     pub(super) fn must_wait(&self, key: &Key, lane: Lane) -> bool {
         self.keys.get(key).is_some_and(|state| state.may_be_overtaken(lane))
+    }
+
+    /// Whether a read may not go to storage past the queue of its key.
+    pub(super) fn must_queue(&self, key: &Key, lane: Lane, ordered: bool) -> bool {
+        self.larges.knows_any(key) || ordered && self.must_wait(key, lane)
     }
 
     pub(super) fn enqueue(

@@ -39,7 +39,7 @@ impl Shim {
             return self.ask_for_large(now, origin, (key, view, resp3), command, effects);
         }
         let lane = Lane::Shared { resp3 };
-        if ordered && self.must_wait(&key, lane) {
+        if self.must_queue(&key, lane, ordered) {
             self.send_waiting(now, &key, effects);
             self.statistics.storage_reads += 1;
             let keys = SmallVec::from_elem(key, 1);

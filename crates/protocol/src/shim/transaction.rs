@@ -64,7 +64,7 @@ impl Shim {
                 self.admit_barrier(Operation { anchor: keys.first().cloned(), ..one(Kind::Barrier) });
             }
             Class::Write => self.admit_operation(Operation { keys, ..one(Kind::Write) }),
-            _ if execute.ordered && keys.iter().any(|key| self.must_wait(key, lane)) => {
+            _ if keys.iter().any(|key| self.must_queue(key, lane, execute.ordered)) => {
                 self.statistics.storage_reads += 1;
                 self.admit_operation(Operation { keys, ..one(Kind::Read(None)) });
             }
