@@ -12,6 +12,7 @@ use runtime::config::{Config, Member};
 use runtime::heartbeat::HeartbeatKey;
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
+use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, StatusCell};
 use runtime::stop::Stop;
 
@@ -70,6 +71,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         status,
         maps: MapCell::default(),
         orders: Orders::default(),
+        spans: SpanQueue::default(),
         thread,
     })
 }

@@ -93,6 +93,12 @@ impl Running {
             };
             self.threads.push(admin::start(listener, process, &self.services)?);
         }
+        #[cfg(feature = "otel")]
+        {
+            let instances = self.stages.iter().flat_map(|stage| &stage.instances);
+            let queues = instances.map(|instance| (instance.id.clone(), instance.spans.clone())).collect();
+            self.threads.extend(runtime::spans::start(&config.tracing, queues, &self.services)?);
+        }
         let pulses: Vec<Pulse> =
             self.stages[..3].iter().flat_map(|stage| &stage.instances).map(Pulse::from).collect();
         if !pulses.is_empty() && !config.controllers.is_empty() {
@@ -145,7 +151,7 @@ impl Running {
         self.services.stop();
         for thread in self.threads {
             if thread.join().is_err() {
-                disordered.push("the admin port or heartbeat".to_owned());
+                disordered.push("the admin port, heartbeat or spans".to_owned());
             }
         }
         disordered

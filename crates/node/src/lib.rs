@@ -14,6 +14,7 @@ use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::peers::{Identity, Peers};
 use runtime::reactor::{self, Io};
+use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, NodeStatus, StatusCell};
 use runtime::stop::Stop;
 use wire::{NodeId, Peer, ShimId};
@@ -68,7 +69,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         .name(id.to_owned())
         .spawn(run)
         .map_err(system("cannot start a thread"))?;
-    Ok(Instance { id: id.to_owned(), addresses, status, maps, orders, thread })
+    Ok(Instance { id: id.to_owned(), addresses, status, maps, orders, spans: SpanQueue::default(), thread })
 }
 
 fn machine_config(config: &Config, node: NodeId, placement: &Placement) -> NodeConfig {

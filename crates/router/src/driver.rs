@@ -11,12 +11,14 @@ use runtime::config::{Config, FrontProtocol};
 use runtime::instance::MapCell;
 use runtime::orders::{Order, Orders};
 use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
+use runtime::spans::{Span, SpanQueue};
 use runtime::status::{HotKeyView, StatusCell, key_bytes};
 use wire::memcached;
 use wire::resp::{Limits, ProtocolError, Taken, next_command};
 
 use crate::engine::{Engine, settings};
 use crate::front::Connections;
+use crate::spans::span;
 use crate::users::users;
 
 const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -46,6 +48,9 @@ pub(crate) struct RouterDriver {
     listeners: Vec<ListenerId>,
     maps: MapCell,
     orders: Orders,
+    /// What the exporter has not had time for yet.
+    spans_left: Vec<Span>,
+    pub(crate) spans: SpanQueue,
     limits: Limits,
     /// Where the clients speak memcached.
     memcached: Option<memcached::Limits>,
@@ -75,7 +80,7 @@ impl RouterDriver {
         config: &Arc<Config>,
         engine: Engine,
         listeners: Vec<ListenerId>,
-        (status, maps, orders): (StatusCell, MapCell, Orders),
+        (status, maps, orders, spans): (StatusCell, MapCell, Orders, SpanQueue),
     ) -> RouterDriver {
         RouterDriver {
             id: id.to_owned(),
@@ -92,6 +97,8 @@ impl RouterDriver {
             listeners,
             maps,
             orders,
+            spans_left: Vec::new(),
+            spans,
             limits: limits(config),
             memcached: (protocol == FrontProtocol::Memcached).then(|| memcached_limits(config)),
             strangers: Limits { authenticated: false, ..limits(config) },
@@ -219,6 +226,7 @@ impl RouterDriver {
                 }
             }
         }
+        self.hand_spans_over();
         let refreshes = now_us >= self.status_next_us;
         if refreshes || io.held_bytes() as u64 > self.config.limits.client_buffers_bytes_max.0 {
             self.close_largest(io);
@@ -229,6 +237,17 @@ impl RouterDriver {
             self.close_idle(io, now_us);
             self.close_strangers(io, now_us);
             self.tell_of_users();
+        }
+    }
+
+    fn hand_spans_over(&mut self) {
+        // With the exporter at the queue for so long, the machine's own bound is next.
+        if self.spans_left.is_empty() {
+            let spans = self.engine.router.take_spans();
+            self.spans_left.extend(spans.into_iter().map(|command| span(&self.config, &self.id, command)));
+        }
+        if !self.spans_left.is_empty() {
+            self.spans.offer(&mut self.spans_left);
         }
     }
 
@@ -430,6 +449,7 @@ impl Driver for RouterDriver {
             self.closed(io, connection);
             io.close_flushed(connection);
         }
+        self.hand_spans_over();
         self.connections.count() == 0
     }
 }

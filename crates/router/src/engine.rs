@@ -187,6 +187,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
             hides_arguments: config.security.hide_keys,
             epoch_us: clock::epoch_us(),
         },
+        spans_one_in: config.tracing.one_in(),
     }
 }
 

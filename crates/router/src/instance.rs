@@ -7,6 +7,7 @@ use runtime::config::{Config, FrontProtocol};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::reactor::{self, Io};
+use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, RouterStatus, StatusCell};
 use runtime::stop::Stop;
 
@@ -49,12 +50,13 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let orders = Orders::default();
     let waker = io.waker();
     orders.register(move || waker.wake());
+    let spans = SpanQueue::default();
     let mut driver = RouterDriver::new(
         (id, protocol),
         config,
         engine,
         listeners,
-        (status.clone(), maps.clone(), orders.clone()),
+        (status.clone(), maps.clone(), orders.clone(), spans.clone()),
     );
     driver.tell_settings(&mut io);
     let stop = stop.clone();
@@ -66,5 +68,5 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         }
     });
     let thread = thread.map_err(system("cannot start its thread"))?;
-    Ok(Instance { id: id.to_owned(), addresses, status, maps, orders, thread })
+    Ok(Instance { id: id.to_owned(), addresses, status, maps, orders, spans, thread })
 }

@@ -5,6 +5,7 @@ mod driver;
 mod engine;
 mod front;
 mod instance;
+mod spans;
 mod status;
 mod users;
 

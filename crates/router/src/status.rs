@@ -66,6 +66,8 @@ impl RouterDriver {
             large_replies_total: counters.streamed,
             large_replies_broken_total: counters.broken_off,
             slow_commands_total: router.slow_total(),
+            spans_exported_total: self.spans.exported(),
+            spans_dropped_total: self.spans.dropped() + router.spans_dropped(),
             learned: router.learned_count() as u64,
             shims_missing: router.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
             sheds_total: BTreeMap::from(sheds.map(|(rule, count)| (rule.to_owned(), count))),

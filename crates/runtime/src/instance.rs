@@ -8,6 +8,7 @@ use wire::ClusterMap;
 
 use crate::address::Address;
 use crate::orders::Orders;
+use crate::spans::SpanQueue;
 use crate::status::StatusCell;
 
 /// A member that runs on its own thread. Its listeners accept from the moment this value exists.
@@ -19,6 +20,8 @@ pub struct Instance {
     pub status: StatusCell,
     pub maps: MapCell,
     pub orders: Orders,
+    /// Empty for ever of members that have none.
+    pub spans: SpanQueue,
     pub thread: JoinHandle<()>,
 }
 

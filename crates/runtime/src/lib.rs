@@ -11,6 +11,7 @@ pub mod orders;
 pub mod peers;
 pub mod reactor;
 pub mod reload;
+pub mod spans;
 pub mod status;
 pub mod stop;
 pub mod tls;

@@ -146,6 +146,8 @@ const ROUTER: &[Metric<RouterStatus>] = &[
     }),
     Metric("pushes", Counter, "Published messages given to clients", |s| s.pushes_total),
     Metric("slow_commands", Counter, "Commands that the slow log has taken", |s| s.slow_commands_total),
+    Metric("spans_exported", Counter, "Spans that the collector has taken", |s| s.spans_exported_total),
+    Metric("spans_dropped", Counter, "Spans that no collector has taken", |s| s.spans_dropped_total),
     Metric("learned", Gauge, "Keys believed to be cached", |s| s.learned),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),

@@ -211,6 +211,8 @@ pub struct RouterStatus {
     pub large_replies_broken_total: u64,
     /// Commands that the slow log has taken.
     pub slow_commands_total: u64,
+    pub spans_exported_total: u64,
+    pub spans_dropped_total: u64,
     /// Keys that the router believes to be cached (learned mode).
     pub learned: u64,
     /// Shims that it is not linked to.

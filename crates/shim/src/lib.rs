@@ -19,6 +19,7 @@ use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::peers::{Identity, Peers};
 use runtime::reactor::{self, Io};
+use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, ShimStatus, StatusCell};
 use runtime::stop::Stop;
 use wire::{Peer, ShimId};
@@ -98,7 +99,8 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         .name(id.to_owned())
         .spawn(run)
         .map_err(system("cannot start a thread"))?;
-    let instance = Instance { id: id.to_owned(), addresses, status, maps, orders, thread };
+    let instance =
+        Instance { id: id.to_owned(), addresses, status, maps, orders, spans: SpanQueue::default(), thread };
     match heard.recv_timeout(FIRST_WORD_MAX) {
         Ok(Err(reason)) => {
             instance.join();

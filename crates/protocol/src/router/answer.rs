@@ -235,6 +235,9 @@ impl Router {
             let ended = if operation.streamed { operation.ran.answered } else { now };
             self.latencies.record(ended.since(operation.received));
             self.slow_log.ended(&operation.ran, operation.received, state);
+            if operation.ran.followed().is_some() {
+                self.sampler.ended(now, operation.received, &operation.ran, &bytes, state);
+            }
             state.replied(bytes.len(), pipeline_max, bytes_max);
             match (operation.shape, &mut state.memcached) {
                 (Some(shape), Some(front)) => {

@@ -236,6 +236,9 @@ impl Router {
         }
         let done = operation.answered();
         state.pipeline.push(operation);
+        if self.sampler.is_due() {
+            self.sampler.follow(&mut self.random, state);
+        }
         state.stalled |= state.is_full(pipeline_max, bytes_max);
         if done {
             self.advance(now, client, Freed::Nothing, effects);

@@ -37,6 +37,7 @@ mod replies;
 mod retry;
 mod route;
 mod slow_log;
+mod spans;
 mod storage_info;
 mod storage_users;
 mod stream;
@@ -49,6 +50,7 @@ mod watch;
 pub use counters::{Counters, Latencies};
 pub use own_command::HotKey;
 pub use slow_log::SlowLogSettings;
+pub use spans::{CommandSpan, RequestSpan};
 pub use surface::{Class, Spread, Treatment, shortest, surface};
 
 use crate::acl::Users;
@@ -149,6 +151,8 @@ pub struct Settings {
     pub pipeline_bytes_max: usize,
     pub key_bytes_max: usize,
     pub slow_log: SlowLogSettings,
+    /// Of so many commands about one is traced; 0 for none.
+    pub spans_one_in: u64,
 }
 
 /// Everything a router can see.
@@ -272,6 +276,7 @@ pub struct Router {
     /// None before a controller has told any.
     hot: Option<Vec<HotKey>>,
     slow_log: slow_log::SlowLog,
+    sampler: spans::Sampler,
     /// By CLIENT KILL, in this step.
     killed: Vec<ClientId>,
     /// By CLIENT UNBLOCK: whom to tell, of which request, and whether it ends with an error.
@@ -306,6 +311,7 @@ impl Router {
             rate: info::Rate::default(),
             hot: None,
             slow_log: slow_log::SlowLog::new(),
+            sampler: spans::Sampler::new(),
             killed: Vec::new(),
             unblocked: Vec::new(),
             pause: None,
@@ -364,6 +370,16 @@ impl Router {
     /// Commands that the slow log has taken since the start.
     pub fn slow_total(&self) -> u64 {
         self.slow_log.total()
+    }
+
+    /// The spans of commands that have ended since this was asked last.
+    pub fn take_spans(&mut self) -> Vec<CommandSpan> {
+        self.sampler.take()
+    }
+
+    /// Commands of the sample whose spans nobody took in time.
+    pub fn spans_dropped(&self) -> u64 {
+        self.sampler.dropped()
     }
 
     /// Views believed to be cached (learned routing).
@@ -473,11 +489,12 @@ impl Router {
     }
 
     fn set(&mut self, settings: Settings) {
-        let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, slow_log } = settings;
+        let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, slow_log, spans_one_in } = settings;
         self.config.pipeline_max = pipeline_max;
         self.config.pipeline_bytes_max = pipeline_bytes_max;
         self.config.key_bytes_max = key_bytes_max;
         self.slow_log.set(slow_log);
+        self.sampler.set(spans_one_in);
     }
 
     fn set_linked(&mut self, peer: Peer, linked: bool) {

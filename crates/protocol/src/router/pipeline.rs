@@ -273,6 +273,7 @@ impl Pipeline {
     }
 
     /// Takes the front off if it has been answered.
+    #[inline]
     pub(crate) fn pop_answered(&mut self) -> Option<(Operation, Bytes)> {
         if !self.operations.front()?.answered() {
             return None;

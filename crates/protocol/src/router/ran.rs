@@ -6,6 +6,7 @@ use wire::resp::Command;
 
 use crate::command::{Classified, Kind, Spec};
 use crate::router::pending::Pending;
+use crate::router::spans::Followed;
 use crate::time::Time;
 
 #[derive(Debug, Default)]
@@ -19,11 +20,18 @@ pub(crate) struct Ran {
     pub(crate) answered: Time,
     /// Who answered, if nobody else was asked at the same time.
     pub(crate) last: Option<Heard>,
-    /// Of all the others that were asked.
-    others: Tally,
-    pub(crate) retries: u16,
+    /// Only of one that asked several, or is in the sample that is traced: most have none, and are moved about.
+    more: Option<Box<More>>,
     /// It may take as long as its client wants.
     pub(crate) blocks: bool,
+}
+
+#[derive(Debug, Default)]
+struct More {
+    /// Of all the others that were asked.
+    others: Tally,
+    retries: u16,
+    followed: Option<Followed>,
 }
 
 /// What the members have done for an operation.
@@ -71,27 +79,59 @@ impl Ran {
     #[inline]
     pub(crate) fn heard(&mut self, now: Time, heard: Heard, alone: bool) {
         self.answered = now;
+        if self.more.is_some() {
+            self.trace(now, heard, false);
+        }
         match alone {
             true => self.last = Some(heard),
-            false => self.others.add(heard, self.us(now, heard), false),
+            false => {
+                let us = self.us(now, heard);
+                self.more.get_or_insert_default().others.add(heard, us, false);
+            }
         }
     }
 
     /// A request of it has ended without; it is sent again.
     pub(crate) fn retried(&mut self, now: Time, heard: Heard, alone: bool) {
-        let heard = Heard { read: false, ..heard };
-        self.others.add(heard, self.us(now, heard), alone);
-        self.retries = self.retries.saturating_add(1);
+        self.trace(now, heard, true);
+        let us = self.us(now, heard);
+        let more = self.more.get_or_insert_default();
+        more.others.add(Heard { read: false, ..heard }, us, alone);
+        more.retries = more.retries.saturating_add(1);
     }
 
-    /// How long that took, for what is sent but once since the operation was.
+    #[cold]
+    fn trace(&mut self, now: Time, heard: Heard, retried: bool) {
+        let sent = self.sent(heard);
+        if let Some(followed) = self.more.as_mut().and_then(|more| more.followed.as_mut()) {
+            followed.heard(sent, now, heard, retried);
+        }
+    }
+
+    pub(crate) fn follow(&mut self, followed: Followed) {
+        self.more.get_or_insert_default().followed = Some(followed);
+    }
+
+    #[inline]
+    pub(crate) fn followed(&self) -> Option<&Followed> {
+        self.more.as_ref()?.followed.as_ref()
+    }
+
+    pub(crate) fn retries(&self) -> u16 {
+        self.more.as_ref().map_or(0, |more| more.retries)
+    }
+
+    /// What is sent but once is sent with the operation.
+    fn sent(&self, heard: Heard) -> Time {
+        if heard.sent == Time(0) { self.launched } else { heard.sent }
+    }
+
     fn us(&self, now: Time, heard: Heard) -> u32 {
-        let sent = if heard.sent == Time(0) { self.launched } else { heard.sent };
-        u32::try_from(now.0.saturating_sub(sent.0)).unwrap_or(u32::MAX)
+        u32::try_from(now.0.saturating_sub(self.sent(heard).0)).unwrap_or(u32::MAX)
     }
 
     pub(crate) fn tally(&self) -> Tally {
-        let mut tally = self.others;
+        let mut tally = self.more.as_ref().map_or(Tally::default(), |more| more.others);
         if let Some(last) = self.last {
             tally.add(last, self.us(self.answered, last), true);
         }

@@ -113,7 +113,7 @@ impl SlowLog {
             asked: ran.last.map(|heard| heard.peer),
             hit: hit(tally),
             split_us: [ran.router_us(), tally.node_us, tally.shim_us],
-            retries: ran.retries,
+            retries: ran.retries(),
             arguments: arguments(&ran.frame, self.settings.hides_arguments),
             address: client.known.as_ref().map_or_else(String::new, |known| known.0.clone()),
             name: client.labels.as_ref().map(|labels| labels.name.clone()).unwrap_or_default(),

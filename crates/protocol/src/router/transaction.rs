@@ -108,7 +108,11 @@ impl Queued {
 impl Router {
     /// A command of a client that is between MULTI and EXEC.
     pub(crate) fn queue(&mut self, now: Time, client: u32, command: &Command, effects: &mut Vec<Effect>) {
-        let answer = match command::classify(command) {
+        let found = command::classify(command);
+        if let (Ok(classified), Some(state)) = (&found, self.clients.get_mut(client)) {
+            (state.seen, state.last) = (now, classified.spec.name);
+        }
+        let answer = match found {
             Ok(classified)
                 if classified.kind == Kind::Watch
                     || classified.kind == Kind::Connection && !plan::is(command, 0, "COMMAND") =>

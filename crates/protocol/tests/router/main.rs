@@ -3,6 +3,7 @@
 mod balance;
 mod budget;
 mod scripts;
+mod spans;
 mod surface;
 mod twin;
 mod world;

@@ -18,6 +18,7 @@ fn is_hot(section: &str, key: &str) -> bool {
         "node" => matches!(key, "objects_max" | "bytes_max" | "rate_max"),
         "shim" => key == "rate_max",
         "security" => key == "hide_keys",
+        "tracing" => key == "sample_one_in",
         _ => false,
     }
 }
@@ -39,6 +40,7 @@ impl Config {
         config.log = newer.log.clone();
         config.cluster.observe_only = newer.cluster.observe_only;
         config.slowlog = newer.slowlog.clone();
+        config.tracing.sample_one_in = newer.tracing.sample_one_in;
         config.policies = newer.policies.clone();
         config.users = newer.users.clone();
         for node in &mut config.nodes {

@@ -9,7 +9,7 @@ use super::Config;
 use crate::tls::Certificates;
 
 /// Tables that environment and flags may change; the others list members.
-const SECTIONS: [&str; 5] = ["cluster", "security", "limits", "heat", "slowlog"];
+const SECTIONS: [&str; 6] = ["cluster", "security", "limits", "heat", "slowlog", "tracing"];
 const ENVIRONMENT_PREFIX: &str = "DISTCACHE_";
 
 /// What is wrong with a configuration, in one line: file, field, value and what to do.
@@ -166,6 +166,7 @@ pub(super) fn read(
         user.take_password(file, directory)?;
     }
     config.tls.resolve(directory);
+    config.tracing.read_headers(directory).map_err(|what| ConfigError(format!("{file}: {what}")))?;
     config.validate().map_err(|ConfigError(what)| ConfigError(format!("{file}: {what}")))?;
     let certificates = Certificates::load(&config.tls);
     config.table = Arc::new(table);

@@ -9,6 +9,7 @@ mod scalar;
 mod sections;
 mod storage;
 mod tls;
+mod tracing;
 mod users;
 mod validate;
 
@@ -25,6 +26,7 @@ pub use sections::{
 };
 pub use storage::{Password, SentinelStorage, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
+pub use tracing::TracingConfig;
 pub use users::{UserConfig, UsersFrom};
 
 use std::net::SocketAddr;
@@ -60,6 +62,8 @@ pub struct Config {
     pub slowlog: SlowLogConfig,
     #[serde(default)]
     pub log: LogConfig,
+    #[serde(default)]
+    pub tracing: TracingConfig,
     #[serde(default, rename = "policy")]
     pub policies: Vec<PolicyConfig>,
     #[serde(default, rename = "controller")]
@@ -112,6 +116,7 @@ impl Config {
             heat: HeatConfig::default(),
             slowlog: SlowLogConfig::default(),
             log: LogConfig::default(),
+            tracing: TracingConfig::default(),
             policies: Vec::new(),
             controllers: Vec::new(),
             layers: Vec::new(),

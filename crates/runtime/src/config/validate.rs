@@ -44,6 +44,7 @@ impl Config {
         check_routers(self)?;
         check_memcached(self)?;
         self.tls.check().map_err(ConfigError::new)?;
+        self.tracing.check().map_err(ConfigError::new)?;
         check_addresses(self)?;
         users::check(self)
     }

@@ -6,3 +6,4 @@ mod leaving;
 mod observing;
 mod reload;
 mod slow_log;
+mod tracing;
