@@ -127,9 +127,7 @@ impl Draw {
     }
 
     fn command(&mut self) -> Vec<String> {
-        // MIGRATE is refused, whoever sends it.
-        let fits = |spec: &&Spec| spec.subcommands.is_empty() && spec.name != "migrate";
-        let spec = std::iter::repeat_with(|| self.spec()).find(fits);
+        let spec = std::iter::repeat_with(|| self.spec()).find(|spec| spec.subcommands.is_empty());
         let spec = spec.expect("most have none");
         let mut args: Vec<String> = spec.name.split('|').map(str::to_owned).collect();
         let least = usize::from(spec.arity.unsigned_abs());
@@ -137,7 +135,22 @@ impl Draw {
         while args.len() < most {
             args.push(self.one(&WORDS).to_owned());
         }
+        if spec.name == "migrate" {
+            self.migrate(&mut args);
+        }
         args
+    }
+
+    /// MIGRATE has its keys at its end if the one in front is empty.
+    fn migrate(&mut self, args: &mut [String]) {
+        if self.0.random() {
+            args[3].clear();
+        }
+        for arg in &mut args[6..] {
+            if self.0.random() {
+                *arg = self.one(&["KEYS", "auth", "AUTH2", "copy", "replace"]).to_owned();
+            }
+        }
     }
 }
 

@@ -20,11 +20,12 @@ const TAGS: &str =
     "-slow -needs:debug -needs:repl -needs:save -needs:reset -needs:config-maxmemory -needs:config-resetstat";
 
 /// The files of the suite that say something about a proxy.
-const UNITS: [&str; 27] = [
+const UNITS: [&str; 34] = [
     "unit/type/string",
     "unit/type/incr",
     "unit/type/hash",
     "unit/type/list",
+    SLOW,
     "unit/type/list-3",
     "unit/type/set",
     "unit/type/zset",
@@ -43,16 +44,26 @@ const UNITS: [&str; 27] = [
     "unit/introspection-2",
     "unit/multi",
     "unit/pubsub",
+    "unit/pubsubshard",
+    "unit/pause",
     "unit/scripting",
     "unit/functions",
     "unit/tracking",
+    "unit/lazyfree",
+    "unit/other",
+    "unit/violations",
     "unit/quit",
-    // Last: what it makes of the direct server's users stays.
-    USERS,
+    // Last: what they make of the direct server's users stays.
+    USERS[0],
+    USERS[1],
 ];
 
-/// The file about users, which are those of storage then.
-const USERS: &str = "unit/acl";
+/// The files about users, which are those of storage then.
+const USERS: [&str; 2] = ["unit/acl", "unit/acl-v2"];
+/// The file whose tests the suite all calls slow. They take some seconds.
+const SLOW: &str = "unit/type/list-2";
+/// Files that the suite leaves out where it has not started the server itself, because a few of their tests need that.
+const ADMITTED: [&str; 3] = [USERS[0], USERS[1], "unit/pubsubshard"];
 
 /// Runs the suite as the arguments say, with a table for each number of servers.
 pub(super) fn compare(root: &Path, arguments: &Arguments) -> anyhow::Result<()> {
@@ -130,7 +141,7 @@ fn rows(through: &Through<'_>, units: &[String], skips: &Skips, prove: bool) -> 
 fn fetch(root: &Path) -> anyhow::Result<PathBuf> {
     let source = source::fetch(root, "redis")?;
     leave_saving_alone(&source)?;
-    admit_users(&source)?;
+    ADMITTED.iter().try_for_each(|unit| admit(&source, unit))?;
     Ok(source)
 }
 
@@ -147,17 +158,17 @@ fn leave_saving_alone(source: &Path) -> anyhow::Result<()> {
     std::fs::write(&path, changed).with_context(|| format!("compat: {}", path.display()))
 }
 
-/// The suite leaves the file about users out where it has not started the server itself: only its later parts need that,
-/// for the files of users that they have.
-fn admit_users(source: &Path) -> anyhow::Result<()> {
-    let path = source.join("tests/unit/acl.tcl");
+/// The first block of a file is run as if the suite had started the server. Its later ones have servers of their own.
+fn admit(source: &Path, unit: &str) -> anyhow::Result<()> {
+    let path = source.join("tests").join(unit).with_extension("tcl");
     let text = std::fs::read_to_string(&path).with_context(|| format!("compat: {}", path.display()))?;
-    let admitted = text.replacen("{tags {\"acl external:skip\"}}", "{tags {\"acl\"}}", 1);
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let admitted = format!("{}\n{rest}", first.replace(" external:skip", ""));
     std::fs::write(&path, admitted).with_context(|| format!("compat: {}", path.display()))
 }
 
 fn layout(unit: &str, servers: usize) -> Layout {
-    let users = if unit == USERS { "storage" } else { "config" };
+    let users = if USERS.contains(&unit) { "storage" } else { "config" };
     Layout {
         layers: vec![Layer::leaves(1), Layer::spines(2)],
         racks: servers,
@@ -188,7 +199,8 @@ fn run(
         "--timeout",
         TIMEOUT_S,
     ]);
-    command.args(["--tags", TAGS, "--single", unit]);
+    let tags = if unit == SLOW { TAGS.replace("-slow ", "") } else { TAGS.to_owned() };
+    command.args(["--tags", &tags, "--single", unit]);
     // The suite's own processes meet at a port below this, far from those that a cluster takes.
     command.args(["--baseport", &rand::random_range(11_000..20_000).to_string()]);
     for name in skip {

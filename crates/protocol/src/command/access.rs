@@ -58,6 +58,7 @@ pub(crate) fn accesses(command: &Command, spec: &'static Spec) -> Accesses {
             keys.map(|(place, index)| at(index, if place == 0 { Access::READ } else { Access::WRITE }))
                 .collect()
         }
+        "migrate" => keys::migrate(command).map(|index| at(index, Access::READ_WRITE)).collect(),
         "sort_ro" => SmallVec::from_slice(&[at(1, Access::READ)]),
         "distcache|purge" => {
             let key = own::scope(command).and_then(|(_, key)| key);

@@ -111,6 +111,19 @@ fn sort(command: &Command) -> Keys {
     keys
 }
 
+/// The keys of MIGRATE: the one at its place, or all behind KEYS if that is empty.
+pub(super) fn migrate(command: &Command) -> std::ops::Range<usize> {
+    let mut at = 6;
+    while at < command.len() {
+        let is = |name: &[u8]| command.arg(at).eq_ignore_ascii_case(name);
+        if is(b"keys") {
+            return if command.arg(3).is_empty() { at + 1..command.len() } else { 3..4 };
+        }
+        at += 1 + usize::from(is(b"auth")) + 2 * usize::from(is(b"auth2"));
+    }
+    3..4
+}
+
 fn sort_option_args(option: &[u8]) -> usize {
     if option.eq_ignore_ascii_case(b"limit") {
         return 2;

@@ -76,7 +76,7 @@ fn fields(router: &Router, now: Time, section: &str) -> Vec<(&'static str, Strin
         "clients" => vec![
             ("connected_clients", router.clients.count().to_string()),
             ("tracking_clients", router.tracking.clients_count().to_string()),
-            ("blocked_clients", router.pending.blocking().to_string()),
+            ("blocked_clients", (router.pending.blocking() + router.paused_count(now)).to_string()),
         ],
         "stats" => vec![
             ("total_connections_received", counters.clients_opened.to_string()),

@@ -8,6 +8,7 @@ use wire::resp::Command;
 
 use crate::command::{Kind, integer};
 use crate::router::answer::Freed;
+use crate::router::client::Client;
 use crate::router::{Effect, Router, plan, replies};
 use crate::time::Time;
 
@@ -62,6 +63,15 @@ impl Router {
     pub(crate) fn is_paused(&self, now: Time, kind: Kind) -> bool {
         let writes = matches!(kind, Kind::Write | Kind::BlockingWrite | Kind::Barrier | Kind::Publish);
         self.pause.is_some_and(|pause| now < pause.until && (pause.all || writes))
+    }
+
+    /// How many clients a pause holds back: INFO counts them among the blocked ones.
+    pub(crate) fn paused_count(&self, now: Time) -> usize {
+        if self.pause.is_none() {
+            return 0;
+        }
+        let held = |client: &&Client| client.pipeline.waiting_kinds().any(|kind| self.is_paused(now, kind));
+        self.clients.all().filter(held).count()
     }
 
     pub(crate) fn end_pause(&mut self, now: Time, effects: &mut Vec<Effect>) {

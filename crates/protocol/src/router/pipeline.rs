@@ -234,6 +234,14 @@ impl Pipeline {
         self.waiting > 0
     }
 
+    /// The kinds of what is held back.
+    pub(crate) fn waiting_kinds(&self) -> impl Iterator<Item = Kind> {
+        self.operations.iter().filter_map(|operation| match &operation.progress {
+            Progress::Waiting(waiting) => Some(waiting.classified.kind),
+            Progress::Sent(_) | Progress::Fan(_) | Progress::Streaming(_) | Progress::Done(_) => None,
+        })
+    }
+
     pub(crate) fn push(&mut self, operation: Operation) {
         self.waiting += usize::from(operation.waiting());
         self.held_bytes += operation.held_bytes;

@@ -245,6 +245,7 @@ impl Router {
         }
         let mut queued = *queued;
         let reads = std::mem::take(&mut queued.reads);
+        let pause_before = self.pause;
         let (queued, own_replies) = self.carry_out_own(now, client, queued);
         let Queued { storage, kind, reads_unnamed_keys, script, .. } = queued;
         if storage.is_empty() && !watched {
@@ -262,7 +263,10 @@ impl Router {
             _ => Keys::new(),
         };
         let waiting = Waiting { command, classified, own_replies, watched, tracked };
+        // CLIENT PAUSE in a transaction holds back what comes after it, as in Redis, and not the transaction itself.
+        let pause = std::mem::replace(&mut self.pause, pause_before);
         self.launch_transaction(now, client, waiting, effects);
+        self.pause = pause;
     }
 
     /// Answers what the router answers itself, and checks the rest again if its client's rights are limited or change on
