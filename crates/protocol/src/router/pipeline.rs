@@ -215,6 +215,13 @@ impl Pipeline {
         }
     }
 
+    /// Whether the next reply goes to the client in parts.
+    #[inline]
+    pub(crate) fn streams(&self) -> bool {
+        let front = self.operations.front();
+        front.is_some_and(|operation| matches!(operation.progress, Progress::Streaming(_)))
+    }
+
     /// The reply that goes to the client in parts now.
     pub(crate) fn streaming(&mut self) -> Option<(&mut Operation, &mut usize)> {
         let operation = self.operations.front_mut()?;

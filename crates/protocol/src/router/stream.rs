@@ -32,12 +32,26 @@ pub(crate) struct Streaming {
 }
 
 /// The next operation to be told to the client as a whole. A large reply before it is given as far as it has come.
+#[inline]
 pub(crate) fn next_answered(
     id: ClientId,
     state: &mut Client,
     (pipeline_max, bytes_max): (usize, usize),
     effects: &mut Vec<Effect>,
 ) -> Option<(Operation, Bytes)> {
+    if state.pipeline.streams() {
+        pass_on(id, state, (pipeline_max, bytes_max), effects);
+    }
+    state.pipeline.pop_answered()
+}
+
+#[cold]
+fn pass_on(
+    id: ClientId,
+    state: &mut Client,
+    (pipeline_max, bytes_max): (usize, usize),
+    effects: &mut Vec<Effect>,
+) {
     if let Some((operation, held_bytes)) = state.pipeline.streaming()
         && let Progress::Streaming(streaming) = &mut operation.progress
     {
@@ -62,7 +76,6 @@ pub(crate) fn next_answered(
             state.replied(total, pipeline_max, bytes_max);
         }
     }
-    state.pipeline.pop_answered()
 }
 
 impl Streaming {
