@@ -1,5 +1,6 @@
 //! Starts a controller: its listener, its API and the thread that lets its time pass.
 
+use runtime::threads;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         what: "cannot start the threads of its store",
         error,
     };
+    let member = tracing::error_span!("member", id, role = "controller");
+    let _member = member.enter();
     let listener = admin::bind(address).map_err(listen_error)?;
     let bound = listener.local_addr().map_err(listen_error)?;
 
@@ -50,21 +53,18 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let server =
         admin::serve(id, listener, routes(api.clone()), stop).map_err(system_error("cannot serve HTTP"))?;
 
-    let (cell, stop, name) = (status.clone(), stop.clone(), id.to_owned());
-    let thread = std::thread::Builder::new()
-        .name(format!("{id}-ticks"))
-        .spawn(move || {
-            let _member = tracing::error_span!("member", id = name, role = "controller").entered();
-            while !stop.wait_timeout(TICK) {
-                let mut service = api.service();
-                service.tick(now());
-                cell.set(MemberStatus::Controller(service.own_status()));
-            }
-            if server.join().is_err() {
-                tracing::error!("the HTTP server ended badly");
-            }
-        })
-        .map_err(system_error("cannot start a thread"))?;
+    let (cell, stop) = (status.clone(), stop.clone());
+    let thread = threads::spawn(&format!("{id}-ticks"), move || {
+        while !stop.wait_timeout(TICK) {
+            let mut service = api.service();
+            service.tick(now());
+            cell.set(MemberStatus::Controller(service.own_status()));
+        }
+        if server.join().is_err() {
+            tracing::error!("the HTTP server ended badly");
+        }
+    });
+    let thread = thread.map_err(system_error("cannot start a thread"))?;
     Ok(Instance {
         id: id.to_owned(),
         addresses: vec![Address::Tcp(bound)],

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
-use runtime::config::Config;
+use runtime::config::{Config, Member};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
@@ -46,6 +46,21 @@ pub(crate) fn start(filter: Option<&str>, default: &str, format: Format) -> anyh
     };
     tracing_subscriber::registry().with(wanted).with(lines).init();
     Ok(())
+}
+
+/// What the log lines of a process say that are not about one of its members: who they are, or that they are several.
+pub(crate) fn process(config: &Config, ids: &[&str]) -> tracing::Span {
+    let role = match ids {
+        [id] => match config.member(id) {
+            Some(Member::Controller(_)) => "controller",
+            Some(Member::Node(_)) => "node",
+            Some(Member::Shim(_)) => "shim",
+            Some(Member::Router(_)) => "router",
+            None => "process",
+        },
+        _ => "process",
+    };
+    tracing::error_span!("member", id = ids.join(" "), role)
 }
 
 /// Logs what the configuration says from now on, if it says anything and the command line does not.

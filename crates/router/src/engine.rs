@@ -181,6 +181,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         pipeline_max: config.limits.pipeline_max,
         pipeline_bytes_max: config.limits.pipeline_bytes_max.0 as usize,
         key_bytes_max: (config.limits.key_bytes_max.0 as usize).min(wire::codec::KEY_BYTES_MAX),
+        learned_max: config.limits.learned_max,
         slow_log: SlowLogSettings {
             slower_than_us: config.slowlog.slower_than_us,
             entries_max: config.slowlog.entries_max,

@@ -14,6 +14,7 @@ pub mod reload;
 pub mod spans;
 pub mod status;
 pub mod stop;
+pub mod threads;
 pub mod tls;
 
 pub use address::Address;

@@ -1,5 +1,6 @@
 //! What signals mean to a process: the one stop flag, set by SIGTERM, SIGINT or code, and SIGHUP. It does not drain.
 
+use crate::threads;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -34,7 +35,7 @@ impl Stop {
         let stop = Stop::new();
         let mut signals = Signals::new([SIGTERM, SIGINT])?;
         let flag = stop.clone();
-        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        threads::spawn("signals", move || {
             for signal in signals.forever() {
                 if flag.is_set() {
                     std::process::exit(128 + signal);
@@ -94,7 +95,7 @@ impl Stop {
 pub fn on_hangup(act: impl Fn() + Send + 'static) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGHUP])?;
     let wait = move || signals.forever().for_each(|_| act());
-    std::thread::Builder::new().name("hangups".to_owned()).spawn(wait).map(drop)
+    threads::spawn("hangups", wait).map(drop)
 }
 
 impl fmt::Debug for Stop {

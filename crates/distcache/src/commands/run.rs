@@ -29,6 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         config.member_ids().collect::<Vec<_>>().join(", ")
     );
     crate::logging::follow(&config);
+    let _process = crate::logging::process(&config, &[id]).entered();
     let stop = Stop::on_signals()?;
     let started = super::reload::on_hangup(&config, &[id])?;
     let running = launch::launch(&config, &[id], &stop)?;

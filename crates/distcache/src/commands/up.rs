@@ -18,6 +18,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = arguments.config.load()?;
     let ids: Vec<&str> = config.member_ids().collect();
     crate::logging::follow(&config);
+    let _process = crate::logging::process(&config, &ids).entered();
     let stop = Stop::on_signals()?;
     let started = super::reload::on_hangup(&config, &ids)?;
     let running = launch::launch(&config, &ids, &stop)?;

@@ -150,6 +150,8 @@ pub struct Settings {
     pub pipeline_max: usize,
     pub pipeline_bytes_max: usize,
     pub key_bytes_max: usize,
+    /// Another number than before forgets what was learned; replies tell it again.
+    pub learned_max: usize,
     pub slow_log: SlowLogSettings,
     /// Of so many commands about one is traced; 0 for none.
     pub spans_one_in: u64,
@@ -489,7 +491,12 @@ impl Router {
     }
 
     fn set(&mut self, settings: Settings) {
-        let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, slow_log, spans_one_in } = settings;
+        let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, .. } = settings;
+        let Settings { learned_max, slow_log, spans_one_in, .. } = settings;
+        if learned_max != self.config.learned_max {
+            self.config.learned_max = learned_max;
+            self.learned = Learned::new(learned_max);
+        }
         self.config.pipeline_max = pipeline_max;
         self.config.pipeline_bytes_max = pipeline_bytes_max;
         self.config.key_bytes_max = key_bytes_max;

@@ -15,8 +15,14 @@ const CLIENT: ClientId = ClientId(0);
 fn set(router: &mut Router, spans_one_in: u64) {
     let slow_log =
         SlowLogSettings { slower_than_us: -1, entries_max: 0, hides_arguments: false, epoch_us: 0 };
-    let (pipeline_max, pipeline_bytes_max, key_bytes_max) = (64, 1 << 20, 1 << 10);
-    let settings = Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, slow_log, spans_one_in };
+    let settings = Settings {
+        pipeline_max: 64,
+        pipeline_bytes_max: 1 << 20,
+        key_bytes_max: 1 << 10,
+        learned_max: 1 << 16,
+        slow_log,
+        spans_one_in,
+    };
     router.step(Time(1), Input::Settings(settings), &mut Vec::new());
 }
 

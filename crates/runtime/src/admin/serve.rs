@@ -10,6 +10,7 @@ use axum::Router;
 use tokio::sync::Notify;
 
 use crate::stop::Stop;
+use crate::threads;
 
 /// How long requests that run when the stop comes may go on.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -24,7 +25,7 @@ pub fn serve(name: &str, listener: TcpListener, router: Router, stop: &Stop) -> 
         let _entered = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+    threads::spawn(name, move || {
         runtime.block_on(async move {
             let draining = Arc::new(Notify::new());
             let drain = Arc::clone(&draining);

@@ -14,7 +14,7 @@ fn is_hot(section: &str, key: &str) -> bool {
     match section {
         "heat" | "policy" | "slowlog" | "log" | "user" => true,
         "cluster" => key == "observe_only",
-        "limits" => !matches!(key, "handshake_ms_max" | "blocking_max" | "storage_ms_max" | "learned_max"),
+        "limits" => !matches!(key, "handshake_ms_max" | "blocking_max" | "storage_ms_max"),
         "node" => matches!(key, "objects_max" | "bytes_max" | "rate_max"),
         "shim" => key == "rate_max",
         "security" => key == "hide_keys",
@@ -34,7 +34,6 @@ impl Config {
         config.limits.handshake_ms_max = self.limits.handshake_ms_max;
         config.limits.blocking_max = self.limits.blocking_max;
         config.limits.storage_ms_max = self.limits.storage_ms_max;
-        config.limits.learned_max = self.limits.learned_max;
         config.heat = newer.heat.clone();
         config.security.hide_keys = newer.security.hide_keys;
         config.log = newer.log.clone();

@@ -1,6 +1,8 @@
 //! The configuration of a cluster: plain structs, read from TOML, validated once. Not where keys go.
 
 mod changes;
+#[cfg(test)]
+mod every_setting;
 mod load;
 mod members;
 mod policy;

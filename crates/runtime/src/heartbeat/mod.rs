@@ -20,6 +20,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::reload::Reloader;
 use crate::stop::Stop;
+use crate::threads;
 use follower::Follower;
 use runner::Runner;
 
@@ -51,7 +52,7 @@ pub fn start(
             let mut agent = Agent::new(config, controller, Arc::clone(&follower), runner);
             let stop = stop.clone();
             let name = format!("heartbeat-{controller}");
-            std::thread::Builder::new().name(name).spawn(move || {
+            threads::spawn(&name, move || {
                 loop {
                     agent.beat();
                     let pause = if agent.runner.hurries() { HURRIED_PERIOD } else { PERIOD };

@@ -8,6 +8,7 @@ use super::{Span, SpanQueue, count, otlp};
 use crate::clock;
 use crate::config::TracingConfig;
 use crate::stop::Stop;
+use crate::threads;
 
 /// How long spans are collected before they are sent.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -57,7 +58,7 @@ pub fn start(
         }
         exporter.export(TIMEOUT_LAST);
     };
-    std::thread::Builder::new().name("spans".to_owned()).spawn(run).map(Some)
+    threads::spawn("spans", run).map(Some)
 }
 
 impl Exporter {

@@ -7,6 +7,7 @@ mod api;
 mod watcher;
 mod writer;
 
+use runtime::threads;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -74,7 +75,7 @@ impl EtcdStore {
         let shared = Arc::new(Shared { settings, state: Mutex::new(state), changed: Condvar::new() });
         let thread = |name: &str, run: fn(&Shared)| {
             let shared = Arc::clone(&shared);
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&shared))
+            threads::spawn(name, move || run(&shared))
         };
         let writer = Some(thread("etcd-writer", writer::run)?);
         // It ends by itself once the watch that it reads does; nobody waits for that.

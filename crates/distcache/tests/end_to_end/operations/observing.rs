@@ -41,10 +41,19 @@ fn log_lines_are_objects_that_name_the_member() {
     let log = cluster.config.with_file_name("json.log");
     let process = crate::cluster::Process::start("up", command, &log);
     process.wait_for_line("ready");
-    let line = until("a member has logged", || {
-        process.log().lines().find(|line| line.contains("\"role\":")).map(str::to_owned)
+    // Threads of the whole process log, too: that of SIGHUP, and the main thread about members that have started.
+    process.signal(rustix::process::Signal::HUP);
+    let roles = ["node", "shim", "router", "process"];
+    until("all roles and the thread of SIGHUP have logged", || {
+        let log = process.log();
+        let all = roles.iter().all(|role| log.contains(&format!("\"role\":\"{role}\"")));
+        (all && log.contains("SIGHUP: ")).then_some(())
     });
-    let line: serde_json::Value = serde_json::from_str(&line).expect("an object in a line");
-    assert!(line["span"]["id"].is_string() && line["span"]["role"].is_string(), "{line}");
-    assert!(line["level"].is_string() && line["timestamp"].is_string(), "{line}");
+    let log = process.log();
+    let (whole, _) = log.rsplit_once('\n').expect("lines");
+    for line in whole.lines().filter(|line| line.starts_with('{')) {
+        let line: serde_json::Value = serde_json::from_str(line).expect("an object in a line");
+        assert!(line["span"]["id"].is_string() && line["span"]["role"].is_string(), "{line}");
+        assert!(line["level"].is_string() && line["timestamp"].is_string(), "{line}");
+    }
 }
