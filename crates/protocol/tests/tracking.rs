@@ -122,8 +122,13 @@ impl World {
     }
 
     fn open(&mut self) {
+        let told = self.told.len();
         self.tick(100);
         self.answer("CLIENT TRACKING ON BCAST", "+OK\r\n");
+        // Every router, of all that its clients have read before.
+        let all: Vec<String> = self.told.drain(told..).collect();
+        assert!(all.iter().any(|text| text.ends_with(" all")), "{all:?}");
+        self.told.extend(all.into_iter().filter(|text| !text.ends_with(" all")));
     }
 
     fn write_done(&mut self, answer: &str) {
@@ -308,4 +313,18 @@ fn what_cannot_be_told_is_told_as_everything() {
     world.track(0, "k");
     world.report(&["k"]);
     assert_eq!(world.told(), ["0 k"]);
+}
+
+/// Whoever is told of all keys reads without saying so, also while nobody reports.
+#[test]
+fn what_was_read_before_reports_began_is_told_as_changed() {
+    let mut world = World::new();
+    world.follow(0, None, &[""]);
+    world.open();
+    world.step(Input::Storage(StorageEvent::FeedDown));
+    assert_eq!(world.told(), ["0 all"]);
+    world.tick(100);
+    assert_eq!(world.told(), [""; 0]);
+    world.answer("CLIENT TRACKING ON BCAST", "+OK\r\n");
+    assert_eq!(world.told(), ["0 all"]);
 }

@@ -15,6 +15,7 @@ use crate::model::What;
 use crate::network::HostId;
 use crate::random::Random;
 use crate::shape::Shape;
+use crate::tracking::Tracker;
 
 /// Commands that a client sends at once.
 const BURST_MAX: u64 = 6;
@@ -31,6 +32,8 @@ pub(crate) struct Asked {
     everywhere: bool,
     /// A write that nothing of its client holds up: how long it takes is its own affair.
     pub(crate) writes: bool,
+    /// Its reply may be kept until the client hears of a change.
+    keeps: bool,
 }
 
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub(crate) struct Client {
     connection: u32,
     /// In the order of asking, which is that of the replies.
     pub(crate) asked: VecDeque<Asked>,
+    /// If it keeps what it reads.
+    pub(crate) tracker: Option<Tracker>,
 }
 
 impl Client {
@@ -52,7 +57,8 @@ impl Client {
 }
 
 pub(crate) fn clients(shape: &Shape, routers_first: HostId, random: &mut Random) -> Vec<Client> {
-    let client = |index: usize| Client {
+    let mut client = |index: usize| Client {
+        tracker: None,
         router: routers_first + index % shape.routers,
         id: ClientId((index / shape.routers) as u32),
         resp3: shape.traffic.resp3 && random.percent(40),
@@ -60,7 +66,11 @@ pub(crate) fn clients(shape: &Shape, routers_first: HostId, random: &mut Random)
         connection: 0,
         asked: VecDeque::new(),
     };
-    (0..shape.clients).map(client).collect()
+    let mut clients: Vec<Client> = (0..shape.clients).map(&mut client).collect();
+    for client in clients.iter_mut().take(shape.trackers) {
+        (client.resp3, client.tracker) = (true, Some(Tracker::draw(random)));
+    }
+    clients
 }
 
 impl Cluster {
@@ -74,6 +84,7 @@ impl Cluster {
         if !self.clients[client].asked.is_empty() || !self.connect(client) {
             return;
         }
+        self.begin_tracking(client);
         let burst = self.shape.traffic.pipelines && self.random.percent(25);
         let length = if burst { self.random.between(2, BURST_MAX) } else { 1 };
         let mut near = None;
@@ -89,6 +100,11 @@ impl Cluster {
             } else {
                 commands::wish(&self.shape.traffic, &self.keys, near, self.serial, &mut self.random)
             };
+            let wish = self.unless_settled(wish);
+            if self.has_kept(client, &wish) {
+                continue;
+            }
+            self.choose_tracking(client);
             let blocks = wish.blocks;
             near = wish.effects.first().map(|(key, _)| *key).filter(|_| self.random.percent(70));
             self.ask(client, wish, &mut before);
@@ -113,9 +129,10 @@ impl Cluster {
             operations.push(id);
         }
         let (answers, blocks, since) = (wish.answers, wish.blocks, self.now);
+        let keeps = self.asks_to_keep(client, answers);
         self.note(|| format!("client {client} asks {:?} as {operations:?}", wish.command));
         let own = &mut self.clients[client];
-        own.asked.push_back(Asked { operations, answers, since, blocks, everywhere, writes });
+        own.asked.push_back(Asked { operations, answers, since, blocks, everywhere, writes, keeps });
         let (host, connection) = (own.router, own.connection);
         if blocks {
             let due = self.soon(self.shape.lease);
@@ -154,7 +171,7 @@ impl Cluster {
         true
     }
 
-    fn index_of(&self, host: HostId, client: ClientId) -> usize {
+    pub(crate) fn index_of(&self, host: HostId, client: ClientId) -> usize {
         client.0 as usize * self.shape.routers + (host - self.routers_first)
     }
 
@@ -166,6 +183,9 @@ impl Cluster {
             return self.fail(format!("client {client} was told {bytes:?}, which it had not asked"));
         };
         self.note(|| format!("client {client} is told {bytes:?} for {:?}", asked.operations));
+        if asked.answers == Answers::Tracking {
+            return self.tracking_answered(client, bytes);
+        }
         let verdict = match commands::verdict(bytes) {
             Ok(verdict) => verdict,
             Err(failure) => return self.fail(failure),
@@ -173,6 +193,7 @@ impl Cluster {
         self.watch.answered(&asked, &verdict, self.now);
         if verdict != Verdict::Told {
             for operation in asked.operations {
+                self.keep(client, operation, None, false);
                 match verdict {
                     Verdict::NoEffect if !asked.everywhere => self.history.void(operation),
                     _ => self.history.lost(operation),
@@ -190,7 +211,10 @@ impl Cluster {
         for (index, operation) in asked.operations.iter().enumerate() {
             let place = if asked.answers == Answers::Elements { index } else { 0 };
             match replies.get(place) {
-                Some(reply) => self.history.told(self.now, *operation, reply.clone()),
+                Some(reply) => {
+                    self.history.told(self.now, *operation, reply.clone());
+                    self.keep(client, *operation, Some(reply), asked.keeps);
+                }
                 None => self.fail(format!("client {client} was told too little: {bytes:?}")),
             }
         }
@@ -233,6 +257,7 @@ impl Cluster {
         let own = &mut self.clients[client];
         own.connected = false;
         own.connection += 1;
+        own.tracker.iter_mut().for_each(Tracker::disconnected);
         for asked in std::mem::take(&mut own.asked) {
             for operation in asked.operations {
                 self.history.lost(operation);

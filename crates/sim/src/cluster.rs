@@ -84,6 +84,11 @@ pub(crate) enum Event {
     },
     /// Somebody writes to storage directly.
     Outsider,
+    /// A client reads again what it has just heard to have changed.
+    Refresh {
+        client: usize,
+        key: usize,
+    },
     Stranded {
         server: usize,
         connection: u32,
@@ -174,6 +179,8 @@ pub(crate) struct Cluster {
     pub(crate) placement: Arc<Placement>,
     pub(crate) keys: Vec<TestKey>,
     pub(crate) clients: Vec<Client>,
+    /// By key: when nobody writes it any more, so that what clients keep has time to be found stale.
+    pub(crate) settled_at: Vec<u64>,
     pub(crate) history: History,
     /// What storage held of each key, and when.
     pub(crate) versions: Versions,
@@ -212,6 +219,7 @@ impl Cluster {
             registry: Registry::new(shape.controllers, &mut random),
             history: History::new(keys.len()),
             versions: Versions::new(&keys),
+            settled_at: crate::tracking::settled_at(&shape, keys.len(), &mut random),
             clients: crate::clients::clients(&shape, slots_first + 2 * shims, &mut random),
             storms: Storms::default(),
             watch: Watch::default(),

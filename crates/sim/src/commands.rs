@@ -48,6 +48,8 @@ pub(crate) enum Answers {
     Null,
     /// There are none.
     Nothing,
+    /// There are none, and it says whether changes will be told.
+    Tracking,
 }
 
 /// A command with what it does to which keys.

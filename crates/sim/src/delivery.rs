@@ -60,6 +60,7 @@ impl Cluster {
                     self.kill(host);
                 }
             }
+            Event::Refresh { client, key } => self.refresh(client, key),
             Event::Outsider => self.outsider_acts(),
             Event::Fault => self.fault(),
             Event::Inspect => self.inspect(),
@@ -331,10 +332,9 @@ impl Cluster {
                             self.step_router(host, router::Input::Closed { client });
                             self.closed_by_router(host, client);
                         }
-                        // The simulated clients do not subscribe, and its values are small.
-                        router::Effect::Part { .. }
-                        | router::Effect::Push { .. }
-                        | router::Effect::Resume { .. } => {}
+                        router::Effect::Push { client, bytes } => self.pushed(host, client, &bytes),
+                        // Its values are small.
+                        router::Effect::Part { .. } | router::Effect::Resume { .. } => {}
                     }
                 }
             }

@@ -22,6 +22,7 @@ mod run;
 mod shape;
 mod storage;
 mod trace;
+mod tracking;
 
 pub use faults::{FaultKind, FaultSet, UnknownFault};
 pub use run::{Report, Settings, run};

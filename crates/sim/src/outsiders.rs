@@ -12,7 +12,7 @@ impl Cluster {
         let next = self.now + self.random.wait(self.shape.outsiders).max(1);
         self.at(next, Event::Outsider);
         let (wish, key) = if self.random.per_mille(5) {
-            (commands::flush(0), self.random.index(self.keys.len()))
+            (commands::flush(self.keys.len()), self.random.index(self.keys.len()))
         } else {
             let traffic = Traffic { reads: 0, ..self.shape.traffic.clone() };
             self.serial += 1;
@@ -20,6 +20,7 @@ impl Cluster {
             let key = wish.effects.first().map_or(0, |(key, _)| *key);
             (wish, key)
         };
+        let wish = self.unless_settled(wish);
         let server = usize::from(self.placement.shim(&self.keys[key].key).0);
         if !wish.blocks && self.servers[server].paused_until <= self.now {
             self.watch.outside += 1;

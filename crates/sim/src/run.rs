@@ -96,6 +96,9 @@ impl Cluster {
     /// Final reads of everything, then what must hold of the whole run and of what is left.
     fn judge(&mut self) {
         if self.violations.is_empty() {
+            self.check_kept();
+        }
+        if self.violations.is_empty() {
             self.probe();
             self.run_until(self.now + 2 * self.shape.stall_max() + self.slack());
         }
@@ -169,7 +172,7 @@ impl Cluster {
         }
     }
 
-    /// Whether an EVICT can have got lost, and with it the word that a copy is gone.
+    /// Whether an EVICT can have got lost, and with it the word that a copy is gone, or a node knows so before its shim.
     fn may_lose_messages(&self) -> bool {
         let faults = self.shape.faults;
         let lossy = [
@@ -181,7 +184,8 @@ impl Cluster {
             FaultKind::Replace,
             FaultKind::Drain,
         ];
-        lossy.into_iter().any(|kind| faults.contains(kind))
+        // In mode bounded leases end of themselves, at the node first.
+        self.shape.bounded.is_some() || lossy.into_iter().any(|kind| faults.contains(kind))
     }
 
     /// Takes the numbers of a process into those of the run.
@@ -215,6 +219,8 @@ impl Cluster {
             ("maps", watch.maps),
             ("outside_writes", watch.outside),
             ("reports", watch.reports),
+            ("kept", watch.kept),
+            ("pushes", watch.pushes),
         ];
         Report {
             seed,

@@ -38,6 +38,10 @@ pub(crate) struct Shape {
     pub(crate) bounded: Option<Bounded>,
     /// Mean time between two of their writes.
     pub(crate) outsiders: u64,
+    /// So many clients, the first ones, keep what they read.
+    pub(crate) trackers: usize,
+    /// Keys that they may track.
+    tracked_max: usize,
     /// Mean time between two faults of any kind.
     pub(crate) fault_interval: u64,
     objects_max: usize,
@@ -144,8 +148,13 @@ impl Shape {
         let routing = random.pick(&[Routing::Learned, Routing::OnPath]);
         let bounded = bounded(features, lease);
         let wanted = allowed.kinds().any(FaultKind::needs_feed);
-        let bounded = bounded.filter(|_| if chosen { wanted } else { features.percent(30) });
-        let allowed = if bounded.is_some() { allowed } else { allowed.without(FaultKind::needs_feed) };
+        let chance = if chosen { 60 } else { 30 };
+        let bounded = bounded.filter(|_| features.percent(chance) && (wanted || !chosen));
+        let tracks =
+            features.percent(chance) && (wanted || !chosen) || (chosen && wanted && bounded.is_none());
+        let trackers = if tracks { features.between(2, 6) as usize } else { 0 };
+        let allowed =
+            if bounded.is_some() || tracks { allowed } else { allowed.without(FaultKind::needs_feed) };
         Shape {
             lease,
             guard: lease / random.pick(&[50, 100]),
@@ -172,6 +181,8 @@ impl Shape {
             },
             faults: faults(random, features, allowed, chosen),
             bounded,
+            trackers,
+            tracked_max: small(features, 15, 2, 1000),
             outsiders: features.pick(&[10_000, 40_000, 200_000]),
             fault_interval: lease.max(1_000_000) * random.between(1, 3),
             objects_max: small(random, 30, 2, 64),
@@ -231,7 +242,7 @@ impl Shape {
             blocking_max: 10,
             early_value_bytes_max: self.early_value_bytes_max,
             cache_expiring_hashes: false,
-            tracked_max: 1000,
+            tracked_max: self.tracked_max,
             bounded: self.bounded,
             seed,
         }
@@ -245,6 +256,7 @@ impl Shape {
             pending_max: self.pending_max,
             learned_max: self.learned_max,
             bounded: self.bounded.is_some(),
+            tracked_max: self.tracked_max,
             ..RouterConfig::default()
         }
     }
@@ -262,6 +274,11 @@ impl Shape {
         let Some(bounded) = self.bounded else { return 0 };
         let staleness = bounded.staleness.as_micros() as u64;
         staleness + staleness / 100 + 1_000
+    }
+
+    /// Whether shims ask storage to report changes.
+    pub(crate) fn has_feed(&self) -> bool {
+        self.bounded.is_some() || self.trackers > 0
     }
 
     /// How long a driver waits for storage before it gives a connection up.

@@ -55,6 +55,29 @@ fn others_write_to_storage() {
     assert!(hits * 30 > reports.iter().map(|report| report.operations).sum(), "{hits} hits");
 }
 
+/// Clients that keep what they read are told when it changes, and no faults keep that from them.
+#[test]
+fn clients_keep_what_they_read() {
+    let kinds = FaultSet::NONE.with(FaultKind::FeedLoss).with(FaultKind::Reset).with(FaultKind::CrashRouter);
+    let reports: Vec<Report> = (0..6).map(|seed| run(seed, 15, kinds)).collect();
+    let sum = |name| reports.iter().map(|report| report.counts[name]).sum::<u64>();
+    assert!(sum("kept") > 500 && sum("pushes") > 500, "{reports:?}");
+}
+
+/// Clients that are told of all keys kept what was read while storage reported nothing (11, 116), or in mode bounded
+/// from a copy that was behind what they had been told (316, 448, 487).
+#[test]
+fn broadcasting_clients_keep_nothing_stale() {
+    for seed in [11, 116] {
+        run(seed, 15, FaultSet::NONE.with(FaultKind::FeedLoss));
+    }
+    let kinds = [FaultKind::FeedLoss, FaultKind::Partition, FaultKind::OneWay, FaultKind::Delay];
+    let kinds = kinds.into_iter().fold(FaultSet::NONE, FaultSet::with);
+    for seed in [316, 448, 487] {
+        run(seed, 30, kinds);
+    }
+}
+
 /// Reads that a node passed on overtook each other at the shim, where those of one view wait for the next read.
 #[test]
 fn pipelined_reads_keep_their_order_at_the_shim() {

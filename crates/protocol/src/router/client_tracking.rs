@@ -50,7 +50,7 @@ pub(crate) struct ClientTracking {
     pub(crate) caching: bool,
     /// The one to be told is gone.
     pub(crate) broken: bool,
-    /// It has been told to drop everything, and has asked for nothing since.
+    /// It has asked for nothing since it tracks, or since it was told to drop everything.
     pub(crate) clean: bool,
     /// Each behind the reply of this number.
     pub(crate) held: Vec<(u64, Notice)>,
@@ -167,7 +167,8 @@ fn parse(router: &Router, client: u32, command: &Command) -> Result<Option<Clien
         true => Some(with_prefixes(before.and_then(|before| before.prefixes.as_ref()), prefixes)?),
         false => None,
     };
-    Ok(Some(ClientTracking { redirect, choice, prefixes, noloop, ..ClientTracking::default() }))
+    let clean = before.is_none_or(|before| before.clean);
+    Ok(Some(ClientTracking { redirect, choice, prefixes, noloop, clean, ..ClientTracking::default() }))
 }
 
 /// No key may be reported twice.

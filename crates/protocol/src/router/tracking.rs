@@ -96,6 +96,12 @@ impl Router {
         self.config.bounded || self.tracking.keys.get(key).is_none_or(|tracked| !tracked.confirmed)
     }
 
+    /// Whether the client is told of every change where a copy may be read that is older than what it was told of.
+    fn hears_ahead(&self, client: u32) -> bool {
+        let tracking = || self.clients.get(client)?.tracking.as_ref();
+        self.config.bounded && tracking().is_some_and(|tracking| tracking.prefixes.is_some())
+    }
+
     /// Where a read goes that may be tracked: until the interest stands, behind its registration.
     pub(crate) fn route_tracked(
         &mut self,
@@ -106,7 +112,7 @@ impl Router {
         view: View,
     ) -> Result<Route, Unroutable> {
         let order = self.order(job, key);
-        if !job.tracked.is_empty() && self.is_untracked(key) {
+        if (!job.tracked.is_empty() && self.is_untracked(key)) || self.hears_ahead(job.client) {
             return self.route_to_shim(placement.shim(key), order);
         }
         self.route_read(now, placement, key, view, order)

@@ -184,6 +184,10 @@ impl Shim {
         self.feed.heard = Some(issued);
         self.feed.delay = now.since(issued);
         self.reports_came(self.feed.pings);
+        if opens {
+            // What was read until now may have changed without a report.
+            self.tell_of_all(effects);
+        }
         self.follow_settled(None, effects);
     }
 

@@ -9,7 +9,8 @@ use crate::cluster::{Cluster, Event};
 use crate::network::HostId;
 use crate::storage::Effect;
 
-const INSPECT_US: u64 = 250_000;
+/// How often everything is looked at.
+pub(crate) const INSPECT_US: u64 = 250_000;
 const NULL: &[u8] = b"$-1\r\n";
 
 impl Cluster {
@@ -113,6 +114,8 @@ impl Cluster {
         self.at(self.now + INSPECT_US, Event::Inspect);
         self.network.forget_cuts(self.now);
         self.inspect_feeds();
+        self.sweep();
+        self.check_kept_in_calm();
         let mut unknown = None;
         for host in self.nodes() {
             let own = &self.hosts[host];

@@ -24,7 +24,7 @@ impl Cluster {
             let Some(shim) = self.hosts[server.current].shim() else { continue };
             let backlog = shim.backlog();
             // A proof of storage may be on its way at any time, and one of the feed.
-            let proofs = if self.shape.bounded.is_some() { 2 } else { 1 };
+            let proofs = if self.shape.has_feed() { 2 } else { 1 };
             let at_rest = ShimBacklog { tickets: backlog.tickets.saturating_sub(proofs), ..backlog };
             if at_rest != ShimBacklog::default() {
                 found.push(format!("shim {} is left with {backlog:?}", server.current));

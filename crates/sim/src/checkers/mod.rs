@@ -9,5 +9,6 @@ mod staleness;
 mod versions;
 mod watch;
 
+pub(crate) use directory::INSPECT_US;
 pub(crate) use versions::Versions;
 pub(crate) use watch::Watch;

@@ -57,6 +57,14 @@ impl Versions {
             },
         )
     }
+
+    /// When storage last ceased to hold what a read of this form shows so.
+    pub(crate) fn replaced_at(&self, key: usize, form: usize, reply: &[u8]) -> Option<u64> {
+        let versions = &self.keys[key];
+        let place = versions.iter().rposition(|version| version.replies[form] == reply)?;
+        let next = versions.get(place + 1).map_or(u64::MAX, |next| next.from);
+        Some(next.min(versions[place].expires.unwrap_or(u64::MAX)))
+    }
 }
 
 impl Cluster {

@@ -33,6 +33,11 @@ pub(crate) struct Watch {
     /// Writes that bypassed the shims, and reports of changes that shims got.
     pub(crate) outside: u64,
     pub(crate) reports: u64,
+    /// Replies that clients kept, and what they heard of changes.
+    pub(crate) kept: u64,
+    pub(crate) pushes: u64,
+    /// Until when a feed may be held up.
+    pub(crate) feed_trouble: u64,
     /// Control messages that were lost for good, as opposed to those of a link that broke.
     pub(crate) messages_lost: u64,
     pub(crate) faults: BTreeMap<FaultKind, u64>,

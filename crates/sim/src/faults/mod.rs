@@ -264,7 +264,8 @@ impl Cluster {
     /// A client sends a command that touches everything.
     fn flush(&mut self) -> bool {
         let client = self.random.index(self.clients.len());
-        let free = self.clients[client].asked.is_empty() && self.connect(client);
+        let settled = self.settled_at.iter().any(|settled| *settled <= self.now);
+        let free = !settled && self.clients[client].asked.is_empty() && self.connect(client);
         if free {
             let wish = commands::flush(self.keys.len());
             self.ask(client, wish, &mut Vec::new());

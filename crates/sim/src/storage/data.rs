@@ -105,6 +105,12 @@ impl Data {
         }
     }
 
+    /// Removes all that has expired.
+    pub(crate) fn sweep(&mut self, now_ms: u64) {
+        let gone: Vec<Vec<u8>> = self.stored.keys().cloned().collect();
+        gone.iter().for_each(|key| self.expire(now_ms, key));
+    }
+
     fn text(&self, key: &[u8]) -> Option<&Vec<u8>> {
         match self.stored.get(key) {
             Some(Stored { datum: Datum::Text(text), .. }) => Some(text),

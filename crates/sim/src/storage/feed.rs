@@ -150,6 +150,7 @@ impl Cluster {
 
     pub(crate) fn lose_feed(&mut self, slot: HostId) -> bool {
         let Some(index) = self.feed_of(slot) else { return false };
+        self.watch.feed_trouble = self.watch.feed_trouble.max(self.now);
         self.lose_connection(slot, index);
         true
     }
@@ -157,6 +158,7 @@ impl Cluster {
     /// Nothing comes over the feed until then, unless somebody loses patience before.
     pub(crate) fn hang_feed(&mut self, slot: HostId, until: u64) -> bool {
         let Some(index) = self.feed_of(slot) else { return false };
+        self.watch.feed_trouble = self.watch.feed_trouble.max(until + self.shape.storage_timeout());
         let connection = &mut self.backend(slot).connections[index];
         connection.answers_at = connection.answers_at.max(until);
         true

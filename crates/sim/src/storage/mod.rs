@@ -246,11 +246,16 @@ impl Cluster {
         self.note(|| format!("storage {server} executes {command:?}"));
         let now_ms = self.servers[server].now_ms(self.now);
         let done = self.servers[server].data.execute(now_ms, command, resp3);
+        self.changed(server);
+        done
+    }
+
+    /// Whatever has just changed at a server is remembered and reported.
+    pub(crate) fn changed(&mut self, server: usize) {
         if let Some(changes) = self.servers[server].data.take_changes() {
             self.remember(server, &changes);
             self.report_changes(server, changes);
         }
-        done
     }
 
     /// Somebody writes who does not go through DistCache.
