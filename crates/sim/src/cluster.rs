@@ -11,13 +11,14 @@ use protocol::storage::StorageEvent;
 use wire::resp::Command;
 use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
-use crate::checkers::{Versions, Watch};
+use crate::checkers::{Births, Versions, Watch};
 use crate::clients::{Client, TestKey};
 use crate::clock::HostClock;
 use crate::faults::{FaultSet, Storms};
 use crate::history::History;
 use crate::host::{Host, Machine, Role};
 use crate::network::{HostId, Network, Place};
+use crate::policies::Rules;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::shape::Shape;
@@ -81,6 +82,11 @@ pub(crate) enum Event {
     },
     TurnEnds {
         server: usize,
+    },
+    /// A process is told what may be cached now.
+    Reload {
+        host: HostId,
+        life: u32,
     },
     /// Somebody writes to storage directly.
     Outsider,
@@ -184,6 +190,8 @@ pub(crate) struct Cluster {
     pub(crate) history: History,
     /// What storage held of each key, and when.
     pub(crate) versions: Versions,
+    pub(crate) births: Births,
+    pub(crate) rules: Rules,
     pub(crate) storms: Storms,
     pub(crate) watch: Watch,
     /// Nothing more goes wrong.
@@ -219,6 +227,8 @@ impl Cluster {
             registry: Registry::new(shape.controllers, &mut random),
             history: History::new(keys.len()),
             versions: Versions::new(&keys),
+            births: Births::default(),
+            rules: Rules::default(),
             settled_at: crate::tracking::settled_at(&shape, keys.len(), &mut random),
             clients: crate::clients::clients(&shape, slots_first + 2 * shims, &mut random),
             storms: Storms::default(),
@@ -363,7 +373,12 @@ impl Cluster {
         own.life += 1;
         (own.machine, own.clock, own.paused_until, own.pause_in_hand) = (Some(machine), clock, 0, None);
         own.parked.clear();
+        own.reloaded = (self.now, 0);
         let life = own.life;
+        if !matches!(self.hosts[host].role, Role::Router(_) | Role::Controller) {
+            // It reads its configuration before anything else.
+            self.reloads(host, life);
+        }
         self.note(|| format!("{host} starts"));
         let tick = self.soon(self.tick_of(host));
         self.at(tick, Event::Tick { host, life });

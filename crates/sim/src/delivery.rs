@@ -20,7 +20,7 @@ impl Cluster {
             Event::Late { link, from, .. } => Some(self.network.links[*link].hosts[1 - from]),
             Event::Tell { link, side, .. } => Some(self.network.links[*link].hosts[*side]),
             Event::Answer { slot, .. } | Event::Storage { slot, .. } => Some(*slot),
-            Event::Command { host, .. } | Event::Map { host, .. } => Some(*host),
+            Event::Command { host, .. } | Event::Map { host, .. } | Event::Reload { host, .. } => Some(*host),
             _ => None,
         }
     }
@@ -60,6 +60,7 @@ impl Cluster {
                     self.kill(host);
                 }
             }
+            Event::Reload { host, life } => self.reloads(host, life),
             Event::Refresh { client, key } => self.refresh(client, key),
             Event::Outsider => self.outsider_acts(),
             Event::Fault => self.fault(),
@@ -104,6 +105,7 @@ impl Cluster {
             _ => None,
         };
         let lease = matches!(message, Message::Grant(_));
+        self.note_birth(to, from, &message);
         match &self.hosts[to].machine {
             Some(Machine::Node(_)) => {
                 self.step_node(to, node::Input::Message { from, message });
@@ -317,8 +319,8 @@ impl Cluster {
                         shim::Effect::Release { .. }
                         | shim::Effect::Skip { .. }
                         | shim::Effect::Take { .. }
-                        | shim::Effect::Purged { .. }
                         | shim::Effect::Unblock { .. } => {}
+                        shim::Effect::Purged { number, .. } => self.check_purged(host, number),
                         shim::Effect::Abort { ticket } => self.abort(host, ticket),
                     }
                 }

@@ -45,6 +45,8 @@ pub(crate) struct Host {
     pub(crate) paused_until: u64,
     /// The pause begins between the next step and its effects.
     pub(crate) pause_in_hand: Option<u64>,
+    /// When it was told which rules last.
+    pub(crate) reloaded: (u64, u32),
     /// Tells what is meant for this process from what was meant for those that were here before.
     pub(crate) life: u32,
     /// What has reached a paused process.
@@ -54,7 +56,16 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(role: Role, clock: HostClock) -> Host {
         let (machine, pause_in_hand) = (None, None);
-        Host { role, machine, clock, paused_until: 0, pause_in_hand, life: 0, parked: VecDeque::new() }
+        Host {
+            role,
+            machine,
+            clock,
+            paused_until: 0,
+            pause_in_hand,
+            reloaded: (0, 0),
+            life: 0,
+            parked: VecDeque::new(),
+        }
     }
 
     pub(crate) fn is_alive(&self) -> bool {

@@ -15,6 +15,7 @@ mod host;
 mod model;
 mod network;
 mod outsiders;
+mod policies;
 mod queue;
 mod random;
 mod registry;

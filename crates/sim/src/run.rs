@@ -221,6 +221,7 @@ impl Cluster {
             ("reports", watch.reports),
             ("kept", watch.kept),
             ("pushes", watch.pushes),
+            ("purges", self.births.purged),
         ];
         Report {
             seed,

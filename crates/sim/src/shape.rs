@@ -123,7 +123,7 @@ fn faults(random: &mut Random, features: &mut Random, allowed: FaultSet, chosen:
     let share = random.pick(&[20, 40, 70]);
     let mut faults = FaultSet::NONE;
     for kind in allowed.kinds() {
-        let source = if kind.needs_feed() { &mut *features } else { &mut *random };
+        let source = if kind.is_of_feature() { &mut *features } else { &mut *random };
         let on = source.percent(share) && !quiet;
         faults = if on || chosen { faults.with(kind) } else { faults };
     }

@@ -78,6 +78,17 @@ fn broadcasting_clients_keep_nothing_stale() {
     }
 }
 
+/// What is never cached is held by nobody once everybody knows, and what was purged is gone. Seed 4: a node kept offers
+/// of such keys for a session that it never opened.
+#[test]
+fn rules_change_and_copies_are_purged() {
+    let kinds = FaultSet::NONE.with(FaultKind::Reload).with(FaultKind::Purge);
+    let reports: Vec<Report> = (0..6).map(|seed| run(seed, 15, kinds)).collect();
+    let sum = |name| reports.iter().map(|report| report.counts[name]).sum::<u64>();
+    assert!(sum("purges") > 10 && reports.iter().all(|report| report.hits > 0), "{reports:?}");
+    run(4, 30, kinds);
+}
+
 /// Reads that a node passed on overtook each other at the shim, where those of one view wait for the next read.
 #[test]
 fn pipelined_reads_keep_their_order_at_the_shim() {

@@ -83,6 +83,8 @@ impl Node {
         let shim = self.placement.shim(&read.key);
         let link = &self.links[usize::from(shim.0)];
         let opening = link.linked && link.session.id().is_none();
+        // No session is opened for a key that is never cached.
+        let opening = opening && !self.policies.of(&read.key.bytes).is_never();
         if opening && !self.admits_nothing() && self.offers.len() < OFFERS_WAITING_MAX {
             let Read { key, view, resp3, command, .. } = read.clone();
             self.offers.push(Offer { key, view, resp3, heat, command });

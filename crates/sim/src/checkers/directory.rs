@@ -115,6 +115,7 @@ impl Cluster {
         self.network.forget_cuts(self.now);
         self.inspect_feeds();
         self.sweep();
+        self.check_rules();
         self.check_kept_in_calm();
         let mut unknown = None;
         for host in self.nodes() {

@@ -53,12 +53,19 @@ kinds! {
     Confused "confused",
     FeedLoss "feed-loss",
     FeedHang "feed-hang",
+    Reload "reload",
+    Purge "purge",
 }
 
 impl FaultKind {
     /// Those that strike a feature which not every cluster has.
     pub(crate) fn needs_feed(self) -> bool {
         matches!(self, FaultKind::FeedLoss | FaultKind::FeedHang)
+    }
+
+    /// Those that came later: what a seed draws of them is no part of the other draws.
+    pub(crate) fn is_of_feature(self) -> bool {
+        self.needs_feed() || matches!(self, FaultKind::Reload | FaultKind::Purge)
     }
 }
 

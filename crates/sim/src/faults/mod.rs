@@ -85,6 +85,8 @@ impl Cluster {
                 true
             }
             FaultKind::Confused => self.confuse(),
+            FaultKind::Reload => self.reload(),
+            FaultKind::Purge => self.purge(),
             FaultKind::Barrier => self.flush(),
             FaultKind::Remap => {
                 let host = self.random_of(self.nodes());

@@ -1,0 +1,118 @@
+//! How old copies are: nothing is served that was purged, or for longer than rules and mode `bounded` allow.
+
+use std::collections::BTreeMap;
+
+use protocol::shim::Scope;
+use wire::message::Fill;
+use wire::{Key, Message, Peer, View};
+
+use crate::cluster::Cluster;
+use crate::network::HostId;
+
+/// When what nodes hold was asked for at the shims.
+#[derive(Debug, Default)]
+pub(crate) struct Births {
+    /// By node, session and fill.
+    asked: BTreeMap<(HostId, u64, u64), u64>,
+    /// By node, digest of the key and view.
+    born: BTreeMap<(HostId, u128, View), u64>,
+    /// By number: since when, and what.
+    pub(crate) purges: BTreeMap<u64, (u64, Scope)>,
+    pub(crate) purged: u64,
+}
+
+impl Cluster {
+    pub(crate) fn note_birth(&mut self, to: HostId, from: Peer, message: &Message) {
+        match (from, message) {
+            (Peer::Node(node), Message::Fetch(fetch)) => {
+                let asked = (usize::from(node.0), fetch.session, fetch.fill);
+                self.births.asked.entry(asked).or_insert(self.now);
+            }
+            (Peer::Shim(_), Message::Fill(Fill { granted: true, session, fill, key, view, .. })) => {
+                if let Some(asked) = self.births.asked.remove(&(to, *session, *fill)) {
+                    self.births.born.insert((to, key.digest.0, *view), asked);
+                }
+            }
+            (Peer::Shim(_), Message::Commit(commit)) => {
+                self.births.born.insert((to, commit.key.digest.0, View::GET), self.now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The oldest copy of a key that a node would serve now: when its value was asked for.
+    fn oldest_servable(&self, host: HostId, key: usize) -> Option<u64> {
+        let own = &self.hosts[host];
+        let (key, now) = (&self.keys[key], own.clock.at(self.now));
+        let node = own.node().filter(|_| !own.is_paused(self.now))?;
+        let views = key.reads.iter().flat_map(|form| form.views);
+        let servable = views.filter(|view| node.servable(now, &key.key, *view).is_some());
+        let born = |view| self.births.born.get(&(host, key.key.digest.0, view)).copied();
+        servable.filter_map(born).min()
+    }
+
+    /// A shim says that a purge is done.
+    pub(crate) fn check_purged(&mut self, slot: HostId, number: u64) {
+        let Some((since, scope)) = self.births.purges.remove(&number) else {
+            return self.fail(format!("purge {number}, which nobody asked for, is done"));
+        };
+        self.births.purged += 1;
+        // A successor does not know its predecessor's copies, which end with their leases.
+        let own = &self.hosts[slot];
+        if own.shim().is_some_and(|shim| shim.holds_writes(own.clock.at(self.now))) {
+            return;
+        }
+        let named = |key: &Key| match &scope {
+            Scope::Key(name) => key.bytes == *name,
+            Scope::Prefix(prefix) => key.bytes.starts_with(prefix),
+            Scope::All => true,
+        };
+        let server = self.server_of(slot);
+        let here = |key: &Key| usize::from(self.placement.shim(key).0) == server;
+        let mut left = None;
+        for (index, key) in self.keys.iter().enumerate() {
+            if !named(&key.key) || !here(&key.key) || self.servers[server].current != slot {
+                continue;
+            }
+            let old = |host: &HostId| self.oldest_servable(*host, index).is_some_and(|born| born < since);
+            if let Some(host) = self.nodes().find(old) {
+                left = Some(format!(
+                    "purge {number} of {scope:?} is done, and node {host} serves a copy of {:?} from before",
+                    key.key.bytes
+                ));
+            }
+        }
+        if let Some(left) = left {
+            self.fail(left);
+        }
+    }
+
+    /// Nodes that have had the newest rules for a while hold what these allow, for as long as they do.
+    pub(crate) fn check_rules(&mut self) {
+        let settled = self.now.saturating_sub(self.shape.stall_max() * 2 + self.slack());
+        let mut wrong = None;
+        for host in self.nodes() {
+            let (since, number) = self.hosts[host].reloaded;
+            let ruled = number == self.rules.number && number > 0 && since < settled;
+            for index in 0..self.keys.len() {
+                let key = &self.keys[index].key;
+                let Some(born) = self.oldest_servable(host, index) else { continue };
+                let rule = if ruled { self.rules.policies.of(&key.bytes) } else { Default::default() };
+                let age = self.shape.bounded.map_or(u64::MAX, |bounded| bounded.age.as_millis() as u64);
+                let age = rule.ttl_ms_max.min(age);
+                let old = (self.now - born) / 1000 > age.saturating_add(age / 100).saturating_add(1);
+                if rule.is_never() || old {
+                    wrong = Some(format!(
+                        "node {host} serves {:?}, asked for {} us ago, and {rule:?} with an age of {age} ms holds \
+                         since {since} us",
+                        key.bytes,
+                        self.now - born
+                    ));
+                }
+            }
+        }
+        if let Some(wrong) = wrong {
+            self.fail(wrong);
+        }
+    }
+}
