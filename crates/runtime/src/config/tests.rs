@@ -196,7 +196,7 @@ fn references_between_members_are_checked() {
     check("\"strict\"", "\"bounded\"\nbounded_age_ms_max = 0", "bounded_age_ms_max = 0: write 1 to 60000");
     let text = EXAMPLE.replace("\"strict\"", "\"bounded\"");
     let storage = "redis://USER:PASSWORD@127.0.0.1:6379";
-    let text = text.replace(storage, "redis-cluster://127.0.0.1:7000");
+    let text = text.replace(storage, "memcached://127.0.0.1:11211");
     let error = read(&text, "f.toml", Path::new(""), &[]).unwrap_err().to_string();
     assert!(error.contains("follows what Redis servers report"), "{error}");
     check("secret =", "#", "[cluster] secret is missing");
