@@ -82,6 +82,7 @@ scripts! {
     node_paused_past_its_lease
     node_reconnects
     observing_only
+    offer_of_an_emptied_object
     policy_always
     policy_limits
     policy_never

@@ -95,6 +95,12 @@ fn copies_follow_whoever_writes_to_a_redis_cluster() {
     for key in &keys {
         let truth = outsider.call(&["GET", key]);
         until("the last write is read", || (client.call(&["GET", key]) == truth).then_some(()));
+        // Of every slot there are copies again, wherever it is now.
+        let hits = total(&cluster.status(), "nodes", "hits_total");
+        until("a copy answers", || {
+            client.call(&["GET", key]);
+            (total(&cluster.status(), "nodes", "hits_total") > hits).then_some(())
+        });
     }
 }
 

@@ -108,6 +108,11 @@ impl Object {
         cached.reply.as_ref()
     }
 
+    /// Whether there is neither a reply to serve nor a fetch that brings one.
+    pub(super) fn is_hollow(&self, now: Time, view: View) -> bool {
+        self.reply(now, view).is_none() && !self.fetching.iter().any(|fetching| fetching.view == view)
+    }
+
     /// Makes room for a view; false when the key has too many.
     pub(super) fn admit(&mut self, view: View, views_max: usize) -> bool {
         if self.admits(view) {

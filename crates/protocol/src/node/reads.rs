@@ -106,8 +106,13 @@ impl Node {
             }
             return;
         }
-        let known = self.objects.get(&offer.key).is_some_and(|object| object.admits(offer.view));
-        if !known && self.admit(now, &offer.key, offer.view, offer.heat, effects) {
+        let object = self.objects.get(&offer.key).filter(|object| object.admits(offer.view));
+        // Routers may have unlearned an object without a copy: then no read will come that fills it on demand.
+        let wanted = match object {
+            Some(object) => object.is_hollow(now, offer.view),
+            None => self.admit(now, &offer.key, offer.view, offer.heat, effects),
+        };
+        if wanted {
             self.statistics.offers_accepted += 1;
             self.fetch(now, &offer.key, offer.view, offer.resp3, offer.command, SmallVec::new(), effects);
         }
