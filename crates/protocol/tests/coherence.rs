@@ -86,6 +86,7 @@ scripts! {
     policy_always
     policy_limits
     policy_never
+    purge_after_a_restart
     purge_meets_a_write
     purge_of_a_key
     purge_of_many

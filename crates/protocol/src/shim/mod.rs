@@ -286,6 +286,8 @@ pub struct Shim {
     keys: KeyMap<KeyState>,
     operations: Slab<Operation>,
     purges: Slab<purge::Purging>,
+    /// Purges that wait for leases of earlier incarnations, each with their end.
+    purges_held: Vec<(Time, u32)>,
     tickets: Slab<Ticket>,
     admission: Admission,
     /// Who watches, by router and request.
@@ -340,6 +342,7 @@ impl Shim {
             keys: KeyMap::default(),
             operations: Slab::new(),
             purges: Slab::new(),
+            purges_held: Vec::new(),
             tickets: Slab::new(),
             admission: Admission::new(),
             watchers: BTreeMap::new(),
@@ -384,9 +387,9 @@ impl Shim {
             Input::Linked(_) | Input::Unlinked(_) => {}
             Input::Storage(event) => self.storage_event(now, event, effects),
             Input::Map(placement) => self.adopt(placement),
-            Input::Settings(settings) => self.set(*settings, effects),
+            Input::Settings(settings) => self.set(now, *settings, effects),
             Input::Purge { number, scope } => {
-                self.purge(purge::Requester::Process(number), &scope, effects);
+                self.purge(now, purge::Requester::Process(number), &scope, effects);
             }
             Input::Tick => self.tick(now, effects),
         }
@@ -441,6 +444,7 @@ impl Shim {
         if now >= self.hold_until {
             self.ready.extend(self.held.drain(..));
         }
+        self.release_purges(now, effects);
         if matches!(self.storage, StorageState::Up { .. }) {
             let interval = self.config.lease.duration / PROOFS_PER_LEASE;
             if now.since(self.proof) >= interval && now.since(self.proof_sent) >= interval {

@@ -60,12 +60,12 @@ impl Observer {
 
 impl Shim {
     /// `keys_max`: so many keys would have room in the nodes; none to end it.
-    pub(super) fn observe(&mut self, keys_max: Option<usize>, effects: &mut Vec<Effect>) {
+    pub(super) fn observe(&mut self, now: Time, keys_max: Option<usize>, effects: &mut Vec<Effect>) {
         match (&mut self.observer, keys_max) {
             (Some(observer), Some(keys_max)) => observer.keys_max = keys_max,
             (None, Some(keys_max)) => {
                 self.observer = Some(Observer { keys_max, keys: KeyMap::default(), looked: Time(0) });
-                self.purge(Requester::Nobody, &crate::command::Scope::All, effects);
+                self.purge(now, Requester::Nobody, &crate::command::Scope::All, effects);
             }
             (_, None) => self.observer = None,
         }

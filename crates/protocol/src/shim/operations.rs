@@ -104,7 +104,7 @@ impl Shim {
             }
             Class::Purge => {
                 if let Some(scope) = command::purge_scope(command) {
-                    self.purge(Requester::Client(origin), &scope, effects);
+                    self.purge(now, Requester::Client(origin), &scope, effects);
                 }
             }
             Class::Publish => self.publish(now, origin, (execute, command, classified), effects),

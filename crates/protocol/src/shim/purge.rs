@@ -10,6 +10,7 @@ use super::operations::operation;
 use super::{Effect, Shim};
 use crate::command::Scope;
 use crate::storage::Lane;
+use crate::time::Time;
 
 /// Keys of one purge whose invalidations are under way at a time: nodes have reads to serve meanwhile.
 const KEYS_AT_ONCE: usize = 256;
@@ -33,11 +34,17 @@ pub(super) struct Purging {
 }
 
 impl Shim {
-    pub(super) fn purge(&mut self, requester: Requester, scope: &Scope, effects: &mut Vec<Effect>) {
+    pub(super) fn purge(
+        &mut self,
+        now: Time,
+        requester: Requester,
+        scope: &Scope,
+        effects: &mut Vec<Effect>,
+    ) {
         match scope {
-            Scope::Key(name) => self.purge_where(requester, |key| key.bytes == *name, effects),
+            Scope::Key(name) => self.purge_where(now, requester, |key| key.bytes == *name, effects),
             Scope::Prefix(prefix) => {
-                self.purge_where(requester, |key| key.bytes.starts_with(prefix), effects);
+                self.purge_where(now, requester, |key| key.bytes.starts_with(prefix), effects);
             }
             Scope::All => self.purge_all(requester, effects),
         }
@@ -45,6 +52,7 @@ impl Shim {
 
     pub(super) fn purge_where(
         &mut self,
+        now: Time,
         requester: Requester,
         concerns: impl Fn(&Key) -> bool,
         effects: &mut Vec<Effect>,
@@ -52,7 +60,20 @@ impl Shim {
         let cached = self.keys.iter().filter(|(_, state)| !state.directory.entries.is_empty());
         let mut left: Vec<Key> = cached.map(|(key, _)| key).filter(|key| concerns(key)).cloned().collect();
         left.sort_unstable_by_key(|key| key.digest);
-        if let Some(purge) = self.begin_purge(requester, left, effects) {
+        let Some(purge) = self.begin_purge(requester, left, effects) else { return };
+        if self.holds_writes(now) {
+            // Copies of earlier incarnations are in no directory; they end with their leases.
+            self.purges[purge as usize].under_way = 1;
+            let end = now.after(self.config.lease.restart_wait()).min(self.hold_until);
+            return self.purges_held.push((end, purge));
+        }
+        self.purge_goes_on(purge, effects);
+    }
+
+    /// Those for which no lease of an earlier incarnation runs any more.
+    pub(super) fn release_purges(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        while let Some(index) = self.purges_held.iter().position(|(end, _)| now >= *end) {
+            let (_, purge) = self.purges_held.remove(index);
             self.purge_goes_on(purge, effects);
         }
     }

@@ -3,6 +3,7 @@
 use super::purge::Requester;
 use super::{Effect, HeatConfig, HeavyHitters, Shim};
 use crate::policy::Policies;
+use crate::time::Time;
 use rand::RngExt;
 
 /// All of a shim's settings that can change while it serves.
@@ -19,9 +20,9 @@ pub struct Settings {
 
 impl Shim {
     /// Acts on `settings` from now on. Copies that the new policies would not have allowed are invalidated.
-    pub(super) fn set(&mut self, settings: Settings, effects: &mut Vec<Effect>) {
+    pub(super) fn set(&mut self, now: Time, settings: Settings, effects: &mut Vec<Effect>) {
         let Settings { heat, heat_min, operations_max, key_queue_max, policies, observes } = settings;
-        self.observe(observes, effects);
+        self.observe(now, observes, effects);
         if self.config.heat != heat {
             self.config.heat = heat;
             self.heat = HeavyHitters::new(heat, self.random.random());
@@ -36,7 +37,7 @@ impl Shim {
         let earlier = std::mem::replace(&mut self.policies, policies);
         if earlier != self.policies {
             let policies = self.policies.clone();
-            self.purge_where(Requester::Nobody, |key| policies.outlaws(&earlier, &key.bytes), effects);
+            self.purge_where(now, Requester::Nobody, |key| policies.outlaws(&earlier, &key.bytes), effects);
         }
     }
 }
