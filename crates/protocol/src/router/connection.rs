@@ -37,7 +37,8 @@ pub(crate) fn answer(
         router.leave_all(client, subscribed, None, effects);
     }
     if let Some(state) = router.clients.get_mut(client).filter(|_| !keeps_caching(command)) {
-        Router::take_caching(state);
+        // It spends what CLIENT CACHING said, and reads nothing that the client could keep.
+        state.tracking.iter_mut().for_each(|tracking| tracking.caching = false);
     }
     let ends_watch = plan::is(command, 0, "UNWATCH") || plan::is(command, 0, "RESET");
     if ends_watch && command.len() == 1 && router.is_watching(client) {
