@@ -132,16 +132,27 @@ impl RedisCluster {
     /// The server that has a slot, as the first server that answers sees it.
     pub(crate) fn owner(&self, slot: u16) -> usize {
         let first = SLOTS.iter().position(|(first, last)| (*first..=*last).contains(&slot));
-        let nodes = text(&self.servers[first.expect("a slot")].connect().call(&["CLUSTER", "NODES"]));
+        self.owner_as_seen(slot, first.expect("a slot")).unwrap_or_else(|| panic!("nobody has slot {slot}"))
+    }
+
+    fn owner_as_seen(&self, slot: u16, by: usize) -> Option<usize> {
+        let nodes = text(&self.servers[by].connect().call(&["CLUSTER", "NODES"]));
         let has = |line: &&str| {
             line.split(' ').skip(8).filter(|word| !word.starts_with('[')).any(|word| {
                 let (first, last) = word.split_once('-').unwrap_or((word, word));
                 (first.parse().unwrap_or(u16::MAX)..=last.parse().unwrap_or(0)).contains(&slot)
             })
         };
-        let line = nodes.lines().find(has).unwrap_or_else(|| panic!("nobody has slot {slot}: {nodes}"));
-        let id = line.split(' ').next().unwrap_or_default();
-        self.ids.iter().position(|known| known == id).expect("one of the servers")
+        let id = nodes.lines().find(has)?.split(' ').next().unwrap_or_default();
+        Some(self.ids.iter().position(|known| known == id).expect("one of the servers"))
+    }
+
+    /// Until every server knows whose the slot is: moves and failovers that follow too soon meet old epochs.
+    pub(crate) fn wait_owner(&self, slot: u16, owner: usize) {
+        until("every server knows the owner", || {
+            let agrees = |by| self.owner_as_seen(slot, by) == Some(owner);
+            (0..self.servers.len()).all(agrees).then_some(())
+        });
     }
 
     /// A replica takes its primary's place without losing anything.
