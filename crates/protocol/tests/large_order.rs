@@ -1,25 +1,22 @@
 //! Reads with large replies among other commands of the same key, in random order of everything that has none: what a
 //! client gets never goes back behind what it has seen or written. Not which command goes where.
 
+mod shim_alone;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::coherence::lease::LeaseTerms;
-use protocol::heat::HeatConfig;
-use protocol::placement::{Placement, Secret};
-use protocol::shim::{Effect, Input, Shim, ShimConfig};
+use protocol::placement::Placement;
+use protocol::shim::{Effect, Input, Shim};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use wire::message::{Execute, Follows, Read};
 use wire::resp::Command;
-use wire::{
-    ClusterMap, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
-    Sharding, ShimId, ShimMember, View,
-};
+use wire::{Message, Peer, RouterId, View};
 
 const CLIENTS: usize = 3;
 const COMMANDS: usize = 60;
@@ -57,30 +54,12 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
-        let layer = LayerMap { name: "leaf".into(), partition: Partition::Hash, nodes: vec![node] };
-        let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
-        let map = ClusterMap { epoch: 1, sharding: Sharding::Ring, layers: vec![layer], shims };
-        let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
-        let config = ShimConfig {
-            id: ShimId(0),
-            lease: LeaseTerms { duration: Duration::from_millis(800), guard: Duration::from_millis(3) },
-            heat: HeatConfig { counters: 64, filter_bits: 64, ..HeatConfig::default() },
-            heat_min: u32::MAX,
-            operations_max: 1000,
-            key_queue_max: 1000,
-            blocking_max: 10,
-            early_value_bytes_max: 0,
-            cache_expiring_hashes: false,
-            tracked_max: 3,
-            bounded: None,
-            seed,
-        };
+        let (shim, placement) = shim_alone::shim(1, |config| config.seed = seed);
         let mut world = World {
             random: SmallRng::seed_from_u64(seed),
             larges: [0.5, 0.8, 0.95][seed as usize % 3],
             now: Time(10_000_000),
-            shim: Shim::new(config, Arc::clone(&placement)),
+            shim,
             placement,
             connections: BTreeMap::new(),
             version: 0,

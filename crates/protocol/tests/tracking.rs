@@ -1,22 +1,19 @@
 //! The shim's side of client-side caching: who is told of what storage reports, and whose change it was. Not storage
 //! itself, whose part the tests speak.
 
+mod shim_alone;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::coherence::lease::LeaseTerms;
-use protocol::heat::HeatConfig;
-use protocol::placement::{Placement, Secret};
-use protocol::shim::{Effect, Input, Shim, ShimConfig};
+use protocol::placement::Placement;
+use protocol::shim::{Effect, Input, Shim};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use wire::message::{Execute, Follow, Track};
 use wire::resp::{Command, reply};
-use wire::{
-    ClusterMap, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
-    Sharding, ShimId, ShimMember,
-};
+use wire::{Message, Peer, RouterId};
 
 struct World {
     now: Time,
@@ -31,26 +28,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
-        let layer = LayerMap { name: "leaf".into(), partition: Partition::Hash, nodes: vec![node] };
-        let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
-        let map = ClusterMap { epoch: 1, sharding: Sharding::Ring, layers: vec![layer], shims };
-        let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
-        let config = ShimConfig {
-            id: ShimId(0),
-            lease: LeaseTerms { duration: Duration::from_millis(800), guard: Duration::from_millis(3) },
-            heat: HeatConfig { counters: 64, filter_bits: 64, ..HeatConfig::default() },
-            heat_min: u32::MAX,
-            operations_max: 1000,
-            key_queue_max: 100,
-            blocking_max: 10,
-            early_value_bytes_max: 0,
-            cache_expiring_hashes: false,
-            tracked_max: 3,
-            bounded: None,
-            seed: 1,
-        };
-        let shim = Shim::new(config, Arc::clone(&placement));
+        let (shim, placement) = shim_alone::shim(1, |config| config.key_queue_max = 100);
         let (feed, writes, told) = (Vec::new(), Vec::new(), Vec::new());
         let mut world = World { now: Time(10_000_000), shim, placement, feed, writes, told };
         let up = StorageEvent::Up { incarnation: 1, traits: StorageTraits::default() };

@@ -44,16 +44,21 @@ impl World {
         World::with("0-16383")
     }
 
-    fn with(slots: &str) -> World {
+    /// The first of so many shims, which has seen nobody yet.
+    fn first_of(shims_count: usize) -> World {
         let config = ShardsConfig {
             shim: ShimId(0),
-            shims_count: 1,
+            shims_count,
             seeds: vec![server(1)],
             patience: Duration::from_secs(60),
             seed: 7,
         };
         let shards = Shards::new(config);
-        let mut world = World { shards, now: Time(10_000 * MS), sent: Vec::new(), said: Vec::new() };
+        World { shards, now: Time(10_000 * MS), sent: Vec::new(), said: Vec::new() }
+    }
+
+    fn with(slots: &str) -> World {
+        let mut world = World::first_of(1);
         world.seen(1, &[(1, "master", 1, slots), (2, "master", 2, ""), (3, "slave", 1, "")]);
         world.up(1, 11);
         assert!(matches!(world.said[..], [StorageEvent::Up { .. }, StorageEvent::Moving(_)]));
@@ -293,15 +298,7 @@ fn the_feed_is_open_while_every_server_in_use_reports() {
 
 #[test]
 fn changes_of_slots_that_other_shims_have_are_left_to_them() {
-    let config = ShardsConfig {
-        shim: ShimId(0),
-        shims_count: 2,
-        seeds: vec![server(1)],
-        patience: Duration::from_secs(60),
-        seed: 7,
-    };
-    let mut world =
-        World { shards: Shards::new(config), now: Time(10_000 * MS), sent: Vec::new(), said: Vec::new() };
+    let mut world = World::first_of(2);
     world.seen(1, &[(1, "master", 1, "0-16383")]);
     world.up(1, 11);
     let commands = std::iter::once(frame("CLIENT TRACKING ON BCAST")).collect();
