@@ -6,6 +6,7 @@ mod demo;
 mod launch;
 mod logging;
 mod sim;
+mod study;
 
 use std::process::ExitCode;
 
@@ -43,6 +44,7 @@ enum Command {
     Purge(commands::purge::Arguments),
     Reload(commands::reload::Arguments),
     Sim(sim::Arguments),
+    Study(study::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             commands::say(&format!("distcache: {error:#}"));
-            ExitCode::FAILURE
+            if error.is::<commands::BadInput>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -73,5 +75,6 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Purge(arguments) => commands::purge::run(&arguments),
         Command::Reload(arguments) => commands::reload::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Study(arguments) => study::run(&arguments),
     }
 }

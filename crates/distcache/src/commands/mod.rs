@@ -37,6 +37,18 @@ impl ConfigArguments {
     }
 }
 
+/// What was asked for makes no sense: exit code 2, as for flags that do not parse.
+#[derive(Debug)]
+pub(crate) struct BadInput(pub(crate) String);
+
+impl std::fmt::Display for BadInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
+
 /// Writes one line to stdout at once. A reader that has gone away is not an error worth dying for.
 pub(crate) fn print(line: &str) {
     let mut out = std::io::stdout().lock();

@@ -1,0 +1,6 @@
+//! The papers' analyses as tools. No sockets, and no second copy of placement, routing or policies.
+
+pub mod popularity;
+pub mod seeds;
+
+pub use popularity::{Popularity, PopularityError, Spec};
