@@ -5,6 +5,7 @@ mod commands;
 mod demo;
 mod launch;
 mod logging;
+mod reproduce;
 mod sim;
 mod study;
 
@@ -45,6 +46,7 @@ enum Command {
     Reload(commands::reload::Arguments),
     Sim(sim::Arguments),
     Study(study::Arguments),
+    Reproduce(reproduce::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -76,5 +78,6 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Reload(arguments) => commands::reload::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Study(arguments) => study::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
     }
 }

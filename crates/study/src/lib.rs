@@ -2,6 +2,7 @@
 
 pub mod flow;
 pub mod popularity;
+pub mod reproduce;
 pub mod seeds;
 
 pub use popularity::{Popularity, PopularityError, Spec};

@@ -1,0 +1,94 @@
+//! The papers' claims, computed again: what each says, what comes out here, and the figures. Not how they are drawn.
+
+mod catalogue;
+mod closed_loop;
+mod figure;
+
+pub use catalogue::{CLAIMS, Stated, parse};
+pub use figure::{Axis, Figure, Point, Series, Style};
+
+/// How much work a run may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Fewer seeds and smaller sizes: minutes.
+    Quick,
+    Full,
+}
+
+impl Effort {
+    /// The first of two numbers for a quick run, the second for a full one.
+    pub fn pick<T>(self, quick: T, full: T) -> T {
+        match self {
+            Effort::Quick => quick,
+            Effort::Full => full,
+        }
+    }
+}
+
+/// What came out of checking one claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The paper's number or statement comes out.
+    Holds,
+    /// The ordering or the form of a curve comes out, its numbers or one of its parts do not.
+    HoldsInShape,
+    DoesNotHold,
+}
+
+impl Verdict {
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Holds => "holds",
+            Verdict::HoldsInShape => "holds in shape",
+            Verdict::DoesNotHold => "does not hold",
+        }
+    }
+
+    /// All of the statement, the main part of it, or not even that.
+    pub fn of(main: bool, rest: bool) -> Verdict {
+        match (main, rest) {
+            (true, true) => Verdict::Holds,
+            (true, false) => Verdict::HoldsInShape,
+            (false, _) => Verdict::DoesNotHold,
+        }
+    }
+}
+
+/// One claim with its outcome.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub id: &'static str,
+    /// What the paper says, with its numbers.
+    pub paper: &'static str,
+    /// Our numbers; where they do not agree, the reason too.
+    pub ours: String,
+    pub verdict: Verdict,
+    /// What shows it.
+    pub command: String,
+}
+
+/// What checking one claim yields.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    pub ours: String,
+    pub verdict: Verdict,
+    pub command: String,
+    pub figures: Vec<Figure>,
+}
+
+/// One claim's check and its share of the work.
+#[derive(Clone, Copy)]
+pub struct Check {
+    pub id: &'static str,
+    /// Seconds that it takes, about, in a full run.
+    pub cost: f64,
+    pub run: fn(Effort) -> Evidence,
+}
+
+/// Every claim's check, in the order of the catalogue.
+pub fn checks() -> Vec<Check> {
+    let mut checks = vec![closed_loop::CHECK];
+    let place = |check: &Check| CLAIMS.iter().position(|claim| claim.id == check.id);
+    checks.sort_by_key(place);
+    checks
+}
