@@ -1,5 +1,6 @@
 //! Where keys go: the shim of each key and its one place in every layer (paper, section 3.1). Never who holds copies.
 
+mod functions;
 mod ketama;
 mod map_error;
 mod ring;
@@ -7,12 +8,13 @@ mod secret;
 pub mod slot;
 
 use bytes::Bytes;
-use siphasher::{sip, sip128};
+use siphasher::sip;
 use wire::message::LAYERS_MAX;
 use wire::{
-    ClusterMap, Digest, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId,
+    ClusterMap, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId,
 };
 
+pub use functions::Functions;
 use ketama::Continuum;
 pub use map_error::MapError;
 use ring::Ring;
@@ -29,10 +31,12 @@ const SHIM_CAPACITY: u32 = 1000;
 #[derive(Clone, Debug)]
 pub struct Placement {
     map: ClusterMap,
-    digest: sip128::SipHasher24,
+    functions: Functions,
     views: sip::SipHasher24,
     shards: Shards,
-    layers: Vec<Layer>,
+    /// By layer. The functions of two layers are independent, which is what lets one layer spread the keys that
+    /// overload a node of another.
+    layers: Vec<Rings>,
     /// By node.
     layer_of: Vec<usize>,
 }
@@ -40,7 +44,7 @@ pub struct Placement {
 /// Which keys are whose.
 #[derive(Clone, Debug)]
 enum Shards {
-    Ring(sip::SipHasher24, Ring),
+    Ring(Ring),
     /// By slot.
     Slots(Box<[ShimId]>),
     Ketama(Continuum),
@@ -54,14 +58,6 @@ pub struct Home {
     pub slot: Option<u16>,
 }
 
-/// A layer's own hash function and rings. The functions of two layers are independent, which is what lets one
-/// layer spread the keys that overload a node of another.
-#[derive(Clone, Debug)]
-struct Layer {
-    hash: sip::SipHasher24,
-    rings: Rings,
-}
-
 #[derive(Clone, Debug)]
 enum Rings {
     /// By rack.
@@ -73,12 +69,12 @@ impl Placement {
     /// Builds the rings of one map. Fails on a map that no configuration check should have let through.
     pub fn new(secret: Secret, map: ClusterMap) -> Result<Placement, MapError> {
         map_error::check(&map)?;
+        let functions = Functions::new(secret, map.layers.len());
         let shards = match &map.sharding {
             Sharding::Ketama(ketama) => Shards::Ketama(Continuum::new(ketama)),
             Sharding::Ring => {
-                let hash = sip::SipHasher24::new_with_key(&secret.derive(b"storage"));
                 let shims = map.shims.iter().map(|shim| (shim.id.0, SHIM_CAPACITY, SHARE_WHOLE));
-                Shards::Ring(hash, Ring::new(&hash, shims))
+                Shards::Ring(Ring::new(&functions.storage, shims))
             }
             Sharding::Slots => Shards::Slots(slot::owners(&map)),
         };
@@ -89,12 +85,10 @@ impl Placement {
             for node in &layer.nodes {
                 layer_of[usize::from(node.id.0)] = index;
             }
-            let hash = layer_hash(secret, index);
-            layers.push(Layer { hash, rings: Rings::new(&hash, layer, racks_count) });
+            layers.push(Rings::new(&functions.layers[index], layer, racks_count));
         }
-        let digest = sip128::SipHasher24::new_with_key(&secret.derive(b"digest"));
         let views = sip::SipHasher24::new_with_key(&secret.derive(b"view"));
-        Ok(Placement { map, digest, views, shards, layers, layer_of })
+        Ok(Placement { map, functions, views, shards, layers, layer_of })
     }
 
     /// The hash that tells the views of a key apart; see `command::view`.
@@ -117,13 +111,7 @@ impl Placement {
 
     /// The key with its digest.
     pub fn key(&self, database: u16, bytes: Bytes) -> Key {
-        use std::hash::Hasher;
-
-        use siphasher::sip128::Hasher128;
-        let mut hasher = self.digest;
-        hasher.write(&database.to_be_bytes());
-        hasher.write(&bytes);
-        Key { digest: Digest(hasher.finish128().as_u128()), database, bytes }
+        Key { digest: self.functions.digest(database, &bytes), database, bytes }
     }
 
     /// The shim that has the key. Keys with the same hash tag have the same shim (the rule of Redis Cluster), and
@@ -135,8 +123,8 @@ impl Placement {
     /// The key's shim, and its slot where there are slots.
     pub fn home(&self, key: &Key) -> Home {
         match &self.shards {
-            Shards::Ring(hash, ring) => {
-                let owner = ring.owner(hash.hash(slot::hash_tag(&key.bytes)));
+            Shards::Ring(ring) => {
+                let owner = ring.owner(self.functions.storage(&key.bytes));
                 Home { shim: ShimId(owner.expect("a map without shims is refused")), slot: None }
             }
             Shards::Slots(owners) => {
@@ -151,13 +139,12 @@ impl Placement {
     pub fn places(&self, key: &Key) -> Places {
         let rack = self.rack_of(self.shim(key));
         let mut places = [None; LAYERS_MAX];
-        let digest = key.digest.0.to_be_bytes();
-        for (layer, place) in self.layers.iter().zip(&mut places) {
-            let ring = match &layer.rings {
+        for (index, (rings, place)) in self.layers.iter().zip(&mut places).enumerate() {
+            let ring = match rings {
                 Rings::Racks(rings) => &rings[usize::from(rack.0)],
                 Rings::Whole(ring) => ring,
             };
-            *place = ring.owner(layer.hash.hash(&digest)).map(NodeId);
+            *place = ring.owner(self.functions.layer(index, key.digest)).map(NodeId);
         }
         places
     }
@@ -189,10 +176,6 @@ impl Rings {
             ),
         }
     }
-}
-
-fn layer_hash(secret: Secret, layer: usize) -> sip::SipHasher24 {
-    sip::SipHasher24::new_with_key(&secret.derive(&[b"layer".as_slice(), &[layer as u8]].concat()))
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ fn a_rack_divides_its_keys_independently_of_servers() {
 #[test]
 fn dependent_layers_are_noticed() {
     let mut placement = place(four_layers());
-    placement.layers[2].hash = placement.layers[1].hash;
+    placement.functions.layers[2] = placement.functions.layers[1];
     let (statistic, limit) = independence(&pairs(&placement, 1, 2));
     assert!(statistic > 3.0 * limit, "the same positions on other rings: {statistic} of {limit}");
 
