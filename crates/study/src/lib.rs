@@ -1,5 +1,6 @@
 //! The papers' analyses as tools. No sockets, and no second copy of placement, routing or policies.
 
+pub mod capacity;
 pub mod flow;
 pub mod popularity;
 pub mod reproduce;

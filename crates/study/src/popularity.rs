@@ -128,6 +128,25 @@ impl Popularity {
         }
     }
 
+    /// The sum of the probabilities' `power`th powers over the same ranks; `mass` is that of the first power.
+    pub fn power_sum(&self, first: u64, end: u64, power: i32) -> f64 {
+        let end = end.min(self.objects);
+        if first >= end {
+            return 0.0;
+        }
+        match &self.law {
+            Law::Equal => (end - first) as f64 * (self.objects as f64).powi(-power),
+            Law::Zipf { exponent, weight, .. } => {
+                let head = (first..end.min(HEAD)).map(|rank| self.of(rank).powi(power)).sum::<f64>();
+                let tail = zipf_sum(exponent * f64::from(power), first.max(HEAD), end);
+                head + tail / weight.powi(power)
+            }
+            Law::List { probabilities, .. } => {
+                probabilities[first as usize..end as usize].iter().map(|p| p.powi(power)).sum()
+            }
+        }
+    }
+
     /// The probabilities of the first ranks, as many as there are up to `count`.
     pub fn head(&self, count: u64) -> Vec<f64> {
         (0..count.min(self.objects)).map(|rank| self.of(rank)).collect()
@@ -224,6 +243,20 @@ mod tests {
             }
             let of = popularity.of(12_345);
             assert!((of * whole / 12_346f64.powf(-exponent) - 1.0).abs() < 1e-10, "{exponent}");
+        }
+    }
+
+    #[test]
+    fn power_sums_are_those_of_a_full_enumeration() {
+        let weights = (1..=20_000).map(|weight| f64::from(weight).sqrt()).collect();
+        let zipf = Popularity::new(Distribution::Zipf(0.9), 20_000).unwrap();
+        let uniform = Popularity::new(Distribution::Uniform, 20_000).unwrap();
+        for popularity in [zipf, uniform, Popularity::from_weights(weights).unwrap()] {
+            for (first, end, power) in [(0, 20_000, 1), (0, 20_000, 2), (7, 9_999, 3), (5_000, 6_000, 2)] {
+                let own = popularity.power_sum(first, end, power);
+                let due: f64 = (first..end).rev().map(|rank| popularity.of(rank).powi(power)).sum();
+                assert!((own / due - 1.0).abs() < 1e-10, "{first}..{end}^{power}: {own}, not {due}");
+            }
         }
     }
 

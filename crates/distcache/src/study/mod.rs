@@ -1,5 +1,6 @@
 //! `distcache study`: the papers' analyses from the command line; each file is one of them. It computes nothing itself.
 
+mod capacity;
 mod popularity;
 
 /// Compute what the papers analyse: how much caches of a given shape can serve, and why
@@ -11,11 +12,13 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Study {
+    Capacity(capacity::Arguments),
     Popularity(popularity::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.study {
+        Study::Capacity(arguments) => capacity::run(arguments),
         Study::Popularity(arguments) => popularity::run(arguments),
     }
 }

@@ -10,9 +10,7 @@ pub mod slot;
 use bytes::Bytes;
 use siphasher::sip;
 use wire::message::LAYERS_MAX;
-use wire::{
-    ClusterMap, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId,
-};
+use wire::{ClusterMap, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId};
 
 pub use functions::Functions;
 use ketama::Continuum;

@@ -1,0 +1,201 @@
+//! The model against what can be said of it by hand, and pinned numbers. Not the paper's claims, which have a test of
+//! their own.
+
+use trace::Distribution;
+
+use super::*;
+
+/// A small cluster with few objects, all of which are placed one by one.
+fn small() -> Model {
+    Model { racks: 4, spines: 4, servers_per_rack: 4, objects: 5_000, slots_leaf: 8, slots_spine: 8, ..few() }
+}
+
+fn few() -> Model {
+    Model { leaf_rate: 4.0, spine_rate: 4.0, seeds: 4, ..Model::default() }
+}
+
+fn adversary(keys: u64) -> Spec {
+    Spec::Law(Distribution::Adversary(keys))
+}
+
+fn close(own: f64, due: f64) {
+    assert!((own - due).abs() <= 1e-9 * due.abs().max(1.0), "{own}, not {due}");
+}
+
+#[test]
+fn one_hot_object_gets_what_its_copies_can_serve() {
+    let check = |mechanism, throughput, binding| {
+        let outcome = Model { mechanism, popularity: adversary(1), ..small() }.evaluate().unwrap();
+        close(outcome.throughput, throughput);
+        assert_eq!(outcome.binding, binding, "{mechanism:?}");
+        close(outcome.throughput_max, outcome.throughput_min);
+    };
+    check(Mechanism::NoCache, 1.0, Binding::Server);
+    check(Mechanism::PartitionLeaf, 4.0, Binding::Object);
+    check(Mechanism::PartitionSpine, 4.0, Binding::Object);
+    check(Mechanism::DistCache, 8.0, Binding::Object);
+    check(Mechanism::ReplicationSlots, 20.0, Binding::Object);
+    let elastic = Model { elastic: true, popularity: adversary(1), ..small() }.evaluate().unwrap();
+    // Half of 4.0 for each place: 16 / 2 are all eight nodes.
+    assert_eq!((elastic.degree_max, elastic.copies), (8, 8.0));
+    close(elastic.throughput, 32.0);
+}
+
+#[test]
+fn writes_cost_the_server_what_their_unit_says() {
+    let check = |mechanism, coherence_unit, elastic, cost: f64| {
+        let popularity = adversary(1);
+        let model = Model {
+            mechanism,
+            coherence_unit,
+            elastic,
+            popularity,
+            write_ratio: 1.0,
+            coherence_cost: 0.5,
+            ..small()
+        };
+        let outcome = model.evaluate().unwrap();
+        close(outcome.write_cost, cost);
+        close(outcome.throughput, 1.0 / cost);
+        assert_eq!((outcome.hit_ratio_leaf, outcome.hit_ratio_spine), (0.0, 0.0));
+    };
+    for unit in [CoherenceUnit::Copy, CoherenceUnit::Path] {
+        check(Mechanism::NoCache, unit, false, 1.0);
+        check(Mechanism::PartitionLeaf, unit, false, 1.5);
+        let path = unit == CoherenceUnit::Path;
+        check(Mechanism::DistCache, unit, false, if path { 1.5 } else { 2.0 });
+        check(Mechanism::ReplicationSlots, unit, false, if path { 3.0 } else { 3.5 });
+        // Nothing is read, so nothing needs more copies.
+        check(Mechanism::DistCache, unit, true, if path { 1.5 } else { 2.0 });
+    }
+}
+
+#[test]
+fn without_overload_everything_gets_through() {
+    for mechanism in MECHANISMS {
+        for accounting in [Accounting::A, Accounting::B, Accounting::C] {
+            let model = Model { mechanism, accounting, write_ratio: 0.1, ..small() };
+            let popularity = model.popularity.popularity(model.objects).unwrap();
+            for seed in 0..3 {
+                let saturated = model.run(&popularity, seed).unwrap();
+                let at = |share: f64| {
+                    let offered = Some(share * saturated.throughput);
+                    let model = Model { metric: Metric::Goodput, offered, ..model.clone() };
+                    model.run(&popularity, seed).unwrap().throughput / offered.unwrap()
+                };
+                close(at(0.5), 1.0);
+                close(at(1.0 - 1e-9), 1.0);
+                assert!(at(1.001) < 1.0 && at(2.0) < at(1.001), "{mechanism:?}, {accounting:?}");
+            }
+        }
+    }
+}
+
+const MECHANISMS: [Mechanism; 6] = [
+    Mechanism::NoCache,
+    Mechanism::PartitionLeaf,
+    Mechanism::PartitionSpine,
+    Mechanism::ReplicationSlots,
+    Mechanism::ReplicationDistinct,
+    Mechanism::DistCache,
+];
+
+#[test]
+fn a_stricter_accounting_never_allows_more() {
+    for mechanism in MECHANISMS {
+        let throughput = |accounting| {
+            let model = Model { mechanism, accounting, leaf_rate: 3.0, spine_rate: 3.0, ..small() };
+            model.evaluate().unwrap().throughput
+        };
+        let (a, b, c) = (throughput(Accounting::A), throughput(Accounting::B), throughput(Accounting::C));
+        assert!(a <= b && b <= c, "{mechanism:?}: {a}, {b}, {c}");
+        assert!(mechanism == Mechanism::NoCache || b <= 12.0 + 1e-9, "{b}");
+    }
+}
+
+#[test]
+fn failed_spines_cost_their_part_until_they_are_remapped() {
+    let model = Model {
+        metric: Metric::Goodput,
+        accounting: Accounting::A,
+        offered: Some(4.0),
+        failed_spines: 1,
+        ..small()
+    };
+    close(Model { failed_spines: 0, ..model.clone() }.evaluate().unwrap().throughput, 4.0);
+    close(model.evaluate().unwrap().throughput, 3.0);
+    close(Model { remap: true, ..model.clone() }.evaluate().unwrap().throughput, 4.0);
+    // Under accounting C a read is lost when it goes to a copy that failed.
+    let all = Model { accounting: Accounting::C, mechanism: Mechanism::ReplicationSlots, ..model };
+    let all = Model { popularity: adversary(1), slots_leaf: 0, ..all };
+    close(all.evaluate().unwrap().throughput, 3.0);
+    close(Model { slots_leaf: 1, ..all.clone() }.evaluate().unwrap().throughput, 3.2);
+    close(Model { remap: true, ..all.clone() }.evaluate().unwrap().throughput, 4.0);
+    let saturated = Model { metric: Metric::Saturation, ..all }.evaluate().unwrap();
+    close(saturated.throughput, 12.0);
+}
+
+#[test]
+fn an_object_whose_only_copy_failed_is_read_from_its_server() {
+    // Three spines of four have failed, so that some seed has the object on one of them.
+    let model =
+        Model { popularity: adversary(1), slots_leaf: 0, slots_spine: 1, failed_spines: 3, ..small() };
+    let goodput =
+        Model { metric: Metric::Goodput, accounting: Accounting::C, offered: Some(0.5), ..model.clone() };
+    let popularity = model.popularity.popularity(model.objects).unwrap();
+    let mut seen = [false; 2];
+    for seed in 0..20 {
+        let layout = model.layout(&popularity, seed).unwrap();
+        let failed = layout.places(&layout.objects[0]).is_empty();
+        seen[usize::from(failed)] = true;
+        close(model.run(&popularity, seed).unwrap().throughput, if failed { 1.0 } else { 4.0 });
+        close(goodput.run(&popularity, seed).unwrap().throughput, if failed { 0.0 } else { 0.5 });
+    }
+    assert_eq!(seen, [true; 2]);
+}
+
+#[test]
+fn every_node_has_the_hottest_of_its_partition() {
+    let model = small();
+    let popularity = model.popularity.popularity(model.objects).unwrap();
+    let places = Places::new(&model, 9).unwrap();
+    let layout = Layout::new(&model, &popularity, &places, 9, layout::listed(&model));
+    let mut nodes = vec![Vec::new(); 8];
+    for object in &layout.objects {
+        layout.places(object).iter().for_each(|node| nodes[*node as usize].push(object.popularity));
+    }
+    for (node, cached) in nodes.iter().enumerate() {
+        let own = |rank: &u64| match node {
+            leaf @ 0..4 => places.server(*rank) / 4 == leaf as u32,
+            spine => places.spine(*rank) + 4 == spine as u32,
+        };
+        let due: Vec<f64> = (0..5_000).filter(own).take(8).map(|rank| popularity.of(rank)).collect();
+        assert_eq!(*cached, due);
+    }
+    let whole: f64 = layout.uncached.iter().chain(&layout.cached).sum();
+    close(whole, 1.0);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_by_the_name_of_its_flag() {
+    let check = |model: Model, flag: &str| {
+        let error = model.evaluate().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("--{flag}")), "{error}");
+    };
+    check(Model { racks: 0, ..small() }, "racks 0");
+    check(Model { spines: 0, ..small() }, "spines 0");
+    check(Model { servers_per_rack: 0, ..small() }, "servers-per-rack 0");
+    check(Model { racks: 60_000, servers_per_rack: 60_000, ..small() }, "racks");
+    check(Model { server_rate: -1.0, ..small() }, "server-rate -1");
+    check(Model { leaf_rate: f64::NAN, ..small() }, "leaf-rate NaN");
+    check(Model { spine_rate: 0.0, ..small() }, "spine-rate 0");
+    check(Model { offered: Some(0.0), ..small() }, "offered 0");
+    check(Model { write_ratio: 1.5, ..small() }, "write-ratio 1.5");
+    check(Model { coherence_cost: -0.1, ..small() }, "coherence-cost -0.1");
+    check(Model { failed_spines: 4, ..small() }, "fail-spines 4");
+    check(Model { elastic: true, mechanism: Mechanism::NoCache, ..small() }, "elastic");
+    check(Model { seeds: 0, ..small() }, "seeds 0");
+    check(Model { objects: 1 << 40, slots_leaf: 1 << 40, ..small() }, "slots-leaf");
+    check(Model { racks: 40_000, placing: Placing::Ring, ..small() }, "placement ring");
+    assert!(Model { objects: 0, ..small() }.evaluate().unwrap_err().to_string().contains("0 objects"));
+}
