@@ -5,5 +5,6 @@ pub mod flow;
 pub mod popularity;
 pub mod reproduce;
 pub mod seeds;
+pub mod small_cache;
 
 pub use popularity::{Popularity, PopularityError, Spec};

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod popularity;
+mod small_cache;
 
 /// Compute what the papers analyse: how much caches of a given shape can serve, and why
 #[derive(Debug, clap::Args)]
@@ -14,18 +15,26 @@ pub(crate) struct Arguments {
 enum Study {
     Capacity(capacity::Arguments),
     Popularity(popularity::Arguments),
+    SmallCache(small_cache::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.study {
         Study::Capacity(arguments) => capacity::run(arguments),
         Study::Popularity(arguments) => popularity::run(arguments),
+        Study::SmallCache(arguments) => small_cache::run(arguments),
     }
 }
 
 /// What a library says about numbers that make no sense together, as exit code 2.
 fn bad_input(error: impl std::fmt::Display) -> anyhow::Error {
     crate::commands::BadInput(error.to_string()).into()
+}
+
+/// A number above 0, as clap parses it.
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "write a number above 0".to_owned())
 }
 
 /// Prints a result as JSON, on one line.
