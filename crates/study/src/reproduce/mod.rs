@@ -1,8 +1,12 @@
 //! The papers' claims, computed again: what each says, what comes out here, and the figures. Not how they are drawn.
 
+mod capacity;
 mod catalogue;
 mod closed_loop;
 mod figure;
+mod small_cache;
+mod small_cache_nodes;
+mod writes_and_failures;
 
 pub use catalogue::{CLAIMS, Stated, parse};
 pub use figure::{Axis, Figure, Point, Series, Style};
@@ -88,6 +92,10 @@ pub struct Check {
 /// Every claim's check, in the order of the catalogue.
 pub fn checks() -> Vec<Check> {
     let mut checks = vec![closed_loop::CHECK];
+    checks.extend(capacity::CHECKS);
+    checks.extend(writes_and_failures::CHECKS);
+    checks.extend(small_cache::CHECKS);
+    checks.extend(small_cache_nodes::CHECKS);
     let place = |check: &Check| CLAIMS.iter().position(|claim| claim.id == check.id);
     checks.sort_by_key(place);
     checks
