@@ -6,7 +6,7 @@ use crate::Popularity;
 
 /// Ranks that are placed one by one even if nothing of them is cached: the sum of a server's other objects is then
 /// close enough to normal for [`tail`].
-const LISTED_MIN: u64 = 1 << 20;
+const LISTED_MIN: u64 = 1 << 16;
 const LISTED_PER_SERVER: u64 = 128;
 
 /// Popularities are shares of all requests.

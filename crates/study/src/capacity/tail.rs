@@ -46,32 +46,37 @@ mod tests {
 
     /// Mean of what the fullest of some servers has, by the model and by throwing every object.
     fn fullest(popularity: &Popularity, first: u64, servers: usize) -> (f64, f64) {
-        const SEEDS: u64 = 300;
+        const SEEDS: usize = 2_500;
         let max = |shares: &[f64]| shares.iter().copied().fold(0.0, f64::max);
-        let (mut drawn, mut thrown) = (0.0, 0.0);
-        for seed in 0..SEEDS {
-            let shares = spread(popularity, first, servers, seed);
-            let mass = popularity.mass(first, u64::MAX);
-            assert!((shares.iter().sum::<f64>() / mass - 1.0).abs() < 1e-9);
-            drawn += max(&shares) / SEEDS as f64;
+        let mass = popularity.mass(first, u64::MAX);
+        let rest = popularity.head(u64::MAX).split_off(first as usize);
+        let maxima = seeds::each(0, SEEDS, |seed| {
+            let drawn = spread(popularity, first, servers, seed);
+            assert!((drawn.iter().sum::<f64>() / mass - 1.0).abs() < 1e-9);
             let mut random = seeds::random(seed, 1);
-            let mut shares = vec![0.0; servers];
-            for rank in first..popularity.objects() {
-                shares[random.random_range(0..servers)] += popularity.of(rank);
-            }
-            thrown += max(&shares) / SEEDS as f64;
-        }
-        (drawn, thrown)
+            let mut thrown = vec![0.0; servers];
+            rest.iter().for_each(|share| thrown[random.random_range(0..servers)] += share);
+            (max(&drawn), max(&thrown))
+        });
+        let (drawn, thrown): (Vec<f64>, Vec<f64>) = maxima.into_iter().unzip();
+        (drawn.iter().sum(), thrown.iter().sum())
     }
 
     #[test]
     fn the_fullest_server_is_as_full_as_when_every_object_is_thrown() {
-        let zipf = Popularity::new(Distribution::Zipf(0.99), 40_000).unwrap();
-        let uniform = Popularity::new(Distribution::Uniform, 20_000).unwrap();
-        for (popularity, first, servers) in [(&zipf, 2_000, 16), (&uniform, 0, 16), (&zipf, 0, 1)] {
-            let (drawn, thrown) = fullest(popularity, first, servers);
-            assert!((drawn / thrown - 1.0).abs() < 0.004, "{drawn}, {thrown}");
+        let zipf = Popularity::new(Distribution::Zipf(0.99), 6_000).unwrap();
+        let steep = Popularity::new(Distribution::Zipf(1.5), 5_000).unwrap();
+        let uniform = Popularity::new(Distribution::Uniform, 4_000).unwrap();
+        for (popularity, first) in [(&zipf, 1_024), (&steep, 1_024), (&uniform, 0)] {
+            let (drawn, thrown) = fullest(popularity, first, 8);
+            assert!((drawn / thrown - 1.0).abs() < 0.001, "{drawn}, {thrown}");
         }
+    }
+
+    #[test]
+    fn nothing_is_left_and_one_server_has_all() {
+        let zipf = Popularity::new(Distribution::Zipf(0.99), 40_000).unwrap();
         assert_eq!(spread(&zipf, 40_000, 3, 1), [0.0; 3]);
+        assert_eq!(spread(&zipf, 100, 1, 1), [zipf.mass(100, 40_000)]);
     }
 }

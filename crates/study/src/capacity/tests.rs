@@ -176,6 +176,26 @@ fn every_node_has_the_hottest_of_its_partition() {
     close(whole, 1.0);
 }
 
+/// The same places, with all objects placed one by one and with as few as possible.
+#[test]
+fn the_rest_without_a_list_is_as_good_as_a_full_enumeration() {
+    let model = Model { objects: 12_000, seeds: 1, ..small() };
+    let popularity = model.popularity.popularity(model.objects).unwrap();
+    for mechanism in [Mechanism::NoCache, Mechanism::DistCache] {
+        let model = Model { mechanism, ..model.clone() };
+        let throughput = |listed: u64| {
+            let run = |seed| {
+                let places = Places::new(&model, seed).unwrap();
+                let layout = Layout::new(&model, &popularity, &places, seed, listed);
+                saturation::saturate(&model, &layout).throughput
+            };
+            seeds::each(1, 400, run).into_iter().sum::<f64>() / 400.0
+        };
+        let (own, due) = (throughput(16 * 128), throughput(model.objects));
+        assert!((own / due - 1.0).abs() < 0.001, "{mechanism:?}: {own}, not {due}");
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_by_the_name_of_its_flag() {
     let check = |model: Model, flag: &str| {
