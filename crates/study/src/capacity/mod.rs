@@ -15,7 +15,8 @@
 //!   shows the moment before they know (figure 11): under A and B each failed spine loses its part of all requests,
 //!   under C reads are lost in proportion to the copies that failed.
 //! - Goodput: misses and writes pass a full leaf before hits do, because hits can go to a spine; the rest is a
-//!   maximum flow. Servers drop in proportion.
+//!   maximum flow. Servers drop in proportion. What binds is still what binds at saturation.
+//! - Hit ratios are those of one of the best ways to route, of which there are many.
 //! - With elastic copies, the hottest objects have as many places as keep each at half a node's throughput when the
 //!   offered rate (or the ideal one) is served, which is the theorem's condition: those of the paper, and then further
 //!   independent hashes into the layers in turn.
@@ -252,7 +253,7 @@ impl Model {
             return wrong("fail-spines", &self.failed_spines, "at least one spine must be left");
         }
         if self.elastic && self.mechanism != Mechanism::DistCache {
-            return wrong("elastic", &"", "only distcache has elastic copies");
+            return wrong("elastic", &"true", "only distcache has elastic copies");
         }
         if self.seeds == 0 {
             return wrong("seeds", &self.seeds, "at least one is needed");
