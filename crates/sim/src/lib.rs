@@ -20,6 +20,7 @@ mod queue;
 mod random;
 mod registry;
 mod run;
+pub mod scale;
 mod shape;
 mod storage;
 mod trace;

@@ -30,6 +30,10 @@ impl<E> Queue<E> {
         self.heap.push(Reverse((time, self.serial, slot)));
     }
 
+    pub(crate) fn next_time(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((time, ..))| *time)
+    }
+
     /// The next event, if it is due by `until`.
     pub(crate) fn pop(&mut self, until: u64) -> Option<(u64, E)> {
         let Reverse((time, ..)) = *self.heap.peek()?;
@@ -52,6 +56,7 @@ mod tests {
         for (time, name) in [(5, 'c'), (3, 'a'), (5, 'd'), (3, 'b'), (9, 'e')] {
             queue.push(time, name);
         }
+        assert_eq!(queue.next_time(), Some(3));
         let order: String = std::iter::from_fn(|| queue.pop(5)).map(|(_, name)| name).collect();
         assert_eq!(order, "abcd");
         assert_eq!(queue.pop(8), None);

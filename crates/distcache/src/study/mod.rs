@@ -1,6 +1,7 @@
 //! `distcache study`: the papers' analyses from the command line; each file is one of them. It computes nothing itself.
 
 mod capacity;
+mod machines;
 mod popularity;
 mod small_cache;
 
@@ -14,6 +15,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Study {
     Capacity(capacity::Arguments),
+    Machines(Box<machines::Arguments>),
     Popularity(popularity::Arguments),
     SmallCache(small_cache::Arguments),
 }
@@ -21,6 +23,7 @@ enum Study {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.study {
         Study::Capacity(arguments) => capacity::run(arguments),
+        Study::Machines(arguments) => machines::run(arguments),
         Study::Popularity(arguments) => popularity::run(arguments),
         Study::SmallCache(arguments) => small_cache::run(arguments),
     }

@@ -1,0 +1,432 @@
+//! The event loop: messages travel, members step, clients ask at a steady rate. Decides nothing that a machine decides.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use protocol::inbox::{Arrival, Due};
+use protocol::placement::Placement;
+use protocol::storage::{StorageEvent, StorageTraits};
+use protocol::time::Time;
+use protocol::{node, router, shim};
+use wire::{Message, NodeId, Peer, RouterId, ShimId};
+
+use super::control::Control;
+use super::layout::{LEASE, terms};
+use super::members::{CacheNode, Front, QUEUE_MAX, Server, Work, refusal};
+use super::workload::Workload;
+use super::{Layers, Scenario, storage};
+use crate::queue::Queue;
+use crate::random::Random;
+
+/// Every message takes as long, and so does storage: a hundredth of what a server takes for one request or less, as in a
+/// rack, and one queue keeps all of them in order.
+const HOP_US: u64 = 20;
+const TICK_US: u64 = LEASE.as_micros() as u64 / 20;
+/// A router that ticks more seldom takes itself for stopped.
+const ROUTER_TICK_US: u64 = 50_000;
+const START_US: u64 = 1_000_000;
+
+enum Flying {
+    Message { from: Peer, to: Peer, message: Message },
+    Storage { shim: ShimId, event: StorageEvent },
+}
+
+/// What has become of requests so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) offered: u64,
+    pub(super) served: u64,
+    /// Answered with an error.
+    pub(super) refused: u64,
+}
+
+pub(super) struct Cluster {
+    pub(super) scenario: Scenario,
+    pub(super) now: u64,
+    pub(super) placement: Arc<Placement>,
+    pub(super) nodes: Vec<CacheNode>,
+    pub(super) servers: Vec<Server>,
+    pub(super) fronts: Vec<Front>,
+    pub(super) workload: Workload,
+    pub(super) totals: Totals,
+    pub(super) control: Control,
+    random: Random,
+    flying: VecDeque<(u64, Flying)>,
+    ticks: VecDeque<(u64, Peer)>,
+    router_ticks: VecDeque<(u64, usize)>,
+    /// Members whose inboxes are not empty, when they may serve the next.
+    due: Queue<Peer>,
+    pub(super) limited: bool,
+    /// Thousandths of a request per second.
+    offered: u64,
+    /// Since when, and how many have come since.
+    offered_since: (u64, u64),
+    arrival: u64,
+    node_effects: Vec<node::Effect>,
+    shim_effects: Vec<shim::Effect>,
+    router_effects: Vec<router::Effect>,
+}
+
+impl Cluster {
+    /// All members are up and linked, no write is held back any more, and nobody has asked for anything.
+    pub(super) fn new(scenario: &Scenario) -> Cluster {
+        let mut scenario = scenario.clone();
+        if scenario.layers == Layers::None {
+            // A map has at least one layer; this one takes nothing in, and no router hears of it.
+            (scenario.slots, scenario.routing) = (0, router::Routing::Learned);
+        }
+        let control = Control::new(&scenario, START_US);
+        let placement = Arc::new(scenario.placement(scenario.map()));
+        let mut random = Random::new(scenario.seed);
+        let nodes = (0..placement.nodes_count() as u16)
+            .map(|id| CacheNode::new(&scenario, NodeId(id), &placement, random.number()));
+        let nodes: Vec<CacheNode> = nodes.collect();
+        let servers = (0..scenario.servers() as u16)
+            .map(|id| Server::new(&scenario, ShimId(id), &placement, random.number()));
+        let servers: Vec<Server> = servers.collect();
+        let fronts = (0..scenario.routers).map(|_| Front::new(&scenario, random.number())).collect();
+        let workload = Workload::new(&scenario.popularity, scenario.write_ratio, &placement, scenario.seed);
+        let mut cluster = Cluster {
+            now: START_US,
+            nodes,
+            servers,
+            fronts,
+            workload,
+            totals: Totals::default(),
+            control,
+            random,
+            flying: VecDeque::new(),
+            ticks: VecDeque::new(),
+            router_ticks: VecDeque::new(),
+            due: Queue::new(),
+            limited: false,
+            offered: 0,
+            offered_since: (START_US, 0),
+            arrival: u64::MAX,
+            node_effects: Vec::new(),
+            shim_effects: Vec::new(),
+            router_effects: Vec::new(),
+            placement,
+            scenario,
+        };
+        cluster.begin();
+        cluster
+    }
+
+    fn begin(&mut self) {
+        for server in 0..self.servers.len() {
+            let (incarnation, traits) = (self.random.number() | 1, StorageTraits::default());
+            let event = StorageEvent::Up { incarnation, traits };
+            self.step_shim(server, shim::Input::Storage(event));
+        }
+        (0..self.nodes.len()).for_each(|node| self.link(node));
+        for front in 0..self.fronts.len() {
+            self.step_router(front, router::Input::Map(Arc::clone(&self.placement)));
+            for shim in 0..self.servers.len() as u16 {
+                self.step_router(front, router::Input::Linked(Peer::Shim(ShimId(shim))));
+            }
+            for node in 0..self.nodes.len() as u16 {
+                self.step_router(front, router::Input::Linked(Peer::Node(NodeId(node))));
+            }
+        }
+        let members = (0..self.nodes.len() as u16).map(|id| Peer::Node(NodeId(id)));
+        let members: Vec<Peer> =
+            members.chain((0..self.servers.len() as u16).map(|id| Peer::Shim(ShimId(id)))).collect();
+        let spread = |index: usize, of: usize, period: u64| index as u64 * period / of as u64;
+        for (index, peer) in members.iter().enumerate() {
+            self.ticks.push_back((self.now + spread(index, members.len(), TICK_US), *peer));
+        }
+        for front in 0..self.fronts.len() {
+            let due = self.now + spread(front, self.fronts.len(), ROUTER_TICK_US);
+            self.router_ticks.push_back((due, front));
+        }
+        self.run_for(terms().restart_wait().as_micros() as u64 + 2 * TICK_US);
+    }
+
+    /// A node that is new hears of the shims.
+    pub(super) fn link(&mut self, node: usize) {
+        for shim in 0..self.servers.len() as u16 {
+            self.step_node(node, node::Input::Linked(Peer::Shim(ShimId(shim))));
+        }
+    }
+
+    /// From now on members serve no more than they can, or as much as they are asked for.
+    pub(super) fn limit(&mut self, limited: bool) {
+        self.limited = limited;
+        // 0 is no limit.
+        let rate = |units: f64| (units * f64::from(u8::from(limited)) * self.server_rate()).round() as u64;
+        let Scenario { leaf_rate, spine_rate, .. } = self.scenario;
+        let (leaf, spine, server) = (rate(leaf_rate), rate(spine_rate), rate(1.0));
+        for index in 0..self.nodes.len() {
+            let rate = if self.scenario.is_leaf(index) { leaf } else { spine };
+            self.nodes[index].inbox.set_limits(rate, QUEUE_MAX);
+        }
+        self.servers.iter_mut().for_each(|own| own.inbox.set_limits(server, QUEUE_MAX));
+    }
+
+    pub(super) fn server_rate(&self) -> f64 {
+        f64::from(self.scenario.server_rate)
+    }
+
+    /// Clients ask for so much from now on, in units of one server's rate.
+    pub(super) fn offer(&mut self, rate: f64) {
+        self.offered = (rate * self.server_rate() * 1000.0).round() as u64;
+        self.offered_since = (self.now, 0);
+        self.plan_arrival();
+    }
+
+    fn plan_arrival(&mut self) {
+        let (since, count) = self.offered_since;
+        self.arrival = match self.offered {
+            0 => u64::MAX,
+            offered => since + (u128::from(count + 1) * 1_000_000_000 / u128::from(offered)) as u64,
+        };
+    }
+
+    pub(super) fn run_for(&mut self, us: u64) {
+        let end = self.now + us;
+        loop {
+            let flying = self.flying.front().map_or(u64::MAX, |(due, _)| *due);
+            let tick = self.ticks.front().map_or(u64::MAX, |(due, _)| *due);
+            let router_tick = self.router_ticks.front().map_or(u64::MAX, |(due, _)| *due);
+            let inbox = self.due.next_time().unwrap_or(u64::MAX);
+            let (arrival, control) = (self.arrival, self.control.due());
+            let next = flying.min(tick).min(router_tick).min(inbox).min(arrival).min(control);
+            if next > end {
+                self.now = end;
+                return;
+            }
+            self.now = next;
+            if next == flying {
+                self.lands();
+            } else if next == inbox {
+                if let Some((_, peer)) = self.due.pop(next) {
+                    self.serve_next(peer);
+                }
+            } else if next == arrival {
+                self.arrives();
+            } else if next == tick {
+                self.tick();
+            } else if next == router_tick {
+                self.tick_router();
+            } else {
+                self.control_due();
+            }
+        }
+    }
+
+    fn arrives(&mut self) {
+        self.offered_since.1 += 1;
+        self.plan_arrival();
+        self.totals.offered += 1;
+        let command = self.workload.draw();
+        let front = self.random.index(self.fronts.len());
+        let mut effects = std::mem::take(&mut self.router_effects);
+        let own = &mut self.fronts[front];
+        let client = own.client(Time(self.now), &mut effects);
+        own.router.step(Time(self.now), router::Input::Command { client, command }, &mut effects);
+        self.carry_out_router(front, effects);
+    }
+
+    fn tick(&mut self) {
+        let Some((due, peer)) = self.ticks.pop_front() else { return };
+        self.ticks.push_back((due + TICK_US, peer));
+        match peer {
+            Peer::Node(id) => self.step_node(usize::from(id.0), node::Input::Tick),
+            Peer::Shim(id) => self.step_shim(usize::from(id.0), shim::Input::Tick),
+            Peer::Router(_) => {}
+        }
+    }
+
+    fn tick_router(&mut self) {
+        let Some((due, front)) = self.router_ticks.pop_front() else { return };
+        self.router_ticks.push_back((due + ROUTER_TICK_US, front));
+        self.step_router(front, router::Input::Tick);
+    }
+
+    fn lands(&mut self) {
+        let Some((_, flying)) = self.flying.pop_front() else { return };
+        let (from, to, message) = match flying {
+            Flying::Message { from, to, message } => (from, to, message),
+            Flying::Storage { shim, event } => {
+                return self.step_shim(usize::from(shim.0), shim::Input::Storage(event));
+            }
+        };
+        match to {
+            Peer::Router(id) => {
+                self.step_router(usize::from(id.0), router::Input::Message { from, message });
+            }
+            Peer::Node(id) => self.reaches_node(usize::from(id.0), from, message),
+            Peer::Shim(id) => self.reaches_shim(usize::from(id.0), from, message),
+        }
+    }
+
+    fn reaches_node(&mut self, node: usize, from: Peer, message: Message) {
+        let own = &mut self.nodes[node];
+        if !own.alive {
+            return;
+        }
+        if !matches!(message, Message::Read(_)) {
+            return self.step_node(node, node::Input::Message { from, message });
+        }
+        match own.inbox.arrive(Time(self.now), (from, message), false) {
+            Arrival::Serve((from, message)) => {
+                self.step_node(node, node::Input::Message { from, message });
+            }
+            Arrival::Queued => {
+                if !std::mem::replace(&mut own.awaited, true) {
+                    self.wake(Peer::Node(NodeId(node as u16)));
+                }
+            }
+            Arrival::Refuse((from, message)) => self.refuse(Peer::Node(NodeId(node as u16)), from, message),
+        }
+    }
+
+    fn reaches_shim(&mut self, server: usize, from: Peer, message: Message) {
+        if message.is_control() {
+            return self.step_shim(server, shim::Input::Message { from, message });
+        }
+        let fill = matches!(message, Message::Fetch(_));
+        self.asks_server(server, Work::Request(from, message), fill);
+    }
+
+    fn asks_server(&mut self, server: usize, work: Work, fill: bool) {
+        let me = Peer::Shim(ShimId(server as u16));
+        match self.servers[server].inbox.arrive(Time(self.now), work, fill) {
+            Arrival::Serve(work) => self.serve(server, work),
+            Arrival::Queued => {
+                if !std::mem::replace(&mut self.servers[server].awaited, true) {
+                    self.wake(me);
+                }
+            }
+            Arrival::Refuse(Work::Request(from, message)) => self.refuse(me, from, message),
+            // It is done whether or not there is time for it.
+            Arrival::Refuse(Work::Coherence) => {}
+        }
+    }
+
+    fn serve(&mut self, server: usize, work: Work) {
+        self.servers[server].served += 1;
+        if let Work::Request(from, message) = work {
+            self.step_shim(server, shim::Input::Message { from, message });
+        }
+    }
+
+    /// The first in an inbox is served when the rate allows one more.
+    fn wake(&mut self, member: Peer) {
+        let units = match member {
+            Peer::Node(id) if self.scenario.is_leaf(usize::from(id.0)) => self.scenario.leaf_rate,
+            Peer::Node(_) => self.scenario.spine_rate,
+            Peer::Shim(_) | Peer::Router(_) => 1.0,
+        };
+        let service_us = (1e6 / (units * self.server_rate())).ceil() as u64;
+        self.due.push(self.now + service_us, member);
+    }
+
+    fn serve_next(&mut self, member: Peer) {
+        let now = Time(self.now);
+        let waiting = match member {
+            Peer::Node(id) => {
+                let node = usize::from(id.0);
+                while let Some(due) = self.nodes[node].inbox.next(now) {
+                    match due {
+                        Due::Serve((from, message)) => {
+                            self.step_node(node, node::Input::Message { from, message });
+                        }
+                        Due::Refuse((from, message)) => self.refuse(member, from, message),
+                    }
+                }
+                let own = &mut self.nodes[node];
+                own.awaited = !own.inbox.is_empty();
+                own.awaited
+            }
+            Peer::Shim(id) => {
+                let server = usize::from(id.0);
+                while let Some(due) = self.servers[server].inbox.next(now) {
+                    match due {
+                        Due::Serve(work) => self.serve(server, work),
+                        Due::Refuse(Work::Request(from, message)) => self.refuse(member, from, message),
+                        Due::Refuse(Work::Coherence) => {}
+                    }
+                }
+                let own = &mut self.servers[server];
+                own.awaited = !own.inbox.is_empty();
+                own.awaited
+            }
+            Peer::Router(_) => false,
+        };
+        if waiting {
+            self.wake(member);
+        }
+    }
+
+    fn refuse(&mut self, member: Peer, from: Peer, message: Message) {
+        if let Some(message) = refusal(message) {
+            self.send(member, from, message);
+        }
+    }
+
+    pub(super) fn send(&mut self, from: Peer, to: Peer, message: Message) {
+        self.flying.push_back((self.now + HOP_US, Flying::Message { from, to, message }));
+    }
+
+    pub(super) fn step_node(&mut self, node: usize, input: node::Input) {
+        let own = &mut self.nodes[node];
+        if !own.alive {
+            return;
+        }
+        let mut effects = std::mem::take(&mut self.node_effects);
+        own.node.step(Time(self.now), input, &mut effects);
+        let from = Peer::Node(NodeId(node as u16));
+        for node::Effect::Send { to, message } in effects.drain(..) {
+            self.send(from, to, message);
+        }
+        self.node_effects = effects;
+    }
+
+    pub(super) fn step_shim(&mut self, server: usize, input: shim::Input) {
+        let mut effects = std::mem::take(&mut self.shim_effects);
+        self.servers[server].shim.step(Time(self.now), input, &mut effects);
+        let shim = ShimId(server as u16);
+        for effect in effects.drain(..) {
+            match effect {
+                shim::Effect::Send { to, message } => self.send(Peer::Shim(shim), to, message),
+                shim::Effect::Store(store) => {
+                    let event = storage::answer(&store);
+                    self.flying.push_back((self.now + HOP_US, Flying::Storage { shim, event }));
+                }
+                // Nothing here blocks, watches, purges or is large.
+                _ => {}
+            }
+        }
+        self.shim_effects = effects;
+        if self.limited {
+            let due = self.servers[server].coherence_due(self.scenario.coherence_cost);
+            (0..due).for_each(|_| self.asks_server(server, Work::Coherence, true));
+        }
+    }
+
+    pub(super) fn step_router(&mut self, front: usize, input: router::Input) {
+        let mut effects = std::mem::take(&mut self.router_effects);
+        self.fronts[front].router.step(Time(self.now), input, &mut effects);
+        self.carry_out_router(front, effects);
+    }
+
+    fn carry_out_router(&mut self, front: usize, mut effects: Vec<router::Effect>) {
+        let from = Peer::Router(RouterId(front as u16));
+        for effect in effects.drain(..) {
+            match effect {
+                router::Effect::Send { to, message } => self.send(from, to, message),
+                router::Effect::Reply { client, bytes } => {
+                    let refused = bytes.first() == Some(&b'-');
+                    self.totals.refused += u64::from(refused);
+                    self.totals.served += u64::from(!refused);
+                    self.fronts[front].answered(client);
+                }
+                // Clients ask for one small thing at a time and never misbehave.
+                _ => {}
+            }
+        }
+        self.router_effects = effects;
+    }
+}

@@ -1,0 +1,150 @@
+//! One member each of a large cluster: its machine, its inbox, and what it has done. Not who it talks to.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::inbox::Inbox;
+use protocol::node::Node;
+use protocol::placement::Placement;
+use protocol::router::{self, ClientId, Router};
+use protocol::shim::Shim;
+use protocol::time::Time;
+use wire::message::{Fill, LayerSet, Reply};
+use wire::{Message, NodeId, Peer, ShimId, Status};
+
+use super::Scenario;
+
+/// Most requests that wait at a member; time bounds them first.
+pub(super) const QUEUE_MAX: usize = 1 << 16;
+
+pub(super) struct CacheNode {
+    pub(super) node: Node,
+    pub(super) inbox: Inbox<(Peer, Message)>,
+    pub(super) alive: bool,
+    /// It is woken when its rate allows one more.
+    pub(super) awaited: bool,
+    /// Hits of processes that are gone.
+    hits_before: u64,
+}
+
+pub(super) struct Server {
+    pub(super) shim: Shim,
+    pub(super) inbox: Inbox<Work>,
+    pub(super) awaited: bool,
+    /// Requests that it has served, fills among them.
+    pub(super) served: u64,
+    /// Copies whose invalidation has been charged.
+    pub(super) charged: u64,
+    /// What of it is not a whole request yet.
+    owed: f64,
+}
+
+/// What takes a server's time.
+#[derive(Debug)]
+pub(super) enum Work {
+    Request(Peer, Message),
+    /// The invalidation of a copy.
+    Coherence,
+}
+
+/// A router and the clients that it has at the moment: one for each request in flight, so that none waits for another.
+pub(super) struct Front {
+    pub(super) router: Router,
+    idle: Vec<ClientId>,
+    opened: u32,
+}
+
+impl CacheNode {
+    pub(super) fn new(scenario: &Scenario, id: NodeId, placement: &Arc<Placement>, seed: u64) -> CacheNode {
+        let config = scenario.node(id, placement.layer_of(id), seed);
+        let node = Node::new(config, Arc::clone(placement));
+        CacheNode { node, inbox: Inbox::new(0, QUEUE_MAX), alive: true, awaited: false, hits_before: 0 }
+    }
+
+    /// Reads answered from copies, ever.
+    pub(super) fn hits(&self) -> u64 {
+        self.hits_before + self.node.statistics().hits
+    }
+
+    /// A new process in its place, or none.
+    pub(super) fn replace(
+        &mut self,
+        scenario: &Scenario,
+        id: NodeId,
+        placement: &Arc<Placement>,
+        alive: bool,
+    ) {
+        let (hits_before, seed) = (self.hits(), scenario.seed ^ u64::from(id.0) << 32);
+        let fresh = CacheNode::new(scenario, id, placement, seed);
+        // Whoever was to be woken finds nothing.
+        *self = CacheNode { alive, hits_before, awaited: self.awaited, ..fresh };
+    }
+}
+
+impl Server {
+    pub(super) fn new(scenario: &Scenario, id: ShimId, placement: &Arc<Placement>, seed: u64) -> Server {
+        let shim = Shim::new(scenario.shim(id, seed), Arc::clone(placement));
+        Server { shim, inbox: Inbox::new(0, QUEUE_MAX), awaited: false, served: 0, charged: 0, owed: 0.0 }
+    }
+
+    /// How many whole requests the invalidations cost that have been sent since this was asked last.
+    pub(super) fn coherence_due(&mut self, cost: f64) -> u64 {
+        let copies = self.shim.statistics().invalidated_copies;
+        self.owed += (copies - std::mem::replace(&mut self.charged, copies)) as f64 * cost;
+        let whole = self.owed.floor();
+        self.owed -= whole;
+        whole as u64
+    }
+}
+
+impl Front {
+    pub(super) fn new(scenario: &Scenario, seed: u64) -> Front {
+        Front { router: Router::new(scenario.router(seed)), idle: Vec::new(), opened: 0 }
+    }
+
+    /// A client without a request.
+    pub(super) fn client(&mut self, now: Time, effects: &mut Vec<router::Effect>) -> ClientId {
+        self.idle.pop().unwrap_or_else(|| {
+            let client = ClientId(self.opened);
+            self.opened += 1;
+            self.router.step(now, router::Input::Opened { client }, effects);
+            client
+        })
+    }
+
+    pub(super) fn answered(&mut self, client: ClientId) {
+        self.idle.push(client);
+    }
+
+    /// Requests that have not been answered.
+    #[cfg(test)]
+    pub(super) fn in_flight(&self) -> u64 {
+        u64::from(self.opened) - self.idle.len() as u64
+    }
+}
+
+/// What the driver of a role says when its inbox takes no more; none for what is no request.
+pub(super) fn refusal(message: Message) -> Option<Message> {
+    let value = Bytes::from_static(b"-BUSY over its request rate\r\n");
+    let busy = |request| {
+        let value = value.clone();
+        Some(Message::Reply(Reply { request, status: Status::Busy, value, ..Reply::default() }))
+    };
+    match message {
+        Message::Read(read) => busy(read.request),
+        Message::Execute(execute) => busy(execute.request),
+        Message::Fetch(fetch) => Some(Message::Fill(Fill {
+            session: fetch.session,
+            fill: fetch.fill,
+            key: fetch.key,
+            view: fetch.view,
+            version: 0,
+            granted: false,
+            status: Status::Busy,
+            cached: LayerSet::EMPTY,
+            ttl_ms: None,
+            value,
+        })),
+        _ => None,
+    }
+}
