@@ -2,6 +2,7 @@
 
 pub mod capacity;
 pub mod flow;
+pub mod hot_keys;
 pub mod popularity;
 pub mod reproduce;
 pub mod seeds;

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod machines;
+mod hot_keys;
 mod popularity;
 mod small_cache;
 
@@ -16,6 +17,7 @@ pub(crate) struct Arguments {
 enum Study {
     Capacity(capacity::Arguments),
     Machines(Box<machines::Arguments>),
+    HotKeys(hot_keys::Arguments),
     Popularity(popularity::Arguments),
     SmallCache(small_cache::Arguments),
 }
@@ -24,6 +26,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.study {
         Study::Capacity(arguments) => capacity::run(arguments),
         Study::Machines(arguments) => machines::run(arguments),
+        Study::HotKeys(arguments) => hot_keys::run(arguments),
         Study::Popularity(arguments) => popularity::run(arguments),
         Study::SmallCache(arguments) => small_cache::run(arguments),
     }

@@ -1,0 +1,72 @@
+//! Which server has a key, by rank, for one run. Not how popular it is.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protocol::placement::{MapError, Placement, Secret};
+use rand::RngExt;
+use rand::rngs::Xoshiro256PlusPlus;
+use wire::{
+    ClusterMap, Ketama, KetamaServer, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding,
+    ShimId, ShimMember,
+};
+
+use super::Setting;
+use crate::seeds;
+
+/// Keeps placements apart from other random numbers of the same seed.
+const PLACES: u64 = 0x4d42_414c;
+
+/// How servers of keys are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placing {
+    /// Uniformly at random, as the paper has it.
+    Uniform,
+    /// As the product places keys on a memcached pool, where the servers' shares of the keys differ as well.
+    Ketama,
+}
+
+/// The servers of one run's keys, from the most popular on.
+#[derive(Clone)]
+pub(super) enum Keys {
+    Uniform { random: Box<Xoshiro256PlusPlus>, servers: u32 },
+    Ketama { pool: Arc<Placement>, seed: u64, rank: u64 },
+}
+
+impl Keys {
+    pub(super) fn new(setting: &Setting, seed: u64) -> Result<Keys, MapError> {
+        match setting.placing {
+            Placing::Uniform => {
+                let random = Box::new(seeds::random(seed, PLACES));
+                Ok(Keys::Uniform { random, servers: setting.servers })
+            }
+            Placing::Ketama => {
+                let pool = Arc::new(Placement::new(Secret([0; 16]), pool(setting.servers, seed))?);
+                Ok(Keys::Ketama { pool, seed, rank: 0 })
+            }
+        }
+    }
+
+    pub(super) fn next_server(&mut self) -> usize {
+        match self {
+            Keys::Uniform { random, servers } => random.random_range(0..*servers) as usize,
+            Keys::Ketama { pool, seed, rank } => {
+                let name = Bytes::from(format!("key:{seed}:{rank}"));
+                *rank += 1;
+                usize::from(pool.shim(&pool.key(0, name)).0)
+            }
+        }
+    }
+}
+
+/// Servers whose names belong to the seed. A map has a layer, which has no part in this.
+fn pool(servers: u32, seed: u64) -> ClusterMap {
+    let named = |server| KetamaServer { host: format!("server-{seed}-{server}"), port: 11211, weight: 1 };
+    let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
+    ClusterMap {
+        epoch: 1,
+        sharding: Sharding::Ketama(Ketama { weighted: false, servers: (0..servers).map(named).collect() }),
+        layers: vec![LayerMap { name: "spine".to_owned(), partition: Partition::Hash, nodes: vec![node] }],
+        shims: (0..servers).map(|server| ShimMember { id: ShimId(server as u16), rack: RackId(0) }).collect(),
+    }
+}
