@@ -5,6 +5,7 @@ mod commands;
 mod demo;
 mod launch;
 mod logging;
+mod plan;
 mod reproduce;
 mod sim;
 mod study;
@@ -45,6 +46,7 @@ enum Command {
     Purge(commands::purge::Arguments),
     Reload(commands::reload::Arguments),
     Sim(sim::Arguments),
+    Plan(plan::Arguments),
     Study(study::Arguments),
     Reproduce(reproduce::Arguments),
 }
@@ -76,6 +78,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Drain(arguments) => commands::drain::run(&arguments),
         Command::Purge(arguments) => commands::purge::run(&arguments),
         Command::Reload(arguments) => commands::reload::run(&arguments),
+        Command::Plan(arguments) => plan::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Study(arguments) => study::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),

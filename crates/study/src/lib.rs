@@ -3,6 +3,7 @@
 pub mod capacity;
 pub mod flow;
 pub mod hot_keys;
+pub mod plan;
 pub mod popularity;
 pub mod reproduce;
 pub mod seeds;

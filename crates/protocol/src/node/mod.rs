@@ -31,6 +31,7 @@ use agent::Agent;
 use object::{Object, Waiter};
 
 pub use inspect::NodeBacklog;
+pub use object::OVERHEAD_BYTES as OBJECT_OVERHEAD_BYTES;
 pub(crate) use reads::heat_item;
 pub use settings::Settings;
 pub use statistics::{HotKey, LeaseStatus, NodeStatistics};

@@ -13,7 +13,7 @@ use crate::time::Time;
 /// A copy lives no longer than this without being asked for again.
 const LIFE_MAX: Duration = Duration::from_secs(60);
 /// What one object costs beside its bytes: table slot, reply slots, reference counts.
-const OVERHEAD_BYTES: u64 = 256;
+pub const OVERHEAD_BYTES: u64 = 256;
 /// Heat is kept in sixteenths of a request per second.
 pub(super) const HEAT_ONE: u32 = 16;
 /// Below four invalidations per second a copy costs nothing worth a decision, and chance decides.

@@ -1,0 +1,256 @@
+//! From a few facts about a cluster to its layers, their sizes and what they guarantee. It starts nothing and writes no file.
+
+mod shape;
+mod warnings;
+
+use protocol::node::OBJECT_OVERHEAD_BYTES;
+use trace::Distribution;
+
+use crate::capacity::{CapacityError, Mechanism, Model, Outcome};
+use crate::popularity::{Popularity, PopularityError, Spec};
+use crate::small_cache::{Backends, SmallCacheError};
+pub use shape::{CONFIDENCE, FACTOR, Shape};
+
+/// What a key and the framing of its reply may take; longer ones need more memory.
+const KEY_BYTES: u64 = 80;
+/// A node process without objects: 18.4 MiB with 10,000 of 64 bytes (benches/README.md), less what those count.
+const NODE_BYTES: u64 = 15 << 20;
+/// D, what a write costs a server more for each copy, in requests: `study capacity` takes the same.
+const COHERENCE_COST: f64 = 1.0;
+/// The means settle quickly, and large clusters take seconds for each.
+const SEEDS: usize = 3;
+const SERVERS_MAX: u32 = 1 << 16;
+
+/// What an operator knows. Rates are in requests/s.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub servers: u32,
+    /// As many as there are leaf nodes, if none are given.
+    pub racks: Option<u32>,
+    pub server_rate: f64,
+    pub node_rate: f64,
+    /// None where anything may be asked for.
+    pub popularity: Option<Spec>,
+    pub objects: u64,
+    pub write_ratio: f64,
+    pub value_bytes: u64,
+    /// The share of every rate that is to stay free.
+    pub headroom: f64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layer {
+    pub name: &'static str,
+    pub nodes: u32,
+    pub objects_per_node: u64,
+}
+
+/// What to build, and what it does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub shape: Shape,
+    /// Of a cached object, with what the product adds to it.
+    pub object_bytes: u64,
+    /// What a node of the layer with the largest nodes takes.
+    pub memory_bytes: u64,
+    /// R of the theorem: what all servers can do together with their headroom.
+    pub target: f64,
+    /// The share of the hottest object.
+    pub hottest: f64,
+    /// Copies that the hottest object needs.
+    pub degree: u32,
+    /// With one copy in each layer, as the product has them.
+    pub throughput: f64,
+    /// What keeps it from more: server, leaf, spine or object.
+    pub limit: &'static str,
+    /// With as many copies of each object as its heat needs.
+    pub throughput_elastic: f64,
+    /// Small Cache's promise for servers alone, without writes (Eq. 12).
+    pub bound: f64,
+    /// Keys that the worst of the adversaries asks for, where the popularity is unknown.
+    pub worst_x: Option<u64>,
+    /// Where more of the requests write, caching costs the servers more than it takes off them.
+    pub write_ratio_max: f64,
+    pub warnings: Vec<String>,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    #[error(transparent)]
+    Popularity(#[from] PopularityError),
+    #[error(transparent)]
+    Bound(#[from] SmallCacheError),
+    #[error(transparent)]
+    Capacity(#[from] CapacityError),
+    #[error("--{flag} {given}: {why}")]
+    Wrong { flag: &'static str, given: String, why: &'static str },
+}
+
+impl Facts {
+    pub fn plan(&self) -> Result<Plan, PlanError> {
+        self.check()?;
+        let facts = self.with_headroom();
+        let popularity = match &facts.popularity {
+            Some(spec) => spec.popularity(facts.objects)?,
+            None => Popularity::new(Distribution::Adversary(1), facts.objects)?,
+        };
+        let objects = if facts.popularity.is_some() { popularity.objects() } else { facts.objects };
+        let shape = Shape::new(&facts, objects)?;
+        let hottest = popularity.of(0);
+        let target = f64::from(facts.servers) * facts.server_rate;
+        let (plain, worst_x) = facts.outcome(&shape, &popularity, false)?;
+        let (elastic, _) = facts.outcome(&shape, &popularity, true)?;
+        let degree = facts.degree(&shape, hottest * target, elastic.degree_max);
+        let object_bytes = OBJECT_OVERHEAD_BYTES + KEY_BYTES + facts.value_bytes;
+        let objects_most = shape.layers.iter().map(|layer| layer.objects_per_node).max().unwrap_or(0);
+        let mut plan = Plan {
+            object_bytes,
+            memory_bytes: NODE_BYTES + objects_most.saturating_mul(object_bytes),
+            target,
+            hottest,
+            degree,
+            throughput: plain.throughput,
+            limit: if shape.layers.len() == 1 && plain.binding.name() == "leaf" {
+                "spine"
+            } else {
+                plain.binding.name()
+            },
+            throughput_elastic: elastic.throughput.max(plain.throughput),
+            bound: target / shape.load_max,
+            worst_x,
+            write_ratio_max: 1.0 / (1.0 + COHERENCE_COST * f64::from(degree)),
+            warnings: Vec::new(),
+            shape,
+        };
+        plan.warnings = warnings::of(&facts, &plan);
+        Ok(plan)
+    }
+
+    /// What is served; where the popularity is unknown, what the worst of several adversaries leaves, and its choice.
+    fn outcome(
+        &self,
+        shape: &Shape,
+        popularity: &Popularity,
+        elastic: bool,
+    ) -> Result<(Outcome, Option<u64>), PlanError> {
+        let model = self.model(shape, elastic);
+        if self.popularity.is_some() {
+            return Ok((model.evaluate_for(popularity)?, None));
+        }
+        let mut worst: Option<(Outcome, u64)> = None;
+        let mut degree_max = 0;
+        for x in self.adversaries(shape) {
+            let outcome = model.evaluate_for(&Popularity::new(Distribution::Adversary(x), self.objects)?)?;
+            degree_max = degree_max.max(outcome.degree_max);
+            if worst.as_ref().is_none_or(|(least, _)| outcome.throughput < least.throughput) {
+                worst = Some((outcome, x));
+            }
+        }
+        let (mut outcome, x) = worst.expect("one key at least is asked for");
+        outcome.degree_max = degree_max;
+        let bound = model.ideal() / shape.load_max;
+        if bound < outcome.throughput {
+            outcome.throughput = bound;
+            outcome.binding = crate::capacity::Binding::Server;
+            return Ok((outcome, Some(worst_x(self, shape))));
+        }
+        Ok((outcome, Some(x)))
+    }
+
+    /// Numbers of keys among which the worst is: one key, as many as are cached, Small Cache's (Eq. 14), and between.
+    fn adversaries(&self, shape: &Shape) -> Vec<u64> {
+        let cached = shape.cached as u64;
+        let all = [1, u64::from(shape.nodes()), cached / 4, cached, worst_x(self, shape)];
+        let mut all: Vec<u64> = all.into_iter().map(|x| x.clamp(1, self.objects)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    fn model(&self, shape: &Shape, elastic: bool) -> Model {
+        let leaf = &shape.layers[0];
+        let spine = shape.layers.get(1);
+        // A leaf has the keys of its own servers here also where several share a rack. Whole numbers of servers may
+        // come to more than there are, each of them slower.
+        let servers_per_rack = self.servers.div_ceil(leaf.nodes);
+        let modelled = f64::from(servers_per_rack) * f64::from(leaf.nodes);
+        Model {
+            racks: leaf.nodes,
+            spines: spine.map_or(1, |spine| spine.nodes),
+            servers_per_rack,
+            server_rate: self.server_rate * f64::from(self.servers) / modelled,
+            leaf_rate: self.node_rate,
+            spine_rate: self.node_rate,
+            objects: self.objects,
+            slots_leaf: leaf.objects_per_node,
+            slots_spine: spine.map_or(1, |spine| spine.objects_per_node),
+            mechanism: if spine.is_some() { Mechanism::DistCache } else { Mechanism::PartitionLeaf },
+            write_ratio: self.write_ratio,
+            coherence_cost: COHERENCE_COST,
+            elastic: elastic && spine.is_some(),
+            seeds: SEEDS,
+            ..Model::default()
+        }
+    }
+
+    /// One copy in each layer if the theorem's condition holds for the hottest object, and otherwise as many as keep
+    /// each at half a node's throughput, more than two in any case.
+    fn degree(&self, shape: &Shape, rate: f64, elastic: u32) -> u32 {
+        let layers = shape.layers.len() as u32;
+        if layers == 1 || self.condition_holds(rate) {
+            return layers;
+        }
+        elastic.max(layers + 1).min(shape.nodes())
+    }
+
+    /// max p_i R <= T/2 (theorem 1); what writes does not reach nodes.
+    fn condition_holds(&self, rate: f64) -> bool {
+        rate * (1.0 - self.write_ratio) <= self.node_rate / 2.0
+    }
+
+    fn with_headroom(&self) -> Facts {
+        let left = 1.0 - self.headroom;
+        Facts { server_rate: self.server_rate * left, node_rate: self.node_rate * left, ..self.clone() }
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        let wrong = |flag, given: &dyn std::fmt::Display, why| {
+            Err(PlanError::Wrong { flag, given: given.to_string(), why })
+        };
+        if self.servers == 0 || self.servers > SERVERS_MAX {
+            return wrong("servers", &self.servers, "there must be 1 to 65536");
+        }
+        if let Some(racks) = self.racks.filter(|racks| *racks == 0 || *racks > self.servers) {
+            return wrong("racks", &racks, "there must be 1 to as many as there are servers");
+        }
+        for (flag, rate) in [("server-rate", self.server_rate), ("node-rate", self.node_rate)] {
+            if !(rate > 0.0 && rate.is_finite()) {
+                return wrong(flag, &rate, "a rate is above 0");
+            }
+        }
+        if self.server_rate / self.node_rate > 1000.0 {
+            return wrong(
+                "node-rate",
+                &self.node_rate,
+                "a node that serves a thousandth of a server is no cache",
+            );
+        }
+        if !(0.0..=1.0).contains(&self.write_ratio) {
+            return wrong("write-ratio", &self.write_ratio, "a share is 0 to 1");
+        }
+        if !(0.0..1.0).contains(&self.headroom) {
+            return wrong("headroom", &self.headroom, "write 0 up to but not including 1");
+        }
+        Ok(())
+    }
+}
+
+fn worst_x(facts: &Facts, shape: &Shape) -> u64 {
+    let bounds = Backends::new(u64::from(facts.servers), 1.0, CONFIDENCE);
+    let x = bounds.and_then(|bounds| bounds.worst_x(shape.cached)).unwrap_or(shape.cached + 1.0);
+    (x.round() as u64).clamp(1, facts.objects)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! What an operator should know about a plan, and do. Nothing is computed here.
+
+use super::{Facts, Plan};
+
+pub(super) fn of(facts: &Facts, plan: &Plan) -> Vec<String> {
+    [condition(facts, plan), writes(facts, plan), short(facts, plan), alone(plan), everything(facts, plan)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn condition(facts: &Facts, plan: &Plan) -> Option<String> {
+    let rate = plan.hottest * plan.target;
+    if plan.shape.layers.len() == 1 || facts.condition_holds(rate) {
+        return None;
+    }
+    let (half, reads) = (facts.node_rate / 2.0, rate * (1.0 - facts.write_ratio));
+    let whose = if facts.popularity.is_some() {
+        "the hottest object"
+    } else {
+        "one object, if nothing else is asked for,"
+    };
+    Some(format!(
+        "{whose} is read {reads:.0} times/s at {:.0} requests/s, above half a node's rate ({half:.0}/s): the theorem's \
+         condition max p R <= T/2 does not hold. Give it {} copies (elastic copies, which this release does not place \
+         yet), split it into several keys, or take nodes of {:.0} requests/s; until then count on {:.0} requests/s",
+        plan.target,
+        plan.degree,
+        2.0 * reads / (1.0 - facts.headroom),
+        plan.throughput,
+    ))
+}
+
+fn writes(facts: &Facts, plan: &Plan) -> Option<String> {
+    (facts.write_ratio > plan.write_ratio_max).then(|| {
+        format!(
+            "{:.1} % of the requests write, and above {:.1} % each copy costs its server more than it takes off it: \
+             do not cache these keys (a [[policy]] with cache = \"never\" for their prefix)",
+            100.0 * facts.write_ratio,
+            100.0 * plan.write_ratio_max,
+        )
+    })
+}
+
+/// Less than the servers could do if they were evenly loaded.
+fn short(facts: &Facts, plan: &Plan) -> Option<String> {
+    if plan.throughput >= 0.8 * plan.target || plan.limit == "object" {
+        return None;
+    }
+    let remedy = match plan.limit {
+        "server" if facts.write_ratio > 0.0 => {
+            "fewer writes to the hottest objects, or more and faster servers"
+        }
+        "server" => "more or faster servers",
+        _ => "more or faster nodes in that layer",
+    };
+    Some(format!(
+        "{:.0} requests/s are {:.0} % of what the servers can do together; what limits it is the {}: {remedy}",
+        plan.throughput,
+        100.0 * plan.throughput / plan.target,
+        plan.limit,
+    ))
+}
+
+fn alone(plan: &Plan) -> Option<String> {
+    (plan.shape.nodes() == 1).then(|| {
+        "one node carries all cached objects: while it is down, hot objects load their servers as without a cache; \
+         a second node in the layer halves that"
+            .to_owned()
+    })
+}
+
+fn everything(facts: &Facts, plan: &Plan) -> Option<String> {
+    (plan.shape.cached >= facts.objects as f64).then(|| {
+        format!(
+            "balance would take {:.0} cached objects and there are {} in all: every node may hold all of its part",
+            plan.shape.cached, facts.objects,
+        )
+    })
+}
