@@ -1,8 +1,8 @@
 //! `distcache study`: the papers' analyses from the command line; each file is one of them. It computes nothing itself.
 
 mod capacity;
-mod machines;
 mod hot_keys;
+mod machines;
 mod popularity;
 mod small_cache;
 
@@ -16,8 +16,8 @@ pub(crate) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Study {
     Capacity(capacity::Arguments),
-    Machines(Box<machines::Arguments>),
     HotKeys(hot_keys::Arguments),
+    Machines(Box<machines::Arguments>),
     Popularity(popularity::Arguments),
     SmallCache(small_cache::Arguments),
 }
@@ -25,8 +25,8 @@ enum Study {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.study {
         Study::Capacity(arguments) => capacity::run(arguments),
-        Study::Machines(arguments) => machines::run(arguments),
         Study::HotKeys(arguments) => hot_keys::run(arguments),
+        Study::Machines(arguments) => machines::run(arguments),
         Study::Popularity(arguments) => popularity::run(arguments),
         Study::SmallCache(arguments) => small_cache::run(arguments),
     }
