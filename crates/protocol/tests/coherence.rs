@@ -76,6 +76,7 @@ scripts! {
     idle_lease_is_not_lost
     key_leaves_storage_during_a_write
     key_leaves_storage_on_its_own
+    large_value_of_a_hot_key
     messages_repeat
     nil_is_cached
     node_owns_nothing

@@ -139,7 +139,7 @@ impl World {
         let in_time = self.now.since(sent) <= Duration::from_micros(PATIENCE_US);
         match status {
             Status::Busy => self.count.refused[kind] += 1,
-            Status::Error => panic!("an error without a reason"),
+            Status::Error | Status::Large => panic!("an error without a reason"),
             Status::Ok | Status::Nil => self.count.in_time[kind] += u64::from(in_time),
         }
     }

@@ -266,6 +266,7 @@ fn status_to_byte(status: Status) -> u8 {
         Status::Nil => 1,
         Status::Error => 2,
         Status::Busy => 3,
+        Status::Large => 4,
     }
 }
 
@@ -275,6 +276,7 @@ fn status_from_byte(byte: u8) -> Result<Status, DecodeError> {
         1 => Ok(Status::Nil),
         2 => Ok(Status::Error),
         3 => Ok(Status::Busy),
+        4 => Ok(Status::Large),
         other => Err(DecodeError::Status(other)),
     }
 }

@@ -57,12 +57,15 @@ pub enum Status {
     /// A node or shim cannot answer now; somebody else may answer a read. Storage has not seen the command, unless `value`
     /// says so, which is the error for a client that has no other way.
     Busy,
+    /// To and from nodes only: the reply is so large that none keeps it or passes it on; `value` is empty. The router asks
+    /// the shim, which has means for it.
+    Large,
 }
 
 impl Status {
     /// Whether the value is an error and not a reply that may be kept.
     pub fn is_refusal(self) -> bool {
-        matches!(self, Status::Error | Status::Busy)
+        matches!(self, Status::Error | Status::Busy | Status::Large)
     }
 }
 

@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use wire::resp::{Command, Value};
 
-use crate::cluster::{Client, Cluster, Layout, RedisServer, installed, shared, text, until};
+use crate::cluster::{Client, Cluster, Layout, RedisServer, installed, shared, text, total, until};
 
 const VALUE_BYTES: usize = 256 << 20;
 const MEDIUM_BYTES: usize = 8 << 20;
+/// Just large: its reply has some bytes more.
+const HOT_BYTES: usize = 1 << 20;
+const HOT_READERS: usize = 8;
+const HOT_READS_EACH: usize = 20;
 const CHUNK_BYTES: usize = 16 << 20;
 const ELEMENTS: usize = 3_000_000;
 /// What a member may grow by, whatever passes through it: windows of the replies under way, and the allocator's waste.
@@ -116,6 +120,15 @@ fn peak_kib(cluster: &mut Cluster, id: &str) -> u64 {
     line.trim().trim_end_matches("kB").trim().parse().expect("a number")
 }
 
+/// Says so when it goes out of scope.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Reads and writes small values while `work` is done: each must be answered.
 fn beside(cluster: &Cluster, work: impl FnOnce()) {
     let (done, answered) = (&AtomicBool::new(false), &AtomicU64::new(0));
@@ -129,11 +142,31 @@ fn beside(cluster: &Cluster, work: impl FnOnce()) {
                 answered.fetch_add(1, Ordering::Relaxed);
             }
         });
+        // Whatever goes wrong there, the others end.
+        let ended = Ended(done);
         work();
         let before = answered.load(Ordering::Relaxed);
         until("others are answered", || (answered.load(Ordering::Relaxed) > before).then_some(()));
-        done.store(true, Ordering::Relaxed);
+        drop(ended);
         small.join().expect("small values are served");
+    });
+}
+
+/// Several ask for one key at the same time, again and again.
+fn read_hot(cluster: &Cluster) {
+    std::thread::scope(|scope| {
+        for _ in 0..HOT_READERS {
+            let mut reader = Reader::ask(cluster, &["GET", "hot"]);
+            scope.spawn(move || {
+                let again = Command::from_args(&["GET", "hot"]).frame().clone();
+                for read in 0..HOT_READS_EACH {
+                    assert_eq!(reader.header(), format!("${HOT_BYTES}\r\n"), "read {read}");
+                    reader.expect(0, HOT_BYTES);
+                    assert_eq!(reader.header(), "\r\n");
+                    reader.0.write_all(&again).expect("written");
+                }
+            });
+        }
     });
 }
 
@@ -147,6 +180,7 @@ fn large_replies_pass_through_little_memory() {
     let mut storage = server.connect();
     load(&mut storage, "big", VALUE_BYTES);
     load(&mut storage, "medium", MEDIUM_BYTES);
+    load(&mut storage, "hot", HOT_BYTES);
     load_list(&mut storage);
     let mut cluster = Cluster::apart(Layout::before(std::slice::from_ref(&server)));
     beside(&cluster, || ());
@@ -160,6 +194,9 @@ fn large_replies_pass_through_little_memory() {
             Reader::ask(&cluster, &["LRANGE", "list", "0", "-1"]).expect_list();
         }
     });
+    // A hot key is offered to nodes before anybody knows that they cannot keep it.
+    beside(&cluster, || read_hot(&cluster));
+    cluster.fresh_status(|status| total(status, "shims", "offers_total") > 0);
     // One who stops reading holds up nobody, and gets what was there when he asked.
     let mut slow = Reader::ask(&cluster, &["GET", "big"]);
     assert_eq!(slow.header(), format!("${VALUE_BYTES}\r\n"));

@@ -221,7 +221,8 @@ impl Node {
         let servable = kept && self.servable(now, &fill.key, fill.view).is_some();
         // A refusal is no value: whoever waits may have it, and asking once more would be refused, too.
         let busy = fill.status == Status::Busy;
-        let joined = fetching.waiters.split_off_covered(fetching.covered, servable || busy);
+        let refused = busy || fill.status == Status::Large;
+        let joined = fetching.waiters.split_off_covered(fetching.covered, servable || refused);
         let own = if kept { fill.cached.with(self.config.layer) } else { fill.cached };
         for waiter in fetching.waiters {
             let (status, value) = (fill.status, fill.value.clone());

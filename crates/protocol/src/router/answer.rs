@@ -65,6 +65,9 @@ impl Router {
             let last = matches!(from, Peer::Shim(_)).then_some(answer);
             return self.ask_again(now, pending, Cause::Busy, last, effects);
         }
+        if answer.status == Status::Large {
+            return self.ask_again(now, pending, Cause::Large, None, effects);
+        }
         self.counters.hits += u64::from(reply.hit);
         self.counters.errors += u64::from(answer.status.is_refusal());
         self.part_answered(now, pending.origin, Heard::of(&pending, reply.hit), answer, effects);
@@ -90,7 +93,7 @@ impl Router {
             Progress::Sent(_) => {
                 let bytes = match reply.status {
                     Status::Nil => Bytes::from_static(replies::nil(operation.resp3)),
-                    Status::Ok | Status::Error | Status::Busy => reply.value,
+                    Status::Ok | Status::Error | Status::Busy | Status::Large => reply.value,
                 };
                 reply_bytes = bytes.len();
                 operation.progress = Progress::Done(bytes);

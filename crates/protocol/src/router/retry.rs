@@ -34,6 +34,8 @@ const EXHAUSTED: &str = "BUSY DistCache: every place that could answer this read
 pub(crate) enum Cause {
     Busy,
     Lost,
+    /// No node has it, whichever layer: the shim is asked, and that is no retry.
+    Large,
 }
 
 impl Router {
@@ -118,12 +120,14 @@ impl Router {
         busy: Option<PartReply>,
         effects: &mut Vec<Effect>,
     ) {
-        let (Some(read), Some(state)) = (&pending.read, self.clients.get(pending.origin.client)) else {
-            return;
+        let Some(state) = self.clients.get(pending.origin.client) else { return };
+        let Some(read) = &pending.read else {
+            // Only reads are told so; nobody who says it of something else makes its client wait for ever.
+            return self.part_answered(now, pending.origin, Heard::of(&pending, false), exhausted(), effects);
         };
         let sequence = pending.origin.sequence;
         let (requests, late) = state.pipeline.reads_at(pending.peer, sequence, low(&read.key));
-        let to = match late && cause == Cause::Busy {
+        let to = match late && cause != Cause::Lost {
             // Elsewhere it might see what its client has sent after it.
             true => Err(None),
             false => self.destination(now, read, cause, requests.len()),
@@ -146,6 +150,7 @@ impl Router {
             match cause {
                 Cause::Busy => self.counters.retries += 1,
                 Cause::Lost => self.counters.reads_lost += 1,
+                Cause::Large => {}
             }
             self.send_again(now, pending, Route { peer: to, ordered: index > 0 }, effects);
         }
@@ -162,7 +167,11 @@ impl Router {
     ) -> Result<Peer, Option<PartReply>> {
         let Some(placement) = self.placement.clone() else { return Err(None) };
         let shim = placement.shim(&read.key);
-        let to = match self.other_node(now, &placement, read) {
+        let node = match cause {
+            Cause::Large => None,
+            Cause::Busy | Cause::Lost => self.other_node(now, &placement, read),
+        };
+        let to = match node {
             Some(node) => Peer::Node(node),
             None if read.tried.shim => {
                 self.counters.exhausted += 1;

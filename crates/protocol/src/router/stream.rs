@@ -12,6 +12,7 @@ use crate::router::client::Client;
 use crate::router::pipeline::{Operation, Progress};
 use crate::router::ran::Heard;
 use crate::router::{ClientId, Effect, Router, Routing};
+use crate::storage::{EARLY_BYTES, WINDOW_BYTES};
 use crate::time::Time;
 
 /// A reply of which not everything has come, or not everything has been given to the client.
@@ -23,7 +24,8 @@ pub(crate) struct Streaming {
     parts: VecDeque<Bytes>,
     /// There are no more parts.
     ended: bool,
-    /// Given to the client, and not known to have been taken.
+    /// What may be asked for once the client has taken what it was given: as much, and when its turn comes the rest of the
+    /// window.
     unread: u64,
     total: usize,
     /// What else is to be said to the client; a push in the middle of a reply would be a part of it.
@@ -112,7 +114,7 @@ impl Router {
             peer: from,
             parts: VecDeque::new(),
             ended: false,
-            unread: 0,
+            unread: WINDOW_BYTES - EARLY_BYTES,
             total: 0,
             pushes: Vec::new(),
             pushes_bytes: 0,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{Credit, Follows, Part, Reply};
-use wire::{Key, Message, Peer, View};
+use wire::{Key, Message, Peer, Status, View};
 
 use super::admission::Class;
 use super::operation::{KeyState, Kind, Origin};
@@ -20,13 +20,11 @@ use super::reads::own;
 use super::refusal::Refusal;
 use super::{Effect, Purpose, Shim};
 use crate::hash::KeyMap;
-use crate::storage::Lane;
+use crate::storage::{EARLY_BYTES, LARGE_REPLY_BYTES, Lane};
 use crate::time::Time;
 
-/// Large replies under way at a time, each with a storage connection and `WINDOW_BYTES` of memory on its way.
+/// Large replies under way at a time, each with a storage connection and up to `WINDOW_BYTES` on its way.
 pub const TRANSFERS_MAX: usize = 128;
-/// What may be on its way between storage and a client: enough to keep all connections in between busy.
-const WINDOW_BYTES: u64 = 1 << 20;
 /// Views known to be large; a forgotten one is skipped once more.
 const KNOWN_MAX: usize = 4096;
 /// Whose client has taken nothing for this long gives way to another when there are too many.
@@ -96,15 +94,23 @@ impl Shim {
         let Some(purpose) = self.tickets.get(ticket as usize).map(|ticket| &ticket.purpose) else { return };
         match purpose {
             Purpose::Operation(id) if self.operations[*id as usize].streams() => {
-                effects.push(Effect::Take { ticket, bytes: WINDOW_BYTES });
+                effects.push(Effect::Take { ticket, bytes: EARLY_BYTES });
             }
             Purpose::Operation(id) => self.skip_operation(now, ticket, *id, effects),
-            Purpose::Read { origins, key, view, resp3 } if origins.iter().all(|origin| origin.streams) => {
+            Purpose::Fill { .. } => self.skip_fill(ticket, effects),
+            Purpose::Read { origins, key, view, resp3 } if origins.iter().all(needs_no_whole) => {
                 let (key, view, resp3) = (key.clone(), *view, *resp3);
                 self.skip_reading(now, ticket, (key, view, resp3), effects);
             }
             _ => {}
         }
+    }
+
+    /// No node keeps it, so it is not sent there. Who asked the node comes here.
+    fn skip_fill(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
+        let Purpose::Fill { node, fetch } = self.skip(ticket, effects) else { return };
+        self.larges.learn(&fetch.key, fetch.view);
+        self.fill(node, fetch, &Bytes::new(), (Status::Large, Bytes::new()), effects);
     }
 
     fn skip_reading(
@@ -121,7 +127,10 @@ impl Shim {
         let Purpose::Read { origins, .. } = self.skip(ticket, effects) else { return };
         self.larges.learn(&key, view);
         for origin in origins.into_iter().chain(waiting) {
-            self.ask_for_large(now, origin, (key.clone(), view, resp3), command.clone(), effects);
+            match origin.from {
+                Peer::Node(_) => self.refuse(origin, &Refusal::large(), effects),
+                _ => self.ask_for_large(now, origin, (key.clone(), view, resp3), command.clone(), effects),
+            }
         }
     }
 
@@ -129,7 +138,7 @@ impl Shim {
     fn skip_operation(&mut self, now: Time, ticket: u64, id: u32, effects: &mut Vec<Effect>) {
         let operation = &self.operations[id as usize];
         let (Kind::Read(Some(view)), Some(origin), Lane::Shared { resp3 }) =
-            (operation.kind, operation.origin.filter(|origin| origin.streams), operation.lane)
+            (operation.kind, operation.origin.filter(needs_no_whole), operation.lane)
         else {
             return;
         };
@@ -141,7 +150,10 @@ impl Shim {
         self.larges.learn(&key, view);
         self.operations[id as usize].origin = None;
         self.complete(id, Bytes::new(), true, effects);
-        self.ask_for_large(now, origin, (key, view, resp3), command, effects);
+        match origin.from {
+            Peer::Node(_) => self.refuse(origin, &Refusal::large(), effects),
+            _ => self.ask_for_large(now, origin, (key, view, resp3), command, effects),
+        }
     }
 
     /// Whether more than `own` commands of a key are at storage or wait for it, or one that may be of any key.
@@ -172,7 +184,8 @@ impl Shim {
     ) {
         if self.larges.count() >= TRANSFERS_MAX && !self.end_stalled_transfer(now, effects) {
             self.statistics.sheds += 1;
-            return self.refuse(origin, &Refusal::busy(TRANSFERS), effects);
+            // Not busy: who asks for other things is served as ever.
+            return self.refuse(origin, &Refusal::error(TRANSFERS), effects);
         }
         let keys = SmallVec::from_elem(key, 1);
         let refusal = self.overload(&keys, crate::command::Kind::Read);
@@ -185,12 +198,11 @@ impl Shim {
         self.admit_operation(operation(origin, Kind::Read(Some(view)), lane, command, keys));
     }
 
-    /// A reply that was expected to be large came whole.
-    pub(super) fn turned_out_small(&mut self, id: u32) {
+    /// A reply came whole. If it was expected to be large, that may be over.
+    pub(super) fn came_whole(&mut self, id: u32, bytes: usize) {
         let operation = &self.operations[id as usize];
-        if let (true, Kind::Read(Some(view)), [key]) =
-            (operation.streams(), operation.kind, &operation.keys[..])
-        {
+        let small = bytes <= LARGE_REPLY_BYTES;
+        if let (true, Kind::Read(Some(view)), [key]) = (small, operation.kind, &operation.keys[..]) {
             self.larges.forget(key, view);
         }
     }
@@ -284,6 +296,11 @@ impl Shim {
         let (follows, value) = (Follows::Lost, Bytes::new());
         self.send(from, Message::Part(Part { request, follows, value }), effects);
     }
+}
+
+/// Whether the reader takes parts, or does not take large replies at all.
+fn needs_no_whole(origin: &Origin) -> bool {
+    origin.streams || matches!(origin.from, Peer::Node(_))
 }
 
 const TRANSFERS: &str = "-BUSY DistCache: too many large replies are on their way from this storage server; the command \

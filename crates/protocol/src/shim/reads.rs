@@ -34,6 +34,9 @@ impl Shim {
         let Some((command, _)) = self.read_command(&key, view, resp3, read.command) else {
             return self.reply_error(origin, MISFIT, effects);
         };
+        if matches!(from, Peer::Node(_)) && self.larges.knows(&key, view) {
+            return self.refuse(origin, &Refusal::large(), effects);
+        }
         if origin.streams && self.larges.knows(&key, view) {
             self.send_waiting(now, &key, effects);
             return self.ask_for_large(now, origin, (key, view, resp3), command, effects);
@@ -58,7 +61,8 @@ impl Shim {
     pub(super) fn fetch(&mut self, now: Time, node: NodeId, fetch: Fetch, effects: &mut Vec<Effect>) {
         let Fetch { session, fill, key, view, resp3, command } = fetch;
         self.open_if_offered(now, node, session);
-        let refusal = self.refusal(&key).or_else(|| self.storage_overloaded(Class::Fill));
+        let large = self.larges.knows(&key, view).then(Refusal::large);
+        let refusal = self.refusal(&key).or(large).or_else(|| self.storage_overloaded(Class::Fill));
         if let Some(refusal) = refusal {
             return self.send_fill(node, session, fill, key, view, refusal, effects);
         }

@@ -23,6 +23,11 @@ impl Refusal {
         Refusal { status: Status::Error, value: Bytes::from_static(text.as_bytes()) }
     }
 
+    /// For a node: who asked it will ask here.
+    pub(super) fn large() -> Refusal {
+        Refusal { status: Status::Large, value: Bytes::new() }
+    }
+
     pub(super) fn busy(text: &'static str) -> Refusal {
         Refusal { status: Status::Busy, value: Bytes::from_static(text.as_bytes()) }
     }

@@ -8,7 +8,7 @@ use wire::{Key, LayerSet, Message, NodeId, Peer, Status, View};
 use super::operation::{Kind, Origin, Phase};
 use super::operations::status_of;
 use super::{Effect, FillTicket, Purpose, Shim, StorageState, Ticket, transaction};
-use crate::storage::{Lane, StorageEvent, StorageTraits};
+use crate::storage::{LARGE_REPLY_BYTES, Lane, StorageEvent, StorageTraits};
 use crate::time::Time;
 
 /// Of a script or a function, since `busy-reply-threshold`: Redis' words and Valkey's.
@@ -159,11 +159,16 @@ impl Shim {
             }
             Purpose::Fill { node, fetch } => {
                 let value = replies.next().unwrap_or_default();
-                self.fill(node, fetch, &first, value, effects);
+                let reply = match value.len() > LARGE_REPLY_BYTES {
+                    // From storage that does not say so before.
+                    true => (Status::Large, Bytes::new()),
+                    false => shaped(Some(fetch.view), value),
+                };
+                self.fill(node, fetch, &first, reply, effects);
             }
             Purpose::Operation(id) => {
                 let success = status_of(&first) != Status::Error;
-                self.turned_out_small(id);
+                self.came_whole(id, first.len());
                 self.complete(id, first, success, effects);
             }
             Purpose::Proof | Purpose::Probe | Purpose::Feed { .. } | Purpose::Transfer { .. } => {}
@@ -188,16 +193,15 @@ impl Shim {
     }
 
     /// The copy becomes servable only if no write of the key has begun since it was registered.
-    fn fill(
+    pub(super) fn fill(
         &mut self,
         node: NodeId,
         fetch: FillTicket,
         pttl: &Bytes,
-        value: Bytes,
+        (status, value): (Status, Bytes),
         effects: &mut Vec<Effect>,
     ) {
         let FillTicket { session, fill, key, view, version } = fetch;
-        let (status, value) = shaped(Some(view), value);
         let status = if is_passing(&value) { Status::Busy } else { status };
         let ttl = parse_pttl(pttl).map(|ttl| self.aged(ttl));
         let registered = version.is_some_and(|version| {
@@ -220,7 +224,7 @@ impl Shim {
             version: version.unwrap_or(0),
             granted,
             status,
-            cached: self.hints(&key, view),
+            cached: if status == Status::Large { LayerSet::EMPTY } else { self.hints(&key, view) },
             ttl_ms: rule.ttl_ms(ttl.unwrap_or(None)),
             view,
             key,
@@ -258,7 +262,7 @@ impl Shim {
                 self.reply_error(origin, &text, effects);
             }
             Purpose::Fill { node, fetch } => {
-                self.fill(node, fetch, &Bytes::new(), Bytes::from(text), effects);
+                self.fill(node, fetch, &Bytes::new(), (Status::Error, Bytes::from(text)), effects);
             }
             Purpose::Operation(id) => self.lost_operation(id, sent, effects),
             Purpose::Transfer { origin } => self.transfer_lost(origin, effects),

@@ -191,6 +191,7 @@ impl World {
         let value = value.join(" ");
         (reply.status, reply.value) = match value.strip_prefix('$') {
             _ if value == "nil" => (Status::Nil, Bytes::new()),
+            _ if value == "large" => (Status::Large, Bytes::new()),
             _ if value.starts_with("raw ") => (Status::Ok, format!("{}\r\n", &value[4..]).into()),
             _ if value.starts_with("-BUSY") => (Status::Busy, format!("{value}\r\n").into()),
             _ if value.starts_with('-') => (Status::Error, format!("{value}\r\n").into()),

@@ -18,13 +18,14 @@ use protocol::placement::{Placement, Secret};
 use protocol::shim::{self, Bounded, Shim, ShimConfig};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
+use smallvec::SmallVec;
 use storage::MiniStorage;
 use wire::message::{Execute, Read};
 use wire::resp::Command;
 use wire::resp::transaction::{self, Transaction};
 use wire::{
     ClusterMap, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
-    Sharding, ShimId, ShimMember, View,
+    Sharding, ShimId, ShimMember, Status, View,
 };
 
 const ROUTER: Peer = Peer::Router(RouterId(0));
@@ -62,6 +63,8 @@ pub(crate) struct World {
     /// Commands whose connection broke while storage had them in its buffer.
     stranded: Vec<Store>,
     blocked: Vec<Store>,
+    /// The replies that storage has begun, because they are large: those with a value that says so.
+    begun: Option<StorageEvent>,
     reads: Vec<String>,
     log: String,
 }
@@ -95,6 +98,7 @@ impl World {
             held: Vec::new(),
             stranded: Vec::new(),
             blocked: Vec::new(),
+            begun: None,
             reads: Vec::new(),
             log: String::new(),
             placement,
@@ -429,7 +433,11 @@ impl World {
             Parcel::Message { to: Peer::Router(_), message: Message::Reply(reply), .. } => {
                 let name = &self.reads[reply.request as usize];
                 let how = if reply.hit { " (hit)" } else { "" };
-                let text = if reply.value.is_empty() { "nil".into() } else { show(&reply.value) };
+                let text = match reply.status {
+                    Status::Large => "too large for a node".into(),
+                    _ if reply.value.is_empty() => "nil".into(),
+                    _ => show(&reply.value),
+                };
                 let _ = writeln!(self.log, "{name} = {text}{how}");
             }
             Parcel::Message { from, to: Peer::Node(node), message } => {
@@ -440,7 +448,11 @@ impl World {
             }
             Parcel::Message { .. } => panic!("nothing else goes to a router"),
             Parcel::Command(store) => self.store(store),
-            Parcel::Answer(event) | Parcel::Feed(event) => self.step_shim(shim::Input::Storage(event)),
+            Parcel::Answer(event) | Parcel::Feed(event) => {
+                self.step_shim(shim::Input::Storage(event));
+                let whole = self.begun.take().map(Parcel::Answer);
+                self.parcels.extend(whole);
+            }
         }
     }
 
@@ -468,7 +480,11 @@ impl World {
                     let how = if clean { " clean" } else { "" };
                     let _ = writeln!(self.log, "  s0 releases connection {number}{how}");
                 }
-                shim::Effect::Skip { .. } | shim::Effect::Take { .. } => panic!("no reply here is large"),
+                shim::Effect::Skip { .. } => {
+                    self.begun.take().expect("only a large reply is skipped");
+                    let _ = writeln!(self.log, "  s0 skips it");
+                }
+                shim::Effect::Take { .. } => panic!("nobody here takes parts"),
                 shim::Effect::Purged { number, copies } => {
                     let _ = writeln!(self.log, "  purge {number} is done, {copies} copies");
                 }
@@ -505,9 +521,16 @@ impl World {
             _ => self.storage.execute_all(now_ms, &store.commands),
         };
         let Some(replies) = replies else { return self.blocked.push(store) };
-        let replies = replies.into();
+        let replies: SmallVec<[Bytes; 2]> = replies.into();
         self.report();
-        self.send(Parcel::Answer(StorageEvent::Replies { ticket: store.ticket, replies }));
+        let ticket = store.ticket;
+        let large = |reply: &Bytes| reply.ends_with(b"\r\nlarge\r\n");
+        if replies.last().is_some_and(large) {
+            self.begun = Some(StorageEvent::Replies { ticket, replies });
+            self.send(Parcel::Answer(StorageEvent::Large { ticket }));
+        } else {
+            self.send(Parcel::Answer(StorageEvent::Replies { ticket, replies }));
+        }
         if store.lane == (Lane::Shared { resp3: false }) {
             for blocked in std::mem::take(&mut self.blocked) {
                 self.store(blocked);
@@ -580,9 +603,8 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Moving(slots)) if slots.is_empty() => "storage>s0 all settled".into(),
         Parcel::Answer(StorageEvent::Moving(_)) => "storage>s0 moving".into(),
         Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
-        Parcel::Answer(StorageEvent::Large { .. } | StorageEvent::Part { .. }) => {
-            panic!("no reply here is large")
-        }
+        Parcel::Answer(StorageEvent::Large { .. }) => "storage>s0 begins with something large".into(),
+        Parcel::Answer(StorageEvent::Part { .. }) => panic!("nobody here takes parts"),
         Parcel::Answer(event @ (StorageEvent::Changed(_) | StorageEvent::FeedDown)) => {
             panic!("{event:?} is the feed's")
         }
@@ -605,6 +627,9 @@ fn what(message: &Message) -> String {
         Message::Cancel(_) => "CANCEL".into(),
         Message::Fetch(m) => format!("FETCH {} fill {}", text(&m.key), m.fill),
         Message::Fill(m) if m.granted => format!("FILL {} fill {} granted", text(&m.key), m.fill),
+        Message::Fill(m) if m.status == Status::Large => {
+            format!("FILL {} fill {} too large", text(&m.key), m.fill)
+        }
         Message::Fill(m) => format!("FILL {} fill {} not granted", text(&m.key), m.fill),
         Message::Offer(m) => format!("OFFER {}", text(&m.key)),
         Message::Subscribe(m) => format!("SUBSCRIBE {} for {}", text(&m.name), m.clients),

@@ -230,10 +230,10 @@ impl Line {
             if !matches!(self.flow, Flow::Whole { .. }) && !self.flow_on(bytes, events)? {
                 return Ok(());
             }
-            let Some(len) = self.scanner.scan(bytes).map_err(broken)? else {
-                self.tell_if_large(bytes, events);
-                return Ok(());
-            };
+            let scanned = self.scanner.scan(bytes).map_err(broken)?;
+            let come = scanned.unwrap_or(bytes.len());
+            let told = self.tell_if_large(&bytes[..come], events);
+            let Some(len) = scanned.filter(|_| !told) else { return Ok(()) };
             self.flow = Flow::Whole { told: false };
             let reply = bytes.split_to(len);
             if self.phase != Phase::Open {
@@ -253,16 +253,24 @@ impl Line {
         }
     }
 
-    /// Says once that the reply to come is large, if it is somebody's last one.
-    fn tell_if_large(&mut self, bytes: &Bytes, events: &mut Vec<StorageEvent>) {
-        let Flow::Whole { told } = &mut self.flow else { return };
-        if bytes.len() < LARGE_REPLY_BYTES || *told || self.phase != Phase::Open || bytes[0] == b'>' {
-            return;
+    /// Says once that a reply is large, if it is somebody's last one. Even if all of it has come: whether it is large must
+    /// not depend on how fast it came. It waits then for what is decided about it.
+    fn tell_if_large(&mut self, come: &[u8], events: &mut Vec<StorageEvent>) -> bool {
+        let Flow::Whole { told } = &mut self.flow else { return false };
+        if come.len() <= LARGE_REPLY_BYTES || *told || self.phase != Phase::Open || come[0] == b'>' {
+            return false;
         }
-        if let Some(first) = self.awaited.front().filter(|first| first.missing == 1) {
+        let first = self.awaited.front().filter(|first| first.missing == 1);
+        if let Some(first) = first {
             *told = true;
             events.push(StorageEvent::Large { ticket: first.ticket });
         }
+        *told
+    }
+
+    /// Whether what has come may hold a reply that waits for what is decided about it.
+    pub(super) fn has_told(&self) -> bool {
+        matches!(self.flow, Flow::Whole { told: true })
     }
 
     /// Skips or hands on what has come of a large reply. Whether it is over and the next one may be looked at.
@@ -276,7 +284,8 @@ impl Line {
             }
             Flow::Parts(_, window) if *window <= 0 => return Ok(false),
             Flow::Parts(scanner, window) => {
-                let taken = scanner.take(bytes).map_err(broken)?;
+                let most = usize::try_from(*window).map_or(usize::MAX, |most| most.min(bytes.len()));
+                let taken = scanner.take(&bytes[..most]).map_err(broken)?;
                 *window -= taken as i64;
                 let (part, last) = (bytes.split_to(taken), scanner.is_ended());
                 if let Some(first) = self.awaited.front().filter(|_| taken > 0) {
@@ -453,5 +462,90 @@ fn client_id(hello: &Value) -> Option<u64> {
     match id {
         Some(Value::Integer(id)) => u64::try_from(*id).ok(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::storage::{Lane, Reach};
+
+    use super::*;
+
+    fn waiting_for(ticket: u64) -> Line {
+        let mut line = Line {
+            resp3: false,
+            listens: None,
+            phase: Phase::Open,
+            client: None,
+            scanner: ReplyScanner::new(),
+            flow: Flow::Whole { told: false },
+            awaited: VecDeque::new(),
+            waiting: VecDeque::new(),
+            written: 0,
+            heard_us: 0,
+            suspicion: false,
+            retired: None,
+            runs_scripts: false,
+            watch: None,
+        };
+        let commands = [Bytes::from_static(b"*1\r\n$4\r\nPING\r\n")].into_iter().collect();
+        let lane = Lane::Shared { resp3: false };
+        line.store(0, Store { ticket, lane, reach: Reach::Whole, commands }, &mut Vec::new());
+        line
+    }
+
+    fn bulk(bytes: usize) -> Vec<u8> {
+        [format!("${bytes}\r\n").as_bytes(), &vec![b'v'; bytes], b"\r\n"].concat()
+    }
+
+    fn data(line: &mut Line, bytes: &mut Bytes) -> Vec<StorageEvent> {
+        let mut events = Vec::new();
+        line.data(0, bytes, &mut Vec::new(), &mut events).expect("a healthy line");
+        events
+    }
+
+    #[test]
+    fn a_large_reply_is_told_of_even_if_it_comes_at_once() {
+        let large = bulk(LARGE_REPLY_BYTES);
+        let told = |line: &mut Line, bytes: &mut Bytes| {
+            assert_eq!(data(line, bytes), [StorageEvent::Large { ticket: 7 }]);
+            assert_eq!(bytes.len(), large.len(), "nothing is taken before it is decided what becomes of it");
+        };
+        // Nobody wants anything else: it is whole.
+        let (mut line, mut bytes) = (waiting_for(7), Bytes::from(large.clone()));
+        told(&mut line, &mut bytes);
+        let replies = [Bytes::from(large.clone())].into_iter().collect();
+        assert_eq!(data(&mut line, &mut bytes), [StorageEvent::Replies { ticket: 7, replies }]);
+        // Skipped.
+        let (mut line, mut bytes) = (waiting_for(7), Bytes::from(large.clone()));
+        told(&mut line, &mut bytes);
+        assert!(line.skip(7));
+        assert_eq!((data(&mut line, &mut bytes), bytes.len(), line.is_idle()), (vec![], 0, true));
+    }
+
+    #[test]
+    fn parts_are_no_larger_than_what_was_asked_for() {
+        let (mut line, mut bytes) = (waiting_for(7), Bytes::from(bulk(LARGE_REPLY_BYTES)));
+        let whole = bytes.len();
+        data(&mut line, &mut bytes);
+        assert!(line.take(7, 1000));
+        let events = data(&mut line, &mut bytes);
+        assert!(
+            matches!(&events[..], [StorageEvent::Part { bytes, last: false, .. }] if bytes.len() == 1000)
+        );
+        assert!(line.is_full() && data(&mut line, &mut bytes).is_empty());
+        assert!(line.take(7, 1 << 30) && !line.is_full());
+        let events = data(&mut line, &mut bytes);
+        let rest = whole - 1000;
+        assert!(matches!(&events[..], [StorageEvent::Part { bytes, last: true, .. }] if bytes.len() == rest));
+        assert!(line.is_idle());
+    }
+
+    #[test]
+    fn a_small_reply_is_just_given() {
+        let (mut line, mut bytes) = (waiting_for(7), Bytes::from(bulk(LARGE_REPLY_BYTES - 12)));
+        assert_eq!(bytes.len(), LARGE_REPLY_BYTES);
+        let replies = [bytes.clone()].into_iter().collect();
+        assert_eq!(data(&mut line, &mut bytes), [StorageEvent::Replies { ticket: 7, replies }]);
     }
 }

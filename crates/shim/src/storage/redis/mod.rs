@@ -294,16 +294,21 @@ impl Redis {
             self.news(io, now_us, news, events);
             return;
         };
-        let was_open = line.is_open();
+        let (was_open, was_told) = (line.is_open(), line.has_told());
         // An open line answers nothing; asking for its output would have it flushed for nothing.
         let mut nothing = Vec::new();
         let out = if was_open { &mut nothing } else { io.out(id) };
         match line.data(now_us, &mut bytes, out, events) {
             Ok(()) => {
-                if line.is_full() {
+                let told = line.has_told() && !was_told;
+                if line.is_full() || told {
                     io.pause(id);
                 }
                 io.unread(id, bytes);
+                if told {
+                    // It comes again in the next turn, when the machine has heard of it.
+                    io.resume(id);
+                }
                 if line.take_suspicion() {
                     // A replica, or one that is becoming one: the admin connection asks at once.
                     self.admin.takeover.recheck();
