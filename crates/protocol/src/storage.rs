@@ -44,10 +44,8 @@ pub struct Store {
 
 /// A reply of more than this is large: no node caches it, and nobody should hold the whole of it.
 pub const LARGE_REPLY_BYTES: usize = 1 << 20;
-/// What may be on its way between storage and a client whose turn it is: enough to keep all connections in between busy.
+/// On the way between storage and a client: enough to keep all connections in between busy.
 pub const WINDOW_BYTES: u64 = 1 << 20;
-/// What may come before its turn. A client may ask for many large replies ahead; with all of their windows full, what
-/// others are told would not fit into the link.
 pub const EARLY_BYTES: u64 = 64 << 10;
 
 /// What storage reports. For every `Store` there is exactly one `Replies`, one `Lost` or one last `Part`, or it was told

@@ -94,6 +94,8 @@ impl Shim {
         let Some(purpose) = self.tickets.get(ticket as usize).map(|ticket| &ticket.purpose) else { return };
         match purpose {
             Purpose::Operation(id) if self.operations[*id as usize].streams() => {
+                // Its router asks for the rest of the window at its turn: with many whole ones a link has no room for what
+                // others are told.
                 effects.push(Effect::Take { ticket, bytes: EARLY_BYTES });
             }
             Purpose::Operation(id) => self.skip_operation(now, ticket, *id, effects),

@@ -17,6 +17,8 @@ pub(super) const LARGE_BYTES: usize = 1 << 20;
 pub(super) struct Attack {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
+    /// One turn of it.
+    pub(super) seconds: u64,
     pub(super) run: fn(&Field<'_>) -> u64,
 }
 
@@ -25,48 +27,67 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "half-open",
         what: "10,000 strangers that send half a command and stay",
+        seconds: 15,
         run: hold::half_open,
     },
     Attack {
         name: "slow-writers",
         what: "500 connections that send a byte now and then",
+        seconds: 5,
         run: hold::slow_writers,
     },
     Attack {
         name: "giant-headers",
         what: "1,000 connections that announce 60 MiB and send little of it",
+        seconds: 5,
         run: hold::giant_headers,
     },
     Attack {
         name: "hoarders",
         what: "connections that send 8 MiB of an announced 60 MiB each, again and again",
+        seconds: 5,
         run: hold::hoarders,
     },
     Attack {
         name: "slow-readers",
         what: "50 connections that ask for 1 MiB values and never read",
+        seconds: 5,
         run: hold::slow_readers,
     },
     Attack {
         name: "connection-flood",
         what: "connections opened and reset as fast as 1,000 per second",
+        seconds: 5,
         run: storm::connections,
     },
     Attack {
         name: "nonsense",
         what: "frames that no client sends: nested arrays, lengths that lie, endless lines, random bytes",
+        seconds: 5,
         run: storm::nonsense,
     },
-    Attack { name: "passwords", what: "500 guesses of a password per second", run: storm::passwords },
+    Attack {
+        name: "passwords",
+        what: "500 guesses of a password per second",
+        seconds: 5,
+        run: storm::passwords,
+    },
     Attack {
         name: "strangers",
         what: "strangers that send more than one may before a password",
+        seconds: 5,
         run: storm::strangers,
     },
-    Attack { name: "binary", what: "keys and values of random bytes, checked", run: storm::binary },
+    Attack {
+        name: "binary",
+        what: "keys and values of random bytes, checked",
+        seconds: 5,
+        run: storm::binary,
+    },
     Attack {
         name: "many-arguments",
         what: "commands of 10,000 keys, twice a second",
+        seconds: 5,
         run: storm::many_arguments,
     },
 ];

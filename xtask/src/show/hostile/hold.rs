@@ -7,22 +7,24 @@ use std::time::Duration;
 use super::attack::{Field, LARGE_KEY};
 
 const HALF_OPEN: usize = 10_000;
+const HERD: usize = 10;
+const HERD_PAUSE: Duration = Duration::from_millis(9);
 const SLOW_WRITERS: usize = 500;
 const GIANTS: usize = 1_000;
 const SLOW_READERS: usize = 50;
 const ANNOUNCED: &[u8] = b"*3\r\n$3\r\nSET\r\n$12\r\nhostile:held\r\n$62914560\r\n";
 
-/// Opens connections in small herds, so that connecting is no flood; fewer if the attack is over before.
+/// Opens some 1,000 connections per second, so that connecting is no flood; fewer if the attack is over before.
 fn open(field: &Field<'_>, count: usize, known: bool, first: &[u8]) -> Vec<TcpStream> {
     let mut held = Vec::with_capacity(count);
     while held.len() < count && field.goes_on() {
-        for _ in 0..50 {
+        for _ in 0..HERD {
             if let Some(mut stream) = if known { field.log_in() } else { field.connect() } {
                 let _ = stream.write_all(first);
                 held.push(stream);
             }
         }
-        field.pause(Duration::from_millis(15));
+        field.pause(HERD_PAUSE);
     }
     held
 }
