@@ -79,9 +79,10 @@ fn without_overload_everything_gets_through() {
             for seed in 0..3 {
                 let saturated = model.run(&popularity, seed).unwrap();
                 let at = |share: f64| {
-                    let offered = Some(share * saturated.throughput);
-                    let model = Model { metric: Metric::Goodput, offered, ..model.clone() };
-                    model.run(&popularity, seed).unwrap().throughput / offered.unwrap()
+                    let offered = share * saturated.throughput;
+                    let metric = Metric::Goodput;
+                    let model = Model { metric, offered: Some(offered), ..model.clone() };
+                    model.run(&popularity, seed).unwrap().throughput / offered
                 };
                 close(at(0.5), 1.0);
                 close(at(1.0 - 1e-9), 1.0);
