@@ -3,10 +3,12 @@
 pub mod capacity;
 pub mod flow;
 pub mod hot_keys;
+pub mod matching;
 pub mod plan;
 pub mod popularity;
 pub mod reproduce;
 pub mod seeds;
 pub mod small_cache;
+pub mod stability;
 
 pub use popularity::{Popularity, PopularityError, Spec};

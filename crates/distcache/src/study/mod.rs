@@ -3,8 +3,11 @@
 mod capacity;
 mod hot_keys;
 mod machines;
+mod matching;
+mod model;
 mod popularity;
 mod small_cache;
+mod stability;
 
 /// Compute what the papers analyse: how much caches of a given shape can serve, and why
 #[derive(Debug, clap::Args)]
@@ -18,8 +21,10 @@ enum Study {
     Capacity(capacity::Arguments),
     HotKeys(hot_keys::Arguments),
     Machines(Box<machines::Arguments>),
+    Matching(matching::Arguments),
     Popularity(popularity::Arguments),
     SmallCache(small_cache::Arguments),
+    Stability(stability::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -27,8 +32,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Study::Capacity(arguments) => capacity::run(arguments),
         Study::HotKeys(arguments) => hot_keys::run(arguments),
         Study::Machines(arguments) => machines::run(arguments),
+        Study::Matching(arguments) => matching::run(arguments),
         Study::Popularity(arguments) => popularity::run(arguments),
         Study::SmallCache(arguments) => small_cache::run(arguments),
+        Study::Stability(arguments) => stability::run(arguments),
     }
 }
 

@@ -24,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct LoadTable {
     entries: Vec<Entry>,
+    aging: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,13 @@ struct Entry {
 impl LoadTable {
     /// A table of nodes 0 to `nodes - 1`, all with load zero and reachable.
     pub fn new(nodes: usize) -> LoadTable {
-        LoadTable { entries: vec![Entry { reported: 0, sent: 0, touched: Time(0), reachable: true }; nodes] }
+        LoadTable::with_aging(nodes, Some(AGING))
+    }
+
+    /// A table whose entries fall to zero within `aging`, or never: for studies of what aging is good for.
+    pub fn with_aging(nodes: usize, aging: Option<Duration>) -> LoadTable {
+        let entry = Entry { reported: 0, sent: 0, touched: Time(0), reachable: true };
+        LoadTable { entries: vec![entry; nodes], aging }
     }
 
     /// A reply has brought a node's load, in requests per second per unit of capacity. Unknown nodes are ignored.
@@ -69,7 +76,7 @@ impl LoadTable {
 
     /// The node's load as the router sees it; zero for nodes it does not know.
     pub fn load(&self, now: Time, node: NodeId) -> u32 {
-        self.entries.get(usize::from(node.0)).map_or(0, |entry| entry.load(now))
+        self.entries.get(usize::from(node.0)).map_or(0, |entry| entry.load(now, self.aging))
     }
 
     /// The least loaded reachable candidate, ties broken by `random`; none if no candidate is reachable.
@@ -81,7 +88,7 @@ impl LoadTable {
             let Some(entry) = self.entries.get(usize::from(node.0)).filter(|entry| entry.reachable) else {
                 continue;
             };
-            let load = entry.load(now);
+            let load = entry.load(now, self.aging);
             if best.is_none() || load < least {
                 (best, least, ties) = (Some(node), load, 1);
             } else if load == least {
@@ -99,12 +106,13 @@ impl LoadTable {
 }
 
 impl Entry {
-    fn load(&self, now: Time) -> u32 {
+    fn load(&self, now: Time, aging: Option<Duration>) -> u32 {
         let full = self.reported.saturating_add(self.sent).min(LOAD_MAX);
+        let Some(aging) = aging else { return full };
         let silence = now.since(self.touched);
         let age = if self.sent == 0 { silence } else { silence.saturating_sub(PATIENCE) };
-        let left = AGING.saturating_sub(age).as_micros() as u64;
-        (u64::from(full) * left / AGING.as_micros() as u64) as u32
+        let left = aging.saturating_sub(age).as_micros() as u64;
+        (u64::from(full) * left / (aging.as_micros() as u64).max(1)) as u32
     }
 }
 
@@ -201,6 +209,18 @@ mod tests {
         check(&table, 62_000, 0);
         table.report(Time(62 * SECOND), A, 10);
         check(&table, 62_500, 5);
+    }
+
+    #[test]
+    fn another_aging_is_kept_and_none_keeps_every_report() {
+        let loads = |aging: Option<Duration>| {
+            let mut table = LoadTable::with_aging(1, aging);
+            table.report(Time(0), A, 1000);
+            [0, 50_000, 100_000, 60 * SECOND].map(|now| table.load(Time(now), A))
+        };
+        assert_eq!(loads(Some(Duration::from_millis(100))), [1000, 500, 0, 0]);
+        assert_eq!(loads(Some(Duration::ZERO)), [0, 0, 0, 0]);
+        assert_eq!(loads(None), [1000; 4]);
     }
 
     #[test]

@@ -1,0 +1,15 @@
+//! The largest alpha at which simulated queues do not grow, by halving. Not the exact limit, which `matching` computes.
+
+use super::{Run, Settings, StabilityError, run};
+
+/// Of one seed. A run of `settings.seconds` cannot tell a slow growth from noise, so the result lies above the exact
+/// limit by what such a run does not see (see `growth`), whatever the tolerance.
+pub fn alpha_stationary(settings: &Settings, seed: u64, tolerance: f64) -> Result<f64, StabilityError> {
+    let (mut low, mut high) = (0.0, settings.model.alpha_bound());
+    while high - low > tolerance {
+        let alpha = f64::midpoint(low, high);
+        let Run { stationary, .. } = run(&Settings { alpha, ..settings.clone() }, seed)?;
+        if stationary { low = alpha } else { high = alpha }
+    }
+    Ok(f64::midpoint(low, high))
+}
