@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -97,13 +98,19 @@ fn free_ports(text: &str) -> (String, u16) {
     (lines.iter().enumerate().map(line).collect::<Vec<_>>().join("\n"), port(router))
 }
 
-/// Answers of the router to a few commands.
+/// Answers of the router to a few commands, once it has reached the shims: it is ready before that.
 fn ask(port: u16) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n").unwrap();
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).unwrap();
-    String::from_utf8(answer.to_vec()).unwrap()
+    let start = Instant::now();
+    loop {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let commands = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+        stream.write_all(commands).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        if answer[0] == b'+' || start.elapsed() > Duration::from_secs(20) {
+            return String::from_utf8_lossy(&answer).into_owned();
+        }
+    }
 }
 
 #[test]
