@@ -2,6 +2,7 @@
 
 mod csv;
 mod html;
+mod machines;
 mod png;
 mod progress;
 mod scale;
@@ -33,6 +34,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     quick: bool,
 
+    /// Whether figures 9 to 11 (claims D2 to D6) are drawn from the product's machines in virtual time, too
+    #[arg(long, value_enum, default_value = "model")]
+    engine: Engine,
+
     /// Where the report goes; made if it is not there
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -40,6 +45,14 @@ pub(crate) struct Arguments {
     /// Print the claims as one JSON array, as in claims.json
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Engine {
+    /// The analytic model alone
+    Model,
+    /// And beside it routers, nodes and shims as they run in production, by `distcache study machines`
+    Machines,
 }
 
 /// One value of a flag, though there are several claims in it.
@@ -65,7 +78,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let effort = if arguments.quick { Effort::Quick } else { Effort::Full };
     let wanted = |check: &Check| arguments.claims.as_ref().is_none_or(|ids| ids.0.contains(&check.id));
     let checks: Vec<Check> = checks().into_iter().filter(wanted).collect();
-    let (claims, figures) = check(&checks, effort);
+    let (mut claims, mut figures) = check(&checks, effort);
+    if arguments.engine == Engine::Machines {
+        machines::add(&mut claims, &mut figures, effort)?;
+    }
     write(out, &claims, &figures, &described(arguments))?;
     let rows: Vec<Row<'_>> = claims.iter().map(row).collect();
     if arguments.json {

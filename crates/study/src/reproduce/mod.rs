@@ -4,8 +4,11 @@ mod capacity;
 mod catalogue;
 mod closed_loop;
 mod figure;
+mod hot_keys;
+mod matching;
 mod small_cache;
 mod small_cache_nodes;
+mod stability;
 mod writes_and_failures;
 
 pub use catalogue::{CLAIMS, Stated, parse};
@@ -94,9 +97,50 @@ pub fn checks() -> Vec<Check> {
     let mut checks = vec![closed_loop::CHECK];
     checks.extend(capacity::CHECKS);
     checks.extend(writes_and_failures::CHECKS);
+    checks.extend(matching::CHECKS);
+    checks.extend(stability::CHECKS);
     checks.extend(small_cache::CHECKS);
     checks.extend(small_cache_nodes::CHECKS);
+    checks.extend(hot_keys::CHECKS);
     let place = |check: &Check| CLAIMS.iter().position(|claim| claim.id == check.id);
     checks.sort_by_key(place);
     checks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that take no time, in the order of the catalogue.
+    const FAST: [&str; 7] = ["D10", "S1", "S6", "M2", "M3", "M4", "M6"];
+
+    #[test]
+    fn every_claim_has_one_check() {
+        let checked: Vec<&str> = checks().iter().map(|check| check.id).collect();
+        let stated: Vec<&str> = CLAIMS.iter().map(|claim| claim.id).collect();
+        assert_eq!(checked, stated);
+    }
+
+    #[test]
+    fn evidence_has_numbers_a_command_and_figures_of_finite_points() {
+        for check in checks().iter().filter(|check| FAST.contains(&check.id)) {
+            let evidence = (check.run)(Effort::Quick);
+            assert!(evidence.command.starts_with("distcache "), "{}", check.id);
+            assert!(evidence.ours.contains(|letter: char| letter.is_ascii_digit()), "{}", check.id);
+            for figure in evidence.figures {
+                let points: Vec<&Point> = figure.series.iter().flat_map(|series| &series.points).collect();
+                assert!(points.len() > 3, "{}", figure.id);
+                let finite = |point: &&Point| point.x.is_finite() && point.y.is_finite();
+                assert!(points.iter().all(finite), "{}", figure.id);
+            }
+        }
+    }
+
+    #[test]
+    fn the_numbers_that_the_papers_print_come_out() {
+        for id in ["S1", "M2", "M4"] {
+            let check = checks().into_iter().find(|check| check.id == id).expect("a claim");
+            assert_eq!((check.run)(Effort::Quick).verdict, Verdict::Holds, "{id}");
+        }
+    }
 }
