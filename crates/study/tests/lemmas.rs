@@ -30,6 +30,25 @@ fn a_matching_exists_for_any_distribution() {
     }
 }
 
+/// Lemma 5, step 1a of the proof: alpha m objects of nearly T each. The proof needs alpha < 1/(2 e^2); what is true
+/// is that a matching is nearly sure up to alpha = 1, where random graphs become dense, and gets less sure with m beyond.
+#[test]
+fn objects_of_a_whole_node_are_matched_up_to_one_per_node() {
+    let counts = |per_node: f64| {
+        [4u32, 16, 64, 256].map(|m| {
+            let objects = (per_node * f64::from(m)) as u64;
+            let popularity = Popularity::new(Distribution::Uniform, objects).unwrap();
+            let model = Model::new(vec![Layer { nodes: m, rate: 1.0 }; 2], &popularity, false).unwrap();
+            let alpha = objects as f64 / f64::from(m) * (1.0 - 1e-6);
+            let matched = seeds::each(1, 400, |seed| alpha_max(&model, Policy::Matching, seed) >= alpha);
+            matched.iter().filter(|matched| **matched).count()
+        })
+    };
+    let (sparse, dense) = (counts(0.5), counts(1.5));
+    assert!(sparse.iter().all(|&matched| matched >= 396), "{sparse:?} of 400");
+    assert!(dense.is_sorted_by(|a, b| a >= b) && dense[3] == 0, "{dense:?} of 400");
+}
+
 /// The settings of a run that sees overloads of a single node from about 3 % on.
 fn settings(model: &Model, policy: Policy, alpha: f64) -> Settings {
     Settings {
