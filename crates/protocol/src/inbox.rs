@@ -9,6 +9,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use bytes::Bytes;
+use wire::message::{Fill, Reply};
+use wire::{LayerSet, Message, Status};
+
 use crate::time::Time;
 
 /// Requests that may be served in one go after a pause, as time at the rate: two ticks.
@@ -22,6 +26,31 @@ const STANDING_PATIENCE: Duration = Duration::from_millis(50);
 const QUEUE_MIN: usize = 16;
 /// Nobody is served who has waited for this long, because the role did not run: its router has asked elsewhere.
 const LIFE: Duration = Duration::from_millis(500);
+
+/// What is said to a request that is not taken, with `value` as the error for its client. None if it is no request: what
+/// makes less work, or is under way already, is always taken.
+pub fn refusal(message: &Message, value: Bytes) -> Option<Message> {
+    let request = match message {
+        Message::Read(read) => read.request,
+        Message::Execute(execute) => execute.request,
+        Message::Fetch(fetch) => {
+            return Some(Message::Fill(Fill {
+                session: fetch.session,
+                fill: fetch.fill,
+                key: fetch.key.clone(),
+                view: fetch.view,
+                version: 0,
+                granted: false,
+                status: Status::Busy,
+                cached: LayerSet::EMPTY,
+                ttl_ms: None,
+                value,
+            }));
+        }
+        _ => return None,
+    };
+    Some(Message::Reply(Reply { request, status: Status::Busy, value, ..Reply::default() }))
+}
 
 /// What became of a request that arrived.
 #[derive(Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::inbox::{Arrival, Due, Inbox};
+use protocol::inbox::{self, Arrival, Due, Inbox};
 use protocol::load::LoadMeter;
 use protocol::placement::{Placement, Secret};
 use protocol::shim::{Effect, Input, Scope, Shim};
@@ -20,8 +20,7 @@ use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{self, Event, Io, ListenerId};
 use runtime::status::{StatusCell, key_bytes};
 use runtime::stop::Stop;
-use wire::message::{Fill, Reply};
-use wire::{LayerSet, Message, Peer, ShimId, Status};
+use wire::{Message, Peer, ShimId};
 
 use crate::settings::settings;
 use crate::storage::Storage;
@@ -148,28 +147,8 @@ impl Driver {
     }
 
     fn overflow(&mut self, io: &mut Io, now_us: u64, from: Peer, message: Message) {
-        let value = Bytes::from_static(OVERLOADED);
-        let refused = |request| {
-            let value = value.clone();
-            Message::Reply(Reply { request, status: Status::Busy, value, ..Reply::default() })
-        };
-        let answer = match message {
-            Message::Read(read) => refused(read.request),
-            Message::Execute(execute) => refused(execute.request),
-            Message::Fetch(fetch) => Message::Fill(Fill {
-                session: fetch.session,
-                fill: fetch.fill,
-                key: fetch.key,
-                view: fetch.view,
-                version: 0,
-                granted: false,
-                status: Status::Busy,
-                cached: LayerSet::EMPTY,
-                ttl_ms: None,
-                value,
-            }),
-            // It makes work less, and its command may be under way already.
-            other => return self.step(io, now_us, Input::Message { from, message: other }),
+        let Some(answer) = inbox::refusal(&message, Bytes::from_static(OVERLOADED)) else {
+            return self.step(io, now_us, Input::Message { from, message });
         };
         self.counts.overflowed += 1;
         self.counts.messages_out += u64::from(self.parts.peers.send(io, from, &answer));

@@ -129,10 +129,7 @@ impl Shim {
         let Purpose::Read { origins, .. } = self.skip(ticket, effects) else { return };
         self.larges.learn(&key, view);
         for origin in origins.into_iter().chain(waiting) {
-            match origin.from {
-                Peer::Node(_) => self.refuse(origin, &Refusal::large(), effects),
-                _ => self.ask_for_large(now, origin, (key.clone(), view, resp3), command.clone(), effects),
-            }
+            self.ask_for_large(now, origin, (key.clone(), view, resp3), command.clone(), effects);
         }
     }
 
@@ -152,10 +149,7 @@ impl Shim {
         self.larges.learn(&key, view);
         self.operations[id as usize].origin = None;
         self.complete(id, Bytes::new(), true, effects);
-        match origin.from {
-            Peer::Node(_) => self.refuse(origin, &Refusal::large(), effects),
-            _ => self.ask_for_large(now, origin, (key, view, resp3), command, effects),
-        }
+        self.ask_for_large(now, origin, (key, view, resp3), command, effects);
     }
 
     /// Whether more than `own` commands of a key are at storage or wait for it, or one that may be of any key.
@@ -174,8 +168,8 @@ impl Shim {
         found.purpose
     }
 
-    /// A read on a connection of its own. It takes its place in the queue of its key until its reply begins, because what
-    /// goes down the other connections would not keep its order.
+    /// A read on a connection of its own; a node is told to send who asks it here instead. It takes its place in the
+    /// queue of its key until its reply begins, because what goes down the other connections would not keep its order.
     pub(super) fn ask_for_large(
         &mut self,
         now: Time,
@@ -184,6 +178,9 @@ impl Shim {
         command: Bytes,
         effects: &mut Vec<Effect>,
     ) {
+        if matches!(origin.from, Peer::Node(_)) {
+            return self.refuse(origin, &Refusal::large(), effects);
+        }
         if self.larges.count() >= TRANSFERS_MAX && !self.end_stalled_transfer(now, effects) {
             self.statistics.sheds += 1;
             // Not busy: who asks for other things is served as ever.

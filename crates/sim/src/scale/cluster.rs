@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use protocol::inbox::{Arrival, Due};
+use bytes::Bytes;
+use protocol::inbox::{self, Arrival, Due};
 use protocol::placement::Placement;
 use protocol::storage::{StorageEvent, StorageTraits};
 use protocol::time::Time;
@@ -12,7 +13,7 @@ use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
 use super::control::Control;
 use super::layout::{LEASE, terms};
-use super::members::{CacheNode, Front, QUEUE_MAX, Server, Work, refusal};
+use super::members::{CacheNode, Front, QUEUE_MAX, Server, Work};
 use super::workload::Workload;
 use super::{Layers, Scenario, storage};
 use crate::queue::Queue;
@@ -361,7 +362,8 @@ impl Cluster {
     }
 
     fn refuse(&mut self, member: Peer, from: Peer, message: Message) {
-        if let Some(message) = refusal(message) {
+        let value = Bytes::from_static(b"-BUSY over its request rate\r\n");
+        if let Some(message) = inbox::refusal(&message, value) {
             self.send(member, from, message);
         }
     }

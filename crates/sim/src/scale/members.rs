@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use protocol::inbox::Inbox;
 use protocol::node::Node;
 use protocol::placement::Placement;
 use protocol::router::{self, ClientId, Router};
 use protocol::shim::Shim;
 use protocol::time::Time;
-use wire::message::{Fill, LayerSet, Reply};
-use wire::{Message, NodeId, Peer, ShimId, Status};
+use wire::{Message, NodeId, Peer, ShimId};
 
 use super::Scenario;
 
@@ -120,31 +118,5 @@ impl Front {
     #[cfg(test)]
     pub(super) fn in_flight(&self) -> u64 {
         u64::from(self.opened) - self.idle.len() as u64
-    }
-}
-
-/// What the driver of a role says when its inbox takes no more; none for what is no request.
-pub(super) fn refusal(message: Message) -> Option<Message> {
-    let value = Bytes::from_static(b"-BUSY over its request rate\r\n");
-    let busy = |request| {
-        let value = value.clone();
-        Some(Message::Reply(Reply { request, status: Status::Busy, value, ..Reply::default() }))
-    };
-    match message {
-        Message::Read(read) => busy(read.request),
-        Message::Execute(execute) => busy(execute.request),
-        Message::Fetch(fetch) => Some(Message::Fill(Fill {
-            session: fetch.session,
-            fill: fetch.fill,
-            key: fetch.key,
-            view: fetch.view,
-            version: 0,
-            granted: false,
-            status: Status::Busy,
-            cached: LayerSet::EMPTY,
-            ttl_ms: None,
-            value,
-        })),
-        _ => None,
     }
 }
