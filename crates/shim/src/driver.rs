@@ -174,8 +174,12 @@ impl Driver {
                     Effect::Release { number, clean } => {
                         self.parts.storage.release(io, now_us, (number, clean), &mut self.storage_events);
                     }
-                    Effect::Skip { ticket } => self.parts.storage.skip(ticket),
-                    Effect::Take { ticket, bytes } => self.parts.storage.take(io, ticket, bytes),
+                    Effect::Skip { ticket } => {
+                        self.parts.storage.skip(io, now_us, ticket, &mut self.storage_events);
+                    }
+                    Effect::Take { ticket, bytes } => {
+                        self.parts.storage.take(io, now_us, (ticket, bytes), &mut self.storage_events);
+                    }
                     Effect::Purged { number, copies } => {
                         if let Some(done) = self.purges.remove(&number) {
                             done(copies);

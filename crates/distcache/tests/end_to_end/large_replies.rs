@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use wire::resp::{Command, Value};
 
-use crate::cluster::{Client, Cluster, Layout, RedisServer, installed, shared, text, total, until};
+use crate::cluster::{
+    Client, Cluster, Layout, PRIMARIES, RedisCluster, RedisServer, installed, shared, text, total, until,
+};
 
 const VALUE_BYTES: usize = 256 << 20;
 const MEDIUM_BYTES: usize = 8 << 20;
+/// More than fits into what lies between storage and a client.
+const MOVED_BYTES: usize = 64 << 20;
 /// Just large: its reply has some bytes more.
 const HOT_BYTES: usize = 1 << 20;
 const HOT_READERS: usize = 8;
@@ -219,9 +223,49 @@ fn large_replies_pass_through_little_memory() {
     slow.expect(1 << 20, VALUE_BYTES);
     slow.expect_end();
 
+    check_growth(&mut cluster, members, before);
+}
+
+fn check_growth<const COUNT: usize>(cluster: &mut Cluster, members: [&str; COUNT], before: [u64; COUNT]) {
     for (id, before) in members.into_iter().zip(before) {
-        let after = peak_kib(&mut cluster, id);
+        let after = peak_kib(cluster, id);
         let grown = after - before;
         assert!(grown <= GROWTH_KIB_MAX, "{id} has grown by {grown} KiB, from {before} to {after}");
     }
+}
+
+#[test]
+fn large_replies_of_a_redis_cluster_pass_through_little_memory_while_slots_move() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let storage = RedisCluster::start();
+    let slot = storage.slot("big");
+    let owner = storage.owner(slot);
+    load(&mut storage.servers[owner].connect(), "big", MOVED_BYTES);
+    load(&mut storage.servers[owner].connect(), "{big}hot", HOT_BYTES);
+    let mut cluster = Cluster::apart(Layout::new(vec![storage.url(); PRIMARIES]));
+    beside(&cluster, || ());
+    let members = ["router-0", "shim-0", "shim-1", "shim-2", "leaf-0", "spine-0"];
+    let before = members.map(|id| peak_kib(&mut cluster, id));
+
+    for _ in 0..2 {
+        Reader::ask(&cluster, &["GET", "big"]).expect_value(MOVED_BYTES);
+        Reader::ask(&cluster, &["GET", "{big}hot"]).expect_value(HOT_BYTES);
+    }
+    let mut slow = Reader::ask(&cluster, &["GET", "big"]);
+    assert_eq!(slow.header(), format!("${MOVED_BYTES}\r\n"));
+    slow.expect(0, 1 << 20);
+    let to = (owner + 1) % PRIMARIES;
+    storage.begin_move(slot, owner, to);
+    while storage.move_keys(slot, owner, to) {}
+    // Its server answers ASK now, and then MOVED.
+    Reader::ask(&cluster, &["GET", "big"]).expect_value(MOVED_BYTES);
+    storage.end_move(slot, owner, to);
+    beside(&cluster, || Reader::ask(&cluster, &["GET", "big"]).expect_value(MOVED_BYTES));
+    slow.expect(1 << 20, MOVED_BYTES);
+    slow.expect_end();
+
+    check_growth(&mut cluster, members, before);
 }

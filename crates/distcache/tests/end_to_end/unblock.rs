@@ -2,7 +2,7 @@
 
 use wire::resp::{Command, Value};
 
-use crate::cluster::{Cluster, Layout, RedisServer, installed, shared, text, until};
+use crate::cluster::{Cluster, Layout, PRIMARIES, RedisCluster, RedisServer, installed, shared, text, until};
 
 #[test]
 fn a_blocked_client_is_unblocked_by_time_out_or_error() {
@@ -11,7 +11,21 @@ fn a_blocked_client_is_unblocked_by_time_out_or_error() {
     }
     let _machine = shared();
     let servers = [RedisServer::start(), RedisServer::start()];
-    let cluster = Cluster::up(Layout::before(&servers));
+    check(Layout::before(&servers));
+}
+
+#[test]
+fn a_client_blocked_in_a_redis_cluster_is_unblocked_too() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let storage = RedisCluster::start();
+    check(Layout::new(vec![storage.url(); PRIMARIES]));
+}
+
+fn check(layout: Layout) {
+    let cluster = Cluster::up(layout);
     let mut other = cluster.connect(0);
     for (round, command) in [
         &["BLPOP", "{t}list", "0"][..],

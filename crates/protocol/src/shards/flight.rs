@@ -81,6 +81,10 @@ pub(super) enum Flight {
     Passed {
         ticket: u64,
     },
+    /// Its reply is large and handed on in parts.
+    Transfer {
+        ticket: u64,
+    },
     /// One of several that make up a whole.
     Part {
         fan: usize,
@@ -94,7 +98,7 @@ impl Flight {
     pub(super) fn ticket(&self) -> Option<u64> {
         match self {
             Flight::Slot(unit) => Some(unit.ticket),
-            Flight::Passed { ticket } => Some(*ticket),
+            Flight::Passed { ticket } | Flight::Transfer { ticket } => Some(*ticket),
             Flight::Part { .. } | Flight::View => None,
         }
     }
@@ -202,7 +206,7 @@ impl Shards {
         self.pump(now, unit.slot, effects);
     }
 
-    fn landed(&mut self, unit: &Unit) {
+    pub(super) fn landed(&mut self, unit: &Unit) {
         if !is_ordered(unit.lane) {
             return;
         }

@@ -9,6 +9,7 @@ mod flight;
 mod keyless;
 mod redirect;
 mod servers;
+mod tickets;
 mod topology;
 mod view;
 
@@ -28,6 +29,7 @@ use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
 use fan::Fan;
 use flight::{Asked, Disturbed, Flight, Unit};
+pub use tickets::unblocked;
 
 #[derive(Clone, Debug)]
 pub struct ShardsConfig {
@@ -46,6 +48,20 @@ pub enum Input {
     Store(Store),
     Abort {
         ticket: u64,
+    },
+    /// End a blocking command as by its time-out, or by an error.
+    Unblock {
+        ticket: u64,
+        error: bool,
+    },
+    /// Nobody wants this reply, which is large.
+    Skip {
+        ticket: u64,
+    },
+    /// So much more of a large reply is wanted.
+    Take {
+        ticket: u64,
+        bytes: u64,
     },
     Release {
         number: u64,
@@ -83,6 +99,20 @@ pub enum Effect {
     Abort {
         server: SocketAddr,
         ticket: u64,
+    },
+    Unblock {
+        server: SocketAddr,
+        ticket: u64,
+        error: bool,
+    },
+    Skip {
+        server: SocketAddr,
+        ticket: u64,
+    },
+    Take {
+        server: SocketAddr,
+        ticket: u64,
+        bytes: u64,
     },
     Release {
         server: SocketAddr,
@@ -208,6 +238,9 @@ impl Shards {
         match input {
             Input::Store(store) => self.store(now, store, effects),
             Input::Abort { ticket } => self.abort(ticket, effects),
+            Input::Unblock { ticket, error } => self.unblock(ticket, error, effects),
+            Input::Skip { ticket } => self.skip(now, ticket, effects),
+            Input::Take { ticket, bytes } => self.take(now, ticket, bytes, effects),
             Input::Release { number, clean } => {
                 if let Some(server) = self.watches.remove(&number) {
                     effects.push(Effect::Release { server, number, clean });
@@ -306,17 +339,6 @@ impl Shards {
 
     fn is_own(&self, slot: u16) -> bool {
         (self.range.0..self.range.1).contains(&slot)
-    }
-
-    fn abort(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
-        if let Some(index) = self.parked.iter().position(|unit| unit.ticket == ticket) {
-            self.parked.remove(index);
-            return effects.push(Effect::Report(StorageEvent::Lost { ticket, sent: false }));
-        }
-        let found = self.asked.iter().find(|(_, asked)| asked.flight.ticket() == Some(ticket));
-        if let Some((inner, asked)) = found {
-            effects.push(Effect::Abort { server: asked.server, ticket: inner as u64 });
-        }
     }
 
     /// Once for each reason.

@@ -40,7 +40,8 @@ impl Shards {
             }
             StorageEvent::Lost { ticket, sent } => {
                 let Some(asked) = self.asked.try_remove(ticket as usize) else { return };
-                server.owes_fence |= sent;
+                // What was being answered was carried out.
+                server.owes_fence |= sent && !matches!(asked.flight, Flight::Transfer { .. });
                 self.lost(now, address, asked.flight, sent, effects);
             }
             StorageEvent::Published(ref push) => {
@@ -62,8 +63,8 @@ impl Shards {
             StorageEvent::FeedDown => self.feed_down(address, effects),
             // A single server says nothing of slots.
             StorageEvent::Moving(_) => {}
-            // Nobody asks for parts of what may yet be answered with MOVED: it is kept until it is whole.
-            StorageEvent::Large { .. } | StorageEvent::Part { .. } => {}
+            StorageEvent::Large { ticket } => self.large(ticket, effects),
+            StorageEvent::Part { ticket, bytes, last } => self.part(ticket, (bytes, last), effects),
         }
     }
 
@@ -84,6 +85,8 @@ impl Shards {
                     self.look_again(now, address, effects);
                 }
             },
+            // Its last part has ended it.
+            Flight::Transfer { .. } => {}
             Flight::Part { fan, index } => {
                 let reply = replies.into_iter().next().unwrap_or_default();
                 self.part_ended((fan, index), Outcome::Reply(reply), effects);
@@ -118,7 +121,7 @@ impl Shards {
     ) {
         match flight {
             Flight::Slot(unit) => self.unit_lost(now, &unit, sent, effects),
-            Flight::Passed { ticket } => {
+            Flight::Passed { ticket } | Flight::Transfer { ticket } => {
                 effects.push(Effect::Report(StorageEvent::Lost { ticket, sent }));
             }
             Flight::Part { fan, index } => {

@@ -1,5 +1,7 @@
 //! Servers that redirect, as scripts and as a random cluster whose slots move under a stream of commands.
 
+mod tickets;
+
 use core::net::SocketAddr;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

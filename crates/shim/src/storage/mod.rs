@@ -71,20 +71,28 @@ impl Storage {
     }
 
     /// The rest of a large reply is of no use to anybody.
-    pub(crate) fn skip(&mut self, ticket: u64) {
+    pub(crate) fn skip(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
         match self {
             // They tell of none.
-            Storage::Memory(_) | Storage::Memcached(_) | Storage::RedisCluster(_) => {}
+            Storage::Memory(_) | Storage::Memcached(_) => {}
             Storage::Redis(redis) => redis.skip(ticket),
+            Storage::RedisCluster(cluster) => cluster.skip(io, now_us, ticket, events),
             Storage::RedisSentinel(sentinel) => sentinel.skip(ticket),
         }
     }
 
     /// So much more of a large reply may be handed on in parts.
-    pub(crate) fn take(&mut self, io: &mut Io, ticket: u64, bytes: u64) {
+    pub(crate) fn take(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        (ticket, bytes): (u64, u64),
+        events: &mut Vec<StorageEvent>,
+    ) {
         match self {
-            Storage::Memory(_) | Storage::Memcached(_) | Storage::RedisCluster(_) => {}
+            Storage::Memory(_) | Storage::Memcached(_) => {}
             Storage::Redis(redis) => redis.take(io, ticket, bytes),
+            Storage::RedisCluster(cluster) => cluster.take(io, now_us, (ticket, bytes), events),
             Storage::RedisSentinel(sentinel) => sentinel.take(io, ticket, bytes),
         }
     }
@@ -101,9 +109,8 @@ impl Storage {
             // Nothing blocks there.
             Storage::Memory(_) | Storage::Memcached(_) => {}
             Storage::Redis(redis) => redis.unblock(io, now_us, (ticket, error), events),
+            Storage::RedisCluster(cluster) => cluster.unblock(io, now_us, (ticket, error), events),
             Storage::RedisSentinel(sentinel) => sentinel.unblock(io, now_us, (ticket, error), events),
-            // Which server has it is known to the cluster's machine alone: it waits on.
-            Storage::RedisCluster(_) => {}
         }
     }
 

@@ -91,6 +91,33 @@ impl RedisCluster {
         self.step(io, now_us, Input::Abort { ticket }, events);
     }
 
+    /// Ends a pinned command as by its time-out, or by an error.
+    pub fn unblock(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        (ticket, error): (u64, bool),
+        events: &mut Vec<StorageEvent>,
+    ) {
+        self.step(io, now_us, Input::Unblock { ticket, error }, events);
+    }
+
+    /// The rest of a large reply is of no use to anybody.
+    pub fn skip(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
+        self.step(io, now_us, Input::Skip { ticket }, events);
+    }
+
+    /// So much more of a large reply may be handed on.
+    pub fn take(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        (ticket, bytes): (u64, u64),
+        events: &mut Vec<StorageEvent>,
+    ) {
+        self.step(io, now_us, Input::Take { ticket, bytes }, events);
+    }
+
     pub fn release(
         &mut self,
         io: &mut Io,
@@ -179,6 +206,24 @@ impl RedisCluster {
             Effect::Abort { server, ticket } => {
                 if let Some(redis) = self.servers.get_mut(&server) {
                     redis.abort(io, now_us, ticket, &mut self.heard);
+                }
+                server
+            }
+            Effect::Unblock { server, ticket, error } => {
+                if let Some(redis) = self.servers.get_mut(&server) {
+                    redis.unblock(io, now_us, (ticket, error), &mut self.heard);
+                }
+                server
+            }
+            Effect::Skip { server, ticket } => {
+                if let Some(redis) = self.servers.get_mut(&server) {
+                    redis.skip(ticket);
+                }
+                server
+            }
+            Effect::Take { server, ticket, bytes } => {
+                if let Some(redis) = self.servers.get_mut(&server) {
+                    redis.take(io, ticket, bytes);
                 }
                 server
             }

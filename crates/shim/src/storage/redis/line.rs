@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes};
+use protocol::shards::unblocked;
 use protocol::storage::{LARGE_REPLY_BYTES, StorageEvent, Store};
 use smallvec::SmallVec;
 use wire::resp::{Command, PartScanner, ProtocolError, ReplyScanner, Value};
@@ -169,12 +170,7 @@ impl Line {
     pub(super) fn end_retired(&mut self, events: &mut Vec<StorageEvent>) -> Option<Command> {
         let error = self.retired?;
         for store in self.waiting.drain(..) {
-            let reply: &[u8] = match (error, self.resp3) {
-                (true, _) => b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n",
-                (false, true) => b"_\r\n",
-                (false, false) => b"*-1\r\n",
-            };
-            let replies = store.commands.iter().map(|_| Bytes::from_static(reply)).collect();
+            let replies = store.commands.iter().map(|_| unblocked(error, self.resp3)).collect();
             events.push(StorageEvent::Replies { ticket: store.ticket, replies });
         }
         let client = self.client.filter(|_| !self.awaited.is_empty())?.to_string();
