@@ -1,0 +1,3 @@
+//! One node's local cache: eviction policies, and caches on flash. Never peers, messages or JSON.
+
+pub mod policy;

@@ -1,0 +1,95 @@
+//! Clairvoyant (Belady's MIN): the object whose next request is farthest away leaves first. It knows the future but not
+//! sizes, and every miss comes in, so that with sizes it is a bound in practice only (the dissertation's section 3.7.1).
+
+use std::collections::BinaryHeap;
+
+use super::sizes::Sizes;
+use super::{NEVER, Policy, Request};
+
+/// Of an object that is not cached; no request comes before itself.
+const ABSENT: u64 = 0;
+
+/// A hit's old entry stays in the heap, for it is below all that count: those lie in the future.
+#[derive(Clone, Debug)]
+pub struct Clairvoyant {
+    capacity: u64,
+    used: u64,
+    /// Each object's next request while it is cached.
+    next: Vec<u64>,
+    sizes: Sizes,
+    /// Next requests of cached objects, and old ones.
+    heap: BinaryHeap<(u64, u32)>,
+    /// Cached objects that are never requested again: they leave first, in any order.
+    done: Vec<u32>,
+    cached: usize,
+}
+
+impl Clairvoyant {
+    pub fn new(capacity: u64) -> Clairvoyant {
+        Clairvoyant {
+            capacity,
+            used: 0,
+            next: Vec::new(),
+            sizes: Sizes::default(),
+            heap: BinaryHeap::new(),
+            done: Vec::new(),
+            cached: 0,
+        }
+    }
+
+    fn expect(&mut self, object: u32, next: u64) {
+        let next = next.max(ABSENT + 1);
+        self.next[object as usize] = next;
+        if next == NEVER {
+            self.done.push(object);
+            return;
+        }
+        if self.heap.len() == self.heap.capacity() && self.heap.len() > 2 * self.cached {
+            self.heap.retain(|(next, object)| self.next[*object as usize] == *next);
+        }
+        self.heap.push((next, object));
+    }
+
+    fn evict(&mut self) {
+        let entry = || self.done.pop().map(|object| (NEVER, object)).or_else(|| self.heap.pop());
+        // An entry is out of date here only where the trace is wrong about the future.
+        let victim = std::iter::from_fn(entry).find(|(next, object)| self.next[*object as usize] == *next);
+        if let Some((_, victim)) = victim {
+            self.next[victim as usize] = ABSENT;
+            self.cached -= 1;
+            self.used -= self.sizes.get(victim);
+        }
+    }
+}
+
+impl Policy for Clairvoyant {
+    fn reserve(&mut self, objects: usize) {
+        self.next.resize(objects, ABSENT);
+        self.sizes.reserve(objects);
+    }
+
+    #[inline]
+    fn request(&mut self, request: &Request) -> bool {
+        if self.next[request.object as usize] != ABSENT {
+            self.expect(request.object, request.next);
+            return true;
+        }
+        let bytes = u64::from(request.bytes);
+        if bytes > self.capacity {
+            return false;
+        }
+        while self.used + bytes > self.capacity {
+            self.evict();
+        }
+        self.used += bytes;
+        self.cached += 1;
+        self.sizes.set(request.object, request.bytes);
+        self.expect(request.object, request.next);
+        false
+    }
+
+    fn memory(&self) -> usize {
+        let queues = self.heap.capacity() * size_of::<(u64, u32)>() + self.done.capacity() * size_of::<u32>();
+        self.next.capacity() * size_of::<u64>() + self.sizes.memory() + queues
+    }
+}
