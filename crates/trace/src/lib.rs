@@ -1,9 +1,28 @@
-//! Request streams: the one definition of a workload for every tool that makes load. Never eviction policies.
+//! Request traces and workloads: reading, making and describing what is asked for. Never eviction policies.
 
+mod access;
 mod distribution;
+mod error;
+mod format;
+mod generate;
+mod key;
 mod permutation;
+mod read;
+mod sample;
 mod workload;
+mod write;
 mod zipf;
 
+pub use access::{Access, Next, Operation};
 pub use distribution::{Distribution, DistributionError};
+pub use error::TraceError;
+pub use format::{Format, FormatError};
+pub use generate::{
+    Accesses, CacheBenchError, Churn, ChurnError, FlashCrowd, FlashCrowdError, Popularity, PopularityError,
+    Sizes, SizesError, Synthetic, SyntheticError,
+};
+pub use key::object_id;
+pub use read::{Compression, Reader, open};
+pub use sample::{RateError, Sample};
 pub use workload::{KEYS_MAX, Request, Requests, Workload, WorkloadError, key_name};
+pub use write::{Csv, Writer, create};

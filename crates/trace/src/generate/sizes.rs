@@ -1,0 +1,88 @@
+//! How large the objects of a synthetic trace are: each always the same, by its id and a distribution.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution as _, StandardNormal};
+
+use crate::generate::cachebench::{CacheBenchError, SizeTable};
+use crate::permutation::mix;
+
+/// `B`, `uniform:MIN:MAX`, `lognormal:MEDIAN:SIGMA`, `pareto:MIN:ALPHA`, or `cachebench:FILE` (a sizes.json).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sizes {
+    Fixed(u64),
+    Uniform { min: u64, max: u64 },
+    LogNormal { median: f64, sigma: f64 },
+    Pareto { min: f64, alpha: f64 },
+    CacheBench(Arc<SizeTable>),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SizesError {
+    #[error(
+        "{0:?} are no sizes; write bytes as in 4096, uniform:MIN:MAX, lognormal:MEDIAN:SIGMA, pareto:MIN:ALPHA or \
+         cachebench:FILE"
+    )]
+    Unknown(String),
+    #[error(transparent)]
+    CacheBench(#[from] CacheBenchError),
+}
+
+/// What oracleGeneral can hold; also cuts off the endless tails of distributions.
+const BYTES_MAX: u64 = u32::MAX as u64;
+/// Sets sizes apart from the other numbers drawn from the seed.
+const SIZES: u64 = 0x0073_697a_6573;
+
+impl Sizes {
+    /// The size of an object, from 1 byte to 4 GiB.
+    pub fn of(&self, object: u64, seed: u64) -> u64 {
+        if let Sizes::Fixed(bytes) = self {
+            return *bytes;
+        }
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(mix(object ^ mix(seed ^ SIZES)));
+        let bytes = match self {
+            Sizes::Fixed(bytes) => *bytes,
+            Sizes::Uniform { min, max } => random.random_range(*min..=*max),
+            Sizes::LogNormal { median, sigma } => {
+                let normal: f64 = StandardNormal.sample(&mut random);
+                (median * (sigma * normal).exp()) as u64
+            }
+            Sizes::Pareto { min, alpha } => {
+                let uniform: f64 = random.random();
+                (min * (1.0 - uniform).powf(-1.0 / alpha)) as u64
+            }
+            Sizes::CacheBench(table) => table.size(random.random(), random.random()),
+        };
+        bytes.clamp(1, BYTES_MAX)
+    }
+}
+
+impl FromStr for Sizes {
+    type Err = SizesError;
+
+    fn from_str(text: &str) -> Result<Sizes, SizesError> {
+        if let Some(path) = text.strip_prefix("cachebench:") {
+            return Ok(Sizes::CacheBench(Arc::new(SizeTable::read(path.as_ref())?)));
+        }
+        let parts: Vec<&str> = text.split(':').collect();
+        let bytes = |text: &str| text.parse().ok().filter(|bytes| (1..=BYTES_MAX).contains(bytes));
+        let number = |text: &str| text.parse().ok().filter(|number: &f64| *number > 0.0 && *number < 1e12);
+        let parsed = match parts[..] {
+            [size] => bytes(size).map(Sizes::Fixed),
+            ["uniform", min, max] => bytes(min)
+                .zip(bytes(max))
+                .and_then(|(min, max)| (min <= max).then_some(Sizes::Uniform { min, max })),
+            ["lognormal", median, sigma] => {
+                number(median).zip(number(sigma)).map(|(median, sigma)| Sizes::LogNormal { median, sigma })
+            }
+            ["pareto", min, alpha] => {
+                number(min).zip(number(alpha)).map(|(min, alpha)| Sizes::Pareto { min, alpha })
+            }
+            _ => None,
+        };
+        parsed.ok_or_else(|| SizesError::Unknown(text.to_owned()))
+    }
+}

@@ -1,0 +1,133 @@
+//! Which format the beginning of a trace has, by what many of its records say. Where several fit, it does not guess.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::error::TraceError;
+use crate::format::Format;
+use crate::read::records::{ORACLE_GENERAL, Records, VSCSI_1, VSCSI_2};
+use crate::read::rows::{Csv, meta_columns, split, twitter_fields};
+use crate::read::{columns, lcs};
+
+/// Enough for thousands of records, and for the header of lcs.
+pub(super) const HEAD_BYTES: usize = 64 << 10;
+
+/// Fewer keys have no shape.
+const KEYS_MIN: usize = 8;
+
+/// The one format that fits. The name of the file only breaks ties.
+pub(super) fn detect(path: &Path, head: &[u8]) -> Result<Format, TraceError> {
+    let candidates = if is_text(head) { of_text(head) } else { of_bytes(head) };
+    match candidates[..] {
+        [format] => Ok(format),
+        [] => Err(TraceError::content(path, "no known format fits; name it with --format if it has one")),
+        _ => {
+            let hinted = hint(path).filter(|format| candidates.contains(format));
+            hinted.ok_or_else(|| TraceError::ambiguous(path, &candidates))
+        }
+    }
+}
+
+/// What the name says: `x.vscsi`, `x.oracleGeneral.bin.zst`, `x.keys-be64`, `x.be32.gz`.
+fn hint(path: &Path) -> Option<Format> {
+    let name = path.file_name()?.to_string_lossy().to_lowercase();
+    name.split('.').skip(1).find_map(|part| match part {
+        "oraclegeneral" => Some(Format::OracleGeneral),
+        "be32" => Some(Format::KeysBe32),
+        "be64" => Some(Format::KeysBe64),
+        _ => part.parse().ok(),
+    })
+}
+
+/// Text has no control characters but tabs and line ends. A character may be cut in two at the end.
+fn is_text(head: &[u8]) -> bool {
+    let valid = match std::str::from_utf8(head) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none() && error.valid_up_to() > 0,
+    };
+    valid && head.iter().all(|byte| !byte.is_ascii_control() || matches!(byte, b'\t' | b'\r' | b'\n'))
+}
+
+fn of_text(head: &[u8]) -> Vec<Format> {
+    let whole = head.len() < HEAD_BYTES;
+    let end = if whole { head.len() } else { head.iter().rposition(|byte| *byte == b'\n').unwrap_or(0) };
+    let mut lines = head[..end].split(|byte| *byte == b'\n').map(|line| line.trim_ascii_end());
+    let lines: Vec<&[u8]> = lines.by_ref().filter(|line| !line.is_empty()).collect();
+    let Some(first) = lines.first() else { return Vec::new() };
+    let twitter =
+        |line: &&[u8]| twitter_fields(line).is_some_and(|fields| columns::TWITTER.access(&fields, 1).is_ok());
+    if meta_columns(first).is_some() {
+        return vec![Format::Meta];
+    }
+    if lines.iter().all(twitter) {
+        return vec![Format::Twitter];
+    }
+    if Csv::new(first).is_some() {
+        return vec![Format::Csv];
+    }
+    // Columns without a header might be anything; a key per line has none.
+    let columns = |line: &&[u8]| b",;|\t ".iter().any(|d| split(line, *d, |fields| fields.len()) > 1);
+    if lines.iter().any(columns) { vec![Format::Csv, Format::Text] } else { vec![Format::Text] }
+}
+
+fn of_bytes(head: &[u8]) -> Vec<Format> {
+    if lcs::is_magic(head) {
+        return vec![Format::Lcs];
+    }
+    let mut candidates = Vec::new();
+    if vscsi(head).is_some() {
+        candidates.push(Format::Vscsi);
+    }
+    if is_oracle_general(head) {
+        candidates.push(Format::OracleGeneral);
+    }
+    if candidates.is_empty() { of_keys(head) } else { candidates }
+}
+
+/// Whether all whole records of the head can be read, and there is one.
+fn all_decode(records: Records, head: &[u8]) -> bool {
+    let mut numbered = head.chunks_exact(records.bytes).zip(1..);
+    head.len() >= records.bytes && numbered.all(|(record, number)| (records.decode)(record, number).is_ok())
+}
+
+/// The layout of the version that all records of these bytes have.
+pub(super) fn vscsi(bytes: &[u8]) -> Option<Records> {
+    [VSCSI_2, VSCSI_1].into_iter().find(|records| all_decode(*records, bytes))
+}
+
+/// Time does not run backwards, and the next access of each object lies ahead, within what a disk can hold.
+fn is_oracle_general(head: &[u8]) -> bool {
+    const REQUESTS_MAX: u64 = 1 << 48;
+    let decoded = head.chunks_exact(ORACLE_GENERAL.bytes).zip(1..);
+    let decoded = decoded.map(|(record, number)| (ORACLE_GENERAL.decode)(record, number));
+    let Ok(accesses) = decoded.collect::<Result<Vec<_>, _>>() else { return false };
+    let near = |next| !matches!(next, crate::Next::Known(number) if number > REQUESTS_MAX);
+    !accesses.is_empty()
+        && accesses.is_sorted_by_key(|access| access.time)
+        && accesses.iter().all(|access| near(access.next))
+}
+
+/// Bare keys have no structure but their width. It shows when the words of 32 bits are compared in even and in odd
+/// places: those of narrow keys are alike, those of wide keys are upper and lower halves.
+fn of_keys(head: &[u8]) -> Vec<Format> {
+    let word = |bytes: &[u8]| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let pairs: Vec<(u32, u32)> = head.chunks_exact(8).map(|pair| (word(pair), word(&pair[4..]))).collect();
+    if !head.len().is_multiple_of(4) {
+        return Vec::new();
+    }
+    let both = vec![Format::KeysBe32, Format::KeysBe64];
+    if pairs.len() < KEYS_MIN {
+        return both;
+    }
+    let even: BTreeSet<u32> = pairs.iter().map(|pair| pair.0).collect();
+    let odd: BTreeSet<u32> = pairs.iter().map(|pair| pair.1).collect();
+    let shared = pairs.iter().filter(|pair| even.contains(&pair.1)).count();
+    let narrow = |words: &BTreeSet<u32>| words.iter().all(|word| *word < 1 << 28);
+    if even.len() * 8 <= odd.len() && head.len().is_multiple_of(8) {
+        vec![Format::KeysBe64]
+    } else if shared * 20 >= pairs.len() || even.len() > 1 && narrow(&even) && narrow(&odd) {
+        vec![Format::KeysBe32]
+    } else {
+        both
+    }
+}
