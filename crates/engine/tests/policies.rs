@@ -71,7 +71,7 @@ fn objects(requests: &[Request]) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
     fn policies_do_what_their_naive_twins_do(requests in requests(), capacity in 1_u64..400) {
@@ -104,7 +104,8 @@ proptest! {
         }
     }
 
-    /// With sizes of 1, nobody misses less than the clairvoyant, nor the clairvoyant less than an infinite cache.
+    /// With sizes of 1, nobody who lets every object in misses less than the clairvoyant, nor that one less than an
+    /// infinite cache.
     #[test]
     fn no_policy_beats_the_future(keys in proptest::collection::vec(0_u32..60, 0..1000), capacity in 1_u64..80) {
         let requests = with_future(keys.into_iter().map(Request::of).collect());
@@ -115,7 +116,7 @@ proptest! {
         };
         let least = misses(Spec::Clairvoyant);
         prop_assert!(misses(Spec::Infinite) <= least);
-        for spec in specs().filter(|spec| *spec != Spec::Infinite) {
+        for spec in specs().filter(|spec| !matches!(spec, Spec::Infinite | Spec::Gdsf { .. })) {
             prop_assert!(least <= misses(spec), "{}", spec);
         }
     }

@@ -1,5 +1,6 @@
 //! Greedy-Dual-Size-Frequency (Cherkasova 1998), with the dissertation's cap on the frequency (section 4.3.3): what is
-//! small and often requested stays, and ages as others leave. Every miss costs the same.
+//! small and often requested stays, and ages as others leave. Every miss costs the same. What comes is ranked with what is
+//! there before anything leaves, so that it may leave at once.
 
 use super::ranking::Ranking;
 use super::sizes::Sizes;
@@ -49,6 +50,18 @@ impl Gdsf {
         }
     }
 
+    fn evict(&mut self) {
+        let present = |object: u32| {
+            let Valued { priority, last, .. } = self.objects[object as usize];
+            (priority.to_bits(), last)
+        };
+        if let Some((victim, (priority, _))) = self.ranking.pop(present) {
+            self.lowest = f64::from_bits(priority);
+            self.objects[victim as usize].frequency = 0;
+            self.used -= self.sizes.get(victim);
+        }
+    }
+
     fn valued(&self, frequency: u32, bytes: u64) -> Valued {
         let counted = f64::from(frequency.min(self.frequency_max));
         // Objects without bytes cost no room, and are worth as much as those of one byte.
@@ -75,20 +88,14 @@ impl Policy for Gdsf {
         if bytes > self.capacity {
             return false;
         }
-        while self.used + bytes > self.capacity {
-            let objects = &self.objects;
-            let present =
-                |object: u32| (objects[object as usize].priority.to_bits(), objects[object as usize].last);
-            let Some((victim, (priority, _))) = self.ranking.pop(present) else { break };
-            self.lowest = f64::from_bits(priority);
-            self.objects[victim as usize].frequency = 0;
-            self.used -= self.sizes.get(victim);
-        }
         self.used += bytes;
         self.sizes.set(request.object, request.bytes);
         let inserted = self.valued(1, bytes);
         self.objects[request.object as usize] = inserted;
         self.ranking.insert(request.object, (inserted.priority.to_bits(), inserted.last));
+        while self.used > self.capacity {
+            self.evict();
+        }
         false
     }
 

@@ -1,6 +1,8 @@
 //! LFU: the object with the fewest requests since it came leaves first; of equals, the one whose last request is longest
 //! ago. Counts end with the stay in the cache, and do not age.
 
+use std::collections::VecDeque;
+
 use super::ranking::Ranking;
 use super::sizes::Sizes;
 use super::{Policy, Request};
@@ -16,6 +18,9 @@ pub struct Lfu {
     now: u64,
     objects: Vec<Requested>,
     sizes: Sizes,
+    /// Objects in order of arrival that were requested once when last looked at: most of what leaves, without a heap.
+    newcomers: VecDeque<u32>,
+    /// All other objects.
     ranking: Ranking<Rank>,
 }
 
@@ -40,8 +45,32 @@ impl Lfu {
             now: 0,
             objects: Vec::new(),
             sizes: Sizes::default(),
+            newcomers: VecDeque::new(),
             ranking: Ranking::new(),
         }
+    }
+
+    fn evict(&mut self) {
+        let Some(victim) = self.newcomer().or_else(|| {
+            let present = |object: u32| self.objects[object as usize].rank();
+            self.ranking.pop(present).map(|(object, _)| object)
+        }) else {
+            return;
+        };
+        self.objects[victim as usize].times = 0;
+        self.used -= self.sizes.get(victim);
+    }
+
+    /// The oldest object that was requested once; those before it that were requested again are ranked from now on.
+    fn newcomer(&mut self) -> Option<u32> {
+        while let Some(object) = self.newcomers.pop_front() {
+            let requested = self.objects[object as usize];
+            if requested.times == 1 {
+                return Some(object);
+            }
+            self.ranking.insert(object, requested.rank());
+        }
+        None
     }
 }
 
@@ -64,20 +93,17 @@ impl Policy for Lfu {
             return false;
         }
         while self.used + bytes > self.capacity {
-            let present = |object: u32| self.objects[object as usize].rank();
-            let Some((victim, _)) = self.ranking.pop(present) else { break };
-            self.objects[victim as usize].times = 0;
-            self.used -= self.sizes.get(victim);
+            self.evict();
         }
         self.used += bytes;
         self.sizes.set(request.object, request.bytes);
-        let inserted = Requested { times: 1, last: self.now };
-        self.objects[request.object as usize] = inserted;
-        self.ranking.insert(request.object, inserted.rank());
+        self.objects[request.object as usize] = Requested { times: 1, last: self.now };
+        self.newcomers.push_back(request.object);
         false
     }
 
     fn memory(&self) -> usize {
-        self.objects.capacity() * size_of::<Requested>() + self.sizes.memory() + self.ranking.memory()
+        let objects = self.objects.capacity() * size_of::<Requested>();
+        objects + self.sizes.memory() + self.newcomers.capacity() * size_of::<u32>() + self.ranking.memory()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Objects have dense numbers (see [`Objects`]), so that a policy keeps what it knows of an object in arrays and hashes
 //! nothing. What all policies do alike, as the field's reference simulators: an object keeps the size that it had when it
-//! came for as long as it stays; an object larger than the cache is not inserted; room is made before an object comes.
+//! came for as long as it stays, and an object larger than the cache is not inserted.
 
 mod arc;
 mod clairvoyant;

@@ -26,6 +26,8 @@ pub(crate) struct Ranked<F> {
     capacity: u64,
     used: u64,
     rank: F,
+    /// Whether what comes is among what may leave for it.
+    may_bounce: bool,
     now: u64,
     evicted: u64,
     cached: HashMap<u32, (Rank, Seen)>,
@@ -33,32 +35,42 @@ pub(crate) struct Ranked<F> {
 }
 
 pub(crate) fn fifo(capacity: u64) -> Box<dyn Twin> {
-    ranked(capacity, |seen| (seen.came, 0))
+    ranked(capacity, false, |seen| (seen.came, 0))
 }
 
 pub(crate) fn lru(capacity: u64) -> Box<dyn Twin> {
-    ranked(capacity, |seen| (seen.now, 0))
+    ranked(capacity, false, |seen| (seen.now, 0))
 }
 
 pub(crate) fn lfu(capacity: u64) -> Box<dyn Twin> {
-    ranked(capacity, |seen| (seen.times, seen.now))
+    ranked(capacity, false, |seen| (seen.times, seen.now))
 }
 
 pub(crate) fn clairvoyant(capacity: u64) -> Box<dyn Twin> {
-    ranked(capacity, |seen| (u64::MAX - seen.next, 0))
+    ranked(capacity, false, |seen| (u64::MAX - seen.next, 0))
 }
 
 pub(crate) fn gdsf(capacity: u64, frequency_max: Option<u32>) -> Box<dyn Twin> {
     let times_max = frequency_max.map_or(u64::MAX, u64::from);
-    ranked(capacity, move |seen| {
+    ranked(capacity, true, move |seen| {
         let worth = seen.times.min(times_max) as f64 * 1e6 / f64::from(seen.bytes);
         ((f64::from_bits(seen.evicted) + worth).to_bits(), seen.now)
     })
 }
 
-fn ranked(capacity: u64, rank: impl Fn(&Seen) -> Rank + 'static) -> Box<dyn Twin> {
+fn ranked(capacity: u64, may_bounce: bool, rank: impl Fn(&Seen) -> Rank + 'static) -> Box<dyn Twin> {
     let (cached, order) = (HashMap::new(), BTreeSet::new());
-    Box::new(Ranked { capacity, used: 0, rank, now: 0, evicted: 0, cached, order })
+    Box::new(Ranked { capacity, used: 0, rank, may_bounce, now: 0, evicted: 0, cached, order })
+}
+
+impl<F> Ranked<F> {
+    fn make_room(&mut self, bytes: u64) {
+        while self.used + bytes > self.capacity {
+            let (rank, victim) = self.order.pop_first().unwrap();
+            self.evicted = rank.0;
+            self.used -= u64::from(self.cached.remove(&victim).unwrap().1.bytes);
+        }
+    }
 }
 
 impl<F: Fn(&Seen) -> Rank> Twin for Ranked<F> {
@@ -76,16 +88,15 @@ impl<F: Fn(&Seen) -> Rank> Twin for Ranked<F> {
         if u64::from(request.bytes) > self.capacity {
             return false;
         }
-        while self.used + u64::from(request.bytes) > self.capacity {
-            let (rank, victim) = self.order.pop_first().unwrap();
-            self.evicted = rank.0;
-            self.used -= u64::from(self.cached.remove(&victim).unwrap().1.bytes);
+        if !self.may_bounce {
+            self.make_room(u64::from(request.bytes));
         }
         let seen = Seen { bytes: request.bytes, times: 1, came: now, now, next, evicted: self.evicted };
         self.used += u64::from(seen.bytes);
         let rank = (self.rank)(&seen);
         self.order.insert((rank, object));
         self.cached.insert(object, (rank, seen));
+        self.make_room(0);
         false
     }
 }
