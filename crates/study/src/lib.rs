@@ -10,5 +10,6 @@ pub mod reproduce;
 pub mod seeds;
 pub mod small_cache;
 pub mod stability;
+pub mod what_if;
 
 pub use popularity::{Popularity, PopularityError, Spec};

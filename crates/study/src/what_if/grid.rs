@@ -1,0 +1,171 @@
+//! Every policy at every size over one pass of a trace, on several threads. It decides nothing that a policy decides.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use engine::policy::{Misses, Request, Simulation, Spec};
+use trace::{Access, Next, TraceError};
+
+use super::decode::Decoder;
+use super::survey::Survey;
+use super::{Size, WhatIfError};
+
+#[derive(Clone, Debug)]
+pub struct Setting {
+    pub policies: Vec<Spec>,
+    pub sizes: Vec<Size>,
+    /// Every object has size 1.
+    pub ignore_size: bool,
+    /// The share of the requests that come first and are not counted.
+    pub warmup: f64,
+    pub threads: usize,
+}
+
+/// One policy at one size.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    pub policy: Spec,
+    /// In bytes, or objects where sizes are ignored.
+    pub size: u64,
+    /// Those that are counted, and what they asked for; the warm-up is not among them.
+    pub requests: u64,
+    pub bytes: u64,
+    pub misses: Misses,
+    /// Different objects in the whole trace.
+    pub objects: u64,
+    /// Of the whole trace, by the time that this policy alone took.
+    pub requests_per_s: f64,
+}
+
+impl Outcome {
+    pub fn miss_ratio(&self) -> f64 {
+        self.misses.requests as f64 / self.requests as f64
+    }
+
+    pub fn byte_miss_ratio(&self) -> f64 {
+        self.misses.bytes as f64 / self.bytes as f64
+    }
+}
+
+struct Run {
+    policy: Spec,
+    size: u64,
+    simulation: Box<dyn Simulation>,
+    misses: Misses,
+    busy: Duration,
+}
+
+/// Requests of which the first are warm-up, and how many objects are known with the last of them.
+struct Chunk<'a> {
+    warmup: &'a [Request],
+    counted: &'a [Request],
+    objects: usize,
+}
+
+impl Run {
+    fn advance(&mut self, chunk: &Chunk<'_>) {
+        let begun = Instant::now();
+        self.simulation.reserve(chunk.objects);
+        self.simulation.run(chunk.warmup);
+        self.misses += self.simulation.run(chunk.counted);
+        self.busy += begun.elapsed();
+    }
+}
+
+impl Setting {
+    /// One outcome for each policy and size, the sizes of a policy together. The trace is opened once more where
+    /// something must be known before the simulation: for sizes in shares of the working set, for a warm-up, and for
+    /// the clairvoyant where the trace does not say what comes next.
+    pub fn simulate<I>(&self, open: impl Fn() -> Result<I, TraceError>) -> Result<Vec<Outcome>, WhatIfError>
+    where
+        I: Iterator<Item = Result<Access, TraceError>> + Send,
+    {
+        if !(0.0..1.0).contains(&self.warmup) {
+            return Err(WhatIfError::Warmup(self.warmup));
+        }
+        let survey = self.survey(&open)?;
+        let expected = survey.as_ref().map(|survey| survey.requests);
+        let Survey { requests, working_set, objects, future } = survey.unwrap_or_default();
+        let runs = self.runs(working_set);
+        let mut decoder = Decoder::new(open()?, self.ignore_size, objects, future);
+        let mut warmup = (requests as f64 * self.warmup) as u64;
+        let (mut chunk, mut coming) = (Vec::new(), Vec::new());
+        let (mut counted, mut bytes) = (0, 0);
+        decoder.fill(&mut chunk)?;
+        while !chunk.is_empty() {
+            let (first, rest) = chunk.split_at(warmup.min(chunk.len() as u64) as usize);
+            warmup -= first.len() as u64;
+            counted += rest.len() as u64;
+            bytes += rest.iter().map(|request| u64::from(request.bytes)).sum::<u64>();
+            let shared = Chunk { warmup: first, counted: rest, objects: decoder.objects() };
+            self.advance(&runs, &shared, || decoder.fill(&mut coming))?;
+            std::mem::swap(&mut chunk, &mut coming);
+        }
+        let after = decoder.requests();
+        if counted == 0 {
+            return Err(WhatIfError::Empty);
+        }
+        if let Some(before) = expected.filter(|before| *before != after) {
+            return Err(WhatIfError::Changed { before, after });
+        }
+        let objects = decoder.objects() as u64;
+        let outcome = |run: Mutex<Run>| {
+            let Run { policy, size, misses, busy, .. } =
+                run.into_inner().unwrap_or_else(PoisonError::into_inner);
+            let requests_per_s = after as f64 / busy.as_secs_f64().max(1e-9);
+            Outcome { policy, size, requests: counted, bytes, misses, objects, requests_per_s }
+        };
+        Ok(runs.into_iter().map(outcome).collect())
+    }
+
+    fn survey<I>(&self, open: impl Fn() -> Result<I, TraceError>) -> Result<Option<Survey>, WhatIfError>
+    where
+        I: Iterator<Item = Result<Access, TraceError>>,
+    {
+        let clairvoyant = self.policies.iter().any(|policy| policy.needs_future());
+        let shares = self.sizes.iter().any(|size| matches!(size, Size::WorkingSet(_)));
+        let blind = || -> Result<bool, TraceError> {
+            let first = open()?.next().transpose()?;
+            Ok(first.is_some_and(|access| access.next == Next::Unknown))
+        };
+        if shares || self.warmup > 0.0 || (clairvoyant && blind()?) {
+            return Survey::of(open()?, self.ignore_size, clairvoyant).map(Some);
+        }
+        Ok(None)
+    }
+
+    fn runs(&self, working_set: u64) -> Vec<Mutex<Run>> {
+        let pairs =
+            self.policies.iter().flat_map(|policy| self.sizes.iter().map(move |size| (*policy, *size)));
+        let run = |(policy, size): (Spec, Size)| {
+            let size = size.resolve(working_set);
+            let simulation = policy.simulation(size);
+            Mutex::new(Run { policy, size, simulation, misses: Misses::default(), busy: Duration::ZERO })
+        };
+        pairs.map(run).collect()
+    }
+
+    /// Simulates a chunk in every run, while the next one is decoded.
+    fn advance(
+        &self,
+        runs: &[Mutex<Run>],
+        chunk: &Chunk<'_>,
+        decode: impl FnOnce() -> Result<(), WhatIfError>,
+    ) -> Result<(), WhatIfError> {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                run.lock().unwrap_or_else(PoisonError::into_inner).advance(chunk);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.threads.min(runs.len() + 1) {
+                scope.spawn(work);
+            }
+            let decoded = decode();
+            work();
+            decoded
+        })
+    }
+}

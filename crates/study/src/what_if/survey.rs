@@ -1,0 +1,47 @@
+//! A first pass over a trace, where something must be known before the simulation begins. No simulation.
+
+use engine::policy::{NEVER, Objects};
+use trace::{Access, Next, TraceError};
+
+use super::WhatIfError;
+
+/// What a whole trace holds.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    pub(super) requests: u64,
+    /// Each object counted once, with its first size.
+    pub(super) working_set: u64,
+    pub(super) objects: Objects,
+    /// Each request's next one, where the trace does not say and somebody must know. 8 bytes for each request.
+    pub(super) future: Vec<u64>,
+}
+
+impl Survey {
+    pub(super) fn of(
+        accesses: impl Iterator<Item = Result<Access, TraceError>>,
+        ignore_size: bool,
+        needs_future: bool,
+    ) -> Result<Survey, WhatIfError> {
+        let mut survey = Survey::default();
+        let mut latest: Vec<u64> = Vec::new();
+        for access in accesses {
+            let access = access?;
+            let object = survey.objects.number(access.object)? as usize;
+            if object == latest.len() {
+                survey.working_set += if ignore_size { 1 } else { access.bytes };
+                latest.push(0);
+            }
+            survey.requests += 1;
+            // What the trace says is believed; where it says nothing once, it is taken to say nothing at all.
+            if needs_future && access.next == Next::Unknown {
+                survey.future.resize(survey.requests as usize - 1, NEVER);
+                survey.future.push(NEVER);
+                if let Some(before) = latest[object].checked_sub(1) {
+                    survey.future[before as usize] = survey.requests;
+                }
+            }
+            latest[object] = survey.requests;
+        }
+        Ok(survey)
+    }
+}

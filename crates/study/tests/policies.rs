@@ -1,0 +1,130 @@
+//! Eviction policies on the traces at hand: against libCacheSim's published numbers, against their naive twins, and against
+//! pinned miss counts. Skipped where the traces are absent.
+
+#![expect(clippy::print_stdout, reason = "whoever runs the tests should see what is skipped")]
+
+#[path = "../../engine/tests/twins/mod.rs"]
+mod twins;
+
+use std::path::{Path, PathBuf};
+
+use engine::policy::{Insertion, Misses, NEVER, Objects, Request, Simulation, Slru, Spec};
+use twins::twin;
+
+const TRACES: [&str; 4] = [
+    "libcachesim/cloudPhysicsIO.oracleGeneral.bin",
+    "caffeine/orm-busy.trace.xz",
+    "caffeine/web12.trace.xz",
+    "synthetic/synth-photo-500k.oracleGeneral.bin.zst",
+];
+const CLOUD_PHYSICS: &str = TRACES[0];
+
+struct Trace {
+    requests: Vec<Request>,
+    objects: usize,
+    working_set: u64,
+}
+
+/// The first requests of a trace, or nothing where it is absent.
+fn read(name: &str, requests_max: usize) -> Option<Trace> {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let path = std::env::var_os("DISTCACHE_TRACES").map_or_else(beside, PathBuf::from).join(name);
+    if !path.exists() {
+        println!("skipped: {} is not there", path.display());
+        return None;
+    }
+    let mut objects = Objects::default();
+    let (mut requests, mut working_set) = (Vec::new(), 0);
+    for access in trace::open(&path, None).unwrap().take(requests_max) {
+        let access = access.unwrap();
+        let known = objects.count();
+        let object = objects.number(access.object).unwrap();
+        working_set += if object as usize == known { access.bytes } else { 0 };
+        requests.push(Request { object, bytes: access.bytes.try_into().unwrap(), next: NEVER });
+    }
+    let mut coming = vec![NEVER; objects.count()];
+    for (number, request) in requests.iter_mut().enumerate().rev() {
+        request.next = std::mem::replace(&mut coming[request.object as usize], number as u64 + 1);
+    }
+    Some(Trace { requests, objects: objects.count(), working_set })
+}
+
+fn run(mut simulation: Box<dyn Simulation>, trace: &Trace) -> Misses {
+    simulation.reserve(trace.objects);
+    simulation.run(&trace.requests)
+}
+
+fn spec(name: &str) -> Spec {
+    name.parse().unwrap()
+}
+
+/// What libCacheSim's own tests (`test/test_evictionAlgo.c`) expect of cloudPhysicsIO in caches of 128 MiB, 256 MiB and so
+/// on to 1 GiB: requests and bytes that miss.
+#[rustfmt::skip]
+const PUBLISHED: [(&str, [u64; 8], [u64; 8]); 10] = [
+    ("fifo", [93403, 89386, 84387, 84025, 72498, 72228, 72182, 72140],
+     [4213112832, 4052646400, 3829170176, 3807412736, 3093146112, 3079525888, 3079210496, 3077547520]),
+    ("lru", [93374, 89783, 83572, 81722, 72494, 72104, 71972, 71704],
+     [4214303232, 4061242368, 3778040320, 3660569600, 3100927488, 3078128640, 3075403776, 3061662720]),
+    ("clock", [93313, 89775, 83411, 81328, 74815, 72283, 71927, 64456],
+     [4213887488, 4064512000, 3762650624, 3644467200, 3256760832, 3091688448, 3074241024, 2697378816]),
+    ("clairvoyant", [79256, 70724, 65481, 61594, 59645, 57599, 50873, 48974],
+     [3472532480, 2995165696, 2726689792, 2537648128, 2403427840, 2269212672, 2134992896, 2029769728]),
+    ("lfu", [91699, 86720, 78578, 76707, 69945, 66221, 64445, 64376],
+     [4158632960, 3917211648, 3536227840, 3455379968, 3035580416, 2801699328, 2699456000, 2696345600]),
+    ("sieve", [91699, 86720, 78578, 76707, 69945, 66221, 64445, 64376],
+     [4158632960, 3917211648, 3536227840, 3455379968, 3035580416, 2801699328, 2699456000, 2696345600]),
+    ("gdsf", [89070, 84750, 74850, 70490, 67923, 64180, 61027, 58721],
+     [4210726912, 4057058816, 3719176192, 3436855296, 3271648256, 3029728768, 2828456448, 2677800448]),
+    ("arc", [90252, 85861, 78168, 74297, 67381, 65685, 64439, 64772],
+     [4068098560, 3821026816, 3525644800, 3296890368, 2868538880, 2771180032, 2699484672, 2712971264]),
+    // There it is S3-FIFOv0, as in the paper.
+    ("s3fifo", [89307, 82387, 77041, 76791, 71300, 70343, 70455, 70355],
+     [4040718336, 3703628800, 3353047552, 3282235904, 3038256128, 2980646912, 2984458752, 2979649536]),
+    // SLRU with five segments.
+    (FILLING, [89624, 86725, 82781, 80203, 75388, 65645, 59035, 56063],
+     [4123085312, 3915534848, 3690704896, 3493027840, 3174708736, 2661464064, 2507604992, 2439981056]),
+];
+/// As s4lru-fill, with another number of segments.
+const FILLING: &str = "5 segments, filled";
+
+#[test]
+fn misses_are_those_that_libcachesim_publishes() {
+    let Some(trace) = read(CLOUD_PHYSICS, usize::MAX) else { return };
+    for (name, requests, bytes) in PUBLISHED {
+        for (step, misses) in (1..).zip(std::iter::zip(requests, bytes)) {
+            let capacity = step * (128 << 20);
+            let simulation: Box<dyn Simulation> = if name == FILLING {
+                Box::new(Slru::new(capacity, 5, Insertion::LowestWithRoom))
+            } else {
+                spec(name).simulation(capacity)
+            };
+            let ours = run(simulation, &trace);
+            assert_eq!((ours.requests, ours.bytes), misses, "{name}, {capacity} bytes");
+        }
+    }
+}
+
+/// LIRS follows its paper where libCacheSim lowers a LIR object at every hit in the queue; the difference is small.
+#[test]
+fn lirs_is_close_to_what_libcachesim_publishes() {
+    let Some(trace) = read(CLOUD_PHYSICS, usize::MAX) else { return };
+    for (step, published) in (1..).zip([89819, 79237, 73143, 70363, 68405, 64494, 58640, 53924_u64]) {
+        let ours = run(spec("lirs").simulation(step * (128 << 20)), &trace).requests;
+        assert!(ours.abs_diff(published) * 100 <= published, "{ours} and {published}, step {step}");
+    }
+}
+
+/// The whole traces are compared by `cargo bench -p study --bench policies -- twins`.
+#[test]
+fn policies_do_what_their_twins_do_on_real_traces() {
+    for name in TRACES {
+        let Some(trace) = read(name, 60_000) else { continue };
+        for policy in ["fifo", "lru", "lfu", "gdsf", "gdsf:3", "clairvoyant", "sieve"] {
+            let capacity = trace.working_set / 10;
+            let mut twin = twin(spec(policy), capacity).unwrap();
+            let theirs = trace.requests.iter().filter(|request| !twin.request(request)).count() as u64;
+            assert_eq!(run(spec(policy).simulation(capacity), &trace).requests, theirs, "{policy} on {name}");
+        }
+    }
+}

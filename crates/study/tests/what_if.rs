@@ -1,0 +1,142 @@
+//! Grids of policies and sizes over a trace: what is counted, what must be known beforehand, and pinned miss counts of the
+//! traces at hand. Not what one policy does.
+
+#![expect(clippy::print_stdout, reason = "whoever runs the tests should see what is skipped")]
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use engine::policy::Spec;
+use proptest::prelude::*;
+use study::what_if::{Outcome, Setting, WhatIfError};
+use trace::{Access, Next, Operation, TraceError};
+
+const ALL: &str = "fifo lru lfu s4lru s4lru-fill slru:2 slru:3 gdsf gdsf:1 gdsf:3 clairvoyant infinite random clock arc lirs \
+                   2q s3fifo sieve wtinylfu";
+
+fn setting(policies: &str, sizes: &str) -> Setting {
+    Setting {
+        policies: policies.split_whitespace().map(|name| name.parse().unwrap()).collect(),
+        sizes: sizes.split_whitespace().map(|size| size.parse().unwrap()).collect(),
+        ignore_size: false,
+        warmup: 0.0,
+        threads: 2,
+    }
+}
+
+fn access(object: u64, bytes: u64) -> Access {
+    Access { time: 0, object, bytes, next: Next::Unknown, operation: Operation::Read }
+}
+
+/// With the next access of each, as oracleGeneral has it.
+fn with_next(mut accesses: Vec<Access>) -> Vec<Access> {
+    let mut coming = std::collections::HashMap::new();
+    for (index, access) in accesses.iter_mut().enumerate().rev() {
+        let next = coming.insert(access.object, index as u64 + 1);
+        access.next = next.map_or(Next::Never, Next::Known);
+    }
+    accesses
+}
+
+fn simulate(setting: &Setting, accesses: &[Access]) -> Result<Vec<Outcome>, WhatIfError> {
+    setting.simulate(|| Ok::<_, TraceError>(accesses.iter().copied().map(Ok)))
+}
+
+fn counts(outcomes: &[Outcome]) -> Vec<(Spec, u64, u64, u64, u64, u64)> {
+    let counts = |outcome: &Outcome| {
+        let Outcome { policy, size, requests, bytes, misses, .. } = *outcome;
+        (policy, size, requests, bytes, misses.requests, misses.bytes)
+    };
+    outcomes.iter().map(counts).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
+
+    #[test]
+    fn threads_and_a_computed_future_change_nothing(
+        keys in proptest::collection::vec((0_u64..200, 1_u64..50), 1..3000),
+        warmup in 0.0..0.9,
+    ) {
+        let blind: Vec<Access> = keys.iter().map(|(object, bytes)| access(*object << 40, *bytes)).collect();
+        let seeing = with_next(blind.clone());
+        let mut setting = Setting { warmup, ..setting(ALL, "100 0.1ws 0.5ws") };
+        let expected = counts(&simulate(&setting, &seeing).unwrap());
+        for threads in [1, 2, 7] {
+            setting.threads = threads;
+            prop_assert_eq!(&counts(&simulate(&setting, &seeing).unwrap()), &expected);
+            prop_assert_eq!(&counts(&simulate(&setting, &blind).unwrap()), &expected);
+        }
+    }
+}
+
+#[test]
+fn what_comes_first_is_not_counted() {
+    let accesses: Vec<Access> = [1, 2, 3, 1, 1, 2, 4, 1].map(|object| access(object, 10)).into();
+    let counted = |warmup| {
+        let outcome = simulate(&Setting { warmup, ..setting("lru", "1000") }, &accesses).unwrap()[0];
+        (outcome.requests, outcome.bytes, outcome.misses.requests, outcome.misses.bytes, outcome.objects)
+    };
+    assert_eq!(counted(0.0), (8, 80, 4, 40, 4));
+    assert_eq!(counted(0.25), (6, 60, 2, 20, 4));
+    assert_eq!(counted(0.99), (1, 10, 0, 0, 4));
+}
+
+#[test]
+fn sizes_may_be_shares_and_may_be_ignored() {
+    let accesses = [access(1, 30), access(2, 70), access(1, 500)];
+    let mut setting = setting("lru", "0.5ws 100 1ws");
+    let outcomes = simulate(&setting, &accesses).unwrap();
+    assert_eq!(outcomes.iter().map(|outcome| outcome.size).collect::<Vec<_>>(), [50, 100, 100]);
+    assert_eq!(outcomes.iter().map(|outcome| outcome.misses.requests).collect::<Vec<_>>(), [2, 2, 2]);
+    setting.ignore_size = true;
+    let outcomes = simulate(&setting, &accesses).unwrap();
+    assert_eq!(outcomes.iter().map(|outcome| outcome.size).collect::<Vec<_>>(), [1, 100, 2]);
+    assert_eq!(outcomes.iter().map(|outcome| outcome.misses.bytes).collect::<Vec<_>>(), [3, 2, 2]);
+}
+
+#[test]
+fn what_cannot_be_simulated_is_an_error() {
+    let error = |setting: &Setting, accesses: &[Access]| simulate(setting, accesses).unwrap_err().to_string();
+    let plain = setting("lru clairvoyant", "10");
+    assert_eq!(error(&plain, &[]), "the trace has no requests");
+    let large = [access(1, 10), access(1, u64::from(u32::MAX) + 1)];
+    assert_eq!(
+        error(&plain, &large),
+        "request 2: an object of 4294967296 bytes; at most 4294967295 can be simulated"
+    );
+    assert!(simulate(&Setting { ignore_size: true, ..plain.clone() }, &large).is_ok());
+    for warmup in [-0.1, 1.0, f64::NAN] {
+        let error = error(&Setting { warmup, ..plain.clone() }, &large);
+        assert!(error.ends_with("write a share of the trace from 0 to less than 1"), "{error}");
+    }
+}
+
+/// Prints the table that should be in `pinned.txt` if it is another one.
+#[test]
+fn misses_on_the_traces_at_hand_are_pinned() {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = std::env::var_os("DISTCACHE_TRACES").map_or_else(beside, PathBuf::from);
+    let (mut pinned, mut ours) = (String::new(), String::new());
+    for (name, sizes) in [
+        ("libcachesim/cloudPhysicsIO.oracleGeneral.bin", "0.01ws 0.1ws"),
+        ("caffeine/orm-busy.trace.xz", "1000 8000"),
+        ("caffeine/web12.trace.xz", "100 1000"),
+        ("synthetic/synth-photo-500k.oracleGeneral.bin.zst", "0.01ws 0.1ws"),
+    ] {
+        let path = folder.join(name);
+        if !path.exists() {
+            println!("skipped: {} is not there", path.display());
+            continue;
+        }
+        let opened = || Ok(trace::open(&path, None)?.take(1_000_000));
+        for (policy, size, requests, _, missed, bytes) in
+            counts(&setting(ALL, sizes).simulate(opened).unwrap())
+        {
+            writeln!(ours, "{name} {policy} {size} {requests} {missed} {bytes}").unwrap();
+        }
+        let mine = include_str!("pinned.txt").lines().filter(|line| line.starts_with(name));
+        pinned.extend(mine.flat_map(|line| [line, "\n"]));
+    }
+    assert!(ours == pinned, "should be in pinned.txt:\n{ours}");
+}
