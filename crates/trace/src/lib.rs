@@ -9,6 +9,7 @@ mod key;
 mod permutation;
 mod read;
 mod sample;
+mod statistics;
 mod workload;
 mod write;
 mod zipf;
@@ -24,5 +25,6 @@ pub use generate::{
 pub use key::object_id;
 pub use read::{Compression, Reader, open};
 pub use sample::{RateError, Sample};
+pub use statistics::{Quantiles, Statistics, Summary};
 pub use workload::{KEYS_MAX, Request, Requests, Workload, WorkloadError, key_name};
 pub use write::{Csv, Writer, create};
