@@ -9,6 +9,7 @@ mod plan;
 mod reproduce;
 mod sim;
 mod study;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -49,6 +50,7 @@ enum Command {
     Plan(plan::Arguments),
     Study(study::Arguments),
     Reproduce(reproduce::Arguments),
+    Trace(trace::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -82,5 +84,6 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Study(arguments) => study::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
+        Command::Trace(arguments) => trace::run(&arguments),
     }
 }

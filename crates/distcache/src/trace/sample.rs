@@ -1,0 +1,48 @@
+//! `distcache trace sample`: all accesses of some objects.
+
+use trace::{Access, Next, Sample};
+
+use super::output::Output;
+use super::{Input, bad_input, for_each};
+
+/// Keep all requests of some objects, chosen by a hash of their ids
+///
+/// The same objects are kept on every machine. A cache of a share R of the size sees about the same miss ratio on a
+/// sample at rate R.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    #[command(flatten)]
+    output: Output,
+
+    /// Share of the objects that are kept, above 0 and at most 1
+    #[arg(long, value_name = "R")]
+    rate: f64,
+
+    /// Another seed keeps other objects
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let sample =
+        Sample::new(arguments.rate, arguments.seed).map_err(|error| bad_input(format!("--rate: {error}")))?;
+    let reader = arguments.input.open()?;
+    let mut writer = arguments.output.create()?;
+    let mut whole = 0u64;
+    for_each(reader, |access| {
+        whole += 1;
+        if !sample.keeps(access.object) {
+            return Ok(());
+        }
+        // The number of the next access was that in the whole trace.
+        writer.write(&Access { next: Next::Unknown, ..access }).map_err(bad_input)
+    })?;
+    let requests = writer.finish().map_err(bad_input)?;
+    crate::commands::print(&format!(
+        "{requests} of {whole} requests in {}",
+        arguments.output.file().display()
+    ));
+    Ok(())
+}
