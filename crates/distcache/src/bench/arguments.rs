@@ -1,6 +1,8 @@
 //! The flags of `distcache bench`, checked. Not what is done with them.
 
-use anyhow::{Result, bail, ensure};
+use std::path::Path;
+
+use anyhow::{Result, ensure};
 
 /// Put load on a Redis, a DistCache router, or any other server that speaks RESP, and measure it.
 ///
@@ -21,7 +23,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub(crate) keys: u64,
 
-    /// Popularity of keys: uniform, zipf:A (exponent A), or adversary:X (X keys at equal rate)
+    /// Popularity of keys: uniform, zipf:A (exponent A), adversary:X (X keys at equal rate), or trace:FILE, which is
+    /// replayed in its order, over and over, with keys named after its objects
     #[arg(long, value_name = "DIST", default_value = "zipf:0.99")]
     pub(crate) dist: String,
 
@@ -119,11 +122,15 @@ impl Arguments {
             (1..=SLICE_MS_MAX).contains(&self.slice_ms),
             "--slice-ms must be between 1 and {SLICE_MS_MAX}"
         );
-        if let Some(path) = self.dist.strip_prefix("trace:") {
-            bail!(
-                "--dist trace:{path}: replaying a trace is not in this release; use uniform, zipf:A or adversary:X"
-            );
-        }
+        ensure!(
+            self.trace().is_none() || self.write_ratio == 0.0,
+            "--write-ratio: a trace says itself which requests write"
+        );
         Ok(())
+    }
+
+    /// The file of --dist trace:FILE.
+    pub(crate) fn trace(&self) -> Option<&Path> {
+        self.dist.strip_prefix("trace:").map(Path::new)
     }
 }

@@ -18,30 +18,37 @@ impl Frames {
         let mut set_tail = format!("\r\n${value_bytes}\r\n").into_bytes();
         set_tail.extend((0..value_bytes).map(|_| LETTERS[random.random_range(0..LETTERS.len())]));
         set_tail.extend_from_slice(b"\r\n");
-        Frames {
-            get: b"*2\r\n$3\r\nGET\r\n$16\r\n".to_vec(),
-            set_head: b"*3\r\n$3\r\nSET\r\n$16\r\n".to_vec(),
-            set_tail,
-        }
+        Frames { get: b"*2\r\n$3\r\nGET\r\n$".to_vec(), set_head: b"*3\r\n$3\r\nSET\r\n$".to_vec(), set_tail }
     }
 
     /// Bytes of one SET.
     pub(crate) fn set_bytes(&self) -> usize {
-        self.set_head.len() + trace::key_name(0).len() + self.set_tail.len()
+        self.set_head.len() + "16\r\n".len() + trace::key_name(0).len() + self.set_tail.len()
     }
 
-    /// Appends `GET key:%012d`.
+    /// Appends `GET key:%012d`; objects of traces may have more digits.
     pub(crate) fn get(&self, key: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.get);
-        out.extend_from_slice(&trace::key_name(key));
+        name(key, out);
         out.extend_from_slice(b"\r\n");
     }
 
     /// Appends `SET key:%012d value`.
     pub(crate) fn set(&self, key: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.set_head);
-        out.extend_from_slice(&trace::key_name(key));
+        name(key, out);
         out.extend_from_slice(&self.set_tail);
+    }
+}
+
+/// Appends the length of the key's name, and the name.
+fn name(key: u64, out: &mut Vec<u8>) {
+    if key < trace::KEYS_MAX {
+        out.extend_from_slice(b"16\r\n");
+        out.extend_from_slice(&trace::key_name(key));
+    } else {
+        let digits = key.to_string();
+        out.extend_from_slice(format!("{}\r\nkey:{digits}", "key:".len() + digits.len()).as_bytes());
     }
 }
 
@@ -65,5 +72,14 @@ mod tests {
         let set = Command::parse(Bytes::from(set)).expect("a command");
         assert_eq!((set.arg(0), set.arg(1)), (&b"SET"[..], &b"key:999999999999"[..]));
         assert_eq!(set.arg(2).len(), 5);
+
+        for (key, expected) in
+            [(1_000_000_000_000, "key:1000000000000"), (u64::MAX, "key:18446744073709551615")]
+        {
+            let mut get = Vec::new();
+            frames.get(key, &mut get);
+            let get = Command::parse(Bytes::from(get)).expect("a command");
+            assert_eq!(get.arg(1), expected.as_bytes());
+        }
     }
 }

@@ -8,7 +8,7 @@ use runtime::stop::Stop;
 use super::drive::drive;
 use super::frames::Frames;
 use super::plan::{Ending, Length, Live, Plan};
-use super::requests::Requests;
+use super::requests::{Keys, Requests};
 
 /// Few connections with deep pipelines are the fastest and the easiest way for both sides.
 const CONNECTIONS_MAX: usize = 16;
@@ -21,15 +21,15 @@ const ROUND_WAIT: Duration = Duration::from_millis(50);
 /// Errors that go away by waiting.
 const TRANSIENT: [&str; 4] = ["-BUSY", "-LOADING", "-TRYAGAIN", "-CLUSTERDOWN"];
 
-/// Sets keys 0 to `keys - 1` on the plan's target. `progress` hears about once a second how many are written.
+/// Sets these keys on the plan's target, each of them once. `progress` hears about once a second how many are written.
 pub(crate) fn load(
     plan: &Plan,
-    keys: u64,
+    keys: Keys,
     frames: &Frames,
     stop: &Stop,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let mut missing: Box<dyn Iterator<Item = u64> + Send> = Box::new(0..keys);
+    let Keys { count: keys, each: mut missing } = keys;
     let mut count = keys;
     for _ in 0..ROUNDS_MAX {
         let load_plan = Plan {

@@ -10,6 +10,7 @@ mod open_files;
 mod output;
 mod pacer;
 mod plan;
+mod replay;
 mod requests;
 mod schedule;
 mod series;
@@ -34,20 +35,15 @@ pub(crate) use target::Target;
 use drive::Progress;
 use output::ProgressLine;
 use plan::{Ending, Outcome};
+use replay::Replay;
+use requests::Keys;
 
 /// Runs the benchmark and prints its result. Fails also if no request was answered without an error.
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
     arguments.check()?;
     let plan = plan(&arguments)?;
-    let workload = Workload {
-        keys: arguments.keys,
-        distribution: arguments.dist.parse()?,
-        write_ratio: arguments.write_ratio,
-        value_bytes: arguments.value_bytes,
-        seed: arguments.seed,
-    };
-    let requests = Requests::Mix(workload.requests(0)?);
-    let frames = Frames::new(workload.value_bytes, workload.seed);
+    let (requests, keys) = requests(&arguments)?;
+    let frames = Frames::new(arguments.value_bytes, arguments.seed);
     open_files::allow(plan.connections)?;
     // A path that cannot be written is better found before the run than after it.
     let series_file = arguments.series.as_ref().map(|path| {
@@ -57,8 +53,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     let stop = Stop::on_signals()?;
     let mut line = ProgressLine::new();
     if !arguments.no_load {
-        let loaded = load(&plan, workload.keys, &frames, &stop, &mut |written| {
-            line.show(&format!("writing keys: {written} of {}", workload.keys));
+        let count = keys.count;
+        let loaded = load(&plan, keys, &frames, &stop, &mut |written| {
+            line.show(&format!("writing keys: {written} of {count}"));
         });
         line.clear();
         loaded?;
@@ -86,6 +83,23 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
         }
         Ending::Done => Ok(()),
     }
+}
+
+/// What is asked for, and all the keys that may be, with their number.
+fn requests(arguments: &Arguments) -> Result<(Requests, Keys)> {
+    if let Some(path) = arguments.trace() {
+        let replay = Replay::read(path)?;
+        let keys = replay.keys();
+        return Ok((Requests::Replay(replay), keys));
+    }
+    let workload = Workload {
+        keys: arguments.keys,
+        distribution: arguments.dist.parse()?,
+        write_ratio: arguments.write_ratio,
+        value_bytes: arguments.value_bytes,
+        seed: arguments.seed,
+    };
+    Ok((Requests::Mix(workload.requests(0)?), Keys::below(workload.keys)))
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan> {

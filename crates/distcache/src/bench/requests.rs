@@ -1,6 +1,7 @@
-//! Which request comes next: given keys once while loading, a workload's mix while measuring. Not when it is sent.
+//! Which request comes next: given keys once while loading, a workload's mix or a trace while measuring. Not when it is sent.
 
 use super::frames::Frames;
+use super::replay::Replay;
 
 /// Where the requests of a run come from.
 pub(crate) enum Requests {
@@ -8,6 +9,21 @@ pub(crate) enum Requests {
     Keys(Box<dyn Iterator<Item = u64> + Send>),
     /// GET and SET as the workload draws them, without end.
     Mix(trace::Requests),
+    /// GET and SET as a trace has them, without end.
+    Replay(Replay),
+}
+
+/// Keys to be written before a measurement, each of them once.
+pub(crate) struct Keys {
+    pub(crate) count: u64,
+    pub(crate) each: Box<dyn Iterator<Item = u64> + Send>,
+}
+
+impl Keys {
+    /// Those below this number.
+    pub(crate) fn below(count: u64) -> Keys {
+        Keys { count, each: Box::new(0..count) }
+    }
 }
 
 impl Requests {
@@ -17,6 +33,10 @@ impl Requests {
             Requests::Keys(keys) => (keys.next()?, true),
             Requests::Mix(requests) => {
                 let request = requests.next_request();
+                (request.key, request.write)
+            }
+            Requests::Replay(replay) => {
+                let request = replay.next_request();
                 (request.key, request.write)
             }
         };

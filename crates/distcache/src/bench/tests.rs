@@ -15,7 +15,7 @@ use trace::Workload;
 use wire::resp::{Command, Limits, take_command};
 
 use super::plan::{Ending, Length, Live, Outcome, Plan};
-use super::requests::Requests;
+use super::requests::{Keys, Requests};
 use super::target::{self, Target};
 use super::{Frames, drive, load};
 
@@ -216,7 +216,7 @@ fn loading_writes_every_key_and_repeats_those_for_which_the_server_was_busy() {
         }
     });
     let plan = Plan { connections: 3, ..plan(address, Length::Time(1)) };
-    load(&plan, 5_000, &Frames::new(8, 1), &Stop::new(), &mut |_| {}).expect("all keys fit");
+    load(&plan, Keys::below(5_000), &Frames::new(8, 1), &Stop::new(), &mut |_| {}).expect("all keys fit");
     let keys = keys.lock().expect("not poisoned");
     assert_eq!(keys.len(), 5_000);
     assert!(keys.contains(&b"key:000000004999"[..]));
@@ -226,7 +226,8 @@ fn loading_writes_every_key_and_repeats_those_for_which_the_server_was_busy() {
 fn loading_stops_at_an_error_that_stays() {
     let address = server(|_, _| Some(b"-NOAUTH Authentication required.\r\n".to_vec()));
     let plan = plan(address, Length::Time(1));
-    let error = load(&plan, 10, &Frames::new(8, 1), &Stop::new(), &mut |_| {}).expect_err("refused");
+    let error =
+        load(&plan, Keys::below(10), &Frames::new(8, 1), &Stop::new(), &mut |_| {}).expect_err("refused");
     assert!(error.to_string().contains("-NOAUTH"), "{error}");
 }
 
@@ -272,7 +273,7 @@ fn a_real_redis_holds_the_keys_and_answers_without_errors() {
         slice_us: None,
     };
     let frames = Frames::new(100_000, 1);
-    load(&plan, 500, &frames, &Stop::new(), &mut |_| {}).expect("Redis takes every key");
+    load(&plan, Keys::below(500), &frames, &Stop::new(), &mut |_| {}).expect("Redis takes every key");
     let distribution = "zipf:0.99".parse().expect("a distribution");
     let workload = Workload { keys: 500, distribution, write_ratio: 0.1, value_bytes: 100_000, seed: 1 };
     let requests = Requests::Mix(workload.requests(0).expect("a valid workload"));
