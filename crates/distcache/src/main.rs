@@ -3,6 +3,7 @@
 mod bench;
 mod commands;
 mod demo;
+mod flash;
 mod launch;
 mod logging;
 mod plan;
@@ -51,6 +52,7 @@ enum Command {
     Study(study::Arguments),
     Reproduce(reproduce::Arguments),
     Trace(trace::Arguments),
+    Flash(flash::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -85,5 +87,6 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Study(arguments) => study::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
+        Command::Flash(arguments) => flash::run(&arguments),
     }
 }

@@ -1,6 +1,7 @@
 //! The papers' analyses as tools. No sockets, and no second copy of placement, routing or policies.
 
 pub mod capacity;
+pub mod flash;
 pub mod flow;
 pub mod hot_keys;
 pub mod matching;

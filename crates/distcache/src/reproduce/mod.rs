@@ -143,6 +143,21 @@ fn write(out: &Path, claims: &[Claim], figures: &[Figure], run: &str) -> anyhow:
     file(out, "report.html", html::document(claims, figures, run).as_bytes())
 }
 
+/// A name that `plot` can write to, as clap parses it.
+pub(crate) fn figure_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let known = path.extension().is_some_and(|extension| extension == "svg" || extension == "png");
+    if known { Ok(path) } else { Err("write a name that ends in .svg or .png".to_owned()) }
+}
+
+/// Draws one figure, in the format that the file's name says.
+pub(crate) fn plot(path: &Path, figure: &Figure) -> anyhow::Result<()> {
+    let drawn = svg::document(figure);
+    let is_png = path.extension().is_some_and(|extension| extension == "png");
+    let bytes = if is_png { png::Rasteriser::new().png(&drawn)? } else { drawn.into_bytes() };
+    fs::write(path, bytes).with_context(|| format!("{}: cannot be written", path.display()))
+}
+
 fn file(out: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
     let path = out.join(name);
     fs::write(&path, bytes).with_context(|| format!("{}: cannot be written", path.display()))

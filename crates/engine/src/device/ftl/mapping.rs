@@ -30,7 +30,7 @@ pub struct FtlOptions {
 impl Default for FtlOptions {
     /// The spare room of a device whose flash is counted in GiB and sold in GB, and an erase block of 16 MiB.
     fn default() -> FtlOptions {
-        FtlOptions { page_bytes: 4096, block_pages: 4096, over_provisioning: 1.073_741_824 - 1.0 }
+        FtlOptions { page_bytes: 4096, block_pages: 4096, over_provisioning: 0.073_741_824 }
     }
 }
 

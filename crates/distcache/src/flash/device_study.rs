@@ -1,0 +1,231 @@
+//! `distcache flash device-study`: write throughput and amplification by size of write and use of a device. Not a cache.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::Context;
+use engine::device::{Device, FileDevice, FileOptions, FtlOptions, MemoryDevice, Timings};
+use indicatif::{ProgressBar, ProgressStyle};
+use runtime::config::ByteSize;
+use study::flash::{Measured, Simulated, Surface};
+
+use super::surface::{Report, figure, print_report};
+use crate::commands::{BadInput, print};
+use crate::reproduce::{figure_file, plot};
+
+/// Measure or simulate how a flash device takes writes, by their size and the space in use (table 4.1, figure 4.1)
+///
+/// `ftl` simulates a flash translation layer and tells write amplification. A file, a block device or memory is measured
+/// by the clock; what flash writes below them cannot be read from here. A file is made for the study and leaves no trace.
+#[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
+pub(crate) struct Arguments {
+    /// ftl (the simulator), mem, or PATH: a directory or a new file to measure its file system, a block device, or a file
+    #[arg(long, value_name = "PATH|mem|ftl", default_value = "ftl")]
+    device: Target,
+
+    /// Size of the device [default: ftl 4GiB; a new file 1GiB; mem 256MiB; what is there as it is]
+    #[arg(long, value_name = "SIZE", value_parser = ByteSize::from_str)]
+    size: Option<ByteSize>,
+
+    /// Sizes of writes, with commas; each divides the largest
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = ByteSize::from_str,
+          default_value = "4KiB,32KiB,128KiB,512KiB,2MiB,4MiB,8MiB,16MiB,32MiB")]
+    write_sizes: Vec<ByteSize>,
+
+    /// Shares of the device in use, with commas [default: ftl and block devices 0.5,0.6,0.7,0.8,0.9,1; others 1]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    utilisations: Option<Vec<f64>>,
+
+    /// Page of the simulated flash, 4KiB or more
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = ByteSize::from_str)]
+    page: ByteSize,
+
+    /// Erase block of the simulated flash, over all its chips
+    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = ByteSize::from_str)]
+    erase_block: ByteSize,
+
+    /// Simulated flash beyond the size of the device, as a share of it
+    #[arg(long, value_name = "SHARE", default_value_t = FtlOptions::default().over_provisioning)]
+    over_provisioning: f64,
+
+    /// Seconds of measuring, over all sizes; filling the device comes on top
+    #[arg(long, value_name = "S", default_value_t = 20.0)]
+    seconds: f64,
+
+    /// Allow PATH to be there, and to lose what it holds
+    #[arg(long)]
+    overwrite: bool,
+
+    /// Seed of the random places
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+
+    /// Draw figure 4.1 into a file, .svg or .png: write amplification where it is known, otherwise throughput
+    #[arg(long, value_name = "FILE", value_parser = figure_file)]
+    plot: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+enum Target {
+    Ftl,
+    Memory,
+    Path(PathBuf),
+}
+
+impl FromStr for Target {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Target, Self::Err> {
+        Ok(match text {
+            "ftl" => Target::Ftl,
+            "mem" => Target::Memory,
+            path => Target::Path(path.into()),
+        })
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let (surface, description) = match &arguments.device {
+        Target::Ftl => simulate(arguments)?,
+        Target::Memory => {
+            let device = MemoryDevice::new(arguments.bytes_or(256 << 20)).map_err(bad_input)?;
+            measure(arguments, &device, &[1.0])?
+        }
+        Target::Path(path) => {
+            let (device, utilisations) = open(arguments, path)?;
+            measure(arguments, &device, utilisations)?
+        }
+    };
+    if let Some(path) = &arguments.plot {
+        plot(path, &figure(&surface, &description))?;
+    }
+    if arguments.json {
+        print(&serde_json::to_string(&Report::new(&surface, &description, arguments.seed))?);
+    } else {
+        print_report(&surface, &description);
+    }
+    Ok(())
+}
+
+/// Shares of which figure 4.1 shows some.
+const UTILISATIONS: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+
+impl Arguments {
+    fn bytes_or(&self, default: u64) -> u64 {
+        self.size.map_or(default, |size| size.0)
+    }
+
+    fn write_bytes(&self) -> Vec<u64> {
+        self.write_sizes.iter().map(|size| size.0).collect()
+    }
+
+    fn utilisations_or(&self, default: &[f64]) -> Vec<f64> {
+        self.utilisations.clone().unwrap_or_else(|| default.to_vec())
+    }
+}
+
+fn simulate(arguments: &Arguments) -> anyhow::Result<(Surface, String)> {
+    let (page, block) = (arguments.page.0, arguments.erase_block.0);
+    let narrow = |bytes: u64| u32::try_from(bytes).ok().filter(|_| page > 0 && block.is_multiple_of(page));
+    let (Some(page_bytes), Some(block_pages)) = (narrow(page), narrow(block / page.max(1))) else {
+        let why =
+            format!("--erase-block: {block} bytes are no multiple of pages of {page} bytes, or too many");
+        return Err(BadInput(why).into());
+    };
+    let ftl = FtlOptions { page_bytes, block_pages, over_provisioning: arguments.over_provisioning };
+    let simulated = Simulated {
+        bytes: arguments.bytes_or(4 << 30),
+        ftl,
+        timings: Timings::default(),
+        write_bytes: arguments.write_bytes(),
+        utilisations: arguments.utilisations_or(&UTILISATIONS),
+        seed: arguments.seed,
+    };
+    let bar = bar(simulated.cells_count(), "simulating");
+    let surface = simulated.evaluate(|| bar.inc(1));
+    bar.finish_and_clear();
+    let surface = surface.map_err(BadInput)?;
+    let description = format!(
+        "simulated flash: {} MiB and {:.1} % more, erase blocks of {} KiB, pages of {} KiB",
+        simulated.bytes >> 20,
+        100.0 * ftl.over_provisioning,
+        block >> 10,
+        page >> 10
+    );
+    Ok((surface, description))
+}
+
+fn measure(
+    arguments: &Arguments,
+    device: &dyn Device,
+    utilisations: &[f64],
+) -> anyhow::Result<(Surface, String)> {
+    let seconds = arguments.seconds;
+    let time = Duration::try_from_secs_f64(seconds)
+        .map_err(|_| BadInput(format!("--seconds {seconds}: write a number of seconds")))?;
+    let measured = Measured {
+        write_bytes: arguments.write_bytes(),
+        utilisations: arguments.utilisations_or(utilisations),
+        time,
+        seed: arguments.seed,
+    };
+    let bar = bar(measured.cells_count(), "measuring");
+    let surface = measured.evaluate(device, || bar.inc(1));
+    bar.finish_and_clear();
+    Ok((surface.map_err(bad_input)?, device.description()))
+}
+
+/// The device at this path, and which shares of it to use.
+fn open(arguments: &Arguments, path: &Path) -> anyhow::Result<(FileDevice, &'static [f64])> {
+    let found = std::fs::metadata(path).ok();
+    let is_directory = found.as_ref().is_some_and(std::fs::Metadata::is_dir);
+    if found.is_none() || is_directory {
+        let new = format!("distcache-device-study-{}", std::process::id());
+        let path = if is_directory { path.join(new) } else { path.to_owned() };
+        let options = FileOptions { bytes: Some(arguments.bytes_or(1 << 30)), ..FileOptions::default() };
+        let device = FileDevice::open(&path, &options).map_err(bad_input)?;
+        // It has no name any more, so that it is gone with this process however that ends.
+        std::fs::remove_file(&path).with_context(|| format!("{}: cannot be removed", path.display()))?;
+        return Ok((device, &[1.0]));
+    }
+    if !arguments.overwrite {
+        let why = format!(
+            "--device {}: is there; --overwrite lets the study destroy what it holds",
+            path.display()
+        );
+        return Err(BadInput(why).into());
+    }
+    let options = FileOptions { bytes: arguments.size.map(|size| size.0), ..FileOptions::default() };
+    let device = FileDevice::open(path, &options).map_err(bad_input)?;
+    let is_file = found.is_some_and(|found| found.is_file());
+    Ok((device, if is_file { &[1.0] } else { &UTILISATIONS }))
+}
+
+/// What the user can change is exit code 2; what the device did is not.
+fn bad_input(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidInput
+        | io::ErrorKind::NotFound
+        | io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ResourceBusy
+        | io::ErrorKind::StorageFull => BadInput(error.to_string()).into(),
+        _ => error.into(),
+    }
+}
+
+/// On stderr, and only on a terminal.
+fn bar(cells: usize, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len}  {elapsed}, {eta} left");
+    let bar = ProgressBar::new(cells as u64).with_message(what);
+    match style {
+        Ok(style) => bar.with_style(style.progress_chars("#--")),
+        Err(_) => bar,
+    }
+}
