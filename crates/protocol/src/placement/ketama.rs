@@ -51,6 +51,19 @@ impl Continuum {
         let next = self.points.partition_point(|(point, _)| *point < hash);
         self.points.get(next).unwrap_or(&self.points[0]).1
     }
+
+    /// The part of the circle that each server owns.
+    pub(super) fn shares(&self, servers: usize) -> Vec<f64> {
+        let mut shares = vec![0.0; servers];
+        let mut from = 0;
+        for &(point, shim) in &self.points {
+            shares[usize::from(shim.0)] += f64::from(point - from) / 2f64.powi(32);
+            from = point;
+        }
+        // The rest of the circle is the first point's.
+        shares[usize::from(self.points[0].1.0)] += 1.0 - f64::from(from) / 2f64.powi(32);
+        shares
+    }
 }
 
 /// With the precision of libmemcached, which decides where the product is next to a whole number.
@@ -130,9 +143,10 @@ mod tests {
             let mut counts = [0; 3];
             (0..100_000)
                 .for_each(|key| counts[usize::from(continuum.shim(format!("k{key}").as_bytes()).0)] += 1);
-            for (count, share) in counts.iter().zip(expected) {
+            for ((count, share), due) in counts.iter().zip(expected).zip(continuum.shares(3)) {
                 let percent = f64::from(*count) / 1000.0;
                 assert!((percent - f64::from(share)).abs() < 9.0, "{counts:?}, weighted: {weighted}");
+                assert!((percent - 100.0 * due).abs() < 1.0, "{counts:?}, weighted: {weighted}");
             }
         }
     }

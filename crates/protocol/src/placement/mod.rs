@@ -133,6 +133,20 @@ impl Placement {
         }
     }
 
+    /// The part of all keys that each shim has, if there are many.
+    pub fn shim_shares(&self) -> Vec<f64> {
+        let shims = self.map.shims.len();
+        match &self.shards {
+            Shards::Ring(ring) => ring.shares(shims),
+            Shards::Slots(owners) => {
+                let mut shares = vec![0.0; shims];
+                owners.iter().for_each(|shim| shares[usize::from(shim.0)] += 1.0 / owners.len() as f64);
+                shares
+            }
+            Shards::Ketama(continuum) => continuum.shares(shims),
+        }
+    }
+
     /// The key's places, one per layer.
     pub fn places(&self, key: &Key) -> Places {
         let rack = self.rack_of(self.shim(key));

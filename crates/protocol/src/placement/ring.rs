@@ -66,6 +66,17 @@ impl Ring {
         }
         Some(self.owners[index])
     }
+
+    /// The part of the circle that each of so many members owns; their ids are below `members`.
+    pub(super) fn shares(&self, members: usize) -> Vec<f64> {
+        let mut shares = vec![0.0; members];
+        let mut from = 0;
+        for (&point, &owner) in self.points.iter().zip(&self.owners) {
+            shares[usize::from(owner)] += (point - from) as f64 / 2f64.powi(64);
+            from = point;
+        }
+        shares
+    }
 }
 
 /// Six bytes, so it never hashes like a digest of sixteen; like a key of six it may, which harms nobody.
@@ -105,6 +116,21 @@ mod tests {
                     "{members} at {position:#x}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn a_share_is_how_often_a_position_is_the_member_s() {
+        let ring = Ring::new(&hash(), (0..5).map(|id| (id, 400 + 300 * u32::from(id), SHARE_WHOLE)));
+        let mut counts = [0u32; 5];
+        for n in 0..1u64 << 18 {
+            counts[usize::from(ring.owner(n << 46).unwrap())] += 1;
+        }
+        let shares = ring.shares(5);
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        for (share, count) in shares.into_iter().zip(counts) {
+            let due = f64::from(count) / f64::from(1 << 18);
+            assert!((share / due - 1.0).abs() < 0.01, "{share}, not {due}");
         }
     }
 

@@ -184,12 +184,17 @@ fn nodes_and_shims_share_evenly() {
     for share in shares(&place(one_layer(16)), 0, 64_000) {
         assert!((share / 4000.0 - 1.0).abs() < 0.15, "{share} of 4000");
     }
-    let placement = place(four_layers());
-    let mut counts = [0f64; 8];
-    for key in keys(&placement, 40_000) {
-        counts[usize::from(placement.shim(&key).0)] += 1.0;
+    for sharding in [Sharding::Ring, Sharding::Slots] {
+        let placement = place(ClusterMap { sharding, ..four_layers() });
+        let mut counts = [0f64; 8];
+        for key in keys(&placement, 40_000) {
+            counts[usize::from(placement.shim(&key).0)] += 1.0;
+        }
+        assert!(counts.iter().all(|count| (count / 5000.0 - 1.0).abs() < 0.12), "{counts:?}");
+        for (count, share) in counts.into_iter().zip(placement.shim_shares()) {
+            assert!((count / 40_000.0 / share - 1.0).abs() < 0.05, "{count} of 40000, not {share}");
+        }
     }
-    assert!(counts.iter().all(|count| (count / 5000.0 - 1.0).abs() < 0.12), "{counts:?}");
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) const VALUE: &[u8] = b"12345678";
 pub struct Popularity {
     /// Probabilities of the hottest objects, each of which has a place of its own.
     pub head: Vec<f64>,
-    /// The other objects, dealt to the servers in turn: they are so many and so cold that chance deals them evenly, too.
+    /// The other objects, of which each server has its share: they are so many and so cold that chance deals them so, too.
     pub tail: Option<Tail>,
 }
 
@@ -76,16 +76,15 @@ impl Workload {
             Sharding::Slots => Naming::Mixed(seed),
             Sharding::Ring | Sharding::Ketama(_) => Naming::Numbered,
         };
-        let mut listed = vec![0u32; placement.map().shims.len()];
+        let servers = placement.map().shims.len();
         let tail = popularity.tail.clone().filter(|tail| tail.probability > 0.0);
-        let mut arcs: Vec<(u16, Target, f64)> = Vec::with_capacity(popularity.head.len() + listed.len());
+        let mut arcs: Vec<(u16, Target, f64)> = Vec::with_capacity(popularity.head.len() + servers);
         for (rank, probability) in popularity.head.iter().enumerate() {
             let shim = placement.shim(&placement.key(0, name(naming, rank as u64)));
-            listed[usize::from(shim.0)] += 1;
             arcs.push((shim.0, Target::Head(rank as u32), *probability));
         }
         if let Some(tail) = &tail {
-            for (shim, share) in (0..).zip(shares(naming, &listed)) {
+            for (shim, share) in (0..).zip(placement.shim_shares()) {
                 arcs.push((shim, Target::Tail(ShimId(shim)), tail.probability * share));
             }
         }
@@ -186,18 +185,6 @@ fn name(naming: Naming, rank: u64) -> Bytes {
     match naming {
         Naming::Mixed(seed) => Bytes::copy_from_slice(&hexadecimal(mix(mix(seed) ^ rank))),
         Naming::Numbered => Bytes::copy_from_slice(&trace::key_name(rank)),
-    }
-}
-
-/// Which part of the tail each server has: hash slots are as good as equal, and of a ring each has what it has of the
-/// listed objects.
-fn shares(naming: Naming, listed: &[u32]) -> Vec<f64> {
-    let all: u32 = listed.iter().sum();
-    match naming {
-        Naming::Numbered if all > 0 => {
-            listed.iter().map(|count| f64::from(*count) / f64::from(all)).collect()
-        }
-        _ => vec![1.0 / listed.len() as f64; listed.len()],
     }
 }
 

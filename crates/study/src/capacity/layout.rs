@@ -91,7 +91,7 @@ impl Layout {
             }
             rank += 1;
         }
-        let rest = tail::spread(popularity, rank, servers, seed);
+        let rest = tail::spread(popularity, rank, &places.parts(), seed);
         layout.uncached.iter_mut().zip(rest).for_each(|(share, rest)| *share += rest);
         layout
     }

@@ -56,6 +56,12 @@ impl Places {
         }
     }
 
+    /// Which part of many objects each server has.
+    pub(super) fn parts(&self) -> Vec<f64> {
+        let servers = (self.racks * self.servers_per_rack) as usize;
+        self.rings.as_ref().map_or_else(|| vec![1.0 / servers as f64; servers], Placement::shim_shares)
+    }
+
     /// Its spine, which may have failed unless partitions are remapped.
     pub(super) fn spine(&self, rank: u64) -> u32 {
         let name = key_name(rank);
