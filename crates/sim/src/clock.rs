@@ -1,4 +1,4 @@
-//! One host's clock: an offset, and a rate that is wrong by up to half a percent. Not virtual time itself.
+//! One host's clock: an offset, a rate that is wrong by up to half a percent, how often it ticks. Not virtual time itself.
 
 use protocol::time::Time;
 
@@ -6,6 +6,9 @@ use crate::random::Random;
 
 /// Two clocks that are wrong by this much in opposite directions differ by less than the 1 % that leases allow for.
 const RATE_ERROR_PPM: u64 = 4_900;
+
+/// As in production: a router that ticks much more seldom takes itself for stopped, and nobody else for hanging.
+pub(crate) const ROUTER_TICK_US: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostClock {

@@ -13,7 +13,7 @@ use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
 use crate::checkers::{Births, Versions, Watch};
 use crate::clients::{Client, TestKey};
-use crate::clock::HostClock;
+use crate::clock::{HostClock, ROUTER_TICK_US};
 use crate::faults::{FaultSet, Storms};
 use crate::history::History;
 use crate::host::{Host, Machine, Role};
@@ -411,7 +411,8 @@ impl Cluster {
     pub(crate) fn tick_of(&self, host: HostId) -> u64 {
         match self.hosts[host].role {
             Role::Node(_) | Role::Shim(_) => self.shape.tick,
-            Role::Router(_) | Role::Controller => 100_000,
+            Role::Router(_) => ROUTER_TICK_US,
+            Role::Controller => 100_000,
         }
     }
 }

@@ -112,7 +112,7 @@ impl Cluster {
         if self.violations.is_empty() && !self.may_lose_messages() {
             self.check_phantoms();
         }
-        self.nodes().chain(self.slots()).for_each(|host| self.count_up(host));
+        (0..self.hosts.len()).for_each(|host| self.count_up(host));
         self.settle_unknown();
         for key in 0..self.keys.len() {
             if !self.violations.is_empty() {
@@ -199,6 +199,8 @@ impl Cluster {
             self.watch.lapses += statistics.lease_losses;
         } else if let Some(shim) = self.hosts[host].shim() {
             self.watch.invalidations += shim.statistics().invalidated_copies;
+        } else if let Some(router) = self.hosts[host].router() {
+            self.watch.breakers += router.counters().breakers_opened;
         }
     }
 
@@ -211,6 +213,7 @@ impl Cluster {
             ("poisoned", watch.poisoned),
             ("lease_lapses", watch.lapses),
             ("invalidations", watch.invalidations),
+            ("breakers", watch.breakers),
             ("unknown", watch.unknown),
             ("refused", watch.refused),
             ("late_writes", late_writes),

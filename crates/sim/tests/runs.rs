@@ -36,9 +36,17 @@ fn much_happens_in_a_few_runs() {
     let hits: u64 = reports.iter().map(|report| report.hits).sum();
     let operations: u64 = reports.iter().map(|report| report.operations).sum();
     assert!(hits * 20 > operations, "{hits} hits in {operations} commands");
-    for name in
-        ["fills", "commits", "poisoned", "lease_lapses", "invalidations", "unknown", "late_writes", "maps"]
-    {
+    for name in [
+        "fills",
+        "commits",
+        "poisoned",
+        "lease_lapses",
+        "invalidations",
+        "breakers",
+        "unknown",
+        "late_writes",
+        "maps",
+    ] {
         let count: u64 = reports.iter().map(|report| report.counts[name]).sum();
         assert!(count > 2, "{name}: {count}");
     }

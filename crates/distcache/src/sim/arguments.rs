@@ -11,6 +11,7 @@ use ::sim::{FaultSet, Settings};
 /// machines are those of production; time, network and storage are virtual, and the same seed always does the same.
 /// Exit code 1 says that a seed failed; the line printed for it runs it again.
 #[derive(Clone, Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     /// The seed to run
     #[arg(long, value_name = "N", conflicts_with = "seeds", required_unless_present = "seeds")]

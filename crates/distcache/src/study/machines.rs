@@ -3,9 +3,7 @@
 
 use clap::ValueEnum;
 use serde::Serialize;
-use sim::scale::{
-    self, Goodput, Layers, Placing, Population, Routing, Saturation, Scenario, Second, Tail, Turn,
-};
+use sim::scale::{self, Layers, Outcome, Placing, Population, Routing, Scenario, Second, Tail, Turn};
 use study::Spec;
 
 use super::{bad_input, print_json};
@@ -22,6 +20,7 @@ const TAIL_PARTS: u64 = 1 << 12;
 /// Rates are in units of one storage server's rate T, as in section 6.1 of the paper. Only hits count at nodes; reads,
 /// writes, fills and invalidations count at servers.
 #[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     /// What is cached where; replication is not among what the product does
     #[arg(long, value_enum, default_value = "distcache")]
@@ -159,27 +158,15 @@ enum Who {
 }
 
 #[derive(Serialize)]
-struct Found {
-    throughput: f64,
-    throughput_min: f64,
-    throughput_max: f64,
-    ideal: f64,
-    binding: &'static str,
-    hit_ratio_leaf: f64,
-    hit_ratio_spine: f64,
-    distinct_objects: f64,
-    load_max: f64,
-    requests: u64,
-}
-
-#[derive(Serialize)]
-struct Served {
+struct Row {
     throughput: f64,
     throughput_min: f64,
     throughput_max: f64,
     ideal: f64,
     offered: f64,
     refused: f64,
+    binding: &'static str,
+    load_max: f64,
     hit_ratio_leaf: f64,
     hit_ratio_spine: f64,
     distinct_objects: f64,
@@ -202,8 +189,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             Err(bad_input(format!("--offered {offered}: it must be above 0 and at most 1000000")))
         }
         Some(offered) if arguments.series => arguments.series(&scenario, offered),
-        Some(offered) => arguments.goodput(&scenario, offered),
-        None => arguments.saturation(&scenario),
+        Some(offered) => arguments.show(&arguments.each(|seeded| scale::goodput(seeded, offered))?),
+        None => arguments.show(&arguments.each(scale::saturation)?),
     }
 }
 
@@ -247,76 +234,61 @@ impl Arguments {
         })
     }
 
-    fn ideal(&self) -> f64 {
-        f64::from(self.racks) * f64::from(self.servers_per_rack)
-    }
-
     /// One run per seed.
-    fn each<T: Send>(
+    fn each(
         &self,
-        scenario: &Scenario,
-        run: impl Fn(&Scenario) -> Result<T, scale::ScenarioError> + Sync,
-    ) -> anyhow::Result<Vec<T>> {
+        run: impl Fn(&Scenario) -> Result<Outcome, scale::ScenarioError> + Sync,
+    ) -> anyhow::Result<Vec<Outcome>> {
+        let scenario = self.scenario()?;
         let results = study::seeds::each(self.seed, self.seeds as usize, |seed| {
             run(&Scenario { seed, ..scenario.clone() })
         });
         results.into_iter().map(|result| result.map_err(bad_input)).collect()
     }
 
-    fn saturation(&self, scenario: &Scenario) -> anyhow::Result<()> {
-        let runs: Vec<Saturation> = self.each(scenario, scale::saturation)?;
-        let found = Found {
-            throughput: mean(&runs, |run| run.throughput),
-            throughput_min: least(&runs, |run| run.throughput),
-            throughput_max: -least(&runs, |run| -run.throughput),
-            ideal: self.ideal(),
+    fn row(&self, runs: &[Outcome]) -> Row {
+        let mean = |of: fn(&Outcome) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+        let throughputs = || runs.iter().map(|run| run.throughput);
+        Row {
+            throughput: mean(|run| run.throughput),
+            throughput_min: throughputs().fold(f64::INFINITY, f64::min),
+            throughput_max: throughputs().fold(0.0, f64::max),
+            ideal: f64::from(self.racks) * f64::from(self.servers_per_rack),
+            offered: mean(|run| run.offered),
+            refused: mean(|run| run.refused),
             binding: most_frequent(runs.iter().map(|run| run.binding.name())),
-            hit_ratio_leaf: mean(&runs, |run| run.hit_ratio_leaf),
-            hit_ratio_spine: mean(&runs, |run| run.hit_ratio_spine),
-            distinct_objects: mean(&runs, |run| run.distinct_objects as f64),
-            load_max: mean(&runs, |run| run.load_max),
+            load_max: mean(|run| run.load_max),
+            hit_ratio_leaf: mean(|run| run.hit_ratio_leaf),
+            hit_ratio_spine: mean(|run| run.hit_ratio_spine),
+            distinct_objects: mean(|run| run.distinct_objects as f64),
             requests: runs.iter().map(|run| run.requests).sum(),
-        };
-        if self.json {
-            return print_json(&found);
         }
-        let Found { throughput, throughput_min, throughput_max, ideal, binding, .. } = found;
+    }
+
+    fn show(&self, runs: &[Outcome]) -> anyhow::Result<()> {
+        let row = self.row(runs);
+        if self.json {
+            return print_json(&row);
+        }
+        let Row { throughput, throughput_min, throughput_max, ideal, binding, .. } = row;
         print(&format!(
             "throughput {throughput:.1} of {ideal:.0} servers' rates ({throughput_min:.1} to {throughput_max:.1} in {} runs)",
             runs.len()
         ));
+        if self.offered.is_some() {
+            print(&format!("of {:.1} asked for; {:.1} refused", row.offered, row.refused));
+        }
         print(&format!(
             "limited by {binding}; the busiest member was at {:.1} %, {} requests",
-            100.0 * found.load_max,
-            found.requests
+            100.0 * row.load_max,
+            row.requests
         ));
-        print_hits(found.hit_ratio_leaf, found.hit_ratio_spine, found.distinct_objects);
-        Ok(())
-    }
-
-    fn goodput(&self, scenario: &Scenario, offered: f64) -> anyhow::Result<()> {
-        let runs: Vec<Goodput> = self.each(scenario, |scenario| scale::goodput(scenario, offered))?;
-        let served = Served {
-            throughput: mean(&runs, |run| run.throughput),
-            throughput_min: least(&runs, |run| run.throughput),
-            throughput_max: -least(&runs, |run| -run.throughput),
-            ideal: self.ideal(),
-            offered: mean(&runs, |run| run.offered),
-            refused: mean(&runs, |run| run.refused),
-            hit_ratio_leaf: mean(&runs, |run| run.hit_ratio_leaf),
-            hit_ratio_spine: mean(&runs, |run| run.hit_ratio_spine),
-            distinct_objects: mean(&runs, |run| run.distinct_objects as f64),
-            requests: runs.iter().map(|run| run.requests).sum(),
-        };
-        if self.json {
-            return print_json(&served);
-        }
-        let Served { throughput, offered, refused, ideal, requests, .. } = served;
         print(&format!(
-            "throughput {throughput:.1} of {offered:.1} asked for; {ideal:.0} servers, {requests} requests"
+            "{:.1} % of the reads were hits in leaves, {:.1} % in spines; {:.0} objects were cached",
+            100.0 * row.hit_ratio_leaf,
+            100.0 * row.hit_ratio_spine,
+            row.distinct_objects
         ));
-        print(&format!("refused {refused:.1}"));
-        print_hits(served.hit_ratio_leaf, served.hit_ratio_spine, served.distinct_objects);
         Ok(())
     }
 
@@ -385,22 +357,6 @@ fn partition_point(mut first: u64, mut end: u64, below: impl Fn(u64) -> bool) ->
         }
     }
     first
-}
-
-fn print_hits(leaf: f64, spine: f64, objects: f64) {
-    print(&format!(
-        "{:.1} % of the requests were hits in leaves, {:.1} % in spines; {objects:.0} objects were cached",
-        100.0 * leaf,
-        100.0 * spine
-    ));
-}
-
-fn mean<T>(runs: &[T], of: impl Fn(&T) -> f64) -> f64 {
-    runs.iter().map(of).sum::<f64>() / runs.len() as f64
-}
-
-fn least<T>(runs: &[T], of: impl Fn(&T) -> f64) -> f64 {
-    runs.iter().map(of).fold(f64::INFINITY, f64::min)
 }
 
 /// The first of those that are named most often.

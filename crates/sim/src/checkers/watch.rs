@@ -28,6 +28,8 @@ pub(crate) struct Watch {
     pub(crate) poisoned: u64,
     pub(crate) lapses: u64,
     pub(crate) invalidations: u64,
+    /// Times that a router left a node alone.
+    pub(crate) breakers: u64,
     pub(crate) storage_timeouts: u64,
     pub(crate) maps: u64,
     /// Writes that bypassed the shims, and reports of changes that shims got.

@@ -9,6 +9,7 @@ use protocol::placement::Placement;
 use protocol::storage::{StorageEvent, StorageTraits};
 use protocol::time::Time;
 use protocol::{node, router, shim};
+use wire::resp::Command;
 use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
 use super::control::Control;
@@ -16,15 +17,14 @@ use super::layout::{LEASE, terms};
 use super::members::{CacheNode, Front, QUEUE_MAX, Server, Work};
 use super::workload::Workload;
 use super::{Layers, Scenario, storage};
+use crate::clock::ROUTER_TICK_US;
 use crate::queue::Queue;
 use crate::random::Random;
 
 /// Every message takes as long, and so does storage: a hundredth of what a server takes for one request or less, as in a
 /// rack, and one queue keeps all of them in order.
-const HOP_US: u64 = 20;
+pub(super) const HOP_US: u64 = 20;
 const TICK_US: u64 = LEASE.as_micros() as u64 / 20;
-/// A router that ticks more seldom takes itself for stopped.
-const ROUTER_TICK_US: u64 = 50_000;
 const START_US: u64 = 1_000_000;
 
 enum Flying {
@@ -219,9 +219,13 @@ impl Cluster {
     fn arrives(&mut self) {
         self.offered_since.1 += 1;
         self.plan_arrival();
-        self.totals.offered += 1;
         let command = self.workload.draw();
         let front = self.random.index(self.fronts.len());
+        self.ask(front, command);
+    }
+
+    pub(super) fn ask(&mut self, front: usize, command: Command) {
+        self.totals.offered += 1;
         let mut effects = std::mem::take(&mut self.router_effects);
         let own = &mut self.fronts[front];
         let client = own.client(Time(self.now), &mut effects);
@@ -363,8 +367,13 @@ impl Cluster {
 
     fn refuse(&mut self, member: Peer, from: Peer, message: Message) {
         let value = Bytes::from_static(b"-BUSY over its request rate\r\n");
-        if let Some(message) = inbox::refusal(&message, value) {
-            self.send(member, from, message);
+        match (inbox::refusal(&message, value), member) {
+            (Some(refusal), _) => self.send(member, from, refusal),
+            // It makes work less, and its command may be under way already.
+            (None, Peer::Shim(id)) => {
+                self.step_shim(usize::from(id.0), shim::Input::Message { from, message });
+            }
+            (None, _) => {}
         }
     }
 

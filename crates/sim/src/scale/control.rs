@@ -6,13 +6,16 @@ use protocol::controller::{Controller, Effect, Input};
 use protocol::time::Time;
 use protocol::{node, router, shim};
 use wire::message::Offer;
+use wire::resp::Command;
 use wire::{ClusterMap, Message, NodeId, Peer, View};
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, HOP_US};
 use super::layout::controller;
-use super::{Layers, Scenario};
+use super::{Layers, Routing, Scenario};
 
 const HEARTBEAT_US: u64 = 500_000;
+/// As long as a read takes that no node answers.
+const READ_US: u64 = 4 * HOP_US;
 
 /// The controller, and when members are heard of next.
 pub(super) struct Control {
@@ -120,19 +123,22 @@ impl Cluster {
     }
 
     /// Every node is offered the hottest objects of its partition, as many as it holds, as if `rate` were asked for.
-    pub(super) fn populate(&mut self, rate: f64) {
+    /// Returns the ranks of what has been offered.
+    pub(super) fn populate(&mut self, rate: f64) -> Vec<usize> {
+        let mut offered = Vec::new();
         if self.scenario.layers == Layers::None {
-            return;
+            return offered;
         }
         let mut room = vec![self.scenario.slots; self.nodes.len()];
         let mut left: usize = room.len() * self.scenario.slots;
         for rank in 0..self.scenario.popularity.head.len() {
             if left == 0 {
-                return;
+                break;
             }
             let key = self.placement.key(0, self.workload.head_name(rank));
             let shim = Peer::Shim(self.placement.shim(&key));
             let per_second = self.scenario.popularity.head[rank] * rate * self.server_rate();
+            let before = left;
             for id in self.placement.places(&key).into_iter().flatten() {
                 let node = usize::from(id.0);
                 if room[node] == 0 {
@@ -143,6 +149,22 @@ impl Cluster {
                 let (key, view, command) = (key.clone(), View::GET, bytes::Bytes::new());
                 let offer = Message::Offer(Offer { key, view, resp3: false, heat, command });
                 self.step_node(node, node::Input::Message { from: shim, message: offer });
+            }
+            if left < before {
+                offered.push(rank);
+            }
+        }
+        offered
+    }
+
+    /// Routers that learn what is cached from replies have asked for each of these objects once. In a second of the
+    /// paper's rates they would have many times over; here it would take the colder ones minutes.
+    pub(super) fn teach(&mut self, ranks: &[usize]) {
+        if self.scenario.routing == Routing::Learned {
+            for &rank in ranks {
+                let command = Command::from_args(&[b"GET".as_slice(), &self.workload.head_name(rank)]);
+                (0..self.fronts.len()).for_each(|front| self.ask(front, command.clone()));
+                self.run_for(READ_US);
             }
         }
     }

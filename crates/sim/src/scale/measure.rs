@@ -27,31 +27,21 @@ impl Binding {
     }
 }
 
-/// The largest rate at which nobody is overloaded.
+/// What came of a rate, or of the largest one at which nobody is overloaded. Rates are in units of one server's.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Saturation {
+pub struct Outcome {
     pub throughput: f64,
-    pub binding: Binding,
-    /// Of all requests.
-    pub hit_ratio_leaf: f64,
-    pub hit_ratio_spine: f64,
-    pub distinct_objects: usize,
-    /// The rate of the last measurement, and the load of the busiest member then.
+    /// In the last measurement.
     pub offered: f64,
-    pub load_max: f64,
-    /// Requests that were carried out in all measurements.
-    pub requests: u64,
-}
-
-/// What is served of a given rate by members that do no more than they can.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Goodput {
-    pub offered: f64,
-    pub throughput: f64,
     pub refused: f64,
+    /// Who was the busiest, and how busy.
+    pub binding: Binding,
+    pub load_max: f64,
+    /// Of the reads.
     pub hit_ratio_leaf: f64,
     pub hit_ratio_spine: f64,
     pub distinct_objects: usize,
+    /// That were carried out in all measurements.
     pub requests: u64,
 }
 
@@ -66,25 +56,25 @@ pub struct Second {
 /// Counters at one moment.
 pub(super) struct Snapshot {
     now: u64,
-    pub(super) totals: Totals,
+    totals: Totals,
     hits: Vec<u64>,
     served: Vec<u64>,
     copies: Vec<u64>,
 }
 
 /// Between two of them: loads of members as parts of what they can do.
-pub(super) struct Loads {
-    pub(super) seconds: f64,
+struct Loads {
+    seconds: f64,
     /// Busiest leaf, spine and server.
-    pub(super) leaf: f64,
-    pub(super) spine: f64,
-    pub(super) server: f64,
-    pub(super) nodes: Vec<f64>,
-    pub(super) offered: u64,
-    pub(super) served: u64,
-    pub(super) refused: u64,
-    pub(super) hit_ratio_leaf: f64,
-    pub(super) hit_ratio_spine: f64,
+    leaf: f64,
+    spine: f64,
+    server: f64,
+    nodes: Vec<f64>,
+    offered: u64,
+    served: u64,
+    refused: u64,
+    hit_ratio_leaf: f64,
+    hit_ratio_spine: f64,
 }
 
 impl Cluster {
@@ -100,7 +90,7 @@ impl Cluster {
     }
 
     /// Only what is asked of a member counts, hits at nodes and everything at servers, however long it takes them.
-    pub(super) fn loads_since(&self, before: &Snapshot) -> Loads {
+    fn loads_since(&self, before: &Snapshot) -> Loads {
         let after = self.snapshot();
         let seconds = (after.now - before.now) as f64 / 1e6;
         let Scenario { leaf_rate, spine_rate, coherence_cost, .. } = self.scenario;
@@ -120,7 +110,8 @@ impl Cluster {
             served.zip(copies).map(|(served, copies)| per_second(served) + per_second(copies) * cost);
         let most = |loads: &[f64]| loads.iter().copied().fold(0.0, f64::max);
         let offered = after.totals.offered - before.totals.offered;
-        let ratio = |hits: &[u64]| hits.iter().sum::<u64>() as f64 / offered.max(1) as f64;
+        let reads = (offered.max(1) as f64) * (1.0 - self.scenario.write_ratio);
+        let ratio = |hits: &[u64]| hits.iter().sum::<u64>() as f64 / reads;
         Loads {
             seconds,
             leaf: most(&nodes[..racks]),
@@ -135,8 +126,25 @@ impl Cluster {
         }
     }
 
+    /// Of a measurement since `before`, in which `rate` was asked for.
+    pub(super) fn outcome(&self, before: &Snapshot, rate: f64) -> Outcome {
+        let loads = self.loads_since(before);
+        let units = |count: u64| count as f64 / loads.seconds / self.server_rate();
+        Outcome {
+            throughput: units(loads.served),
+            offered: units(loads.offered),
+            refused: units(loads.refused),
+            binding: self.binding(&loads, rate),
+            load_max: loads.max(),
+            hit_ratio_leaf: loads.hit_ratio_leaf,
+            hit_ratio_spine: loads.hit_ratio_spine,
+            distinct_objects: self.distinct_objects(),
+            requests: self.totals.offered,
+        }
+    }
+
     /// Who is the busiest, and whether that is one object's doing.
-    pub(super) fn binding(&self, loads: &Loads, rate: f64) -> Binding {
+    fn binding(&self, loads: &Loads, rate: f64) -> Binding {
         let most = loads.max();
         if loads.server >= most {
             return Binding::Server;
@@ -164,7 +172,7 @@ impl Cluster {
 }
 
 impl Loads {
-    pub(super) fn max(&self) -> f64 {
+    fn max(&self) -> f64 {
         self.leaf.max(self.spine).max(self.server)
     }
 }

@@ -15,7 +15,7 @@ mod storage;
 mod tests;
 mod workload;
 
-pub use measure::{Binding, Goodput, Saturation, Second};
+pub use measure::{Binding, Outcome, Second};
 pub use protocol::router::Routing;
 pub use search::{goodput, saturation, series};
 pub use workload::{Popularity, Tail};

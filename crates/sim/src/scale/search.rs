@@ -2,7 +2,7 @@
 //! what they are run on.
 
 use super::cluster::Cluster;
-use super::measure::{Goodput, Saturation, Second};
+use super::measure::{Outcome, Second};
 use super::{Layers, Population, Scenario, ScenarioError, Turn};
 
 /// Routers and meters forget what was before within a second.
@@ -18,7 +18,7 @@ const SECOND_US: u64 = 1_000_000;
 
 /// Measures how loads follow from the rate, goes to the rate at which the busiest member would be just full, and looks
 /// again. Members do whatever they are asked for: who would be overloaded is counted, not slowed down.
-pub fn saturation(scenario: &Scenario) -> Result<Saturation, ScenarioError> {
+pub fn saturation(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
     scenario.check()?;
     let mut rate = scenario.servers() as f64;
     let mut cluster = populated(scenario, rate);
@@ -29,26 +29,14 @@ pub fn saturation(scenario: &Scenario) -> Result<Saturation, ScenarioError> {
             requests += cluster.totals.offered;
             (cluster, populated_for) = (populated(scenario, rate), rate);
         }
-        cluster.offer(rate);
-        cluster.run_for(settle_us(scenario));
-        let before = cluster.snapshot();
-        cluster.run_for(u64::from(cluster.scenario.seconds) * SECOND_US);
-        let loads = cluster.loads_since(&before);
-        let most = loads.max();
+        let outcome = measured(&mut cluster, rate);
+        let most = outcome.load_max;
         if most == 0.0 {
             return Err(ScenarioError("nobody was asked for anything; measure for longer".to_owned()));
         }
         if (most - 1.0).abs() < TOLERANCE || round == ROUNDS_MAX {
-            return Ok(Saturation {
-                throughput: rate / most,
-                binding: cluster.binding(&loads, rate),
-                hit_ratio_leaf: loads.hit_ratio_leaf,
-                hit_ratio_spine: loads.hit_ratio_spine,
-                distinct_objects: cluster.distinct_objects(),
-                offered: rate,
-                load_max: most,
-                requests: requests + cluster.totals.offered,
-            });
+            let requests = requests + outcome.requests;
+            return Ok(Outcome { throughput: rate / most, offered: rate, requests, ..outcome });
         }
         rate /= most;
     }
@@ -56,25 +44,19 @@ pub fn saturation(scenario: &Scenario) -> Result<Saturation, ScenarioError> {
 }
 
 /// Members do no more than they can.
-pub fn goodput(scenario: &Scenario, offered: f64) -> Result<Goodput, ScenarioError> {
+pub fn goodput(scenario: &Scenario, offered: f64) -> Result<Outcome, ScenarioError> {
     scenario.check()?;
     let mut cluster = populated(scenario, offered);
     cluster.limit(true);
-    cluster.offer(offered);
-    cluster.run_for(settle_us(scenario));
+    Ok(measured(&mut cluster, offered))
+}
+
+fn measured(cluster: &mut Cluster, rate: f64) -> Outcome {
+    cluster.offer(rate);
+    cluster.run_for(settle_us(&cluster.scenario));
     let before = cluster.snapshot();
     cluster.run_for(u64::from(cluster.scenario.seconds) * SECOND_US);
-    let loads = cluster.loads_since(&before);
-    let rate = |count: u64| count as f64 / loads.seconds / cluster.server_rate();
-    Ok(Goodput {
-        offered: rate(loads.offered),
-        throughput: rate(loads.served),
-        refused: rate(loads.refused),
-        hit_ratio_leaf: loads.hit_ratio_leaf,
-        hit_ratio_spine: loads.hit_ratio_spine,
-        distinct_objects: cluster.distinct_objects(),
-        requests: cluster.totals.offered,
-    })
+    cluster.outcome(&before, rate)
 }
 
 /// Second by second, while spines fail and come back when `turns` say so. `told` hears of every second.
@@ -117,7 +99,7 @@ pub fn series(
     Ok(seconds)
 }
 
-/// A cluster whose nodes hold what they would at this rate, after the scenario's failures.
+/// A cluster whose nodes hold what they would at this rate, after the scenario's failures, and whose routers know.
 fn populated(scenario: &Scenario, rate: f64) -> Cluster {
     let mut cluster = Cluster::new(scenario);
     if scenario.layers == Layers::Both {
@@ -127,8 +109,9 @@ fn populated(scenario: &Scenario, rate: f64) -> Cluster {
             cluster.remap(failed);
         }
     }
-    cluster.populate(rate);
+    let offered = cluster.populate(rate);
     cluster.run_for(FILL_US);
+    cluster.teach(&offered);
     cluster
 }
 

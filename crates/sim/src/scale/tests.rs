@@ -153,7 +153,9 @@ fn every_request_is_answered_once_even_under_overload() {
 fn no_member_does_more_than_it_can() {
     let scenario = Scenario { popularity: one_object(), layers: Layers::None, ..scenario() };
     let served = goodput(&scenario, 5.0).unwrap();
+    assert_eq!(served.binding, Binding::Server);
     close(served.throughput, 1.0, 0.02);
+    close(served.load_max, 1.0, 0.02);
     close(served.throughput + served.refused, served.offered, 0.05);
     let cached = goodput(&Scenario { layers: Layers::Both, ..scenario }, 5.0).unwrap();
     assert_eq!((cached.throughput, cached.refused), (5.0, 0.0));
