@@ -4,10 +4,17 @@
 use std::process::Command;
 
 use anyhow::{Context, bail};
+use serde_json::Value;
 use study::reproduce::{Axis, Claim, Effort, Figure, Series, Style};
 
 use super::progress::Progress;
 
+/// Both have every object in the same places, and no read goes to a node that does not hold the object, as in the model:
+/// routers know what is cached where, which is the product's default.
+const MACHINES: &[&str] = &["study", "machines", "--placement", "ring", "--routing", "learned"];
+const MODEL: &[&str] = &["study", "capacity", "--placement", "ring"];
+/// The work of a series in time, in that of a point.
+const OVER_TIME: f64 = 3.0;
 /// What both may differ by.
 const APART: f64 = 0.05;
 const MECHANISMS: [(&str, &str); 3] =
@@ -28,15 +35,15 @@ pub(super) fn add(claims: &mut [Claim], figures: &mut Vec<Figure>, effort: Effor
     let there = |panel: &Panel| claims.iter().any(|claim| claim.id == panel.claim);
     let panels: Vec<Panel> = panels(effort).into_iter().filter(there).collect();
     let work = |panel: &Panel| (panel.points.len() * panel.mechanisms.len()) as f64;
-    let mut progress = Progress::new(panels.iter().map(work).sum());
+    let mut progress = Progress::new(panels.iter().map(work).sum::<f64>() + OVER_TIME);
     for panel in panels {
         let (mut series, mut apart) = (Vec::new(), Vec::new());
         for (mechanism, name) in panel.mechanisms {
             let (mut machines, mut model) = (Vec::new(), Vec::new());
             for (x, flags) in &panel.points {
                 progress.begin(&format!("{}, machines", panel.claim));
-                let own = throughput("machines", mechanism, flags)?;
-                let due = throughput("capacity", mechanism, flags)?;
+                let own = throughput(MACHINES, mechanism, flags)?;
+                let due = throughput(MODEL, mechanism, flags)?;
                 machines.push((*x, own));
                 model.push((*x, due));
                 apart.push((own / due - 1.0).abs());
@@ -63,8 +70,60 @@ pub(super) fn add(claims: &mut [Claim], figures: &mut Vec<Figure>, effort: Effor
             series,
         });
     }
+    if let Some(claim) = claims.iter_mut().find(|claim| claim.id == "D6") {
+        progress.begin("D6, machines");
+        let (text, figure) = over_time(effort)?;
+        claim.ours += &text;
+        figures.push(figure);
+        progress.done(OVER_TIME);
+    }
     progress.clear();
     Ok(())
+}
+
+/// Figure 11 itself: at half of the maximum four spines fail one by one, their partitions move, and they return. Nobody
+/// tells the routers.
+fn over_time(effort: Effort) -> anyhow::Result<(String, Figure)> {
+    let half = throughput(MODEL, "distcache", &[])? / 2.0;
+    let step = effort.pick(3, 5);
+    let flags = format!("--offered {half} --series --silent --fail-spines 4 --step {step}");
+    let found = said(MACHINES, "distcache", &flags.split(' ').map(str::to_owned).collect::<Vec<_>>())?;
+    let seconds = found.as_array().context("a series is a list of seconds")?;
+    let series = |name: &str| -> anyhow::Result<Vec<(f64, f64)>> {
+        let number = |second: &Value, name: &str| second[name].as_f64().with_context(|| format!("no {name}"));
+        seconds.iter().map(|second| Ok((number(second, "second")?, number(second, name)?))).collect()
+    };
+    let (offered, served) = (series("offered")?, series("throughput")?);
+    let share = |from: usize, to: usize| {
+        let shares =
+            served[from..to].iter().zip(&offered[from..to]).map(|(served, offered)| served.1 / offered.1);
+        100.0 * shares.fold(1.0, f64::min)
+    };
+    let (fails, moves, returns) = (step, 5 * step, 6 * step);
+    let text = format!(
+        " Over time, at half of the maximum and with routers that nobody tells: the worst second serves {:.1} % while four \
+         spines fail, {:.1} % from the second after the move on, {:.1} % when they are back.",
+        share(fails, moves),
+        share(moves + 1, returns),
+        share(returns, served.len())
+    );
+    let figure = Figure {
+        id: "machines-11-time".to_owned(),
+        title: "DistCache, figure 11, machines: spines fail one by one, are replaced, and return (at half of the maximum)"
+            .to_owned(),
+        x: Axis::from_zero(&format!(
+            "time (s; failures at {fails}, {}, {}, {}, recovery at {moves}, return at {returns})",
+            2 * step,
+            3 * step,
+            4 * step
+        )),
+        y: Axis::from_zero("throughput (storage servers)"),
+        series: vec![
+            Series::new("offered", Style::Curve, offered),
+            Series::new("served", Style::Line, served),
+        ],
+    };
+    Ok((text, figure))
 }
 
 fn panels(effort: Effort) -> Vec<Panel> {
@@ -130,15 +189,21 @@ fn panels(effort: Effort) -> Vec<Panel> {
     ]
 }
 
-/// What `distcache study` says of one point.
-fn throughput(study: &str, mechanism: &str, flags: &[String]) -> anyhow::Result<f64> {
+fn throughput(side: &[&str], mechanism: &str, flags: &[String]) -> anyhow::Result<f64> {
+    let seeds = ["--seeds".to_owned(), "2".to_owned()];
+    let found = said(side, mechanism, &[flags, &seeds].concat())?;
+    found["throughput"].as_f64().with_context(|| format!("distcache {} says no throughput", side.join(" ")))
+}
+
+/// What one of the two says of one point.
+fn said(side: &[&str], mechanism: &str, flags: &[String]) -> anyhow::Result<Value> {
     let binary = std::env::current_exe().context("the path of this binary")?;
     let mut command = Command::new(binary);
-    command.args(["study", study, "--mechanism", mechanism, "--seeds", "2", "--json"]).args(flags);
-    let ran = command.output().with_context(|| format!("distcache study {study}"))?;
+    command.args(side).args(["--mechanism", mechanism, "--json"]).args(flags);
+    let named = || format!("distcache {} {}", side.join(" "), flags.join(" "));
+    let ran = command.output().with_context(named)?;
     if !ran.status.success() {
-        bail!("distcache study {study} {}: {}", flags.join(" "), String::from_utf8_lossy(&ran.stderr).trim());
+        bail!("{}: {}", named(), String::from_utf8_lossy(&ran.stderr).trim());
     }
-    let found: serde_json::Value = serde_json::from_slice(&ran.stdout)?;
-    found["throughput"].as_f64().with_context(|| format!("distcache study {study} says no throughput"))
+    serde_json::from_slice(&ran.stdout).with_context(named)
 }
