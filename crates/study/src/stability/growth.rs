@@ -5,7 +5,8 @@
 //! observations are taken as independent, and growth is seen if their mean is more than `ERRORS` standard errors
 //! above zero. For a stationary queue steps are negatively correlated, which makes a false alarm rarer still. The price
 //! is a blind spot: with T requests/s, a single overloaded node is seen from an overload of about 4 sqrt(2 / (T t)) on,
-//! where t is the observed time; for T = 1000 and 50 s that is 2.5 %.
+//! where t is the observed time; for T = 1000 and 50 s that is 2.5 %. What is overloaded by its known rates is found by
+//! `overload`; what is left to this test is growth for other reasons, such as routers that know too little.
 
 /// Observations, without the first.
 pub(super) const STEPS: usize = 32;

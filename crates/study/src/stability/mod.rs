@@ -10,10 +10,12 @@
 //! Requests come through several routers, each with a table of its own.
 //!
 //! A queue holds `queue_max` requests, and what comes then is dropped. Drops count as growth, so that a full queue does
-//! not look steady; see `growth` for when a run is called stationary.
+//! not look steady. A run is called stationary if its queues were not seen to grow (`growth`) and the busiest nodes are
+//! not asked for more than they can serve (`overload`).
 
 mod alias;
 mod growth;
+mod overload;
 mod queues;
 mod search;
 mod telemetry;

@@ -6,6 +6,7 @@ use rand::rngs::Xoshiro256PlusPlus;
 use wire::NodeId;
 
 use super::alias::{Alias, exponential};
+use super::overload::Demand;
 use super::telemetry::Knowledge;
 use super::{Run, Settings, growth};
 use crate::matching::Policy;
@@ -22,6 +23,8 @@ struct Queues<'a> {
     objects: Alias,
     nodes: Alias,
     lengths: Vec<u32>,
+    /// By node, the sum of what was observed.
+    backlog: Vec<f64>,
     knowledge: Knowledge,
     random: Xoshiro256PlusPlus,
     waiting: u64,
@@ -40,6 +43,7 @@ pub(super) fn simulate(settings: &Settings, rates: &[f64], seed: u64) -> Run {
         objects: Alias::new(rates),
         nodes: Alias::new(&capacities),
         lengths: vec![0; capacities.len()],
+        backlog: vec![0.0; capacities.len()],
         knowledge: Knowledge::new(settings),
         random: seeds::random(seed, EVENTS),
         waiting: 0,
@@ -49,7 +53,9 @@ pub(super) fn simulate(settings: &Settings, rates: &[f64], seed: u64) -> Run {
     };
     let arrivals = rates.iter().sum::<f64>() * settings.node_rate;
     let services = capacities.iter().sum::<f64>() * settings.node_rate;
-    queues.run(arrivals, services)
+    let observed = queues.run(arrivals, services);
+    let demand = Demand { policy: settings.policy, rates, places: &queues.places, capacities: &capacities };
+    Run { stationary: observed.stationary && !demand.overloads(&queues.backlog), ..observed }
 }
 
 impl Queues<'_> {
@@ -68,6 +74,10 @@ impl Queues<'_> {
                     served = self.served;
                 }
                 observed.push((self.waiting + self.drops) as f64);
+                self.backlog
+                    .iter_mut()
+                    .zip(&self.lengths)
+                    .for_each(|(sum, length)| *sum += f64::from(*length));
                 due = half + step * observed.len() as f64;
             }
             area += (next.min(end) - now.max(half)).max(0.0) * self.waiting as f64;

@@ -2,8 +2,8 @@
 
 use super::{Run, Settings, StabilityError, run};
 
-/// Of one seed. A run of `settings.seconds` cannot tell a slow growth from noise, so the result lies above the exact
-/// limit by what such a run does not see (see `growth`), whatever the tolerance.
+/// Of one seed. Where several groups of nodes are full at nearly the same rate, a run of `settings.seconds` may not tell
+/// which of them is first, and the result lies above the exact limit by a little.
 pub fn alpha_stationary(settings: &Settings, seed: u64, tolerance: f64) -> Result<f64, StabilityError> {
     let (mut low, mut high) = (0.0, settings.model.alpha_bound());
     while high - low > tolerance {
