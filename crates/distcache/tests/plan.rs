@@ -117,7 +117,7 @@ fn ask(port: u16) -> String {
 fn what_makes_no_sense_is_refused_in_a_line() {
     for (flags, expected) in [
         ("", "--servers <N>"),
-        ("--servers 0", "--servers 0: there must be 1 to 65536"),
+        ("--servers 0", "--servers 0: there must be 1 to 65535"),
         ("--servers 4 --racks 5", "--racks 5"),
         ("--servers 4 --server-rate -1", "--server-rate -1: a rate is above 0"),
         ("--servers 4 --dist zipf:0", "not an exponent"),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use study::Spec;
-use study::plan::{CONFIDENCE, FACTOR, Facts, Plan};
+use study::plan::{CONFIDENCE, FACTOR, Facts, Plan, SEEDS};
 
 use crate::commands::{BadInput, print, say};
 
@@ -168,11 +168,18 @@ fn print_plan(arguments: &Arguments, plan: &Plan) {
         format!("of {:.2} % of the requests: T/2 for each copy (DistCache, theorem 1)", 100.0 * plan.hottest);
     line("copies of the hottest", plan.degree.to_string(), &why);
     line("servers together", format!("{:.0}", plan.target), "requests/s: servers x server rate");
-    let why = format!("requests/s; what limits it: {} (study capacity, mean of 3 seeds)", plan.limit);
+    let source = if plan.is_bound {
+        "the servers' bound; the model serves more of all it was tried with".to_owned()
+    } else {
+        format!("study capacity --placement ring, mean of {SEEDS} seeds")
+    };
+    let why = format!("requests/s with a copy in each layer; what limits it: {} ({source})", plan.limit);
     line("throughput", format!("{:.0}", plan.throughput), &why);
-    let why = "requests/s, if the hottest have as many copies as above (design, section 12)";
-    line("with elastic copies", format!("{:.0}", plan.throughput_elastic), why);
-    let why = "requests/s of reads from the servers, whatever is asked for (Small Cache, Eq. 12)";
+    if plan.degree as usize > plan.shape.layers.len() {
+        let why = "requests/s, if each object has the copies it needs: this release does not place them (design, section 12)";
+        line("with elastic copies", format!("{:.0}", plan.throughput_elastic), why);
+    }
+    let why = "requests/s from servers with equal parts, whatever is read (Small Cache, Eq. 12)";
     line("servers' bound", format!("{:.0}", plan.bound), why);
     let why = "1 / (1 + D x copies), D = 1: a copy takes 1 - W off its server and adds W D for each";
     line("writes at most, %", format!("{:.1}", 100.0 * plan.write_ratio_max), why);

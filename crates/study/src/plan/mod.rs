@@ -6,7 +6,7 @@ mod warnings;
 use protocol::node::OBJECT_OVERHEAD_BYTES;
 use trace::Distribution;
 
-use crate::capacity::{CapacityError, Mechanism, Model, Outcome};
+use crate::capacity::{Binding, CapacityError, Mechanism, Model, Outcome, Placing};
 use crate::popularity::{Popularity, PopularityError, Spec};
 use crate::small_cache::{Backends, SmallCacheError};
 pub use shape::{CONFIDENCE, FACTOR, Shape};
@@ -18,8 +18,9 @@ const NODE_BYTES: u64 = 15 << 20;
 /// D, what a write costs a server more for each copy, in requests: `study capacity` takes the same.
 const COHERENCE_COST: f64 = 1.0;
 /// The means settle quickly, and large clusters take seconds for each.
-const SEEDS: usize = 3;
-const SERVERS_MAX: u32 = 1 << 16;
+pub const SEEDS: usize = 3;
+/// Shims have numbers of 16 bits.
+const SERVERS_MAX: u32 = 65_535;
 
 /// What an operator knows. Rates are in requests/s.
 #[derive(Clone, Debug)]
@@ -59,11 +60,13 @@ pub struct Plan {
     pub hottest: f64,
     /// Copies that the hottest object needs.
     pub degree: u32,
-    /// With one copy in each layer, as the product has them.
+    /// With one copy in each layer, placed as the product places them.
     pub throughput: f64,
     /// What keeps it from more: server, leaf, spine or object.
     pub limit: &'static str,
-    /// With as many copies of each object as its heat needs.
+    /// Whether that throughput is what Eq. 12 promises, because the model serves more of what it was tried with.
+    pub is_bound: bool,
+    /// With as many copies of each object as its heat needs, which the product does not place yet.
     pub throughput_elastic: f64,
     /// Small Cache's promise for servers alone, without writes (Eq. 12).
     pub bound: f64,
@@ -72,6 +75,15 @@ pub struct Plan {
     /// Where more of the requests write, caching costs the servers more than it takes off them.
     pub write_ratio_max: f64,
     pub warnings: Vec<String>,
+}
+
+/// What a shape serves.
+struct Served {
+    throughput: f64,
+    binding: Binding,
+    degree_max: u32,
+    worst_x: Option<u64>,
+    is_bound: bool,
 }
 
 /// Why there is no plan.
@@ -99,8 +111,8 @@ impl Facts {
         let shape = Shape::new(&facts, objects)?;
         let hottest = popularity.of(0);
         let target = f64::from(facts.servers) * facts.server_rate;
-        let (plain, worst_x) = facts.outcome(&shape, &popularity, false)?;
-        let (elastic, _) = facts.outcome(&shape, &popularity, true)?;
+        let plain = facts.served(&shape, &popularity, false)?;
+        let elastic = facts.served(&shape, &popularity, true)?;
         let degree = facts.degree(&shape, hottest * target, elastic.degree_max);
         let object_bytes = OBJECT_OVERHEAD_BYTES + KEY_BYTES + facts.value_bytes;
         let objects_most = shape.layers.iter().map(|layer| layer.objects_per_node).max().unwrap_or(0);
@@ -111,14 +123,14 @@ impl Facts {
             hottest,
             degree,
             throughput: plain.throughput,
-            limit: if shape.layers.len() == 1 && plain.binding.name() == "leaf" {
-                "spine"
-            } else {
-                plain.binding.name()
+            limit: match plain.binding.name() {
+                "leaf" if shape.layers.len() == 1 => "spine",
+                name => name,
             },
+            is_bound: plain.is_bound,
             throughput_elastic: elastic.throughput.max(plain.throughput),
             bound: target / shape.load_max,
-            worst_x,
+            worst_x: plain.worst_x,
             write_ratio_max: 1.0 / (1.0 + COHERENCE_COST * f64::from(degree)),
             warnings: Vec::new(),
             shape,
@@ -127,45 +139,46 @@ impl Facts {
         Ok(plan)
     }
 
-    /// What is served; where the popularity is unknown, what the worst of several adversaries leaves, and its choice.
-    fn outcome(
-        &self,
-        shape: &Shape,
-        popularity: &Popularity,
-        elastic: bool,
-    ) -> Result<(Outcome, Option<u64>), PlanError> {
+    /// Where the popularity is unknown, what the worst of several adversaries leaves, and no more than Eq. 12 promises
+    /// whatever is asked for.
+    fn served(&self, shape: &Shape, popularity: &Popularity, elastic: bool) -> Result<Served, PlanError> {
         let model = self.model(shape, elastic);
         if self.popularity.is_some() {
-            return Ok((model.evaluate_for(popularity)?, None));
+            return Ok(Served::of(&model.evaluate_for(popularity)?, None));
         }
-        let mut worst: Option<(Outcome, u64)> = None;
+        let mut worst: Option<Served> = None;
         let mut degree_max = 0;
         for x in self.adversaries(shape) {
             let outcome = model.evaluate_for(&Popularity::new(Distribution::Adversary(x), self.objects)?)?;
             degree_max = degree_max.max(outcome.degree_max);
-            if worst.as_ref().is_none_or(|(least, _)| outcome.throughput < least.throughput) {
-                worst = Some((outcome, x));
+            if worst.as_ref().is_none_or(|least| outcome.throughput < least.throughput) {
+                worst = Some(Served::of(&outcome, Some(x)));
             }
         }
-        let (mut outcome, x) = worst.expect("one key at least is asked for");
-        outcome.degree_max = degree_max;
-        let bound = model.ideal() / shape.load_max;
-        if bound < outcome.throughput {
-            outcome.throughput = bound;
-            outcome.binding = crate::capacity::Binding::Server;
-            return Ok((outcome, Some(worst_x(self, shape))));
+        let worst = Served { degree_max, ..worst.expect("one key at least is asked for") };
+        let throughput = model.ideal() / shape.load_max;
+        if throughput < worst.throughput {
+            let (binding, worst_x) = (Binding::Server, Some(self.worst_x(shape)));
+            return Ok(Served { throughput, binding, worst_x, is_bound: true, ..worst });
         }
-        Ok((outcome, Some(x)))
+        Ok(worst)
     }
 
     /// Numbers of keys among which the worst is: one key, as many as are cached, Small Cache's (Eq. 14), and between.
     fn adversaries(&self, shape: &Shape) -> Vec<u64> {
         let cached = shape.cached as u64;
-        let all = [1, u64::from(shape.nodes()), cached / 4, cached, worst_x(self, shape)];
+        let all = [1, u64::from(shape.nodes()), cached / 4, cached, self.worst_x(shape)];
         let mut all: Vec<u64> = all.into_iter().map(|x| x.clamp(1, self.objects)).collect();
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Small Cache's worst number of keys for servers alone (Eq. 14).
+    fn worst_x(&self, shape: &Shape) -> u64 {
+        let bounds = Backends::new(u64::from(self.servers), 1.0, CONFIDENCE);
+        let x = bounds.and_then(|bounds| bounds.worst_x(shape.cached)).unwrap_or(shape.cached + 1.0);
+        (x.round() as u64).clamp(1, self.objects)
     }
 
     fn model(&self, shape: &Shape, elastic: bool) -> Model {
@@ -189,6 +202,7 @@ impl Facts {
             write_ratio: self.write_ratio,
             coherence_cost: COHERENCE_COST,
             elastic: elastic && spine.is_some(),
+            placing: Placing::Ring,
             seeds: SEEDS,
             ..Model::default()
         }
@@ -219,7 +233,7 @@ impl Facts {
             Err(PlanError::Wrong { flag, given: given.to_string(), why })
         };
         if self.servers == 0 || self.servers > SERVERS_MAX {
-            return wrong("servers", &self.servers, "there must be 1 to 65536");
+            return wrong("servers", &self.servers, "there must be 1 to 65535");
         }
         if let Some(racks) = self.racks.filter(|racks| *racks == 0 || *racks > self.servers) {
             return wrong("racks", &racks, "there must be 1 to as many as there are servers");
@@ -246,10 +260,11 @@ impl Facts {
     }
 }
 
-fn worst_x(facts: &Facts, shape: &Shape) -> u64 {
-    let bounds = Backends::new(u64::from(facts.servers), 1.0, CONFIDENCE);
-    let x = bounds.and_then(|bounds| bounds.worst_x(shape.cached)).unwrap_or(shape.cached + 1.0);
-    (x.round() as u64).clamp(1, facts.objects)
+impl Served {
+    fn of(outcome: &Outcome, worst_x: Option<u64>) -> Served {
+        let Outcome { throughput, binding, degree_max, .. } = *outcome;
+        Served { throughput, binding, degree_max, worst_x, is_bound: false }
+    }
 }
 
 #[cfg(test)]
