@@ -34,6 +34,8 @@ pub enum PopularityError {
     Weight { path: PathBuf, line: usize, text: String },
     #[error("no object has a weight above 0")]
     NoWeight,
+    #[error("{}: no line is a weight above 0", path.display())]
+    NoWeightIn { path: PathBuf },
 }
 
 /// Probabilities by rank, from the most popular object on. They add up to one.
@@ -158,7 +160,10 @@ impl Spec {
     pub fn popularity(&self, objects: u64) -> Result<Popularity, PopularityError> {
         match self {
             Spec::Law(law) => Popularity::new(*law, objects),
-            Spec::File(path) => Popularity::from_weights(weights(path)?),
+            Spec::File(path) => Popularity::from_weights(weights(path)?).map_err(|error| match error {
+                PopularityError::NoWeight => PopularityError::NoWeightIn { path: path.clone() },
+                error => error,
+            }),
         }
     }
 }
@@ -300,7 +305,8 @@ mod tests {
         check("3\nx\n", "line 2: \"x\" is no weight");
         check("3\n\n-1\n", "line 3: \"-1\" is no weight");
         check("inf", "line 1");
-        check("", "no object has a weight above 0");
+        check("", "weights: no line is a weight above 0");
+        check("0\n0\n", "weights: no line is a weight above 0");
         std::fs::remove_dir_all(&folder).unwrap();
         let error = Spec::File(folder.join("weights")).popularity(1).unwrap_err().to_string();
         assert!(error.contains("weights: No such file"), "{error}");

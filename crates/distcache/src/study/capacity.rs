@@ -10,6 +10,7 @@ use crate::commands::print;
 
 /// Compute the throughput of a cluster: the largest without overload, or what gets through
 #[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     /// Racks of storage servers, each with one leaf node (m; paper, section 6.2)
     #[arg(long, value_name = "N", default_value_t = 32)]

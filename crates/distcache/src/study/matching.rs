@@ -15,6 +15,7 @@ const QUEUE_MAX: u32 = 10_000;
 
 /// Show how large a load caches in layers can carry: whether a perfect matching exists (DistCache, section 3.2)
 #[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     flags: Flags,
@@ -24,7 +25,7 @@ pub(crate) struct Arguments {
     policy: Choice,
 
     /// The probability over seeds that R = ALPHA m T can be carried (lemma 1), with T and m of layer 0
-    #[arg(long, value_name = "ALPHA", conflicts_with = "find_max", value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "ALPHA", conflicts_with = "find_max", value_parser = positive)]
     rate: Option<f64>,
 
     /// The largest alpha = R/(m T) of each seed; the default without --rate
@@ -32,7 +33,7 @@ pub(crate) struct Arguments {
     find_max: bool,
 
     /// Length of a simulation of two-choices, in mean service times 1/T; a short one overlooks small overloads
-    #[arg(long, value_name = "N", default_value_t = 10_000.0, value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 10_000.0, value_parser = positive)]
     seconds: f64,
 }
 

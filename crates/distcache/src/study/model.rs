@@ -35,7 +35,7 @@ pub(crate) struct Flags {
     m_spine: Option<u32>,
 
     /// Throughput of each node above layer 0, in T (section 3.3: nonuniform throughput)
-    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = positive)]
     spine_rate: f64,
 
     /// Independent choices of the hashes

@@ -8,6 +8,7 @@ use crate::commands::print;
 
 /// Show which share of all requests the most popular objects get
 #[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     /// uniform, zipf:A, adversary:X or file:F (one weight per line)
     #[arg(long, value_name = "D", default_value = "zipf:0.99")]

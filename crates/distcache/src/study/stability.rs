@@ -12,12 +12,13 @@ use crate::commands::print;
 
 /// Simulate the queues of cache nodes: do they grow under a policy or not (DistCache, sections 3.2 and 3.3)
 #[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     flags: Flags,
 
     /// alpha: the total rate R in m T, with T and m of layer 0 (lemma 2)
-    #[arg(long, value_name = "ALPHA", default_value_t = 0.9, value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "ALPHA", default_value_t = 0.9, value_parser = positive)]
     rate: f64,
 
     /// Where a request goes
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
     routers: usize,
 
     /// T: throughput of a node of layer 0, in requests/s
-    #[arg(long, value_name = "R", default_value_t = 1000.0, value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "R", default_value_t = 1000.0, value_parser = positive)]
     node_rate: f64,
 
     /// Longest queue of a node, in requests; what comes then is dropped
@@ -45,7 +46,7 @@ pub(crate) struct Arguments {
     queue_max: u32,
 
     /// Simulated time, in s; the second half is observed
-    #[arg(long, value_name = "S", default_value_t = 100.0, value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "S", default_value_t = 100.0, value_parser = positive)]
     seconds: f64,
 }
 
