@@ -139,6 +139,12 @@ impl World {
                     assert_eq!(before, None, "a ticket is used twice");
                 }
                 Effect::Abort { server, ticket } => assert_eq!(self.sent[&ticket].0, server),
+                Effect::Unblock { server, ticket, .. }
+                | Effect::Skip { server, ticket }
+                | Effect::Take { server, ticket, .. } => {
+                    let elsewhere = self.sent.get(&ticket).is_some_and(|(at, _)| *at != server);
+                    assert!(!elsewhere, "{ticket} is not at {server}");
+                }
                 Effect::Report(_) | Effect::Release { .. } | Effect::Ask { .. } | Effect::Warn(_) => {}
             }
         }
