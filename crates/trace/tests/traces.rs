@@ -67,7 +67,7 @@ fn cloud_physics_survives_being_written() {
     for access in read(&path) {
         writer.write(&Access { next: Next::Unknown, ..access }).unwrap();
     }
-    assert_eq!(writer.finish().unwrap(), 113_872);
+    assert_eq!(writer.finish(&mut |_| {}).unwrap(), 113_872);
     let written = std::fs::read(&copy).unwrap();
     std::fs::remove_file(copy).unwrap();
     assert!(written == std::fs::read(&path).unwrap());

@@ -1,6 +1,6 @@
 //! `distcache trace convert`: the same accesses in another format.
 
-use super::output::Output;
+use super::output::{Output, finish};
 use super::{Input, bad_input, for_each};
 
 /// Write a trace as oracleGeneral or CSV
@@ -18,7 +18,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let reader = arguments.input.open()?;
     let mut writer = arguments.output.create()?;
     for_each(reader, |access| writer.write(&access).map_err(bad_input))?;
-    let requests = writer.finish().map_err(bad_input)?;
+    let requests = finish(writer)?;
     crate::commands::print(&format!("{requests} requests in {}", arguments.output.file().display()));
     Ok(())
 }

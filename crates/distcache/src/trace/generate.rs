@@ -2,7 +2,7 @@
 
 use trace::{Churn, FlashCrowd, Popularity, Sizes, Synthetic};
 
-use super::output::Output;
+use super::output::{Output, finish};
 use super::{Progress, bad_input};
 use crate::commands::print;
 
@@ -69,8 +69,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         writer.write(&access).map_err(bad_input)?;
         progress.step(|| number);
     }
-    let requests = writer.finish().map_err(bad_input)?;
     drop(progress);
+    let requests = finish(writer)?;
     print(&format!(
         "{requests} requests, {}, in {}",
         synthetic.popularity,

@@ -30,8 +30,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         for access in first {
             writer.write(&access?).map_err(bad_input)?;
         }
-        writer.finish().map_err(bad_input)?;
-        return Ok(());
+        return super::output::finish(writer).map(drop);
     }
     let mut csv = Csv::new(BufWriter::new(io::stdout().lock()))?;
     for access in first {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use trace::{Compression, Format, Writer};
 
-use super::bad_input;
+use super::{Progress, bad_input};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Output {
@@ -39,6 +39,12 @@ pub(super) fn create(
     compression: Option<Compression>,
 ) -> Result<Writer> {
     trace::create(file, format.unwrap_or_else(|| by_name(file)), compression).map_err(bad_input)
+}
+
+/// Completes the file and says how many requests it has.
+pub(super) fn finish(writer: Writer) -> Result<u64> {
+    let progress = Progress::requests(writer.accesses());
+    writer.finish(&mut |done| progress.set(done)).map_err(bad_input)
 }
 
 fn by_name(file: &Path) -> Format {

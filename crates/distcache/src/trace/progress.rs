@@ -32,6 +32,11 @@ impl Progress {
             self.bar.set_position(position());
         }
     }
+
+    /// For work that tells its position rarely enough.
+    pub(crate) fn set(&self, position: u64) {
+        self.bar.set_position(position);
+    }
 }
 
 impl Drop for Progress {

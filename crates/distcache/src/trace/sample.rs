@@ -2,7 +2,7 @@
 
 use trace::{Access, Next, Sample};
 
-use super::output::Output;
+use super::output::{Output, finish};
 use super::{Input, bad_input, for_each};
 
 /// Keep all requests of some objects, chosen by a hash of their ids
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         // The number of the next access was that in the whole trace.
         writer.write(&Access { next: Next::Unknown, ..access }).map_err(bad_input)
     })?;
-    let requests = writer.finish().map_err(bad_input)?;
+    let requests = finish(writer)?;
     crate::commands::print(&format!(
         "{requests} of {whole} requests in {}",
         arguments.output.file().display()

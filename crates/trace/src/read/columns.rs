@@ -53,7 +53,7 @@ impl Columns {
     /// Of a CSV file; None if no column is the object's.
     pub(super) fn csv(header: &[&[u8]]) -> Option<Columns> {
         Some(Columns {
-            object: position(header, &["object", "obj_id", "object_id", "obj", "id", "key"])?,
+            object: position(header, &["object", "obj_id", "object_id", "obj", "id", "key", "lba", "lbn"])?,
             time: position(header, &["time", "timestamp", "ts", "clock_time", "real_time"]),
             bytes: position(header, &["bytes", "size", "obj_size", "object_size"]),
             next: position(header, &["next", "next_access", "next_access_vtime"]),
@@ -99,7 +99,7 @@ impl Columns {
         }
         let access = Access {
             time: self.time.map_or(Ok(0), |at| seconds(field(at)?))?,
-            object: object_id(field(self.object)?),
+            object: object_id(field(self.object)?.trim_ascii()),
             bytes: bytes.max(1),
             next: self.next.map_or(Ok(Next::Unknown), |at| next(field(at)?, row))?,
             operation: self.operation.map_or(Ok(Operation::Read), |at| operation(field(at)?))?,

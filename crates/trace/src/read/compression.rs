@@ -20,6 +20,9 @@ pub enum Compression {
 /// The longest of the magic numbers.
 pub(super) const MAGIC_BYTES: usize = 6;
 
+/// As `zstd --long=31` writes large traces; the default limit refuses them.
+const ZSTD_WINDOW_LOG_MAX: u32 = 31;
+
 impl Compression {
     pub(super) fn of(head: &[u8]) -> Compression {
         match head {
@@ -37,7 +40,11 @@ impl Compression {
         Ok(match self {
             Compression::None => input,
             Compression::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(input))),
-            Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(input)?),
+            Compression::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(input)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+                Box::new(decoder)
+            }
             Compression::Xz => Box::new(XzReader::new(BufReader::new(input), true)),
         })
     }

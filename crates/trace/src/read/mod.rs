@@ -78,8 +78,7 @@ impl Reader {
         let compression = Compression::of(&magic);
         let input = Box::new(Cursor::new(magic).chain(input));
         let mut source = Source::new(compression.undo(input).map_err(fail)?);
-        let head = source.peek(HEAD_BYTES).map_err(fail)?;
-        let head = &head[..head.len().min(HEAD_BYTES)];
+        let head = source.head(HEAD_BYTES).map_err(fail)?;
         if head.is_empty() {
             return Err(TraceError::content(path, "this trace is empty"));
         }

@@ -17,11 +17,13 @@ pub(crate) struct Source {
     /// Of `start`, in the decompressed data.
     offset: u64,
     ended: bool,
+    /// Why it ended, if it should not have; told when everything before has been consumed.
+    error: Option<io::Error>,
 }
 
 impl Source {
     pub(crate) fn new(input: Box<dyn Read + Send>) -> Source {
-        Source { input, buffer: vec![0; PIECE], start: 0, end: 0, offset: 0, ended: false }
+        Source { input, buffer: vec![0; PIECE], start: 0, end: 0, offset: 0, ended: false, error: None }
     }
 
     pub(crate) fn offset(&self) -> u64 {
@@ -31,9 +33,21 @@ impl Source {
     /// The bytes that come next: at least `want` of them unless the data ends before.
     pub(crate) fn peek(&mut self, want: usize) -> io::Result<&[u8]> {
         if self.end - self.start < want {
-            self.refill(want)?;
+            self.refill(want);
+            if self.end - self.start < want {
+                self.fail()?;
+            }
         }
         Ok(&self.buffer[self.start..self.end])
+    }
+
+    /// The first bytes, as many as can be read up to `want`.
+    pub(crate) fn head(&mut self, want: usize) -> io::Result<&[u8]> {
+        self.refill(want);
+        if self.end == 0 {
+            self.fail()?;
+        }
+        Ok(&self.buffer[..self.end.min(want)])
     }
 
     /// Takes bytes that `peek` has shown.
@@ -52,10 +66,11 @@ impl Source {
                 break searched + at;
             }
             if self.ended || seen > LINE_BYTES_MAX {
+                self.fail()?;
                 break seen;
             }
             searched = seen;
-            self.refill(seen + 1)?;
+            self.refill(seen + 1);
         };
         if length > LINE_BYTES_MAX {
             return Err(io::Error::new(
@@ -71,8 +86,12 @@ impl Source {
         Ok(Some((line.strip_suffix(b"\r").unwrap_or(line), taken)))
     }
 
+    fn fail(&mut self) -> io::Result<()> {
+        self.error.take().map_or(Ok(()), Err)
+    }
+
     /// Reads until `want` bytes are there or the data ends.
-    fn refill(&mut self, want: usize) -> io::Result<()> {
+    fn refill(&mut self, want: usize) {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         if self.buffer.len() < want + PIECE / 2 {
@@ -83,10 +102,9 @@ impl Source {
                 Ok(0) => self.ended = true,
                 Ok(bytes) => self.end += bytes,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => (self.ended, self.error) = (true, Some(error)),
             }
         }
-        Ok(())
     }
 }
 

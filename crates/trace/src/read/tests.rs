@@ -158,12 +158,16 @@ fn every_compression_is_undone_frame_by_frame() {
         encoder.write_all(part).unwrap();
         encoder.finish().unwrap()
     };
+    let mut long = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    long.window_log(28).unwrap();
+    long.write_all(&plain).unwrap();
     let skipped = [&0x184d_2a50_u32.to_le_bytes()[..], &3u32.to_le_bytes(), b"abc"].concat();
     for (compression, bytes) in [
         (Compression::None, plain.clone()),
         (Compression::Gzip, [gzip(first), gzip(second)].concat()),
         (Compression::Zstd, [zstd(first), zstd(second)].concat()),
         (Compression::Zstd, [skipped, zstd(&plain)].concat()),
+        (Compression::Zstd, long.finish().unwrap()),
         (Compression::Xz, [xz(first), xz(second)].concat()),
     ] {
         let reader = read(&bytes, None).unwrap();
@@ -171,7 +175,8 @@ fn every_compression_is_undone_frame_by_frame() {
         let accesses: Result<Vec<Access>, TraceError> = reader.collect();
         assert_eq!(accesses.unwrap(), all(&plain, None).unwrap(), "{compression}");
         let cut = all(&bytes[..bytes.len() - 10], Some(Format::OracleGeneral)).unwrap_err().to_string();
-        assert!(cut.starts_with("t: "), "{compression}: {cut}");
+        // Of a single frame nothing may come out before it breaks off.
+        assert!(cut.starts_with("t: record ") || cut == "t: incomplete frame", "{compression}: {cut}");
     }
 }
 

@@ -81,11 +81,17 @@ impl Writer {
         written.map_err(|error| TraceError::file(&self.path, error))
     }
 
-    /// Completes the file and says how many accesses it has. Until then, nothing is at its place.
-    pub fn finish(self) -> Result<u64, TraceError> {
+    /// How many were written so far.
+    pub fn accesses(&self) -> u64 {
+        self.accesses
+    }
+
+    /// Completes the file and says how many accesses it has. Until then, nothing is at its place. `progress` hears how
+    /// many of them the second pass has done, where there is one.
+    pub fn finish(self, progress: &mut dyn FnMut(u64)) -> Result<u64, TraceError> {
         let Writer { path, accesses, encoding } = self;
         let finished = match encoding {
-            Encoding::OracleGeneral(records, compression) => records.finish(compression),
+            Encoding::OracleGeneral(records, compression) => records.finish(compression, progress),
             Encoding::Csv(csv, partial) => {
                 csv.into_inner().finish().and_then(|file| file.sync_data()).and_then(|()| partial.keep())
             }

@@ -41,10 +41,10 @@ impl OracleGeneral {
         self.file.write_all(&record)
     }
 
-    pub(super) fn finish(self, compression: Compression) -> io::Result<()> {
+    pub(super) fn finish(self, compression: Compression, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
         let OracleGeneral { partial, file, records } = self;
         let mut file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        fill_in_next(&mut file, records)?;
+        fill_in_next(&mut file, records, progress)?;
         if compression == Compression::None {
             file.sync_data()?;
             return partial.keep();
@@ -59,7 +59,7 @@ impl OracleGeneral {
 }
 
 /// From the last record to the first: the next access of an object is the one that was met before.
-fn fill_in_next(file: &mut File, records: u64) -> io::Result<()> {
+fn fill_in_next(file: &mut File, records: u64, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
     let mut later: FxHashMap<u64, u64> = FxHashMap::default();
     let mut block = Vec::new();
     let mut end = records;
@@ -78,6 +78,7 @@ fn fill_in_next(file: &mut File, records: u64) -> io::Result<()> {
         file.seek(place)?;
         file.write_all(&block)?;
         end = start;
+        progress(records - end);
     }
     Ok(())
 }

@@ -18,7 +18,9 @@ fn place(test: &str, name: &str) -> PathBuf {
 fn write(path: &Path, format: Format, accesses: &[Access]) {
     let mut writer = create(path, format, None).unwrap();
     accesses.iter().for_each(|access| writer.write(access).unwrap());
-    assert_eq!(writer.finish().unwrap(), accesses.len() as u64);
+    let mut done = 0;
+    assert_eq!(writer.finish(&mut |records| done = records).unwrap(), accesses.len() as u64);
+    assert_eq!(done, if format == Format::OracleGeneral { accesses.len() as u64 } else { 0 });
 }
 
 fn read(path: &Path) -> Vec<Access> {
