@@ -22,10 +22,12 @@ struct Memory {
 const DECODER: Memory = Memory { fixed: 64 << 10, per_byte: 256 };
 /// TOML that goes wrong at every byte collects an error for each; the operator wrote it.
 const DOCUMENT: Memory = Memory { fixed: 256 << 10, per_byte: 4096 };
+/// Files are read in large pieces, and decompressors have windows.
+const BUFFERED: Memory = Memory { fixed: 16 << 20, per_byte: 4096 };
 /// The rings and tables of a small cluster, made anew for each input.
 const MACHINE: Memory = Memory { fixed: 4 << 20, per_byte: 4096 };
 
-pub static TARGETS: [Target; 17] = [
+pub static TARGETS: [Target; 18] = [
     decoder("resp_commands", targets::resp_commands::run),
     decoder("resp_replies", targets::resp_replies::run),
     decoder("memcached", targets::memcached::run),
@@ -35,6 +37,7 @@ pub static TARGETS: [Target; 17] = [
     decoder("heartbeats", targets::heartbeats::run),
     decoder("commands", targets::commands::run),
     Target { memory: DOCUMENT, ..decoder("users", targets::users::run) },
+    Target { memory: BUFFERED, input_bytes_max: 9000, ..decoder("traces", targets::traces::run) },
     machine("cluster_map", targets::cluster_map::run),
     machine("embedded", targets::embedded::run),
     machine("node", targets::node::run),

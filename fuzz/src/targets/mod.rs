@@ -17,5 +17,6 @@ pub(crate) mod shards;
 pub(crate) mod shim;
 mod speech;
 pub(crate) mod stored_map;
+pub(crate) mod traces;
 pub(crate) mod users;
 pub(crate) mod wire;
