@@ -52,10 +52,10 @@ fn main() {
     compare("5 million requests with sizes, a tenth of the working set", &sized, sized.working_set / 10);
 }
 
-/// Zipf 0.8 over a million objects, of which about 450,000 are requested; sizes from 2 to 512 KiB.
+/// Zipf 0.8 over half a million objects, of which about 450,000 are requested; sizes from 2 to 512 KiB.
 fn generated() -> impl Iterator<Item = (u64, u64)> {
     let mut random = SmallRng::seed_from_u64(1);
-    let zipf = rand_distr::Zipf::new(1e6, 0.8).expect("a distribution");
+    let zipf = rand_distr::Zipf::new(5e5, 0.8).expect("a distribution");
     (0..5_000_000).map(move |_| {
         let object = random.sample(zipf) as u64;
         let mut own = SmallRng::seed_from_u64(object);
