@@ -1,0 +1,301 @@
+//! Which copies on the device are dead, and a saved state: what recovery cannot learn from blocks. Not the blocks.
+//!
+//! Two halves take turns. Each begins with a checkpoint, whose payload is its owner's; sectors of changes follow. A
+//! checkpoint goes to the half that is not in use and counts once it is whole, so there is always one that is.
+//!
+//! A sector is never overwritten by the write that extends it: the last two take turns, and the one being written holds
+//! less than the other. So a torn write costs nothing that was committed.
+
+use std::io;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::layout::Layout;
+use crate::device::{AlignedBuffer, Device, SECTOR};
+
+const HEADER_BYTES: usize = 32;
+const CHANGE_BYTES: usize = 12;
+const CHANGES_PER_SECTOR: usize = (SECTOR - HEADER_BYTES) / CHANGE_BYTES;
+const FREED: u32 = u32::MAX;
+const CHECKPOINT: u64 = u64::from_le_bytes(*b"DCcheck\x01");
+const CHANGES: u64 = u64::from_le_bytes(*b"DCchang\x01");
+
+/// What became of copies in a block that was written with this sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// The one at this offset, in units, was removed or replaced.
+    Dead { sequence: u64, offset: u32 },
+    /// All of them: the block is about to be overwritten.
+    Freed { sequence: u64 },
+}
+
+/// What `Journal::read` finds.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Saved {
+    pub generation: u64,
+    pub payload: Vec<u8>,
+    pub changes: Vec<Change>,
+}
+
+#[derive(Debug)]
+pub struct Journal {
+    starts: [u64; 2],
+    half_bytes: u64,
+    generation: u64,
+    /// Changes of the sector that is being filled.
+    tail: Vec<Change>,
+    /// Where it goes next, and where it was written last.
+    target: u64,
+    other: u64,
+    /// First sector that was never a target in this half.
+    fresh: u64,
+    end: u64,
+    written_bytes: u64,
+}
+
+impl Journal {
+    /// The newest checkpoint that is whole and the changes after it; none if no half has one.
+    pub fn read(device: &dyn Device, layout: &Layout) -> io::Result<Option<Saved>> {
+        let mut newest: Option<Saved> = None;
+        for half in 0..2 {
+            let mut bytes = AlignedBuffer::new(layout.journal_bytes as usize);
+            device.read(layout.journal(half), &mut bytes)?;
+            if let Some(saved) = parse(&bytes)
+                && newest.as_ref().is_none_or(|newest| newest.generation < saved.generation)
+            {
+                newest = Some(saved);
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Starts after the generation that was read, 0 if none was. There is no place for changes before a checkpoint.
+    pub fn new(layout: &Layout, generation: u64) -> Journal {
+        Journal {
+            starts: [layout.journal(0), layout.journal(1)],
+            half_bytes: layout.journal_bytes,
+            generation,
+            tail: Vec::with_capacity(CHANGES_PER_SECTOR),
+            target: 0,
+            other: 0,
+            fresh: 0,
+            end: 0,
+            written_bytes: 0,
+        }
+    }
+
+    /// The longest payload that leaves a quarter of a half for changes.
+    pub fn payload_bytes_max(&self) -> usize {
+        self.half_bytes as usize / 4 * 3 - HEADER_BYTES
+    }
+
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Whether so many changes can be committed before the next checkpoint.
+    pub fn has_room(&self, changes: usize) -> bool {
+        let sectors = (self.tail.len() + changes) / CHANGES_PER_SECTOR;
+        self.fresh > 0 && self.fresh + sectors as u64 * SECTOR as u64 <= self.end
+    }
+
+    /// Appends changes; they survive a loss of power once the device is synced. After an error none is appended.
+    pub fn commit(&mut self, device: &dyn Device, mut changes: &[Change]) -> io::Result<()> {
+        assert!(self.has_room(changes.len()), "the caller makes a checkpoint instead");
+        let mut sector = AlignedBuffer::new(SECTOR);
+        while !changes.is_empty() {
+            let before = self.tail.len();
+            let (now, later) = changes.split_at(changes.len().min(CHANGES_PER_SECTOR - before));
+            self.tail.extend_from_slice(now);
+            encode_changes(&self.tail, self.generation, &mut sector);
+            if let Err(error) = device.write(self.target, &sector) {
+                self.tail.truncate(before);
+                return Err(error);
+            }
+            self.written_bytes += SECTOR as u64;
+            if self.tail.len() == CHANGES_PER_SECTOR {
+                self.tail.clear();
+                self.target = self.fresh;
+                self.fresh += SECTOR as u64;
+            } else {
+                std::mem::swap(&mut self.target, &mut self.other);
+            }
+            changes = later;
+        }
+        Ok(())
+    }
+
+    /// Replaces everything committed before by a payload, which is on the device when this returns.
+    pub fn checkpoint(&mut self, device: &dyn Device, payload: &[u8]) -> io::Result<()> {
+        assert!(payload.len() <= self.payload_bytes_max(), "the caller keeps it short");
+        let generation = self.generation + 1;
+        let mut bytes = AlignedBuffer::new(HEADER_BYTES + payload.len());
+        bytes[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
+        let checksum = xxh3_64_with_seed(payload, generation);
+        encode_header([CHECKPOINT, generation, payload.len() as u64, checksum], &mut bytes);
+        let start = self.starts[generation as usize % 2];
+        device.write(start, &bytes)?;
+        device.sync()?;
+        self.generation = generation;
+        self.tail.clear();
+        self.target = start + bytes.len() as u64;
+        self.other = self.target + SECTOR as u64;
+        self.fresh = self.other + SECTOR as u64;
+        self.end = start + self.half_bytes;
+        self.written_bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+fn encode_header(words: [u64; 4], target: &mut [u8]) {
+    for (word, place) in words.iter().zip(target.chunks_exact_mut(8)) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+fn encode_changes(changes: &[Change], generation: u64, sector: &mut [u8]) {
+    sector.fill(0);
+    for (change, place) in changes.iter().zip(sector[HEADER_BYTES..].chunks_exact_mut(CHANGE_BYTES)) {
+        let (sequence, offset) = match *change {
+            Change::Dead { sequence, offset } => (sequence, offset),
+            Change::Freed { sequence } => (sequence, FREED),
+        };
+        place[..8].copy_from_slice(&sequence.to_le_bytes());
+        place[8..].copy_from_slice(&offset.to_le_bytes());
+    }
+    let checksum = xxh3_64_with_seed(&sector[HEADER_BYTES..], generation ^ changes.len() as u64);
+    encode_header([CHANGES, generation, changes.len() as u64, checksum], sector);
+}
+
+fn words(bytes: &[u8]) -> Option<[u64; 4]> {
+    let header = bytes.first_chunk::<HEADER_BYTES>()?;
+    let word = |index: usize| header[index * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    Some(std::array::from_fn(word))
+}
+
+fn parse(half: &[u8]) -> Option<Saved> {
+    let [magic, generation, length, checksum] = words(half)?;
+    let end = usize::try_from(length).ok()?.checked_add(HEADER_BYTES)?;
+    let payload = half.get(HEADER_BYTES..end)?;
+    if magic != CHECKPOINT || xxh3_64_with_seed(payload, generation) != checksum {
+        return None;
+    }
+    let mut changes = Vec::new();
+    let mut unreadable = 0;
+    for sector in half.get(end.next_multiple_of(SECTOR)..)?.chunks_exact(SECTOR) {
+        match parse_changes(sector, generation) {
+            Some(found) => {
+                changes.extend(found);
+                unreadable = 0;
+            }
+            // One of the two that take turns may be torn, and the other not yet written.
+            None if unreadable == 2 => break,
+            None => unreadable += 1,
+        }
+    }
+    changes.sort_unstable();
+    changes.dedup();
+    Some(Saved { generation, payload: payload.to_vec(), changes })
+}
+
+fn parse_changes(sector: &[u8], generation: u64) -> Option<Vec<Change>> {
+    let [magic, found, count, checksum] = words(sector)?;
+    let body = &sector[HEADER_BYTES..];
+    let sound = (magic, found) == (CHANGES, generation)
+        && count <= CHANGES_PER_SECTOR as u64
+        && xxh3_64_with_seed(body, generation ^ count) == checksum;
+    let change = |bytes: &[u8]| {
+        let sequence = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        match bytes.last_chunk().map_or(0, |word| u32::from_le_bytes(*word)) {
+            FREED => Change::Freed { sequence },
+            offset => Change::Dead { sequence, offset },
+        }
+    };
+    sound.then(|| body.chunks_exact(CHANGE_BYTES).take(count as usize).map(change).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::{Fault, FaultyDevice, MemoryDevice};
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn layout() -> Layout {
+        Layout::plan(8 << 20, 64 << 10, 5).expect("fits")
+    }
+
+    fn dead(number: u64) -> Change {
+        if number.is_multiple_of(7) {
+            Change::Freed { sequence: number }
+        } else {
+            Change::Dead { sequence: number % 50, offset: number as u32 }
+        }
+    }
+
+    proptest! {
+        /// Commits of random lengths, a checkpoint when one is due or by chance, and a power cut somewhere.
+        #[test]
+        fn what_was_synced_is_read_back(
+            lengths in prop::collection::vec((1..900usize, prop::bool::weighted(0.05)), 1..60),
+            cut in 0..200u64,
+            seed in any::<u64>(),
+        ) {
+            let layout = layout();
+            let device = FaultyDevice::new(MemoryDevice::new(8 << 20).expect("sized"), seed);
+            let mut journal = Journal::new(&layout, 0);
+            journal.checkpoint(&device, b"first").expect("healthy");
+            let cut = device.operations() + cut;
+            device.plan(cut, Fault::PowerCut);
+            let (mut payload, mut kept, mut number) = (b"first".to_vec(), BTreeSet::new(), 0);
+            let mut doubtful = BTreeSet::new();
+            let mut next_payload = payload.clone();
+            for (length, checkpoint) in lengths {
+                if checkpoint || !journal.has_room(length) {
+                    next_payload = number.to_string().into_bytes();
+                    if journal.checkpoint(&device, &next_payload).is_err() {
+                        break;
+                    }
+                    payload.clone_from(&next_payload);
+                    kept.clear();
+                }
+                let changes: Vec<Change> = (number..number + length as u64).map(dead).collect();
+                number += length as u64;
+                doubtful = changes.iter().copied().collect();
+                if journal.commit(&device, &changes).and_then(|()| device.sync()).is_err() {
+                    break;
+                }
+                kept.append(&mut doubtful);
+            }
+            if device.operations() <= cut {
+                device.cut_power().expect("the store is healthy");
+            }
+            while device.operations() <= cut {
+                device.sync().expect_err("there is no power");
+            }
+            device.restart();
+            let saved = Journal::read(&device, &layout).expect("readable").expect("there is one");
+            if saved.payload == payload {
+                let found: BTreeSet<Change> = saved.changes.iter().copied().collect();
+                prop_assert!(kept.is_subset(&found), "lost {:?}", kept.difference(&found).next());
+                doubtful.append(&mut kept);
+                prop_assert!(found.is_subset(&doubtful), "made up");
+            } else {
+                // The cut came while a checkpoint was synced, and it was whole by then.
+                prop_assert_eq!(saved.payload, next_payload);
+                prop_assert!(saved.changes.is_empty());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..9000)) {
+            prop_assert_eq!(parse(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn a_device_without_a_journal_has_none() {
+        let device = MemoryDevice::new(8 << 20).expect("sized");
+        assert_eq!(Journal::read(&device, &layout()).expect("readable"), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! How a device is divided: superblock, two halves of a journal, blocks. Not what the halves and blocks hold.
+
+use std::io;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Error;
+use super::index::BLOCKS_MAX;
+use super::record::{UNIT, UNITS_MAX};
+use crate::device::{AlignedBuffer, Device, SECTOR};
+
+const MAGIC: [u8; 16] = *b"DistCache flash\n";
+/// Of everything on the device. Another version is refused, never guessed at.
+const VERSION: u64 = 1;
+/// The superblock is written twice, so that one bad sector does not cost the cache.
+const COPIES: u64 = 2;
+
+/// Where things are on a device; told by its superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// A number that no other cache on this device has had.
+    pub identity: u64,
+    pub block_bytes: u64,
+    pub blocks: u64,
+    /// Of each of the journal's halves.
+    pub journal_bytes: u64,
+}
+
+impl Layout {
+    /// For a device of this size.
+    pub fn plan(device_bytes: u64, block_bytes: u64, identity: u64) -> Result<Layout, Error> {
+        let sector = SECTOR as u64;
+        if !block_bytes.is_multiple_of(sector)
+            || block_bytes == 0
+            || block_bytes > u64::from(UNITS_MAX) * UNIT as u64
+        {
+            return Err(Error::Settings(format!(
+                "block_bytes = {block_bytes}: must be a multiple of {SECTOR} and less than 256 MiB"
+            )));
+        }
+        // A journal half holds the order of the blocks and a four-byte mark for each dead object of them.
+        let bytes = (1 << 16) + device_bytes / block_bytes * 64 + device_bytes / 512;
+        let journal_bytes = bytes.next_multiple_of(sector);
+        let rest = device_bytes
+            .saturating_sub(Layout { identity, block_bytes, blocks: 0, journal_bytes }.first_block());
+        let layout = Layout { identity, block_bytes, blocks: rest / block_bytes, journal_bytes };
+        // Virtual blocks are numbered as well.
+        let blocks_max = u64::from(BLOCKS_MAX) / 4;
+        if layout.blocks > blocks_max {
+            return Err(Error::Settings(format!(
+                "block_bytes = {block_bytes}: makes {} blocks, and {blocks_max} is the most; make blocks larger",
+                layout.blocks
+            )));
+        }
+        Ok(layout)
+    }
+
+    /// Where a journal half starts.
+    pub fn journal(&self, half: usize) -> u64 {
+        COPIES * SECTOR as u64 + half as u64 * self.journal_bytes
+    }
+
+    /// Blocks start at a multiple of their size, up to 1 MiB, as devices like it.
+    fn first_block(&self) -> u64 {
+        self.journal(2).next_multiple_of(self.block_bytes.min(1 << 20))
+    }
+
+    pub fn block(&self, slot: u32) -> u64 {
+        self.first_block() + u64::from(slot) * self.block_bytes
+    }
+
+    /// Writes the superblock where nothing else is: a device whose first sectors are not zero belongs to somebody.
+    pub fn create(&self, device: &dyn Device) -> Result<(), Error> {
+        let mut first = AlignedBuffer::new(COPIES as usize * SECTOR);
+        device.read(0, &mut first).map_err(|error| Error::device("reading the superblock", error))?;
+        if first.iter().any(|byte| *byte != 0) {
+            return Err(Error::InUse);
+        }
+        let fields = [VERSION, self.identity, self.block_bytes, self.blocks, self.journal_bytes];
+        for copy in first.chunks_exact_mut(SECTOR) {
+            copy[..16].copy_from_slice(&MAGIC);
+            for (field, place) in fields.iter().zip(copy[16..].chunks_exact_mut(8)) {
+                place.copy_from_slice(&field.to_le_bytes());
+            }
+            let checksum = xxh3_64(&copy[..56]);
+            copy[56..64].copy_from_slice(&checksum.to_le_bytes());
+        }
+        let write = || -> io::Result<()> {
+            device.write(0, &first)?;
+            device.sync()
+        };
+        write().map_err(|error| Error::device("writing the superblock", error))
+    }
+
+    /// Reads the superblock.
+    pub fn open(device: &dyn Device) -> Result<Layout, Error> {
+        let mut first = AlignedBuffer::new(COPIES as usize * SECTOR);
+        device.read(0, &mut first).map_err(|error| Error::device("reading the superblock", error))?;
+        let copies: Vec<_> = first.chunks_exact(SECTOR).map(Layout::parse).collect();
+        let layout = copies.iter().find_map(|copy| copy.as_ref().ok()).copied();
+        let Some(layout) = layout else { return copies.into_iter().next().expect("there are two") };
+        if layout.block(layout.blocks as u32) > device.bytes() {
+            return Err(Error::Damaged(format!(
+                "the device has {} bytes, and its superblock tells of {} blocks of {}: it was cut",
+                device.bytes(),
+                layout.blocks,
+                layout.block_bytes
+            )));
+        }
+        Ok(layout)
+    }
+
+    fn parse(sector: &[u8]) -> Result<Layout, Error> {
+        if sector.iter().all(|byte| *byte == 0) {
+            return Err(Error::Empty);
+        }
+        if sector.get(..16) != Some(&MAGIC) {
+            return Err(Error::Foreign);
+        }
+        let field = |index: usize| {
+            let bytes = sector.get(16 + index * 8..).and_then(|rest| rest.first_chunk::<8>());
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        if field(0) != VERSION {
+            return Err(Error::Version { found: field(0), known: VERSION });
+        }
+        let layout =
+            Layout { identity: field(1), block_bytes: field(2), blocks: field(3), journal_bytes: field(4) };
+        let sound = sector.get(..56).is_some_and(|fields| xxh3_64(fields) == field(5))
+            && layout.block_bytes > 0
+            && layout.block_bytes.is_multiple_of(SECTOR as u64)
+            && layout.journal_bytes.is_multiple_of(SECTOR as u64)
+            && layout.blocks < u64::from(BLOCKS_MAX);
+        sound
+            .then_some(layout)
+            .ok_or_else(|| Error::Damaged("both copies of its superblock are damaged".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::MemoryDevice;
+
+    fn device(bytes: u64) -> MemoryDevice {
+        MemoryDevice::new(bytes).expect("whole sectors")
+    }
+
+    #[test]
+    fn a_layout_is_found_again_and_never_overwritten() {
+        let device = device(32 << 20);
+        assert!(matches!(Layout::open(&device), Err(Error::Empty)));
+        let layout = Layout::plan(device.bytes(), 64 << 10, 77).expect("fits");
+        assert!(layout.block(layout.blocks as u32) <= device.bytes());
+        assert!(layout.block(layout.blocks as u32 + 16) > device.bytes(), "little is wasted");
+        layout.create(&device).expect("empty");
+        assert_eq!(Layout::open(&device).expect("created"), layout);
+        assert!(matches!(layout.create(&device), Err(Error::InUse)));
+    }
+
+    #[test]
+    fn one_bad_sector_is_survived_and_foreign_bytes_are_named() {
+        let device = device(32 << 20);
+        let layout = Layout::plan(device.bytes(), 64 << 10, 77).expect("fits");
+        layout.create(&device).expect("empty");
+        let mut sector = AlignedBuffer::new(SECTOR);
+        device.read(0, &mut sector).expect("read");
+        let good = sector.to_vec();
+        sector[24] ^= 1;
+        device.write(0, &sector).expect("written");
+        assert_eq!(Layout::open(&device).expect("the other copy"), layout);
+        device.write(SECTOR as u64, &sector).expect("written");
+        assert!(matches!(Layout::open(&device), Err(Error::Damaged(_))));
+        sector.copy_from_slice(&good);
+        sector[16] = 9;
+        for copy in 0..2 {
+            device.write(copy * SECTOR as u64, &sector).expect("written");
+        }
+        assert!(matches!(Layout::open(&device), Err(Error::Version { found: 9, known: 1 })));
+        sector.fill(b'x');
+        for copy in 0..2 {
+            device.write(copy * SECTOR as u64, &sector).expect("written");
+        }
+        assert!(matches!(Layout::open(&device), Err(Error::Foreign)));
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused_by_name() {
+        for block_bytes in [0, 1000, 1 << 28] {
+            let error = Layout::plan(1 << 30, block_bytes, 1).expect_err("no block size").to_string();
+            assert!(error.contains(&format!("block_bytes = {block_bytes}")), "{error}");
+        }
+        assert!(Layout::plan(1 << 40, 1 << 20, 1).is_err(), "a million blocks");
+    }
+}

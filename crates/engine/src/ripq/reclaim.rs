@@ -1,0 +1,205 @@
+//! Reclaiming the lowest block: what was updated is materialised, the rest is evicted. Not which block is the lowest.
+//!
+//! Section 4.3.4, figure 4.3c. The same walk over a block's objects rewrites a block whose insertion point is gone.
+
+use super::Ripq;
+use super::queue::{bytes, counted_in};
+use super::state::{Held, State};
+use super::write::Writer;
+use crate::device::{AlignedBuffer, SECTOR};
+use crate::flash::Error;
+use crate::flash::block::{self, Entry};
+use crate::flash::index::Place;
+use crate::flash::record::{self, Record};
+
+/// What becomes of an object that has not been updated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Unmoved {
+    Evict,
+    Keep,
+}
+
+/// A block's objects, and the bytes of those that are to be written again.
+struct Source {
+    entries: Vec<Entry>,
+    /// The block's bytes from `start` on.
+    bytes: AlignedBuffer,
+    start: usize,
+    /// None for a block that never left memory.
+    sequence: Option<u64>,
+}
+
+impl Source {
+    fn key_and_value(&self, entry: &Entry) -> Option<(&[u8], &[u8])> {
+        let within = block::bytes_of(entry.offset, entry.units);
+        let bytes = self.bytes.get(within.start.checked_sub(self.start)?..within.end - self.start)?;
+        match self.sequence {
+            Some(sequence) => record::parse(bytes, sequence, entry.offset),
+            None => record::parse_open(bytes),
+        }
+    }
+}
+
+impl Ripq {
+    /// Reclaims the lowest block; false if there is none.
+    pub(super) fn reclaim(&self, writer: &mut Writer) -> Result<bool, Error> {
+        let block = {
+            let mut state = self.state();
+            let Some(block) = state.queue.lowest_device() else { return Ok(false) };
+            state.queue.close(block);
+            state.statistics.blocks_reclaimed += 1;
+            block
+        };
+        self.drain(writer, block, Unmoved::Evict)?;
+        Ok(true)
+    }
+
+    /// Inserts everything in a block again, each object into the section where it counts.
+    pub(super) fn rewrite(&self, writer: &mut Writer, block: u32) -> Result<(), Error> {
+        self.state().queue.close(block);
+        self.drain(writer, block, Unmoved::Keep)
+    }
+
+    fn drain(&self, writer: &mut Writer, block: u32, unmoved: Unmoved) -> Result<(), Error> {
+        let Some(source) = self.open_source(block, unmoved) else {
+            self.state().abandon(block);
+            return Ok(());
+        };
+        for entry in &source.entries {
+            loop {
+                let sealing = {
+                    let mut state = self.state();
+                    match state.drain_object(block, entry, &source, unmoved, self.settings.skip) {
+                        Some(full) => state.seal(full),
+                        None => break,
+                    }
+                };
+                self.write_block(writer, sealing)?;
+            }
+        }
+        let mut state = self.state();
+        state.drained(block);
+        state.queue.raise_lowest();
+        Ok(())
+    }
+
+    /// Reads what is needed of a block: its table, and the bytes from the first to the last object to be kept.
+    fn open_source(&self, block: u32, unmoved: Unmoved) -> Option<Source> {
+        let (slot, sequence) = {
+            let state = self.state();
+            let stored = state.stored(block);
+            match &stored.held {
+                Held::Open(builder) => {
+                    let mut bytes = AlignedBuffer::new(builder.used_bytes());
+                    let length = bytes.len().min(builder.buffer.len());
+                    bytes[..length].copy_from_slice(&builder.buffer[..length]);
+                    let entries = builder.entries().to_vec();
+                    return Some(Source { entries, bytes, start: 0, sequence: None });
+                }
+                Held::OnDevice(slot) => (*slot, stored.sequence),
+                Held::Writing(_) => unreachable!("the writer waits for its writes"),
+            }
+        };
+        let offset = self.layout.block(slot);
+        let entries = self.read_table(offset, sequence)?;
+        let (mut first, mut end) = (usize::MAX, 0);
+        {
+            let state = self.state();
+            for entry in &entries {
+                let place = state.resident(block, entry);
+                if place.is_some_and(|place| place.moved_to.is_some() || unmoved == Unmoved::Keep) {
+                    let within = block::bytes_of(entry.offset, entry.units);
+                    (first, end) = (first.min(within.start), end.max(within.end));
+                }
+            }
+        }
+        let start = first.min(end) / SECTOR * SECTOR;
+        let mut bytes = AlignedBuffer::new(end - start);
+        if end > start
+            && let Err(_lost) = self.device.read(offset + start as u64, &mut bytes)
+        {
+            self.state().statistics.read_errors += 1;
+            bytes.fill(0);
+        }
+        Some(Source { entries, bytes, start, sequence: Some(sequence) })
+    }
+
+    fn read_table(&self, offset: u64, sequence: u64) -> Option<Vec<Entry>> {
+        let table = block::read_table(&*self.device, offset, &self.layout);
+        let mut state = self.state();
+        match table {
+            Ok(Some((header, entries))) if header.sequence == sequence => return Some(entries),
+            Ok(_) => state.statistics.damaged += 1,
+            Err(_) => state.statistics.read_errors += 1,
+        }
+        None
+    }
+}
+
+impl State {
+    /// Moves an object out of a block; the section whose insertion point must be sealed before that, if any.
+    fn drain_object(
+        &mut self,
+        block: u32,
+        entry: &Entry,
+        source: &Source,
+        unmoved: Unmoved,
+        skip: f64,
+    ) -> Option<usize> {
+        let place = self.resident(block, entry)?;
+        let kept = match place.moved_to {
+            Some(counted) => self.queue.rank(counted) >= skip,
+            None => unmoved == Unmoved::Keep,
+        };
+        if !kept {
+            self.statistics.skipped += u64::from(place.moved_to.is_some());
+            self.evict(entry.digest, &place);
+            return None;
+        }
+        let record =
+            source.key_and_value(entry).and_then(|(key, value)| Record::new(key, value, entry.digest));
+        let Some(record) = record else {
+            self.statistics.damaged += 1;
+            self.evict(entry.digest, &place);
+            return None;
+        };
+        let section = self.queue.blocks[counted_in(&place)].section;
+        if !self.fits(section, place.units) {
+            if !self.free.is_empty() {
+                return Some(section);
+            }
+            self.statistics.skipped += 1;
+            self.evict(entry.digest, &place);
+            return None;
+        }
+        let lowest = self.queue.blocks[counted_in(&place)].lowest;
+        self.unlink(entry.digest, &place);
+        self.append(section, &record, place.frequency, lowest);
+        if source.sequence.is_some() {
+            self.statistics.reinserted += 1;
+            self.statistics.reinserted_bytes += bytes(place.units);
+        }
+        None
+    }
+
+    fn evict(&mut self, digest: u64, place: &Place) {
+        self.unlink(digest, place);
+        self.statistics.evicted += 1;
+    }
+
+    /// Drops every object of a block whose table cannot be read: the whole index has to tell which they are.
+    fn abandon(&mut self, block: u32) {
+        let mut lost = Vec::new();
+        self.index.update_all(|place| {
+            if place.block == block {
+                lost.push(place);
+            }
+            (place.block != block).then_some(place)
+        });
+        for place in &lost {
+            self.uncount(place);
+        }
+        self.statistics.evicted += lost.len() as u64;
+        self.drained(block);
+    }
+}

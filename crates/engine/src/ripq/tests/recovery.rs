@@ -1,0 +1,203 @@
+//! Power cuts, damage and full devices: what is served is what was written, and what was removed stays away.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{device, settings};
+use crate::device::{Device, Fault, FaultRates, FaultyDevice, MemoryDevice, SECTOR};
+use crate::flash::Error;
+use crate::ripq::{Ripq, Settings};
+
+type Faulty = FaultyDevice<MemoryDevice>;
+
+/// Tells key and version, whatever its length.
+fn value(key: u16, version: u32, bytes: usize) -> Vec<u8> {
+    let word = u64::from(key) << 32 | u64::from(version);
+    word.to_le_bytes().into_iter().cycle().take(bytes.max(8)).collect()
+}
+
+fn version(value: &[u8]) -> (u16, u32) {
+    let word = u64::from_le_bytes(value[..8].try_into().expect("eight bytes"));
+    assert!(value.iter().zip(word.to_le_bytes().iter().cycle()).all(|(byte, known)| byte == known), "torn");
+    ((word >> 32) as u16, word as u32)
+}
+
+/// What each key may have: the oldest version that is not known to be gone. None was ever written before the first.
+#[derive(Default)]
+struct History {
+    /// The last version written, by key.
+    last: BTreeMap<u16, u32>,
+    /// Versions below this are removed or replaced, and the cache has said so.
+    gone_below: BTreeMap<u16, u32>,
+    next: u32,
+}
+
+impl History {
+    fn check(&self, ripq: &Ripq, when: &str) -> usize {
+        let mut found = 0;
+        for key in 0..KEYS {
+            let Ok(Some(value)) = ripq.get(&key.to_le_bytes()) else { continue };
+            let (known, version) = version(&value);
+            assert_eq!(known, key, "{when}: the value of another key");
+            let written = self.last.get(&key).is_some_and(|last| version <= *last);
+            assert!(written, "{when}: version {version} of {key} was never written");
+            let gone = self.gone_below.get(&key).is_some_and(|below| version < *below);
+            assert!(!gone, "{when}: version {version} of {key} has come back");
+            found += 1;
+        }
+        found
+    }
+
+    /// Random requests until one fails.
+    fn run(&mut self, ripq: &Ripq, random: &mut SmallRng, steps: u32) {
+        let mut now = BTreeMap::new();
+        for _ in 0..steps {
+            let key = random.random_range(0..KEYS);
+            let name = key.to_le_bytes();
+            match random.random_range(0..10) {
+                0 => {
+                    if ripq.remove(&name).is_err() {
+                        return;
+                    }
+                    self.gone_below.insert(key, self.next + 1);
+                    now.remove(&key);
+                }
+                1..5 => {
+                    self.next += 1;
+                    self.last.insert(key, self.next);
+                    let bytes = random.random_range(0..2500);
+                    if ripq.insert(&name, &value(key, self.next, bytes)).is_err() {
+                        return;
+                    }
+                    self.gone_below.insert(key, self.next);
+                    now.insert(key, self.next);
+                }
+                _ => {
+                    if let Ok(Some(found)) = ripq.get(&name) {
+                        let (known, version) = version(&found);
+                        let least = self.gone_below.get(&key).copied().unwrap_or(0);
+                        let newest = now.get(&key).is_none_or(|newest| version == *newest);
+                        assert!(known == key && version >= least && newest, "{version} of {known} for {key}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+const KEYS: u16 = 300;
+
+fn faulty(seed: u64, settings: &Settings) -> Arc<Faulty> {
+    Arc::new(FaultyDevice::new(device(40, settings), seed))
+}
+
+fn shared(device: &Arc<Faulty>) -> Arc<dyn Device> {
+    Arc::clone(device) as Arc<dyn Device>
+}
+
+/// A hundred lives, each ended by a power cut that tears and loses what was not synced.
+#[test]
+fn power_cuts_bring_nothing_back_and_lose_little() {
+    for policy in ["slru:3", "gdsf:2"] {
+        let settings = settings(policy);
+        let device = faulty(7, &settings);
+        let mut random = SmallRng::seed_from_u64(11);
+        let mut history = History::default();
+        drop(Ripq::create(shared(&device), settings.clone()).expect("healthy"));
+        let mut found = 0;
+        for life in 0..100 {
+            let ripq = Ripq::open(shared(&device), settings.clone()).expect("a cut damages no journal");
+            found += history.check(&ripq, &format!("{policy}, life {life}"));
+            ripq.verify().unwrap_or_else(|wrong| panic!("{policy}, life {life}: {wrong}"));
+            let cut = device.operations() + random.random_range(0..400);
+            device.plan(cut, Fault::PowerCut);
+            history.run(&ripq, &mut random, 500);
+            drop(ripq);
+            device.cut_power().expect("the store is healthy");
+            while device.operations() <= cut {
+                device.sync().expect_err("there is no power");
+            }
+            device.restart();
+        }
+        assert!(found > 2000, "{policy}: only {found} objects survived in all");
+    }
+}
+
+/// A process that ends without notice loses what was buffered, and nothing else.
+#[test]
+fn what_was_sealed_survives_a_kill() {
+    let settings = settings("slru:3");
+    let device: Arc<dyn Device> = Arc::new(device(64, &settings));
+    let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
+    let (mut random, mut history) = (SmallRng::seed_from_u64(3), History::default());
+    history.run(&ripq, &mut random, 5000);
+    let sealed = {
+        let state = ripq.state();
+        let places = state.index.places();
+        places.filter(|place| state.stored(place.block).sequence > 0).count()
+    };
+    drop(ripq);
+    let ripq = Ripq::open(device, settings).expect("it was there");
+    assert_eq!(ripq.contents().objects, sealed);
+    assert!(history.check(&ripq, "after the kill") == sealed);
+}
+
+#[test]
+fn a_faulty_device_gives_misses_and_errors_but_no_wrong_value() {
+    let settings = settings("slru:2");
+    for seed in 0..8 {
+        let device = faulty(seed, &settings);
+        let ripq = Ripq::create(shared(&device), settings.clone()).expect("healthy");
+        let (mut random, mut history) = (SmallRng::seed_from_u64(seed), History::default());
+        let rates =
+            FaultRates { error: 0.01, torn: 0.01, torn_unnoticed: 0.01, corrupted: 0.02, full: 0.005 };
+        device.set_rates(rates);
+        for _ in 0..40 {
+            history.run(&ripq, &mut random, 50);
+            ripq.verify().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        }
+        device.set_rates(FaultRates::default());
+        history.check(&ripq, "after the faults");
+        let statistics = ripq.statistics();
+        assert!(statistics.damaged + statistics.read_errors + statistics.write_errors > 0, "{statistics:?}");
+    }
+}
+
+#[test]
+fn a_device_that_takes_no_more_is_a_clear_error_and_is_still_read() {
+    let settings = settings("lru");
+    let device = faulty(1, &settings);
+    let ripq = Ripq::create(shared(&device), settings).expect("healthy");
+    for key in 0..60u16 {
+        ripq.insert(&key.to_le_bytes(), &value(key, 1, 1500)).expect("healthy");
+    }
+    device.set_rates(FaultRates { full: 1.0, ..FaultRates::default() });
+    let error = (100..200u16).find_map(|key| ripq.insert(&key.to_le_bytes(), &[0; 1500]).err());
+    let error = error.expect("nothing can be written").to_string();
+    assert_eq!(error, "writing the journal: injected: no space left");
+    let errors = (200..300u16).filter_map(|key| ripq.insert(&key.to_le_bytes(), &[0; 1500]).err());
+    let last = errors.last().expect("three blocks in a row fail").to_string();
+    assert!(last.starts_with("nothing is written any more") && last.contains("no space left"), "{last}");
+    device.set_rates(FaultRates::default());
+    let served = (0..60u16).filter(|key| ripq.get(&key.to_le_bytes()).expect("reads work").is_some()).count();
+    assert!(served > 20, "{served} objects of what is on the device");
+}
+
+#[test]
+fn other_settings_and_other_devices_are_refused() {
+    let settings = settings("lru");
+    let device: Arc<dyn Device> = Arc::new(device(20, &settings));
+    assert!(matches!(Ripq::open(Arc::clone(&device), settings.clone()), Err(Error::Empty)));
+    let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
+    ripq.close().expect("healthy");
+    assert!(matches!(Ripq::create(Arc::clone(&device), settings.clone()), Err(Error::InUse)));
+    let larger = Settings { block_bytes: 4 * SECTOR as u64, ..settings.clone() };
+    let error = Ripq::open(Arc::clone(&device), larger).err().expect("refused").to_string();
+    assert_eq!(error, "block_bytes = 16384: the cache on this device was created with 8192");
+    for wrong in [Settings { alpha: 0.0, ..settings.clone() }, Settings { skip: 1.0, ..settings }] {
+        assert!(matches!(Ripq::open(Arc::clone(&device), wrong), Err(Error::Settings(_))));
+    }
+}

@@ -1,0 +1,232 @@
+//! Everything that writes to the device: full buffers, changes, checkpoints. One thread at a time; what to evict is not here.
+
+use super::queue::counted_in;
+use super::state::{Sealing, State};
+use super::{Ripq, recovery};
+use crate::flash::Error;
+use crate::flash::block::Builder;
+use crate::flash::index::Place;
+use crate::flash::journal::Journal;
+use crate::flash::layout::Layout;
+use crate::flash::record::{Record, UNIT};
+
+/// One bad block is a bad block; so many in a row are a device that takes no more.
+const FAILURES_MAX: u32 = 3;
+/// Changes that may wait for the next durable one: a sector of the journal.
+const PENDING_MAX: usize = 256;
+
+/// What only the thread that writes needs.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) journal: Journal,
+    /// Something was written to the journal and not yet synced.
+    unsynced: bool,
+    blocks_since_checkpoint: u64,
+    failures: u32,
+    failed: Option<String>,
+}
+
+impl Writer {
+    pub(super) fn new(layout: &Layout, generation: u64) -> Writer {
+        Writer {
+            journal: Journal::new(layout, generation),
+            unsynced: false,
+            blocks_since_checkpoint: 0,
+            failures: 0,
+            failed: None,
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.failed.clone().map_or(Ok(()), |error| Err(Error::Failed(error)))
+    }
+}
+
+impl Ripq {
+    pub(super) fn record<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<Record<'a>, Error> {
+        let units_max = Builder::units_max(self.layout.block_bytes as usize);
+        let record = Record::new(key, value, self.digest(key)).filter(|record| record.units <= units_max);
+        record.ok_or_else(|| Error::TooLarge {
+            bytes: key.len() + value.len(),
+            bytes_max: units_max as usize * UNIT - UNIT,
+        })
+    }
+
+    /// Puts an object at the insertion point of its section, after writing what is in the way.
+    pub(super) fn write_object(&self, writer: &mut Writer, record: &Record<'_>) -> Result<(), Error> {
+        loop {
+            let sealing = {
+                let mut state = self.state();
+                let old = state.index.get(record.digest);
+                let (section, frequency) = state.aim(record, old.as_ref());
+                if state.fits(section, record.units) {
+                    if let Some(old) = &old {
+                        state.forget(record.digest, old);
+                    }
+                    let lowest = state.queue.lowest;
+                    state.append(section, record, frequency, lowest);
+                    state.statistics.inserted += 1;
+                    state.statistics.inserted_bytes += u64::from(record.units) * UNIT as u64;
+                    return Ok(());
+                }
+                if state.free.is_empty() { None } else { Some(state.seal(section)) }
+            };
+            match sealing {
+                Some(sealing) => self.write_block(writer, sealing)?,
+                // Merging sections has used up the spare blocks.
+                None => self.make_room(writer, 0)?,
+            }
+            self.balance(writer)?;
+        }
+    }
+
+    /// Writes a sealed block. A failure costs its objects and is an error only when the device seems to be gone.
+    pub(super) fn write_block(&self, writer: &mut Writer, sealing: Option<Sealing>) -> Result<(), Error> {
+        let Some(sealing) = sealing else { return Ok(()) };
+        let slot = self.take_block();
+        match self.device.write(self.layout.block(slot), &sealing.buffer[..sealing.written_bytes]) {
+            Ok(()) => {
+                self.state().written(sealing, slot);
+                writer.failures = 0;
+                writer.blocks_since_checkpoint += 1;
+                Ok(())
+            }
+            Err(error) => {
+                let mut state = self.state();
+                state.statistics.write_errors += 1;
+                state.give_up(&sealing, slot);
+                drop(state);
+                writer.failures += 1;
+                if writer.failures == FAILURES_MAX {
+                    writer.failed = Some(error.to_string());
+                }
+                writer.check()
+            }
+        }
+    }
+
+    /// A free block that nobody reads any more.
+    fn take_block(&self) -> u32 {
+        let slots: Vec<u32> = self.state().free.iter().copied().collect();
+        assert!(!slots.is_empty(), "room is made before it is needed");
+        let position = self.pins.wait_for_any(&slots);
+        self.state().free.remove(position).expect("only the writer takes blocks")
+    }
+
+    /// Keeps sections few and small. What a merge leaves without an insertion point is inserted again, in memory.
+    pub(super) fn balance(&self, writer: &mut Writer) -> Result<(), Error> {
+        loop {
+            let closed = {
+                let mut state = self.state();
+                state.queue.balance();
+                state.queue.closed.pop()
+            };
+            let Some(closed) = closed else { return Ok(()) };
+            self.rewrite(writer, closed)?;
+        }
+    }
+
+    /// Evicts until everything fits again, with so many insertion points about to be sealed.
+    pub(super) fn make_room(&self, writer: &mut Writer, sealing: u64) -> Result<(), Error> {
+        while self.state().is_over_capacity(sealing) {
+            if !self.reclaim(writer)? {
+                break;
+            }
+            self.balance(writer)?;
+        }
+        self.bound_dead(writer)
+    }
+
+    /// The journal has room for so many dead objects; the block that has most of them is written again without them.
+    fn bound_dead(&self, writer: &mut Writer) -> Result<(), Error> {
+        loop {
+            let worst = {
+                let state = self.state();
+                if recovery::payload_bytes(&state) <= writer.journal.payload_bytes_max() / 2 {
+                    return Ok(());
+                }
+                let dead = |block: &u32| {
+                    state.stored[*block as usize].as_ref().map_or(0, |stored| stored.dead.len())
+                };
+                (0..state.stored.len() as u32).max_by_key(dead).filter(|block| dead(block) > 0)
+            };
+            let Some(block) = worst else { return Ok(()) };
+            self.rewrite(writer, block)?;
+            self.state().statistics.blocks_compacted += 1;
+            self.balance(writer)?;
+        }
+    }
+
+    /// Tells the journal what must not come back, and waits until it cannot if the settings say so.
+    pub(super) fn commit_changes(&self, writer: &mut Writer) -> Result<(), Error> {
+        let waiting = self.state().pending.len();
+        let checkpoint_due = writer.blocks_since_checkpoint >= (self.layout.blocks / 8).max(64);
+        if checkpoint_due || !writer.journal.has_room(waiting) {
+            return self.checkpoint(writer);
+        }
+        let durable = self.settings.durable_changes;
+        if waiting >= PENDING_MAX || durable && waiting > 0 {
+            let changes = std::mem::take(&mut self.state().pending);
+            let before = writer.journal.written_bytes();
+            if let Err(error) = writer.journal.commit(&*self.device, &changes) {
+                self.state().pending.splice(0..0, changes);
+                return Err(Error::device("writing the journal", error));
+            }
+            self.state().statistics.written_bytes += writer.journal.written_bytes() - before;
+            writer.unsynced = true;
+        }
+        if durable && writer.unsynced {
+            self.device.sync().map_err(|error| Error::device("syncing the journal", error))?;
+            writer.unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// Saves the order of the blocks and what is dead in them.
+    pub(super) fn checkpoint(&self, writer: &mut Writer) -> Result<(), Error> {
+        let (payload, changes) = {
+            let mut state = self.state();
+            (recovery::payload(&state), std::mem::take(&mut state.pending))
+        };
+        let before = writer.journal.written_bytes();
+        if let Err(error) = writer.journal.checkpoint(&*self.device, &payload) {
+            self.state().pending.splice(0..0, changes);
+            return Err(Error::device("writing a checkpoint", error));
+        }
+        let mut state = self.state();
+        state.statistics.checkpoints += 1;
+        state.statistics.written_bytes += writer.journal.written_bytes() - before;
+        (writer.unsynced, writer.blocks_since_checkpoint) = (false, 0);
+        Ok(())
+    }
+
+    /// Seals and writes every insertion point.
+    pub(super) fn write_buffers(&self, writer: &mut Writer) -> Result<(), Error> {
+        loop {
+            self.balance(writer)?;
+            let open = {
+                let state = self.state();
+                state.queue.sections.iter().filter(|section| section.active_device.is_some()).count() as u64
+            };
+            self.make_room(writer, open)?;
+            let sealing = {
+                let mut state = self.state();
+                let section = state.queue.sections.iter().position(|section| section.active_device.is_some());
+                let Some(section) = section else { return Ok(()) };
+                state.seal(section)
+            };
+            self.write_block(writer, sealing)?;
+        }
+    }
+}
+
+impl State {
+    /// Section and frequency of an object that is written now: those of a request if it was in the cache.
+    fn aim(&self, record: &Record<'_>, old: Option<&Place>) -> (usize, u8) {
+        let Some(old) = old else { return (self.queue.place_new(record.units), 1) };
+        let mut requested = Place { units: record.units, ..*old };
+        requested.frequency = old.frequency.saturating_add(1);
+        let section = self.queue.rises_to(&requested);
+        (section.unwrap_or(self.queue.blocks[counted_in(old)].section), requested.frequency)
+    }
+}
