@@ -108,26 +108,30 @@ fn is_oracle_general(head: &[u8]) -> bool {
 }
 
 /// Bare keys have no structure but their width. It shows when the words of 32 bits are compared in even and in odd
-/// places: those of narrow keys are alike, those of wide keys are upper and lower halves.
+/// places: those of narrow keys are alike and independent, those of wide keys are upper halves that come with lower ones.
 fn of_keys(head: &[u8]) -> Vec<Format> {
-    let word = |bytes: &[u8]| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    let pairs: Vec<(u32, u32)> = head.chunks_exact(8).map(|pair| (word(pair), word(&pair[4..]))).collect();
     if !head.len().is_multiple_of(4) {
         return Vec::new();
     }
-    let both = vec![Format::KeysBe32, Format::KeysBe64];
-    if pairs.len() < KEYS_MIN {
-        return both;
-    }
-    let even: BTreeSet<u32> = pairs.iter().map(|pair| pair.0).collect();
-    let odd: BTreeSet<u32> = pairs.iter().map(|pair| pair.1).collect();
+    let word = |bytes: &[u8]| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    let pairs: Vec<(u32, u32)> = head.chunks_exact(8).map(|pair| (word(pair), word(&pair[4..]))).collect();
+    let distinct: BTreeSet<(u32, u32)> = pairs.iter().copied().collect();
+    let even: BTreeSet<u32> = distinct.iter().map(|pair| pair.0).collect();
+    let odd: BTreeSet<u32> = distinct.iter().map(|pair| pair.1).collect();
     let shared = pairs.iter().filter(|pair| even.contains(&pair.1)).count();
-    let narrow = |words: &BTreeSet<u32>| words.iter().all(|word| *word < 1 << 28);
-    if even.len() * 8 <= odd.len() && head.len().is_multiple_of(8) {
+    let few_uppers = even.len() * 8 <= odd.len() || even.iter().eq(&[0]) && odd.len() > 1;
+    let small = |words: &BTreeSet<u32>| words.iter().all(|word| *word < 1 << 28);
+    if pairs.len() < KEYS_MIN {
+        vec![Format::KeysBe32, Format::KeysBe64]
+    } else if few_uppers && head.len().is_multiple_of(8) {
         vec![Format::KeysBe64]
-    } else if shared * 20 >= pairs.len() || even.len() > 1 && narrow(&even) && narrow(&odd) {
+    } else if shared * 20 >= pairs.len() || small(&even) && small(&odd) {
         vec![Format::KeysBe32]
+    } else if even.len() * 10 <= pairs.len() * 9 {
+        // Upper halves are asked for again: wide keys come again whole, narrow ones with other neighbours.
+        let whole = distinct.len() * 10 <= even.len() * 11;
+        vec![if whole { Format::KeysBe64 } else { Format::KeysBe32 }]
     } else {
-        both
+        vec![Format::KeysBe32, Format::KeysBe64]
     }
 }

@@ -232,6 +232,33 @@ fn what_fits_several_formats_is_not_guessed_at() {
     assert!(named("be64").is_err() && named("x.vscsi").is_err(), "a name cannot make a format fit");
 }
 
+/// Whatever the keys are and however popular, as long as they are asked for again or lie close together.
+#[test]
+fn bare_keys_are_told_apart_by_what_they_are() {
+    use crate::permutation::mix;
+    let keys = |distribution: &str, objects| {
+        let distribution = distribution.parse().unwrap();
+        let workload =
+            crate::Workload { keys: objects, distribution, write_ratio: 0.0, value_bytes: 0, seed: 1 };
+        workload.requests(0).unwrap().map(|request| request.key)
+    };
+    for count in [40, 1000, 100_000] {
+        for (name, keys) in [
+            ("zipf", keys("zipf:0.9", 10_000).take(count).collect::<Vec<u64>>()),
+            ("adversary", keys("adversary:3", 3).take(count).collect()),
+            ("scan", (0..count as u64).collect()),
+            ("scans", (0..count as u64).map(|key| key % 30 + 5_000_000).collect()),
+            ("hashed", keys("zipf:1.2", 500).take(count).map(mix).collect()),
+        ] {
+            let narrow: Vec<u8> = keys.iter().flat_map(|key| (*key as u32).to_be_bytes()).collect();
+            let wide: Vec<u8> = keys.iter().flat_map(|key| key.to_be_bytes()).collect();
+            let found = |bytes: &[u8]| read(bytes, None).unwrap().format();
+            assert_eq!(found(&narrow), Format::KeysBe32, "{name}, {count}");
+            assert_eq!(found(&wide), Format::KeysBe64, "{name}, {count}");
+        }
+    }
+}
+
 /// One trace of each format that a hand or a disk may then damage.
 fn samples() -> Vec<(Format, Vec<u8>)> {
     let text = |text: &str| text.as_bytes().to_vec();
