@@ -12,7 +12,8 @@ const DETERMINISTIC: [&str; 3] = ["protocol", "engine", "sim"];
 #[derive(Clone, Copy, PartialEq)]
 enum Scope {
     Everywhere,
-    /// In the deterministic crates, their tests included: those must be reproducible too.
+    /// In the deterministic crates, their tests included: those must be reproducible too. Not in benchmarks, which
+    /// are there to read the clock.
     Deterministic,
     /// In the deterministic crates without their tests.
     DeterministicCode,
@@ -93,7 +94,7 @@ fn applies(scope: Scope, source: &Source, line: usize) -> bool {
     let name = source.crate_name.as_str();
     match scope {
         Scope::Everywhere => true,
-        Scope::Deterministic => DETERMINISTIC.contains(&name),
+        Scope::Deterministic => DETERMINISTIC.contains(&name) && !source.path.contains("/benches/"),
         Scope::DeterministicCode => DETERMINISTIC.contains(&name) && !source.in_tests(line),
         Scope::ProtocolCode => name == "protocol" && !source.in_tests(line),
         Scope::Tests => source.in_tests(line),
@@ -179,6 +180,7 @@ mod tests {
             assert!(rules(RUNTIME, &in_code(line)).is_empty(), "{line}");
         }
         assert!(rules(PROTOCOL, &in_code("SmallRng::seed_from_u64(seed);")).is_empty());
+        assert!(rules("crates/engine/benches/device.rs", &in_code("Instant::now();")).is_empty());
     }
 
     #[test]
