@@ -7,6 +7,7 @@ mod flash;
 mod launch;
 mod logging;
 mod plan;
+mod policies;
 mod reproduce;
 mod sim;
 mod study;
@@ -49,6 +50,7 @@ enum Command {
     Reload(commands::reload::Arguments),
     Sim(sim::Arguments),
     Plan(plan::Arguments),
+    Policies(policies::Arguments),
     Study(study::Arguments),
     Reproduce(reproduce::Arguments),
     Trace(trace::Arguments),
@@ -83,6 +85,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Purge(arguments) => commands::purge::run(&arguments),
         Command::Reload(arguments) => commands::reload::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
+        Command::Policies(arguments) => policies::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Study(arguments) => study::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),

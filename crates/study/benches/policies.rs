@@ -5,14 +5,17 @@
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 
+#[path = "../tests/at_hand/mod.rs"]
+mod at_hand;
+
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use engine::policy::{NEVER, Objects, Request, Spec};
+use at_hand::Trace;
+use engine::policy::Spec;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 7;
 /// The ratios that are asked of each policy on the first trace, at least.
@@ -36,42 +39,23 @@ const POLICIES: [(&str, f64); 17] = [
     ("2q", 0.0),
 ];
 
-struct Decoded {
-    ids: Vec<u64>,
-    requests: Vec<Request>,
-    objects: usize,
-}
-
 fn main() {
     // Cargo also runs benchmarks as tests, without this flag.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    let busy = traces().join("caffeine/orm-busy.trace.xz");
-    if busy.exists() {
-        let accesses = trace::open(&busy, None).expect("the trace opens");
-        let pairs =
-            accesses.map(|access| access.expect("the trace is whole")).map(|access| (access.object, 1));
-        compare("caffeine/orm-busy, 8,000 objects", &decode(pairs), 8_000);
-    } else {
-        println!("skipped: {} is not there", busy.display());
+    if let Some(mut busy) = at_hand::read(at_hand::TRACES[1], usize::MAX) {
+        busy.requests.iter_mut().for_each(|request| request.bytes = 1);
+        compare("caffeine/orm-busy, 8,000 objects", &busy, 8_000);
     }
-    let sized = decode(generated());
-    let mut seen = vec![false; sized.objects];
-    let first = |request: &&Request| !std::mem::replace(&mut seen[request.object as usize], true);
-    let working_set: u64 = sized.requests.iter().filter(first).map(|request| u64::from(request.bytes)).sum();
-    compare("5 million requests with sizes, a tenth of the working set", &sized, working_set / 10);
+    let sized = at_hand::decode(generated());
+    compare("5 million requests with sizes, a tenth of the working set", &sized, sized.working_set / 10);
 }
 
-fn traces() -> PathBuf {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    std::env::var_os("DISTCACHE_TRACES").map_or_else(beside, PathBuf::from)
-}
-
-/// Zipf 0.8 over a million objects, of which about 450,000 are requested; sizes from 2 to 512 KiB.
-fn generated() -> impl Iterator<Item = (u64, u32)> {
+/// Zipf 0.8 over half a million objects, of which about 450,000 are requested; sizes from 2 to 512 KiB.
+fn generated() -> impl Iterator<Item = (u64, u64)> {
     let mut random = SmallRng::seed_from_u64(1);
-    let zipf = rand_distr::Zipf::new(1e6, 0.8).expect("a distribution");
+    let zipf = rand_distr::Zipf::new(5e5, 0.8).expect("a distribution");
     (0..5_000_000).map(move |_| {
         let object = random.sample(zipf) as u64;
         let mut own = SmallRng::seed_from_u64(object);
@@ -79,29 +63,15 @@ fn generated() -> impl Iterator<Item = (u64, u32)> {
     })
 }
 
-fn decode(pairs: impl Iterator<Item = (u64, u32)>) -> Decoded {
-    let mut objects = Objects::default();
-    let (mut ids, mut requests) = (Vec::new(), Vec::new());
-    for (id, bytes) in pairs {
-        let object = objects.number(id).expect("few objects");
-        ids.push(id);
-        requests.push(Request { object, bytes, next: NEVER });
-    }
-    let mut coming = vec![NEVER; objects.count()];
-    for (number, request) in requests.iter_mut().enumerate().rev() {
-        request.next = std::mem::replace(&mut coming[request.object as usize], number as u64 + 1);
-    }
-    Decoded { ids, requests, objects: objects.count() }
-}
-
-fn compare(name: &str, trace: &Decoded, capacity: u64) {
-    let map: HashMap<u64, u64> = trace.ids.iter().map(|id| (*id, 1)).collect();
+fn compare(name: &str, trace: &Trace, capacity: u64) {
+    let ids: Vec<u64> = trace.requests.iter().map(|request| u64::from(request.object)).collect();
+    let map: HashMap<u64, u64> = ids.iter().map(|id| (*id, 1)).collect();
     let mut pass = Vec::new();
     let mut times = vec![Vec::new(); POLICIES.len()];
-    let mut misses = [0; POLICIES.len()];
+    let (mut misses, mut memory) = ([0; POLICIES.len()], [0; POLICIES.len()]);
     for _ in 0..ROUNDS {
         pass.push(seconds(|| {
-            black_box(trace.ids.iter().filter_map(|id| map.get(id)).sum::<u64>());
+            black_box(ids.iter().filter_map(|id| map.get(id)).sum::<u64>());
         }));
         for (index, (policy, _)) in POLICIES.iter().enumerate() {
             let mut simulation = policy.parse::<Spec>().expect("a policy").simulation(capacity);
@@ -109,24 +79,30 @@ fn compare(name: &str, trace: &Decoded, capacity: u64) {
                 simulation.reserve(trace.objects);
                 misses[index] = simulation.run(&trace.requests).requests;
             }));
+            memory[index] = simulation.memory();
         }
     }
     let requests = trace.requests.len() as f64;
     let pass = median(&mut pass);
     println!("\n{name}: {requests} requests, {} objects", trace.objects);
     println!("hash map: {:.1} million requests/s", requests / pass / 1e6);
-    println!("policy       million/s   ratio  asked  miss ratio");
+    println!("policy       million/s   ratio  asked  miss ratio       bytes");
     for (index, (policy, asked)) in POLICIES.iter().enumerate() {
         let time = median(&mut times[index]);
         let (speed, ratio, missed) = (requests / time / 1e6, pass / time, misses[index] as f64 / requests);
-        println!("{policy:12} {speed:9.1} {ratio:7.2} {asked:6.2} {missed:11.4}");
+        println!("{policy:12} {speed:9.1} {ratio:7.2} {asked:6.2} {missed:11.4} {:11}", memory[index]);
     }
 }
 
+/// Of this thread on a processor, whatever else the machine does.
 fn seconds(work: impl FnOnce()) -> f64 {
-    let begun = Instant::now();
+    let now = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    };
+    let begun = now();
     work();
-    begun.elapsed().as_secs_f64()
+    now() - begun
 }
 
 fn median(values: &mut [f64]) -> f64 {

@@ -3,51 +3,16 @@
 
 #![expect(clippy::print_stdout, reason = "whoever runs the tests should see what is skipped")]
 
+mod at_hand;
 #[path = "../../engine/tests/twins/mod.rs"]
 mod twins;
 
-use std::path::{Path, PathBuf};
+use std::fmt::Write;
 
-use engine::policy::{Insertion, Misses, NEVER, Objects, Request, Simulation, Slru, Spec};
+use at_hand::{TRACES, Trace, read};
+use engine::policy::{Insertion, Misses, Simulation, Slru, Spec};
+use study::what_if::{Outcome, Setting};
 use twins::twin;
-
-const TRACES: [&str; 4] = [
-    "libcachesim/cloudPhysicsIO.oracleGeneral.bin",
-    "caffeine/orm-busy.trace.xz",
-    "caffeine/web12.trace.xz",
-    "synthetic/synth-photo-500k.oracleGeneral.bin.zst",
-];
-const CLOUD_PHYSICS: &str = TRACES[0];
-
-struct Trace {
-    requests: Vec<Request>,
-    objects: usize,
-    working_set: u64,
-}
-
-/// The first requests of a trace, or nothing where it is absent.
-fn read(name: &str, requests_max: usize) -> Option<Trace> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let path = std::env::var_os("DISTCACHE_TRACES").map_or_else(beside, PathBuf::from).join(name);
-    if !path.exists() {
-        println!("skipped: {} is not there", path.display());
-        return None;
-    }
-    let mut objects = Objects::default();
-    let (mut requests, mut working_set) = (Vec::new(), 0);
-    for access in trace::open(&path, None).unwrap().take(requests_max) {
-        let access = access.unwrap();
-        let known = objects.count();
-        let object = objects.number(access.object).unwrap();
-        working_set += if object as usize == known { access.bytes } else { 0 };
-        requests.push(Request { object, bytes: access.bytes.try_into().unwrap(), next: NEVER });
-    }
-    let mut coming = vec![NEVER; objects.count()];
-    for (number, request) in requests.iter_mut().enumerate().rev() {
-        request.next = std::mem::replace(&mut coming[request.object as usize], number as u64 + 1);
-    }
-    Some(Trace { requests, objects: objects.count(), working_set })
-}
 
 fn run(mut simulation: Box<dyn Simulation>, trace: &Trace) -> Misses {
     simulation.reserve(trace.objects);
@@ -90,7 +55,7 @@ const FILLING: &str = "5 segments, filled";
 
 #[test]
 fn misses_are_those_that_libcachesim_publishes() {
-    let Some(trace) = read(CLOUD_PHYSICS, usize::MAX) else { return };
+    let Some(trace) = read(TRACES[0], usize::MAX) else { return };
     for (name, requests, bytes) in PUBLISHED {
         for (step, misses) in (1..).zip(std::iter::zip(requests, bytes)) {
             let capacity = step * (128 << 20);
@@ -108,14 +73,14 @@ fn misses_are_those_that_libcachesim_publishes() {
 /// LIRS follows its paper where libCacheSim lowers a LIR object at every hit in the queue; the difference is small.
 #[test]
 fn lirs_is_close_to_what_libcachesim_publishes() {
-    let Some(trace) = read(CLOUD_PHYSICS, usize::MAX) else { return };
+    let Some(trace) = read(TRACES[0], usize::MAX) else { return };
     for (step, published) in (1..).zip([89819, 79237, 73143, 70363, 68405, 64494, 58640, 53924_u64]) {
         let ours = run(spec("lirs").simulation(step * (128 << 20)), &trace).requests;
         assert!(ours.abs_diff(published) * 100 <= published, "{ours} and {published}, step {step}");
     }
 }
 
-/// The whole traces are compared by `cargo bench -p study --bench policies -- twins`.
+/// The whole traces are compared by `cargo bench -p study --bench twins`.
 #[test]
 fn policies_do_what_their_twins_do_on_real_traces() {
     for name in TRACES {
@@ -126,5 +91,36 @@ fn policies_do_what_their_twins_do_on_real_traces() {
             let theirs = trace.requests.iter().filter(|request| !twin.request(request)).count() as u64;
             assert_eq!(run(spec(policy).simulation(capacity), &trace).requests, theirs, "{policy} on {name}");
         }
+    }
+}
+
+/// Prints the table that should be in `pinned.txt` if it is another one.
+#[test]
+fn misses_on_the_traces_at_hand_are_pinned() {
+    let (mut pinned, mut ours) = (String::new(), String::new());
+    for (name, sizes) in
+        at_hand::TRACES.into_iter().zip(["0.01ws 0.1ws", "1000 8000", "100 1000", "0.01ws 0.1ws"])
+    {
+        let Some(path) = at_hand::find(name) else { continue };
+        let opened = || Ok(trace::open(&path, None)?.take(1_000_000));
+        let outcomes = setting(sizes).simulate(opened).unwrap();
+        for Outcome { policy, size, requests, misses, .. } in outcomes {
+            writeln!(ours, "{name} {policy} {size} {requests} {} {}", misses.requests, misses.bytes).unwrap();
+        }
+        let mine = include_str!("pinned.txt").lines().filter(|line| line.starts_with(name));
+        pinned.extend(mine.flat_map(|line| [line, "\n"]));
+    }
+    assert!(ours == pinned, "should be in pinned.txt:\n{ours}");
+}
+
+fn setting(sizes: &str) -> Setting {
+    let policies = "fifo lru lfu s4lru s4lru-fill slru:2 slru:3 gdsf gdsf:1 gdsf:3 clairvoyant infinite random clock arc \
+                    lirs 2q s3fifo sieve wtinylfu";
+    Setting {
+        policies: policies.split_whitespace().map(spec).collect(),
+        sizes: sizes.split_whitespace().map(|size| size.parse().unwrap()).collect(),
+        ignore_size: false,
+        warmup: 0.0,
+        threads: 2,
     }
 }

@@ -1,10 +1,5 @@
-//! Grids of policies and sizes over a trace: what is counted, what must be known beforehand, and pinned miss counts of the
-//! traces at hand. Not what one policy does.
-
-#![expect(clippy::print_stdout, reason = "whoever runs the tests should see what is skipped")]
-
-use std::fmt::Write;
-use std::path::{Path, PathBuf};
+//! Grids of policies and sizes over a trace: what is counted, and what must be known beforehand. Not what one
+//! policy does.
 
 use engine::policy::Spec;
 use proptest::prelude::*;
@@ -110,33 +105,4 @@ fn what_cannot_be_simulated_is_an_error() {
         let error = error(&Setting { warmup, ..plain.clone() }, &large);
         assert!(error.ends_with("write a share of the trace from 0 to less than 1"), "{error}");
     }
-}
-
-/// Prints the table that should be in `pinned.txt` if it is another one.
-#[test]
-fn misses_on_the_traces_at_hand_are_pinned() {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("DISTCACHE_TRACES").map_or_else(beside, PathBuf::from);
-    let (mut pinned, mut ours) = (String::new(), String::new());
-    for (name, sizes) in [
-        ("libcachesim/cloudPhysicsIO.oracleGeneral.bin", "0.01ws 0.1ws"),
-        ("caffeine/orm-busy.trace.xz", "1000 8000"),
-        ("caffeine/web12.trace.xz", "100 1000"),
-        ("synthetic/synth-photo-500k.oracleGeneral.bin.zst", "0.01ws 0.1ws"),
-    ] {
-        let path = folder.join(name);
-        if !path.exists() {
-            println!("skipped: {} is not there", path.display());
-            continue;
-        }
-        let opened = || Ok(trace::open(&path, None)?.take(1_000_000));
-        for (policy, size, requests, _, missed, bytes) in
-            counts(&setting(ALL, sizes).simulate(opened).unwrap())
-        {
-            writeln!(ours, "{name} {policy} {size} {requests} {missed} {bytes}").unwrap();
-        }
-        let mine = include_str!("pinned.txt").lines().filter(|line| line.starts_with(name));
-        pinned.extend(mine.flat_map(|line| [line, "\n"]));
-    }
-    assert!(ours == pinned, "should be in pinned.txt:\n{ours}");
 }

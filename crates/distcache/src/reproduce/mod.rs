@@ -18,7 +18,9 @@ use serde::Serialize;
 use study::reproduce::{CLAIMS, Check, Claim, Effort, Figure, checks, parse};
 
 use crate::commands::print;
+pub(crate) use png::Rasteriser;
 use progress::Progress;
+pub(crate) use svg::document as svg_document;
 
 /// Check the papers' claims again and write a report: table, figures, values
 ///
@@ -131,9 +133,9 @@ fn described(arguments: &Arguments) -> String {
 }
 
 fn write(out: &Path, claims: &[Claim], figures: &[Figure], run: &str) -> anyhow::Result<()> {
-    let rasteriser = png::Rasteriser::new();
+    let rasteriser = Rasteriser::new();
     for figure in figures {
-        let drawn = svg::document(figure);
+        let drawn = svg_document(figure);
         file(out, &format!("{}.png", figure.id), &rasteriser.png(&drawn)?)?;
         file(out, &format!("{}.svg", figure.id), drawn.as_bytes())?;
         file(out, &format!("{}.csv", figure.id), csv::document(figure).as_bytes())?;

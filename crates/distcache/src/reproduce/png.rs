@@ -10,18 +10,18 @@ use resvg::usvg::{Options, Tree, fontdb};
 const ZOOM: f32 = 2.0;
 
 /// Turns many figures into pixels with one font.
-pub(super) struct Rasteriser {
+pub(crate) struct Rasteriser {
     options: Options<'static>,
 }
 
 impl Rasteriser {
-    pub(super) fn new() -> Rasteriser {
+    pub(crate) fn new() -> Rasteriser {
         let mut fonts = fontdb::Database::new();
         fonts.load_font_data(dejavu::sans::regular().to_vec());
         Rasteriser { options: Options { fontdb: Arc::new(fonts), ..Options::default() } }
     }
 
-    pub(super) fn png(&self, svg: &str) -> anyhow::Result<Vec<u8>> {
+    pub(crate) fn png(&self, svg: &str) -> anyhow::Result<Vec<u8>> {
         let tree = Tree::from_str(svg, &self.options).context("an SVG of our own does not parse")?;
         let size = tree.size().to_int_size().scale_by(ZOOM).context("a figure without size")?;
         let mut pixels = Pixmap::new(size.width(), size.height()).context("a figure without size")?;

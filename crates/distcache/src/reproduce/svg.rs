@@ -21,7 +21,7 @@ const KEY: f64 = 34.0;
 const COLOURS: [&str; 6] = ["#005ab5", "#dc3220", "#1a8542", "#9658c8", "#b36b00", "#56606b"];
 
 /// A file of its own, on white.
-pub(super) fn document(figure: &Figure) -> String {
+pub(crate) fn document(figure: &Figure) -> String {
     let mut style = String::from(
         ".paper{fill:#fff}.text{fill:#222}.grid{stroke:#ddd}.frame{stroke:#777}\
          text{font-family:'DejaVu Sans',sans-serif;font-size:13px}.line,.grid,.frame{fill:none}",

@@ -1,0 +1,141 @@
+//! `distcache policies`: what eviction policies would have missed on a trace, from the command line. It simulates nothing
+//! itself.
+
+mod figure;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use engine::policy::Spec;
+use serde::Serialize;
+use study::what_if::{Outcome, Setting, Size};
+use trace::Format;
+
+use crate::commands::{BadInput, print};
+use crate::trace::Progress;
+
+/// Simulate eviction policies on a trace: object and byte miss ratios for every policy at every size
+///
+/// Policies: fifo, lru, lfu, s4lru, s4lru-fill, slru:L, gdsf, gdsf:L, clairvoyant, infinite, random, clock, arc, lirs, 2q,
+/// s3fifo, sieve, wtinylfu. docs/policies.md says what each does.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Trace to read; compression is found out by looking
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+
+    /// Its format, if the beginning does not tell: oracle-general, vscsi, csv, text, keys-be32, keys-be64, twitter, meta
+    /// or lcs
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// Policies, with commas
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "fifo,lru,s4lru,arc,s3fifo,sieve,clairvoyant"
+    )]
+    policy: Vec<Spec>,
+
+    /// Cache sizes, with commas: bytes (8000, 64MiB), objects with --ignore-size, or shares of the working set (0.1ws)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.01ws,0.03ws,0.1ws,0.3ws")]
+    size: Vec<Size>,
+
+    /// Every object has size 1, and sizes are numbers of objects
+    #[arg(long)]
+    ignore_size: bool,
+
+    /// Share of the requests, from the first on, that fill the caches and are not counted
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true)]
+    warmup: f64,
+
+    /// Simulations that run at the same time [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+
+    /// Print one JSON array
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+
+    /// Print CSV
+    #[arg(long)]
+    csv: bool,
+
+    /// Draw the miss-ratio curves as well: FILE.svg or FILE.png
+    #[arg(long, value_name = "FILE", value_parser = figure::file)]
+    plot: Option<figure::File>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    policy: String,
+    size: u64,
+    requests: u64,
+    objects: u64,
+    miss_ratio: f64,
+    byte_miss_ratio: f64,
+    requests_per_s: f64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.ignore_size && arguments.size.iter().any(|size| matches!(size, Size::Bytes(_))) {
+        return Err(bad_input(
+            "--size: with --ignore-size write a number of objects or a share (0.1ws), not bytes",
+        ));
+    }
+    let outcomes =
+        setting(arguments).simulate(|| accesses(&arguments.trace, arguments.format)).map_err(bad_input)?;
+    if let Some(file) = &arguments.plot {
+        figure::write(file, &outcomes, arguments)?;
+    }
+    if arguments.json {
+        print(&serde_json::to_string(&outcomes.iter().map(row).collect::<Vec<_>>())?);
+    } else if arguments.csv {
+        table::print_csv(&outcomes);
+    } else {
+        table::print_table(&outcomes, arguments.ignore_size);
+    }
+    Ok(())
+}
+
+fn setting(arguments: &Arguments) -> Setting {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Setting {
+        policies: arguments.policy.clone(),
+        sizes: arguments.size.clone(),
+        ignore_size: arguments.ignore_size,
+        warmup: arguments.warmup,
+        threads: arguments.threads.map_or_else(cores, |threads| threads as usize),
+    }
+}
+
+/// The trace from its beginning, with a bar that shows how far it is read.
+fn accesses(
+    path: &Path,
+    format: Option<Format>,
+) -> Result<impl Iterator<Item = Result<trace::Access, trace::TraceError>> + Send, trace::TraceError> {
+    let mut reader = trace::open(path, format)?;
+    let mut progress = Progress::bytes(reader.progress().1);
+    Ok(std::iter::from_fn(move || {
+        progress.step(|| reader.progress().0);
+        reader.next()
+    }))
+}
+
+fn row(outcome: &Outcome) -> Row {
+    Row {
+        policy: outcome.policy.to_string(),
+        size: outcome.size,
+        requests: outcome.requests,
+        objects: outcome.objects,
+        miss_ratio: outcome.miss_ratio(),
+        byte_miss_ratio: outcome.byte_miss_ratio(),
+        requests_per_s: outcome.requests_per_s.round(),
+    }
+}
+
+/// What cannot be simulated as asked for: exit code 2.
+fn bad_input(error: impl std::fmt::Display) -> anyhow::Error {
+    BadInput(error.to_string()).into()
+}
