@@ -200,6 +200,9 @@ impl Ripq {
             let place = state.index.get(digest);
             if let Some(place) = &place {
                 state.forget(digest, place);
+                if let Some(logical) = &mut state.logical {
+                    logical.remove(digest);
+                }
                 state.statistics.removed += 1;
             }
             place.is_some()

@@ -48,6 +48,8 @@ impl Ripq {
             let Some(block) = state.queue.lowest_device() else { return Ok(false) };
             state.queue.close(block);
             state.statistics.blocks_reclaimed += 1;
+            state.reclaimed_in_vain += 1;
+            state.resize_logical();
             block
         };
         self.drain(writer, block, Unmoved::Evict)?;
@@ -107,7 +109,7 @@ impl Ripq {
             let state = self.state();
             for entry in &entries {
                 let place = state.resident(block, entry);
-                if place.is_some_and(|place| place.moved_to.is_some() || unmoved == Unmoved::Keep) {
+                if place.is_some_and(|place| state.keeps(entry.digest, &place, unmoved, self.settings.skip)) {
                     let within = block::bytes_of(entry.offset, entry.units);
                     (first, end) = (first.min(within.start), end.max(within.end));
                 }
@@ -147,11 +149,7 @@ impl State {
         skip: f64,
     ) -> Option<usize> {
         let place = self.resident(block, entry)?;
-        let kept = match place.moved_to {
-            Some(counted) => self.queue.rank(counted) >= skip,
-            None => unmoved == Unmoved::Keep,
-        };
-        if !kept {
+        if !self.keeps(entry.digest, &place, unmoved, skip) {
             self.statistics.skipped += u64::from(place.moved_to.is_some());
             self.evict(entry.digest, &place);
             return None;
@@ -180,6 +178,17 @@ impl State {
             self.statistics.reinserted_bytes += bytes(place.units);
         }
         None
+    }
+
+    /// Whether an object is written again when its block goes.
+    fn keeps(&self, digest: u64, place: &Place, unmoved: Unmoved, skip: f64) -> bool {
+        if unmoved == Unmoved::Keep {
+            return true;
+        }
+        match &self.logical {
+            Some(logical) => self.reclaimed_in_vain <= self.blocks() && logical.contains(digest),
+            None => place.moved_to.is_some_and(|counted| self.queue.rank(counted) >= skip),
+        }
     }
 
     fn evict(&mut self, digest: u64, place: &Place) {

@@ -2,6 +2,9 @@
 
 use crate::flash::{Error, Policy};
 
+/// A block whose objects are all written again makes no room; so few others would make hardly any.
+const THETA_MAX: f64 = 0.95;
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub policy: Policy,
@@ -12,6 +15,9 @@ pub struct Settings {
     /// Objects in the last part of the queue, as a share, that are not written again though they were requested
     /// (section 4.3.4): less is written, and more is missed.
     pub skip: f64,
+    /// SIPQ (section 4.4) in place of RIPQ: one insertion point, and a logical queue of so large a share of the cache that
+    /// decides what is written again. Neither `alpha` nor `skip` counts then.
+    pub theta: Option<f64>,
     /// Data on the device and in buffers; what the device has room for if this is none or more.
     pub capacity_bytes: Option<u64>,
     /// Bounds the memory of the index at 22 bytes for each.
@@ -32,6 +38,7 @@ impl Default for Settings {
             block_bytes: 16 << 20,
             alpha: 0.05,
             skip: 0.0,
+            theta: None,
             capacity_bytes: None,
             objects_max: 1 << 32,
             durable_changes: true,
@@ -49,6 +56,11 @@ impl Settings {
         }
         if !(0.0..1.0).contains(&self.skip) {
             return refuse(format!("skip = {}: must be at least 0 and less than 1", self.skip));
+        }
+        if let Some(theta) = self.theta.filter(|theta| !(0.0..=THETA_MAX).contains(theta)) {
+            return refuse(format!(
+                "theta = {theta}: must be from 0 to {THETA_MAX}, so that blocks hold something that may go"
+            ));
         }
         if self.objects_max == 0 {
             return refuse("objects_max = 0: a cache needs at least one object".into());

@@ -10,18 +10,23 @@ use super::section::Kind;
 use super::settings::Settings;
 use super::statistics::{Contents, Memory, Statistics};
 use crate::device::AlignedBuffer;
+use crate::flash::Policy;
 use crate::flash::block::{self, Builder, Entry, Header};
 use crate::flash::index::{Index, Place};
 use crate::flash::journal::Change;
 use crate::flash::layout::Layout;
 use crate::flash::pins::{Pin, Pins};
-use crate::flash::record::Record;
+use crate::flash::record::{Record, UNIT};
+use crate::sipq::Logical;
 
 /// Blocks of the device that are kept free, so that a full buffer is never kept from being written by a block that is
 /// still being read.
 const SPARE_BLOCKS: u64 = 2;
 /// Buffers kept for the next insertion point; more go back to the allocator.
 const SPARE_BUFFERS: usize = 2;
+
+/// A section is split when it is twice this share of the queue.
+const ONE_SECTION: f64 = 1.0;
 
 /// Where the bytes of a device block are.
 #[derive(Debug)]
@@ -64,6 +69,11 @@ pub(super) enum Found<'a> {
 pub(super) struct State {
     pub(super) index: Index,
     pub(super) queue: Queue,
+    /// Of SIPQ.
+    pub(super) logical: Option<Logical>,
+    theta: f64,
+    /// Blocks reclaimed since there was room. After all of them what the logical queue holds goes as well.
+    pub(super) reclaimed_in_vain: u64,
     /// Of the device blocks, by their numbers in the queue.
     pub(super) stored: Vec<Option<Stored>>,
     /// Blocks of the device that hold nothing, the one freed first at the front.
@@ -85,9 +95,22 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(settings: &Settings, layout: Layout) -> State {
+        let capacity_bytes = settings.capacity_bytes.unwrap_or(u64::MAX);
+        let (queue, logical) = match settings.theta {
+            None => (Queue::new(settings.policy, settings.alpha, layout.block_bytes), None),
+            Some(theta) => {
+                let room =
+                    (layout.blocks.saturating_sub(SPARE_BLOCKS) * layout.block_bytes).min(capacity_bytes);
+                let logical = Logical::new(settings.policy, (room as f64 * theta) as u64 / UNIT as u64);
+                (Queue::new(Policy::Fifo, ONE_SECTION, layout.block_bytes), Some(logical))
+            }
+        };
         State {
             index: Index::default(),
-            queue: Queue::new(settings.policy, settings.alpha, layout.block_bytes),
+            queue,
+            logical,
+            theta: settings.theta.unwrap_or(0.0),
+            reclaimed_in_vain: 0,
             stored: Vec::new(),
             free: VecDeque::new(),
             pending: Vec::new(),
@@ -99,7 +122,7 @@ impl State {
             dead: 0,
             buffers: Vec::new(),
             layout,
-            capacity_bytes: settings.capacity_bytes.unwrap_or(u64::MAX),
+            capacity_bytes,
             objects_max: settings.objects_max,
         }
     }
@@ -118,6 +141,14 @@ impl State {
             self.stored.resize_with(index + 1, || None);
         }
         self.stored[index] = Some(stored);
+    }
+
+    /// Section 4.4.1: theta relates the bytes that the logical queue holds to those on the device, which once blocks are
+    /// reclaimed hold no more than now.
+    pub(super) fn resize_logical(&mut self) {
+        if let Some(logical) = &mut self.logical {
+            logical.resize((self.queue.bytes as f64 * self.theta) as u64 / UNIT as u64);
+        }
     }
 
     /// Looks an object up and counts the request.
@@ -142,6 +173,9 @@ impl State {
         };
         self.statistics.hits += 1;
         self.queue.request(&mut place);
+        if let Some(logical) = &mut self.logical {
+            logical.request(digest, place.units);
+        }
         self.index.insert(digest, &place);
         found
     }
@@ -343,6 +377,7 @@ impl State {
         let dead: usize =
             self.stored.iter().flatten().map(|stored| stored.dead.capacity() * size_of::<u32>()).sum();
         let stored_bytes = self.stored.capacity() * size_of::<Option<Stored>>() + dead;
+        let logical_bytes = self.logical.as_ref().map_or(0, Logical::memory_bytes);
         Contents {
             objects: self.index.len(),
             bytes: self.queue.bytes,
@@ -352,7 +387,7 @@ impl State {
             memory: Memory {
                 index_bytes: self.index.bytes(),
                 buffers_bytes: buffers * self.layout.block_bytes as usize,
-                queue_bytes: self.queue.memory_bytes() + stored_bytes,
+                queue_bytes: self.queue.memory_bytes() + logical_bytes + stored_bytes,
             },
         }
     }

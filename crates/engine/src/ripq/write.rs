@@ -65,6 +65,9 @@ impl Ripq {
                     }
                     let lowest = state.queue.lowest;
                     state.append(section, record, frequency, lowest);
+                    if let Some(logical) = &mut state.logical {
+                        logical.request(record.digest, record.units);
+                    }
                     state.statistics.inserted += 1;
                     state.statistics.inserted_bytes += u64::from(record.units) * UNIT as u64;
                     return Ok(());
@@ -128,6 +131,7 @@ impl Ripq {
 
     /// Evicts until everything fits again, with so many insertion points about to be sealed.
     pub(super) fn make_room(&self, writer: &mut Writer, sealing: u64) -> Result<(), Error> {
+        self.state().reclaimed_in_vain = 0;
         while self.state().is_over_capacity(sealing) {
             if !self.reclaim(writer)? {
                 break;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{cache, device, settings};
 use crate::device::Device;
-use crate::ripq::Ripq;
+use crate::ripq::{Ripq, Settings};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -39,8 +39,8 @@ fn value(key: u16, version: u32, bytes: usize) -> Vec<u8> {
     word.to_le_bytes().into_iter().cycle().take(bytes).collect()
 }
 
-fn run(policy: &str, steps: &[Step]) -> Result<(), TestCaseError> {
-    let settings = settings(policy);
+fn run(policy: &str, theta: Option<f64>, steps: &[Step]) -> Result<(), TestCaseError> {
+    let settings = Settings { theta, ..settings(policy) };
     let device: Arc<dyn Device> = Arc::new(device(24, &settings));
     let mut ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
     let mut written: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
@@ -79,17 +79,22 @@ proptest! {
 
     #[test]
     fn hold_under_slru(steps in prop::collection::vec(step(), 1..400)) {
-        run("slru:3", &steps)?;
+        run("slru:3", None, &steps)?;
     }
 
     #[test]
     fn hold_under_gdsf(steps in prop::collection::vec(step(), 1..400)) {
-        run("gdsf:3", &steps)?;
+        run("gdsf:3", None, &steps)?;
     }
 
     #[test]
     fn hold_under_lru_and_fifo(steps in prop::collection::vec(step(), 1..400), fifo: bool) {
-        run(if fifo { "fifo" } else { "lru" }, &steps)?;
+        run(if fifo { "fifo" } else { "lru" }, None, &steps)?;
+    }
+
+    #[test]
+    fn hold_with_a_logical_queue(steps in prop::collection::vec(step(), 1..400), theta in 0.0..0.95, gdsf: bool) {
+        run(if gdsf { "gdsf:3" } else { "slru:3" }, Some(theta), &steps)?;
     }
 }
 

@@ -3,6 +3,7 @@
 mod invariants;
 mod paper;
 mod recovery;
+mod single;
 
 use std::sync::Arc;
 

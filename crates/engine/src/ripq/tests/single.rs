@@ -1,0 +1,85 @@
+//! SIPQ, section 4.4: one insertion point, and a logical queue that decides what is written again. Not the queue itself.
+
+use std::collections::VecDeque;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{cache, settings};
+use crate::ripq::{Ripq, Settings, Statistics};
+
+const VALUE_BYTES: usize = 400;
+
+fn sipq(policy: &str, theta: f64) -> Ripq {
+    cache(64, Settings { theta: Some(theta), ..settings(policy) })
+}
+
+/// Few objects are requested again and again, many of them once.
+fn requests() -> impl Iterator<Item = u64> {
+    let mut random = SmallRng::seed_from_u64(7);
+    (0..30_000).map(move |number| {
+        let skewed = random.random::<f64>().powi(4) * 4000.0;
+        if random.random_bool(0.6) { skewed as u64 } else { 10_000 + number }
+    })
+}
+
+fn replay(ripq: &Ripq, mut each: impl FnMut(u64, bool)) -> Statistics {
+    for object in requests() {
+        let key = object.to_le_bytes();
+        let hit = ripq.get(&key).expect("healthy").is_some();
+        if !hit {
+            ripq.insert(&key, &[object as u8; VALUE_BYTES]).expect("healthy");
+        }
+        each(object, hit);
+    }
+    ripq.verify().expect("it agrees with itself");
+    ripq.statistics()
+}
+
+/// "theta = 1 would mean we try to keep all the items in the priority order, while theta = 0.5 would mean half of the items
+/// on a device are not ordered and can be evicted without reinsertion" (section 4.4.1).
+#[test]
+fn theta_trades_writes_for_fidelity() {
+    for policy in ["slru:3", "gdsf:3"] {
+        let [low, middle, high] = [0.1, 0.5, 0.9].map(|theta| replay(&sipq(policy, theta), |_, _| ()));
+        assert!(low.reinserted < middle.reinserted && middle.reinserted < high.reinserted, "{policy}");
+        assert!(low.hits < middle.hits && middle.hits < high.hits, "{policy}: {low:?} {middle:?} {high:?}");
+        assert_eq!(low.splits + middle.splits + high.splits, 0, "one insertion point");
+    }
+}
+
+/// Without a logical queue it is a cyclic log: what was inserted first goes first, whatever was requested.
+#[test]
+fn theta_of_nothing_is_fifo() {
+    for policy in ["slru:3", "fifo"] {
+        let ripq = sipq(policy, 0.0);
+        let mut log = VecDeque::new();
+        let statistics = replay(&ripq, |object, hit| {
+            if !hit {
+                // Evicted, so everything that came before its last insertion is, too.
+                if let Some(place) = log.iter().position(|other| *other == object) {
+                    log.drain(..=place);
+                }
+                log.push_back(object);
+            } else {
+                assert!(log.contains(&object), "object {object} came back after older ones had gone");
+            }
+        });
+        assert_eq!(statistics.reinserted, 0);
+    }
+}
+
+/// Every object that comes round is one that the logical queue holds, again and again.
+#[test]
+fn a_block_of_nothing_but_wanted_objects_makes_room_in_the_end() {
+    let ripq = sipq("slru:1", 0.95);
+    for object in 0..2000_u64 {
+        let key = object.to_le_bytes();
+        ripq.insert(&key, &[1; VALUE_BYTES]).expect("healthy");
+        for _ in 0..3 {
+            ripq.get(&key).expect("healthy");
+        }
+    }
+    ripq.verify().expect("it agrees with itself");
+    assert!(ripq.get(&1999_u64.to_le_bytes()).expect("healthy").is_some());
+}

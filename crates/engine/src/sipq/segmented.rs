@@ -1,0 +1,108 @@
+//! Segmented LRU in segments of equal size: a request moves an object to the head of the next higher segment, what a
+//! segment cannot hold moves to the head of the next lower, and what the lowest cannot hold goes.
+
+use super::{Number, Object};
+
+const NOBODY: Number = Number::MAX;
+
+/// Neighbours towards head and tail, and the segment.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    above: Number,
+    below: Number,
+    segment: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    head: Number,
+    tail: Number,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Segmented {
+    links: Vec<Link>,
+    /// The lowest first.
+    segments: Vec<Segment>,
+    segment_bytes_max: u64,
+}
+
+impl Segmented {
+    pub(super) fn new(segments: u8, bytes_max: u64) -> Segmented {
+        let segment = Segment { head: NOBODY, tail: NOBODY, bytes: 0 };
+        Segmented {
+            links: Vec::new(),
+            segments: vec![segment; usize::from(segments)],
+            segment_bytes_max: bytes_max / u64::from(segments),
+        }
+    }
+
+    pub(super) fn insert(&mut self, number: Number, objects: &[Object]) {
+        if self.links.len() < objects.len() {
+            self.links.resize(objects.len(), Link { above: NOBODY, below: NOBODY, segment: 0 });
+        }
+        self.push(number, 0, objects);
+    }
+
+    pub(super) fn hit(&mut self, number: Number, objects: &[Object]) {
+        let from = usize::from(self.links[number as usize].segment);
+        self.remove(number, objects);
+        let to = (from + 1).min(self.segments.len() - 1);
+        self.push(number, to, objects);
+        self.settle(to, objects);
+    }
+
+    pub(super) fn resize(&mut self, bytes_max: u64, objects: &[Object]) {
+        self.segment_bytes_max = bytes_max / self.segments.len() as u64;
+        self.settle(self.segments.len() - 1, objects);
+    }
+
+    /// What a segment from this one down cannot hold moves to the next lower one.
+    fn settle(&mut self, from: usize, objects: &[Object]) {
+        for upper in (1..=from).rev() {
+            while self.segments[upper].bytes > self.segment_bytes_max {
+                let tail = self.segments[upper].tail;
+                self.remove(tail, objects);
+                self.push(tail, upper - 1, objects);
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, number: Number, objects: &[Object]) {
+        let Link { above, below, segment } = self.links[number as usize];
+        let segment = &mut self.segments[usize::from(segment)];
+        segment.bytes -= u64::from(objects[number as usize].bytes);
+        match above {
+            NOBODY => segment.head = below,
+            above => self.links[above as usize].below = below,
+        }
+        match below {
+            NOBODY => segment.tail = above,
+            below => self.links[below as usize].above = above,
+        }
+    }
+
+    /// Takes the lowest object out if there are too many.
+    pub(super) fn evict(&mut self, objects: &[Object]) -> Option<Number> {
+        let lowest = self.segments[0];
+        let number = lowest.tail;
+        (lowest.bytes > self.segment_bytes_max).then(|| self.remove(number, objects))?;
+        Some(number)
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.links.capacity() * size_of::<Link>()
+    }
+
+    fn push(&mut self, number: Number, to: usize, objects: &[Object]) {
+        let segment = &mut self.segments[to];
+        segment.bytes += u64::from(objects[number as usize].bytes);
+        let below = std::mem::replace(&mut segment.head, number);
+        match below {
+            NOBODY => segment.tail = number,
+            below => self.links[below as usize].above = number,
+        }
+        self.links[number as usize] = Link { above: NOBODY, below, segment: to as u8 };
+    }
+}
