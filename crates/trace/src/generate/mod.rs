@@ -100,12 +100,12 @@ impl Iterator for Accesses {
 impl Accesses {
     fn usual(&mut self, number: u64) -> u64 {
         let Some(key) = self.ranks.next_key() else { return SINGLE_IDS + number };
-        let generation = self
-            .synthetic
-            .churn
-            .as_ref()
-            .map_or(0, |churn| churn.generation(key, number, self.synthetic.seed));
-        key + generation * self.ranks.keys()
+        let generation = match &self.synthetic.churn {
+            Some(churn) => churn.generation(key, number, self.synthetic.seed),
+            None => 0,
+        };
+        // Below the other ids, whatever a description of astronomical size says.
+        key.wrapping_add(generation.wrapping_mul(self.ranks.keys())) % CROWD_IDS
     }
 
     /// The object that this access is diverted to, if it falls to one of the crowds that are there now.

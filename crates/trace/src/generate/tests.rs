@@ -101,6 +101,13 @@ fn churn_renews_its_share_of_the_objects() {
     }
     assert!((0..1000).all(|key| churn.generation(key, 200_000, 7) == 2));
     assert_eq!(ids[..20_000], objects(&synthetic("uniform"), 20_000), "the first period is as without");
+    let wild = Synthetic {
+        popularity: Popularity::parse("uniform", crate::KEYS_MAX).unwrap(),
+        churn: Some("1/1".parse().unwrap()),
+        ..synthetic("uniform")
+    };
+    let late = Accesses { number: u64::MAX - 10, ..wild.accesses().unwrap() };
+    assert!(late.take(5).all(|access| access.object < CROWD_IDS));
     for wrong in ["", "0.1", "0/5", "1.1/5", "0.1/0", "x/5", "0.1/x"] {
         assert!(wrong.parse::<Churn>().unwrap_err().to_string().contains("is not a churn"), "{wrong}");
     }

@@ -152,8 +152,9 @@ fn next(field: &[u8], row: u64) -> Result<Next, String> {
 
 fn operation(field: &[u8]) -> Result<Operation, String> {
     match field.trim_ascii() {
+        b"" => Ok(Operation::Read),
         // Meta's CDN numbers them; all that its files hold are kinds of reads.
-        b"" | [b'0'..=b'9'] => Ok(Operation::Read),
+        digits if number(digits).is_some() => Ok(Operation::Read),
         name => Operation::from_name(name).ok_or_else(|| wrong(field, "operation", "an operation")),
     }
 }

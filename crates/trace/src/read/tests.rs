@@ -65,7 +65,7 @@ const META_2024: &str = "op_time,key,key_size,op,op_count,size,cache_hits,ttl,us
     604038473,7,67,SET_LEASE,3,65,0,7200,2777918327,655456894\n";
 const META_2022: &str = "key,op,size,op_count,key_size\n1668757755,SET,82,1,40\n1668757755,GET,0,2,40\n";
 const META_CDN: &str = "timestamp,cacheKey,OpType,objectSize,responseSize,responseHeaderSize,rangeStart,rangeEnd,TTL\n\
-    1678838400123,99,1,5000,400,0,0,399,0\n1678838401,98,1,0,400,0,0,399,0\n";
+    1678838400123,99,1,5000,400,0,0,399,0\n1678838401,98,12,0,400,0,0,399,0\n";
 const TWITTER: &str = "0,q:q:1:8WTfjZU14ee,17,213,4,get,0\n0,with,commas,11,27,6,set,86400\n1,q:q:1:8WTfjZU14ee,17,0,4,delete,0\n";
 const CSV: &str = "time,obj_id,size,op,next\n1.5,7,512,read,3\n2,\"a,b\",1024,set,-1\n3,7,512,,\n";
 
