@@ -86,6 +86,21 @@ proptest! {
         }
     }
 
+    /// A file may be wrong about the future, and sizes may be anything: it is simulated somehow, and comes to an end.
+    #[test]
+    fn requests_without_sense_do_no_harm(
+        wild in proptest::collection::vec((0_u32..30, prop_oneof![Just(0), 1_u32..20, Just(u32::MAX)], 0_u64..100), 0..800),
+        capacity in 0_u64..60,
+    ) {
+        let request = |(object, bytes, next)| Request { object, bytes, next: if next == 0 { NEVER } else { next - 1 } };
+        let requests: Vec<Request> = wild.into_iter().map(request).collect();
+        for spec in specs() {
+            let mut policy = spec.simulation(capacity);
+            policy.reserve(30);
+            prop_assert!(policy.run(&requests).requests <= requests.len() as u64);
+        }
+    }
+
     /// Objects that become known later, and requests in runs of any length, change nothing.
     #[test]
     fn runs_and_reserves_may_be_of_any_length(requests in requests(), capacity in 1_u64..400, length in 1_usize..300) {
