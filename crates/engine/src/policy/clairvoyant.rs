@@ -3,7 +3,7 @@
 
 use std::collections::BinaryHeap;
 
-use super::sizes::Sizes;
+use super::room::Room;
 use super::{NEVER, Policy, Request};
 
 /// Of an object that is not cached; no request comes before itself.
@@ -12,11 +12,9 @@ const ABSENT: u64 = 0;
 /// A hit's old entry stays in the heap, for it is below all that count: those lie in the future.
 #[derive(Clone, Debug)]
 pub struct Clairvoyant {
-    capacity: u64,
-    used: u64,
+    room: Room,
     /// Each object's next request while it is cached.
     next: Vec<u64>,
-    sizes: Sizes,
     /// Next requests of cached objects, and old ones.
     heap: BinaryHeap<(u64, u32)>,
     /// Cached objects that are never requested again: they leave first, in any order.
@@ -27,10 +25,8 @@ pub struct Clairvoyant {
 impl Clairvoyant {
     pub fn new(capacity: u64) -> Clairvoyant {
         Clairvoyant {
-            capacity,
-            used: 0,
+            room: Room::new(capacity),
             next: Vec::new(),
-            sizes: Sizes::default(),
             heap: BinaryHeap::new(),
             done: Vec::new(),
             cached: 0,
@@ -57,7 +53,7 @@ impl Clairvoyant {
         if let Some((_, victim)) = victim {
             self.next[victim as usize] = ABSENT;
             self.cached -= 1;
-            self.used -= self.sizes.get(victim);
+            self.room.leave(victim);
         }
     }
 }
@@ -65,7 +61,7 @@ impl Clairvoyant {
 impl Policy for Clairvoyant {
     fn reserve(&mut self, objects: usize) {
         self.next.resize(objects, ABSENT);
-        self.sizes.reserve(objects);
+        self.room.reserve(objects);
     }
 
     #[inline]
@@ -74,22 +70,20 @@ impl Policy for Clairvoyant {
             self.expect(request.object, request.next);
             return true;
         }
-        let bytes = u64::from(request.bytes);
-        if bytes > self.capacity {
+        if !self.room.admits(request.bytes) {
             return false;
         }
-        while self.used + bytes > self.capacity {
+        while self.room.lacks(request.bytes) {
             self.evict();
         }
-        self.used += bytes;
+        self.room.enter(request.object, request.bytes);
         self.cached += 1;
-        self.sizes.set(request.object, request.bytes);
         self.expect(request.object, request.next);
         false
     }
 
     fn memory(&self) -> usize {
         let queues = self.heap.capacity() * size_of::<(u64, u32)>() + self.done.capacity() * size_of::<u32>();
-        self.next.capacity() * size_of::<u64>() + self.sizes.memory() + queues
+        self.next.capacity() * size_of::<u64>() + self.room.memory() + queues
     }
 }

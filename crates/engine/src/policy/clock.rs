@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::sizes::Sizes;
+use super::room::Room;
 use super::{Policy, Request};
 
 const ABSENT: u8 = 0;
@@ -12,16 +12,14 @@ const REQUESTED: u8 = 2;
 
 #[derive(Clone, Debug)]
 pub struct Clock {
-    capacity: u64,
-    used: u64,
+    room: Room,
     states: Vec<u8>,
-    sizes: Sizes,
     queue: VecDeque<u32>,
 }
 
 impl Clock {
     pub fn new(capacity: u64) -> Clock {
-        Clock { capacity, used: 0, states: Vec::new(), sizes: Sizes::default(), queue: VecDeque::new() }
+        Clock { room: Room::new(capacity), states: Vec::new(), queue: VecDeque::new() }
     }
 
     fn evict(&mut self) {
@@ -29,7 +27,7 @@ impl Clock {
             let state = &mut self.states[object as usize];
             if *state == UNREQUESTED {
                 *state = ABSENT;
-                self.used -= self.sizes.get(object);
+                self.room.leave(object);
                 return;
             }
             *state = UNREQUESTED;
@@ -41,7 +39,7 @@ impl Clock {
 impl Policy for Clock {
     fn reserve(&mut self, objects: usize) {
         self.states.resize(objects, ABSENT);
-        self.sizes.reserve(objects);
+        self.room.reserve(objects);
     }
 
     #[inline]
@@ -51,21 +49,19 @@ impl Policy for Clock {
             *state = REQUESTED;
             return true;
         }
-        let bytes = u64::from(request.bytes);
-        if bytes > self.capacity {
+        if !self.room.admits(request.bytes) {
             return false;
         }
-        while self.used + bytes > self.capacity {
+        while self.room.lacks(request.bytes) {
             self.evict();
         }
-        self.used += bytes;
+        self.room.enter(request.object, request.bytes);
         self.states[request.object as usize] = UNREQUESTED;
-        self.sizes.set(request.object, request.bytes);
         self.queue.push_back(request.object);
         false
     }
 
     fn memory(&self) -> usize {
-        self.states.capacity() + self.sizes.memory() + self.queue.capacity() * size_of::<u32>()
+        self.states.capacity() + self.room.memory() + self.queue.capacity() * size_of::<u32>()
     }
 }

@@ -3,7 +3,7 @@
 //! there before anything leaves, so that it may leave at once.
 
 use super::ranking::Ranking;
-use super::sizes::Sizes;
+use super::room::Room;
 use super::{Policy, Request};
 
 /// Priorities grow by this over the size: only so that ties and rounding are those of libCacheSim.
@@ -11,8 +11,7 @@ const SCALE: f64 = 1e6;
 
 #[derive(Clone, Debug)]
 pub struct Gdsf {
-    capacity: u64,
-    used: u64,
+    room: Room,
     /// Requests served.
     now: u64,
     /// L of section 4.3.3; `u32::MAX` for no cap.
@@ -20,7 +19,6 @@ pub struct Gdsf {
     /// The priority of what left last, from which new priorities count ("Lowest").
     lowest: f64,
     objects: Vec<Valued>,
-    sizes: Sizes,
     ranking: Ranking<(Priority, u64)>,
 }
 
@@ -39,13 +37,11 @@ type Priority = u64;
 impl Gdsf {
     pub fn new(capacity: u64, frequency_max: Option<u32>) -> Gdsf {
         Gdsf {
-            capacity,
-            used: 0,
+            room: Room::new(capacity),
             now: 0,
             frequency_max: frequency_max.unwrap_or(u32::MAX),
             lowest: 0.0,
             objects: Vec::new(),
-            sizes: Sizes::default(),
             ranking: Ranking::new(),
         }
     }
@@ -58,7 +54,7 @@ impl Gdsf {
         if let Some((victim, (priority, _))) = self.ranking.pop(present) {
             self.lowest = f64::from_bits(priority);
             self.objects[victim as usize].frequency = 0;
-            self.used -= self.sizes.get(victim);
+            self.room.leave(victim);
         }
     }
 
@@ -72,7 +68,7 @@ impl Gdsf {
 impl Policy for Gdsf {
     fn reserve(&mut self, objects: usize) {
         self.objects.resize(objects, Valued::default());
-        self.sizes.reserve(objects);
+        self.room.reserve(objects);
     }
 
     #[inline]
@@ -80,26 +76,24 @@ impl Policy for Gdsf {
         self.now += 1;
         let frequency = self.objects[request.object as usize].frequency;
         if frequency > 0 {
-            let bytes = self.sizes.get(request.object);
+            let bytes = self.room.bytes_of(request.object);
             self.objects[request.object as usize] = self.valued(frequency.saturating_add(1), bytes);
             return true;
         }
-        let bytes = u64::from(request.bytes);
-        if bytes > self.capacity {
+        if !self.room.admits(request.bytes) {
             return false;
         }
-        self.used += bytes;
-        self.sizes.set(request.object, request.bytes);
-        let inserted = self.valued(1, bytes);
+        self.room.enter(request.object, request.bytes);
+        let inserted = self.valued(1, u64::from(request.bytes));
         self.objects[request.object as usize] = inserted;
         self.ranking.insert(request.object, (inserted.priority.to_bits(), inserted.last));
-        while self.used > self.capacity {
+        while self.room.lacks(0) {
             self.evict();
         }
         false
     }
 
     fn memory(&self) -> usize {
-        self.objects.capacity() * size_of::<Valued>() + self.sizes.memory() + self.ranking.memory()
+        self.objects.capacity() * size_of::<Valued>() + self.room.memory() + self.ranking.memory()
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::ranking::Ranking;
-use super::sizes::Sizes;
+use super::room::Room;
 use super::{Policy, Request};
 
 /// Requests in the upper bits, the time of the last one in the lower: ranks compare as one number.
@@ -12,12 +12,10 @@ type Rank = u128;
 
 #[derive(Clone, Debug)]
 pub struct Lfu {
-    capacity: u64,
-    used: u64,
+    room: Room,
     /// Requests served.
     now: u64,
     objects: Vec<Requested>,
-    sizes: Sizes,
     /// Objects in order of arrival that were requested once when last looked at: most of what leaves, without a heap.
     newcomers: VecDeque<u32>,
     /// All other objects.
@@ -40,11 +38,9 @@ impl Requested {
 impl Lfu {
     pub fn new(capacity: u64) -> Lfu {
         Lfu {
-            capacity,
-            used: 0,
+            room: Room::new(capacity),
             now: 0,
             objects: Vec::new(),
-            sizes: Sizes::default(),
             newcomers: VecDeque::new(),
             ranking: Ranking::new(),
         }
@@ -58,7 +54,7 @@ impl Lfu {
             return;
         };
         self.objects[victim as usize].times = 0;
-        self.used -= self.sizes.get(victim);
+        self.room.leave(victim);
     }
 
     /// The oldest object that was requested once; those before it that were requested again are ranked from now on.
@@ -77,7 +73,7 @@ impl Lfu {
 impl Policy for Lfu {
     fn reserve(&mut self, objects: usize) {
         self.objects.resize(objects, Requested::default());
-        self.sizes.reserve(objects);
+        self.room.reserve(objects);
     }
 
     #[inline]
@@ -88,15 +84,13 @@ impl Policy for Lfu {
             *object = Requested { times: object.times.saturating_add(1), last: self.now };
             return true;
         }
-        let bytes = u64::from(request.bytes);
-        if bytes > self.capacity {
+        if !self.room.admits(request.bytes) {
             return false;
         }
-        while self.used + bytes > self.capacity {
+        while self.room.lacks(request.bytes) {
             self.evict();
         }
-        self.used += bytes;
-        self.sizes.set(request.object, request.bytes);
+        self.room.enter(request.object, request.bytes);
         self.objects[request.object as usize] = Requested { times: 1, last: self.now };
         self.newcomers.push_back(request.object);
         false
@@ -104,6 +98,6 @@ impl Policy for Lfu {
 
     fn memory(&self) -> usize {
         let objects = self.objects.capacity() * size_of::<Requested>();
-        objects + self.sizes.memory() + self.newcomers.capacity() * size_of::<u32>() + self.ranking.memory()
+        objects + self.room.memory() + self.newcomers.capacity() * size_of::<u32>() + self.ranking.memory()
     }
 }

@@ -17,6 +17,7 @@ mod objects;
 mod queue;
 mod random;
 mod ranking;
+mod room;
 mod s3fifo;
 mod sieve;
 mod sizes;

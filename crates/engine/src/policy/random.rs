@@ -3,17 +3,15 @@
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::sizes::Sizes;
+use super::room::Room;
 use super::{Policy, Request};
 
 const SEED: u64 = 1;
 
 #[derive(Clone, Debug)]
 pub struct Random {
-    capacity: u64,
-    used: u64,
+    room: Room,
     present: Vec<bool>,
-    sizes: Sizes,
     cached: Vec<u32>,
     picks: SmallRng,
 }
@@ -21,10 +19,8 @@ pub struct Random {
 impl Random {
     pub fn new(capacity: u64) -> Random {
         Random {
-            capacity,
-            used: 0,
+            room: Room::new(capacity),
             present: Vec::new(),
-            sizes: Sizes::default(),
             cached: Vec::new(),
             picks: SmallRng::seed_from_u64(SEED),
         }
@@ -34,7 +30,7 @@ impl Random {
 impl Policy for Random {
     fn reserve(&mut self, objects: usize) {
         self.present.resize(objects, false);
-        self.sizes.reserve(objects);
+        self.room.reserve(objects);
     }
 
     #[inline]
@@ -42,23 +38,21 @@ impl Policy for Random {
         if self.present[request.object as usize] {
             return true;
         }
-        let bytes = u64::from(request.bytes);
-        if bytes > self.capacity {
+        if !self.room.admits(request.bytes) {
             return false;
         }
-        while self.used + bytes > self.capacity {
+        while self.room.lacks(request.bytes) {
             let victim = self.cached.swap_remove(self.picks.random_range(0..self.cached.len()));
             self.present[victim as usize] = false;
-            self.used -= self.sizes.get(victim);
+            self.room.leave(victim);
         }
-        self.used += bytes;
+        self.room.enter(request.object, request.bytes);
         self.present[request.object as usize] = true;
-        self.sizes.set(request.object, request.bytes);
         self.cached.push(request.object);
         false
     }
 
     fn memory(&self) -> usize {
-        self.present.capacity() + self.sizes.memory() + self.cached.capacity() * size_of::<u32>()
+        self.present.capacity() + self.room.memory() + self.cached.capacity() * size_of::<u32>()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::sizes::Sizes;
+use super::room::Room;
 use super::{Policy, Request};
 
 /// What is known of an object.
@@ -14,10 +14,8 @@ const VISITED: u8 = 2;
 /// The queue from its old to its new end is `behind`, the hand, `ahead`.
 #[derive(Clone, Debug)]
 pub struct Sieve {
-    capacity: u64,
-    used: u64,
+    room: Room,
     states: Vec<u8>,
-    sizes: Sizes,
     /// Survivors of the hand's present way.
     behind: VecDeque<u32>,
     /// Not empty while anything is cached: at the new end the hand goes back to the old one at once.
@@ -27,10 +25,8 @@ pub struct Sieve {
 impl Sieve {
     pub fn new(capacity: u64) -> Sieve {
         Sieve {
-            capacity,
-            used: 0,
+            room: Room::new(capacity),
             states: Vec::new(),
-            sizes: Sizes::default(),
             behind: VecDeque::new(),
             ahead: VecDeque::new(),
         }
@@ -45,7 +41,7 @@ impl Sieve {
                 self.behind.push_back(object);
             } else {
                 *state = ABSENT;
-                self.used -= self.sizes.get(object);
+                self.room.leave(object);
             }
             if self.ahead.is_empty() {
                 std::mem::swap(&mut self.ahead, &mut self.behind);
@@ -60,7 +56,7 @@ impl Sieve {
 impl Policy for Sieve {
     fn reserve(&mut self, objects: usize) {
         self.states.resize(objects, ABSENT);
-        self.sizes.reserve(objects);
+        self.room.reserve(objects);
     }
 
     #[inline]
@@ -70,22 +66,20 @@ impl Policy for Sieve {
             *state = VISITED;
             return true;
         }
-        let bytes = u64::from(request.bytes);
-        if bytes > self.capacity {
+        if !self.room.admits(request.bytes) {
             return false;
         }
-        while self.used + bytes > self.capacity {
+        while self.room.lacks(request.bytes) {
             self.evict();
         }
-        self.used += bytes;
+        self.room.enter(request.object, request.bytes);
         self.states[request.object as usize] = UNVISITED;
-        self.sizes.set(request.object, request.bytes);
         self.ahead.push_back(request.object);
         false
     }
 
     fn memory(&self) -> usize {
         let queues = self.behind.capacity() + self.ahead.capacity();
-        self.states.capacity() + self.sizes.memory() + queues * size_of::<u32>()
+        self.states.capacity() + self.room.memory() + queues * size_of::<u32>()
     }
 }

@@ -1,0 +1,51 @@
+//! What a cache holds in bytes, and which sizes its objects had when they came. Not which of them leaves.
+
+use super::sizes::Sizes;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    capacity: u64,
+    used: u64,
+    sizes: Sizes,
+}
+
+impl Room {
+    pub(crate) fn new(capacity: u64) -> Room {
+        Room { capacity, used: 0, sizes: Sizes::default() }
+    }
+
+    pub(crate) fn reserve(&mut self, objects: usize) {
+        self.sizes.reserve(objects);
+    }
+
+    /// Whether the cache could hold this much if nothing else were in it.
+    #[inline]
+    pub(crate) fn admits(&self, bytes: u32) -> bool {
+        u64::from(bytes) <= self.capacity
+    }
+
+    /// Whether something must leave before this much comes.
+    #[inline]
+    pub(crate) fn lacks(&self, bytes: u32) -> bool {
+        self.used + u64::from(bytes) > self.capacity
+    }
+
+    #[inline]
+    pub(crate) fn enter(&mut self, object: u32, bytes: u32) {
+        self.used += u64::from(bytes);
+        self.sizes.set(object, bytes);
+    }
+
+    #[inline]
+    pub(crate) fn leave(&mut self, object: u32) {
+        self.used -= self.sizes.get(object);
+    }
+
+    pub(crate) fn bytes_of(&self, object: u32) -> u64 {
+        self.sizes.get(object)
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.sizes.memory()
+    }
+}
