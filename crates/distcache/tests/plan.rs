@@ -43,6 +43,19 @@ fn every_number_stands_with_its_source() {
     let (warnings, lines): (Vec<&str>, Vec<&str>) =
         text.lines().partition(|line| line.starts_with("warning: "));
     assert!(warnings[0].contains("max p R <= T/2 does not hold. Give it 16 copies"), "{text}");
+    assert!(warnings[0].contains("does not place yet"), "{text}");
+    assert!(
+        text.contains("what limits it: object (study capacity --placement ring, mean of 3 seeds)"),
+        "{text}"
+    );
+    assert!(
+        text.contains("with elastic copies") && text.contains("this release does not place them"),
+        "{text}"
+    );
+    // One node that carries everything: what it promises is the servers' bound, and two copies there cannot be.
+    let alone = succeeds("plan --servers 64 --server-rate 10000 --node-rate 640000");
+    assert!(alone.contains("what limits it: server (the servers' bound;"), "{alone}");
+    assert!(!alone.contains("seeds)") && !alone.contains("elastic"), "{alone}");
     assert!(
         lines.len() > 10 && lines[1..].iter().all(|line| line.contains('(') || line.contains(" x ")),
         "{text}"
@@ -117,7 +130,7 @@ fn ask(port: u16) -> String {
 fn what_makes_no_sense_is_refused_in_a_line() {
     for (flags, expected) in [
         ("", "--servers <N>"),
-        ("--servers 0", "--servers 0: there must be 1 to 65535"),
+        ("--servers 0", "--servers 0: there must be 1 to 65536"),
         ("--servers 4 --racks 5", "--racks 5"),
         ("--servers 4 --server-rate -1", "--server-rate -1: a rate is above 0"),
         ("--servers 4 --dist zipf:0", "not an exponent"),

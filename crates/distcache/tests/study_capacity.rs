@@ -48,9 +48,11 @@ fn elastic_copies_stand_beside_plain_ones_and_replication() {
 
 #[test]
 fn what_is_wrong_is_said_in_one_line_with_exit_code_2() {
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 11] = [
         (&["--racks", "0"], "--racks 0"),
+        (&["--racks", "-1"], "'-1' for '--racks <N>'"),
         (&["--server-rate=-1"], "--server-rate -1"),
+        (&["--server-rate", "-1"], "--server-rate -1"),
         (&["--server-rate", "fast"], "--server-rate"),
         (&["--dist", "zipf:0"], "zipf"),
         (&["--dist", "file:/nowhere"], "/nowhere"),

@@ -111,6 +111,7 @@ fn what_makes_no_sense_is_one_line_and_exit_code_2() {
         ("--fail-spines 32", "one must be left"),
         ("--write-ratio 1.5", "write ratio"),
         ("--offered=-3", "--offered"),
+        ("--offered -3", "--offered -3"),
         ("--racks 0", "--racks"),
         ("--dist zipf:0", "zipf"),
         ("--objects 0", "0 objects"),

@@ -75,7 +75,9 @@ fn life_and_death_are_told_apart() {
 #[test]
 fn what_makes_no_sense_is_one_line_and_exit_code_2() {
     for (line, part) in [
-        ("matching --m 0", "has 0 nodes"),
+        ("matching --m 0", "'0' for '--m <N>'"),
+        ("matching --m -1", "'-1' for '--m <N>'"),
+        ("matching --m-spine 0", "'0' for '--m-spine <N>'"),
         ("matching --k 0", "0 objects"),
         ("matching --k many", "write a number of objects, or mlogm"),
         ("matching --k 20000000", "20000000 objects"),
@@ -91,6 +93,8 @@ fn what_makes_no_sense_is_one_line_and_exit_code_2() {
         ("stability --rate 0", "write a number above 0"),
         ("stability --policy matching", "take two-choices"),
         ("stability --routers 0", "0 routers"),
+        ("stability --routers -1", "'-1' for '--routers <N>'"),
+        ("stability --node-rate -5", "write a number above 0"),
         ("stability --queue-max 0", "queue of 0"),
         ("stability --seconds nan", "write a number above 0"),
         ("stability --telemetry guessed", "guessed"),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use study::Spec;
+use study::capacity::Placing;
 use study::plan::{CONFIDENCE, FACTOR, Facts, Plan, SEEDS};
 
 use crate::commands::{BadInput, print, say};
@@ -171,7 +172,11 @@ fn print_plan(arguments: &Arguments, plan: &Plan) {
     let source = if plan.is_bound {
         "the servers' bound; the model serves more of all it was tried with".to_owned()
     } else {
-        format!("study capacity --placement ring, mean of {SEEDS} seeds")
+        let placing = match plan.placing {
+            Placing::Ring => "ring",
+            Placing::Uniform => "uniform",
+        };
+        format!("study capacity --placement {placing}, mean of {SEEDS} seeds")
     };
     let why = format!("requests/s with a copy in each layer; what limits it: {} ({source})", plan.limit);
     line("throughput", format!("{:.0}", plan.throughput), &why);

@@ -11,7 +11,7 @@ use super::{bad_input, positive};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Flags {
     /// m: cache nodes in layer 0, each of throughput T (section 3.2)
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..))]
     m: u32,
 
     /// k: hot objects; mlogm is m ln m, rounded up (section 3.2)
@@ -31,7 +31,7 @@ pub(crate) struct Flags {
     layers: u8,
 
     /// m of the layers above layer 0 (section 3.3: nonuniform number) [default: that of layer 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     m_spine: Option<u32>,
 
     /// Throughput of each node above layer 0, in T (section 3.3: nonuniform throughput)

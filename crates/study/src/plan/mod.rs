@@ -19,8 +19,9 @@ const NODE_BYTES: u64 = 15 << 20;
 const COHERENCE_COST: f64 = 1.0;
 /// The means settle quickly, and large clusters take seconds for each.
 pub const SEEDS: usize = 3;
-/// Shims have numbers of 16 bits.
-const SERVERS_MAX: u32 = 65_535;
+const SERVERS_MAX: u32 = 1 << 16;
+/// The rings of more servers take longer to build than their few per cent are worth.
+const RING_SERVERS_MAX: u32 = 1 << 12;
 
 /// What an operator knows. Rates are in requests/s.
 #[derive(Clone, Debug)]
@@ -64,6 +65,8 @@ pub struct Plan {
     pub throughput: f64,
     /// What keeps it from more: server, leaf, spine or object.
     pub limit: &'static str,
+    /// How the model placed objects: as the product does, but for very many servers.
+    pub placing: Placing,
     /// Whether that throughput is what Eq. 12 promises, because the model serves more of what it was tried with.
     pub is_bound: bool,
     /// With as many copies of each object as its heat needs, which the product does not place yet.
@@ -127,6 +130,7 @@ impl Facts {
                 "leaf" if shape.layers.len() == 1 => "spine",
                 name => name,
             },
+            placing: facts.model(&shape, false).placing,
             is_bound: plain.is_bound,
             throughput_elastic: elastic.throughput.max(plain.throughput),
             bound: target / shape.load_max,
@@ -202,7 +206,7 @@ impl Facts {
             write_ratio: self.write_ratio,
             coherence_cost: COHERENCE_COST,
             elastic: elastic && spine.is_some(),
-            placing: Placing::Ring,
+            placing: if self.servers > RING_SERVERS_MAX { Placing::Uniform } else { Placing::Ring },
             seeds: SEEDS,
             ..Model::default()
         }
@@ -233,7 +237,7 @@ impl Facts {
             Err(PlanError::Wrong { flag, given: given.to_string(), why })
         };
         if self.servers == 0 || self.servers > SERVERS_MAX {
-            return wrong("servers", &self.servers, "there must be 1 to 65535");
+            return wrong("servers", &self.servers, "there must be 1 to 65536");
         }
         if let Some(racks) = self.racks.filter(|racks| *racks == 0 || *racks > self.servers) {
             return wrong("racks", &racks, "there must be 1 to as many as there are servers");

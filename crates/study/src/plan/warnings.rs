@@ -1,12 +1,17 @@
 //! What an operator should know about a plan, and do. Nothing is computed here.
 
-use super::{Facts, Plan};
+use super::{Facts, Placing, Plan};
 
 pub(super) fn of(facts: &Facts, plan: &Plan) -> Vec<String> {
-    [condition(facts, plan), writes(facts, plan), short(facts, plan), alone(plan), everything(facts, plan)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let all = [
+        condition(facts, plan),
+        writes(facts, plan),
+        short(facts, plan),
+        alone(plan),
+        everything(facts, plan),
+        unequal(plan),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 fn condition(facts: &Facts, plan: &Plan) -> Option<String> {
@@ -76,5 +81,13 @@ fn everything(facts: &Facts, plan: &Plan) -> Option<String> {
             "balance would take {:.0} cached objects and there are {} in all: every node may hold all of its part",
             plan.shape.cached, facts.objects,
         )
+    })
+}
+
+fn unequal(plan: &Plan) -> Option<String> {
+    (plan.placing == Placing::Uniform).then(|| {
+        "for so many servers the model gives all of them equal parts; those of the product's ring differ by some per \
+         cent, so count on a tenth less where servers are the limit"
+            .to_owned()
     })
 }
