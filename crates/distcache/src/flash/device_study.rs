@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     };
     if let Some(path) = &arguments.plot {
-        plot(path, &figure(&surface, &description))?;
+        plot(path, &figure(&surface))?;
     }
     if arguments.json {
         print(&serde_json::to_string(&Report::new(&surface, &description, arguments.seed))?);

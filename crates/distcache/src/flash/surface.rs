@@ -111,7 +111,7 @@ fn table(surface: &Surface, value: impl Fn(&Cell) -> String) {
     }
 }
 
-pub(super) fn figure(surface: &Surface, device: &str) -> Figure {
+pub(super) fn figure(surface: &Surface) -> Figure {
     let amplifies = surface.cells.iter().any(|cell| cell.write_amplification.is_some());
     let y = |cell: &Cell| cell.write_amplification.filter(|_| amplifies).unwrap_or(cell.mib_per_s);
     let series = |share: &f64| {
@@ -122,7 +122,10 @@ pub(super) fn figure(surface: &Surface, device: &str) -> Figure {
     };
     Figure {
         id: "flash-device-study".to_owned(),
-        title: format!("Random writes, as figure 4.1 of the dissertation; {device}"),
+        title: format!(
+            "{} of random writes (dissertation, figure 4.1)",
+            if amplifies { "Write amplification" } else { "Throughput" }
+        ),
         x: Axis::logarithmic("size of a write, KiB"),
         y: Axis::from_zero(if amplifies { "write amplification" } else { "throughput, MiB/s" }),
         series: utilisations(surface).iter().map(series).collect(),
