@@ -41,6 +41,13 @@ impl ConfigArguments {
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
 
+impl BadInput {
+    /// Why something cannot be done as asked for.
+    pub(crate) fn of(error: impl std::fmt::Display) -> anyhow::Error {
+        BadInput(error.to_string()).into()
+    }
+}
+
 impl std::fmt::Display for BadInput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)

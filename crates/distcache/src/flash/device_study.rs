@@ -1,6 +1,5 @@
 //! `distcache flash device-study`: write throughput and amplification by size of write and use of a device. Not a cache.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,6 +11,7 @@ use runtime::config::ByteSize;
 use study::flash::{Measured, Simulated, Surface};
 
 use super::surface::{Report, figure, print_report};
+use super::target::{Target, bad_input};
 use crate::commands::{BadInput, print};
 use crate::reproduce::{figure_file, plot};
 
@@ -70,25 +70,6 @@ pub(crate) struct Arguments {
     /// Draw figure 4.1 into a file, .svg or .png: write amplification where it is known, otherwise throughput
     #[arg(long, value_name = "FILE", value_parser = figure_file)]
     plot: Option<PathBuf>,
-}
-
-#[derive(Clone, Debug)]
-enum Target {
-    Ftl,
-    Memory,
-    Path(PathBuf),
-}
-
-impl FromStr for Target {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Target, Self::Err> {
-        Ok(match text {
-            "ftl" => Target::Ftl,
-            "mem" => Target::Memory,
-            path => Target::Path(path.into()),
-        })
-    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -206,18 +187,6 @@ fn open(arguments: &Arguments, path: &Path) -> anyhow::Result<(FileDevice, &'sta
     let device = FileDevice::open(path, &options).map_err(bad_input)?;
     let is_file = found.is_some_and(|found| found.is_file());
     Ok((device, if is_file { &[1.0] } else { &UTILISATIONS }))
-}
-
-/// What the user can change is exit code 2; what the device did is not.
-fn bad_input(error: io::Error) -> anyhow::Error {
-    match error.kind() {
-        io::ErrorKind::InvalidInput
-        | io::ErrorKind::NotFound
-        | io::ErrorKind::PermissionDenied
-        | io::ErrorKind::ResourceBusy
-        | io::ErrorKind::StorageFull => BadInput(error.to_string()).into(),
-        _ => error.into(),
-    }
 }
 
 /// On stderr, and only on a terminal.

@@ -80,12 +80,12 @@ struct Row {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.ignore_size && arguments.size.iter().any(|size| matches!(size, Size::Bytes(_))) {
-        return Err(bad_input(
+        return Err(BadInput::of(
             "--size: with --ignore-size write a number of objects or a share (0.1ws), not bytes",
         ));
     }
     let outcomes =
-        setting(arguments).simulate(|| accesses(&arguments.trace, arguments.format)).map_err(bad_input)?;
+        setting(arguments).simulate(|| accesses(&arguments.trace, arguments.format)).map_err(BadInput::of)?;
     if let Some(file) = &arguments.plot {
         figure::write(file, &outcomes, arguments)?;
     }
@@ -133,9 +133,4 @@ fn row(outcome: &Outcome) -> Row {
         byte_miss_ratio: outcome.byte_miss_ratio(),
         requests_per_s: outcome.requests_per_s.round(),
     }
-}
-
-/// What cannot be simulated as asked for: exit code 2.
-fn bad_input(error: impl std::fmt::Display) -> anyhow::Error {
-    BadInput(error.to_string()).into()
 }

@@ -1,7 +1,7 @@
 //! `distcache trace convert`: the same accesses in another format.
 
 use super::output::{Output, finish};
-use super::{Input, bad_input, for_each};
+use super::{BadInput, Input, for_each};
 
 /// Write a trace as oracleGeneral or CSV
 ///
@@ -17,7 +17,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let reader = arguments.input.open()?;
     let mut writer = arguments.output.create()?;
-    for_each(reader, |access| writer.write(&access).map_err(bad_input))?;
+    for_each(reader, |access| writer.write(&access).map_err(BadInput::of))?;
     let requests = finish(writer)?;
     crate::commands::print(&format!("{requests} requests in {}", arguments.output.file().display()));
     Ok(())

@@ -3,7 +3,7 @@
 use trace::{Churn, FlashCrowd, Popularity, Sizes, Synthetic};
 
 use super::output::{Output, finish};
-use super::{Progress, bad_input};
+use super::{BadInput, Progress};
 use crate::commands::print;
 
 /// Make a synthetic trace; the same flags give the same trace on every machine
@@ -54,7 +54,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let popularity = Popularity::parse(&arguments.dist, arguments.objects);
     let synthetic = Synthetic {
-        popularity: popularity.map_err(|error| bad_input(format!("--dist: {error}")))?,
+        popularity: popularity.map_err(|error| BadInput::of(format!("--dist: {error}")))?,
         sizes: arguments.sizes.clone(),
         write_ratio: arguments.write_ratio,
         rate: arguments.rate,
@@ -62,11 +62,11 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         flash_crowds: arguments.flash_crowd.clone(),
         seed: arguments.seed,
     };
-    let accesses = synthetic.accesses().map_err(bad_input)?;
+    let accesses = synthetic.accesses().map_err(BadInput::of)?;
     let mut writer = arguments.output.create()?;
     let mut progress = Progress::requests(arguments.requests);
     for (access, number) in accesses.zip(0..arguments.requests) {
-        writer.write(&access).map_err(bad_input)?;
+        writer.write(&access).map_err(BadInput::of)?;
         progress.step(|| number);
     }
     drop(progress);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use trace::{Access, Csv, Next, Reader};
 
-use super::{Input, bad_input};
+use super::{BadInput, Input};
 
 /// Show the first requests of a trace as CSV
 #[derive(Debug, clap::Args)]
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(out) = &arguments.out {
         let mut writer = super::output::create(out, None, None)?;
         for access in first {
-            writer.write(&access?).map_err(bad_input)?;
+            writer.write(&access?).map_err(BadInput::of)?;
         }
         return super::output::finish(writer).map(drop);
     }
@@ -49,5 +49,5 @@ fn first(reader: &mut Reader, requests: u64) -> impl Iterator<Item = anyhow::Res
         Next::Known(number) if number > requests => Access { next: Next::Never, ..access },
         _ => access,
     };
-    reader.take(requests as usize).map(move |access| access.map(cut).map_err(bad_input))
+    reader.take(requests as usize).map(move |access| access.map(cut).map_err(BadInput::of))
 }

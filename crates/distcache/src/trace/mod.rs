@@ -59,7 +59,7 @@ struct Input {
 
 impl Input {
     fn open(&self) -> anyhow::Result<Reader> {
-        trace::open(&self.file, self.format).map_err(bad_input)
+        trace::open(&self.file, self.format).map_err(BadInput::of)
     }
 }
 
@@ -70,13 +70,8 @@ fn for_each(
 ) -> anyhow::Result<()> {
     let mut progress = Progress::bytes(reader.progress().1);
     while let Some(access) = reader.next() {
-        use_access(access.map_err(bad_input)?)?;
+        use_access(access.map_err(BadInput::of)?)?;
         progress.step(|| reader.progress().0);
     }
     Ok(())
-}
-
-/// What cannot be read or written as asked for: exit code 2.
-fn bad_input(error: impl std::fmt::Display) -> anyhow::Error {
-    BadInput(error.to_string()).into()
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use trace::{Compression, Format, Writer};
 
-use super::{Progress, bad_input};
+use super::{BadInput, Progress};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Output {
@@ -38,13 +38,13 @@ pub(super) fn create(
     format: Option<Format>,
     compression: Option<Compression>,
 ) -> Result<Writer> {
-    trace::create(file, format.unwrap_or_else(|| by_name(file)), compression).map_err(bad_input)
+    trace::create(file, format.unwrap_or_else(|| by_name(file)), compression).map_err(BadInput::of)
 }
 
 /// Completes the file and says how many requests it has.
 pub(super) fn finish(writer: Writer) -> Result<u64> {
     let progress = Progress::requests(writer.accesses());
-    writer.finish(&mut |done| progress.set(done)).map_err(bad_input)
+    writer.finish(&mut |done| progress.set(done)).map_err(BadInput::of)
 }
 
 fn by_name(file: &Path) -> Format {

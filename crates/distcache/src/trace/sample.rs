@@ -3,7 +3,7 @@
 use trace::{Access, Next, Sample};
 
 use super::output::{Output, finish};
-use super::{Input, bad_input, for_each};
+use super::{BadInput, Input, for_each};
 
 /// Keep all requests of some objects, chosen by a hash of their ids
 ///
@@ -26,8 +26,8 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let sample =
-        Sample::new(arguments.rate, arguments.seed).map_err(|error| bad_input(format!("--rate: {error}")))?;
+    let sample = Sample::new(arguments.rate, arguments.seed)
+        .map_err(|error| BadInput::of(format!("--rate: {error}")))?;
     let reader = arguments.input.open()?;
     let mut writer = arguments.output.create()?;
     let mut whole = 0u64;
@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             return Ok(());
         }
         // The number of the next access was that in the whole trace.
-        writer.write(&Access { next: Next::Unknown, ..access }).map_err(bad_input)
+        writer.write(&Access { next: Next::Unknown, ..access }).map_err(BadInput::of)
     })?;
     let requests = finish(writer)?;
     crate::commands::print(&format!(

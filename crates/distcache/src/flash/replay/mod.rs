@@ -1,0 +1,167 @@
+//! `distcache flash replay`: a trace through a cache on flash: what it hits, how faithful it is to its policy, what it
+//! writes and costs. It decides nothing that a cache decides.
+
+mod cache;
+mod check;
+mod engines;
+mod measure;
+mod report;
+mod survey;
+mod values;
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Instant;
+
+use engine::flash::Policy;
+use runtime::config::ByteSize;
+use study::what_if::Size;
+use trace::{Access, Format};
+
+use super::target::Target;
+use crate::commands::{BadInput, print};
+use engines::Engine;
+use report::Report;
+use survey::Survey;
+use values::Values;
+
+/// Requests between two moves of the bar.
+const PROGRESS_STRIDE: u64 = 1 << 12;
+
+/// Run a trace through a cache on flash, and measure it
+///
+/// Every request reads an object, and what is missed is inserted. Every value that the cache returns is compared with what
+/// was put into it. The same policy, exact and without a device, gets as many bytes as the cache held for comparison.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Trace, in any format that `distcache trace` knows
+    #[arg(long, value_name = "FILE")]
+    trace: PathBuf,
+
+    /// Format of the trace [default: by its content]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// The cache: ripq, sipq, fifo; rocksdb and foyer where they were built in
+    #[arg(long, value_enum, default_value = "ripq")]
+    engine: Engine,
+
+    /// Order of eviction: slru:L, gdsf:L or gdsf
+    #[arg(long, value_name = "POLICY", default_value = "slru:3")]
+    policy: Policy,
+
+    /// ftl (simulated flash in memory), mem, or PATH: a new file, or a block device
+    #[arg(long, value_name = "PATH|mem|ftl", default_value = "ftl")]
+    device: Target,
+
+    /// Size of the cache: bytes, as 64MiB, or a share of the working set, as 0.1ws
+    #[arg(long, value_name = "SIZE", default_value = "0.1ws")]
+    size: Size,
+
+    /// Size of a block, the unit of writing and evicting
+    #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = ByteSize::from_str)]
+    block_size: ByteSize,
+
+    /// RIPQ: average share of a section of the queue; about 1 / alpha insertion points, each with a buffer of a block
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    alpha: f64,
+
+    /// RIPQ: share of the queue, at its end, whose requested objects are not written again when they are evicted
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    skip: f64,
+
+    /// SIPQ: share of the cache that the policy orders; the rest is there until it is overwritten
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
+    theta: f64,
+
+    /// Simulated flash: share of it that the cache uses
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9)]
+    utilisation: f64,
+
+    /// Simulated flash: erase block, over all its chips
+    #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = ByteSize::from_str)]
+    erase_block: ByteSize,
+
+    /// Share of the requests that come first and are not counted
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    warmup: f64,
+
+    /// Allow PATH to be there, and to lose what it holds
+    #[arg(long, conflicts_with = "reopen")]
+    overwrite: bool,
+
+    /// Go on with the cache that is at PATH
+    #[arg(long)]
+    reopen: bool,
+
+    /// Insert nothing: read every object of the trace once, and tell what is there; with --reopen
+    #[arg(long, requires = "reopen")]
+    check: bool,
+
+    /// Print a line of JSON with what would survive a loss of power, every so many requests
+    #[arg(long, value_name = "REQUESTS")]
+    tell_every: Option<u64>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    arguments.check()?;
+    let survey = Survey::of(arguments.accesses()?)?;
+    let capacity = arguments.size.resolve(survey.working_set);
+    let warmup = (survey.requests as f64 * arguments.warmup) as u64;
+    let values = Values::new(survey.bytes_max as usize);
+    let begun = Instant::now();
+    let (cache, description) = engines::open(arguments, capacity)?;
+    if arguments.check {
+        return check::run(arguments, &*cache, &values, begun.elapsed());
+    }
+    let bar = survey.bar();
+    let measured = measure::measure(arguments.accesses()?, &*cache, &values, warmup, |number, cache| {
+        if number % PROGRESS_STRIDE == 0 {
+            bar.set_position(number);
+        }
+        if arguments.tell_every.is_some_and(|every| number.is_multiple_of(every.max(1))) {
+            print(&serde_json::json!({ "requests": number, "durable": cache.durable() }).to_string());
+        }
+    })?;
+    bar.finish_and_clear();
+    cache.close()?;
+    let exact = survey::exact(arguments, measured.stored_bytes)?;
+    let report = Report::new(arguments, capacity, description, &measured, exact);
+    if arguments.json {
+        print(&serde_json::to_string(&report)?)
+    } else {
+        report.print()
+    }
+    Ok(())
+}
+
+impl Arguments {
+    /// The trace from its beginning.
+    fn accesses(&self) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Access>> + use<>> {
+        let reader = trace::open(&self.trace, self.format).map_err(BadInput::of)?;
+        Ok(reader.map(|access| access.map_err(BadInput::of)))
+    }
+
+    fn engine_name(&self) -> String {
+        clap::ValueEnum::to_possible_value(&self.engine)
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    fn policy(&self) -> Policy {
+        if self.engine == Engine::Fifo { Policy::Fifo } else { self.policy }
+    }
+
+    fn check(&self) -> Result<(), BadInput> {
+        let share = |name: &str, value: f64, allowed: bool| match allowed {
+            true => Ok(()),
+            false => Err(BadInput(format!("{name} {value}: write a share between 0 and 1"))),
+        };
+        share("--warmup", self.warmup, (0.0..1.0).contains(&self.warmup))?;
+        share("--utilisation", self.utilisation, self.utilisation > 0.0 && self.utilisation < 1.0)?;
+        share("--theta", self.theta, (0.0..=1.0).contains(&self.theta))
+    }
+}

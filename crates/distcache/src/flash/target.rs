@@ -1,0 +1,38 @@
+//! Which device a subcommand is about: simulated flash, memory, or a path. Not what is done with it.
+
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::commands::BadInput;
+
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    Ftl,
+    Memory,
+    Path(PathBuf),
+}
+
+impl FromStr for Target {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Target, Self::Err> {
+        Ok(match text {
+            "ftl" => Target::Ftl,
+            "mem" => Target::Memory,
+            path => Target::Path(path.into()),
+        })
+    }
+}
+
+/// What the user can change is exit code 2; what the device did is not.
+pub(super) fn bad_input(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidInput
+        | io::ErrorKind::NotFound
+        | io::ErrorKind::PermissionDenied
+        | io::ErrorKind::ResourceBusy
+        | io::ErrorKind::StorageFull => BadInput(error.to_string()).into(),
+        _ => error.into(),
+    }
+}

@@ -1,0 +1,129 @@
+//! `distcache flash replay` as a user meets it: fields, engines, devices, refusals, and caches that are opened again after
+//! a kill. What the caches do is tested in `engine`.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+fn command(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_distcache"));
+    command.args(line.split_whitespace());
+    command
+}
+
+fn run(line: &str) -> Output {
+    command(line).output().unwrap()
+}
+
+fn folder() -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("flash-replay");
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+/// 40,000 requests for objects of 500 to 4,000 bytes.
+fn trace() -> &'static str {
+    static TRACE: OnceLock<String> = OnceLock::new();
+    TRACE.get_or_init(|| {
+        let path = folder().join("trace.oracleGeneral.bin").display().to_string();
+        let line = format!(
+            "trace generate {path} --requests 40000 --objects 8000 --dist zipf:0.9 --sizes uniform:500:4000"
+        );
+        let output = run(&line);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        path
+    })
+}
+
+fn json(line: &str) -> Value {
+    let output = run(&format!("flash replay --trace {} {line} --json", trace()));
+    assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "no bar without a terminal");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn every_engine_tells_all_that_was_measured() {
+    let of = |line: &str| json(&format!("{line} --block-size 32KiB --erase-block 32KiB --size 0.2ws"));
+    let number =
+        |result: &Value, name: &str| result[name].as_f64().unwrap_or_else(|| panic!("{name} in {result}"));
+    let [ripq, sipq, fifo] =
+        ["ripq", "sipq", "fifo"].map(|engine| of(&format!("--engine {engine} --policy slru:3")));
+    for result in [&ripq, &sipq, &fifo] {
+        assert!((0.9..1.15).contains(&number(result, "fidelity")), "{result}");
+        assert!((0.3..0.9).contains(&number(result, "hit_ratio")), "{result}");
+        let product = number(result, "wa_implementation") * number(result, "wa_device");
+        assert!((number(result, "wa_total") - product).abs() < 1e-9);
+        assert!(number(result, "wa_device") >= 1.0);
+        for name in ["byte_hit_ratio", "requests_per_s", "cpu_us_per_request", "read_p99_us"] {
+            assert!(number(result, name) > 0.0, "{name}");
+        }
+        assert!(
+            number(&result["dram_bytes"], "index") > 0.0 && number(&result["dram_bytes"], "buffers") > 0.0
+        );
+        assert_eq!(result["requests"], 40_000);
+    }
+    assert!(number(&ripq, "hit_ratio") > number(&fifo, "hit_ratio"));
+    assert!(number(&ripq["dram_bytes"], "buffers") > 2.0 * number(&sipq["dram_bytes"], "buffers"));
+    assert!(number(&fifo, "wa_implementation") < number(&sipq, "wa_implementation"));
+    let memory = of("--policy gdsf:3 --device mem --warmup 0.5");
+    assert_eq!((&memory["wa_device"], &memory["wa_total"]), (&Value::Null, &Value::Null));
+    assert_eq!(memory["requests"], 20_000);
+}
+
+#[test]
+fn a_cache_that_was_killed_is_opened_again_with_what_was_sealed() {
+    let path = folder().join("killed");
+    let device = format!("--device {} --block-size 32KiB --size 0.4ws --policy slru:2", path.display());
+    json(&format!("{device} --overwrite"));
+    for round in 1..=4_u64 {
+        let line = format!("flash replay --trace {} {device} --reopen --tell-every 500", trace());
+        let mut child = command(&line).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(10 * round as usize);
+        let last = lines.map(Result::unwrap).last().expect("it tells how far it is");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let sealed = serde_json::from_str::<Value>(&last).unwrap()["durable"]["bytes"].as_u64().unwrap();
+        let check = json(&format!("{device} --reopen --check"));
+        let found = check["durable_bytes"].as_u64().unwrap();
+        assert!(
+            found as f64 >= 0.95 * sealed as f64,
+            "round {round}: {found} of {sealed} sealed bytes are back"
+        );
+        assert_eq!(check["found"], check["durable_objects"]);
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_one_line() {
+    let there = folder().join("precious");
+    std::fs::write(&there, "precious").unwrap();
+    let there = there.display();
+    for (line, part) in [
+        (format!("--device {there}"), "is there; --overwrite lets the replay destroy"),
+        (format!("--device {there} --reopen"), "precious"),
+        ("--device /nowhere/cache".to_owned(), "/nowhere/cache"),
+        ("--device cache --reopen".to_owned(), "--reopen: there is no cache"),
+        ("--policy arc".to_owned(), "arc"),
+        ("--device mem --alpha 0".to_owned(), "alpha = 0: must be from"),
+        ("--device mem --engine sipq --theta 1".to_owned(), "theta = 1: must be from 0 to 0.95"),
+        ("--theta -1".to_owned(), "--theta -1"),
+        ("--warmup 1".to_owned(), "--warmup 1: write a share"),
+        ("--utilisation 0".to_owned(), "--utilisation 0: write a share"),
+        ("--device mem --alpha 0.7".to_owned(), "alpha = 0.7"),
+        ("--erase-block 1".to_owned(), "--erase-block 1"),
+        ("--erase-block 1GiB".to_owned(), "erase blocks"),
+    ] {
+        let output = run(&format!("flash replay --trace {} --size 0.5ws --block-size 32KiB {line}", trace()));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {error}");
+        assert!(error.contains(part), "{line}: {error}");
+    }
+    assert_eq!(std::fs::read(folder().join("precious")).unwrap(), b"precious");
+    let output = run("flash replay --trace /nowhere/trace");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("/nowhere/trace"));
+}
