@@ -44,8 +44,8 @@ impl Layout {
         let rest = device_bytes
             .saturating_sub(Layout { identity, block_bytes, blocks: 0, journal_bytes }.first_block());
         let layout = Layout { identity, block_bytes, blocks: rest / block_bytes, journal_bytes };
-        // Virtual blocks are numbered as well.
-        let blocks_max = u64::from(BLOCKS_MAX) / 4;
+        // Virtual blocks are numbered as well, several for each of these.
+        let blocks_max = u64::from(BLOCKS_MAX) / 8;
         if layout.blocks > blocks_max {
             return Err(Error::Settings(format!(
                 "block_bytes = {block_bytes}: makes {} blocks, and {blocks_max} is the most; make blocks larger",

@@ -4,6 +4,7 @@
 //! index and the buffers; `write`, `reclaim` and `recovery` carry decisions out. `docs/engine.md` has the whole design.
 
 mod balance;
+mod coalesce;
 mod histogram;
 mod queue;
 mod reclaim;

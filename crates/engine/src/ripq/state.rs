@@ -177,6 +177,7 @@ impl State {
             logical.request(digest, place.units);
         }
         self.index.insert(digest, &place);
+        self.bound_blocks();
         found
     }
 

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
 use super::{cache, device, settings};
-use crate::device::Device;
+use crate::device::{Device, SECTOR};
 use crate::ripq::{Ripq, Settings};
 
 #[derive(Clone, Debug)]
@@ -16,6 +19,7 @@ enum Step {
     Remove(u16),
     Flush,
     Reopen,
+    Coalesce,
 }
 
 fn key() -> impl Strategy<Value = u16> {
@@ -30,6 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => key().prop_map(Step::Remove),
         1 => Just(Step::Flush),
         1 => Just(Step::Reopen),
+        1 => Just(Step::Coalesce),
     ]
 }
 
@@ -61,6 +66,7 @@ fn run(policy: &str, theta: Option<f64>, steps: &[Step]) -> Result<(), TestCaseE
                 written.remove(key);
             }
             Step::Flush => ripq.flush().expect("a healthy device"),
+            Step::Coalesce => ripq.state().coalesce(),
             Step::Reopen => {
                 ripq.flush().expect("a healthy device");
                 let before = ripq.contents().objects;
@@ -105,4 +111,67 @@ fn an_object_that_fits_no_block_is_refused() {
     assert_eq!(error, "an object of 8195 bytes does not fit a block, which takes 8096");
     ripq.insert(b"key", &[7; 8093]).expect("the largest");
     assert_eq!(ripq.get(b"key").expect("healthy").expect("there")[..], [7; 8093]);
+}
+
+/// Requests alone, of ever other objects, leave virtual blocks with few objects behind.
+#[test]
+fn virtual_blocks_are_joined_without_a_single_write() {
+    let ripq = cache(16, Settings { block_bytes: SECTOR as u64, ..settings("lru") });
+    for key in 0..800u16 {
+        ripq.insert(&key.to_le_bytes(), b"short").expect("healthy");
+    }
+    let mut random = SmallRng::seed_from_u64(5);
+    let mut most = 0;
+    for step in 0..400_000u32 {
+        let key = if step % 50 == 0 { random.random_range(0..800) } else { random.random_range(0..80u16) };
+        ripq.get(&key.to_le_bytes()).expect("healthy");
+        most = most.max(ripq.state().queue.blocks.len());
+    }
+    ripq.verify().expect("consistent");
+    ripq.state().coalesce();
+    ripq.verify().expect("consistent");
+    assert!(ripq.state().queue.blocks.len() < most, "{most}");
+}
+
+/// Readers never see anything but what a writer wrote under the key they ask for, and what they read is not
+/// overwritten under them.
+#[test]
+fn eight_readers_and_a_writer_agree() {
+    let ripq = cache(24, settings("slru:2"));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..8u64)
+            .map(|seed| {
+                let (ripq, done) = (&ripq, &done);
+                scope.spawn(move || {
+                    let mut random = SmallRng::seed_from_u64(seed);
+                    let mut found = 0u64;
+                    while !done.load(Ordering::Relaxed) {
+                        let key = random.random_range(0..300u16);
+                        let Some(read) = ripq.get(&key.to_le_bytes()).expect("healthy") else { continue };
+                        let version = u32::from_le_bytes(read[..4].try_into().expect("four bytes"));
+                        assert_eq!(read, value(key, version, read.len()), "key {key}");
+                        found += 1;
+                    }
+                    found
+                })
+            })
+            .collect();
+        let mut random = SmallRng::seed_from_u64(99);
+        for version in 0..6000u32 {
+            let key = random.random_range(0..300u16);
+            if version % 17 == 0 {
+                ripq.remove(&key.to_le_bytes()).expect("healthy");
+            } else {
+                let bytes = random.random_range(8..2000);
+                ripq.insert(&key.to_le_bytes(), &value(key, version, bytes)).expect("healthy");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        let found: u64 = readers.into_iter().map(|reader| reader.join().expect("no wrong value")).sum();
+        assert!(found > 1000, "{found} reads found something");
+    });
+    ripq.verify().expect("consistent");
+    let statistics = ripq.statistics();
+    assert_eq!((statistics.damaged, statistics.read_errors), (0, 0), "{statistics:?}");
 }
