@@ -79,9 +79,10 @@ impl Histogram {
         }
     }
 
-    /// Share of the bytes whose value is below this one; half of a bin is below its mean, spread evenly.
+    /// Share of the bytes whose value is at most this one: of equals, the older goes first. A bin counts as one value, its
+    /// mean.
     pub(super) fn rank(&self, value: f64) -> f64 {
-        if self.bytes == 0 || self.bins.first().is_none_or(|first| value <= first.low) {
+        if self.bytes == 0 || self.bins.first().is_none_or(|first| value < first.low) {
             return 0.0;
         }
         if value >= self.high {
@@ -89,12 +90,10 @@ impl Histogram {
         }
         let index = self.bin_of(value);
         let below: u64 = self.bins[..index].iter().map(|bin| bin.bytes).sum();
-        let Bin { low, bytes, mean } = self.bins[index];
-        let inside = match value < mean {
-            true => 0.5 * (value - low) / (mean - low),
-            false => 0.5 + 0.5 * (value - mean) / (self.end(index) - mean),
-        };
-        (below as f64 + bytes as f64 * inside) / self.bytes as f64
+        let Bin { bytes, mean, .. } = self.bins[index];
+        // The mean of equal values differs from them by rounding.
+        let inside = if value * (1.0 + 1e-12) >= mean { bytes } else { 0 };
+        (below + inside) as f64 / self.bytes as f64
     }
 
     /// The value of a rank: the inverse of `rank`; 0 if there is none.
@@ -144,7 +143,7 @@ mod tests {
     /// Exact ranks of the same values.
     fn twin_rank(values: &[(f64, u64)], value: f64) -> f64 {
         let total: u64 = values.iter().map(|(_, bytes)| bytes).sum();
-        let below: u64 = values.iter().filter(|(known, _)| *known < value).map(|(_, bytes)| bytes).sum();
+        let below: u64 = values.iter().filter(|(known, _)| *known <= value).map(|(_, bytes)| bytes).sum();
         below as f64 / total as f64
     }
 
@@ -193,8 +192,9 @@ mod tests {
         for _ in 0..100 {
             histogram.add(0.5, 10);
         }
-        assert_eq!((histogram.rank(0.4), histogram.rank(0.5), histogram.rank(0.6)), (0.0, 0.0, 1.0));
+        assert_eq!((histogram.rank(0.4), histogram.rank(0.5), histogram.rank(0.6)), (0.0, 1.0, 1.0));
         histogram.remove(0.5, 1000);
         assert_eq!(histogram.rank(0.6), 0.0);
+        assert_eq!(histogram.value(0.3), 0.5);
     }
 }

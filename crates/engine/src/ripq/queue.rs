@@ -13,7 +13,8 @@ use crate::flash::record::UNIT;
 
 /// Finer than sections, of which there are at most 2 / alpha: a rank is good to a fraction of a section.
 const BINS_PER_ALPHA: f64 = 4.0;
-const LOWEST_RANK: f64 = 0.01;
+/// Low, as what goes next has the lowest values there are; larger ones age objects faster than the exact policy does.
+const LOWEST_RANK: f64 = 0.003;
 
 #[derive(Debug)]
 pub(super) struct Queue {
