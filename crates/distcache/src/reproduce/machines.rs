@@ -109,8 +109,7 @@ fn over_time(effort: Effort) -> anyhow::Result<(String, Figure)> {
     );
     let figure = Figure {
         id: "machines-11-time".to_owned(),
-        title: "DistCache, figure 11, machines: spines fail one by one, are replaced, and return (at half of the maximum)"
-            .to_owned(),
+        title: "DistCache, figure 11, machines: spines fail one by one, are replaced, and return".to_owned(),
         x: Axis::from_zero(&format!(
             "time (s; failures at {fails}, {}, {}, {}, recovery at {moves}, return at {returns})",
             2 * step,

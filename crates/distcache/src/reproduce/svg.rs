@@ -12,6 +12,8 @@ const LEFT: f64 = 74.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 20.0;
 const BELOW: f64 = 58.0;
+/// Half of a mark.
+const MARK: f64 = 6.0;
 const LEGEND_ROW: f64 = 20.0;
 /// What a letter of the legend is wide, about.
 const LETTER: f64 = 7.0;
@@ -78,10 +80,12 @@ fn body(figure: &Figure, offset: f64) -> (f64, String) {
     let y = Scale::new(&figure.y, points().flat_map(ends), (bottom, top));
     let mut out = String::new();
     mesh(&mut out, figure, &x, &y, (top, bottom));
+    // Curves end at the frame, but marks on it are whole.
+    let (left, top, width, height) =
+        (LEFT - MARK, top - MARK, WIDTH - LEFT - RIGHT + 2.0 * MARK, PLOT_HEIGHT + 2.0 * MARK);
     let _ = write!(
         out,
-        "<svg x=\"{LEFT}\" y=\"{top}\" width=\"{0}\" height=\"{PLOT_HEIGHT}\" viewBox=\"{LEFT} {top} {0} {PLOT_HEIGHT}\">",
-        WIDTH - LEFT - RIGHT
+        "<svg x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" viewBox=\"{left} {top} {width} {height}\">"
     );
     let bars = figure.series.iter().filter(|series| series.style == Style::Bars).count();
     let mut bar = 0;

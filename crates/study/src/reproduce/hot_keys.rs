@@ -284,17 +284,21 @@ fn moving(_: Effort) -> Evidence {
             helpless + 2 >= found.len(),
         ),
         command: "distcache study hot-keys --servers 30 --keys 1000 --hot 10".to_owned(),
-        figures: vec![figure(
-            "mbalancer-moving",
-            "section III: moving hot keys instead of copying them (10 of 1000 keys)",
-            Axis::from_zero("servers"),
-            "imbalance factor (average over maximum)",
-            {
-                let mut series = pair(&found, |one| one.imbalance_factor);
-                let moved = found.iter().map(|(servers, one)| (*servers, one.moved.imbalance_factor));
-                series.push(Series::new("10 hot keys moved", Style::Line, moved.collect::<Vec<_>>()));
-                series
-            },
-        )],
+        figures: vec![Figure {
+            title: "MBalancer, section III: moving hot keys instead of copying them (10 of 1000 keys)"
+                .to_owned(),
+            ..figure(
+                "mbalancer-moving",
+                "",
+                Axis::from_zero("servers"),
+                "imbalance factor (average over maximum)",
+                {
+                    let mut series = pair(&found, |one| one.imbalance_factor);
+                    let moved = found.iter().map(|(servers, one)| (*servers, one.moved.imbalance_factor));
+                    series.push(Series::new("10 hot keys moved", Style::Line, moved.collect::<Vec<_>>()));
+                    series
+                },
+            )
+        }],
     }
 }
