@@ -27,6 +27,7 @@ pub(crate) use svg::document as svg_document;
 /// Writes report.html, claims.json, and every figure as SVG, PNG and CSV. A claim that does not hold is shown with the
 /// reason, and is no error.
 #[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     /// Only these claims, with commas: D1 to D11 (DistCache), S1 to S6 (Small Cache, Big Effect), M1 to M6 (MBalancer)
     #[arg(long, value_name = "IDS", value_parser = ids)]

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     find_max: bool,
 
-    /// Length of a simulation of two-choices, in mean service times 1/T; a short one overlooks small overloads
+    /// Length of a simulation of two-choices, in mean service times 1/T; a short one may not tell which nodes are full first
     #[arg(long, value_name = "N", default_value_t = 10_000.0, value_parser = positive)]
     seconds: f64,
 }
