@@ -182,14 +182,15 @@ impl Ripq {
         }
     }
 
-    /// Puts an object into the cache, in the place of one with the same key, whose priority it takes on.
+    /// Puts an object into the cache, in the place of one with the same key, whose priority it takes on, and which never
+    /// comes back. One that had been evicted may: who changes an object that the cache no longer has removes it first.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let record = self.record(key, value)?;
         let mut writer = self.writer();
         writer.check()?;
-        self.write_object(&mut writer, &record)?;
+        let replaced = self.write_object(&mut writer, &record)?;
         self.make_room(&mut writer, 0)?;
-        self.commit_changes(&mut writer)
+        self.commit_changes(&mut writer, replaced)
     }
 
     /// Takes an object out of the cache; whether there was one. Recovery never brings it back.
@@ -209,7 +210,7 @@ impl Ripq {
             place.is_some()
         };
         // Even a miss: the copy of an object that was evicted must not come back either.
-        self.commit_changes(&mut writer)?;
+        self.commit_changes(&mut writer, true)?;
         Ok(removed)
     }
 

@@ -52,8 +52,8 @@ impl Ripq {
         })
     }
 
-    /// Puts an object at the insertion point of its section, after writing what is in the way.
-    pub(super) fn write_object(&self, writer: &mut Writer, record: &Record<'_>) -> Result<(), Error> {
+    /// Puts an object at the insertion point of its section, after writing what is in the way; whether it replaced one.
+    pub(super) fn write_object(&self, writer: &mut Writer, record: &Record<'_>) -> Result<bool, Error> {
         loop {
             let sealing = {
                 let mut state = self.state();
@@ -70,7 +70,7 @@ impl Ripq {
                     }
                     state.statistics.inserted += 1;
                     state.statistics.inserted_bytes += u64::from(record.units) * UNIT as u64;
-                    return Ok(());
+                    return Ok(old.is_some());
                 }
                 if state.free.is_empty() { None } else { Some(state.seal(section)) }
             };
@@ -110,7 +110,13 @@ impl Ripq {
 
     /// A free block that nobody reads any more.
     fn take_block(&self) -> u32 {
-        let slots: Vec<u32> = self.state().free.iter().copied().collect();
+        let slots: Vec<u32> = {
+            let mut state = self.state();
+            if let Some(position) = state.free.iter().position(|slot| !self.pins.is_pinned(*slot)) {
+                return state.free.remove(position).expect("it is there");
+            }
+            state.free.iter().copied().collect()
+        };
         assert!(!slots.is_empty(), "room is made before it is needed");
         let position = self.pins.wait_for_any(&slots);
         self.state().free.remove(position).expect("only the writer takes blocks")
@@ -161,14 +167,14 @@ impl Ripq {
         }
     }
 
-    /// Tells the journal what must not come back, and waits until it cannot if the settings say so.
-    pub(super) fn commit_changes(&self, writer: &mut Writer) -> Result<(), Error> {
+    /// Tells the journal what must not come back: at once, on the device, if `durable`; otherwise when there is much of it.
+    pub(super) fn commit_changes(&self, writer: &mut Writer, durable: bool) -> Result<(), Error> {
         let waiting = self.state().pending.len();
         let checkpoint_due = writer.blocks_since_checkpoint >= (self.layout.blocks / 8).max(64);
         if checkpoint_due || !writer.journal.has_room(waiting) {
             return self.checkpoint(writer);
         }
-        let durable = self.settings.durable_changes;
+        let durable = durable && self.settings.durable_changes;
         if waiting >= PENDING_MAX || durable && waiting > 0 {
             let changes = std::mem::take(&mut self.state().pending);
             let before = writer.journal.written_bytes();
