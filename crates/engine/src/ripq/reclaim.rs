@@ -2,6 +2,8 @@
 //!
 //! Section 4.3.4, figure 4.3c. The same walk over a block's objects rewrites a block whose insertion point is gone.
 
+use std::collections::BTreeSet;
+
 use super::Ripq;
 use super::queue::{bytes, counted_in};
 use super::state::{Held, State};
@@ -76,7 +78,10 @@ impl Ripq {
                         None => break,
                     }
                 };
-                self.write_block(writer, sealing)?;
+                if let Err(error) = self.write_block(writer, sealing) {
+                    self.state().stop_drain(block, &source.entries);
+                    return Err(error);
+                }
             }
         }
         let mut state = self.state();
@@ -194,6 +199,16 @@ impl State {
     fn evict(&mut self, digest: u64, place: &Place) {
         self.unlink(digest, place);
         self.statistics.evicted += 1;
+    }
+
+    /// The block stays, half drained. What has left it must not come back from it.
+    fn stop_drain(&mut self, block: u32, entries: &[Entry]) {
+        let known: BTreeSet<u32> = self.stored(block).dead.iter().copied().collect();
+        let gone = |entry: &&Entry| {
+            entry.frequency > 0 && self.resident(block, entry).is_none() && !known.contains(&entry.offset)
+        };
+        let offsets: Vec<u32> = entries.iter().filter(gone).map(|entry| entry.offset).collect();
+        self.mark_dead(block, &offsets);
     }
 
     /// Drops every object of a block whose table cannot be read: the whole index has to tell which they are.

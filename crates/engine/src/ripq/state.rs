@@ -233,11 +233,19 @@ impl State {
             builder.kill(place.offset);
             return;
         }
-        stored.dead.push(place.offset);
-        let change = Change::Dead { sequence: stored.sequence, offset: place.offset };
-        self.pending.push(change);
-        self.dead += 1;
+        self.mark_dead(place.block, &[place.offset]);
         self.release_if_unused(place.block);
+    }
+
+    /// Copies in a sealed block that recovery must not bring back; a buffer has no others than those it knows.
+    pub(super) fn mark_dead(&mut self, block: u32, offsets: &[u32]) {
+        let stored = self.stored_mut(block);
+        let sequence = stored.sequence;
+        if sequence > 0 {
+            stored.dead.extend(offsets);
+            self.pending.extend(offsets.iter().map(|offset| Change::Dead { sequence, offset: *offset }));
+            self.dead += offsets.len() as u64;
+        }
     }
 
     /// Recovery has found a newer copy of an object.
