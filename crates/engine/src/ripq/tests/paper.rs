@@ -1,9 +1,14 @@
 //! The dissertation's sentences about RIPQ, section by section. Not its measurements.
 
+use std::collections::BTreeMap;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
 use super::{cache, settings};
 use crate::flash::index::Place;
 use crate::flash::priority::Priority;
-use crate::ripq::queue::Queue;
+use crate::ripq::queue::{Queue, bytes, counted_in};
 use crate::ripq::section::{Kind, Section};
 use crate::ripq::{Ripq, Settings};
 
@@ -94,6 +99,75 @@ fn an_update_only_raises() {
     let before = queue.rank(head);
     queue.request(&mut top);
     assert!(top.moved_to.is_none_or(|moved| queue.rank(moved) >= before), "priorities only rise");
+}
+
+/// A queue whose blocks have one object each, driven as a cache of objects of one size; what is in it, and where.
+struct Single {
+    queue: Queue,
+    places: BTreeMap<u32, Place>,
+    objects_max: usize,
+}
+
+impl Single {
+    fn put(&mut self, object: u32, section: usize, frequency: u8) {
+        let block = self.queue.open(section, Kind::Device);
+        self.queue.blocks[block].residents += 1;
+        self.queue.count(block, 1, frequency);
+        self.places.insert(object, Place { block, offset: 4, units: 1, moved_to: None, frequency });
+        self.queue.seal(section);
+        self.queue.balance();
+    }
+
+    /// Whether it was a hit.
+    fn request(&mut self, object: u32) -> bool {
+        if let Some(place) = self.places.get_mut(&object) {
+            self.queue.request(place);
+            return true;
+        }
+        self.put(object, self.queue.place_new(1), 1);
+        while self.places.len() > self.objects_max {
+            self.delete_min();
+        }
+        false
+    }
+
+    fn delete_min(&mut self) {
+        let block = self.queue.lowest_device().expect("there are objects");
+        let (object, place) = self.places.iter().find(|(_, place)| place.block == block).expect("it has one");
+        let (object, place) = (*object, *place);
+        let section = place.moved_to.map(|moved| self.queue.blocks[moved].section);
+        self.queue.discount(counted_in(&place), 1, place.frequency);
+        self.queue.blocks[block].residents -= 1;
+        self.queue.remove(block);
+        self.places.remove(&object);
+        if let Some(section) = section {
+            self.put(object, section, place.frequency);
+        }
+    }
+}
+
+/// Section 4.3.2: "the insertion error is bounded by O(1/K)": with as many sections as objects there is none, and the
+/// queue is an exact one. Sections are taken to be so small that each has one object.
+#[test]
+fn with_a_section_for_each_object_the_queue_is_exact() {
+    for seed in 0..20 {
+        let mut random = SmallRng::seed_from_u64(seed);
+        let objects_max = 30;
+        let queue = Queue::new("lru".parse().expect("a policy"), 0.001, bytes(1));
+        let mut single = Single { queue, places: BTreeMap::new(), objects_max };
+        let mut twin: Vec<u32> = Vec::new();
+        for step in 0..3000 {
+            let object = random.random_range(0..80u32).min(random.random_range(0..80));
+            let position = twin.iter().position(|known| *known == object);
+            assert_eq!(single.request(object), position.is_some(), "seed {seed}, step {step}: {object}");
+            match position {
+                Some(position) => drop(twin.remove(position)),
+                None if twin.len() == objects_max => drop(twin.remove(0)),
+                None => {}
+            }
+            twin.push(object);
+        }
+    }
 }
 
 fn filled(settings: Settings, requested: u16) -> Ripq {

@@ -169,6 +169,28 @@ fn a_faulty_device_gives_misses_and_errors_but_no_wrong_value() {
     }
 }
 
+/// Writes that fail and say so, then a restart: what was removed stays away, though blocks were given up half way.
+#[test]
+fn failed_writes_bring_nothing_back() {
+    for seed in 0..12 {
+        let settings = settings(if seed % 2 == 0 { "slru:3" } else { "gdsf" });
+        let device = faulty(seed, &settings);
+        drop(Ripq::create(shared(&device), settings.clone()).expect("healthy"));
+        let (mut random, mut history) = (SmallRng::seed_from_u64(seed), History::default());
+        for life in 0..6 {
+            let ripq = Ripq::open(shared(&device), settings.clone()).expect("healthy by now");
+            history.check(&ripq, &format!("seed {seed}, life {life}"));
+            history.run(&ripq, &mut random, 500);
+            device.set_rates(FaultRates { error: 0.05, torn: 0.05, full: 0.02, ..FaultRates::default() });
+            for _ in 0..20 {
+                history.run(&ripq, &mut random, 50);
+            }
+            ripq.verify().unwrap_or_else(|wrong| panic!("seed {seed}, life {life}: {wrong}"));
+            device.set_rates(FaultRates::default());
+        }
+    }
+}
+
 #[test]
 fn a_device_that_takes_no_more_is_a_clear_error_and_is_still_read() {
     let settings = settings("lru");
