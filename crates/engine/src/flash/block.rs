@@ -120,6 +120,13 @@ pub fn parse_table(table: &[u8], checksum: u64, header: &Header) -> Option<Vec<E
     (offset == header.used_units && entries.len() == header.objects as usize).then_some(entries)
 }
 
+/// Header and table of a block of which all that is used is here; none if it is none of this cache.
+pub fn parse_block(bytes: &[u8], layout: &Layout) -> Option<(Header, Vec<Entry>)> {
+    let header = Header::parse(bytes, layout.identity)?;
+    let entries = parse_table(bytes.get(header.table())?, read_u64(&bytes[TABLE_CHECKSUM..]), &header)?;
+    Some((header, entries))
+}
+
 /// Header and table of the block at this offset of a device; none if it has none of this cache.
 pub fn read_table(
     device: &dyn Device,
@@ -133,13 +140,13 @@ pub fn read_table(
     if table.end as u64 > layout.block_bytes {
         return Ok(None);
     }
-    let checksum = read_u64(&first[TABLE_CHECKSUM..]);
     if table.end <= SECTOR {
-        return Ok(parse_table(&first[table], checksum, &header).map(|entries| (header, entries)));
+        return Ok(parse_block(&first, layout));
     }
     let start = table.start / SECTOR * SECTOR;
     let mut sectors = AlignedBuffer::new(table.end - start);
     device.read(offset + start as u64, &mut sectors)?;
+    let checksum = read_u64(&first[TABLE_CHECKSUM..]);
     let entries = parse_table(&sectors[table.start - start..table.end - start], checksum, &header);
     Ok(entries.map(|entries| (header, entries)))
 }

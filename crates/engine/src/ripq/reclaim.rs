@@ -3,6 +3,8 @@
 //! Section 4.3.4, figure 4.3c. The same walk over a block's objects rewrites a block whose insertion point is gone.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
 
 use super::Ripq;
 use super::queue::{bytes, counted_in};
@@ -10,9 +12,12 @@ use super::state::{Held, State};
 use super::write::Writer;
 use crate::device::{AlignedBuffer, SECTOR};
 use crate::flash::Error;
-use crate::flash::block::{self, Entry};
+use crate::flash::block::{self, Entry, Header};
 use crate::flash::index::Place;
 use crate::flash::record::{self, Record};
+
+/// A block of which no more is used is read at once: a second read takes longer than what it would spare.
+const WHOLE_BYTES: usize = 512 << 10;
 
 /// What becomes of an object that has not been updated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,6 +90,7 @@ impl Ripq {
             }
         }
         let mut state = self.state();
+        state.recycle(source.bytes);
         state.drained(block);
         state.queue.raise_lowest();
         Ok(())
@@ -92,47 +98,56 @@ impl Ripq {
 
     /// Reads what is needed of a block: its table, and the bytes from the first to the last object to be kept.
     fn open_source(&self, block: u32, unmoved: Unmoved) -> Option<Source> {
-        let (slot, sequence) = {
-            let state = self.state();
+        let (slot, sequence, whole, mut bytes) = {
+            let mut state = self.state();
+            let mut bytes = state.take_buffer();
             let stored = state.stored(block);
             match &stored.held {
                 Held::Open(builder) => {
-                    let mut bytes = AlignedBuffer::new(builder.used_bytes());
-                    let length = bytes.len().min(builder.buffer.len());
-                    bytes[..length].copy_from_slice(&builder.buffer[..length]);
+                    bytes[..builder.used_bytes()].copy_from_slice(&builder.buffer[..builder.used_bytes()]);
                     let entries = builder.entries().to_vec();
                     return Some(Source { entries, bytes, start: 0, sequence: None });
                 }
-                Held::OnDevice(slot) => (*slot, stored.sequence),
+                Held::OnDevice(slot) => {
+                    let whole = block::written_bytes(stored.used_bytes as usize);
+                    (*slot, stored.sequence, whole, bytes)
+                }
                 Held::Writing(_) => unreachable!("the writer waits for its writes"),
             }
         };
         let offset = self.layout.block(slot);
-        let entries = self.read_table(offset, sequence)?;
-        let (mut first, mut end) = (usize::MAX, 0);
-        {
-            let state = self.state();
-            for entry in &entries {
-                let place = state.resident(block, entry);
-                if place.is_some_and(|place| state.keeps(entry.digest, &place, unmoved, self.settings.skip)) {
-                    let within = block::bytes_of(entry.offset, entry.units);
-                    (first, end) = (first.min(within.start), end.max(within.end));
-                }
-            }
+        if whole <= WHOLE_BYTES {
+            let read = self.device.read(offset, &mut bytes[..whole]);
+            let table = read.map(|()| block::parse_block(&bytes[..whole], &self.layout));
+            let entries = self.entries(table, sequence)?;
+            return Some(Source { entries, bytes, start: 0, sequence: Some(sequence) });
         }
-        let start = first.min(end) / SECTOR * SECTOR;
-        let mut bytes = AlignedBuffer::new(end - start);
-        if end > start
-            && let Err(_lost) = self.device.read(offset + start as u64, &mut bytes)
+        let table = block::read_table(&*self.device, offset, &self.layout);
+        let entries = self.entries(table, sequence)?;
+        let needed = self.needed(block, &entries, unmoved);
+        if !needed.is_empty()
+            && self.device.read(offset + needed.start as u64, &mut bytes[..needed.len()]).is_err()
         {
             self.state().statistics.read_errors += 1;
-            bytes.fill(0);
+            bytes[..needed.len()].fill(0);
         }
-        Some(Source { entries, bytes, start, sequence: Some(sequence) })
+        Some(Source { entries, bytes, start: needed.start, sequence: Some(sequence) })
     }
 
-    fn read_table(&self, offset: u64, sequence: u64) -> Option<Vec<Entry>> {
-        let table = block::read_table(&*self.device, offset, &self.layout);
+    /// The sectors of a block that have what is to be kept.
+    fn needed(&self, block: u32, entries: &[Entry], unmoved: Unmoved) -> Range<usize> {
+        let state = self.state();
+        let kept = entries.iter().filter(|entry| {
+            let place = state.resident(block, entry);
+            place.is_some_and(|place| state.keeps(entry.digest, &place, unmoved, self.settings.skip))
+        });
+        let places = kept.map(|entry| block::bytes_of(entry.offset, entry.units));
+        let all = places.reduce(|first, last| first.start..last.end).unwrap_or(0..0);
+        all.start / SECTOR * SECTOR..all.end.next_multiple_of(SECTOR)
+    }
+
+    /// The table that was read, if it is that of the block that was written with this number.
+    fn entries(&self, table: io::Result<Option<(Header, Vec<Entry>)>>, sequence: u64) -> Option<Vec<Entry>> {
         let mut state = self.state();
         match table {
             Ok(Some((header, entries))) if header.sequence == sequence => return Some(entries),

@@ -23,7 +23,7 @@ use crate::sipq::Logical;
 /// still being read.
 const SPARE_BLOCKS: u64 = 2;
 /// Buffers kept for the next insertion point; more go back to the allocator.
-const SPARE_BUFFERS: usize = 2;
+const SPARE_BUFFERS: usize = 3;
 
 /// A section is split when it is twice this share of the queue.
 const ONE_SECTION: f64 = 1.0;
@@ -195,8 +195,7 @@ impl State {
     pub(super) fn append(&mut self, section: usize, record: &Record<'_>, frequency: u8, lowest: f64) {
         let block = self.queue.open(section, Kind::Device);
         if self.stored.get(block as usize).is_none_or(Option::is_none) {
-            let block_bytes = self.layout.block_bytes as usize;
-            let buffer = self.buffers.pop().unwrap_or_else(|| AlignedBuffer::new(block_bytes));
+            let buffer = self.take_buffer();
             let held = Held::Open(Builder::new(buffer));
             self.store(block, Stored { held, sequence: 0, used_bytes: 0, dead: Vec::new() });
         }
@@ -364,7 +363,12 @@ impl State {
         }
     }
 
-    fn recycle(&mut self, buffer: AlignedBuffer) {
+    /// Memory for a block, whatever it holds.
+    pub(super) fn take_buffer(&mut self) -> AlignedBuffer {
+        self.buffers.pop().unwrap_or_else(|| AlignedBuffer::new(self.layout.block_bytes as usize))
+    }
+
+    pub(super) fn recycle(&mut self, buffer: AlignedBuffer) {
         if self.buffers.len() < SPARE_BUFFERS {
             self.buffers.push(buffer);
         }

@@ -113,6 +113,23 @@ fn an_object_that_fits_no_block_is_refused() {
     assert_eq!(ripq.get(b"key").expect("healthy").expect("there")[..], [7; 8093]);
 }
 
+/// Of a large block only the table and what is kept are read.
+#[test]
+fn large_blocks_are_reclaimed_in_parts() {
+    let ripq = cache(12, Settings { block_bytes: 1 << 20, ..settings("slru:2") });
+    for key in 0..400u16 {
+        ripq.insert(&key.to_le_bytes(), &value(key, 1, 50_000)).expect("healthy");
+        for wanted in (0..key).step_by(37) {
+            if let Some(found) = ripq.get(&wanted.to_le_bytes()).expect("healthy") {
+                assert_eq!(found, value(wanted, 1, 50_000));
+            }
+        }
+    }
+    ripq.verify().expect("consistent");
+    let statistics = ripq.statistics();
+    assert!(statistics.reinserted > 0 && statistics.damaged == 0, "{statistics:?}");
+}
+
 /// Requests alone, of ever other objects, leave virtual blocks with few objects behind.
 #[test]
 fn virtual_blocks_are_joined_without_a_single_write() {
