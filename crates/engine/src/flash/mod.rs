@@ -32,7 +32,7 @@ pub enum Error {
     TooLarge { bytes: usize, bytes_max: usize },
     #[error("{action}: {error}")]
     Device { action: &'static str, error: io::Error },
-    #[error("nothing is written any more, since the device refused writes in a row: {0}")]
+    #[error("nothing is written any more: {0}")]
     Failed(String),
 }
 

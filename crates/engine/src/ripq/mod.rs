@@ -211,6 +211,7 @@ impl Ripq {
         };
         // Even a miss: the copy of an object that was evicted must not come back either.
         self.commit_changes(&mut writer, true)?;
+        self.bound_dead(&mut writer)?;
         Ok(removed)
     }
 

@@ -101,7 +101,8 @@ impl Ripq {
                 drop(state);
                 writer.failures += 1;
                 if writer.failures == FAILURES_MAX {
-                    writer.failed = Some(error.to_string());
+                    writer.failed =
+                        Some(format!("the device refused {FAILURES_MAX} blocks in a row: {error}"));
                 }
                 writer.check()
             }
@@ -148,7 +149,7 @@ impl Ripq {
     }
 
     /// The journal has room for so many dead objects; the block that has most of them is written again without them.
-    fn bound_dead(&self, writer: &mut Writer) -> Result<(), Error> {
+    pub(super) fn bound_dead(&self, writer: &mut Writer) -> Result<(), Error> {
         loop {
             let worst = {
                 let state = self.state();
@@ -198,6 +199,10 @@ impl Ripq {
             let mut state = self.state();
             (recovery::payload(&state), std::mem::take(&mut state.pending))
         };
+        if payload.len() > writer.journal.payload_bytes_max() {
+            self.state().pending.splice(0..0, changes);
+            return Err(Error::Failed("the journal has no room for what was removed".into()));
+        }
         let before = writer.journal.written_bytes();
         if let Err(error) = writer.journal.checkpoint(&*self.device, &payload) {
             self.state().pending.splice(0..0, changes);

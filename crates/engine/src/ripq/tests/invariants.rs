@@ -113,6 +113,32 @@ fn an_object_that_fits_no_block_is_refused() {
     assert_eq!(ripq.get(b"key").expect("healthy").expect("there")[..], [7; 8093]);
 }
 
+/// More removals than the journal has room for, of objects that share their blocks with others that stay.
+#[test]
+fn blocks_of_mostly_dead_objects_are_written_again() {
+    let settings = settings("lru");
+    let device: Arc<dyn Device> = Arc::new(device(400, &settings));
+    let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
+    let name = |key: u32| key.to_le_bytes();
+    for key in 0..30_000u32 {
+        ripq.insert(&name(key), b"as short as can be").expect("healthy");
+    }
+    let mut kept = Vec::new();
+    for key in 0..30_000u32 {
+        match key % 3 {
+            0 => kept.extend(ripq.get(&name(key)).expect("healthy").map(|_| key)),
+            _ => drop(ripq.remove(&name(key)).expect("healthy")),
+        }
+    }
+    ripq.verify().expect("consistent");
+    let statistics = ripq.statistics();
+    assert!(statistics.blocks_compacted > 0 && statistics.removed > 15_000, "{statistics:?}");
+    ripq.close().expect("healthy");
+    let ripq = Ripq::open(device, settings).expect("it was closed");
+    assert_eq!(ripq.contents().objects, kept.len());
+    assert!(kept.iter().all(|key| ripq.get(&name(*key)).expect("healthy").is_some()));
+}
+
 /// Of a large block only the table and what is kept are read.
 #[test]
 fn large_blocks_are_reclaimed_in_parts() {
