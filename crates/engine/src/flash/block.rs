@@ -17,6 +17,8 @@ use super::layout::Layout;
 use super::record::{self, Record, UNIT};
 use crate::device::{AlignedBuffer, Device, SECTOR};
 
+/// One part in so many of a block may be written for nothing.
+const FREE_WRITTEN: usize = 16;
 pub const HEADER_BYTES: usize = 64;
 const ENTRY_BYTES: usize = 12;
 /// Where the first record is.
@@ -225,7 +227,7 @@ impl Builder {
             );
         }
         let table = header.table();
-        let written = written_bytes(table.end);
+        let written = written_bytes(table.end, self.buffer.len());
         self.buffer[table.end..written].fill(0);
         let lines = self.buffer[table.clone()].chunks_exact_mut(ENTRY_BYTES);
         for (line, entry) in lines.zip(&self.entries) {
@@ -238,8 +240,12 @@ impl Builder {
     }
 }
 
-/// What is written of a block of which so much is used.
-pub fn written_bytes(used_bytes: usize) -> usize {
+/// What is written of a block of which so much is used: all of it if little is free. Flash moves what it cannot erase
+/// together, which costs more than to write a little more.
+pub fn written_bytes(used_bytes: usize, block_bytes: usize) -> usize {
+    if (block_bytes - used_bytes) * FREE_WRITTEN <= block_bytes {
+        return block_bytes;
+    }
     used_bytes.next_multiple_of(SECTOR)
 }
 

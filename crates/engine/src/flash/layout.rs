@@ -60,9 +60,9 @@ impl Layout {
         COPIES * SECTOR as u64 + half as u64 * self.journal_bytes
     }
 
-    /// Blocks start at a multiple of their size, up to 1 MiB, as devices like it.
+    /// Blocks start at a multiple of their size: flash that erases as much at a time then never moves what is in them.
     fn first_block(&self) -> u64 {
-        self.journal(2).next_multiple_of(self.block_bytes.min(1 << 20))
+        self.journal(2).next_multiple_of(self.block_bytes)
     }
 
     pub fn block(&self, slot: u32) -> u64 {

@@ -292,7 +292,8 @@ impl State {
         self.sealed_blocks += 1;
         self.sealed_bytes += stored.used_bytes;
         let held = Held::Writing(Arc::clone(&buffer));
-        let written_bytes = block::written_bytes(stored.used_bytes as usize);
+        let written_bytes =
+            block::written_bytes(stored.used_bytes as usize, self.layout.block_bytes as usize);
         self.store(
             block,
             Stored { held, sequence: header.sequence, used_bytes: stored.used_bytes, dead: Vec::new() },

@@ -29,6 +29,7 @@ pub struct Statistics {
     pub collisions: u64,
     pub read_errors: u64,
     pub write_errors: u64,
+    pub discard_errors: u64,
     pub recovered: u64,
     /// Found at opening with a header or table that was not whole.
     pub blocks_unreadable: u64,

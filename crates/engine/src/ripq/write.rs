@@ -89,6 +89,7 @@ impl Ripq {
         let slot = self.take_block();
         match self.device.write(self.layout.block(slot), &sealing.buffer[..sealing.written_bytes]) {
             Ok(()) => {
+                self.discard_rest(slot, sealing.written_bytes as u64);
                 self.state().written(sealing, slot);
                 writer.failures = 0;
                 writer.blocks_since_checkpoint += 1;
@@ -106,6 +107,14 @@ impl Ripq {
                 }
                 writer.check()
             }
+        }
+    }
+
+    /// What is not written of a block would still be the former one's, and flash would keep it. Only a hint.
+    fn discard_rest(&self, slot: u32, written_bytes: u64) {
+        let rest = self.layout.block_bytes - written_bytes;
+        if rest > 0 && self.device.discard(self.layout.block(slot) + written_bytes, rest).is_err() {
+            self.state().statistics.discard_errors += 1;
         }
     }
 

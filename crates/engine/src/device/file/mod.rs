@@ -208,15 +208,12 @@ impl Device for FileDevice {
     /// Punches a hole. A file gets its room back at once, so that a later write still finds some.
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
         check(self.bytes, offset, bytes)?;
-        if bytes == 0 {
+        // A hole in a file is room that somebody else may take, and filling it again costs more than flash gains.
+        if bytes == 0 || self.kind == Kind::File {
             return Ok(());
         }
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let result = fallocate(&self.file, hole, offset, bytes).and_then(|()| match self.kind {
-            Kind::File => fallocate(&self.file, FallocateFlags::empty(), offset, bytes),
-            Kind::Block => Ok(()),
-        });
-        match result {
+        match fallocate(&self.file, hole, offset, bytes) {
             Ok(()) => self.counters.discard(bytes),
             Err(rustix::io::Errno::OPNOTSUPP) => {}
             Err(error) => {
