@@ -109,7 +109,8 @@ impl Ripq {
                     return Some(Source { entries, bytes, start: 0, sequence: None });
                 }
                 Held::OnDevice(slot) => {
-                    let whole = block::written_bytes(stored.used_bytes as usize);
+                    let whole =
+                        block::written_bytes(stored.used_bytes as usize, self.layout.block_bytes as usize);
                     (*slot, stored.sequence, whole, bytes)
                 }
                 Held::Writing(_) => unreachable!("the writer waits for its writes"),
