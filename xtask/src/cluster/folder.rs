@@ -11,11 +11,15 @@ pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new(purpose: &str) -> anyhow::Result<Folder> {
+        Folder::within(&std::env::temp_dir(), purpose)
+    }
+
+    pub(crate) fn within(parent: &Path, purpose: &str) -> anyhow::Result<Folder> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        sweep();
+        sweep(parent);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{NAMES}{}-{purpose}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = parent.join(name);
         std::fs::create_dir_all(&path)?;
         Ok(Folder(path))
     }
@@ -32,8 +36,8 @@ impl Drop for Folder {
 }
 
 /// Removes what processes have left that were killed.
-fn sweep() {
-    let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
+fn sweep(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.filter_map(Result::ok) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let process = name.strip_prefix(NAMES).and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());

@@ -5,6 +5,7 @@ mod client;
 mod coalesce;
 mod fig11;
 mod finding;
+mod flash;
 mod hostile;
 mod load;
 mod loss;
@@ -25,19 +26,21 @@ use crate::bench;
 use finding::Finding;
 
 pub(crate) const USAGE: &str = "\
-Usage: cargo xtask show WHAT [--json] [--minutes M] [--attack NAME] [--binary PATH]
+Usage: cargo xtask show WHAT [--json] [--minutes M] [--attack NAME] [--times N] [--binary PATH]
 
   stall      the longest wait of a write when a node is killed, leaves in order, or never acknowledges
   loss       reads at half load while a node is killed and comes back
   fig11      throughput while spine nodes fail one by one and come back (figure 11 of the paper)
   overload   what a cluster does with twice and five times the load that it can carry
   coalesce   storage reads when 1,000 connections ask for a hot key that was just invalidated
+  flash      caches on flash: kill -9 at random points, damage to their files, start-up with 10 GiB
   hostile    clients that flood, stall, lie and hoard, beside clients that behave
   soak       half an hour under faults: memory, descriptors, sessions, directory and queues of every process
 
 Each prints what it measured beside its bound, keeps it in benches/runs/DATE-MACHINE/, and fails if a bound is missed.
   --json     prints one JSON object instead
   --attack   one attack of `hostile` alone
+  --times    how often `flash` kills (default 200)
   --minutes  how long `soak` takes (default 30)
   --binary   a `distcache` to look at (default: builds a release of this tree)
 ";
@@ -50,6 +53,8 @@ struct Stage<'a> {
     time: Option<Duration>,
     /// One of several things that could be shown.
     attack: Option<&'a str>,
+    /// How often, where it is done over and over.
+    times: Option<u64>,
 }
 
 struct Options {
@@ -57,6 +62,7 @@ struct Options {
     time: Option<Duration>,
     binary: Option<PathBuf>,
     attack: Option<String>,
+    times: Option<u64>,
 }
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
@@ -71,6 +77,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         "overload" => overload::show,
         "soak" => soak::show,
         "coalesce" => coalesce::show,
+        "flash" => flash::show,
         "hostile" => hostile::show,
         _ => bail!("{what:?} is nothing to show\n\n{USAGE}"),
     };
@@ -81,18 +88,23 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     };
     let runs = bench::folder(root)?;
     let before = load_average();
-    let finding =
-        show(&Stage { binary: &binary, runs: &runs, time: options.time, attack: options.attack.as_deref() })?;
+    let (attack, times) = (options.attack.as_deref(), options.times);
+    let finding = show(&Stage { binary: &binary, runs: &runs, time: options.time, attack, times })?;
     report(what, &runs, &options, before, finding)
 }
 
 fn options(flags: &[&str]) -> anyhow::Result<Options> {
-    let mut options = Options { json: false, time: None, binary: None, attack: None };
+    let mut options = Options { json: false, time: None, binary: None, attack: None, times: None };
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {
         match *flag {
             "--binary" => options.binary = Some(flags.next().context("--binary needs a path")?.into()),
             "--attack" => options.attack = Some((*flags.next().context("--attack needs a name")?).to_owned()),
+            "--times" => {
+                let text = flags.next().context("--times needs a number")?;
+                let times = text.parse().ok().filter(|times| *times > 0);
+                options.times = Some(times.with_context(|| format!("--times {text}: not a number above 0"))?);
+            }
             "--json" => options.json = true,
             "--minutes" => {
                 let text = flags.next().context("--minutes needs a number")?;
