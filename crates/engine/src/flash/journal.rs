@@ -5,7 +5,12 @@
 //!
 //! A sector is never overwritten by the write that extends it: the last two take turns, and the one being written holds
 //! less than the other. So a torn write costs nothing that was committed.
+//!
+//! Sectors tell how many full ones came before, and the first, empty, that the checkpoint was whole. So what was damaged
+//! later is missed, and nothing is read rather than a part, for what is dead would come back. Only damage to the very
+//! sector that was written last cannot be told from a torn write.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -30,9 +35,16 @@ pub enum Change {
 }
 
 /// What `Journal::read` finds.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// No part of a journal that is on the device has a higher one.
+    pub generation: u64,
+    /// None if there is none, or not all of it.
+    pub saved: Option<Saved>,
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub struct Saved {
-    pub generation: u64,
     pub payload: Vec<u8>,
     pub changes: Vec<Change>,
 }
@@ -44,6 +56,8 @@ pub struct Journal {
     generation: u64,
     /// Changes of the sector that is being filled.
     tail: Vec<Change>,
+    /// Sectors that were filled before it.
+    full: u32,
     /// Where it goes next, and where it was written last.
     target: u64,
     other: u64,
@@ -54,16 +68,15 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// The newest checkpoint that is whole and the changes after it; none if no half has one.
-    pub fn read(device: &dyn Device, layout: &Layout) -> io::Result<Option<Saved>> {
-        let mut newest: Option<Saved> = None;
+    /// The newest checkpoint and the changes after it.
+    pub fn read(device: &dyn Device, layout: &Layout) -> io::Result<Found> {
+        let mut newest = Found::default();
         for half in 0..2 {
             let mut bytes = AlignedBuffer::new(layout.journal_bytes as usize);
             device.read(layout.journal(half), &mut bytes)?;
-            if let Some(saved) = parse(&bytes)
-                && newest.as_ref().is_none_or(|newest| newest.generation < saved.generation)
-            {
-                newest = Some(saved);
+            let found = parse(&bytes);
+            if found.generation > newest.generation {
+                newest = found;
             }
         }
         Ok(newest)
@@ -76,6 +89,7 @@ impl Journal {
             half_bytes: layout.journal_bytes,
             generation,
             tail: Vec::with_capacity(CHANGES_PER_SECTOR),
+            full: 0,
             target: 0,
             other: 0,
             fresh: 0,
@@ -102,26 +116,34 @@ impl Journal {
     /// Appends changes; they survive a loss of power once the device is synced. After an error none is appended.
     pub fn commit(&mut self, device: &dyn Device, mut changes: &[Change]) -> io::Result<()> {
         assert!(self.has_room(changes.len()), "the caller makes a checkpoint instead");
-        let mut sector = AlignedBuffer::new(SECTOR);
         while !changes.is_empty() {
             let before = self.tail.len();
             let (now, later) = changes.split_at(changes.len().min(CHANGES_PER_SECTOR - before));
             self.tail.extend_from_slice(now);
-            encode_changes(&self.tail, self.generation, &mut sector);
-            if let Err(error) = device.write(self.target, &sector) {
+            if let Err(error) = self.write_tail(device) {
                 self.tail.truncate(before);
                 return Err(error);
             }
-            self.written_bytes += SECTOR as u64;
-            if self.tail.len() == CHANGES_PER_SECTOR {
-                self.tail.clear();
-                self.target = self.fresh;
-                self.fresh += SECTOR as u64;
-            } else {
-                std::mem::swap(&mut self.target, &mut self.other);
-            }
             changes = later;
         }
+        Ok(())
+    }
+
+    fn write_tail(&mut self, device: &dyn Device) -> io::Result<()> {
+        let mut sector = AlignedBuffer::new(SECTOR);
+        encode_changes(&self.tail, self.full, self.generation, &mut sector);
+        device.write(self.target, &sector)?;
+        self.written_bytes += SECTOR as u64;
+        if self.tail.len() < CHANGES_PER_SECTOR {
+            std::mem::swap(&mut self.target, &mut self.other);
+            return Ok(());
+        }
+        // A later sector without this one would be damage.
+        device.sync()?;
+        self.tail.clear();
+        self.full += 1;
+        self.target = self.fresh;
+        self.fresh += SECTOR as u64;
         Ok(())
     }
 
@@ -138,12 +160,13 @@ impl Journal {
         device.sync()?;
         self.generation = generation;
         self.tail.clear();
+        self.full = 0;
         self.target = start + bytes.len() as u64;
         self.other = self.target + SECTOR as u64;
         self.fresh = self.other + SECTOR as u64;
         self.end = start + self.half_bytes;
         self.written_bytes += bytes.len() as u64;
-        Ok(())
+        self.write_tail(device)
     }
 }
 
@@ -153,7 +176,7 @@ fn encode_header(words: [u64; 4], target: &mut [u8]) {
     }
 }
 
-fn encode_changes(changes: &[Change], generation: u64, sector: &mut [u8]) {
+fn encode_changes(changes: &[Change], full: u32, generation: u64, sector: &mut [u8]) {
     sector.fill(0);
     for (change, place) in changes.iter().zip(sector[HEADER_BYTES..].chunks_exact_mut(CHANGE_BYTES)) {
         let (sequence, offset) = match *change {
@@ -163,47 +186,57 @@ fn encode_changes(changes: &[Change], generation: u64, sector: &mut [u8]) {
         place[..8].copy_from_slice(&sequence.to_le_bytes());
         place[8..].copy_from_slice(&offset.to_le_bytes());
     }
-    let checksum = xxh3_64_with_seed(&sector[HEADER_BYTES..], generation ^ changes.len() as u64);
-    encode_header([CHANGES, generation, changes.len() as u64, checksum], sector);
+    let counts = u64::from(full) << 32 | changes.len() as u64;
+    let checksum = xxh3_64_with_seed(&sector[HEADER_BYTES..], generation ^ counts);
+    encode_header([CHANGES, generation, counts, checksum], sector);
 }
 
 fn words(bytes: &[u8]) -> Option<[u64; 4]> {
     let header = bytes.first_chunk::<HEADER_BYTES>()?;
-    let word = |index: usize| header[index * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-    Some(std::array::from_fn(word))
+    Some(std::array::from_fn(|index| {
+        header[index * 8..].first_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+    }))
 }
 
-fn parse(half: &[u8]) -> Option<Saved> {
+fn parse(half: &[u8]) -> Found {
+    let checkpoint = parse_checkpoint(half);
+    let mut sectors: Vec<Sector> = half.chunks_exact(SECTOR).filter_map(parse_changes).collect();
+    let newest = sectors.iter().map(|sector| sector.generation);
+    let generation = newest.chain(checkpoint.map(|(generation, _)| generation)).max().unwrap_or(0);
+    sectors.retain(|sector| sector.generation == generation);
+    let is_full = |sector: &&Sector| sector.changes.len() == CHANGES_PER_SECTOR;
+    let full: BTreeSet<u32> = sectors.iter().filter(is_full).map(|sector| sector.full_before).collect();
+    let before_last = sectors.iter().map(|sector| sector.full_before).max().unwrap_or(0);
+    let whole = (0..before_last).all(|number| full.contains(&number));
+    let mut changes: Vec<Change> = sectors.into_iter().flat_map(|sector| sector.changes).collect();
+    changes.sort_unstable();
+    changes.dedup();
+    let payload = checkpoint.filter(|(known, _)| *known == generation && whole).map(|(_, payload)| payload);
+    Found { generation, saved: payload.map(|payload| Saved { payload: payload.to_vec(), changes }) }
+}
+
+/// Its generation and payload.
+fn parse_checkpoint(half: &[u8]) -> Option<(u64, &[u8])> {
     let [magic, generation, length, checksum] = words(half)?;
     let end = usize::try_from(length).ok()?.checked_add(HEADER_BYTES)?;
     let payload = half.get(HEADER_BYTES..end)?;
-    if magic != CHECKPOINT || xxh3_64_with_seed(payload, generation) != checksum {
-        return None;
-    }
-    let mut changes = Vec::new();
-    let mut unreadable = 0;
-    for sector in half.get(end.next_multiple_of(SECTOR)..)?.chunks_exact(SECTOR) {
-        match parse_changes(sector, generation) {
-            Some(found) => {
-                changes.extend(found);
-                unreadable = 0;
-            }
-            // One of the two that take turns may be torn, and the other not yet written.
-            None if unreadable == 2 => break,
-            None => unreadable += 1,
-        }
-    }
-    changes.sort_unstable();
-    changes.dedup();
-    Some(Saved { generation, payload: payload.to_vec(), changes })
+    let sound = magic == CHECKPOINT && xxh3_64_with_seed(payload, generation) == checksum;
+    sound.then_some((generation, payload))
 }
 
-fn parse_changes(sector: &[u8], generation: u64) -> Option<Vec<Change>> {
-    let [magic, found, count, checksum] = words(sector)?;
+struct Sector {
+    generation: u64,
+    full_before: u32,
+    changes: Vec<Change>,
+}
+
+fn parse_changes(sector: &[u8]) -> Option<Sector> {
+    let [magic, generation, counts, checksum] = words(sector)?;
+    let (full_before, count) = ((counts >> 32) as u32, counts as u32 as usize);
     let body = &sector[HEADER_BYTES..];
-    let sound = (magic, found) == (CHANGES, generation)
-        && count <= CHANGES_PER_SECTOR as u64
-        && xxh3_64_with_seed(body, generation ^ count) == checksum;
+    let sound = magic == CHANGES
+        && count <= CHANGES_PER_SECTOR
+        && xxh3_64_with_seed(body, generation ^ counts) == checksum;
     let change = |bytes: &[u8]| {
         let sequence = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
         match bytes.last_chunk().map_or(0, |word| u32::from_le_bytes(*word)) {
@@ -211,7 +244,8 @@ fn parse_changes(sector: &[u8], generation: u64) -> Option<Vec<Change>> {
             offset => Change::Dead { sequence, offset },
         }
     };
-    sound.then(|| body.chunks_exact(CHANGE_BYTES).take(count as usize).map(change).collect())
+    let changes = || body.chunks_exact(CHANGE_BYTES).take(count).map(change).collect();
+    sound.then(|| Sector { generation, full_before, changes: changes() })
 }
 
 #[cfg(test)]
@@ -223,6 +257,13 @@ mod tests {
 
     fn layout() -> Layout {
         Layout::plan(8 << 20, 64 << 10, 5).expect("fits")
+    }
+
+    /// Of both halves.
+    fn sectors(device: &FaultyDevice<MemoryDevice>, layout: &Layout) -> Vec<Vec<u8>> {
+        let mut bytes = AlignedBuffer::new(2 * layout.journal_bytes as usize);
+        device.store().read(layout.journal(0), &mut bytes).expect("healthy");
+        bytes.chunks_exact(SECTOR).map(<[u8]>::to_vec).collect()
     }
 
     fn dead(number: u64) -> Change {
@@ -274,7 +315,8 @@ mod tests {
                 device.sync().expect_err("there is no power");
             }
             device.restart();
-            let saved = Journal::read(&device, &layout).expect("readable").expect("there is one");
+            let found = Journal::read(&device, &layout).expect("readable");
+            let saved = found.saved.expect("there is one");
             if saved.payload == payload {
                 let found: BTreeSet<Change> = saved.changes.iter().copied().collect();
                 prop_assert!(kept.is_subset(&found), "lost {:?}", kept.difference(&found).next());
@@ -287,15 +329,53 @@ mod tests {
             }
         }
 
+        /// Whatever is damaged of it but what was written last: all that was committed is read, or nothing.
+        #[test]
+        fn damage_brings_nothing_back(
+            lengths in prop::collection::vec((1..300usize, prop::bool::weighted(0.2)), 1..40),
+            places in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
+            seed in any::<u64>(),
+        ) {
+            let layout = layout();
+            let device = FaultyDevice::new(MemoryDevice::new(8 << 20).expect("sized"), seed);
+            let mut journal = Journal::new(&layout, 0);
+            journal.checkpoint(&device, b"first").expect("healthy");
+            let (mut kept, mut number, mut before) = (BTreeSet::new(), 0, sectors(&device, &layout));
+            for (length, checkpoint) in lengths {
+                if checkpoint {
+                    journal.checkpoint(&device, &[7; 9000]).expect("healthy");
+                    kept.clear();
+                }
+                before = sectors(&device, &layout);
+                let changes: Vec<Change> = (number..number + length as u64).map(dead).collect();
+                number += length as u64;
+                journal.commit(&device, &changes).expect("healthy");
+                kept.extend(changes);
+            }
+            let after = sectors(&device, &layout);
+            let older: Vec<usize> = (0..after.len()).filter(|place| after[*place] == before[*place]).collect();
+            for place in places {
+                let sector = place.get(&older);
+                let offset = layout.journal(0) + (sector * SECTOR) as u64;
+                device.corrupt(offset, SECTOR as u64).expect("the store is healthy");
+            }
+            let found = Journal::read(&device, &layout).expect("readable");
+            prop_assert!(found.generation <= journal.generation && found.generation + 1 >= journal.generation);
+            if let Some(saved) = found.saved {
+                let found: BTreeSet<Change> = saved.changes.into_iter().collect();
+                prop_assert_eq!(found, kept);
+            }
+        }
+
         #[test]
         fn any_bytes_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..9000)) {
-            prop_assert_eq!(parse(&bytes), None);
+            prop_assert_eq!(parse(&bytes), Found::default());
         }
     }
 
     #[test]
     fn a_device_without_a_journal_has_none() {
         let device = MemoryDevice::new(8 << 20).expect("sized");
-        assert_eq!(Journal::read(&device, &layout()).expect("readable"), None);
+        assert_eq!(Journal::read(&device, &layout()).expect("readable"), Found::default());
     }
 }

@@ -100,7 +100,7 @@ struct Found {
 pub(super) fn recover(device: &dyn Device, settings: &Settings, layout: &Layout) -> Result<Recovered, Error> {
     let journal =
         Journal::read(device, layout).map_err(|error| Error::device("reading the journal", error))?;
-    let generation = journal.as_ref().map_or(0, |journal| journal.generation);
+    let (generation, journal) = (journal.generation, journal.saved);
     let saved = journal.as_ref().and_then(|journal| Saved::parse(&journal.payload));
     let mut state = State::new(settings, *layout);
     let mut found = scan(device, layout, settings.recovery_threads, &mut state);

@@ -7,7 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{device, settings};
-use crate::device::{Device, Fault, FaultRates, FaultyDevice, MemoryDevice, SECTOR};
+use crate::device::{AlignedBuffer, Device, Fault, FaultRates, FaultyDevice, MemoryDevice, SECTOR};
 use crate::flash::Error;
 use crate::ripq::{Ripq, Settings};
 
@@ -127,6 +127,42 @@ fn power_cuts_bring_nothing_back_and_lose_little() {
         }
         assert!(found > 2000, "{policy}: only {found} objects survived in all");
     }
+}
+
+fn sectors(device: &Faulty) -> Vec<Vec<u8>> {
+    let mut bytes = AlignedBuffer::new(device.bytes() as usize);
+    device.store().read(0, &mut bytes).expect("the store is healthy");
+    bytes.chunks_exact(SECTOR).map(<[u8]>::to_vec).collect()
+}
+
+/// Bits flip anywhere but in what the last requests wrote, which nobody can tell from a torn write.
+#[test]
+fn damage_between_two_lives_brings_nothing_back() {
+    let settings = settings("slru:2");
+    let mut found = 0;
+    for seed in 0..100 {
+        let device = faulty(seed, &settings);
+        let (mut random, mut history) = (SmallRng::seed_from_u64(seed), History::default());
+        let ripq = Ripq::create(shared(&device), settings.clone()).expect("healthy");
+        history.run(&ripq, &mut random, 3000);
+        let before = sectors(&device);
+        history.run(&ripq, &mut random, 40);
+        let first_block = (ripq.layout.block(0) / SECTOR as u64) as usize;
+        drop(ripq);
+        let after = sectors(&device);
+        let older = |sector: &usize| before[*sector] == after[*sector] && after[*sector] != [0; SECTOR];
+        let journal: Vec<usize> = (2..first_block).filter(older).collect();
+        let all: Vec<usize> = (0..after.len()).filter(older).collect();
+        for number in 0..random.random_range(1..=6) {
+            let places = if number % 2 == 0 { &journal } else { &all };
+            let sector = places[random.random_range(0..places.len())];
+            device.corrupt((sector * SECTOR) as u64, SECTOR as u64).expect("the store is healthy");
+        }
+        let ripq = Ripq::open(shared(&device), settings.clone()).expect("one superblock is left");
+        found += history.check(&ripq, &format!("seed {seed}"));
+        ripq.verify().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+    }
+    assert!(found > 1000, "only {found} objects were served in all");
 }
 
 /// A process that ends without notice loses what was buffered, and nothing else.
