@@ -101,10 +101,16 @@ fn a_cache_that_was_killed_is_opened_again_with_what_was_sealed() {
 fn what_makes_no_sense_is_refused_in_one_line() {
     let there = folder().join("precious");
     std::fs::write(&there, "precious").unwrap();
-    let there = there.display();
+    let foreign = folder().join("foreign");
+    std::fs::write(&foreign, [b'x'; 1 << 20]).unwrap();
+    let (there, foreign) = (there.display(), foreign.display());
     for (line, part) in [
         (format!("--device {there}"), "is there; --overwrite lets the replay destroy"),
         (format!("--device {there} --reopen"), "precious"),
+        (
+            format!("--device {foreign} --reopen"),
+            "foreign: what is on this device is not a cache of DistCache",
+        ),
         ("--device /nowhere/cache".to_owned(), "/nowhere/cache"),
         ("--device cache --reopen".to_owned(), "--reopen: there is no cache"),
         ("--policy arc".to_owned(), "arc"),

@@ -45,6 +45,8 @@ const DAMAGES: [(Damage, &str); 6] = [
 #[derive(Clone, Debug, Default)]
 struct Rounds {
     opened: u64,
+    /// Of those, with nothing in it: of a damaged journal, all is dropped.
+    empty: u64,
     served: u64,
     /// Known to the cache when it was opened, and found to be damaged when they were read.
     missed: u64,
@@ -66,16 +68,17 @@ pub(super) fn show(scene: &Scene<'_>, times: u64, finding: &mut Finding) -> anyh
         finding.bound(
             rounds.wrong.is_empty() && refused_as_due,
             format!(
-                "{name}: {} wrong values; opened {} times with {} values served and {} damaged ones missed, refused {refusals} times{}",
+                "{name}: {} wrong values; opened {} times ({} empty) with {} values served and {} damaged ones missed, refused {refusals} times{}",
                 rounds.wrong.len(),
                 rounds.opened,
+                rounds.empty,
                 rounds.served,
                 rounds.missed,
                 rounds.refused.last().map_or(String::new(), |error| format!(": {error:?}"))
             ),
         );
         let figures = json!({
-            "opened": rounds.opened, "values_served": rounds.served, "damaged_missed": rounds.missed,
+            "opened": rounds.opened, "opened_empty": rounds.empty, "values_served": rounds.served, "damaged_missed": rounds.missed,
             "refused": refusals, "wrong": rounds.wrong, "last_refusal": rounds.refused.last(),
         });
         finding.figure(&format!("damage_{name}"), figures);
@@ -99,6 +102,7 @@ fn damage(cache: &Cache<'_>, seed: u64, times: u64, kinds: &mut [Rounds]) -> any
         match cache.check()? {
             Checked::Served(check) => {
                 rounds.opened += 1;
+                rounds.empty += u64::from(check.durable_objects == 0);
                 rounds.served += check.found;
                 rounds.missed += check.durable_objects.saturating_sub(check.found);
                 continue;
@@ -131,7 +135,8 @@ fn apply(
     let (file, older) = (OpenOptions::new().read(true).write(true).open(file)?, File::open(older)?);
     let bytes = file.metadata()?.len();
     if damage == Damage::Truncated {
-        return file.set_len(random.random_range(0..bytes));
+        let length = random.random_range(0..bytes);
+        return file.set_len(if head_only { length / SECTOR * SECTOR } else { length });
     }
     let unit = if damage == Damage::OldBlocks { BLOCK_BYTES } else { SECTOR };
     let units = if head_only { HEAD_BYTES } else { bytes } / unit;

@@ -96,8 +96,10 @@ fn ripq(arguments: &Arguments, theta: Option<f64>, device: &Arc<dyn Device>) -> 
     };
     let device = Arc::clone(device);
     let opened = if arguments.reopen { Ripq::open(device, settings) } else { Ripq::create(device, settings) };
-    opened.map_err(|error| match error {
-        flash::Error::Device { .. } => error.into(),
-        error => BadInput(error.to_string()).into(),
+    opened.map_err(|error| match (error, &arguments.device) {
+        (error @ flash::Error::Device { .. }, _) => error.into(),
+        (error @ flash::Error::Settings(_), _) => BadInput(error.to_string()).into(),
+        (error, Target::Path(path)) => BadInput(format!("--device {}: {error}", path.display())).into(),
+        (error, _) => BadInput(error.to_string()).into(),
     })
 }
