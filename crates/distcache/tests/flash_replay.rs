@@ -97,6 +97,50 @@ fn a_cache_that_was_killed_is_opened_again_with_what_was_sealed() {
     }
 }
 
+/// What the engines of others have in common.
+#[cfg(any(feature = "rocksdb", feature = "foyer"))]
+fn is_measured(engine: &str, line: &str) -> Value {
+    let path = folder().join(engine);
+    let result = json(&format!(
+        "--engine {engine} {line} --device {} --overwrite --size 0.2ws --block-size 64KiB",
+        path.display()
+    ));
+    for name in ["hit_ratio", "byte_hit_ratio", "requests_per_s", "wa_implementation", "read_p99_us"] {
+        assert!(result[name].as_f64().is_some_and(|value| value > 0.0), "{name} in {result}");
+    }
+    assert_eq!(result["requests"], 40_000);
+    assert!(result["hit_ratio"].as_f64() < Some(0.9), "{result}");
+    result
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn rocksdb_keeps_what_the_exact_policy_keeps() {
+    for policy in ["slru:3", "gdsf:3"] {
+        let result = is_measured("rocksdb", &format!("--policy {policy} --theta 0.9"));
+        let fidelity = result["fidelity"].as_f64().unwrap();
+        assert!((0.99..1.01).contains(&fidelity), "{policy}: {result}");
+    }
+}
+
+#[cfg(feature = "foyer")]
+#[test]
+fn foyer_keeps_most_of_what_fits() {
+    let result = is_measured("foyer", "");
+    assert!(result["hit_ratio"].as_f64() > Some(0.3), "{result}");
+}
+
+#[cfg(not(any(feature = "rocksdb", feature = "foyer")))]
+#[test]
+fn what_was_not_built_in_says_how_to_build_it() {
+    for engine in ["rocksdb", "foyer"] {
+        let output = run(&format!("flash replay --trace {} --engine {engine} --device /nowhere", trace()));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(&format!("--features {engine}")) && error.lines().count() == 1, "{error}");
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_in_one_line() {
     let there = folder().join("precious");
@@ -120,6 +164,8 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         ("--warmup 1".to_owned(), "--warmup 1: write a share"),
         ("--utilisation 0".to_owned(), "--utilisation 0: write a share"),
         ("--device mem --alpha 0.7".to_owned(), "alpha = 0.7"),
+        ("--engine rocksdb --device x --reopen".to_owned(), "--engine rocksdb: a replay cannot go on"),
+        ("--engine foyer --device x --tell-every 1".to_owned(), "--engine foyer: a replay cannot go on"),
         ("--erase-block 1".to_owned(), "--erase-block 1"),
         ("--erase-block 1GiB".to_owned(), "erase blocks"),
     ] {

@@ -4,4 +4,4 @@ pub mod device;
 pub mod flash;
 pub mod policy;
 pub mod ripq;
-mod sipq;
+pub mod sipq;

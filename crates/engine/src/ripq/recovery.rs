@@ -247,7 +247,7 @@ fn fill(state: &mut State, found: &[Found], blocks: &[u32], dead: &BTreeMap<u64,
                 frequency: entry.frequency,
             };
             if let Some(logical) = &mut state.logical {
-                logical.request(entry.digest, entry.units);
+                logical.request(entry.digest, entry.units, |_, _| {});
             }
             state.index.insert(entry.digest, &place);
             state.queue.blocks[*block].residents += 1;

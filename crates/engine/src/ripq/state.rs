@@ -174,7 +174,7 @@ impl State {
         self.statistics.hits += 1;
         self.queue.request(&mut place);
         if let Some(logical) = &mut self.logical {
-            logical.request(digest, place.units);
+            logical.request(digest, place.units, |_, _| {});
         }
         self.index.insert(digest, &place);
         self.bound_blocks();

@@ -66,7 +66,7 @@ impl Ripq {
                     let lowest = state.queue.lowest;
                     state.append(section, record, frequency, lowest);
                     if let Some(logical) = &mut state.logical {
-                        logical.request(record.digest, record.units);
+                        logical.request(record.digest, record.units, |_, _| {});
                     }
                     state.statistics.inserted += 1;
                     state.statistics.inserted_bytes += u64::from(record.units) * UNIT as u64;

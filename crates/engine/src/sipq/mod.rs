@@ -32,7 +32,7 @@ enum Order {
 }
 
 #[derive(Debug)]
-pub(crate) struct Logical {
+pub struct Logical {
     numbers: HashTable<Number>,
     objects: Vec<Object>,
     free: Vec<Number>,
@@ -41,7 +41,7 @@ pub(crate) struct Logical {
 
 impl Logical {
     /// For objects of so many bytes altogether.
-    pub(crate) fn new(policy: Policy, bytes_max: u64) -> Logical {
+    pub fn new(policy: Policy, bytes_max: u64) -> Logical {
         let order = match policy {
             Policy::Fifo => Order::Nothing,
             Policy::SegmentedLru { segments } => Order::Segmented(Segmented::new(segments, bytes_max)),
@@ -50,12 +50,13 @@ impl Logical {
         Logical { numbers: HashTable::new(), objects: Vec::new(), free: Vec::new(), order }
     }
 
-    pub(crate) fn contains(&self, digest: u64) -> bool {
+    pub fn contains(&self, digest: u64) -> bool {
         self.number(digest).is_some()
     }
 
-    /// A request for an object, which the queue holds from now on unless it is larger than the queue.
-    pub(crate) fn request(&mut self, digest: u64, bytes: u32) {
+    /// A request for an object, which the queue holds from now on unless it is larger than the queue. `gone` hears of every
+    /// object that the queue lets go for it, by digest and bytes.
+    pub fn request(&mut self, digest: u64, bytes: u32, gone: impl FnMut(u64, u32)) {
         if matches!(self.order, Order::Nothing) {
             return;
         }
@@ -71,7 +72,7 @@ impl Logical {
             }
             None => self.insert(digest, bytes),
         }
-        self.let_go();
+        self.let_go(gone);
     }
 
     /// From now on for so many bytes.
@@ -81,7 +82,7 @@ impl Logical {
             Order::Segmented(segmented) => segmented.resize(bytes_max, &self.objects),
             Order::Ranked(ranked) => ranked.resize(bytes_max),
         }
-        self.let_go();
+        self.let_go(|_, _| {});
     }
 
     pub(crate) fn remove(&mut self, digest: u64) {
@@ -94,7 +95,7 @@ impl Logical {
         self.release(number);
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         let order = match &self.order {
             Order::Nothing => 0,
             Order::Segmented(segmented) => segmented.memory_bytes(),
@@ -133,14 +134,16 @@ impl Logical {
     }
 
     /// The lowest go until the rest fits.
-    fn let_go(&mut self) {
+    fn let_go(&mut self, mut gone: impl FnMut(u64, u32)) {
         loop {
-            let gone = match &mut self.order {
+            let lowest = match &mut self.order {
                 Order::Nothing => None,
                 Order::Segmented(segmented) => segmented.evict(&self.objects),
                 Order::Ranked(ranked) => ranked.evict(&self.objects),
             };
-            let Some(number) = gone else { return };
+            let Some(number) = lowest else { return };
+            let Object { digest, bytes } = self.objects[number as usize];
+            gone(digest, bytes);
             self.release(number);
         }
     }

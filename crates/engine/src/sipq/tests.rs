@@ -1,5 +1,7 @@
 //! The logical queue against obvious lists, on random requests.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -53,10 +55,17 @@ impl Twin {
     }
 }
 
+fn request(logical: &mut Logical, held: &mut BTreeSet<u64>, digest: u64, bytes: u32) {
+    held.insert(digest);
+    logical.request(digest, bytes, |gone, _| assert!(held.remove(&gone), "{gone} was not held"));
+}
+
 fn check(policy: Policy, steps: &[(u64, u32, bool)]) -> Result<(), TestCaseError> {
     const BYTES_MAX: u64 = 1000;
     let mut logical = Logical::new(policy, BYTES_MAX);
     let mut twin = Twin::default();
+    // As told by the queue.
+    let mut held = BTreeSet::new();
     if let Policy::SegmentedLru { segments } = policy {
         twin.segments = vec![Vec::new(); usize::from(segments)];
     }
@@ -66,20 +75,22 @@ fn check(policy: Policy, steps: &[(u64, u32, bool)]) -> Result<(), TestCaseError
         match (policy, removes) {
             (_, true) => {
                 logical.remove(*digest);
+                held.remove(digest);
                 twin.remove(*digest);
             }
             (Policy::SegmentedLru { .. }, _) => {
-                logical.request(*digest, bytes);
+                request(&mut logical, &mut held, *digest, bytes);
                 twin.request_segmented(*digest, bytes, BYTES_MAX);
             }
             (Policy::Gdsf { frequency_max }, _) => {
-                logical.request(*digest, bytes);
+                request(&mut logical, &mut held, *digest, bytes);
                 twin.request_ranked(*digest, bytes, BYTES_MAX, frequency_max);
             }
-            (Policy::Fifo, _) => logical.request(*digest, bytes),
+            (Policy::Fifo, _) => logical.request(*digest, bytes, |_, _| {}),
         }
         for digest in 0..40 {
             prop_assert_eq!(logical.contains(digest), twin.contains(digest), "object {}", digest);
+            prop_assert_eq!(logical.contains(digest), held.contains(&digest), "told of {}", digest);
         }
     }
     Ok(())
@@ -106,15 +117,16 @@ proptest! {
 #[test]
 fn nothing_is_worth_writing_again_for_fifo() {
     let mut logical = Logical::new(Policy::Fifo, 1000);
-    logical.request(1, 10);
+    logical.request(1, 10, |_, _| {});
     assert!(!logical.contains(1));
 }
 
 #[test]
 fn takes_little_memory() {
     let mut logical = Logical::new(Policy::SegmentedLru { segments: 3 }, u64::MAX);
-    (0..100_000)
-        .for_each(|number| logical.request(crate::flash::record::digest(&u64::to_le_bytes(number), 1), 100));
+    (0..100_000).for_each(|number| {
+        logical.request(crate::flash::record::digest(&u64::to_le_bytes(number), 1), 100, |_, _| {})
+    });
     let each = logical.memory_bytes() as f64 / 100_000.0;
     assert!(each < 56.0, "{each} bytes per object");
 }

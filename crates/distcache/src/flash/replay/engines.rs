@@ -23,20 +23,45 @@ pub(super) enum Engine {
     Sipq,
     /// One insertion point, and nothing is written again
     Fifo,
+    /// An LSM store with the policy in memory; the cargo feature `rocksdb`
+    Rocksdb,
+    /// The hybrid cache of that name, first in, first out; the cargo feature `foyer`
+    Foyer,
+}
+
+impl Engine {
+    /// Whose cache is gone with the process.
+    pub(super) fn is_baseline(self) -> bool {
+        matches!(self, Engine::Rocksdb | Engine::Foyer)
+    }
 }
 
 /// A cache of so many bytes, and what it is on.
 pub(super) fn open(arguments: &Arguments, capacity: u64) -> anyhow::Result<(Box<dyn Cache>, String)> {
     let sector = SECTOR as u64;
     let bytes = (capacity / sector).max(1) * sector;
+    let theta = match arguments.engine {
+        Engine::Ripq => None,
+        Engine::Sipq => Some(arguments.theta),
+        Engine::Fifo => Some(0.0),
+        #[cfg(feature = "rocksdb")]
+        Engine::Rocksdb => return super::rocksdb::open(arguments, bytes),
+        #[cfg(feature = "foyer")]
+        Engine::Foyer => return super::foyer::open(arguments, bytes),
+        #[cfg(not(all(feature = "rocksdb", feature = "foyer")))]
+        _ => return Err(not_built(&arguments.engine_name()).into()),
+    };
     let device = device(arguments, bytes)?;
     let description = device.description();
-    let cache: Box<dyn Cache> = match arguments.engine {
-        Engine::Ripq => Box::new(OnRipq { ripq: ripq(arguments, None, &device)?, device }),
-        Engine::Sipq => Box::new(OnRipq { ripq: ripq(arguments, Some(arguments.theta), &device)?, device }),
-        Engine::Fifo => Box::new(OnRipq { ripq: ripq(arguments, Some(0.0), &device)?, device }),
-    };
-    Ok((cache, description))
+    Ok((Box::new(OnRipq { ripq: ripq(arguments, theta, &device)?, device }), description))
+}
+
+#[cfg(not(all(feature = "rocksdb", feature = "foyer")))]
+fn not_built(engine: &str) -> BadInput {
+    let command = format!("cargo build --release -p distcache --features {engine}");
+    BadInput(format!(
+        "--engine {engine}: not in this program; build one with it by `{command}` (docs/flash.md says what that needs)"
+    ))
 }
 
 fn device(arguments: &Arguments, bytes: u64) -> anyhow::Result<Arc<dyn Device>> {
@@ -62,18 +87,10 @@ fn ftl(arguments: &Arguments) -> anyhow::Result<FtlOptions> {
 }
 
 fn file(arguments: &Arguments, path: &Path, bytes: u64) -> anyhow::Result<FileDevice> {
-    let is_there = path.exists();
-    if arguments.reopen && !is_there {
+    if arguments.reopen && !path.exists() {
         return Err(BadInput(format!("--reopen: there is no {}", path.display())).into());
     }
-    if is_there && !arguments.overwrite && !arguments.reopen {
-        let why =
-            "is there; --overwrite lets the replay destroy what it holds, --reopen goes on with its cache";
-        return Err(BadInput(format!("--device {}: {why}", path.display())).into());
-    }
-    if arguments.overwrite && path.is_file() {
-        std::fs::remove_file(path).with_context(|| format!("{}: cannot be removed", path.display()))?;
-    }
+    make_way(arguments, path)?;
     let bytes = (!arguments.reopen).then_some(bytes);
     let device =
         FileDevice::open(path, &FileOptions { bytes, ..FileOptions::default() }).map_err(bad_input)?;
@@ -82,6 +99,19 @@ fn file(arguments: &Arguments, path: &Path, bytes: u64) -> anyhow::Result<FileDe
         device.write(0, &AlignedBuffer::new(16 * SECTOR)).map_err(bad_input)?;
     }
     Ok(device)
+}
+
+/// Destroys a file if that was allowed.
+pub(super) fn make_way(arguments: &Arguments, path: &Path) -> anyhow::Result<()> {
+    if path.exists() && !arguments.overwrite && !arguments.reopen {
+        let why =
+            "is there; --overwrite lets the replay destroy what it holds, --reopen goes on with its cache";
+        return Err(BadInput(format!("--device {}: {why}", path.display())).into());
+    }
+    if arguments.overwrite && path.is_file() {
+        std::fs::remove_file(path).with_context(|| format!("{}: cannot be removed", path.display()))?;
+    }
+    Ok(())
 }
 
 fn ripq(arguments: &Arguments, theta: Option<f64>, device: &Arc<dyn Device>) -> anyhow::Result<Ripq> {

@@ -1,11 +1,17 @@
 //! `distcache flash replay`: a trace through a cache on flash: what it hits, how faithful it is to its policy, what it
 //! writes and costs. It decides nothing that a cache decides.
 
+#[cfg(any(feature = "rocksdb", feature = "foyer"))]
+mod baseline;
 mod cache;
 mod check;
 mod engines;
+#[cfg(feature = "foyer")]
+mod foyer;
 mod measure;
 mod report;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
 mod survey;
 mod values;
 
@@ -50,7 +56,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "POLICY", default_value = "slru:3")]
     policy: Policy,
 
-    /// ftl (simulated flash in memory), mem, or PATH: a new file, or a block device
+    /// ftl (simulated flash in memory), mem, or PATH: a new file, or a block device; for rocksdb a directory
     #[arg(long, value_name = "PATH|mem|ftl", default_value = "ftl")]
     device: Target,
 
@@ -70,7 +76,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     skip: f64,
 
-    /// SIPQ: share of the cache that the policy orders; the rest is there until it is overwritten
+    /// SIPQ: share of the cache that the policy orders; the rest is there until it is overwritten. RocksDB: share that is
+    /// filled; the rest is for what it has not yet compacted
     #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
     theta: f64,
 
@@ -152,10 +159,15 @@ impl Arguments {
     }
 
     fn policy(&self) -> Policy {
-        if self.engine == Engine::Fifo { Policy::Fifo } else { self.policy }
+        if matches!(self.engine, Engine::Fifo | Engine::Foyer) { Policy::Fifo } else { self.policy }
     }
 
     fn check(&self) -> Result<(), BadInput> {
+        if self.engine.is_baseline() && (self.reopen || self.tell_every.is_some()) {
+            let engine = self.engine_name();
+            let why = "a replay cannot go on with its cache; leave out --reopen, --check and --tell-every";
+            return Err(BadInput(format!("--engine {engine}: {why}")));
+        }
         let share = |name: &str, value: f64, allowed: bool| match allowed {
             true => Ok(()),
             false => Err(BadInput(format!("{name} {value}: write a share between 0 and 1"))),
