@@ -4,15 +4,15 @@
 mod figure;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use engine::policy::Spec;
 use serde::Serialize;
 use study::what_if::{Outcome, Setting, Size};
-use trace::Format;
 
 use crate::commands::{BadInput, print};
-use crate::trace::Progress;
+use crate::reproduce::{figure_file, plot};
+use crate::trace::Source;
 
 /// Simulate eviction policies on a trace: object and byte miss ratios for every policy at every size
 ///
@@ -20,14 +20,8 @@ use crate::trace::Progress;
 /// s3fifo, sieve, wtinylfu. docs/policies.md says what each does.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Trace to read; compression is found out by looking
-    #[arg(long, value_name = "FILE")]
-    trace: PathBuf,
-
-    /// Its format, if the beginning does not tell: oracle-general, vscsi, csv, text, keys-be32, keys-be64, twitter, meta
-    /// or lcs
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
+    #[command(flatten)]
+    source: Source,
 
     /// Policies, with commas
     #[arg(
@@ -63,8 +57,8 @@ pub(crate) struct Arguments {
     csv: bool,
 
     /// Draw the miss-ratio curves as well: FILE.svg or FILE.png
-    #[arg(long, value_name = "FILE", value_parser = figure::file)]
-    plot: Option<figure::File>,
+    #[arg(long, value_name = "FILE", value_parser = figure_file)]
+    plot: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -84,10 +78,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             "--size: with --ignore-size write a number of objects or a share (0.1ws), not bytes",
         ));
     }
-    let outcomes =
-        setting(arguments).simulate(|| accesses(&arguments.trace, arguments.format)).map_err(BadInput::of)?;
+    let outcomes = setting(arguments).simulate(|| arguments.source.shown()).map_err(BadInput::of)?;
     if let Some(file) = &arguments.plot {
-        figure::write(file, &outcomes, arguments)?;
+        plot(file, &figure::curves(&outcomes, arguments))?;
     }
     if arguments.json {
         print(&serde_json::to_string(&outcomes.iter().map(row).collect::<Vec<_>>())?);
@@ -108,19 +101,6 @@ fn setting(arguments: &Arguments) -> Setting {
         warmup: arguments.warmup,
         threads: arguments.threads.map_or_else(cores, |threads| threads as usize),
     }
-}
-
-/// The trace from its beginning, with a bar that shows how far it is read.
-fn accesses(
-    path: &Path,
-    format: Option<Format>,
-) -> Result<impl Iterator<Item = Result<trace::Access, trace::TraceError>> + Send, trace::TraceError> {
-    let mut reader = trace::open(path, format)?;
-    let mut progress = Progress::bytes(reader.progress().1);
-    Ok(std::iter::from_fn(move || {
-        progress.step(|| reader.progress().0);
-        reader.next()
-    }))
 }
 
 fn row(outcome: &Outcome) -> Row {

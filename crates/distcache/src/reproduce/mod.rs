@@ -18,9 +18,9 @@ use serde::Serialize;
 use study::reproduce::{CLAIMS, Check, Claim, Effort, Figure, checks, parse};
 
 use crate::commands::print;
-pub(crate) use png::Rasteriser;
+use png::Rasteriser;
 use progress::Progress;
-pub(crate) use svg::document as svg_document;
+use svg::document as svg_document;
 
 /// Check the papers' claims again and write a report: table, figures, values
 ///
@@ -155,9 +155,9 @@ pub(crate) fn figure_file(text: &str) -> Result<PathBuf, String> {
 
 /// Draws one figure, in the format that the file's name says.
 pub(crate) fn plot(path: &Path, figure: &Figure) -> anyhow::Result<()> {
-    let drawn = svg::document(figure);
+    let drawn = svg_document(figure);
     let is_png = path.extension().is_some_and(|extension| extension == "png");
-    let bytes = if is_png { png::Rasteriser::new().png(&drawn)? } else { drawn.into_bytes() };
+    let bytes = if is_png { Rasteriser::new().png(&drawn)? } else { drawn.into_bytes() };
     fs::write(path, bytes).with_context(|| format!("{}: cannot be written", path.display()))
 }
 

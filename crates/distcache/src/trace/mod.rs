@@ -7,6 +7,7 @@ mod info;
 mod output;
 mod progress;
 mod sample;
+mod source;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ use trace::{Access, Format, Reader};
 
 use crate::commands::BadInput;
 pub(crate) use progress::Progress;
+pub(crate) use source::Source;
 
 /// Read, describe, convert, sample and make request traces
 ///

@@ -86,7 +86,7 @@ impl Setting {
         }
         let survey = self.survey(&open)?;
         let expected = survey.as_ref().map(|survey| survey.requests);
-        let Survey { requests, working_set, objects, future } = survey.unwrap_or_default();
+        let Survey { requests, working_set, objects, future, .. } = survey.unwrap_or_default();
         let runs = self.runs(working_set);
         let mut decoder = Decoder::new(open()?, self.ignore_size, objects, future);
         let mut warmup = (requests as f64 * self.warmup) as u64;

@@ -8,6 +8,7 @@ mod survey;
 
 pub use grid::{Outcome, Setting};
 pub use size::{Size, SizeError};
+pub use survey::Survey;
 
 /// Why a trace cannot be simulated.
 #[derive(Debug, thiserror::Error)]

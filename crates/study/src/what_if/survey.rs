@@ -7,17 +7,19 @@ use super::WhatIfError;
 
 /// What a whole trace holds.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
-    pub(super) requests: u64,
+pub struct Survey {
+    pub requests: u64,
     /// Each object counted once, with its first size.
-    pub(super) working_set: u64,
+    pub working_set: u64,
+    /// Of the largest access.
+    pub bytes_max: u64,
     pub(super) objects: Objects,
     /// Each request's next one, where the trace does not say and somebody must know. 8 bytes for each request.
     pub(super) future: Vec<u64>,
 }
 
 impl Survey {
-    pub(super) fn of(
+    pub fn of(
         accesses: impl Iterator<Item = Result<Access, TraceError>>,
         ignore_size: bool,
         needs_future: bool,
@@ -32,6 +34,7 @@ impl Survey {
                 latest.push(0);
             }
             survey.requests += 1;
+            survey.bytes_max = survey.bytes_max.max(access.bytes);
             // What the trace says is believed; where it says nothing once, it is taken to say nothing at all.
             if needs_future && access.next == Next::Unknown {
                 survey.future.resize(survey.requests as usize - 1, NEVER);

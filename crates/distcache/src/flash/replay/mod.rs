@@ -12,27 +12,23 @@ mod measure;
 mod report;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
-mod survey;
 mod values;
 
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
 
+use anyhow::Context;
 use engine::flash::Policy;
 use runtime::config::ByteSize;
-use study::what_if::Size;
-use trace::{Access, Format};
+use study::what_if::{Outcome, Setting, Size, Survey, WhatIfError};
+use trace::Access;
 
 use super::target::Target;
 use crate::commands::{BadInput, print};
+use crate::trace::{Progress, Source};
 use engines::Engine;
 use report::Report;
-use survey::Survey;
 use values::Values;
-
-/// Requests between two moves of the bar.
-const PROGRESS_STRIDE: u64 = 1 << 12;
 
 /// Run a trace through a cache on flash, and measure it
 ///
@@ -40,13 +36,8 @@ const PROGRESS_STRIDE: u64 = 1 << 12;
 /// was put into it. The same policy, exact and without a device, gets as many bytes as the cache held for comparison.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Trace, in any format that `distcache trace` knows
-    #[arg(long, value_name = "FILE")]
-    trace: PathBuf,
-
-    /// Format of the trace [default: by its content]
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
+    #[command(flatten)]
+    source: Source,
 
     /// The cache: ripq, sipq, fifo; rocksdb and foyer where they were built in
     #[arg(long, value_enum, default_value = "ripq")]
@@ -116,7 +107,12 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.check()?;
-    let survey = Survey::of(arguments.accesses()?)?;
+    let survey = arguments
+        .source
+        .shown()
+        .map_err(WhatIfError::from)
+        .and_then(|accesses| Survey::of(accesses, false, false))
+        .map_err(BadInput::of)?;
     let capacity = arguments.size.resolve(survey.working_set);
     let warmup = (survey.requests as f64 * arguments.warmup) as u64;
     let values = Values::new(survey.bytes_max as usize);
@@ -125,18 +121,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.check {
         return check::run(arguments, &*cache, &values, begun.elapsed());
     }
-    let bar = survey.bar();
+    let mut progress = Progress::requests(survey.requests);
     let measured = measure::measure(arguments.accesses()?, &*cache, &values, warmup, |number, cache| {
-        if number % PROGRESS_STRIDE == 0 {
-            bar.set_position(number);
-        }
+        progress.step(|| number);
         if arguments.tell_every.is_some_and(|every| number.is_multiple_of(every.max(1))) {
             print(&serde_json::json!({ "requests": number, "durable": cache.durable() }).to_string());
         }
     })?;
-    bar.finish_and_clear();
+    drop(progress);
     cache.close()?;
-    let exact = survey::exact(arguments, measured.stored_bytes)?;
+    let exact = exact(arguments, measured.stored_bytes)?;
     let report = Report::new(arguments, capacity, description, &measured, exact);
     if arguments.json {
         print(&serde_json::to_string(&report)?)
@@ -146,10 +140,23 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The policy itself, in so many bytes and with nothing else to store.
+fn exact(arguments: &Arguments, capacity: u64) -> anyhow::Result<Outcome> {
+    let setting = Setting {
+        policies: vec![arguments.policy().to_string().parse()?],
+        sizes: vec![Size::Bytes(capacity)],
+        ignore_size: false,
+        warmup: arguments.warmup,
+        threads: 1,
+    };
+    let outcomes = setting.simulate(|| arguments.source.open()).map_err(BadInput::of)?;
+    outcomes.first().copied().context("one policy at one size has an outcome")
+}
+
 impl Arguments {
     /// The trace from its beginning.
     fn accesses(&self) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Access>> + use<>> {
-        let reader = trace::open(&self.trace, self.format).map_err(BadInput::of)?;
+        let reader = self.source.open().map_err(BadInput::of)?;
         Ok(reader.map(|access| access.map_err(BadInput::of)))
     }
 
