@@ -94,10 +94,11 @@ impl Measured {
             );
             self.hits += 1;
             self.hit_bytes += access.bytes;
-        } else if cache.insert(&key, values.value(access.object, access.bytes as usize))? {
-            self.inserted_bytes += access.bytes;
-        } else {
-            self.refused += 1;
+            return Ok(());
+        }
+        match values.value(access.object, access.bytes) {
+            Some(value) if cache.insert(&key, value)? => self.inserted_bytes += access.bytes,
+            _ => self.refused += 1,
         }
         Ok(())
     }

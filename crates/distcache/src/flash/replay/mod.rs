@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .map_err(BadInput::of)?;
     let capacity = arguments.size.resolve(survey.working_set);
     let warmup = (survey.requests as f64 * arguments.warmup) as u64;
-    let values = Values::new(survey.bytes_max as usize);
+    let values = Values::new(survey.bytes_max);
     let begun = Instant::now();
     let (cache, description) = engines::open(arguments, capacity)?;
     if arguments.check {
