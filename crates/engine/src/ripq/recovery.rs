@@ -246,9 +246,7 @@ fn fill(state: &mut State, found: &[Found], blocks: &[u32], dead: &BTreeMap<u64,
                 moved_to: None,
                 frequency: entry.frequency,
             };
-            if let Some(logical) = &mut state.logical {
-                logical.request(entry.digest, entry.units, |_, _| {});
-            }
+            state.requested(entry.digest, entry.units);
             state.index.insert(entry.digest, &place);
             state.queue.blocks[*block].residents += 1;
             state.queue.count_at(*block, entry.units, entry.frequency, found.header.lowest);

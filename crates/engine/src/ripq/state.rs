@@ -143,6 +143,13 @@ impl State {
         self.stored[index] = Some(stored);
     }
 
+    /// Tells the logical queue, which decides what is written again, of an object that is in the cache.
+    pub(super) fn requested(&mut self, digest: u64, units: u32) {
+        if let Some(logical) = &mut self.logical {
+            logical.request(digest, units, |_, _| {});
+        }
+    }
+
     /// Section 4.4.1: theta relates the bytes that the logical queue holds to those on the device, which once blocks are
     /// reclaimed hold no more than now.
     pub(super) fn resize_logical(&mut self) {
@@ -173,9 +180,7 @@ impl State {
         };
         self.statistics.hits += 1;
         self.queue.request(&mut place);
-        if let Some(logical) = &mut self.logical {
-            logical.request(digest, place.units, |_, _| {});
-        }
+        self.requested(digest, place.units);
         self.index.insert(digest, &place);
         self.bound_blocks();
         found

@@ -65,9 +65,7 @@ impl Ripq {
                     }
                     let lowest = state.queue.lowest;
                     state.append(section, record, frequency, lowest);
-                    if let Some(logical) = &mut state.logical {
-                        logical.request(record.digest, record.units, |_, _| {});
-                    }
+                    state.requested(record.digest, record.units);
                     state.statistics.inserted += 1;
                     state.statistics.inserted_bytes += u64::from(record.units) * UNIT as u64;
                     return Ok(old.is_some());
