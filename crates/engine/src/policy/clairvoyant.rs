@@ -45,17 +45,6 @@ impl Clairvoyant {
         }
         self.heap.push((next, object));
     }
-
-    fn evict(&mut self) {
-        let entry = || self.done.pop().map(|object| (NEVER, object)).or_else(|| self.heap.pop());
-        // An entry is out of date here only where the trace is wrong about the future.
-        let victim = std::iter::from_fn(entry).find(|(next, object)| self.next[*object as usize] == *next);
-        if let Some((_, victim)) = victim {
-            self.next[victim as usize] = ABSENT;
-            self.cached -= 1;
-            self.room.leave(victim);
-        }
-    }
 }
 
 impl Policy for Clairvoyant {
@@ -70,15 +59,19 @@ impl Policy for Clairvoyant {
             self.expect(request.object, request.next);
             return true;
         }
-        if !self.room.admits(request.bytes) {
-            return false;
+        let evict = || {
+            let entry = || self.done.pop().map(|object| (NEVER, object)).or_else(|| self.heap.pop());
+            // An entry is out of date here only where the trace is wrong about the future.
+            let current = |(next, object): &(u64, u32)| self.next[*object as usize] == *next;
+            let (_, victim) = std::iter::from_fn(entry).find(current)?;
+            self.next[victim as usize] = ABSENT;
+            self.cached -= 1;
+            Some(victim)
+        };
+        if self.room.take_in(request, evict) {
+            self.cached += 1;
+            self.expect(request.object, request.next);
         }
-        while self.room.lacks(request.bytes) {
-            self.evict();
-        }
-        self.room.enter(request.object, request.bytes);
-        self.cached += 1;
-        self.expect(request.object, request.next);
         false
     }
 

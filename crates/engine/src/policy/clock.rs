@@ -21,19 +21,19 @@ impl Clock {
     pub fn new(capacity: u64) -> Clock {
         Clock { room: Room::new(capacity), states: Vec::new(), queue: VecDeque::new() }
     }
+}
 
-    fn evict(&mut self) {
-        while let Some(object) = self.queue.pop_front() {
-            let state = &mut self.states[object as usize];
-            if *state == UNREQUESTED {
-                *state = ABSENT;
-                self.room.leave(object);
-                return;
-            }
-            *state = UNREQUESTED;
-            self.queue.push_back(object);
+fn evict(states: &mut [u8], queue: &mut VecDeque<u32>) -> Option<u32> {
+    while let Some(object) = queue.pop_front() {
+        let state = &mut states[object as usize];
+        if *state == UNREQUESTED {
+            *state = ABSENT;
+            return Some(object);
         }
+        *state = UNREQUESTED;
+        queue.push_back(object);
     }
+    None
 }
 
 impl Policy for Clock {
@@ -49,15 +49,10 @@ impl Policy for Clock {
             *state = REQUESTED;
             return true;
         }
-        if !self.room.admits(request.bytes) {
-            return false;
+        if self.room.take_in(request, || evict(&mut self.states, &mut self.queue)) {
+            self.states[request.object as usize] = UNREQUESTED;
+            self.queue.push_back(request.object);
         }
-        while self.room.lacks(request.bytes) {
-            self.evict();
-        }
-        self.room.enter(request.object, request.bytes);
-        self.states[request.object as usize] = UNREQUESTED;
-        self.queue.push_back(request.object);
         false
     }
 

@@ -45,29 +45,22 @@ impl Lfu {
             ranking: Ranking::new(),
         }
     }
+}
 
-    fn evict(&mut self) {
-        let Some(victim) = self.newcomer().or_else(|| {
-            let present = |object: u32| self.objects[object as usize].rank();
-            self.ranking.pop(present).map(|(object, _)| object)
-        }) else {
-            return;
-        };
-        self.objects[victim as usize].times = 0;
-        self.room.leave(victim);
-    }
-
-    /// The oldest object that was requested once; those before it that were requested again are ranked from now on.
-    fn newcomer(&mut self) -> Option<u32> {
-        while let Some(object) = self.newcomers.pop_front() {
-            let requested = self.objects[object as usize];
-            if requested.times == 1 {
-                return Some(object);
-            }
-            self.ranking.insert(object, requested.rank());
+/// The oldest object that was requested once; those before it that were requested again are ranked from now on.
+fn newcomer(
+    objects: &[Requested],
+    newcomers: &mut VecDeque<u32>,
+    ranking: &mut Ranking<Rank>,
+) -> Option<u32> {
+    while let Some(object) = newcomers.pop_front() {
+        let requested = objects[object as usize];
+        if requested.times == 1 {
+            return Some(object);
         }
-        None
+        ranking.insert(object, requested.rank());
     }
+    None
 }
 
 impl Policy for Lfu {
@@ -84,15 +77,18 @@ impl Policy for Lfu {
             *object = Requested { times: object.times.saturating_add(1), last: self.now };
             return true;
         }
-        if !self.room.admits(request.bytes) {
-            return false;
+        let evict = || {
+            let victim = newcomer(&self.objects, &mut self.newcomers, &mut self.ranking).or_else(|| {
+                let present = |object: u32| self.objects[object as usize].rank();
+                self.ranking.pop(present).map(|(object, _)| object)
+            })?;
+            self.objects[victim as usize].times = 0;
+            Some(victim)
+        };
+        if self.room.take_in(request, evict) {
+            self.objects[request.object as usize] = Requested { times: 1, last: self.now };
+            self.newcomers.push_back(request.object);
         }
-        while self.room.lacks(request.bytes) {
-            self.evict();
-        }
-        self.room.enter(request.object, request.bytes);
-        self.objects[request.object as usize] = Requested { times: 1, last: self.now };
-        self.newcomers.push_back(request.object);
         false
     }
 

@@ -26,15 +26,8 @@ impl Policy for Lru {
     #[inline]
     fn request(&mut self, request: &Request) -> bool {
         let hit = self.places[request.object as usize] != NOWHERE;
-        if !hit {
-            if !self.room.admits(request.bytes) {
-                return false;
-            }
-            while self.room.lacks(request.bytes) {
-                let Some(victim) = self.queue.pop(&mut self.places) else { break };
-                self.room.leave(victim);
-            }
-            self.room.enter(request.object, request.bytes);
+        if !hit && !self.room.take_in(request, || self.queue.pop(&mut self.places)) {
+            return false;
         }
         self.queue.push(&mut self.places, request.object);
         hit

@@ -38,17 +38,15 @@ impl Policy for Random {
         if self.present[request.object as usize] {
             return true;
         }
-        if !self.room.admits(request.bytes) {
-            return false;
-        }
-        while self.room.lacks(request.bytes) {
+        let evict = || {
             let victim = self.cached.swap_remove(self.picks.random_range(0..self.cached.len()));
             self.present[victim as usize] = false;
-            self.room.leave(victim);
+            Some(victim)
+        };
+        if self.room.take_in(request, evict) {
+            self.present[request.object as usize] = true;
+            self.cached.push(request.object);
         }
-        self.room.enter(request.object, request.bytes);
-        self.present[request.object as usize] = true;
-        self.cached.push(request.object);
         false
     }
 

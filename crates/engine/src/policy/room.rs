@@ -1,5 +1,6 @@
 //! What a cache holds in bytes, and which sizes its objects had when they came. Not which of them leaves.
 
+use super::Request;
 use super::sizes::Sizes;
 
 #[derive(Clone, Debug)]
@@ -28,6 +29,21 @@ impl Room {
     #[inline]
     pub(crate) fn lacks(&self, bytes: u32) -> bool {
         self.used + u64::from(bytes) > self.capacity
+    }
+
+    /// Takes in what was missed, after so many victims as it needs room; false, and nobody leaves, if it is larger than
+    /// the cache.
+    #[inline]
+    pub(crate) fn take_in(&mut self, request: &Request, mut evict: impl FnMut() -> Option<u32>) -> bool {
+        if !self.admits(request.bytes) {
+            return false;
+        }
+        while self.lacks(request.bytes) {
+            let Some(victim) = evict() else { break };
+            self.leave(victim);
+        }
+        self.enter(request.object, request.bytes);
+        true
     }
 
     #[inline]

@@ -31,26 +31,26 @@ impl Sieve {
             ahead: VecDeque::new(),
         }
     }
+}
 
-    fn evict(&mut self) {
-        while let Some(object) = self.ahead.pop_front() {
-            let state = &mut self.states[object as usize];
-            let visited = *state == VISITED;
-            if visited {
-                *state = UNVISITED;
-                self.behind.push_back(object);
-            } else {
-                *state = ABSENT;
-                self.room.leave(object);
-            }
-            if self.ahead.is_empty() {
-                std::mem::swap(&mut self.ahead, &mut self.behind);
-            }
-            if !visited {
-                break;
-            }
+fn evict(states: &mut [u8], behind: &mut VecDeque<u32>, ahead: &mut VecDeque<u32>) -> Option<u32> {
+    while let Some(object) = ahead.pop_front() {
+        let state = &mut states[object as usize];
+        let visited = *state == VISITED;
+        if visited {
+            *state = UNVISITED;
+            behind.push_back(object);
+        } else {
+            *state = ABSENT;
+        }
+        if ahead.is_empty() {
+            std::mem::swap(ahead, behind);
+        }
+        if !visited {
+            return Some(object);
         }
     }
+    None
 }
 
 impl Policy for Sieve {
@@ -66,15 +66,10 @@ impl Policy for Sieve {
             *state = VISITED;
             return true;
         }
-        if !self.room.admits(request.bytes) {
-            return false;
+        if self.room.take_in(request, || evict(&mut self.states, &mut self.behind, &mut self.ahead)) {
+            self.states[request.object as usize] = UNVISITED;
+            self.ahead.push_back(request.object);
         }
-        while self.room.lacks(request.bytes) {
-            self.evict();
-        }
-        self.room.enter(request.object, request.bytes);
-        self.states[request.object as usize] = UNVISITED;
-        self.ahead.push_back(request.object);
         false
     }
 
