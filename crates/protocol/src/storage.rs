@@ -42,6 +42,19 @@ pub struct Store {
     pub commands: SmallVec<[Bytes; 2]>,
 }
 
+/// What is wanted of a command that storage has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Wish {
+    /// Give up a pinned command; its `Lost` and, once it cannot run any more, `Fenced` follow.
+    Abort,
+    /// End a pinned command as by its time-out, or by an error; its reply follows as ever.
+    Unblock { error: bool },
+    /// Throw away a reply that was said to be `Large`; nothing more is heard of its ticket.
+    Skip,
+    /// Hand on so many bytes more of it, in parts.
+    Take { bytes: u64 },
+}
+
 /// A reply of more than this is large: no node caches it, and nobody should hold the whole of it.
 pub const LARGE_REPLY_BYTES: usize = 1 << 20;
 /// On the way between storage and a client: enough to keep all connections in between busy.
@@ -66,8 +79,7 @@ pub enum StorageEvent {
         ticket: u64,
         replies: SmallVec<[Bytes; 2]>,
     },
-    /// The last reply of a ticket is large. Who hears of it may have it skipped, or handed on in parts; otherwise it is
-    /// kept until it is whole.
+    /// The last reply of a ticket is large. Without a `Wish` about it, it is kept until it is whole.
     Large {
         ticket: u64,
     },

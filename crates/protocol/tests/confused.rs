@@ -14,7 +14,7 @@ use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::{Placement, Secret};
 use protocol::shim::{self, Bounded, Shim, ShimConfig};
-use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
+use protocol::storage::{Lane, StorageEvent, StorageTraits, Store, Wish};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -415,13 +415,12 @@ impl Confusion {
                 shim::Effect::Send { to, message } => self.post(Peer::Shim(ShimId(0)), to, message),
                 shim::Effect::Store(store) => self.store(store),
                 shim::Effect::Release { number, .. } => self.storage.release(number),
-                // Such a peer's client waits on.
-                shim::Effect::Purged { .. } | shim::Effect::Unblock { .. } | shim::Effect::Take { .. } => {}
-                shim::Effect::Skip { .. } => {}
-                shim::Effect::Abort { ticket } => {
+                shim::Effect::Wish { ticket, wish: Wish::Abort } => {
                     self.tell_shim(shim::Input::Storage(StorageEvent::Lost { ticket, sent: true }));
                     self.tell_shim(shim::Input::Storage(StorageEvent::Fenced));
                 }
+                // Such a peer's client waits on.
+                shim::Effect::Purged { .. } | shim::Effect::Wish { .. } => {}
             }
         }
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use protocol::command;
 use protocol::placement::Placement;
 use protocol::shim::{Effect, Input, Shim, TRANSFERS_MAX};
-use protocol::storage::{Lane, StorageEvent, StorageTraits};
+use protocol::storage::{Lane, StorageEvent, StorageTraits, Wish};
 use protocol::time::Time;
 use wire::message::{Cancel, Credit, Execute, Read};
 use wire::resp::Command;
@@ -70,9 +70,9 @@ impl World {
                 Effect::Send { message: Message::Part(part), .. } => {
                     format!("r{} {}, {:?}", part.request, String::from_utf8_lossy(&part.value), part.follows)
                 }
-                Effect::Skip { ticket } => format!("skip {ticket}"),
-                Effect::Take { ticket, bytes } => format!("take {ticket} {bytes}"),
-                Effect::Abort { ticket } => format!("abort {ticket}"),
+                Effect::Wish { ticket, wish: Wish::Skip } => format!("skip {ticket}"),
+                Effect::Wish { ticket, wish: Wish::Take { bytes } } => format!("take {ticket} {bytes}"),
+                Effect::Wish { ticket, wish: Wish::Abort } => format!("abort {ticket}"),
                 other => panic!("unexpected {other:?}"),
             };
             self.done.push(done);

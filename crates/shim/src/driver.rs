@@ -174,22 +174,13 @@ impl Driver {
                     Effect::Release { number, clean } => {
                         self.parts.storage.release(io, now_us, (number, clean), &mut self.storage_events);
                     }
-                    Effect::Skip { ticket } => {
-                        self.parts.storage.skip(io, now_us, ticket, &mut self.storage_events);
-                    }
-                    Effect::Take { ticket, bytes } => {
-                        self.parts.storage.take(io, now_us, (ticket, bytes), &mut self.storage_events);
+                    Effect::Wish { ticket, wish } => {
+                        self.parts.storage.wish(io, now_us, (ticket, wish), &mut self.storage_events);
                     }
                     Effect::Purged { number, copies } => {
                         if let Some(done) = self.purges.remove(&number) {
                             done(copies);
                         }
-                    }
-                    Effect::Unblock { ticket, error } => {
-                        self.parts.storage.unblock(io, now_us, (ticket, error), &mut self.storage_events);
-                    }
-                    Effect::Abort { ticket } => {
-                        self.parts.storage.abort(io, now_us, ticket, &mut self.storage_events);
                     }
                 }
             }

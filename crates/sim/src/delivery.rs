@@ -1,5 +1,6 @@
 //! Events reach hosts, machines step, and what they want goes on its way. Decides nothing that a machine decides.
 
+use protocol::storage::Wish;
 use protocol::{controller, node, router, shim};
 use wire::{Message, Peer};
 
@@ -316,12 +317,10 @@ impl Cluster {
                         shim::Effect::Send { to, message } => self.send(host, to, message),
                         shim::Effect::Store(store) => self.store(host, store),
                         // The clients of this simulation watch nothing, none unblocks another, and its values are small.
-                        shim::Effect::Release { .. }
-                        | shim::Effect::Skip { .. }
-                        | shim::Effect::Take { .. }
-                        | shim::Effect::Unblock { .. } => {}
+                        shim::Effect::Release { .. } => {}
+                        shim::Effect::Wish { ticket, wish: Wish::Abort } => self.abort(host, ticket),
+                        shim::Effect::Wish { .. } => {}
                         shim::Effect::Purged { number, .. } => self.check_purged(host, number),
-                        shim::Effect::Abort { ticket } => self.abort(host, ticket),
                     }
                 }
             }

@@ -7,7 +7,7 @@ use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::shim::{Bounded, Effect, Input, Scope, Settings, Shim, ShimConfig};
-use protocol::storage::{StorageEvent, StorageTraits};
+use protocol::storage::{StorageEvent, StorageTraits, Wish};
 use protocol::time::Time;
 use wire::ShimId;
 use wire::resp::Command;
@@ -128,15 +128,12 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                     pending.push((store.ticket, store.commands.len()));
                 }
                 Effect::Release { .. } | Effect::Purged { .. } => {}
-                Effect::Skip { ticket } => {
+                Effect::Wish { ticket, wish: Wish::Skip } => {
                     let index = pending.iter().position(|(known, _)| *known == ticket);
                     pending.swap_remove(index.expect("only what storage answers is skipped"));
                 }
-                Effect::Take { ticket, .. } => taken.push(ticket),
-                Effect::Unblock { ticket, .. } => {
-                    assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
-                }
-                Effect::Abort { ticket } => {
+                Effect::Wish { ticket, wish: Wish::Take { .. } } => taken.push(ticket),
+                Effect::Wish { ticket, wish: Wish::Unblock { .. } | Wish::Abort } => {
                     assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
                 }
             }

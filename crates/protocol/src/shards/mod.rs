@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use wire::ShimId;
 
 use crate::placement::slot::{self, SLOTS};
-use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store};
+use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store, Wish};
 use crate::time::Time;
 use fan::Fan;
 use flight::{Asked, Disturbed, Flight, Unit};
@@ -46,22 +46,9 @@ pub struct ShardsConfig {
 #[derive(Clone, Debug)]
 pub enum Input {
     Store(Store),
-    Abort {
+    Wish {
         ticket: u64,
-    },
-    /// End a blocking command as by its time-out, or by an error.
-    Unblock {
-        ticket: u64,
-        error: bool,
-    },
-    /// Nobody wants this reply, which is large.
-    Skip {
-        ticket: u64,
-    },
-    /// So much more of a large reply is wanted.
-    Take {
-        ticket: u64,
-        bytes: u64,
+        wish: Wish,
     },
     Release {
         number: u64,
@@ -96,23 +83,10 @@ pub enum Effect {
         server: SocketAddr,
         store: Store,
     },
-    Abort {
+    Wish {
         server: SocketAddr,
         ticket: u64,
-    },
-    Unblock {
-        server: SocketAddr,
-        ticket: u64,
-        error: bool,
-    },
-    Skip {
-        server: SocketAddr,
-        ticket: u64,
-    },
-    Take {
-        server: SocketAddr,
-        ticket: u64,
-        bytes: u64,
+        wish: Wish,
     },
     Release {
         server: SocketAddr,
@@ -237,10 +211,7 @@ impl Shards {
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match input {
             Input::Store(store) => self.store(now, store, effects),
-            Input::Abort { ticket } => self.abort(ticket, effects),
-            Input::Unblock { ticket, error } => self.unblock(ticket, error, effects),
-            Input::Skip { ticket } => self.skip(now, ticket, effects),
-            Input::Take { ticket, bytes } => self.take(now, ticket, bytes, effects),
+            Input::Wish { ticket, wish } => self.wish(now, ticket, wish, effects),
             Input::Release { number, clean } => {
                 if let Some(server) = self.watches.remove(&number) {
                     effects.push(Effect::Release { server, number, clean });

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::flight::Flight;
 use super::{Effect, Shards};
-use crate::storage::{Lane, StorageEvent};
+use crate::storage::{Lane, StorageEvent, Wish};
 use crate::time::Time;
 
 impl Shards {
@@ -21,41 +21,33 @@ impl Shards {
         Some((asked.server, inner as u64))
     }
 
-    pub(super) fn abort(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
-        if let Some(index) = self.parked.iter().position(|unit| unit.ticket == ticket) {
-            self.parked.remove(index);
-            return effects.push(Effect::Report(StorageEvent::Lost { ticket, sent: false }));
-        }
-        if let Some((server, ticket)) = self.place(ticket) {
-            effects.push(Effect::Abort { server, ticket });
-        }
+    pub(super) fn wish(&mut self, now: Time, ticket: u64, wish: Wish, effects: &mut Vec<Effect>) {
+        let Some((server, inner)) = self.place(ticket) else { return self.end_parked(ticket, wish, effects) };
+        effects.push(Effect::Wish { server, ticket: inner, wish });
+        let place = inner as usize;
+        let flight = match wish {
+            Wish::Abort | Wish::Unblock { .. } => return,
+            Wish::Skip => self.asked.remove(place).flight,
+            Wish::Take { .. } => {
+                std::mem::replace(&mut self.asked[place].flight, Flight::Transfer { ticket })
+            }
+        };
+        self.carried_out(now, flight, effects);
     }
 
     /// One that no server has ends here as a server would end it.
-    pub(super) fn unblock(&mut self, ticket: u64, error: bool, effects: &mut Vec<Effect>) {
-        if let Some((server, ticket)) = self.place(ticket) {
-            return effects.push(Effect::Unblock { server, ticket, error });
-        }
-        let Some(index) = self.parked.iter().position(|unit| unit.ticket == ticket) else { return };
-        let Some(unit) = self.parked.remove(index) else { return };
-        let resp3 = unit.lane == Lane::Pinned { resp3: true };
-        let replies = SmallVec::from_elem(unblocked(error, resp3), unit.commands.len());
-        effects.push(Effect::Report(StorageEvent::Replies { ticket, replies }));
-    }
-
-    pub(super) fn skip(&mut self, now: Time, ticket: u64, effects: &mut Vec<Effect>) {
-        let Some((server, ticket)) = self.place(ticket) else { return };
-        effects.push(Effect::Skip { server, ticket });
-        let asked = self.asked.remove(ticket as usize);
-        self.carried_out(now, asked.flight, effects);
-    }
-
-    pub(super) fn take(&mut self, now: Time, outer: u64, bytes: u64, effects: &mut Vec<Effect>) {
-        let Some((server, ticket)) = self.place(outer) else { return };
-        effects.push(Effect::Take { server, ticket, bytes });
-        let flight = &mut self.asked[ticket as usize].flight;
-        let flight = std::mem::replace(flight, Flight::Transfer { ticket: outer });
-        self.carried_out(now, flight, effects);
+    fn end_parked(&mut self, ticket: u64, wish: Wish, effects: &mut Vec<Effect>) {
+        let ends = matches!(wish, Wish::Abort | Wish::Unblock { .. });
+        let parked = self.parked.iter().position(|unit| ends && unit.ticket == ticket);
+        let Some(unit) = parked.and_then(|index| self.parked.remove(index)) else { return };
+        effects.push(Effect::Report(match wish {
+            Wish::Unblock { error } => {
+                let resp3 = unit.lane == Lane::Pinned { resp3: true };
+                let replies = SmallVec::from_elem(unblocked(error, resp3), unit.commands.len());
+                StorageEvent::Replies { ticket, replies }
+            }
+            _ => StorageEvent::Lost { ticket, sent: false },
+        }));
     }
 
     /// The next one of its slot may go.

@@ -20,7 +20,7 @@ use super::reads::own;
 use super::refusal::Refusal;
 use super::{Effect, Purpose, Shim};
 use crate::hash::KeyMap;
-use crate::storage::{EARLY_BYTES, LARGE_REPLY_BYTES, Lane};
+use crate::storage::{EARLY_BYTES, LARGE_REPLY_BYTES, Lane, Wish};
 use crate::time::Time;
 
 /// Large replies under way at a time, each with a storage connection and up to `WINDOW_BYTES` on its way.
@@ -96,7 +96,7 @@ impl Shim {
             Purpose::Operation(id) if self.operations[*id as usize].streams() => {
                 // Its router asks for the rest of the window at its turn: with many whole ones a link has no room for what
                 // others are told.
-                effects.push(Effect::Take { ticket, bytes: EARLY_BYTES });
+                effects.push(Effect::Wish { ticket, wish: Wish::Take { bytes: EARLY_BYTES } });
             }
             Purpose::Operation(id) => self.skip_operation(now, ticket, *id, effects),
             Purpose::Fill { .. } => self.skip_fill(ticket, effects),
@@ -164,7 +164,7 @@ impl Shim {
             self.admission.ended();
         }
         self.statistics.larges_skipped += 1;
-        effects.push(Effect::Skip { ticket });
+        effects.push(Effect::Wish { ticket, wish: Wish::Skip });
         found.purpose
     }
 
@@ -261,14 +261,14 @@ impl Shim {
     pub(super) fn credit(&mut self, now: Time, from: Peer, credit: &Credit, effects: &mut Vec<Effect>) {
         let Some((ticket, asked)) = self.larges.running.get_mut(&(from, credit.request)) else { return };
         *asked = now;
-        effects.push(Effect::Take { ticket: *ticket, bytes: credit.bytes });
+        effects.push(Effect::Wish { ticket: *ticket, wish: Wish::Take { bytes: credit.bytes } });
     }
 
     /// Nobody waits for the rest any more.
     pub(super) fn end_transfer(&mut self, wanted: (Peer, u64), effects: &mut Vec<Effect>) {
         let Some((ticket, _)) = self.larges.running.remove(&wanted) else { return };
         self.tickets[ticket as usize].purpose = Purpose::Transfer { origin: None };
-        effects.push(Effect::Abort { ticket });
+        effects.push(Effect::Wish { ticket, wish: Wish::Abort });
     }
 
     pub(super) fn end_transfers_of(&mut self, router: Peer, effects: &mut Vec<Effect>) {

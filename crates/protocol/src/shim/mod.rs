@@ -42,7 +42,7 @@ use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters, Hottest};
 use crate::placement::Placement;
 use crate::policy::Policies;
-use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store};
+use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store, Wish};
 use crate::time::Time;
 use admission::Admission;
 use joins::{Origins, Readings};
@@ -118,29 +118,15 @@ pub enum Effect {
         message: Message,
     },
     Store(Store),
-    /// Give up a pinned command; its `Lost` and, once it cannot run any more, `Fenced` follow.
-    Abort {
+    /// About what `Store` of this ticket has sent.
+    Wish {
         ticket: u64,
-    },
-    /// Nobody waits for the rest of a reply that was said to be `Large`: it is thrown away as it comes, and nothing more is
-    /// heard of its ticket.
-    Skip {
-        ticket: u64,
-    },
-    /// So many bytes more of such a reply may be handed on, in parts.
-    Take {
-        ticket: u64,
-        bytes: u64,
+        wish: Wish,
     },
     /// No copy of what `Input::Purge` of this number named is older than that; there were so many.
     Purged {
         number: u64,
         copies: u64,
-    },
-    /// End a pinned command as by its time-out, or by an error; its reply follows as ever.
-    Unblock {
-        ticket: u64,
-        error: bool,
     },
     /// The watching connection of this number serves nobody any more. `clean`: it has watched nothing since its EXEC.
     Release {

@@ -12,7 +12,7 @@ use super::reads::own;
 use super::{Effect, Input, Outstanding, Purpose, Shim, unblock};
 use crate::command::{self, Classified};
 use crate::hash::KeyMap;
-use crate::storage::{Lane, Reach};
+use crate::storage::{Lane, Reach, Wish};
 use crate::time::Time;
 
 impl Shim {
@@ -470,7 +470,7 @@ fn abandon(operation: &mut Operation, effects: &mut Vec<Effect>) {
     }
     operation.cancelled = true;
     if let Phase::Sent { ticket } = operation.phase {
-        effects.push(Effect::Abort { ticket });
+        effects.push(Effect::Wish { ticket, wish: Wish::Abort });
     }
 }
 

@@ -6,7 +6,7 @@ use wire::resp::Command;
 
 use super::operation::{Kind, Operation, Phase};
 use super::{Effect, Shim};
-use crate::storage::Lane;
+use crate::storage::{Lane, Wish};
 
 const UNBLOCKED: &[u8] = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
 
@@ -39,7 +39,7 @@ impl Shim {
             return;
         }
         match operation.phase {
-            Phase::Sent { ticket } => effects.push(Effect::Unblock { ticket, error }),
+            Phase::Sent { ticket } => effects.push(Effect::Wish { ticket, wish: Wish::Unblock { error } }),
             Phase::Queued | Phase::Invalidating => operation.unblocked = Some(error),
         }
     }

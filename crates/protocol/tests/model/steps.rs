@@ -91,11 +91,8 @@ impl Cluster {
                     self.send_command(&mut state.shims[index], store, &mut answered)
                 }
                 shim::Effect::Send { .. }
-                | shim::Effect::Abort { .. }
-                | shim::Effect::Unblock { .. }
+                | shim::Effect::Wish { .. }
                 | shim::Effect::Release { .. }
-                | shim::Effect::Skip { .. }
-                | shim::Effect::Take { .. }
                 | shim::Effect::Purged { .. } => {}
             }
         }

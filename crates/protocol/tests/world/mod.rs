@@ -16,7 +16,7 @@ use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::slot::slot;
 use protocol::placement::{Placement, Secret};
 use protocol::shim::{self, Bounded, Shim, ShimConfig};
-use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
+use protocol::storage::{Lane, StorageEvent, StorageTraits, Store, Wish};
 use protocol::time::Time;
 use smallvec::SmallVec;
 use storage::MiniStorage;
@@ -480,21 +480,21 @@ impl World {
                     let how = if clean { " clean" } else { "" };
                     let _ = writeln!(self.log, "  s0 releases connection {number}{how}");
                 }
-                shim::Effect::Skip { .. } => {
+                shim::Effect::Wish { wish: Wish::Skip, .. } => {
                     self.begun.take().expect("only a large reply is skipped");
                     let _ = writeln!(self.log, "  s0 skips it");
                 }
-                shim::Effect::Take { .. } => panic!("nobody here takes parts"),
+                shim::Effect::Wish { wish: Wish::Take { .. }, .. } => panic!("nobody here takes parts"),
                 shim::Effect::Purged { number, copies } => {
                     let _ = writeln!(self.log, "  purge {number} is done, {copies} copies");
                 }
-                shim::Effect::Unblock { ticket, error } => {
+                shim::Effect::Wish { ticket, wish: Wish::Unblock { error } } => {
                     self.blocked.retain(|store| store.ticket != ticket);
                     let reply: &[u8] = if error { b"-UNBLOCKED\r\n" } else { b"*-1\r\n" };
                     let replies = [Bytes::from_static(reply)].into_iter().collect();
                     self.parcels.push_back(Parcel::Answer(StorageEvent::Replies { ticket, replies }));
                 }
-                shim::Effect::Abort { ticket } => {
+                shim::Effect::Wish { ticket, wish: Wish::Abort } => {
                     self.blocked.retain(|store| store.ticket != ticket);
                     self.parcels.push_back(Parcel::Answer(StorageEvent::Lost { ticket, sent: true }));
                     self.parcels.push_back(Parcel::Answer(StorageEvent::Fenced));

@@ -10,7 +10,7 @@ mod scout;
 mod standing;
 mod topics;
 
-use protocol::storage::{StorageEvent, Store};
+use protocol::storage::{StorageEvent, Store, Wish};
 use runtime::reactor::{Event, Io};
 
 use memcached::Memcached;
@@ -59,58 +59,19 @@ impl Storage {
         }
     }
 
-    /// Gives up a pinned command: `Lost` now, `Fenced` once it cannot run any more.
-    pub(crate) fn abort(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
-        match self {
-            // Nothing is ever under way there.
-            Storage::Memory(_) | Storage::Memcached(_) => {}
-            Storage::Redis(redis) => redis.abort(io, now_us, ticket, events),
-            Storage::RedisCluster(cluster) => cluster.abort(io, now_us, ticket, events),
-            Storage::RedisSentinel(sentinel) => sentinel.abort(io, now_us, ticket, events),
-        }
-    }
-
-    /// The rest of a large reply is of no use to anybody.
-    pub(crate) fn skip(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
-        match self {
-            // They tell of none.
-            Storage::Memory(_) | Storage::Memcached(_) => {}
-            Storage::Redis(redis) => redis.skip(ticket),
-            Storage::RedisCluster(cluster) => cluster.skip(io, now_us, ticket, events),
-            Storage::RedisSentinel(sentinel) => sentinel.skip(ticket),
-        }
-    }
-
-    /// So much more of a large reply may be handed on in parts.
-    pub(crate) fn take(
+    pub(crate) fn wish(
         &mut self,
         io: &mut Io,
         now_us: u64,
-        (ticket, bytes): (u64, u64),
+        (ticket, wish): (u64, Wish),
         events: &mut Vec<StorageEvent>,
     ) {
         match self {
+            // Nothing is ever under way there, and nothing blocks; they tell of no large reply.
             Storage::Memory(_) | Storage::Memcached(_) => {}
-            Storage::Redis(redis) => redis.take(io, ticket, bytes),
-            Storage::RedisCluster(cluster) => cluster.take(io, now_us, (ticket, bytes), events),
-            Storage::RedisSentinel(sentinel) => sentinel.take(io, ticket, bytes),
-        }
-    }
-
-    /// Ends a pinned command as by its time-out, or by an error.
-    pub(crate) fn unblock(
-        &mut self,
-        io: &mut Io,
-        now_us: u64,
-        (ticket, error): (u64, bool),
-        events: &mut Vec<StorageEvent>,
-    ) {
-        match self {
-            // Nothing blocks there.
-            Storage::Memory(_) | Storage::Memcached(_) => {}
-            Storage::Redis(redis) => redis.unblock(io, now_us, (ticket, error), events),
-            Storage::RedisCluster(cluster) => cluster.unblock(io, now_us, (ticket, error), events),
-            Storage::RedisSentinel(sentinel) => sentinel.unblock(io, now_us, (ticket, error), events),
+            Storage::Redis(redis) => redis.wish(io, now_us, (ticket, wish), events),
+            Storage::RedisCluster(cluster) => cluster.wish(io, now_us, (ticket, wish), events),
+            Storage::RedisSentinel(sentinel) => sentinel.wish(io, now_us, (ticket, wish), events),
         }
     }
 

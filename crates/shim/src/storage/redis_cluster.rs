@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use protocol::shards::{Effect, Input, Shards, ShardsConfig};
-use protocol::storage::{StorageEvent, Store};
+use protocol::storage::{StorageEvent, Store, Wish};
 use protocol::time::Time;
 use runtime::address::Address;
 use runtime::reactor::{Event, Io};
@@ -86,36 +86,14 @@ impl RedisCluster {
         self.step(io, now_us, Input::Store(store), events);
     }
 
-    /// Gives up a pinned command: `Lost` now, `Fenced` once it cannot run any more.
-    pub fn abort(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
-        self.step(io, now_us, Input::Abort { ticket }, events);
-    }
-
-    /// Ends a pinned command as by its time-out, or by an error.
-    pub fn unblock(
+    pub fn wish(
         &mut self,
         io: &mut Io,
         now_us: u64,
-        (ticket, error): (u64, bool),
+        (ticket, wish): (u64, Wish),
         events: &mut Vec<StorageEvent>,
     ) {
-        self.step(io, now_us, Input::Unblock { ticket, error }, events);
-    }
-
-    /// The rest of a large reply is of no use to anybody.
-    pub fn skip(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
-        self.step(io, now_us, Input::Skip { ticket }, events);
-    }
-
-    /// So much more of a large reply may be handed on.
-    pub fn take(
-        &mut self,
-        io: &mut Io,
-        now_us: u64,
-        (ticket, bytes): (u64, u64),
-        events: &mut Vec<StorageEvent>,
-    ) {
-        self.step(io, now_us, Input::Take { ticket, bytes }, events);
+        self.step(io, now_us, Input::Wish { ticket, wish }, events);
     }
 
     pub fn release(
@@ -203,27 +181,9 @@ impl RedisCluster {
                 }
                 server
             }
-            Effect::Abort { server, ticket } => {
+            Effect::Wish { server, ticket, wish } => {
                 if let Some(redis) = self.servers.get_mut(&server) {
-                    redis.abort(io, now_us, ticket, &mut self.heard);
-                }
-                server
-            }
-            Effect::Unblock { server, ticket, error } => {
-                if let Some(redis) = self.servers.get_mut(&server) {
-                    redis.unblock(io, now_us, (ticket, error), &mut self.heard);
-                }
-                server
-            }
-            Effect::Skip { server, ticket } => {
-                if let Some(redis) = self.servers.get_mut(&server) {
-                    redis.skip(ticket);
-                }
-                server
-            }
-            Effect::Take { server, ticket, bytes } => {
-                if let Some(redis) = self.servers.get_mut(&server) {
-                    redis.take(io, ticket, bytes);
+                    redis.wish(io, now_us, (ticket, wish), &mut self.heard);
                 }
                 server
             }

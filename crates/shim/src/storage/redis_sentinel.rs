@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use protocol::storage::{StorageEvent, Store};
+use protocol::storage::{StorageEvent, Store, Wish};
 use runtime::address::Address;
 use runtime::reactor::{Event, Io};
 use wire::resp::{Command, Value};
@@ -98,33 +98,15 @@ impl RedisSentinel {
         }
     }
 
-    pub fn abort(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
-        if let Some((_, redis)) = &mut self.current {
-            redis.abort(io, now_us, ticket, events);
-        }
-    }
-
-    pub fn skip(&mut self, ticket: u64) {
-        if let Some((_, redis)) = &mut self.current {
-            redis.skip(ticket);
-        }
-    }
-
-    pub fn take(&mut self, io: &mut Io, ticket: u64, bytes: u64) {
-        if let Some((_, redis)) = &mut self.current {
-            redis.take(io, ticket, bytes);
-        }
-    }
-
-    pub fn unblock(
+    pub fn wish(
         &mut self,
         io: &mut Io,
         now_us: u64,
-        (ticket, error): (u64, bool),
+        (ticket, wish): (u64, Wish),
         events: &mut Vec<StorageEvent>,
     ) {
         if let Some((_, redis)) = &mut self.current {
-            redis.unblock(io, now_us, (ticket, error), events);
+            redis.wish(io, now_us, (ticket, wish), events);
         }
     }
 

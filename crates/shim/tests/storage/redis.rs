@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use protocol::storage::{Lane, Reach, StorageEvent, Store};
+use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
 use runtime::address::Address;
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use shim::storage::redis::{Redis, RedisSettings};
@@ -448,7 +448,7 @@ fn a_blocking_command_has_its_own_connection_and_can_be_given_up() {
     }
     let io = storage.reactor.io();
     let now_us = io.now_us();
-    storage.recorder.redis.abort(io, now_us, blocked, &mut storage.recorder.events);
+    storage.recorder.redis.wish(io, now_us, (blocked, Wish::Abort), &mut storage.recorder.events);
     assert!(storage.until_lost(blocked), "it may have been served while it was given up");
     storage.until_fenced();
     assert_eq!(storage.ask(RESP2, &["LPUSH", "q", "y"]), ":1\r\n");

@@ -11,7 +11,7 @@ mod server;
 mod takeover;
 
 use bytes::Bytes;
-use protocol::storage::{Lane, Reach, StorageEvent, Store};
+use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
 use runtime::address::Address;
@@ -170,8 +170,30 @@ impl Redis {
         }
     }
 
-    /// Gives up a pinned command: `Lost` now, `Fenced` once it cannot run any more.
-    pub fn abort(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
+    pub fn wish(
+        &mut self,
+        io: &mut Io,
+        now_us: u64,
+        (ticket, wish): (u64, Wish),
+        events: &mut Vec<StorageEvent>,
+    ) {
+        match wish {
+            Wish::Abort => self.abort(io, now_us, ticket, events),
+            Wish::Unblock { error } => {
+                if let Some((_, line)) = self.pinned.iter_mut().find(|(_, line)| line.holds(ticket)) {
+                    // Its next command must not be ended in place of this one.
+                    line.retire(error);
+                    self.end_retired(io, now_us, events);
+                }
+            }
+            Wish::Skip => {
+                self.lines_mut().any(|(_, line)| line.skip(ticket));
+            }
+            Wish::Take { bytes } => self.take(io, ticket, bytes),
+        }
+    }
+
+    fn abort(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
         if let Some(index) = self.pinned.iter().position(|(_, line)| line.holds(ticket)) {
             let (connection, line) = self.pinned.swap_remove(index);
             self.lose(io, connection, line, events);
@@ -179,13 +201,7 @@ impl Redis {
         }
     }
 
-    /// The rest of a large reply is of no use to anybody.
-    pub fn skip(&mut self, ticket: u64) {
-        self.lines_mut().any(|(_, line)| line.skip(ticket));
-    }
-
-    /// So much more of a large reply may be handed on.
-    pub fn take(&mut self, io: &mut Io, ticket: u64, bytes: u64) {
+    fn take(&mut self, io: &mut Io, ticket: u64, bytes: u64) {
         let found =
             self.lines_mut().find_map(|(id, line)| line.take(ticket, bytes).then_some((*id, line.is_full())));
         if let Some((connection, false)) = found {
@@ -197,21 +213,8 @@ impl Redis {
         self.pinned.iter_mut().chain(self.shared.iter_mut().flatten())
     }
 
-    /// Ends a pinned command as by its time-out, or by an error: the server does, which knows what it has got by now.
-    pub fn unblock(
-        &mut self,
-        io: &mut Io,
-        now_us: u64,
-        (ticket, error): (u64, bool),
-        events: &mut Vec<StorageEvent>,
-    ) {
-        let Some((_, line)) = self.pinned.iter_mut().find(|(_, line)| line.holds(ticket)) else { return };
-        // Its next command must not be ended in place of this one.
-        line.retire(error);
-        self.end_retired(io, now_us, events);
-    }
-
-    /// Asks for the end of what must end, again and again: the server may hear of it before it hears of the command.
+    /// Asks the server for the end of what must end, which knows what it has got; again and again, because it may hear of
+    /// it before it hears of the command.
     fn end_retired(&mut self, io: &mut Io, now_us: u64, events: &mut Vec<StorageEvent>) {
         let ends: Vec<Command> =
             self.pinned.iter_mut().filter_map(|(_, line)| line.end_retired(events)).collect();
