@@ -11,7 +11,7 @@ use crate::device::{AlignedBuffer, Device, SECTOR};
 
 const MAGIC: [u8; 16] = *b"DistCache flash\n";
 /// Of everything on the device. Another version is refused, never guessed at.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 /// The superblock is written twice, so that one bad sector does not cost the cache.
 const COPIES: u64 = 2;
 
@@ -176,7 +176,7 @@ mod tests {
         for copy in 0..2 {
             device.write(copy * SECTOR as u64, &sector).expect("written");
         }
-        assert!(matches!(Layout::open(&device), Err(Error::Version { found: 9, known: 1 })));
+        assert!(matches!(Layout::open(&device), Err(Error::Version { found: 9, known: 2 })));
         sector.fill(b'x');
         for copy in 0..2 {
             device.write(copy * SECTOR as u64, &sector).expect("written");

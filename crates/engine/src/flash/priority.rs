@@ -68,6 +68,14 @@ impl Policy {
         }
     }
 
+    /// Of the queue: 1 where it has none.
+    pub fn segments(self) -> u8 {
+        match self {
+            Policy::SegmentedLru { segments } => segments,
+            Policy::Fifo | Policy::Gdsf { .. } => 1,
+        }
+    }
+
     pub fn is_absolute(self) -> bool {
         matches!(self, Policy::Gdsf { .. })
     }

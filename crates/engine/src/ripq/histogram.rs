@@ -1,8 +1,10 @@
 //! From an absolute priority to a rank: a histogram whose bins split and merge by their bytes. Not the queue's order.
 //!
 //! Section 4.3.5: the histogram returns approximate percentiles, and its bins are kept of similar size in the way
-//! sections are. Values are summed up for as long as a cache lives and never renormalised: the lowest value rises by at
-//! most the largest c/s per turnover of the cache, so an f64 still tells neighbours apart after millions of turnovers.
+//! sections are. It is that of an exact queue: what was evicted too early stays counted until its value is the lowest,
+//! what is still there too late does not count. So the lowest value rises as that of an exact queue, by bytes inserted,
+//! and not by what happens to be in one block. Values are summed up for as long as a cache lives and never renormalised:
+//! the lowest rises by at most the largest c/s per turnover, so an f64 still tells neighbours apart after millions.
 
 #[derive(Clone, Copy, Debug)]
 struct Bin {
@@ -13,9 +15,21 @@ struct Bin {
     mean: f64,
 }
 
+impl Bin {
+    /// The value below which this share of its bytes is, if the bin ends there.
+    fn value(&self, share: f64, end: f64) -> f64 {
+        match share < 0.5 {
+            true => self.low + 2.0 * share * (self.mean - self.low),
+            false => self.mean + (2.0 * share - 1.0) * (end - self.mean),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Histogram {
     bins: Vec<Bin>,
+    /// What is below does not count.
+    lowest: f64,
     /// The largest value there ever was: the end of the last bin.
     high: f64,
     bytes: u64,
@@ -25,11 +39,16 @@ pub(super) struct Histogram {
 impl Histogram {
     pub(super) fn new(bins_max: usize) -> Histogram {
         assert!(bins_max >= 2, "one bin tells no ranks");
-        Histogram { bins: Vec::with_capacity(bins_max + 1), high: 0.0, bytes: 0, bins_max }
+        Histogram { bins: Vec::with_capacity(bins_max + 1), lowest: 0.0, high: 0.0, bytes: 0, bins_max }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
+    pub(super) fn lowest(&self) -> f64 {
+        self.lowest
+    }
+
+    /// Of an empty one.
+    pub(super) fn set_lowest(&mut self, lowest: f64) {
+        self.lowest = lowest;
     }
 
     fn bin_of(&self, value: f64) -> usize {
@@ -41,6 +60,9 @@ impl Histogram {
     }
 
     pub(super) fn add(&mut self, value: f64, bytes: u64) {
+        if value < self.lowest {
+            return;
+        }
         self.high = self.high.max(value);
         match self.bins.first_mut() {
             None => self.bins.push(Bin { low: value, bytes: 0, mean: value }),
@@ -58,8 +80,7 @@ impl Histogram {
 
     /// What was added with about this value goes. Whatever its bin lacks, its neighbours give.
     pub(super) fn remove(&mut self, value: f64, bytes: u64) {
-        debug_assert!(bytes <= self.bytes, "more than there is");
-        if self.bins.is_empty() {
+        if value < self.lowest || self.bins.is_empty() {
             return;
         }
         let index = self.bin_of(value);
@@ -76,6 +97,26 @@ impl Histogram {
             if left == 0 {
                 return;
             }
+        }
+    }
+
+    /// The lowest values stop counting until no more than so many bytes are left.
+    pub(super) fn keep_highest(&mut self, bytes_max: u64) {
+        while let Some(over) = self.bytes.checked_sub(bytes_max).filter(|over| *over > 0) {
+            let (first, end) = (self.bins[0], self.end(0));
+            if first.bytes <= over && self.bins.len() > 1 {
+                self.bins.remove(0);
+                self.bytes -= first.bytes;
+                self.lowest = self.lowest.max(end);
+                continue;
+            }
+            let low = first.value(over as f64 / first.bytes as f64, end);
+            let left = first.bytes - over;
+            let gone = f64::midpoint(first.low, low) * over as f64;
+            let mean = (first.mean * first.bytes as f64 - gone) / left.max(1) as f64;
+            self.bins[0] = Bin { low, bytes: left, mean: mean.clamp(low, end.max(low)) };
+            self.bytes = bytes_max;
+            self.lowest = self.lowest.max(low);
         }
     }
 
@@ -96,21 +137,15 @@ impl Histogram {
         (below + inside) as f64 / self.bytes as f64
     }
 
-    /// The value of a rank: the inverse of `rank`; 0 if there is none.
-    pub(super) fn value(&self, rank: f64) -> f64 {
-        let target = rank * self.bytes as f64;
-        let mut below = 0.0;
-        for (index, bin) in self.bins.iter().enumerate().filter(|(_, bin)| bin.bytes > 0) {
-            let inside = (target - below) / bin.bytes as f64;
-            below += bin.bytes as f64;
-            if inside <= 1.0 {
-                return match inside < 0.5 {
-                    true => bin.low + 2.0 * inside * (bin.mean - bin.low),
-                    false => bin.mean + (2.0 * inside - 1.0) * (self.end(index) - bin.mean),
-                };
+    pub(super) fn verify(&self) -> Result<(), String> {
+        let bytes: u64 = self.bins.iter().map(|bin| bin.bytes).sum();
+        let ordered = self.bins.is_sorted_by(|one, other| one.low <= other.low);
+        match bytes == self.bytes && ordered {
+            true => Ok(()),
+            false => {
+                Err(format!("a histogram of {} bytes whose bins have {bytes}: {:?}", self.bytes, self.bins))
             }
         }
-        self.high
     }
 
     fn split(&mut self, index: usize) {
@@ -139,6 +174,8 @@ impl Histogram {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
 
     /// Exact ranks of the same values.
     fn twin_rank(values: &[(f64, u64)], value: f64) -> f64 {
@@ -165,13 +202,39 @@ mod tests {
                     histogram.remove(value, bytes);
                 }
             }
-            prop_assert_eq!(histogram.bytes(), window.iter().map(|(_, bytes)| bytes).sum::<u64>());
-            prop_assert_eq!(histogram.bins.iter().map(|bin| bin.bytes).sum::<u64>(), histogram.bytes());
+            prop_assert_eq!(histogram.bytes, window.iter().map(|(_, bytes)| bytes).sum::<u64>());
+            prop_assert_eq!(histogram.bins.iter().map(|bin| bin.bytes).sum::<u64>(), histogram.bytes);
             prop_assert!(histogram.bins.len() <= 80);
             for (value, _) in window.iter().step_by(37) {
                 let (rank, exact) = (histogram.rank(*value), twin_rank(&window, *value));
                 prop_assert!((rank - exact).abs() < 0.08, "rank {} instead of {}", rank, exact);
             }
+        }
+
+        /// Values come at random above the lowest, as in an exact queue of so many bytes: its lowest value is found.
+        #[test]
+        fn the_lowest_is_that_of_an_exact_queue(sizes in prop::collection::vec(1..200u64, 3000), seed: u64) {
+            const BYTES: u64 = 50_000;
+            let mut histogram = Histogram::new(160);
+            let mut random = SmallRng::seed_from_u64(seed);
+            let mut exact: Vec<(f64, u64)> = Vec::new();
+            let (mut held, mut lowest) = (0, 0.0);
+            for bytes in sizes {
+                let value = random.random_range(0.0..1.0);
+                histogram.add(histogram.lowest() + value, bytes);
+                histogram.keep_highest(BYTES);
+                let at = exact.partition_point(|(known, _)| *known > lowest + value);
+                exact.insert(at, (lowest + value, bytes));
+                held += bytes;
+                while held > BYTES {
+                    let (value, bytes) = exact.pop().expect("they have bytes");
+                    held -= bytes;
+                    lowest = value;
+                }
+                prop_assert!((histogram.lowest() - lowest).abs() < 0.1, "{} not {lowest}", histogram.lowest());
+                prop_assert!(histogram.bytes <= BYTES);
+            }
+            prop_assert!(lowest > 1.0, "it has risen: {}", lowest);
         }
 
         #[test]
@@ -193,8 +256,11 @@ mod tests {
             histogram.add(0.5, 10);
         }
         assert_eq!((histogram.rank(0.4), histogram.rank(0.5), histogram.rank(0.6)), (0.0, 1.0, 1.0));
-        histogram.remove(0.5, 1000);
+        histogram.keep_highest(600);
+        assert_eq!((histogram.lowest(), histogram.bytes, histogram.rank(0.5)), (0.5, 600, 1.0));
+        histogram.add(0.4, 10);
+        assert_eq!(histogram.bytes, 600, "what is below the lowest does not count");
+        histogram.remove(0.5, 600);
         assert_eq!(histogram.rank(0.6), 0.0);
-        assert_eq!(histogram.value(0.3), 0.5);
     }
 }

@@ -1,6 +1,6 @@
 //! RIPQ: a priority queue on flash with a few insertion points and large writes (dissertation, chapter 4). No network.
 //!
-//! `queue`, `section`, `balance` and `histogram` decide the order and touch no device; `state` joins them with the
+//! `queue`, `section`, `segments`, `balance` and `histogram` decide the order and touch no device; `state` joins them with the
 //! index and the buffers; `write`, `reclaim` and `recovery` carry decisions out. `docs/engine.md` has the whole design.
 
 mod balance;
@@ -10,6 +10,7 @@ mod queue;
 mod reclaim;
 mod recovery;
 mod section;
+mod segments;
 mod settings;
 mod state;
 mod statistics;

@@ -7,14 +7,13 @@
 
 use super::histogram::Histogram;
 use super::section::{Block, Blocks, Kind, Section};
+use super::segments::Segments;
 use crate::flash::index::Place;
 use crate::flash::priority::{Access, Policy, Priority};
 use crate::flash::record::UNIT;
 
 /// Finer than sections, of which there are at most 2 / alpha: a rank is good to a fraction of a section.
 const BINS_PER_ALPHA: f64 = 4.0;
-/// Low, as what goes next has the lowest values there are; larger ones age objects faster than the exact policy does.
-const LOWEST_RANK: f64 = 0.003;
 
 #[derive(Debug)]
 pub(super) struct Queue {
@@ -26,9 +25,8 @@ pub(super) struct Queue {
     pub(super) policy: Policy,
     pub(super) alpha: f64,
     pub(super) block_bytes: u64,
-    /// Value of what is evicted now (Table 4.2).
-    pub(super) lowest: f64,
     pub(super) histogram: Histogram,
+    pub(super) segments: Segments,
     /// Buffered blocks without an insertion point.
     pub(super) closed: Vec<u32>,
     order: u64,
@@ -46,7 +44,8 @@ pub(super) fn counted_in(place: &Place) -> u32 {
 }
 
 impl Queue {
-    pub(super) fn new(policy: Policy, alpha: f64, block_bytes: u64) -> Queue {
+    /// For so many bytes of objects, or somewhat less.
+    pub(super) fn new(policy: Policy, alpha: f64, block_bytes: u64, capacity_bytes: u64) -> Queue {
         Queue {
             blocks: Blocks::default(),
             sections: vec![Section::default()],
@@ -54,8 +53,8 @@ impl Queue {
             policy,
             alpha,
             block_bytes,
-            lowest: 0.0,
             histogram: Histogram::new((BINS_PER_ALPHA * 2.0 / alpha).ceil() as usize),
+            segments: Segments::new(policy.segments(), capacity_bytes),
             closed: Vec::new(),
             order: 0,
             splits: 0,
@@ -63,49 +62,73 @@ impl Queue {
         }
     }
 
-    /// The section of a new object.
-    pub(super) fn place_new(&self, units: u32) -> usize {
-        let access = Access { bytes: bytes(units), frequency: 1, rank: 0.0, lowest: self.lowest };
-        self.locate(self.policy.on_miss(&access))
+    /// Value from which priorities count now (Table 4.2).
+    pub(super) fn lowest(&self) -> f64 {
+        self.histogram.lowest()
+    }
+
+    /// The priority of a new object.
+    pub(super) fn on_miss(&self, units: u32) -> Priority {
+        let access = Access { bytes: bytes(units), frequency: 1, rank: 0.0, lowest: self.lowest() };
+        self.policy.on_miss(&access)
     }
 
     /// A request for an object (section 4.3.4, figure 4.3b): counts it, and lets the object rise if its priority says so.
     pub(super) fn request(&mut self, place: &mut Place) {
         let before = place.frequency;
         place.frequency = before.saturating_add(1);
-        match self.rises_to(place) {
-            Some(section) => self.update(place, section, before),
-            None if self.policy.is_absolute() => {
-                let (lowest, bytes) = (self.blocks[counted_in(place)].lowest, bytes(place.units));
-                self.histogram.remove(lowest + self.policy.worth(before, bytes), bytes);
-                self.histogram.add(lowest + self.policy.worth(place.frequency, bytes), bytes);
-            }
-            None => {}
+        let Some(priority) = self.on_hit(place) else { return };
+        let section = self.locate(priority);
+        self.leave_segment(place);
+        self.enter_segment(priority, place.units);
+        if self.is_above(section, place) {
+            self.update(place, section, before);
+        } else if self.policy.is_absolute() {
+            let (lowest, bytes) = (self.blocks[counted_in(place)].lowest, bytes(place.units));
+            self.histogram.remove(lowest + self.policy.worth(before, bytes), bytes);
+            self.histogram.add(lowest + self.policy.worth(place.frequency, bytes), bytes);
         }
     }
 
-    /// The section to which a request moves an object, or none if it stays. Never a lower one: priorities only rise.
-    pub(super) fn rises_to(&self, place: &Place) -> Option<usize> {
-        let rank = self.rank(counted_in(place));
-        let access =
-            Access { bytes: bytes(place.units), frequency: place.frequency, rank, lowest: self.lowest };
-        let target = self.locate(self.policy.on_hit(&access)?);
-        let block = &self.blocks[counted_in(place)];
-        (target > block.section || target == block.section && !block.active).then_some(target)
+    /// What a request makes of an object's priority, if anything.
+    pub(super) fn on_hit(&self, place: &Place) -> Option<Priority> {
+        let rank = self.segments.priority(self.rank(counted_in(place)), self.bytes);
+        let (bytes, frequency) = (bytes(place.units), place.frequency);
+        self.policy.on_hit(&Access { bytes, frequency, rank, lowest: self.lowest() })
     }
 
-    /// Section k such that p(k-1) <= p < p(k), or the last.
+    /// Whether an object that moves to the head of this section rises. None falls: priorities only rise.
+    pub(super) fn is_above(&self, section: usize, place: &Place) -> bool {
+        let block = &self.blocks[counted_in(place)];
+        section > block.section || section == block.section && !block.active
+    }
+
+    /// The segment that an object is in loses its bytes.
+    pub(super) fn leave_segment(&mut self, place: &Place) {
+        let priority = self.segments.priority(self.rank(counted_in(place)), self.bytes);
+        self.segments.leave(priority, bytes(place.units));
+    }
+
+    pub(super) fn enter_segment(&mut self, priority: Priority, units: u32) {
+        if let Priority::Relative(priority) = priority {
+            self.segments.enter(priority, bytes(units));
+        }
+    }
+
+    /// The section whose head, where it inserts, is nearest to the priority. (The dissertation takes the one whose range
+    /// contains it, so everything is inserted too high, by half a section in the mean.)
     pub(super) fn locate(&self, priority: Priority) -> usize {
         let rank = match priority {
-            Priority::Relative(rank) => rank,
+            Priority::Relative(priority) => self.segments.rank(priority, self.bytes),
             Priority::Absolute(value) => self.histogram.rank(value),
         };
         let target = rank * self.bytes as f64;
-        let mut end = 0;
+        let mut head = 0.0;
         for (number, section) in self.sections.iter().enumerate() {
-            end += section.bytes;
-            if target < end as f64 {
-                return number;
+            let below = head;
+            head += section.bytes as f64;
+            if target < head {
+                return if target - below < head - target { number.saturating_sub(1) } else { number };
             }
         }
         self.sections.len() - 1
@@ -138,7 +161,7 @@ impl Queue {
             section,
             order: u64::MAX,
             below: 0,
-            lowest: self.lowest,
+            lowest: self.lowest(),
         });
         *self.sections[section].active_mut(kind) = Some(id);
         id
@@ -146,7 +169,7 @@ impl Queue {
 
     /// Counts an object in a block, with the priority it gets now.
     pub(super) fn count(&mut self, id: u32, units: u32, frequency: u8) {
-        self.count_at(id, units, frequency, self.lowest);
+        self.count_at(id, units, frequency, self.lowest());
     }
 
     /// Counts an object in a block, with the priority it got when the lowest value was this.
@@ -166,26 +189,31 @@ impl Queue {
 
     /// The object no longer counts in this block; a virtual block without objects goes.
     pub(super) fn discount(&mut self, id: u32, units: u32, frequency: u8) {
+        if self.policy.is_absolute() {
+            let bytes = bytes(units);
+            self.histogram.remove(self.blocks[id].lowest + self.policy.worth(frequency, bytes), bytes);
+        }
+        self.evict(id, units);
+    }
+
+    /// As `discount`, but the priority is remembered: what has to go before its time keeps its place among those that an
+    /// exact queue would still have.
+    pub(super) fn evict(&mut self, id: u32, units: u32) {
         let bytes = bytes(units);
         let block = &mut self.blocks[id];
         block.bytes -= bytes;
         block.objects -= 1;
         self.sections[block.section].bytes -= bytes;
         self.bytes -= bytes;
-        if self.policy.is_absolute() {
-            self.histogram.remove(block.lowest + self.policy.worth(frequency, bytes), bytes);
-        }
         if block.kind == Kind::Virtual && block.objects == 0 && !block.active {
             self.remove(id);
         }
     }
 
-    /// After an eviction: what goes next has about the value of this rank. What has just gone says less, as one block
-    /// may hold anything; the rank 0 itself is where the histogram is least exact.
-    pub(super) fn raise_lowest(&mut self) {
-        if self.policy.is_absolute() {
-            self.lowest = self.histogram.value(LOWEST_RANK);
-        }
+    /// The cache is full: with as many bytes, an exact queue would have the highest priorities that were given.
+    pub(super) fn note_full(&mut self) {
+        self.segments.set_capacity(self.bytes);
+        self.histogram.keep_highest(self.bytes);
     }
 
     /// The object counts at the head of the section from now on, in a virtual block. One that holds as much as a device

@@ -54,6 +54,7 @@ impl Ripq {
             let mut state = self.state();
             let Some(block) = state.queue.lowest_device() else { return Ok(false) };
             state.queue.close(block);
+            state.queue.note_full();
             state.statistics.blocks_reclaimed += 1;
             state.reclaimed_in_vain += 1;
             state.resize_logical();
@@ -92,7 +93,6 @@ impl Ripq {
         let mut state = self.state();
         state.recycle(source.bytes);
         state.drained(block);
-        state.queue.raise_lowest();
         Ok(())
     }
 
@@ -210,11 +210,6 @@ impl State {
             Some(logical) => self.reclaimed_in_vain <= self.blocks() && logical.contains(digest),
             None => place.moved_to.is_some_and(|counted| self.queue.rank(counted) >= skip),
         }
-    }
-
-    fn evict(&mut self, digest: u64, place: &Place) {
-        self.unlink(digest, place);
-        self.statistics.evicted += 1;
     }
 
     /// The block stays, half drained. What has left it must not come back from it.

@@ -31,19 +31,28 @@ struct Saved {
     /// Later blocks are not in it.
     next_sequence: u64,
     lowest: f64,
+    /// Bytes of the upper segments of SLRU.
+    segments: Vec<u64>,
     /// From tail to head: blocks by sequence number, and the offsets of what is dead in them.
     sections: Vec<Vec<(u64, Vec<u32>)>>,
 }
 
 /// Bytes that `payload` would have.
 pub(super) fn payload_bytes(state: &State) -> usize {
-    20 + state.queue.sections.len() * 4 + state.sealed_blocks as usize * 12 + state.dead as usize * 4
+    let segments = state.queue.segments.upper().len();
+    24 + segments * 8
+        + state.queue.sections.len() * 4
+        + state.sealed_blocks as usize * 12
+        + state.dead as usize * 4
 }
 
 pub(super) fn payload(state: &State) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(payload_bytes(state));
     bytes.extend(state.next_sequence.to_le_bytes());
-    bytes.extend(state.queue.lowest.to_le_bytes());
+    bytes.extend(state.queue.lowest().to_le_bytes());
+    let segments = state.queue.segments.upper();
+    bytes.extend((segments.len() as u32).to_le_bytes());
+    bytes.extend(segments.iter().flat_map(|size| size.to_le_bytes()));
     bytes.extend((state.queue.sections.len() as u32).to_le_bytes());
     for section in &state.queue.sections {
         let device = section.blocks().filter(|block| state.queue.blocks[*block].kind == Kind::Device);
@@ -66,6 +75,10 @@ impl Saved {
         let mut rest = bytes;
         let next_sequence = u64::from_le_bytes(take(&mut rest)?);
         let lowest = f64::from_le_bytes(take(&mut rest)?);
+        let mut segments = Vec::new();
+        for _ in 0..u32::from_le_bytes(take(&mut rest)?) {
+            segments.push(u64::from_le_bytes(take(&mut rest)?));
+        }
         let mut sections = Vec::new();
         for _ in 0..u32::from_le_bytes(take(&mut rest)?) {
             let mut section = Vec::new();
@@ -80,7 +93,7 @@ impl Saved {
             sections.push(section);
         }
         let sound = rest.is_empty() && lowest.is_finite() && lowest >= 0.0;
-        sound.then_some(Saved { next_sequence, lowest, sections })
+        sound.then_some(Saved { next_sequence, lowest, segments, sections })
     }
 }
 
@@ -223,7 +236,8 @@ fn rebuild_queue(state: &mut State, saved: &Saved, found: &[Found]) -> Vec<u32> 
             blocks[*number] = block;
         }
     }
-    state.queue.lowest = saved.lowest;
+    state.queue.histogram.set_lowest(saved.lowest);
+    state.queue.segments.restore(&saved.segments);
     blocks
 }
 

@@ -96,13 +96,13 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(settings: &Settings, layout: Layout) -> State {
         let capacity_bytes = settings.capacity_bytes.unwrap_or(u64::MAX);
+        let room = (layout.blocks.saturating_sub(SPARE_BLOCKS) * layout.block_bytes).min(capacity_bytes);
+        let queue = |policy, alpha| Queue::new(policy, alpha, layout.block_bytes, room);
         let (queue, logical) = match settings.theta {
-            None => (Queue::new(settings.policy, settings.alpha, layout.block_bytes), None),
+            None => (queue(settings.policy, settings.alpha), None),
             Some(theta) => {
-                let room =
-                    (layout.blocks.saturating_sub(SPARE_BLOCKS) * layout.block_bytes).min(capacity_bytes);
                 let logical = Logical::new(settings.policy, (room as f64 * theta) as u64 / UNIT as u64);
-                (Queue::new(Policy::Fifo, ONE_SECTION, layout.block_bytes), Some(logical))
+                (queue(Policy::Fifo, ONE_SECTION), Some(logical))
             }
         };
         State {
@@ -229,8 +229,17 @@ impl State {
         self.queue.blocks[place.block].residents -= 1;
     }
 
+    /// The object has to make room for others.
+    pub(super) fn evict(&mut self, digest: u64, place: &Place) {
+        self.index.remove(digest);
+        self.queue.evict(counted_in(place), place.units);
+        self.queue.blocks[place.block].residents -= 1;
+        self.statistics.evicted += 1;
+    }
+
     /// The object is no longer in the cache, and recovery must not bring it back.
     pub(super) fn forget(&mut self, digest: u64, place: &Place) {
+        self.queue.leave_segment(place);
         self.unlink(digest, place);
         let stored = self.stored_mut(place.block);
         if let Held::Open(builder) = &mut stored.held {
@@ -322,8 +331,7 @@ impl State {
     pub(super) fn give_up(&mut self, sealing: &Sealing, slot: u32) {
         for entry in &sealing.entries {
             if let Some(place) = self.resident(sealing.block, entry) {
-                self.unlink(entry.digest, &place);
-                self.statistics.evicted += 1;
+                self.evict(entry.digest, &place);
             }
         }
         self.stored_mut(sealing.block).held = Held::OnDevice(slot);

@@ -80,14 +80,8 @@ impl State {
         }
         let sum: u64 = queue.sections.iter().map(|section| section.bytes).sum();
         ensure!(sum == queue.bytes, "the queue has {sum} bytes, not {}", queue.bytes);
-        let absolute = queue.policy.is_absolute();
-        let ranked = queue.histogram.bytes();
-        ensure!(
-            !absolute || ranked == queue.bytes,
-            "the histogram has {ranked} bytes, the queue {}",
-            queue.bytes
-        );
-        Ok(())
+        queue.segments.verify()?;
+        queue.histogram.verify()
     }
 
     /// Section 4.3.4: at most 2 / alpha sections, each of at most 2 alpha or one block. Since the last change of blocks

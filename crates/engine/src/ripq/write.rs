@@ -8,6 +8,7 @@ use crate::flash::block::Builder;
 use crate::flash::index::Place;
 use crate::flash::journal::Journal;
 use crate::flash::layout::Layout;
+use crate::flash::priority::Priority;
 use crate::flash::record::{Record, UNIT};
 
 /// One bad block is a bad block; so many in a row are a device that takes no more.
@@ -58,12 +59,13 @@ impl Ripq {
             let sealing = {
                 let mut state = self.state();
                 let old = state.index.get(record.digest);
-                let (section, frequency) = state.aim(record, old.as_ref());
+                let Aim { section, frequency, priority } = state.aim(record, old.as_ref());
                 if state.fits(section, record.units) {
                     if let Some(old) = &old {
                         state.forget(record.digest, old);
                     }
-                    let lowest = state.queue.lowest;
+                    let lowest = state.queue.lowest();
+                    state.queue.enter_segment(priority, record.units);
                     state.append(section, record, frequency, lowest);
                     state.requested(record.digest, record.units);
                     state.statistics.inserted += 1;
@@ -242,13 +244,28 @@ impl Ripq {
     }
 }
 
+/// Where an object that is written now belongs.
+struct Aim {
+    section: usize,
+    frequency: u8,
+    priority: Priority,
+}
+
 impl State {
-    /// Section and frequency of an object that is written now: those of a request if it was in the cache.
-    fn aim(&self, record: &Record<'_>, old: Option<&Place>) -> (usize, u8) {
-        let Some(old) = old else { return (self.queue.place_new(record.units), 1) };
-        let mut requested = Place { units: record.units, ..*old };
-        requested.frequency = old.frequency.saturating_add(1);
-        let section = self.queue.rises_to(&requested);
-        (section.unwrap_or(self.queue.blocks[counted_in(old)].section), requested.frequency)
+    /// As on a request, if it was in the cache.
+    fn aim(&self, record: &Record<'_>, old: Option<&Place>) -> Aim {
+        let queue = &self.queue;
+        let Some(old) = old else {
+            let priority = queue.on_miss(record.units);
+            return Aim { section: queue.locate(priority), frequency: 1, priority };
+        };
+        let frequency = old.frequency.saturating_add(1);
+        let requested = Place { units: record.units, frequency, ..*old };
+        let here = queue.blocks[counted_in(old)].section;
+        let Some(priority) = queue.on_hit(&requested) else {
+            return Aim { section: here, frequency, priority: Priority::Relative(0.0) };
+        };
+        let section = Some(queue.locate(priority)).filter(|section| queue.is_above(*section, old));
+        Aim { section: section.unwrap_or(here), frequency, priority }
     }
 }

@@ -12,9 +12,10 @@ use crate::ripq::queue::{Queue, bytes, counted_in};
 use crate::ripq::section::{Kind, Section};
 use crate::ripq::{Ripq, Settings};
 
-/// Sections with so many sealed blocks each; a block has one object of one unit per percent.
+/// Sections with so many sealed blocks each; a block has one object of one unit per percent. The segments are full.
 fn queue(alpha: f64, sections: &[&[u32]]) -> Queue {
-    let mut queue = Queue::new("slru:3".parse().expect("a policy"), alpha, 1 << 20);
+    let mut queue = Queue::new("slru:3".parse().expect("a policy"), alpha, 1 << 20, bytes(100));
+    queue.segments.restore(&[]);
     queue.sections = sections.iter().map(|_| Section::default()).collect();
     for (section, blocks) in sections.iter().enumerate() {
         for units in *blocks {
@@ -31,12 +32,14 @@ fn shares(queue: &Queue) -> Vec<u64> {
     queue.sections.iter().map(|section| section.bytes * 100 / queue.bytes).collect()
 }
 
-/// Section 4.3.2: "in a queue with sections corresponding to [0, 0.3), [0.3, 0.7) and [0.7, 1.0], an item with priority
-/// value 0.5 would be inserted to the second section"; the footnote of 4.3.4 for 1.
+/// Section 4.3.2: of sections [0, 0.3), [0.3, 0.7) and [0.7, 1.0] the second takes "an item with priority value 0.5". It
+/// is inserted at a section's head, so what is nearer to the head below goes there, where section 4.3.4 does not.
 #[test]
-fn an_object_goes_to_the_section_whose_range_contains_its_priority() {
+fn an_object_goes_to_the_head_that_is_nearest_to_its_priority() {
     let queue = queue(0.3, &[&[30], &[20, 20], &[30]]);
-    for (rank, section) in [(0.0, 0), (0.29, 0), (0.3, 1), (0.5, 1), (0.7, 2), (0.99, 2), (1.0, 2)] {
+    let places =
+        [(0.0, 0), (0.29, 0), (0.3, 0), (0.49, 0), (0.5, 1), (0.7, 1), (0.84, 1), (0.86, 2), (1.0, 2)];
+    for (rank, section) in places {
         assert_eq!(queue.locate(Priority::Relative(rank)), section, "priority {rank}");
     }
 }
@@ -124,7 +127,7 @@ impl Single {
             self.queue.request(place);
             return true;
         }
-        self.put(object, self.queue.place_new(1), 1);
+        self.put(object, self.queue.locate(self.queue.on_miss(1)), 1);
         while self.places.len() > self.objects_max {
             self.delete_min();
         }
@@ -153,7 +156,7 @@ fn with_a_section_for_each_object_the_queue_is_exact() {
     for seed in 0..20 {
         let mut random = SmallRng::seed_from_u64(seed);
         let objects_max = 30;
-        let queue = Queue::new("lru".parse().expect("a policy"), 0.001, bytes(1));
+        let queue = Queue::new("lru".parse().expect("a policy"), 0.001, bytes(1), bytes(30));
         let mut single = Single { queue, places: BTreeMap::new(), objects_max };
         let mut twin: Vec<u32> = Vec::new();
         for step in 0..3000 {
