@@ -5,6 +5,7 @@
 
 mod balance;
 mod coalesce;
+mod evicted;
 mod histogram;
 mod queue;
 mod reclaim;
@@ -183,15 +184,16 @@ impl Ripq {
         }
     }
 
-    /// Puts an object into the cache, in the place of one with the same key, whose priority it takes on, and which never
-    /// comes back. One that had been evicted may: who changes an object that the cache no longer has removes it first.
+    /// Puts an object into the cache, in the place of one with the same key, whose priority it takes on. What the key had
+    /// before never comes back, not even if it had been evicted.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let record = self.record(key, value)?;
         let mut writer = self.writer();
         writer.check()?;
         let replaced = self.write_object(&mut writer, &record)?;
+        let was_evicted = self.state().evicted.contains(record.digest);
         self.make_room(&mut writer, 0)?;
-        self.commit_changes(&mut writer, replaced)
+        self.commit_changes(&mut writer, replaced || was_evicted)
     }
 
     /// Takes an object out of the cache; whether there was one. Recovery never brings it back.

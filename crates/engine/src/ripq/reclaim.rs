@@ -235,6 +235,7 @@ impl State {
             self.uncount(place);
         }
         self.statistics.evicted += lost.len() as u64;
+        self.evicted.note_unknown();
         self.drained(block);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::evicted::Evicted;
 use super::queue::{Queue, counted_in};
 use super::section::Kind;
 use super::settings::Settings;
@@ -80,6 +81,7 @@ pub(super) struct State {
     pub(super) free: VecDeque<u32>,
     /// What the journal has not been told.
     pub(super) pending: Vec<Change>,
+    pub(super) evicted: Evicted,
     pub(super) statistics: Statistics,
     pub(super) next_sequence: u64,
     /// Of blocks that are sealed.
@@ -114,6 +116,7 @@ impl State {
             stored: Vec::new(),
             free: VecDeque::new(),
             pending: Vec::new(),
+            evicted: Evicted::default(),
             statistics: Statistics::default(),
             next_sequence: 1,
             sealed_blocks: 0,
@@ -231,6 +234,7 @@ impl State {
 
     /// The object has to make room for others.
     pub(super) fn evict(&mut self, digest: u64, place: &Place) {
+        self.evicted.note(digest);
         self.index.remove(digest);
         self.queue.evict(counted_in(place), place.units);
         self.queue.blocks[place.block].residents -= 1;
@@ -414,7 +418,10 @@ impl State {
             memory: Memory {
                 index_bytes: self.index.bytes(),
                 buffers_bytes: buffers * self.layout.block_bytes as usize,
-                queue_bytes: self.queue.memory_bytes() + logical_bytes + stored_bytes,
+                queue_bytes: self.queue.memory_bytes()
+                    + logical_bytes
+                    + stored_bytes
+                    + self.evicted.memory_bytes(),
             },
         }
     }

@@ -179,12 +179,15 @@ impl Ripq {
 
     /// Tells the journal what must not come back: at once, on the device, if `durable`; otherwise when there is much of it.
     pub(super) fn commit_changes(&self, writer: &mut Writer, durable: bool) -> Result<(), Error> {
-        let waiting = self.state().pending.len();
+        let (waiting, evicted_many) = {
+            let state = self.state();
+            (state.pending.len(), state.evicted.are_many())
+        };
         let checkpoint_due = writer.blocks_since_checkpoint >= (self.layout.blocks / 8).max(64);
         if checkpoint_due || !writer.journal.has_room(waiting) {
             return self.checkpoint(writer);
         }
-        let durable = durable && self.settings.durable_changes;
+        let durable = (durable || evicted_many) && self.settings.durable_changes;
         if waiting >= PENDING_MAX || durable && waiting > 0 {
             let changes = std::mem::take(&mut self.state().pending);
             let before = writer.journal.written_bytes();
@@ -198,6 +201,9 @@ impl Ripq {
         if durable && writer.unsynced {
             self.device.sync().map_err(|error| Error::device("syncing the journal", error))?;
             writer.unsynced = false;
+        }
+        if durable {
+            self.state().evicted.clear();
         }
         Ok(())
     }
@@ -218,6 +224,7 @@ impl Ripq {
             return Err(Error::device("writing a checkpoint", error));
         }
         let mut state = self.state();
+        state.evicted.clear();
         state.statistics.checkpoints += 1;
         state.statistics.written_bytes += writer.journal.written_bytes() - before;
         (writer.unsynced, writer.blocks_since_checkpoint) = (false, 0);

@@ -30,7 +30,7 @@ fn version(value: &[u8]) -> (u16, u32) {
 struct History {
     /// The last version written, by key.
     last: BTreeMap<u16, u32>,
-    /// Versions below this were removed, or replaced in the cache, which has said so.
+    /// Versions below this were removed or replaced by a call that has returned.
     gone_below: BTreeMap<u16, u32>,
     next: u32,
 }
@@ -69,13 +69,10 @@ impl History {
                     self.next += 1;
                     self.last.insert(key, self.next);
                     let bytes = random.random_range(0..2500);
-                    let replaces = ripq.get(&name).is_ok_and(|value| value.is_some());
                     if ripq.insert(&name, &value(key, self.next, bytes)).is_err() {
                         return;
                     }
-                    if replaces {
-                        self.gone_below.insert(key, self.next);
-                    }
+                    self.gone_below.insert(key, self.next);
                     now.insert(key, self.next);
                 }
                 _ => {
