@@ -26,20 +26,48 @@ enum Unmoved {
     Keep,
 }
 
+/// What became of one object.
+enum Drained {
+    Done,
+    /// Nothing yet: the insertion point of this section has no room.
+    Full(usize),
+    /// Nothing yet: it was requested after it had been decided what to read.
+    Unread,
+}
+
+/// Some of a block's bytes, in memory.
+struct Piece {
+    within: Range<usize>,
+    bytes: AlignedBuffer,
+}
+
+impl Piece {
+    fn get(&self, wanted: &Range<usize>) -> Option<&[u8]> {
+        let is_here = self.within.start <= wanted.start && wanted.end <= self.within.end;
+        is_here.then(|| &self.bytes[wanted.start - self.within.start..wanted.end - self.within.start])
+    }
+}
+
 /// A block's objects, and the bytes of those that are to be written again.
 struct Source {
     entries: Vec<Entry>,
-    /// The block's bytes from `start` on.
-    bytes: AlignedBuffer,
-    start: usize,
+    piece: Piece,
+    /// The object that was read last of those that the piece lacks.
+    late: Option<Piece>,
+    /// On the device; of no meaning without a sequence number.
+    slot: u32,
     /// None for a block that never left memory.
     sequence: Option<u64>,
 }
 
 impl Source {
-    fn key_and_value(&self, entry: &Entry) -> Option<(&[u8], &[u8])> {
+    /// None if they have not been read.
+    fn bytes(&self, entry: &Entry) -> Option<&[u8]> {
         let within = block::bytes_of(entry.offset, entry.units);
-        let bytes = self.bytes.get(within.start.checked_sub(self.start)?..within.end - self.start)?;
+        self.piece.get(&within).or_else(|| self.late.as_ref()?.get(&within))
+    }
+
+    fn parse<'a>(&self, entry: &Entry, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         match self.sequence {
             Some(sequence) => record::parse(bytes, sequence, entry.offset),
             None => record::parse_open(bytes),
@@ -71,17 +99,24 @@ impl Ripq {
     }
 
     fn drain(&self, writer: &mut Writer, block: u32, unmoved: Unmoved) -> Result<(), Error> {
-        let Some(source) = self.open_source(block, unmoved) else {
+        let Some(mut source) = self.open_source(block, unmoved) else {
             self.state().abandon(block);
             return Ok(());
         };
-        for entry in &source.entries {
+        for number in 0..source.entries.len() {
+            let entry = source.entries[number];
             loop {
                 let sealing = {
                     let mut state = self.state();
-                    match state.drain_object(block, entry, &source, unmoved, self.settings.skip) {
-                        Some(full) => state.seal(full),
-                        None => break,
+                    match state.drain_object(block, &entry, &source, unmoved, self.settings.skip) {
+                        Drained::Done => break,
+                        Drained::Full(section) => state.seal(section),
+                        Drained::Unread => {
+                            drop(state);
+                            let within = block::bytes_of(entry.offset, entry.units);
+                            source.late = Some(self.read_piece(source.slot, &within, None));
+                            continue;
+                        }
                     }
                 };
                 if let Err(error) = self.write_block(writer, sealing) {
@@ -91,7 +126,7 @@ impl Ripq {
             }
         }
         let mut state = self.state();
-        state.recycle(source.bytes);
+        state.recycle(source.piece.bytes);
         state.drained(block);
         Ok(())
     }
@@ -104,9 +139,10 @@ impl Ripq {
             let stored = state.stored(block);
             match &stored.held {
                 Held::Open(builder) => {
-                    bytes[..builder.used_bytes()].copy_from_slice(&builder.buffer[..builder.used_bytes()]);
-                    let entries = builder.entries().to_vec();
-                    return Some(Source { entries, bytes, start: 0, sequence: None });
+                    let within = 0..builder.used_bytes();
+                    bytes[within.clone()].copy_from_slice(&builder.buffer[within.clone()]);
+                    let (entries, piece) = (builder.entries().to_vec(), Piece { within, bytes });
+                    return Some(Source { entries, piece, late: None, slot: 0, sequence: None });
                 }
                 Held::OnDevice(slot) => {
                     let whole =
@@ -121,21 +157,30 @@ impl Ripq {
             let read = self.device.read(offset, &mut bytes[..whole]);
             let table = read.map(|()| block::parse_block(&bytes[..whole], &self.layout));
             let entries = self.entries(table, sequence)?;
-            return Some(Source { entries, bytes, start: 0, sequence: Some(sequence) });
+            let piece = Piece { within: 0..whole, bytes };
+            return Some(Source { entries, piece, late: None, slot, sequence: Some(sequence) });
         }
         let table = block::read_table(&*self.device, offset, &self.layout);
         let entries = self.entries(table, sequence)?;
         let needed = self.needed(block, &entries, unmoved);
-        if !needed.is_empty()
-            && self.device.read(offset + needed.start as u64, &mut bytes[..needed.len()]).is_err()
-        {
-            self.state().statistics.read_errors += 1;
-            bytes[..needed.len()].fill(0);
-        }
-        Some(Source { entries, bytes, start: needed.start, sequence: Some(sequence) })
+        let piece = self.read_piece(slot, &needed, Some(bytes));
+        Some(Source { entries, piece, late: None, slot, sequence: Some(sequence) })
     }
 
-    /// The sectors of a block that have what is to be kept.
+    /// The sectors around these bytes of a block, into this memory if there is some. What cannot be read is zeros, which
+    /// are no object.
+    fn read_piece(&self, slot: u32, wanted: &Range<usize>, memory: Option<AlignedBuffer>) -> Piece {
+        let within = wanted.start / SECTOR * SECTOR..wanted.end.next_multiple_of(SECTOR);
+        let mut bytes = memory.unwrap_or_else(|| AlignedBuffer::new(within.len()));
+        let offset = self.layout.block(slot) + within.start as u64;
+        if !within.is_empty() && self.device.read(offset, &mut bytes[..within.len()]).is_err() {
+            self.state().statistics.read_errors += 1;
+            bytes[..within.len()].fill(0);
+        }
+        Piece { within, bytes }
+    }
+
+    /// The bytes of a block from the first to the last object that is to be kept by now.
     fn needed(&self, block: u32, entries: &[Entry], unmoved: Unmoved) -> Range<usize> {
         let state = self.state();
         let kept = entries.iter().filter(|entry| {
@@ -143,8 +188,7 @@ impl Ripq {
             place.is_some_and(|place| state.keeps(entry.digest, &place, unmoved, self.settings.skip))
         });
         let places = kept.map(|entry| block::bytes_of(entry.offset, entry.units));
-        let all = places.reduce(|first, last| first.start..last.end).unwrap_or(0..0);
-        all.start / SECTOR * SECTOR..all.end.next_multiple_of(SECTOR)
+        places.reduce(|first, last| first.start..last.end).unwrap_or(0..0)
     }
 
     /// The table that was read, if it is that of the block that was written with this number.
@@ -160,7 +204,7 @@ impl Ripq {
 }
 
 impl State {
-    /// Moves an object out of a block; the section whose insertion point must be sealed before that, if any.
+    /// Moves an object out of a block, if its bytes are at hand and there is room for them.
     fn drain_object(
         &mut self,
         block: u32,
@@ -168,28 +212,29 @@ impl State {
         source: &Source,
         unmoved: Unmoved,
         skip: f64,
-    ) -> Option<usize> {
-        let place = self.resident(block, entry)?;
+    ) -> Drained {
+        let Some(place) = self.resident(block, entry) else { return Drained::Done };
         if !self.keeps(entry.digest, &place, unmoved, skip) {
             self.statistics.skipped += u64::from(place.moved_to.is_some());
             self.evict(entry.digest, &place);
-            return None;
+            return Drained::Done;
         }
+        let Some(stored) = source.bytes(entry) else { return Drained::Unread };
         let record =
-            source.key_and_value(entry).and_then(|(key, value)| Record::new(key, value, entry.digest));
+            source.parse(entry, stored).and_then(|(key, value)| Record::new(key, value, entry.digest));
         let Some(record) = record else {
             self.statistics.damaged += 1;
             self.evict(entry.digest, &place);
-            return None;
+            return Drained::Done;
         };
         let section = self.queue.blocks[counted_in(&place)].section;
         if !self.fits(section, place.units) {
             if !self.free.is_empty() {
-                return Some(section);
+                return Drained::Full(section);
             }
             self.statistics.skipped += 1;
             self.evict(entry.digest, &place);
-            return None;
+            return Drained::Done;
         }
         let lowest = self.queue.blocks[counted_in(&place)].lowest;
         self.unlink(entry.digest, &place);
@@ -198,7 +243,7 @@ impl State {
             self.statistics.reinserted += 1;
             self.statistics.reinserted_bytes += bytes(place.units);
         }
-        None
+        Drained::Done
     }
 
     /// Whether an object is written again when its block goes.

@@ -2,6 +2,7 @@
 
 mod invariants;
 mod paper;
+mod reclaim;
 mod recovery;
 mod single;
 
