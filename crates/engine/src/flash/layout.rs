@@ -98,7 +98,10 @@ impl Layout {
         device.read(0, &mut first).map_err(|error| Error::device("reading the superblock", error))?;
         let copies: Vec<_> = first.chunks_exact(SECTOR).map(Layout::parse).collect();
         let layout = copies.iter().find_map(|copy| copy.as_ref().ok()).copied();
-        let Some(layout) = layout else { return copies.into_iter().next().expect("there are two") };
+        // Empty is what may be written over, so a single copy of zeros does not make it so.
+        let is_empty = |copy: &Result<Layout, Error>| matches!(copy, Err(Error::Empty));
+        let refusal = || copies.into_iter().find(|copy| !is_empty(copy)).unwrap_or(Err(Error::Empty));
+        let Some(layout) = layout else { return refusal() };
         if layout.block(layout.blocks as u32) > device.bytes() {
             return Err(Error::Damaged(format!(
                 "the device has {} bytes, and its superblock tells of {} blocks of {}: it was cut",
@@ -182,6 +185,28 @@ mod tests {
             device.write(copy * SECTOR as u64, &sector).expect("written");
         }
         assert!(matches!(Layout::open(&device), Err(Error::Foreign)));
+    }
+
+    #[test]
+    fn a_device_is_empty_only_if_both_copies_are_zeros() {
+        let zeros = AlignedBuffer::new(SECTOR);
+        for lost in 0..2 {
+            let device = device(32 << 20);
+            let layout = Layout::plan(device.bytes(), 64 << 10, 77).expect("fits");
+            layout.create(&device).expect("empty");
+            device.write(lost * SECTOR as u64, &zeros).expect("written");
+            assert_eq!(Layout::open(&device).expect("the other copy"), layout);
+            let other = (1 - lost) * SECTOR as u64;
+            let mut sector = AlignedBuffer::new(SECTOR);
+            device.read(other, &mut sector).expect("read");
+            sector[24] ^= 1;
+            device.write(other, &sector).expect("written");
+            assert!(matches!(Layout::open(&device), Err(Error::Damaged(_))), "copy {lost} is zeros");
+            let error = layout.create(&device).expect_err("not empty").to_string();
+            assert!(error.contains("it holds a cache or something else"), "{error}");
+            device.write(other, &zeros).expect("written");
+            assert!(matches!(Layout::open(&device), Err(Error::Empty)));
+        }
     }
 
     #[test]
