@@ -259,6 +259,7 @@ pub fn bytes_of(offset: u32, units: u32) -> std::ops::Range<usize> {
 mod tests {
     use super::*;
     use crate::device::MemoryDevice;
+    use crate::flash::index::{Index, Place};
     use proptest::prelude::*;
 
     const BLOCK: usize = 4 * SECTOR;
@@ -340,6 +341,39 @@ mod tests {
             let checksum = xxh3_64_with_seed(&bytes, 9);
             let fits = |entries: &Vec<Entry>| entries.len() == objects as usize;
             prop_assert!(parse_table(&bytes, checksum, &claimed).is_none_or(|entries| fits(&entries)));
+        }
+    }
+
+    /// Table 4.3's blocks. All but the last kilobytes is an object that was dead when the block was written.
+    #[test]
+    fn a_block_of_256_mib_is_filled_to_its_end() {
+        const LARGEST: usize = 256 << 20;
+        let layout = Layout::plan(9 << 28, LARGEST as u64, 42).expect("the dissertation's size");
+        let mut builder = Builder::new(AlignedBuffer::new(LARGEST));
+        let units = Builder::units_max(LARGEST) - 1000;
+        assert!(record::units(8, units as usize * UNIT - 24).is_some(), "an object may be as large");
+        builder.entries.push(Entry { digest: 7, offset: FIRST_UNIT, units, frequency: 0 });
+        builder.used_units += units;
+        let value = [3; 16];
+        let mut index = Index::default();
+        while builder.fits(3) {
+            let number = builder.entries.len() as u64;
+            let key = number.to_le_bytes();
+            let record = Record::new(&key, &value, number << 24).expect("short");
+            let place =
+                Place { block: 8, offset: builder.used_units, units: 3, moved_to: None, frequency: 1 };
+            index.insert(record.digest, &place);
+            builder.append(&record, 1);
+        }
+        assert!(builder.used_bytes() > LARGEST - 100 && builder.entries.len() > 200);
+        let (block, sealed) = builder.seal(header(9));
+        let (_, entries) = parse_block(&block, &layout).expect("sealed");
+        assert_eq!(entries, sealed);
+        for entry in &entries[1..] {
+            let place = index.get(entry.digest).expect("inserted");
+            let record = &block[bytes_of(place.offset, place.units)];
+            let key = (entry.digest >> 24).to_le_bytes();
+            assert_eq!(record::parse(record, 9, entry.offset), Some((key.as_slice(), value.as_slice())));
         }
     }
 }

@@ -14,6 +14,8 @@ const MAGIC: [u8; 16] = *b"DistCache flash\n";
 const VERSION: u64 = 2;
 /// The superblock is written twice, so that one bad sector does not cost the cache.
 const COPIES: u64 = 2;
+/// An object begins before a block's end, so the highest offset needs not be the block's length.
+const BLOCK_BYTES_MAX: u64 = (UNITS_MAX as u64 + 1) * UNIT as u64;
 
 /// Where things are on a device; told by its superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +32,9 @@ impl Layout {
     /// For a device of this size.
     pub fn plan(device_bytes: u64, block_bytes: u64, identity: u64) -> Result<Layout, Error> {
         let sector = SECTOR as u64;
-        if !block_bytes.is_multiple_of(sector)
-            || block_bytes == 0
-            || block_bytes > u64::from(UNITS_MAX) * UNIT as u64
-        {
+        if !block_bytes.is_multiple_of(sector) || block_bytes == 0 || block_bytes > BLOCK_BYTES_MAX {
             return Err(Error::Settings(format!(
-                "block_bytes = {block_bytes}: must be a multiple of {SECTOR} and less than 256 MiB"
+                "block_bytes = {block_bytes}: must be a multiple of {SECTOR} and at most 256 MiB"
             )));
         }
         // A journal half holds the order of the blocks and a four-byte mark for each dead object of them.
@@ -211,7 +210,7 @@ mod tests {
 
     #[test]
     fn impossible_sizes_are_refused_by_name() {
-        for block_bytes in [0, 1000, 1 << 28] {
+        for block_bytes in [0, 1000, (1 << 28) + SECTOR as u64] {
             let error = Layout::plan(1 << 30, block_bytes, 1).expect_err("no block size").to_string();
             assert!(error.contains(&format!("block_bytes = {block_bytes}")), "{error}");
         }

@@ -156,6 +156,19 @@ fn large_blocks_are_reclaimed_in_parts() {
     assert!(statistics.reinserted > 0 && statistics.damaged == 0, "{statistics:?}");
 }
 
+/// Table 4.3's blocks; memory is taken for what is written of them.
+#[test]
+fn blocks_of_256_mib_are_written_and_opened() {
+    let settings = Settings { block_bytes: 256 << 20, ..settings("slru:3") };
+    let device: Arc<dyn Device> = Arc::new(device(9, &settings));
+    let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
+    ripq.insert(b"key", &value(1, 1, 3 << 20)).expect("healthy");
+    ripq.close().expect("healthy");
+    let ripq = Ripq::open(device, settings).expect("it was closed");
+    assert_eq!(ripq.get(b"key").expect("healthy").expect("there"), value(1, 1, 3 << 20));
+    ripq.verify().expect("consistent");
+}
+
 /// Requests alone, of ever other objects, leave virtual blocks with few objects behind.
 #[test]
 fn virtual_blocks_are_joined_without_a_single_write() {
