@@ -47,14 +47,14 @@ impl Drop for Trace {
     }
 }
 
-const ALL: &str = "fifo,lru,lfu,s4lru,s4lru-fill,slru:3,gdsf,gdsf:3,clairvoyant,infinite,random,clock,arc,lirs,2q,s3fifo,\
-                   sieve,wtinylfu";
+const ALL: &str = "fifo,lru,lfu,s4lru,s4lru-fill,slru:3,slru-borrow:3,gdsf,gdsf:3,clairvoyant,infinite,random,\
+                   clock,arc,lirs,2q,s3fifo,sieve,wtinylfu";
 
 #[test]
 fn every_policy_has_a_row_at_every_size() {
     let trace = Trace::new("rows");
     let rows = trace.json(&format!("--policy {ALL} --size 50,100B,0.5ws"));
-    assert_eq!(rows.len(), 18 * 3);
+    assert_eq!(rows.len(), 19 * 3);
     let names: Vec<&str> = rows.iter().step_by(3).map(|row| row["policy"].as_str().unwrap()).collect();
     assert_eq!(names.join(","), ALL);
     for row in &rows {

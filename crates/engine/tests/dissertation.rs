@@ -71,6 +71,26 @@ fn slru_has_lru_and_s4lru_at_its_ends() {
     }
 }
 
+/// Section 4.3.3 has segments of equal size, and does not say how they come to be full. Where the lowest may borrow what
+/// room the others leave, nothing stays empty, and once they are full nothing is borrowed.
+#[test]
+fn slru_may_borrow_until_its_segments_are_full() {
+    let mut strict = Cache::new("slru:2", 8);
+    assert_eq!(strict.ask("abcdeabcd"), "---------", "the lowest segment has four objects");
+    let mut borrowing = Cache::new("slru-borrow:2", 8);
+    assert_eq!(borrowing.ask("abcdefghabcd"), "--------++++", "or the whole cache");
+    assert_eq!(borrowing.ask("ijklefgh"), "--------", "of which requests take the upper half");
+    let requests = "abcabdacebdfaabcgdhaibcjadkbacelfabmdcnaoabpcdqa";
+    for capacity in [4, 6, 8, 20] {
+        let [mut strict, mut borrowing] =
+            ["slru:2", "slru-borrow:2"].map(|policy| Cache::new(policy, capacity));
+        let filling = "abcdefghijklmnopqrst"[..capacity as usize / 2].chars().flat_map(|letter| [letter; 2]);
+        let filling = filling.collect::<String>();
+        assert_eq!(strict.ask(&filling), borrowing.ask(&filling));
+        assert_eq!(strict.ask(requests), borrowing.ask(requests), "{capacity} objects");
+    }
+}
+
 /// Table 3.4: LFU is "ordered first by number of hits and then by last-access time".
 #[test]
 fn lfu_breaks_ties_by_the_last_access() {

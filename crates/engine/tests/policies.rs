@@ -9,7 +9,7 @@ use engine::policy::{NEVER, Request, Spec};
 use proptest::prelude::*;
 use twins::twin;
 
-const ALL: [&str; 21] = [
+const ALL: [&str; 23] = [
     "fifo",
     "lru",
     "lfu",
@@ -18,6 +18,8 @@ const ALL: [&str; 21] = [
     "slru:1",
     "slru:2",
     "slru:3",
+    "slru-borrow:1",
+    "slru-borrow:3",
     "gdsf",
     "gdsf:1",
     "gdsf:3",

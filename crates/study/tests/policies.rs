@@ -114,8 +114,8 @@ fn misses_on_the_traces_at_hand_are_pinned() {
 }
 
 fn setting(sizes: &str) -> Setting {
-    let policies = "fifo lru lfu s4lru s4lru-fill slru:2 slru:3 gdsf gdsf:1 gdsf:3 clairvoyant infinite random clock arc \
-                    lirs 2q s3fifo sieve wtinylfu";
+    let policies = "fifo lru lfu s4lru s4lru-fill slru:2 slru:3 slru-borrow:3 gdsf gdsf:1 gdsf:3 clairvoyant infinite \
+                    random clock arc lirs 2q s3fifo sieve wtinylfu";
     Setting {
         policies: policies.split_whitespace().map(spec).collect(),
         sizes: sizes.split_whitespace().map(|size| size.parse().unwrap()).collect(),

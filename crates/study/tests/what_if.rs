@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use study::what_if::{Outcome, Setting, WhatIfError};
 use trace::{Access, Next, Operation, TraceError};
 
-const ALL: &str = "fifo lru lfu s4lru s4lru-fill slru:2 slru:3 gdsf gdsf:1 gdsf:3 clairvoyant infinite random clock arc lirs \
-                   2q s3fifo sieve wtinylfu";
+const ALL: &str = "fifo lru lfu s4lru s4lru-fill slru:2 slru:3 slru-borrow:3 gdsf gdsf:1 gdsf:3 clairvoyant infinite random \
+                   clock arc lirs 2q s3fifo sieve wtinylfu";
 
 fn setting(policies: &str, sizes: &str) -> Setting {
     Setting {

@@ -16,8 +16,8 @@ use crate::trace::Source;
 
 /// Simulate eviction policies on a trace: object and byte miss ratios for every policy at every size
 ///
-/// Policies: fifo, lru, lfu, s4lru, s4lru-fill, slru:L, gdsf, gdsf:L, clairvoyant, infinite, random, clock, arc, lirs, 2q,
-/// s3fifo, sieve, wtinylfu. docs/policies.md says what each does.
+/// Policies: fifo, lru, lfu, s4lru, s4lru-fill, slru:L, slru-borrow:L, gdsf, gdsf:L, clairvoyant, infinite, random, clock,
+/// arc, lirs, 2q, s3fifo, sieve, wtinylfu. docs/policies.md says what each does.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]

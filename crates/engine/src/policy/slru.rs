@@ -1,5 +1,5 @@
 //! Segmented LRU: segments of equal size, each an LRU queue; a hit moves an object up a segment, and what a segment cannot
-//! hold moves down to the next lower one. Both forms of S4LRU: they differ in where a miss goes.
+//! hold moves down to the next lower one. Its forms differ in where a miss goes and in what the lowest segment may hold.
 
 use super::queue::{NOWHERE, Place, Queue, queue_of};
 use super::sizes::Sizes;
@@ -17,6 +17,8 @@ pub enum Insertion {
     /// To the head of the lowest segment that has room for it; where none has, objects leave from the tail of the lowest
     /// segment that has any until the whole cache has room (libCacheSim).
     LowestWithRoom,
+    /// To the head of the lowest segment, which may use what room the segments above it leave (Karedla et al., 1994).
+    LowestBorrowing,
 }
 
 #[derive(Clone, Debug)]
@@ -64,7 +66,8 @@ impl Slru {
     /// Moves tails down from this segment on, as far as each step makes the next segment too large.
     #[inline]
     fn settle(&mut self, from: usize) {
-        for upper in (0..=from).rev() {
+        let lowest_bounded = usize::from(self.insertion == Insertion::LowestBorrowing);
+        for upper in (lowest_bounded..=from).rev() {
             if self.segments[upper].used <= self.segment_bytes_max {
                 break;
             }
@@ -91,6 +94,12 @@ impl Slru {
         let segment = match self.insertion {
             Insertion::Lowest => {
                 while self.segments[0].used + bytes > self.segment_bytes_max {
+                    self.take_tail(0);
+                }
+                0
+            }
+            Insertion::LowestBorrowing => {
+                while self.used() + bytes > self.capacity {
                     self.take_tail(0);
                 }
                 0

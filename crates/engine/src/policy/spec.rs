@@ -17,6 +17,7 @@ pub enum Spec {
     S4Lru,
     S4LruFill,
     Slru { segments: u32 },
+    SlruBorrow { segments: u32 },
     Gdsf { frequency_max: Option<u32> },
     Clairvoyant,
     Infinite,
@@ -68,6 +69,7 @@ impl Spec {
             Spec::S4Lru => slru(S4LRU_SEGMENTS, Insertion::Lowest),
             Spec::S4LruFill => slru(S4LRU_SEGMENTS, Insertion::LowestWithRoom),
             Spec::Slru { segments } => slru(segments, Insertion::Lowest),
+            Spec::SlruBorrow { segments } => slru(segments, Insertion::LowestBorrowing),
             Spec::Gdsf { frequency_max } => Box::new(Gdsf::new(capacity, frequency_max)),
             Spec::Clairvoyant => Box::new(Clairvoyant::new(capacity)),
             Spec::Infinite => Box::new(Infinite::default()),
@@ -87,6 +89,7 @@ impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Spec::Slru { segments } => write!(f, "slru:{segments}"),
+            Spec::SlruBorrow { segments } => write!(f, "slru-borrow:{segments}"),
             Spec::Gdsf { frequency_max: Some(frequency) } => write!(f, "gdsf:{frequency}"),
             plain => {
                 let name = NAMES.iter().find(|(_, spec)| spec == plain);
@@ -98,9 +101,9 @@ impl fmt::Display for Spec {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpecError {
-    #[error("{0:?} is no policy; write one of {names}, slru:L or gdsf:L", names = names())]
+    #[error("{0:?} is no policy; write one of {names}, slru:L, slru-borrow:L or gdsf:L", names = names())]
     Unknown(String),
-    #[error("{0:?}: write a number of segments from 1 to {SEGMENTS_MAX} after slru:")]
+    #[error("{0:?}: write a number of segments from 1 to {SEGMENTS_MAX} after the colon")]
     Segments(String),
     #[error("{0:?}: write the greatest frequency that counts, 1 or more, after gdsf:")]
     Frequency(String),
@@ -118,11 +121,13 @@ impl FromStr for Spec {
             return Ok(*spec);
         }
         let number = |digits: &str| digits.parse().ok().filter(|number: &u32| *number >= 1);
+        let segments = |digits: &str| {
+            let segments = number(digits).filter(|segments| *segments <= SEGMENTS_MAX);
+            segments.ok_or_else(|| SpecError::Segments(text.to_owned()))
+        };
         match text.split_once(':') {
-            Some(("slru", segments)) => {
-                let segments = number(segments).filter(|segments| *segments <= SEGMENTS_MAX);
-                Ok(Spec::Slru { segments: segments.ok_or_else(|| SpecError::Segments(text.to_owned()))? })
-            }
+            Some(("slru", digits)) => Ok(Spec::Slru { segments: segments(digits)? }),
+            Some(("slru-borrow", digits)) => Ok(Spec::SlruBorrow { segments: segments(digits)? }),
             Some(("gdsf", frequency)) => {
                 let frequency = number(frequency).ok_or_else(|| SpecError::Frequency(text.to_owned()))?;
                 Ok(Spec::Gdsf { frequency_max: Some(frequency) })
@@ -139,7 +144,7 @@ mod tests {
     #[test]
     fn names_are_read_and_written() {
         let plain = NAMES.iter().map(|(name, _)| *name);
-        for name in plain.chain(["slru:1", "slru:15", "gdsf:1", "gdsf:3"]) {
+        for name in plain.chain(["slru:1", "slru:15", "slru-borrow:3", "gdsf:1", "gdsf:3"]) {
             assert_eq!(name.parse::<Spec>().map(|spec| spec.to_string()), Ok(name.to_owned()));
         }
     }
@@ -153,6 +158,7 @@ mod tests {
             ("slru:0", "segments from 1 to 15"),
             ("slru:16", "segments from 1 to 15"),
             ("slru:x", "segments from 1 to 15"),
+            ("slru-borrow:0", "segments from 1 to 15"),
             ("gdsf:0", "1 or more"),
             ("lru:2", "is no policy"),
         ] {

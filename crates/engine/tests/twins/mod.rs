@@ -28,6 +28,7 @@ pub(crate) fn twin(spec: Spec, capacity: u64) -> Option<Box<dyn Twin>> {
         Spec::S4Lru => slru(4, Insertion::Lowest),
         Spec::S4LruFill => slru(4, Insertion::LowestWithRoom),
         Spec::Slru { segments } => slru(segments, Insertion::Lowest),
+        Spec::SlruBorrow { segments } => slru(segments, Insertion::LowestBorrowing),
         Spec::Sieve => Box::new(fifo_like::Sieve::new(capacity)),
         Spec::Clock => Box::new(fifo_like::Clock::new(capacity)),
         Spec::S3Fifo => Box::new(fifo_like::S3Fifo::new(capacity)),

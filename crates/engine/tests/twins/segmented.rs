@@ -1,4 +1,4 @@
-//! Twin of segmented LRU in both forms: a list for each segment, measured anew at every step.
+//! Twin of segmented LRU in its forms: a list for each segment, measured anew at every step.
 
 use engine::policy::{Insertion, Request};
 
@@ -18,9 +18,16 @@ impl Slru {
         Slru { capacity, quota: capacity / u64::from(segments), insertion, segments: lists }
     }
 
+    fn is_too_large(&self, segment: usize) -> bool {
+        if segment == 0 && self.insertion == Insertion::LowestBorrowing {
+            return self.segments.iter().map(List::bytes).sum::<u64>() > self.capacity;
+        }
+        self.segments[segment].bytes() > self.quota
+    }
+
     /// One object at a time moves down, and what that makes too large comes first.
     fn cool(&mut self, segment: usize) {
-        while self.segments[segment].bytes() > self.quota {
+        while self.is_too_large(segment) {
             let object = self.segments[segment].pop();
             if segment > 0 {
                 self.segments[segment - 1].push(object);
@@ -45,7 +52,7 @@ impl Twin for Slru {
             return false;
         }
         match self.insertion {
-            Insertion::Lowest => {
+            Insertion::Lowest | Insertion::LowestBorrowing => {
                 self.segments[0].push((request.object, bytes));
                 self.cool(0);
             }
