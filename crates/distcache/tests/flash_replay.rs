@@ -66,6 +66,8 @@ fn every_engine_tells_all_that_was_measured() {
         );
         assert_eq!(result["requests"], 40_000);
     }
+    assert_eq!((&ripq["policy"], &ripq["exact_policy"]), (&"slru:3".into(), &"slru-borrow:3".into()));
+    assert!((0.98..1.02).contains(&number(&ripq, "fidelity")), "{ripq}");
     assert!(number(&ripq, "hit_ratio") > number(&fifo, "hit_ratio"));
     assert!(number(&ripq["dram_bytes"], "buffers") > 2.0 * number(&sipq["dram_bytes"], "buffers"));
     assert!(number(&fifo, "wa_implementation") < number(&sipq, "wa_implementation"));

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::policy::SEGMENTS_MAX;
+
 /// Where in the queue an object belongs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Priority {
@@ -94,7 +96,8 @@ impl fmt::Display for Policy {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no policy of a flash cache: give `fifo`, `lru`, `slru:L`, `gdsf` or `gdsf:L` with L from 1 to 254"
+    "`{0}` is no policy of a flash cache: give `fifo`, `lru`, `slru:L` with L from 1 to {SEGMENTS_MAX}, `gdsf`, or `gdsf:L` \
+     with L from 1 to 254"
 )]
 pub struct UnknownPolicy(String);
 
@@ -113,7 +116,9 @@ impl FromStr for Policy {
         match (name, parameter) {
             ("fifo", None) => Ok(Policy::Fifo),
             ("lru", None) => Ok(Policy::SegmentedLru { segments: 1 }),
-            ("slru", Some(segments)) => Ok(Policy::SegmentedLru { segments }),
+            ("slru", Some(segments)) if u32::from(segments) <= SEGMENTS_MAX => {
+                Ok(Policy::SegmentedLru { segments })
+            }
             ("gdsf", None) => Ok(Policy::Gdsf { frequency_max: u8::MAX }),
             ("gdsf", Some(frequency_max)) => Ok(Policy::Gdsf { frequency_max }),
             _ => Err(unknown()),
@@ -159,11 +164,11 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for name in ["fifo", "slru:1", "slru:3", "gdsf", "gdsf:2"] {
+        for name in ["fifo", "slru:1", "slru:15", "gdsf", "gdsf:2"] {
             assert_eq!(name.parse::<Policy>().map(|policy| policy.to_string()), Ok(name.to_owned()));
         }
         assert_eq!("lru".parse(), Ok(Policy::SegmentedLru { segments: 1 }));
-        for name in ["slru", "slru:0", "slru:255", "slru:x", "gdsf:", "fifo:1", "arc", ""] {
+        for name in ["slru", "slru:0", "slru:16", "slru:x", "gdsf:", "fifo:1", "arc", ""] {
             let error = name.parse::<Policy>().expect_err("no policy").to_string();
             assert!(error.starts_with(&format!("`{name}` is no policy")), "{error}");
         }

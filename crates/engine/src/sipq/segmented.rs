@@ -1,5 +1,5 @@
-//! Segmented LRU in segments of equal size: a request moves an object to the head of the next higher segment, what a
-//! segment cannot hold moves to the head of the next lower, and what the lowest cannot hold goes.
+//! Segmented LRU: a request moves an object to the head of the next higher segment, what a segment cannot hold moves to the
+//! head of the next lower one. The lowest segment may use what room the others leave, as in RIPQ.
 
 use super::{Number, Object};
 
@@ -25,17 +25,13 @@ pub(super) struct Segmented {
     links: Vec<Link>,
     /// The lowest first.
     segments: Vec<Segment>,
-    segment_bytes_max: u64,
+    bytes_max: u64,
 }
 
 impl Segmented {
     pub(super) fn new(segments: u8, bytes_max: u64) -> Segmented {
         let segment = Segment { head: NOBODY, tail: NOBODY, bytes: 0 };
-        Segmented {
-            links: Vec::new(),
-            segments: vec![segment; usize::from(segments)],
-            segment_bytes_max: bytes_max / u64::from(segments),
-        }
+        Segmented { links: Vec::new(), segments: vec![segment; usize::from(segments)], bytes_max }
     }
 
     pub(super) fn insert(&mut self, number: Number, objects: &[Object]) {
@@ -54,14 +50,15 @@ impl Segmented {
     }
 
     pub(super) fn resize(&mut self, bytes_max: u64, objects: &[Object]) {
-        self.segment_bytes_max = bytes_max / self.segments.len() as u64;
+        self.bytes_max = bytes_max;
         self.settle(self.segments.len() - 1, objects);
     }
 
     /// What a segment from this one down cannot hold moves to the next lower one.
     fn settle(&mut self, from: usize, objects: &[Object]) {
+        let segment_bytes_max = self.bytes_max / self.segments.len() as u64;
         for upper in (1..=from).rev() {
-            while self.segments[upper].bytes > self.segment_bytes_max {
+            while self.segments[upper].bytes > segment_bytes_max {
                 let tail = self.segments[upper].tail;
                 self.remove(tail, objects);
                 self.push(tail, upper - 1, objects);
@@ -85,10 +82,10 @@ impl Segmented {
 
     /// Takes the lowest object out if there are too many.
     pub(super) fn evict(&mut self, objects: &[Object]) -> Option<Number> {
-        let lowest = self.segments[0];
-        let number = lowest.tail;
-        (lowest.bytes > self.segment_bytes_max).then(|| self.remove(number, objects))?;
-        Some(number)
+        let bytes: u64 = self.segments.iter().map(|segment| segment.bytes).sum();
+        let lowest = self.segments[0].tail;
+        (bytes > self.bytes_max).then(|| self.remove(lowest, objects))?;
+        Some(lowest)
     }
 
     pub(super) fn memory_bytes(&self) -> usize {

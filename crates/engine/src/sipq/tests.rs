@@ -21,13 +21,15 @@ impl Twin {
         let to = found.map_or(0, |segment| (segment + 1).min(self.segments.len() - 1));
         self.segments[to].push((digest, bytes));
         let each = bytes_max / self.segments.len() as u64;
-        for upper in (0..=to).rev() {
-            while self.segments[upper].iter().map(|(_, bytes)| u64::from(*bytes)).sum::<u64>() > each {
+        let sum = |segment: &[(u64, u32)]| segment.iter().map(|(_, bytes)| u64::from(*bytes)).sum::<u64>();
+        for upper in (1..=to).rev() {
+            while sum(&self.segments[upper]) > each {
                 let tail = self.segments[upper].remove(0);
-                if upper > 0 {
-                    self.segments[upper - 1].push(tail);
-                }
+                self.segments[upper - 1].push(tail);
             }
+        }
+        while self.segments.iter().map(|segment| sum(segment)).sum::<u64>() > bytes_max {
+            self.segments[0].remove(0);
         }
     }
 

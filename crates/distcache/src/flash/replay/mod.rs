@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use engine::flash::Policy;
+use engine::policy::Spec;
 use runtime::config::ByteSize;
 use study::what_if::{Outcome, Setting, Size, Survey, WhatIfError};
 use trace::Access;
@@ -33,7 +34,8 @@ use values::Values;
 /// Run a trace through a cache on flash, and measure it
 ///
 /// Every request reads an object, and what is missed is inserted. Every value that the cache returns is compared with what
-/// was put into it. The same policy, exact and without a device, gets as many bytes as the cache held for comparison.
+/// was put into it. The same policy, exact and without a device, gets as many bytes as the cache held for comparison:
+/// slru-borrow:L for slru:L, as no room stays empty.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -140,10 +142,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The policy itself, in so many bytes and with nothing else to store.
+/// The policy itself, in so many bytes and with nothing else to store. RIPQ leaves no room empty while the upper segments of
+/// SLRU are not yet full, and so its exact policy leaves none.
 fn exact(arguments: &Arguments, capacity: u64) -> anyhow::Result<Outcome> {
+    let policy = match arguments.policy() {
+        Policy::SegmentedLru { segments } => Spec::SlruBorrow { segments: segments.into() },
+        policy => policy.to_string().parse()?,
+    };
     let setting = Setting {
-        policies: vec![arguments.policy().to_string().parse()?],
+        policies: vec![policy],
         sizes: vec![Size::Bytes(capacity)],
         ignore_size: false,
         warmup: arguments.warmup,

@@ -22,6 +22,7 @@ pub(super) struct Report {
     dram_bytes: Memory,
     read_p99_us: f64,
     read_p50_us: f64,
+    exact_policy: String,
     exact_hit_ratio: f64,
     exact_byte_hit_ratio: f64,
     requests: u64,
@@ -64,6 +65,7 @@ impl Report {
             dram_bytes: measured.memory,
             read_p99_us: us(0.99),
             read_p50_us: us(0.5),
+            exact_policy: exact.policy.to_string(),
             exact_hit_ratio,
             exact_byte_hit_ratio: 1.0 - exact.byte_miss_ratio(),
             requests: measured.requests,
@@ -102,7 +104,8 @@ impl Report {
             (
                 "exact policy",
                 format!(
-                    "{} of requests, {} of bytes in the {} that were stored; fidelity {:.4}",
+                    "{}: {} of requests, {} of bytes in the {} that were stored; fidelity {:.4}",
+                    self.exact_policy,
                     percent(self.exact_hit_ratio),
                     percent(self.exact_byte_hit_ratio),
                     mib(self.stored_bytes as f64),
