@@ -16,6 +16,12 @@ const VERSION: u64 = 2;
 const COPIES: u64 = 2;
 /// An object begins before a block's end, so the highest offset needs not be the block's length.
 const BLOCK_BYTES_MAX: u64 = (UNITS_MAX as u64 + 1) * UNIT as u64;
+/// Virtual blocks are numbered as well, several for each of these.
+const BLOCKS_COUNT_MAX: u64 = BLOCKS_MAX as u64 / 8;
+/// Even a small device has room for the changes between two checkpoints.
+const JOURNAL_BYTES_MIN: u64 = 1 << 16;
+/// Beyond what blocks of any size ask for. Sums of such numbers do not overflow.
+const JOURNAL_BYTES_MAX: u64 = 1 << 40;
 
 /// Where things are on a device; told by its superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,16 +44,14 @@ impl Layout {
             )));
         }
         // A journal half holds the order of the blocks and a four-byte mark for each dead object of them.
-        let bytes = (1 << 16) + device_bytes / block_bytes * 64 + device_bytes / 512;
+        let bytes = JOURNAL_BYTES_MIN + device_bytes / block_bytes * 64 + device_bytes / 512;
         let journal_bytes = bytes.next_multiple_of(sector);
         let rest = device_bytes
             .saturating_sub(Layout { identity, block_bytes, blocks: 0, journal_bytes }.first_block());
         let layout = Layout { identity, block_bytes, blocks: rest / block_bytes, journal_bytes };
-        // Virtual blocks are numbered as well, several for each of these.
-        let blocks_max = u64::from(BLOCKS_MAX) / 8;
-        if layout.blocks > blocks_max {
+        if layout.blocks > BLOCKS_COUNT_MAX {
             return Err(Error::Settings(format!(
-                "block_bytes = {block_bytes}: makes {} blocks, and {blocks_max} is the most; make blocks larger",
+                "block_bytes = {block_bytes}: makes {} blocks, and {BLOCKS_COUNT_MAX} is the most; make blocks larger",
                 layout.blocks
             )));
         }
@@ -81,8 +85,7 @@ impl Layout {
             for (field, place) in fields.iter().zip(copy[16..].chunks_exact_mut(8)) {
                 place.copy_from_slice(&field.to_le_bytes());
             }
-            let checksum = xxh3_64(&copy[..56]);
-            copy[56..64].copy_from_slice(&checksum.to_le_bytes());
+            seal(copy);
         }
         let write = || -> io::Result<()> {
             device.write(0, &first)?;
@@ -130,13 +133,20 @@ impl Layout {
             Layout { identity: field(1), block_bytes: field(2), blocks: field(3), journal_bytes: field(4) };
         let sound = sector.get(..56).is_some_and(|fields| xxh3_64(fields) == field(5))
             && layout.block_bytes > 0
+            && layout.block_bytes <= BLOCK_BYTES_MAX
             && layout.block_bytes.is_multiple_of(SECTOR as u64)
+            && (JOURNAL_BYTES_MIN..JOURNAL_BYTES_MAX).contains(&layout.journal_bytes)
             && layout.journal_bytes.is_multiple_of(SECTOR as u64)
-            && layout.blocks < u64::from(BLOCKS_MAX);
+            && layout.blocks <= BLOCKS_COUNT_MAX;
         sound
             .then_some(layout)
             .ok_or_else(|| Error::Damaged("both copies of its superblock are damaged".into()))
     }
+}
+
+fn seal(copy: &mut [u8]) {
+    let checksum = xxh3_64(&copy[..56]);
+    copy[56..64].copy_from_slice(&checksum.to_le_bytes());
 }
 
 #[cfg(test)]
@@ -205,6 +215,33 @@ mod tests {
             assert!(error.contains("it holds a cache or something else"), "{error}");
             device.write(other, &zeros).expect("written");
             assert!(matches!(Layout::open(&device), Err(Error::Empty)));
+        }
+    }
+
+    /// Whoever wrote them, their checksum fits.
+    #[test]
+    fn sizes_that_nobody_writes_are_damage() {
+        let device = device(32 << 20);
+        let layout = Layout::plan(device.bytes(), 64 << 10, 77).expect("fits");
+        layout.create(&device).expect("empty");
+        let mut first = AlignedBuffer::new(2 * SECTOR);
+        device.read(0, &mut first).expect("read");
+        for (field, values) in [
+            (2, [0, 4097, 1 << 29, u64::MAX << 12]),
+            (3, [layout.blocks + 1, 1 << 17, 1 << 32, u64::MAX]),
+            (4, [0, 4096, 1 << 40, u64::MAX << 12]),
+        ] {
+            for value in values {
+                let mut wrong = AlignedBuffer::new(2 * SECTOR);
+                wrong.copy_from_slice(&first);
+                for copy in wrong.chunks_exact_mut(SECTOR) {
+                    copy[16 + field * 8..24 + field * 8].copy_from_slice(&value.to_le_bytes());
+                    seal(copy);
+                }
+                device.write(0, &wrong).expect("written");
+                let opened = Layout::open(&device);
+                assert!(matches!(opened, Err(Error::Damaged(_))), "field {field}, {value}: {opened:?}");
+            }
         }
     }
 

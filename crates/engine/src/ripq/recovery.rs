@@ -18,6 +18,8 @@ use crate::flash::layout::Layout;
 
 /// Blocks that were being written when power went have numbers that nothing tells of; none is used again.
 const SEQUENCES_SKIPPED: u64 = 1 << 20;
+/// Nobody writes as many blocks or checkpoints, so a number above was made up; counting on from it would come to an end.
+const COUNT_MAX: u64 = 1 << 62;
 
 pub(super) struct Recovered {
     pub(super) state: State,
@@ -92,7 +94,12 @@ impl Saved {
             }
             sections.push(section);
         }
-        let sound = rest.is_empty() && lowest.is_finite() && lowest >= 0.0;
+        let mut seen = BTreeSet::new();
+        let mut blocks = sections.iter().flatten();
+        let sound = rest.is_empty()
+            && lowest.is_finite()
+            && lowest >= 0.0
+            && blocks.all(|(sequence, _)| *sequence < next_sequence && seen.insert(*sequence));
         sound.then_some(Saved { next_sequence, lowest, segments, sections })
     }
 }
@@ -118,6 +125,11 @@ pub(super) fn recover(device: &dyn Device, settings: &Settings, layout: &Layout)
     let mut state = State::new(settings, *layout);
     let mut found = scan(device, layout, settings.recovery_threads, &mut state);
     let highest = found.iter().map(|found| found.header.sequence).max().unwrap_or(0);
+    let next = saved.as_ref().map_or(0, |saved| saved.next_sequence);
+    let last = highest.max(generation).max(next);
+    if last > COUNT_MAX {
+        return Err(Error::Damaged(format!("nobody writes as many as {last} blocks or checkpoints")));
+    }
     let Some(saved) = saved else {
         // Without a journal nobody knows what was removed, so nothing may be served.
         state.next_sequence = highest + SEQUENCES_SKIPPED;
@@ -264,6 +276,49 @@ fn fill(state: &mut State, found: &[Found], blocks: &[u32], dead: &BTreeMap<u64,
             state.index.insert(entry.digest, &place);
             state.queue.blocks[*block].residents += 1;
             state.queue.count_at(*block, entry.units, entry.frequency, found.header.lowest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(saved: &Saved) -> Vec<u8> {
+        let mut bytes = [saved.next_sequence.to_le_bytes(), saved.lowest.to_le_bytes()].concat();
+        bytes.extend((saved.segments.len() as u32).to_le_bytes());
+        bytes.extend(saved.segments.iter().flat_map(|size| size.to_le_bytes()));
+        bytes.extend((saved.sections.len() as u32).to_le_bytes());
+        for section in &saved.sections {
+            bytes.extend((section.len() as u32).to_le_bytes());
+            for (sequence, dead) in section {
+                bytes.extend(sequence.to_le_bytes());
+                bytes.extend((dead.len() as u32).to_le_bytes());
+                bytes.extend(dead.iter().flat_map(|offset| offset.to_le_bytes()));
+            }
+        }
+        bytes
+    }
+
+    /// Whoever wrote it, its checksum fits: two blocks of one number would be one block twice.
+    #[test]
+    fn an_order_that_nobody_saves_is_none() {
+        let saved = |next_sequence, lowest, sections: [&[u64]; 2]| Saved {
+            next_sequence,
+            lowest,
+            segments: vec![5, 0],
+            sections: sections.map(|all| all.iter().map(|number| (*number, vec![4, 9])).collect()).into(),
+        };
+        let sound = saved(8, 0.5, [&[1, 7], &[3]]);
+        assert_eq!(Saved::parse(&bytes(&sound)), Some(sound));
+        for wrong in [
+            saved(8, 0.5, [&[1, 7], &[1]]),
+            saved(8, 0.5, [&[1, 1], &[]]),
+            saved(8, 0.5, [&[1, 8], &[3]]),
+            saved(8, f64::NAN, [&[1, 7], &[3]]),
+            saved(8, -1.0, [&[1, 7], &[3]]),
+        ] {
+            assert_eq!(Saved::parse(&bytes(&wrong)), None, "{wrong:?}");
         }
     }
 }

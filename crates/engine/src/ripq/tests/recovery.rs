@@ -9,6 +9,9 @@ use rand::{RngExt, SeedableRng};
 use super::{device, settings};
 use crate::device::{AlignedBuffer, Device, Fault, FaultRates, FaultyDevice, MemoryDevice, SECTOR};
 use crate::flash::Error;
+use crate::flash::block::{Builder, Header};
+use crate::flash::journal::Journal;
+use crate::flash::record::Record;
 use crate::ripq::{Ripq, Settings};
 
 type Faulty = FaultyDevice<MemoryDevice>;
@@ -256,5 +259,34 @@ fn other_settings_and_other_devices_are_refused() {
     assert_eq!(error, "block_bytes = 16384: the cache on this device was created with 8192");
     for wrong in [Settings { alpha: 0.0, ..settings.clone() }, Settings { skip: 1.0, ..settings }] {
         assert!(matches!(Ripq::open(Arc::clone(&device), wrong), Err(Error::Settings(_))));
+    }
+}
+
+/// Whoever wrote them, their checksums fit.
+#[test]
+fn numbers_that_nobody_reaches_are_refused() {
+    let settings = settings("lru");
+    for number in [1 << 40, (1 << 62) + 1, u64::MAX] {
+        for of_block in [true, false] {
+            let device: Arc<dyn Device> = Arc::new(device(20, &settings));
+            let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
+            let layout = ripq.layout;
+            ripq.close().expect("healthy");
+            if of_block {
+                let mut builder = Builder::new(AlignedBuffer::new(settings.block_bytes as usize));
+                builder.append(&Record::new(b"key", b"value", 7).expect("short"), 1);
+                let (identity, sequence) = (layout.identity, number);
+                let header = Header { identity, sequence, objects: 0, used_units: 0, rank: 1.0, lowest: 0.0 };
+                let (block, _) = builder.seal(header);
+                device.write(layout.block(3), &block).expect("healthy");
+            } else {
+                Journal::new(&layout, number - 1).checkpoint(&*device, b"").expect("healthy");
+            }
+            let opened = Ripq::open(device, settings.clone());
+            match number == 1 << 40 {
+                true => assert!(opened.is_ok_and(|ripq| ripq.verify().is_ok())),
+                false => assert!(matches!(opened, Err(Error::Damaged(_))), "{number}, {of_block}"),
+            }
+        }
     }
 }
