@@ -26,8 +26,10 @@ const DOCUMENT: Memory = Memory { fixed: 256 << 10, per_byte: 4096 };
 const BUFFERED: Memory = Memory { fixed: 16 << 20, per_byte: 4096 };
 /// The rings and tables of a small cluster, made anew for each input.
 const MACHINE: Memory = Memory { fixed: 4 << 20, per_byte: 4096 };
+/// A device of 256 KiB in memory, more than once, and the buffers of a cache on it.
+const DEVICE: Memory = Memory { fixed: 12 << 20, per_byte: 4096 };
 
-pub static TARGETS: [Target; 18] = [
+pub static TARGETS: [Target; 19] = [
     decoder("resp_commands", targets::resp_commands::run),
     decoder("resp_replies", targets::resp_replies::run),
     decoder("memcached", targets::memcached::run),
@@ -46,6 +48,7 @@ pub static TARGETS: [Target; 18] = [
     machine("controller", targets::controller::run),
     machine("shards", targets::shards::run),
     machine("stored_map", targets::stored_map::run),
+    Target { memory: DEVICE, ..machine("flash", targets::flash::run) },
 ];
 
 const fn decoder(name: &'static str, run: fn(&[u8])) -> Target {

@@ -5,6 +5,7 @@ pub(crate) mod commands;
 pub(crate) mod config;
 pub(crate) mod controller;
 pub(crate) mod embedded;
+pub(crate) mod flash;
 pub(crate) mod handshake;
 pub(crate) mod heartbeats;
 pub(crate) mod memcached;
