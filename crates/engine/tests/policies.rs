@@ -176,14 +176,20 @@ fn a_scan_does_not_make_what_is_remembered_grow() {
 }
 
 #[test]
-fn lru_takes_48_bytes_for_each_cached_object_where_a_fourth_of_all_is_cached() {
-    for (bytes, cached) in [(1, 25_000), (1, 100_000), (1000, 25_000), (1000, 100_000)] {
-        let mut lru = Spec::Lru.simulation(cached * u64::from(bytes));
-        lru.reserve(100_000);
+fn lru_takes_at_most_48_bytes_for_each_cached_object() {
+    // A fourth of all is cached, or all, or a tenth of objects without a size.
+    let tenth = (1, 8_000, 76_349);
+    let all = 100_000;
+    let cases = [(1, 25_000, all), (1, all, all), (1000, 25_000, all), (1000, all, all), tenth];
+    for (bytes, cached, objects) in cases {
+        let mut lru = Spec::Lru.simulation(u64::from(cached * bytes));
+        lru.reserve(objects as usize);
         let request = |object| Request { object, bytes, next: NEVER };
-        let requests: Vec<Request> = (0..100_000).chain(0..100_000).map(request).collect();
+        // The last ones are hits: they leave stale places in the queue.
+        let all_twice = (0..objects).chain(0..objects);
+        let requests: Vec<Request> = all_twice.chain(objects - cached..objects).map(request).collect();
         lru.run(&requests);
-        let each = lru.memory() as f64 / cached as f64;
-        assert!(each <= 48.0, "{each} bytes for each of {cached} of {bytes} bytes");
+        let each = lru.memory() as f64 / f64::from(cached);
+        assert!(each <= 48.0, "{each} bytes for each of {cached} of {bytes} bytes, of {objects} objects");
     }
 }
