@@ -181,3 +181,19 @@ fn what_makes_no_sense_is_refused_in_one_line() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("/nowhere/trace"));
 }
+
+/// Before the run, and not when it comes to the exact policy: nothing is printed, and no device is made.
+#[test]
+fn an_object_that_cannot_be_simulated_is_refused_at_once() {
+    let (path, device) = (folder().join("huge.csv"), folder().join("huge"));
+    let requests: String = (0..100).map(|number| format!("{number},{},1000\n", number % 50)).collect();
+    std::fs::write(&path, format!("time,object,size\n{requests}100,50,5000000000\n")).unwrap();
+    drop(std::fs::remove_file(&device));
+    let (trace, target) = (path.display(), device.display());
+    let output = run(&format!("flash replay --trace {trace} --device {target} --size 16MiB --tell-every 10"));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    let why = "huge.csv: an object of 5000000000 bytes; the exact policy takes at most 4294967295";
+    assert!(error.contains(why) && error.lines().count() == 1, "{error}");
+    assert!(output.stdout.is_empty() && !device.exists(), "it has begun");
+}

@@ -115,6 +115,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .map_err(WhatIfError::from)
         .and_then(|accesses| Survey::of(accesses, false, false))
         .map_err(BadInput::of)?;
+    // The exact policy comes last, and the whole run would have been for nothing.
+    if !arguments.check && survey.bytes_max > u64::from(u32::MAX) {
+        let (trace, bytes) = (arguments.source.trace.display(), survey.bytes_max);
+        let why = format!("an object of {bytes} bytes; the exact policy takes at most {}", u32::MAX);
+        return Err(BadInput(format!("--trace {trace}: {why}")).into());
+    }
     let capacity = arguments.size.resolve(survey.working_set);
     let warmup = (survey.requests as f64 * arguments.warmup) as u64;
     let values = Values::new(survey.bytes_max);
