@@ -88,6 +88,7 @@ pub(super) fn show(scene: &Scene<'_>, times: u64, finding: &mut Finding) -> anyh
 
 fn damage(cache: &Cache<'_>, seed: u64, times: u64, kinds: &mut [Rounds]) -> anyhow::Result<()> {
     let mut random = SmallRng::seed_from_u64(seed);
+    let folder = cache.file.parent().map_or(String::new(), |folder| format!("{}/", folder.display()));
     let (older, sound) = (cache.file.with_extension("older"), cache.file.with_extension("sound"));
     live(cache, &mut random)?;
     std::fs::copy(&cache.file, &sound)?;
@@ -107,7 +108,8 @@ fn damage(cache: &Cache<'_>, seed: u64, times: u64, kinds: &mut [Rounds]) -> any
                 rounds.missed += check.durable_objects.saturating_sub(check.found);
                 continue;
             }
-            Checked::Refused(error) => rounds.refused.push(error),
+            // The folder says nothing elsewhere.
+            Checked::Refused(error) => rounds.refused.push(error.replace(&folder, "")),
             Checked::Wrong(error) => rounds.wrong.push(error),
         }
         std::fs::copy(&sound, &cache.file)?;
