@@ -14,7 +14,8 @@ use super::{AlignedBuffer, Device, DeviceCounts, SECTOR, check};
 /// What goes wrong with one operation. What makes no sense for its kind (a torn sync) is an `Error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing happens but an error.
+    /// Nothing happens but an error. After that of a sync the next one does not cover what this one should have, as the page
+    /// cache takes a page for clean that it could not write.
     Error,
     /// An error after some of the first sectors were written.
     Torn,
@@ -54,9 +55,11 @@ struct State {
     planned: BTreeMap<u64, Fault>,
     rates: FaultRates,
     has_power: bool,
-    /// First sector and number of sectors of each write since the last sync.
-    unsynced: Vec<(u64, u64)>,
-    /// What the sectors of those held at the last sync.
+    /// First sector and bytes of each write since the last sync.
+    unsynced: Vec<(u64, Box<[u8]>)>,
+    /// Sectors that a sync should have covered and did not.
+    dropped: BTreeMap<u64, Box<[u8]>>,
+    /// What the sectors of both held at the last sync.
     synced: BTreeMap<u64, Box<[u8]>>,
 }
 
@@ -69,6 +72,7 @@ impl<D: Device> FaultyDevice<D> {
             rates: FaultRates::default(),
             has_power: true,
             unsynced: Vec::new(),
+            dropped: BTreeMap::new(),
             synced: BTreeMap::new(),
         };
         FaultyDevice { store, state: Mutex::new(state), counters: Counters::default() }
@@ -136,26 +140,31 @@ impl<D: Device> FaultyDevice<D> {
             }
         }
         if sectors > 0 {
-            state.unsynced.push((first, sectors as u64));
-            self.store.write(offset, &buffer[..sectors * SECTOR])?;
+            let buffer = &buffer[..sectors * SECTOR];
+            state.unsynced.push((first, Box::from(buffer)));
+            self.store.write(offset, buffer)?;
         }
         Ok(())
     }
 
     fn lose_unsynced(&self, state: &mut State) -> io::Result<()> {
         state.has_power = false;
-        let mut kept: BTreeMap<u64, bool> = BTreeMap::new();
-        for (first, sectors) in std::mem::take(&mut state.unsynced) {
+        let mut left = std::mem::take(&mut state.synced);
+        let dropped = std::mem::take(&mut state.dropped);
+        left.extend(dropped.into_iter().filter(|_| state.random.random()));
+        for (first, bytes) in std::mem::take(&mut state.unsynced) {
+            let sectors = bytes.len() / SECTOR;
             let stays = match state.random.random_range(0..3) {
                 0 => 0,
                 1 => sectors,
                 _ => state.random.random_range(0..sectors),
             };
-            kept.extend((0..sectors).map(|sector| (first + sector, sector < stays)));
+            left.extend(numbered(first, &bytes).take(stays));
         }
-        let synced = std::mem::take(&mut state.synced);
-        for (sector, before) in synced.iter().filter(|(sector, _)| kept.get(*sector) == Some(&false)) {
-            self.store.write(sector * SECTOR as u64, before)?;
+        let mut aligned = AlignedBuffer::new(SECTOR);
+        for (sector, bytes) in left {
+            aligned.copy_from_slice(&bytes);
+            self.store.write(sector * SECTOR as u64, &aligned)?;
         }
         Ok(())
     }
@@ -245,12 +254,20 @@ impl<D: Device> Device for FaultyDevice<D> {
         match state.begin()? {
             None => {
                 self.store.sync()?;
-                state.unsynced.clear();
-                state.synced.clear();
+                let State { unsynced, dropped, synced, .. } = &mut *state;
+                for (first, bytes) in unsynced.drain(..) {
+                    numbered(first, &bytes).for_each(|(sector, _)| drop(dropped.remove(&sector)));
+                }
+                synced.retain(|sector, _| dropped.contains_key(sector));
                 Ok(())
             }
             Some(Fault::PowerCut) => self.lose_unsynced(&mut state).and(injected("power cut")),
-            Some(_) => injected("sync failed"),
+            Some(_) => {
+                for (first, bytes) in std::mem::take(&mut state.unsynced) {
+                    state.dropped.extend(numbered(first, &bytes));
+                }
+                injected("sync failed")
+            }
         }
     }
 
@@ -273,6 +290,11 @@ impl<D: Device> Device for FaultyDevice<D> {
     fn description(&self) -> String {
         format!("faults over {}", self.store.description())
     }
+}
+
+/// The sectors of a write.
+fn numbered(first: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, Box<[u8]>)> {
+    (first..).zip(bytes.chunks_exact(SECTOR).map(Box::from))
 }
 
 fn injected(what: &str) -> io::Result<()> {

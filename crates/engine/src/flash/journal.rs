@@ -53,6 +53,7 @@ pub struct Saved {
 pub struct Journal {
     starts: [u64; 2],
     half_bytes: u64,
+    identity: u64,
     generation: u64,
     /// Changes of the sector that is being filled.
     tail: Vec<Change>,
@@ -61,8 +62,10 @@ pub struct Journal {
     /// Where it goes next, and where it was written last.
     target: u64,
     other: u64,
-    /// First sector that was never a target in this half.
+    /// First sector that was never a target in this half; 0 if only a checkpoint can be written.
     fresh: u64,
+    /// Something was written and not yet synced.
+    unsynced: bool,
     end: u64,
     written_bytes: u64,
 }
@@ -74,7 +77,7 @@ impl Journal {
         for half in 0..2 {
             let mut bytes = AlignedBuffer::new(layout.journal_bytes as usize);
             device.read(layout.journal(half), &mut bytes)?;
-            let found = parse(&bytes);
+            let found = parse(&bytes, layout.identity);
             if found.generation > newest.generation {
                 newest = found;
             }
@@ -87,12 +90,14 @@ impl Journal {
         Journal {
             starts: [layout.journal(0), layout.journal(1)],
             half_bytes: layout.journal_bytes,
+            identity: layout.identity,
             generation,
             tail: Vec::with_capacity(CHANGES_PER_SECTOR),
             full: 0,
             target: 0,
             other: 0,
             fresh: 0,
+            unsynced: false,
             end: 0,
             written_bytes: 0,
         }
@@ -131,15 +136,16 @@ impl Journal {
 
     fn write_tail(&mut self, device: &dyn Device) -> io::Result<()> {
         let mut sector = AlignedBuffer::new(SECTOR);
-        encode_changes(&self.tail, self.full, self.generation, &mut sector);
+        encode_changes(&self.tail, self.full, self.identity, self.generation, &mut sector);
         device.write(self.target, &sector)?;
+        self.unsynced = true;
         self.written_bytes += SECTOR as u64;
         if self.tail.len() < CHANGES_PER_SECTOR {
             std::mem::swap(&mut self.target, &mut self.other);
             return Ok(());
         }
         // A later sector without this one would be damage.
-        device.sync()?;
+        self.sync(device)?;
         self.tail.clear();
         self.full += 1;
         self.target = self.fresh;
@@ -147,15 +153,27 @@ impl Journal {
         Ok(())
     }
 
-    /// Replaces everything committed before by a payload, which is on the device when this returns.
+    /// What was committed survives a loss of power from now on. After an error nobody knows what of it is on the device, and
+    /// another sync would not tell: a checkpoint has to say it all again.
+    pub fn sync(&mut self, device: &dyn Device) -> io::Result<()> {
+        if self.unsynced {
+            device.sync().inspect_err(|_| self.fresh = 0)?;
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// Replaces everything committed before by a payload, which is on the device when this returns. It may be there after an
+    /// error, too, so there is no room for changes then: they would follow a checkpoint that is no longer the newest.
     pub fn checkpoint(&mut self, device: &dyn Device, payload: &[u8]) -> io::Result<()> {
         assert!(payload.len() <= self.payload_bytes_max(), "the caller keeps it short");
         let generation = self.generation + 1;
         let mut bytes = AlignedBuffer::new(HEADER_BYTES + payload.len());
         bytes[HEADER_BYTES..HEADER_BYTES + payload.len()].copy_from_slice(payload);
-        let checksum = xxh3_64_with_seed(payload, generation);
+        let checksum = checksum(payload, self.identity, [generation, 0]);
         encode_header([CHECKPOINT, generation, payload.len() as u64, checksum], &mut bytes);
         let start = self.starts[generation as usize % 2];
+        self.fresh = 0;
         device.write(start, &bytes)?;
         device.sync()?;
         self.generation = generation;
@@ -163,11 +181,18 @@ impl Journal {
         self.full = 0;
         self.target = start + bytes.len() as u64;
         self.other = self.target + SECTOR as u64;
-        self.fresh = self.other + SECTOR as u64;
         self.end = start + self.half_bytes;
         self.written_bytes += bytes.len() as u64;
-        self.write_tail(device)
+        self.write_tail(device)?;
+        self.fresh = self.target.max(self.other) + SECTOR as u64;
+        Ok(())
     }
+}
+
+/// Of a part of this cache's journal: that of a former cache on the device is no part of it.
+fn checksum(bytes: &[u8], identity: u64, [generation, counts]: [u64; 2]) -> u64 {
+    let seed = xxh3_64_with_seed(&generation.to_le_bytes(), identity) ^ counts;
+    xxh3_64_with_seed(bytes, seed)
 }
 
 fn encode_header(words: [u64; 4], target: &mut [u8]) {
@@ -176,7 +201,7 @@ fn encode_header(words: [u64; 4], target: &mut [u8]) {
     }
 }
 
-fn encode_changes(changes: &[Change], full: u32, generation: u64, sector: &mut [u8]) {
+fn encode_changes(changes: &[Change], full: u32, identity: u64, generation: u64, sector: &mut [u8]) {
     sector.fill(0);
     for (change, place) in changes.iter().zip(sector[HEADER_BYTES..].chunks_exact_mut(CHANGE_BYTES)) {
         let (sequence, offset) = match *change {
@@ -187,7 +212,7 @@ fn encode_changes(changes: &[Change], full: u32, generation: u64, sector: &mut [
         place[8..].copy_from_slice(&offset.to_le_bytes());
     }
     let counts = u64::from(full) << 32 | changes.len() as u64;
-    let checksum = xxh3_64_with_seed(&sector[HEADER_BYTES..], generation ^ counts);
+    let checksum = checksum(&sector[HEADER_BYTES..], identity, [generation, counts]);
     encode_header([CHANGES, generation, counts, checksum], sector);
 }
 
@@ -198,9 +223,10 @@ fn words(bytes: &[u8]) -> Option<[u64; 4]> {
     }))
 }
 
-fn parse(half: &[u8]) -> Found {
-    let checkpoint = parse_checkpoint(half);
-    let mut sectors: Vec<Sector> = half.chunks_exact(SECTOR).filter_map(parse_changes).collect();
+fn parse(half: &[u8], identity: u64) -> Found {
+    let checkpoint = parse_checkpoint(half, identity);
+    let mut sectors: Vec<Sector> =
+        half.chunks_exact(SECTOR).filter_map(|sector| parse_changes(sector, identity)).collect();
     let newest = sectors.iter().map(|sector| sector.generation);
     let generation = newest.chain(checkpoint.map(|(generation, _)| generation)).max().unwrap_or(0);
     sectors.retain(|sector| sector.generation == generation);
@@ -216,11 +242,11 @@ fn parse(half: &[u8]) -> Found {
 }
 
 /// Its generation and payload.
-fn parse_checkpoint(half: &[u8]) -> Option<(u64, &[u8])> {
-    let [magic, generation, length, checksum] = words(half)?;
+fn parse_checkpoint(half: &[u8], identity: u64) -> Option<(u64, &[u8])> {
+    let [magic, generation, length, known] = words(half)?;
     let end = usize::try_from(length).ok()?.checked_add(HEADER_BYTES)?;
     let payload = half.get(HEADER_BYTES..end)?;
-    let sound = magic == CHECKPOINT && xxh3_64_with_seed(payload, generation) == checksum;
+    let sound = magic == CHECKPOINT && checksum(payload, identity, [generation, 0]) == known;
     sound.then_some((generation, payload))
 }
 
@@ -230,13 +256,13 @@ struct Sector {
     changes: Vec<Change>,
 }
 
-fn parse_changes(sector: &[u8]) -> Option<Sector> {
-    let [magic, generation, counts, checksum] = words(sector)?;
+fn parse_changes(sector: &[u8], identity: u64) -> Option<Sector> {
+    let [magic, generation, counts, known] = words(sector)?;
     let (full_before, count) = ((counts >> 32) as u32, counts as u32 as usize);
     let body = &sector[HEADER_BYTES..];
     let sound = magic == CHANGES
         && count <= CHANGES_PER_SECTOR
-        && xxh3_64_with_seed(body, generation ^ counts) == checksum;
+        && checksum(body, identity, [generation, counts]) == known;
     let change = |bytes: &[u8]| {
         let sequence = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
         match bytes.last_chunk().map_or(0, |word| u32::from_le_bytes(*word)) {
@@ -369,7 +395,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..9000)) {
-            prop_assert_eq!(parse(&bytes), Found::default());
+            prop_assert_eq!(parse(&bytes, 0), Found::default());
         }
     }
 

@@ -1,4 +1,4 @@
-//! Who was evicted since the journal was last synced. Copies of these may still be on the device and come back after a
+//! Who was evicted, or lost to an error, since the journal was last synced. Copies of these may still be on the device and come back after a
 //! crash, so whoever inserts one of them anew waits for a sync. Nobody else does.
 
 use hashbrown::HashTable;
@@ -22,6 +22,11 @@ impl Evicted {
         }
     }
 
+    pub(super) fn note_all(&mut self, others: Evicted) {
+        self.many |= others.many;
+        others.digests.into_iter().for_each(|digest| self.note(digest));
+    }
+
     pub(super) fn note_unknown(&mut self) {
         self.many = true;
     }
@@ -33,12 +38,6 @@ impl Evicted {
     /// Whether a sync is due, whoever is inserted next.
     pub(super) fn are_many(&self) -> bool {
         self.many
-    }
-
-    /// The journal is synced: it tells that all of them are gone.
-    pub(super) fn clear(&mut self) {
-        self.digests.clear();
-        self.many = false;
     }
 
     /// Of memory.

@@ -1,10 +1,11 @@
 //! RIPQ: a priority queue on flash with a few insertion points and large writes (dissertation, chapter 4). No network.
 //!
 //! `queue`, `section`, `segments`, `balance` and `histogram` decide the order and touch no device; `state` joins them with the
-//! index and the buffers; `write`, `reclaim` and `recovery` carry decisions out. `docs/engine.md` has the whole design.
+//! index and the buffers; `write`, `commit`, `reclaim` and `recovery` carry decisions out. `docs/engine.md` has the whole design.
 
 mod balance;
 mod coalesce;
+mod commit;
 mod evicted;
 mod histogram;
 mod queue;
@@ -181,6 +182,7 @@ impl Ripq {
             && state.stored(now.block).sequence == sequence
         {
             state.forget(digest, &now);
+            state.evicted.note(digest);
         }
     }
 

@@ -1,4 +1,6 @@
-//! Everything that writes to the device: full buffers, changes, checkpoints. One thread at a time; what to evict is not here.
+//! Writing buffers and making room for them. One thread at a time. Which object goes is not here, nor what the journal is told.
+
+use std::io;
 
 use super::queue::counted_in;
 use super::state::{Sealing, State};
@@ -13,17 +15,14 @@ use crate::flash::record::{Record, UNIT};
 
 /// One bad block is a bad block; so many in a row are a device that takes no more.
 const FAILURES_MAX: u32 = 3;
-/// Changes that may wait for the next durable one: a sector of the journal.
-const PENDING_MAX: usize = 256;
 
 /// What only the thread that writes needs.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) journal: Journal,
-    /// Something was written to the journal and not yet synced.
-    unsynced: bool,
-    blocks_since_checkpoint: u64,
-    failures: u32,
+    pub(super) blocks_since_checkpoint: u64,
+    block_failures: u32,
+    journal_failures: u32,
     failed: Option<String>,
 }
 
@@ -31,15 +30,35 @@ impl Writer {
     pub(super) fn new(layout: &Layout, generation: u64) -> Writer {
         Writer {
             journal: Journal::new(layout, generation),
-            unsynced: false,
             blocks_since_checkpoint: 0,
-            failures: 0,
+            block_failures: 0,
+            journal_failures: 0,
             failed: None,
         }
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {
         self.failed.clone().map_or(Ok(()), |error| Err(Error::Failed(error)))
+    }
+
+    fn note_block(&mut self, outcome: &io::Result<()>) {
+        self.block_failures = if outcome.is_ok() { 0 } else { self.block_failures + 1 };
+        if let Err(error) = outcome
+            && self.block_failures == FAILURES_MAX
+        {
+            self.failed = Some(format!("the device refused {FAILURES_MAX} blocks in a row: {error}"));
+        }
+    }
+
+    /// What is not told to the journal waits in memory, so this may not go on for ever either.
+    pub(super) fn note_journal(&mut self, outcome: &Result<(), Error>) {
+        self.journal_failures = if outcome.is_ok() { 0 } else { self.journal_failures + 1 };
+        if let Err(error) = outcome
+            && self.journal_failures == FAILURES_MAX
+        {
+            self.failed =
+                Some(format!("the journal could not be written {FAILURES_MAX} times in a row: {error}"));
+        }
     }
 }
 
@@ -87,27 +106,18 @@ impl Ripq {
     pub(super) fn write_block(&self, writer: &mut Writer, sealing: Option<Sealing>) -> Result<(), Error> {
         let Some(sealing) = sealing else { return Ok(()) };
         let slot = self.take_block();
-        match self.device.write(self.layout.block(slot), &sealing.buffer[..sealing.written_bytes]) {
-            Ok(()) => {
-                self.discard_rest(slot, sealing.written_bytes as u64);
-                self.state().written(sealing, slot);
-                writer.failures = 0;
-                writer.blocks_since_checkpoint += 1;
-                Ok(())
-            }
-            Err(error) => {
-                let mut state = self.state();
-                state.statistics.write_errors += 1;
-                state.give_up(&sealing, slot);
-                drop(state);
-                writer.failures += 1;
-                if writer.failures == FAILURES_MAX {
-                    writer.failed =
-                        Some(format!("the device refused {FAILURES_MAX} blocks in a row: {error}"));
-                }
-                writer.check()
-            }
+        let written = self.device.write(self.layout.block(slot), &sealing.buffer[..sealing.written_bytes]);
+        writer.note_block(&written);
+        if written.is_err() {
+            let mut state = self.state();
+            state.statistics.write_errors += 1;
+            state.give_up(&sealing, slot);
+            return writer.check();
         }
+        self.discard_rest(slot, sealing.written_bytes as u64);
+        self.state().written(sealing, slot);
+        writer.blocks_since_checkpoint += 1;
+        Ok(())
     }
 
     /// What is not written of a block would still be the former one's, and flash would keep it. Only a hint.
@@ -175,60 +185,6 @@ impl Ripq {
             self.state().statistics.blocks_compacted += 1;
             self.balance(writer)?;
         }
-    }
-
-    /// Tells the journal what must not come back: at once, on the device, if `durable`; otherwise when there is much of it.
-    pub(super) fn commit_changes(&self, writer: &mut Writer, durable: bool) -> Result<(), Error> {
-        let (waiting, evicted_many) = {
-            let state = self.state();
-            (state.pending.len(), state.evicted.are_many())
-        };
-        let checkpoint_due = writer.blocks_since_checkpoint >= (self.layout.blocks / 8).max(64);
-        if checkpoint_due || !writer.journal.has_room(waiting) {
-            return self.checkpoint(writer);
-        }
-        let durable = (durable || evicted_many) && self.settings.durable_changes;
-        if waiting >= PENDING_MAX || durable && waiting > 0 {
-            let changes = std::mem::take(&mut self.state().pending);
-            let before = writer.journal.written_bytes();
-            if let Err(error) = writer.journal.commit(&*self.device, &changes) {
-                self.state().pending.splice(0..0, changes);
-                return Err(Error::device("writing the journal", error));
-            }
-            self.state().statistics.written_bytes += writer.journal.written_bytes() - before;
-            writer.unsynced = true;
-        }
-        if durable && writer.unsynced {
-            self.device.sync().map_err(|error| Error::device("syncing the journal", error))?;
-            writer.unsynced = false;
-        }
-        if durable {
-            self.state().evicted.clear();
-        }
-        Ok(())
-    }
-
-    /// Saves the order of the blocks and what is dead in them.
-    pub(super) fn checkpoint(&self, writer: &mut Writer) -> Result<(), Error> {
-        let (payload, changes) = {
-            let mut state = self.state();
-            (recovery::payload(&state), std::mem::take(&mut state.pending))
-        };
-        if payload.len() > writer.journal.payload_bytes_max() {
-            self.state().pending.splice(0..0, changes);
-            return Err(Error::Failed("the journal has no room for what was removed".into()));
-        }
-        let before = writer.journal.written_bytes();
-        if let Err(error) = writer.journal.checkpoint(&*self.device, &payload) {
-            self.state().pending.splice(0..0, changes);
-            return Err(Error::device("writing a checkpoint", error));
-        }
-        let mut state = self.state();
-        state.evicted.clear();
-        state.statistics.checkpoints += 1;
-        state.statistics.written_bytes += writer.journal.written_bytes() - before;
-        (writer.unsynced, writer.blocks_since_checkpoint) = (false, 0);
-        Ok(())
     }
 
     /// Seals and writes every insertion point.

@@ -86,7 +86,7 @@ pub(super) fn repair(layout: &Layout, image: &mut [u8]) {
     }
     for half in 0..2 {
         let start = layout.journal(half) as usize;
-        repair_journal(&mut image[start..start + layout.journal_bytes as usize]);
+        repair_journal(&mut image[start..start + layout.journal_bytes as usize], layout.identity);
     }
     for slot in 0..layout.blocks as u32 {
         let start = layout.block(slot) as usize;
@@ -94,15 +94,16 @@ pub(super) fn repair(layout: &Layout, image: &mut [u8]) {
     }
 }
 
-fn repair_journal(half: &mut [u8]) {
+fn repair_journal(half: &mut [u8], identity: u64) {
+    let seed = |generation: u64, counts| xxh3_64_with_seed(&generation.to_le_bytes(), identity) ^ counts;
     let (generation, length) = (u64_at(half, 8), u64_at(half, 16));
     let end = usize::try_from(length).ok().and_then(|length| length.checked_add(JOURNAL_HEADER_BYTES));
     if let Some(payload) = end.and_then(|end| half.get(JOURNAL_HEADER_BYTES..end)) {
-        let checksum = xxh3_64_with_seed(payload, generation);
+        let checksum = xxh3_64_with_seed(payload, seed(generation, 0));
         put(half, 24, &checksum.to_le_bytes());
     }
     for sector in half.chunks_exact_mut(SECTOR).filter(|sector| sector.starts_with(CHANGES)) {
-        let seed = u64_at(sector, 8) ^ u64_at(sector, 16);
+        let seed = seed(u64_at(sector, 8), u64_at(sector, 16));
         let checksum = xxh3_64_with_seed(&sector[JOURNAL_HEADER_BYTES..], seed);
         put(sector, 24, &checksum.to_le_bytes());
     }

@@ -1,5 +1,6 @@
 //! Tests of RIPQ: invariants after every step, the dissertation's sentences, and crashes. Not its speed.
 
+mod faults;
 mod invariants;
 mod paper;
 mod reclaim;

@@ -290,3 +290,36 @@ fn numbers_that_nobody_reaches_are_refused() {
         }
     }
 }
+
+/// Lives in which any operation may fail, and of which two in three end with a power cut.
+#[test]
+fn errors_before_a_power_cut_bring_nothing_back() {
+    for seed in 0..40 {
+        let policy = ["slru:3", "gdsf", "lru", "fifo"][seed as usize % 4];
+        let theta = (seed % 5 == 4).then_some(0.8);
+        let settings = Settings { theta, ..settings(policy) };
+        let device = faulty(seed, &settings);
+        drop(Ripq::create(shared(&device), settings.clone()).expect("healthy"));
+        let (mut random, mut history) = (SmallRng::seed_from_u64(seed), History::default());
+        for life in 0..40 {
+            let when = format!("seed {seed}, life {life}");
+            let ripq = Ripq::open(shared(&device), settings.clone()).expect("healthy");
+            history.check(&ripq, &when);
+            ripq.verify().unwrap_or_else(|wrong| panic!("{when}: {wrong}"));
+            let error = [0.0, 0.03, 0.1][random.random_range(0..3)];
+            device.set_rates(FaultRates { error, torn: 0.02, full: 0.01, ..FaultRates::default() });
+            for _ in 0..random.random_range(1..30) {
+                history.run(&ripq, &mut random, 40);
+                if random.random_bool(0.2) {
+                    drop(ripq.flush());
+                }
+            }
+            device.set_rates(FaultRates::default());
+            drop(ripq);
+            if life % 3 != 0 {
+                device.cut_power().expect("the store is healthy");
+                device.restart();
+            }
+        }
+    }
+}
