@@ -1,5 +1,7 @@
 //! `distcache flash device-study` as a user meets it: fields, devices and refusals. Its numbers are tested in `study`.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -78,7 +80,13 @@ fn a_file_that_is_there_is_overwritten_only_when_asked_for() {
     assert!(String::from_utf8(output.stderr).unwrap().contains("--overwrite lets the study destroy"));
     assert_eq!(std::fs::read(&path).unwrap(), vec![7; 8 << 20]);
     json(&format!("{line} --overwrite"));
-    assert_ne!(std::fs::read(&path).unwrap(), vec![7; 8 << 20]);
+    let written = std::fs::read(&path).unwrap();
+    assert_ne!(written, vec![7; 8 << 20]);
+    std::fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
+    let output = device_study(&format!("{line} --overwrite"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("is write-protected"));
+    assert_eq!(std::fs::read(&path).unwrap(), written);
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
@@ -108,6 +116,7 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         ("--page 0", "--erase-block"),
         ("--device mem --seconds -1", "--seconds"),
         ("--device no/such/folder/file", "its directory is not there"),
+        ("--device /proc", "its directory takes no files"),
         ("--device /dev/null --overwrite", "something else"),
         ("--device mem --plot figure.gif --seconds 0", "ends in .svg or .png"),
     ] {

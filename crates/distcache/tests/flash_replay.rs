@@ -1,7 +1,9 @@
 //! `distcache flash replay` as a user meets it: fields, engines, devices, refusals, and caches that are opened again after
 //! a kill. What the caches do is tested in `engine`.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -180,6 +182,35 @@ fn what_makes_no_sense_is_refused_in_one_line() {
     let output = run("flash replay --trace /nowhere/trace");
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("/nowhere/trace"));
+}
+
+/// Under any of its names.
+#[test]
+fn neither_the_trace_nor_a_protected_file_is_destroyed() {
+    let folder = folder().join("kept");
+    drop(std::fs::remove_dir_all(&folder));
+    std::fs::create_dir_all(&folder).unwrap();
+    let [own, link, protected] = ["own.bin", "link", "protected"].map(|name| folder.join(name));
+    std::fs::copy(trace(), &own).unwrap();
+    std::fs::hard_link(&own, &link).unwrap();
+    std::fs::write(&protected, "precious").unwrap();
+    std::fs::set_permissions(&protected, Permissions::from_mode(0o444)).unwrap();
+    for (device, allowed, part) in [
+        (&own, "--overwrite", "is the trace itself"),
+        (&link, "--overwrite", "is the trace itself"),
+        (&link, "--reopen", "is the trace itself"),
+        (&protected, "--overwrite", "is write-protected"),
+        (&folder, "", "is a directory"),
+        (&folder, "--overwrite", "is a directory"),
+    ] {
+        let (own, device) = (own.display(), device.display());
+        let output = run(&format!("flash replay --trace {own} --device {device} {allowed} --size 16MiB"));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{device}: {error}");
+        assert!(error.contains(part) && error.lines().count() == 1, "{device}: {error}");
+    }
+    assert_eq!(std::fs::read(&own).unwrap(), std::fs::read(trace()).unwrap());
+    assert_eq!(std::fs::read(&protected).unwrap(), b"precious");
 }
 
 /// Before the run, and not when it comes to the exact policy: nothing is printed, and no device is made.

@@ -11,7 +11,7 @@ use runtime::config::ByteSize;
 use study::flash::{Measured, Simulated, Surface};
 
 use super::surface::{Report, figure, print_report};
-use super::target::{Target, bad_input};
+use super::target::{Target, bad_input, check_overwrite};
 use crate::commands::{BadInput, print};
 use crate::reproduce::{figure_file, plot};
 
@@ -166,8 +166,8 @@ fn measure(
 /// The device at this path, and which shares of it to use.
 fn open(arguments: &Arguments, path: &Path) -> anyhow::Result<(FileDevice, &'static [f64])> {
     let found = std::fs::metadata(path).ok();
-    let is_directory = found.as_ref().is_some_and(std::fs::Metadata::is_dir);
-    if found.is_none() || is_directory {
+    let Some(found) = found.filter(|found| !found.is_dir()) else {
+        let is_directory = path.is_dir();
         let new = format!("distcache-device-study-{}", std::process::id());
         let path = if is_directory { path.join(new) } else { path.to_owned() };
         let options = FileOptions { bytes: Some(arguments.bytes_or(1 << 30)), ..FileOptions::default() };
@@ -175,18 +175,11 @@ fn open(arguments: &Arguments, path: &Path) -> anyhow::Result<(FileDevice, &'sta
         // It has no name any more, so that it is gone with this process however that ends.
         std::fs::remove_file(&path).with_context(|| format!("{}: cannot be removed", path.display()))?;
         return Ok((device, &[1.0]));
-    }
-    if !arguments.overwrite {
-        let why = format!(
-            "--device {}: is there; --overwrite lets the study destroy what it holds",
-            path.display()
-        );
-        return Err(BadInput(why).into());
-    }
+    };
+    check_overwrite(path, &found, arguments.overwrite, "study destroy what it holds")?;
     let options = FileOptions { bytes: arguments.size.map(|size| size.0), ..FileOptions::default() };
     let device = FileDevice::open(path, &options).map_err(bad_input)?;
-    let is_file = found.is_some_and(|found| found.is_file());
-    Ok((device, if is_file { &[1.0] } else { &UTILISATIONS }))
+    Ok((device, if found.is_file() { &[1.0] } else { &UTILISATIONS }))
 }
 
 /// On stderr, and only on a terminal.

@@ -1,7 +1,8 @@
 //! Which device a subcommand is about: simulated flash, memory, or a path. Not what is done with it.
 
+use std::fs::Metadata;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::commands::BadInput;
@@ -23,6 +24,24 @@ impl FromStr for Target {
             path => Target::Path(path.into()),
         })
     }
+}
+
+/// Refuses to destroy what is at a path, unless that is `allowed` and it is not protected. Who would do it is for the message.
+pub(super) fn check_overwrite(
+    path: &Path,
+    found: &Metadata,
+    allowed: bool,
+    who: &str,
+) -> Result<(), BadInput> {
+    let refuse = |why: &str| Err(BadInput(format!("--device {}: {why}", path.display())));
+    if !allowed {
+        return refuse(&format!("is there; --overwrite lets the {who}"));
+    }
+    // Even where the user may write it all the same, as root may.
+    if found.permissions().readonly() {
+        return refuse("is write-protected, and left as it is");
+    }
+    Ok(())
 }
 
 /// What the user can change is exit code 2; what the device did is not.

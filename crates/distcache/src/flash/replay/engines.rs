@@ -1,5 +1,7 @@
 //! The caches that a replay can drive, each opened as the arguments say. Not what is measured of them.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use engine::ripq::{Ripq, Settings};
 use super::Arguments;
 use super::cache::{Cache, OnRipq};
 use crate::commands::BadInput;
-use crate::flash::target::{Target, bad_input};
+use crate::flash::target::{Target, bad_input, check_overwrite};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Engine {
@@ -87,9 +89,6 @@ fn ftl(arguments: &Arguments) -> anyhow::Result<FtlOptions> {
 }
 
 fn file(arguments: &Arguments, path: &Path, bytes: u64) -> anyhow::Result<FileDevice> {
-    if arguments.reopen && !path.exists() {
-        return Err(BadInput(format!("--reopen: there is no {}", path.display())).into());
-    }
     make_way(arguments, path)?;
     let bytes = (!arguments.reopen).then_some(bytes);
     let device =
@@ -101,13 +100,34 @@ fn file(arguments: &Arguments, path: &Path, bytes: u64) -> anyhow::Result<FileDe
     Ok(device)
 }
 
+/// Whether the device is what it has to be: there or not, and nothing that must not be destroyed.
+pub(super) fn check_device(arguments: &Arguments) -> Result<(), BadInput> {
+    let Target::Path(path) = &arguments.device else {
+        let why = "--reopen: give --device the path of a cache; memory and simulated flash end with the run";
+        return if arguments.reopen { Err(BadInput(why.to_owned())) } else { Ok(()) };
+    };
+    let Ok(found) = path.metadata() else {
+        let why = format!("--reopen: there is no {}", path.display());
+        return if arguments.reopen { Err(BadInput(why)) } else { Ok(()) };
+    };
+    // RocksDB's is a directory, and only a database in it is destroyed.
+    if arguments.engine == Engine::Rocksdb {
+        return Ok(());
+    }
+    let refuse = |why: &str| Err(BadInput(format!("--device {}: {why}", path.display())));
+    let identity = |of: &Metadata| (of.dev(), of.ino());
+    if found.is_dir() {
+        return refuse("is a directory; give the path of a new file, or a block device");
+    }
+    if arguments.source.trace.metadata().is_ok_and(|trace| identity(&trace) == identity(&found)) {
+        return refuse("is the trace itself");
+    }
+    let who = "replay destroy what it holds, --reopen goes on with its cache";
+    check_overwrite(path, &found, arguments.overwrite || arguments.reopen, who)
+}
+
 /// Destroys a file if that was allowed.
 pub(super) fn make_way(arguments: &Arguments, path: &Path) -> anyhow::Result<()> {
-    if path.exists() && !arguments.overwrite && !arguments.reopen {
-        let why =
-            "is there; --overwrite lets the replay destroy what it holds, --reopen goes on with its cache";
-        return Err(BadInput(format!("--device {}: {why}", path.display())).into());
-    }
     if arguments.overwrite && path.is_file() {
         std::fs::remove_file(path).with_context(|| format!("{}: cannot be removed", path.display()))?;
     }

@@ -194,6 +194,7 @@ impl Arguments {
         };
         share("--warmup", self.warmup, (0.0..1.0).contains(&self.warmup))?;
         share("--utilisation", self.utilisation, self.utilisation > 0.0 && self.utilisation < 1.0)?;
-        share("--theta", self.theta, (0.0..=1.0).contains(&self.theta))
+        share("--theta", self.theta, (0.0..=1.0).contains(&self.theta))?;
+        engines::check_device(self)
     }
 }

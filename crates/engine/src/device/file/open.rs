@@ -106,6 +106,9 @@ fn open_either(
             .map_err(|error| match error.kind() {
                 ErrorKind::ResourceBusy => refused(error.kind(), "mounted, or otherwise in use"),
                 ErrorKind::PermissionDenied => refused(error.kind(), "no permission to read and write it"),
+                ErrorKind::NotFound if path.parent().is_some_and(Path::is_dir) => {
+                    refused(error.kind(), "its directory takes no files")
+                }
                 ErrorKind::NotFound => refused(error.kind(), "its directory is not there"),
                 _ => error,
             })
