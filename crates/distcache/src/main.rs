@@ -61,9 +61,12 @@ fn main() -> ExitCode {
     let line = CommandLine::parse();
     // Members of the demonstration come and go while others talk to them; that would spoil its picture.
     let default = if matches!(line.command, Command::Demo(_)) { "error" } else { "warn" };
-    match logging::start(line.log.as_deref(), default, line.log_format).and_then(|()| dispatch(line.command))
-    {
+    let done = logging::start(line.log.as_deref(), default, line.log_format)
+        .and_then(|()| dispatch(line.command))
+        .and_then(|()| commands::printed());
+    match done {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is::<commands::ReaderGone>() => ExitCode::SUCCESS,
         Err(error) => {
             commands::say(&format!("distcache: {error:#}"));
             if error.is::<commands::BadInput>() { ExitCode::from(2) } else { ExitCode::FAILURE }

@@ -1,7 +1,10 @@
 //! `distcache trace` as a user meets it: fields, files, refusals. What the numbers mean is tested in crate `trace`.
 
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -18,6 +21,23 @@ impl Folder {
     fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
+
+    fn file(&self, name: &str, content: &str) -> String {
+        fs::write(self.path(name), content).unwrap();
+        self.path(name)
+    }
+
+    fn fifo(&self, name: &str) -> String {
+        assert!(Command::new("mkfifo").arg(self.path(name)).status().unwrap().success());
+        self.path(name)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let names = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
 }
 
 impl Drop for Folder {
@@ -26,8 +46,14 @@ impl Drop for Folder {
     }
 }
 
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_distcache"));
+    command.arg("trace").args(arguments);
+    command
+}
+
 fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_distcache")).arg("trace").args(arguments).output().unwrap()
+    command(arguments).output().unwrap()
 }
 
 fn good(arguments: &[&str]) -> String {
@@ -108,6 +134,7 @@ fn what_makes_no_sense_is_refused_in_a_line() {
     let folder = Folder::new("refused");
     let [absent, cut, unclear, out] =
         ["absent", "cut.bin", "unclear", "out.bin"].map(|name| folder.path(name));
+    let whole_file = folder.file("whole.csv", SMALL);
     good(&["generate", &cut, "--requests", "10"]);
     let whole = std::fs::read(&cut).unwrap();
     std::fs::write(&cut, &whole[..100]).unwrap();
@@ -131,6 +158,12 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         (vec!["generate", &out, "--churn", "2/3"], "is not a churn"),
         (vec!["generate", &out, "--flash-crowd", "1"], "is not a flash crowd"),
         (vec!["generate", &out, "--dist", "cachebench:/no/pop.json"], "/no/pop.json: No such file"),
+        (vec!["generate", &out, "--write-ratio", "0.5"], "--write-ratio: oracle-general has no operations"),
+        (vec!["generate", &out, "--requests", "0"], "0 is not in 1.."),
+        (vec!["generate", &out, "--requests", "9", "--flash-crowd", "9:1:0.5"], "starts at request 9"),
+        (vec!["generate", "/no/x.bin"], "/no/x.bin: the directory /no does not exist"),
+        (vec!["generate", "/"], "this is a folder; name a file in it"),
+        (vec!["head", &whole_file, "-n", "0", "--out", &out], "-n 0: a trace has requests"),
     ] {
         let output = run(&arguments);
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -138,4 +171,95 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         assert!(stderr.contains(expected) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
         assert!(!Path::new(&out).exists(), "{arguments:?} leaves a file");
     }
+}
+
+const SMALL: &str = "time,key,size,op\n1,1,10,get\n2,2,20,set\n5,1,10,delete\n";
+const SMALL_AS_WRITTEN: &str =
+    "time,object,bytes,operation,next\n1,1,10,read,\n2,2,20,write,\n5,1,10,delete,\n";
+
+#[test]
+fn only_files_are_replaced_and_links_lead_to_them() {
+    let folder = Folder::new("replaced");
+    let (small, fifo) = (folder.file("small.csv", SMALL), folder.fifo("fifo"));
+    let [link, dangling] = ["link.csv", "dangling.csv"].map(|name| folder.path(name));
+    folder.file("behind", "old");
+    folder.file("behind.partial", "somebody's");
+    symlink("behind", &link).unwrap();
+    symlink("new", &dangling).unwrap();
+    for out in [&link, &dangling] {
+        good(&["convert", &small, out]);
+        assert!(fs::symlink_metadata(out).unwrap().is_symlink(), "{out}");
+        assert_eq!(fs::read_to_string(out).unwrap(), SMALL_AS_WRITTEN);
+    }
+    let child = command(&["convert", &small, &fifo, "--to", "csv"]).stdout(Stdio::null()).spawn().unwrap();
+    assert_eq!(fs::read_to_string(&fifo).unwrap(), SMALL_AS_WRITTEN);
+    assert!(child.wait_with_output().unwrap().status.success());
+    assert_eq!(good(&["convert", &small, "-"]), SMALL_AS_WRITTEN);
+    for (out, name) in [(&fifo[..], &fifo[..]), ("-", "standard output")] {
+        let output = run(&["convert", &small, out, "--to", "oracle-general"]);
+        let expected =
+            format!("distcache: {name}: oracle-general is completed backwards, which only a file allows");
+        assert!(String::from_utf8(output.stderr).unwrap().starts_with(&expected), "{out}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+    assert!(fs::metadata(&fifo).unwrap().file_type().is_fifo());
+    assert_eq!(fs::read_to_string(folder.path("behind.partial")).unwrap(), "somebody's");
+    assert_eq!(
+        folder.names(),
+        ["behind", "behind.partial", "dangling.csv", "fifo", "link.csv", "new", "small.csv"]
+    );
+    assert!(!Path::new("-").exists());
+}
+
+#[test]
+fn a_signal_leaves_no_unfinished_file() {
+    let folder = Folder::new("signal");
+    let (fifo, out) = (folder.fifo("fifo"), folder.path("out.csv"));
+    let mut child = command(&["convert", &fifo, &out, "--format", "text"]).spawn().unwrap();
+    let mut input = fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    // More than what is read before the output is there, and what a pipe holds.
+    input.write_all(&b"key\n".repeat(1 << 19)).unwrap();
+    assert!(folder.names()[1].starts_with("out.csv."), "{:?}", folder.names());
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(folder.names(), ["fifo"]);
+}
+
+#[test]
+fn what_cannot_be_printed_is_an_error_unless_the_reader_has_gone() {
+    let folder = Folder::new("printed");
+    let small = folder.file("small.csv", SMALL);
+    for arguments in
+        [&["info", &small][..], &["info", &small, "--json"], &["head", &small], &["convert", &small, "-"]]
+    {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command(arguments).stdout(full).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            stderr, "distcache: standard output: No space left on device (os error 28)\n",
+            "{arguments:?}"
+        );
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command(arguments).stdout(writer).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn what_a_written_trace_lacks_is_told() {
+    let folder = Folder::new("lacks");
+    let (small, empty) = (folder.file("small.csv", SMALL), folder.file("empty.csv", "time,key\n"));
+    let (bin, again) = (folder.path("x.bin"), folder.path("y.csv"));
+    let told = |arguments: &[&str]| {
+        let output = run(arguments);
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let lost = format!("distcache: {bin}: 2 writes and deletes became reads; CSV keeps operations\n");
+    assert_eq!(told(&["convert", &small, &bin]), lost);
+    assert_eq!(told(&["convert", &small, &again]), "");
+    assert_eq!(told(&["convert", &empty, &bin]), format!("distcache: {bin}: no requests are in it\n"));
+    assert!(told(&["sample", &small, &bin, "--rate", "1e-9"]).contains("no requests are in it"));
 }

@@ -40,6 +40,14 @@ impl fmt::Display for Place {
 }
 
 impl TraceError {
+    /// What the system said, if it was the system that failed.
+    pub fn io(&self) -> Option<io::ErrorKind> {
+        match &*self.0 {
+            Kind::File { error, .. } => Some(error.kind()),
+            _ => None,
+        }
+    }
+
     pub(crate) fn file(path: &Path, error: io::Error) -> TraceError {
         TraceError(Box::new(Kind::File { path: path.to_owned(), error }))
     }

@@ -11,9 +11,9 @@ pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod up;
 
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use runtime::config::{Config, Override};
 
@@ -56,10 +56,34 @@ impl std::fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// Writes one line to stdout at once. A reader that has gone away is not an error worth dying for.
+/// Who reads what this command writes has seen enough: the end of the command, and no error.
+#[derive(Debug)]
+pub(crate) struct ReaderGone;
+
+impl std::fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the reader of standard output has gone")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+/// Why not all that was printed is there.
+static PRINTING: OnceLock<io::Error> = OnceLock::new();
+
+/// Writes one line to stdout at once. A reader that has gone away is not an error worth dying for; for any other,
+/// `printed` tells.
 pub(crate) fn print(line: &str) {
-    let mut out = std::io::stdout().lock();
-    drop(writeln!(out, "{line}").and_then(|()| out.flush()));
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{line}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => drop(PRINTING.set(error)),
+        _ => {}
+    }
+}
+
+/// Whether everything has been printed so far.
+pub(crate) fn printed() -> anyhow::Result<()> {
+    PRINTING.get().map_or(Ok(()), |error| Err(anyhow::anyhow!("standard output: {error}")))
 }
 
 /// Writes one line to stderr.

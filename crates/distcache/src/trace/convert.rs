@@ -1,7 +1,7 @@
 //! `distcache trace convert`: the same accesses in another format.
 
-use super::output::{Output, finish};
-use super::{BadInput, Input, for_each};
+use super::output::Output;
+use super::{Input, for_each};
 
 /// Write a trace as oracleGeneral or CSV
 ///
@@ -17,8 +17,6 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let reader = arguments.input.open()?;
     let mut writer = arguments.output.create()?;
-    for_each(reader, |access| writer.write(&access).map_err(BadInput::of))?;
-    let requests = finish(writer)?;
-    crate::commands::print(&format!("{requests} requests in {}", arguments.output.file().display()));
-    Ok(())
+    for_each(reader, |access| writer.write(&access))?;
+    writer.finish(|requests, file| format!("{requests} requests in {file}"))
 }

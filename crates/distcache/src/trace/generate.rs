@@ -1,10 +1,9 @@
 //! `distcache trace generate`: a synthetic trace, by its popularity, sizes, rate and what changes in it.
 
-use trace::{Churn, FlashCrowd, Popularity, Sizes, Synthetic};
+use trace::{Churn, FlashCrowd, Format, Popularity, Sizes, Synthetic};
 
-use super::output::{Output, finish};
+use super::output::Output;
 use super::{BadInput, Progress};
-use crate::commands::print;
 
 /// Make a synthetic trace; the same flags give the same trace on every machine
 #[derive(Debug, clap::Args)]
@@ -13,7 +12,7 @@ pub(super) struct Arguments {
     output: Output,
 
     /// Requests in all
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     requests: u64,
 
     /// Objects that may be asked for; a CacheBench file has its own number
@@ -29,7 +28,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZES", default_value = "1")]
     sizes: Sizes,
 
-    /// Share of requests that write, 0 to 1
+    /// Share of requests that write, 0 to 1; above 0 for CSV only
     #[arg(long, value_name = "W", default_value_t = 0.0)]
     write_ratio: f64,
 
@@ -52,6 +51,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    arguments.check()?;
     let popularity = Popularity::parse(&arguments.dist, arguments.objects);
     let synthetic = Synthetic {
         popularity: popularity.map_err(|error| BadInput::of(format!("--dist: {error}")))?,
@@ -66,15 +66,25 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut writer = arguments.output.create()?;
     let mut progress = Progress::requests(arguments.requests);
     for (access, number) in accesses.zip(0..arguments.requests) {
-        writer.write(&access).map_err(BadInput::of)?;
+        writer.write(&access)?;
         progress.step(|| number);
     }
     drop(progress);
-    let requests = finish(writer)?;
-    print(&format!(
-        "{requests} requests, {}, in {}",
-        synthetic.popularity,
-        arguments.output.file().display()
-    ));
-    Ok(())
+    writer.finish(|requests, file| format!("{requests} requests, {}, in {file}", synthetic.popularity))
+}
+
+impl Arguments {
+    /// What makes sense alone, but not together.
+    fn check(&self) -> Result<(), BadInput> {
+        if self.write_ratio > 0.0 && self.output.format() == Format::OracleGeneral {
+            return Err(BadInput("--write-ratio: oracle-general has no operations; write CSV".to_owned()));
+        }
+        match self.flash_crowd.iter().find(|crowd| crowd.start >= self.requests) {
+            Some(crowd) => Err(BadInput(format!(
+                "--flash-crowd: it starts at request {}, and the trace has {} in all",
+                crowd.start, self.requests
+            ))),
+            None => Ok(()),
+        }
+    }
 }

@@ -1,10 +1,10 @@
 //! `distcache trace head`: the first accesses, as CSV for people or as a trace of their own.
 
-use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use trace::{Access, Csv, Next, Reader};
+use trace::{Access, Format, Next, Reader};
 
+use super::output::{Writer, by_name};
 use super::{BadInput, Input};
 
 /// Show the first requests of a trace as CSV
@@ -24,23 +24,15 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut reader = arguments.input.open()?;
-    let first = first(&mut reader, arguments.requests);
-    if let Some(out) = &arguments.out {
-        let mut writer = super::output::create(out, None, None)?;
-        for access in first {
-            writer.write(&access?).map_err(BadInput::of)?;
-        }
-        return super::output::finish(writer).map(drop);
+    let mut writer = match &arguments.out {
+        Some(_) if arguments.requests == 0 => return Err(BadInput::of("-n 0: a trace has requests")),
+        Some(out) => Writer::create(out, by_name(out), None)?,
+        None => Writer::create(Path::new("-"), Format::Csv, None)?,
+    };
+    for access in first(&mut reader, arguments.requests) {
+        writer.write(&access?)?;
     }
-    let mut csv = Csv::new(BufWriter::new(io::stdout().lock()))?;
-    for access in first {
-        if let Err(error) = csv.write(&access?) {
-            // Who reads has seen enough.
-            return if error.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(error.into()) };
-        }
-    }
-    csv.into_inner().flush()?;
-    Ok(())
+    writer.finish(|requests, file| format!("{requests} requests in {file}"))
 }
 
 /// What comes after them is no longer a next access.

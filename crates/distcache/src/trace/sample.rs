@@ -2,7 +2,7 @@
 
 use trace::{Access, Next, Sample};
 
-use super::output::{Output, finish};
+use super::output::Output;
 use super::{BadInput, Input, for_each};
 
 /// Keep all requests of some objects, chosen by a hash of their ids
@@ -37,12 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             return Ok(());
         }
         // The number of the next access was that in the whole trace.
-        writer.write(&Access { next: Next::Unknown, ..access }).map_err(BadInput::of)
+        writer.write(&Access { next: Next::Unknown, ..access })
     })?;
-    let requests = finish(writer)?;
-    crate::commands::print(&format!(
-        "{requests} of {whole} requests in {}",
-        arguments.output.file().display()
-    ));
-    Ok(())
+    writer.finish(|requests, file| format!("{requests} of {whole} requests in {file}"))
 }

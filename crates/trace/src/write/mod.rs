@@ -1,4 +1,4 @@
-//! Writing a trace to a file, as oracleGeneral or CSV, compressed or not. The file appears when it is complete.
+//! Writing a trace, as oracleGeneral or CSV, compressed or not. A file appears when it is complete; CSV may go to a pipe.
 
 mod csv;
 mod oracle_general;
@@ -10,28 +10,30 @@ mod tests;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::access::Access;
+use crate::access::{Access, Operation};
 use crate::error::TraceError;
 use crate::format::Format;
 use crate::read::Compression;
 pub use csv::Csv;
 use oracle_general::OracleGeneral;
-use output::{Encoder, Partial};
+use output::{Encoder, Partial, Target};
 
 /// A trace that is being written.
 pub struct Writer {
     path: PathBuf,
     accesses: u64,
+    operations_lost: u64,
     encoding: Encoding,
 }
 
 enum Encoding {
     /// The next accesses are filled in at the end, in a file of plain records.
-    OracleGeneral(OracleGeneral, Compression),
+    OracleGeneral(OracleGeneral),
     Csv(Csv<Encoder>, Partial),
 }
 
-/// Starts a trace; `finish` puts it in its place. Compression follows from the ending, .gz or .zst, if none is given.
+/// Starts a trace; `finish` puts it in its place. `-` is standard output. Compression follows from the ending, .gz or
+/// .zst, if none is given.
 pub fn create(
     path: impl AsRef<Path>,
     format: Format,
@@ -42,24 +44,27 @@ pub fn create(
     if compression == Compression::Xz {
         return Err(TraceError::content(path, "xz is read but not written; use .zst or .gz"));
     }
-    let fail = |error| TraceError::file(path, error);
-    let encoding = match format {
-        Format::OracleGeneral => {
-            Encoding::OracleGeneral(OracleGeneral::create(path).map_err(fail)?, compression)
+    let target = Target::of(path).map_err(|error| TraceError::file(path, error))?;
+    let path = if matches!(target, Target::Stdout) { Path::new("standard output") } else { path };
+    let encoding = match (format, &target) {
+        (Format::OracleGeneral, Target::File(_)) => {
+            OracleGeneral::create(target, compression).map(Encoding::OracleGeneral)
         }
-        Format::Csv => {
-            let (partial, file) = Partial::create(path).map_err(fail)?;
-            let csv = Encoder::new(file, compression).and_then(Csv::new).map_err(fail)?;
-            Encoding::Csv(csv, partial)
+        (Format::OracleGeneral, _) => {
+            let problem = "oracle-general is completed backwards, which only a file allows; use csv";
+            return Err(TraceError::content(path, problem));
         }
-        other => {
-            return Err(TraceError::content(
-                path,
-                format!("{other} is read but not written; use oracle-general or csv"),
-            ));
+        (Format::Csv, _) => target.create().and_then(|(partial, file)| {
+            let csv = Encoder::new(file, compression).and_then(Csv::new)?;
+            Ok(Encoding::Csv(csv, partial))
+        }),
+        (other, _) => {
+            let problem = format!("{other} is read but not written; use oracle-general or csv");
+            return Err(TraceError::content(path, problem));
         }
     };
-    Ok(Writer { path: path.to_owned(), accesses: 0, encoding })
+    let encoding = encoding.map_err(|error| TraceError::file(path, error))?;
+    Ok(Writer { path: path.to_owned(), accesses: 0, operations_lost: 0, encoding })
 }
 
 fn by_ending(path: &Path) -> Compression {
@@ -75,7 +80,10 @@ impl Writer {
     pub fn write(&mut self, access: &Access) -> Result<(), TraceError> {
         self.accesses += 1;
         let written = match &mut self.encoding {
-            Encoding::OracleGeneral(records, _) => records.write(access),
+            Encoding::OracleGeneral(records) => {
+                self.operations_lost += u64::from(access.operation != Operation::Read);
+                records.write(access)
+            }
             Encoding::Csv(csv, _) => csv.write(access),
         };
         written.map_err(|error| TraceError::file(&self.path, error))
@@ -86,15 +94,26 @@ impl Writer {
         self.accesses
     }
 
+    /// How many of them were writes and deletes, in a format that has only reads.
+    pub fn operations_lost(&self) -> u64 {
+        self.operations_lost
+    }
+
+    /// The file that is removed if the trace is not finished; none for a stream.
+    pub fn unfinished(&self) -> Option<&Path> {
+        match &self.encoding {
+            Encoding::OracleGeneral(records) => records.path(),
+            Encoding::Csv(_, partial) => partial.path(),
+        }
+    }
+
     /// Completes the file and says how many accesses it has. Until then, nothing is at its place. `progress` hears how
     /// many of them the second pass has done, where there is one.
     pub fn finish(self, progress: &mut dyn FnMut(u64)) -> Result<u64, TraceError> {
-        let Writer { path, accesses, encoding } = self;
+        let Writer { path, accesses, encoding, .. } = self;
         let finished = match encoding {
-            Encoding::OracleGeneral(records, compression) => records.finish(compression, progress),
-            Encoding::Csv(csv, partial) => {
-                csv.into_inner().finish().and_then(|file| file.sync_data()).and_then(|()| partial.keep())
-            }
+            Encoding::OracleGeneral(records) => records.finish(progress),
+            Encoding::Csv(csv, partial) => csv.into_inner().finish().and_then(|file| partial.keep(&file)),
         };
         finished.map_err(|error| TraceError::file(&path, error)).map(|()| accesses)
     }

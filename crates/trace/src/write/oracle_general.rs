@@ -1,6 +1,6 @@
 //! oracleGeneral in two passes: forwards without next accesses, then backwards to fill them in. Keeps no requests.
 //!
-//! Memory is one map entry per object, disk 24 bytes per request until the file is compressed.
+//! Memory is one map entry per object, disk 24 bytes per request, in a file without a name if they are then compressed.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::access::Access;
 use crate::read::Compression;
-use crate::write::output::{Encoder, Partial};
+use crate::write::output::{Encoder, Partial, Target};
 use crate::write::{copy, too_large};
 
 const RECORD_BYTES: usize = 24;
@@ -21,13 +21,23 @@ const RECORDS_AT_ONCE: u64 = 1 << 16;
 pub(super) struct OracleGeneral {
     partial: Partial,
     file: BufWriter<File>,
+    compressed: Option<(File, Compression)>,
     records: u64,
 }
 
 impl OracleGeneral {
-    pub(super) fn create(path: &Path) -> io::Result<OracleGeneral> {
-        let (partial, file) = Partial::create(path)?;
-        Ok(OracleGeneral { partial, file: BufWriter::with_capacity(1 << 20, file), records: 0 })
+    pub(super) fn create(target: Target, compression: Compression) -> io::Result<OracleGeneral> {
+        let (partial, file) = target.create()?;
+        let (file, compressed) = match compression {
+            Compression::None => (file, None),
+            _ => (partial.scratch()?, Some((file, compression))),
+        };
+        Ok(OracleGeneral { partial, file: BufWriter::with_capacity(1 << 20, file), compressed, records: 0 })
+    }
+
+    /// Where the file is until it is complete.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.partial.path()
     }
 
     /// What the access says of its next one is not taken over: it may be about another trace than this.
@@ -41,20 +51,15 @@ impl OracleGeneral {
         self.file.write_all(&record)
     }
 
-    pub(super) fn finish(self, compression: Compression, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
-        let OracleGeneral { partial, file, records } = self;
+    pub(super) fn finish(self, progress: &mut dyn FnMut(u64)) -> io::Result<()> {
+        let OracleGeneral { partial, file, compressed, records } = self;
         let mut file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         fill_in_next(&mut file, records, progress)?;
-        if compression == Compression::None {
-            file.sync_data()?;
-            return partial.keep();
-        }
-        let compressed = partial.beside(".compressed")?;
-        let mut encoder = Encoder::new(compressed.1, compression)?;
+        let Some((compressed, compression)) = compressed else { return partial.keep(&file) };
+        let mut encoder = Encoder::new(compressed, compression)?;
         file.seek(SeekFrom::Start(0))?;
         copy(&mut file, &mut encoder)?;
-        encoder.finish()?.sync_data()?;
-        compressed.0.keep()
+        partial.keep(&encoder.finish()?)
     }
 }
 

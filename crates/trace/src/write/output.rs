@@ -1,8 +1,13 @@
-//! The file that a trace is written to: under another name until it is complete, compressed on the way. No formats.
+//! Where a trace is written to: a file that has another name until it is complete, or a stream; compressed on the way.
+//! No formats.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use tempfile::TempPath;
 
 use crate::read::Compression;
 
@@ -10,44 +15,93 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// zstd's own default, and gzip's.
 const ZSTD_LEVEL: i32 = 3;
 
+/// What a name stands for.
+pub(super) enum Target {
+    /// A file, which need not be there yet.
+    File(PathBuf),
+    /// A pipe or a device: bytes go there in one order only, and it is never replaced.
+    Stream(PathBuf),
+    Stdout,
+}
+
+impl Target {
+    pub(super) fn of(path: &Path) -> io::Result<Target> {
+        if path == Path::new("-") {
+            return Ok(Target::Stdout);
+        }
+        let path = resolve(path)?;
+        match fs::metadata(&path) {
+            Ok(there) if there.is_dir() => {
+                Err(io::Error::new(ErrorKind::IsADirectory, "this is a folder; name a file in it"))
+            }
+            Ok(there) if !there.is_file() => Ok(Target::Stream(path)),
+            _ => Ok(Target::File(path)),
+        }
+    }
+
+    /// Opened to be written, and read again if it is a file.
+    pub(super) fn create(self) -> io::Result<(Partial, File)> {
+        let stream = |file| (Partial { whole: None }, file);
+        match self {
+            Target::File(place) => {
+                let (file, partial) = named(&place)?.into_parts();
+                Ok((Partial { whole: Some((partial, place)) }, file))
+            }
+            Target::Stream(path) => OpenOptions::new().write(true).open(path).map(stream),
+            Target::Stdout => io::stdout().as_fd().try_clone_to_owned().map(|fd| stream(fd.into())),
+        }
+    }
+}
+
+/// Follows symbolic links, also one to a file that is not there yet.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => match fs::read_link(path) {
+            Ok(target) => resolve(&directory(path).join(target)),
+            Err(_) => Ok(path.to_owned()),
+        },
+        resolved => resolved,
+    }
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file beside its place, under a name that nobody has.
+fn named(place: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let directory = directory(place);
+    if !directory.is_dir() {
+        let problem = format!("the directory {} does not exist", directory.display());
+        return Err(io::Error::new(ErrorKind::NotFound, problem));
+    }
+    let mut prefix = place.file_name().unwrap_or_default().to_owned();
+    prefix.push(".");
+    let usual = Permissions::from_mode(0o666);
+    tempfile::Builder::new().prefix(&prefix).suffix(".partial").permissions(usual).tempfile_in(directory)
+}
+
 /// A file that is removed unless it is kept, so that what was interrupted leaves nothing that looks complete.
 pub(super) struct Partial {
-    place: PathBuf,
-    path: PathBuf,
+    /// Its name until it is complete, and after; None for a stream.
+    whole: Option<(TempPath, PathBuf)>,
 }
 
 impl Partial {
-    /// Readable and writable, empty.
-    pub(super) fn create(place: &Path) -> io::Result<(Partial, File)> {
-        Partial::named(place, ".partial")
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.whole.as_ref().map(|(partial, _)| &**partial)
     }
 
-    /// Another file for the same place.
-    pub(super) fn beside(&self, ending: &str) -> io::Result<(Partial, File)> {
-        Partial::named(&self.place, ending)
-    }
-
-    fn named(place: &Path, ending: &str) -> io::Result<(Partial, File)> {
-        let mut name = place.as_os_str().to_owned();
-        name.push(ending);
-        let path = PathBuf::from(name);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
-        Ok((Partial { place: place.to_owned(), path }, file))
+    /// A file without a name, beside this one.
+    pub(super) fn scratch(&self) -> io::Result<File> {
+        self.path().map_or_else(tempfile::tempfile, |path| tempfile::tempfile_in(directory(path)))
     }
 
     /// Puts the file in its place.
-    pub(super) fn keep(mut self) -> io::Result<()> {
-        let path = std::mem::take(&mut self.path);
-        fs::rename(&path, &self.place).inspect_err(|_| self.path = path)
-    }
-}
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        if !self.path.as_os_str().is_empty() {
-            // Best effort: the error that led here says more.
-            drop(fs::remove_file(&self.path));
-        }
+    pub(super) fn keep(self, file: &File) -> io::Result<()> {
+        let Some((partial, place)) = self.whole else { return Ok(()) };
+        file.sync_data()?;
+        partial.persist(place).map_err(|error| error.error)
     }
 }
 
