@@ -81,7 +81,7 @@ impl Ripq {
         let block = {
             let mut state = self.state();
             let Some(block) = state.queue.lowest_device() else { return Ok(false) };
-            state.queue.close(block);
+            state.begin_drain(block);
             state.queue.note_full();
             state.statistics.blocks_reclaimed += 1;
             state.reclaimed_in_vain += 1;
@@ -92,9 +92,8 @@ impl Ripq {
         Ok(true)
     }
 
-    /// Inserts everything in a block again, each object into the section where it counts.
+    /// Inserts everything in a block again, each object into the section where it counts. Its drain has begun.
     pub(super) fn rewrite(&self, writer: &mut Writer, block: u32) -> Result<(), Error> {
-        self.state().queue.close(block);
         self.drain(writer, block, Unmoved::Keep)
     }
 
@@ -127,7 +126,7 @@ impl Ripq {
         }
         let mut state = self.state();
         state.recycle(source.piece.bytes);
-        state.drained(block);
+        state.end_drain(block);
         Ok(())
     }
 
@@ -204,6 +203,17 @@ impl Ripq {
 }
 
 impl State {
+    /// From now on no object enters the block, and it stays until the drain ends, even if readers find all of it damaged.
+    pub(super) fn begin_drain(&mut self, block: u32) {
+        self.queue.close(block);
+        self.queue.blocks[block].residents += 1;
+    }
+
+    fn end_drain(&mut self, block: u32) {
+        self.queue.blocks[block].residents -= 1;
+        self.drained(block);
+    }
+
     /// Moves an object out of a block, if its bytes are at hand and there is room for them.
     fn drain_object(
         &mut self,
@@ -265,6 +275,8 @@ impl State {
         };
         let offsets: Vec<u32> = entries.iter().filter(gone).map(|entry| entry.offset).collect();
         self.mark_dead(block, &offsets);
+        self.queue.blocks[block].residents -= 1;
+        self.release_if_unused(block);
     }
 
     /// Drops every object of a block whose table cannot be read: the whole index has to tell which they are.
@@ -281,6 +293,6 @@ impl State {
         }
         self.statistics.evicted += lost.len() as u64;
         self.evicted.note_unknown();
-        self.drained(block);
+        self.end_drain(block);
     }
 }

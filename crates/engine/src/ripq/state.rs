@@ -348,7 +348,7 @@ impl State {
         (place.block == block && place.offset == entry.offset).then_some(place)
     }
 
-    fn release_if_unused(&mut self, block: u32) {
+    pub(super) fn release_if_unused(&mut self, block: u32) {
         if self.queue.blocks[block].residents > 0 {
             return;
         }

@@ -148,7 +148,8 @@ impl Ripq {
             let closed = {
                 let mut state = self.state();
                 state.queue.balance();
-                state.queue.closed.pop()
+                let closed = state.queue.closed.pop();
+                closed.inspect(|block| state.begin_drain(*block))
             };
             let Some(closed) = closed else { return Ok(()) };
             self.rewrite(writer, closed)?;
@@ -171,14 +172,15 @@ impl Ripq {
     pub(super) fn bound_dead(&self, writer: &mut Writer) -> Result<(), Error> {
         loop {
             let worst = {
-                let state = self.state();
+                let mut state = self.state();
                 if recovery::payload_bytes(&state) <= writer.journal.payload_bytes_max() / 2 {
                     return Ok(());
                 }
                 let dead = |block: &u32| {
                     state.stored[*block as usize].as_ref().map_or(0, |stored| stored.dead.len())
                 };
-                (0..state.stored.len() as u32).max_by_key(dead).filter(|block| dead(block) > 0)
+                let worst = (0..state.stored.len() as u32).max_by_key(dead).filter(|block| dead(block) > 0);
+                worst.inspect(|block| state.begin_drain(*block))
             };
             let Some(block) = worst else { return Ok(()) };
             self.rewrite(writer, block)?;
