@@ -1,8 +1,9 @@
 //! `distcache policies` as a user meets it: fields, sizes, warm-up, figures and refusals. Its numbers are tested in `study`.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -103,8 +104,9 @@ fn threads_change_nothing_but_the_time() {
 #[test]
 fn people_get_a_table_and_programs_csv() {
     let trace = Trace::new("table");
-    let table = trace.text("--policy lru,sieve,clairvoyant --size 50,200");
-    assert!(table.starts_with("3000 requests counted, 100 objects;"), "{table}");
+    let table = trace.text("--policy lru,sieve,clairvoyant --size 0.5ws,50");
+    let first = "3000 requests counted, 100 objects; * least of its size, but for clairvoyant and infinite\n\n50 bytes\n";
+    assert!(table.starts_with(first) && table.contains("\n275 bytes (0.5ws)\n"), "{table}");
     let line = |name: &str| table.lines().find(|line| line.starts_with(name)).unwrap();
     assert!(line("lru").contains('*') || line("sieve").contains('*'), "{table}");
     assert!(!line("clairvoyant").contains('*'), "a bound is not the best: {table}");
@@ -137,6 +139,10 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         ("--policy gdsf:x", "1 or more"),
         ("--size 0", "write a size above 0 such as 8000, 64MiB or 0.1ws"),
         ("--size 10,x", "write a size above 0"),
+        ("--size -1", "\"-1\": write a size above 0"),
+        ("--size 64mib", "units are B, kB, MB, GB, TB, KiB, MiB, GiB, TiB and ws"),
+        ("--threads -1", "-1 is not in 1..=1024"),
+        ("--plot /no/curve.svg", "--plot /no/curve.svg: the directory /no does not exist"),
         ("--size 64MiB --ignore-size", "--ignore-size"),
         ("--warmup 1", "from 0 to less than 1"),
         ("--warmup -0.5", "a warm-up of -0.5"),
@@ -155,4 +161,45 @@ fn what_makes_no_sense_is_refused_in_a_line() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("absent.csv") && stderr.lines().count() == 1, "{stderr}");
+}
+
+/// What reads twice must not begin with a pipe, of which the second time would find only the end.
+#[test]
+fn a_pipe_is_read_once_or_not_at_all() {
+    let trace = Trace::new("pipe");
+    let from_pipe = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_distcache"));
+        command.args(line.split_whitespace()).args(["--trace", "/dev/stdin"]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Who refuses does not read to the end.
+        drop(child.stdin.take().unwrap().write_all(&std::fs::read(&trace.0).unwrap()));
+        child.wait_with_output().unwrap()
+    };
+    let once = "--policy lru --size 50 --csv";
+    let ratios = |text: &str| text.rsplit_once(',').unwrap().0.to_owned();
+    let output = from_pipe(&format!("policies {once}"));
+    assert_eq!(ratios(&String::from_utf8(output.stdout).unwrap()), ratios(&trace.text(once)));
+    for line in [
+        "policies --policy clairvoyant --size 50",
+        "policies --policy lru --size 0.1ws",
+        "policies --policy lru --size 50 --warmup 0.5",
+        "flash replay --size 1MiB",
+    ] {
+        let output = from_pipe(line);
+        let expected = "/dev/stdin: this is not a file, and cannot be read twice; save it to a file first\n";
+        assert!(String::from_utf8(output.stderr).unwrap().ends_with(expected), "{line}");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{line}");
+    }
+}
+
+#[test]
+fn a_trace_without_requests_is_refused_alike() {
+    let trace = Trace::with("empty", "time,object,size\n");
+    for line in ["policies --size 50", "policies --size 0.1ws", "flash replay --size 1MiB"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_distcache"));
+        let output = command.args(line.split(' ')).arg("--trace").arg(&trace.0).output().unwrap();
+        assert!(String::from_utf8(output.stderr).unwrap().ends_with("the trace has no requests\n"), "{line}");
+        assert_eq!(output.status.code(), Some(2), "{line}");
+    }
 }

@@ -106,3 +106,41 @@ fn what_cannot_be_simulated_is_an_error() {
         assert!(error.ends_with("write a share of the trace from 0 to less than 1"), "{error}");
     }
 }
+
+#[test]
+fn next_requests_that_are_not_true_are_refused() {
+    use Next::{Known, Never, Unknown};
+    let trace = |rows: &[(u64, Next)]| -> Vec<Access> {
+        rows.iter().map(|(object, next)| Access { next: *next, ..access(*object, 1) }).collect()
+    };
+    let clairvoyant = setting("lru clairvoyant", "10");
+    let hint = "`distcache trace convert` to oracle-general writes the right next requests";
+    for (rows, expected) in [
+        (
+            vec![(7, Never), (8, Never), (7, Never)],
+            "request 3 is for object 7, whose last one announced no other",
+        ),
+        (
+            vec![(7, Known(4)), (8, Never), (7, Never)],
+            "request 3 is for object 7, whose last one announced request 4",
+        ),
+        (
+            vec![(7, Known(2)), (8, Never), (7, Never)],
+            "request 3 is for object 7, whose last one announced request 2",
+        ),
+        (
+            vec![(7, Known(3)), (8, Never), (9, Never)],
+            "request 3 is not for object 7, as the trace announced",
+        ),
+    ] {
+        let rows = trace(&rows);
+        assert_eq!(simulate(&clairvoyant, &rows).unwrap_err().to_string(), format!("{expected}; {hint}"));
+        let warm = Setting { warmup: 0.5, ..clairvoyant.clone() };
+        assert!(simulate(&warm, &rows).is_err());
+        assert!(simulate(&setting("lru", "10"), &rows).is_ok(), "who does not look is not deceived");
+    }
+    let cut = trace(&[(7, Known(3)), (8, Known(900)), (7, Known(1000))]);
+    assert!(simulate(&clairvoyant, &cut).is_ok());
+    let partly = trace(&[(7, Unknown), (8, Known(3)), (8, Never), (7, Known(5)), (7, Unknown)]);
+    assert!(simulate(&clairvoyant, &partly).is_ok());
+}

@@ -23,7 +23,7 @@ pub use generate::{
     Sizes, SizesError, Synthetic, SyntheticError,
 };
 pub use key::object_id;
-pub use read::{Compression, Reader, open};
+pub use read::{Compression, Reader, open, open_file};
 pub use sample::{RateError, Sample};
 pub use statistics::{Quantiles, Statistics, Summary};
 pub use workload::{KEYS_MAX, Request, Requests, Workload, WorkloadError, key_name};

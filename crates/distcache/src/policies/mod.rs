@@ -4,7 +4,7 @@
 mod figure;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use engine::policy::Spec;
 use serde::Serialize;
@@ -19,6 +19,7 @@ use crate::trace::Source;
 /// Policies: fifo, lru, lfu, s4lru, s4lru-fill, slru:L, slru-borrow:L, gdsf, gdsf:L, clairvoyant, infinite, random, clock,
 /// arc, lirs, 2q, s3fifo, sieve, wtinylfu. docs/policies.md says what each does.
 #[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     source: Source,
@@ -33,7 +34,13 @@ pub(crate) struct Arguments {
     policy: Vec<Spec>,
 
     /// Cache sizes, with commas: bytes (8000, 64MiB), objects with --ignore-size, or shares of the working set (0.1ws)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "0.01ws,0.03ws,0.1ws,0.3ws")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "0.01ws,0.03ws,0.1ws,0.3ws",
+        allow_hyphen_values = true
+    )]
     size: Vec<Size>,
 
     /// Every object has size 1, and sizes are numbers of objects
@@ -41,7 +48,7 @@ pub(crate) struct Arguments {
     ignore_size: bool,
 
     /// Share of the requests, from the first on, that fill the caches and are not counted
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     warmup: f64,
 
     /// Simulations that run at the same time [default: as many as there are cores]
@@ -78,18 +85,34 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             "--size: with --ignore-size write a number of objects or a share (0.1ws), not bytes",
         ));
     }
-    let outcomes = setting(arguments).simulate(|| arguments.source.shown()).map_err(BadInput::of)?;
-    if let Some(file) = &arguments.plot {
-        plot(file, &figure::curves(&outcomes, arguments))?;
-    }
+    arguments.plot.as_deref().map_or(Ok(()), check_place)?;
+    let (setting, source) = (setting(arguments), &arguments.source);
+    let open = || if setting.opens_twice() { source.shown() } else { source.shown_once() };
+    let outcomes = setting.simulate(open).map_err(BadInput::of)?;
     if arguments.json {
         print(&serde_json::to_string(&outcomes.iter().map(row).collect::<Vec<_>>())?);
     } else if arguments.csv {
         table::print_csv(&outcomes);
     } else {
-        table::print_table(&outcomes, arguments.ignore_size);
+        table::print_table(&outcomes, arguments);
     }
-    Ok(())
+    match &arguments.plot {
+        Some(file) => plot(file, &figure::curves(&outcomes, arguments)),
+        None => Ok(()),
+    }
+}
+
+/// Whether a figure can be there, before all is computed.
+fn check_place(file: &Path) -> Result<(), BadInput> {
+    let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match directory.filter(|directory| !directory.is_dir()) {
+        Some(directory) => Err(BadInput(format!(
+            "--plot {}: the directory {} does not exist",
+            file.display(),
+            directory.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn setting(arguments: &Arguments) -> Setting {

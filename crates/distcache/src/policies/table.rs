@@ -1,9 +1,11 @@
 //! Results as text: a table for people, CSV for programs. Not their figure.
 
-use engine::policy::Spec;
-use study::what_if::Outcome;
+use std::collections::BTreeMap;
 
-use super::{Row, row};
+use engine::policy::Spec;
+use study::what_if::{Outcome, Size};
+
+use super::{Arguments, Row, row};
 use crate::commands::print;
 
 pub(super) fn print_csv(outcomes: &[Outcome]) {
@@ -18,25 +20,26 @@ pub(super) fn print_csv(outcomes: &[Outcome]) {
 }
 
 /// A part for each size. The least of each ratio is marked, bounds left aside.
-pub(super) fn print_table(outcomes: &[Outcome], ignore_size: bool) {
-    let mut sizes: Vec<u64> = outcomes.iter().map(|outcome| outcome.size).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let unit = if ignore_size { "objects" } else { "bytes" };
+pub(super) fn print_table(outcomes: &[Outcome], arguments: &Arguments) {
+    // The sizes of each policy are together, in the order in which they were given.
+    let sizes: BTreeMap<u64, Size> =
+        outcomes.iter().map(|outcome| outcome.size).zip(arguments.size.iter().copied()).collect();
+    let unit = if arguments.ignore_size { "objects" } else { "bytes" };
     if let Some(first) = outcomes.first() {
         print(&format!(
-            "{} requests counted, {} objects; * least of its size",
+            "{} requests counted, {} objects; * least of its size, but for clairvoyant and infinite",
             first.requests, first.objects
         ));
     }
-    for size in sizes {
+    for (size, asked) in sizes {
         let here: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.size == size).collect();
         let least = |ratio: fn(&Outcome) -> f64| {
             let real = here.iter().filter(|outcome| !is_bound(outcome.policy));
             real.map(|outcome| ratio(outcome)).min_by(f64::total_cmp)
         };
         let (objects, bytes) = (least(Outcome::miss_ratio), least(Outcome::byte_miss_ratio));
-        print(&format!("\n{size} {unit}"));
+        let share = if matches!(asked, Size::WorkingSet(_)) { format!(" ({asked})") } else { String::new() };
+        print(&format!("\n{size} {unit}{share}"));
         print("policy        miss ratio  byte miss ratio  million requests/s");
         for outcome in here {
             let cell = |ratio: f64, least: Option<f64>| {

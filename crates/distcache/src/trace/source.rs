@@ -1,4 +1,4 @@
-//! The trace that a simulation is about, which may be read several times. The verbs of `distcache trace` name theirs without
+//! The trace that a simulation is about, which may have to be read several times. The verbs of `distcache trace` name theirs without
 //! a flag.
 
 use std::path::PathBuf;
@@ -20,19 +20,41 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// From the beginning, as often as needed; so it must be a file.
     pub(crate) fn open(&self) -> Result<Reader, TraceError> {
-        trace::open(&self.trace, self.format)
+        trace::open_file(&self.trace, self.format)
     }
 
-    /// From the beginning, with a bar that shows how far it is read.
-    pub(crate) fn shown(
-        &self,
-    ) -> Result<impl Iterator<Item = Result<Access, TraceError>> + Send + use<>, TraceError> {
-        let mut reader = self.open()?;
-        let mut progress = Progress::bytes(reader.progress().1);
-        Ok(std::iter::from_fn(move || {
-            progress.step(|| reader.progress().0);
-            reader.next()
-        }))
+    /// The same, with a bar that shows how far it is read.
+    pub(crate) fn shown(&self) -> Result<Shown, TraceError> {
+        self.open().map(Shown::new)
+    }
+
+    /// The same, for whoever reads it only once; so it may be a pipe.
+    pub(crate) fn shown_once(&self) -> Result<Shown, TraceError> {
+        trace::open(&self.trace, self.format).map(Shown::new)
+    }
+}
+
+/// The accesses of a trace, and a bar on stderr.
+pub(crate) struct Shown {
+    reader: Reader,
+    progress: Progress,
+}
+
+impl Shown {
+    fn new(reader: Reader) -> Shown {
+        let progress = Progress::bytes(reader.progress().1);
+        Shown { reader, progress }
+    }
+}
+
+impl Iterator for Shown {
+    type Item = Result<Access, TraceError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.progress.step(|| self.reader.progress().0);
+        self.reader.next()
     }
 }

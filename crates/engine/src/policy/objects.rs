@@ -37,6 +37,11 @@ impl Objects {
         }
     }
 
+    /// Of the object with a number that was given out.
+    pub fn id(&self, number: u32) -> u64 {
+        self.ids[number as usize]
+    }
+
     pub fn count(&self) -> usize {
         self.ids.len()
     }

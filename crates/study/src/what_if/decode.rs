@@ -14,20 +14,27 @@ pub(super) struct Decoder<I> {
     objects: Objects,
     /// Each request's next one, where the trace itself does not say.
     future: Vec<u64>,
+    /// Each object's next request as its last one announced it, if somebody relies on that.
+    announced: Option<Vec<u64>>,
     requests: u64,
 }
 
 impl<I: Iterator<Item = Result<Access, TraceError>>> Decoder<I> {
     /// The objects may be known from an earlier pass.
     pub(super) fn new(accesses: I, ignore_size: bool, objects: Objects, future: Vec<u64>) -> Decoder<I> {
-        Decoder { accesses, ignore_size, objects, future, requests: 0 }
+        Decoder { accesses, ignore_size, objects, future, announced: None, requests: 0 }
+    }
+
+    /// From now on, what the trace says of next requests must be true. 8 bytes for each object.
+    pub(super) fn check_next(&mut self) {
+        self.announced = Some(Vec::new());
     }
 
     /// The next requests in place of those in the chunk; none are left after an empty one.
     pub(super) fn fill(&mut self, chunk: &mut Vec<Request>) -> Result<(), WhatIfError> {
         chunk.clear();
         while chunk.len() < CHUNK {
-            let Some(access) = self.accesses.next().transpose()? else { break };
+            let Some(access) = self.accesses.next().transpose()? else { return self.check_absent() };
             let next = match access.next {
                 Next::Known(number) => number,
                 Next::Never => NEVER,
@@ -37,9 +44,36 @@ impl<I: Iterator<Item = Result<Access, TraceError>>> Decoder<I> {
             let bytes = if self.ignore_size { 1 } else { access.bytes };
             let bytes =
                 u32::try_from(bytes).map_err(|_| WhatIfError::Bytes { request: self.requests, bytes })?;
-            chunk.push(Request { object: self.objects.number(access.object)?, bytes, next });
+            let object = self.objects.number(access.object)?;
+            self.check_present(object, next)?;
+            chunk.push(Request { object, bytes, next });
         }
         Ok(())
+    }
+
+    /// Whether this request is the one that the last one for its object announced.
+    fn check_present(&mut self, object: u32, next: u64) -> Result<(), WhatIfError> {
+        let Some(announced) = &mut self.announced else { return Ok(()) };
+        match announced.get_mut(object as usize) {
+            None => announced.push(next),
+            Some(expected) if *expected == self.requests => *expected = next,
+            Some(&mut announced) => {
+                let (request, object) = (self.requests, self.objects.id(object));
+                return Err(WhatIfError::Unannounced { request, object, announced });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an object was announced that did not come. What lies behind the end may, in a trace that was cut.
+    fn check_absent(&self) -> Result<(), WhatIfError> {
+        let announced = self.announced.iter().flatten().zip(0..);
+        match announced.filter(|(next, _)| **next <= self.requests).min() {
+            None => Ok(()),
+            Some((request, object)) => {
+                Err(WhatIfError::Absent { request: *request, object: self.objects.id(object) })
+            }
+        }
     }
 
     pub(super) fn objects(&self) -> usize {

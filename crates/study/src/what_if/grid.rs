@@ -89,6 +89,9 @@ impl Setting {
         let Survey { requests, working_set, objects, future, .. } = survey.unwrap_or_default();
         let runs = self.runs(working_set);
         let mut decoder = Decoder::new(open()?, self.ignore_size, objects, future);
+        if self.needs_future() {
+            decoder.check_next();
+        }
         let mut warmup = (requests as f64 * self.warmup) as u64;
         let (mut chunk, mut coming) = (Vec::new(), Vec::new());
         let (mut counted, mut bytes) = (0, 0);
@@ -119,18 +122,29 @@ impl Setting {
         Ok(runs.into_iter().map(outcome).collect())
     }
 
+    /// Whether the trace is opened more than once, if only to look whether that is needed.
+    pub fn opens_twice(&self) -> bool {
+        self.needs_totals() || self.needs_future()
+    }
+
+    fn needs_totals(&self) -> bool {
+        self.warmup > 0.0 || self.sizes.iter().any(|size| matches!(size, Size::WorkingSet(_)))
+    }
+
+    fn needs_future(&self) -> bool {
+        self.policies.iter().any(|policy| policy.needs_future())
+    }
+
     fn survey<I>(&self, open: impl Fn() -> Result<I, TraceError>) -> Result<Option<Survey>, WhatIfError>
     where
         I: Iterator<Item = Result<Access, TraceError>>,
     {
-        let clairvoyant = self.policies.iter().any(|policy| policy.needs_future());
-        let shares = self.sizes.iter().any(|size| matches!(size, Size::WorkingSet(_)));
         let blind = || -> Result<bool, TraceError> {
             let first = open()?.next().transpose()?;
             Ok(first.is_some_and(|access| access.next == Next::Unknown))
         };
-        if shares || self.warmup > 0.0 || (clairvoyant && blind()?) {
-            return Survey::of(open()?, self.ignore_size, clairvoyant).map(Some);
+        if self.needs_totals() || (self.needs_future() && blind()?) {
+            return Survey::of(open()?, self.ignore_size, self.needs_future()).map(Some);
         }
         Ok(None)
     }

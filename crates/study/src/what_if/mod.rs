@@ -6,6 +6,7 @@ mod grid;
 mod size;
 mod survey;
 
+use engine::policy::NEVER;
 pub use grid::{Outcome, Setting};
 pub use size::{Size, SizeError};
 pub use survey::Survey;
@@ -19,10 +20,20 @@ pub enum WhatIfError {
     Objects(#[from] engine::policy::TooManyObjects),
     #[error("request {request}: an object of {bytes} bytes; at most 4294967295 can be simulated")]
     Bytes { request: u64, bytes: u64 },
+    #[error("request {request} is for object {object}, whose last one announced {}; {RIGHT}", when(*announced))]
+    Unannounced { request: u64, object: u64, announced: u64 },
+    #[error("request {request} is not for object {object}, as the trace announced; {RIGHT}")]
+    Absent { request: u64, object: u64 },
     #[error("the trace has no requests")]
     Empty,
     #[error("a warm-up of {0}: write a share of the trace from 0 to less than 1")]
     Warmup(f64),
     #[error("the trace changed while it was read: it had {before} requests and then {after}")]
     Changed { before: u64, after: u64 },
+}
+
+const RIGHT: &str = "`distcache trace convert` to oracle-general writes the right next requests";
+
+fn when(announced: u64) -> String {
+    if announced == NEVER { "no other".to_owned() } else { format!("request {announced}") }
 }

@@ -26,7 +26,10 @@ const UNITS: [(&str, u64); 9] = [
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?}: write a size above 0 such as 8000, 64MiB or 0.1ws (of the working set)")]
+#[error(
+    "{0:?}: write a size above 0 such as 8000, 64MiB or 0.1ws (of the working set); units are B, kB, MB, GB, TB, KiB, \
+     MiB, GiB, TiB and ws"
+)]
 pub struct SizeError(String);
 
 impl Size {

@@ -35,16 +35,17 @@ impl Survey {
             }
             survey.requests += 1;
             survey.bytes_max = survey.bytes_max.max(access.bytes);
-            // What the trace says is believed; where it says nothing once, it is taken to say nothing at all.
+            // What the trace says is believed, and checked later.
             if needs_future && access.next == Next::Unknown {
                 survey.future.resize(survey.requests as usize - 1, NEVER);
                 survey.future.push(NEVER);
-                if let Some(before) = latest[object].checked_sub(1) {
-                    survey.future[before as usize] = survey.requests;
-                }
+            }
+            let before = latest[object].checked_sub(1);
+            if let Some(next) = before.and_then(|before| survey.future.get_mut(before as usize)) {
+                *next = survey.requests;
             }
             latest[object] = survey.requests;
         }
-        Ok(survey)
+        if survey.requests == 0 { Err(WhatIfError::Empty) } else { Ok(survey) }
     }
 }

@@ -11,7 +11,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,17 +29,30 @@ use source::Source;
 
 /// Opens a trace. Without a format it is found by looking at the beginning.
 pub fn open(path: impl AsRef<Path>, format: Option<Format>) -> Result<Reader, TraceError> {
-    let path = path.as_ref();
-    let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-    let (metadata, file) = opened.map_err(|error| TraceError::file(path, error))?;
-    if metadata.is_dir() {
-        return Err(TraceError::content(path, "this is a folder; name one file in it"));
-    }
+    let (path, (file, metadata)) = (path.as_ref(), look(path.as_ref())?);
     let bytes_read = Arc::new(AtomicU64::new(0));
     let input = Counted { file, bytes: Arc::clone(&bytes_read) };
     let mut reader = Reader::new(path, Box::new(input), format)?;
     (reader.bytes_read, reader.file_bytes) = (bytes_read, metadata.len());
     Ok(reader)
+}
+
+/// As `open`, for a trace that is opened again: what has no beginning any more by then is refused.
+pub fn open_file(path: impl AsRef<Path>, format: Option<Format>) -> Result<Reader, TraceError> {
+    if look(path.as_ref())?.1.is_file() {
+        return open(path, format);
+    }
+    let problem = "this is not a file, and cannot be read twice; save it to a file first";
+    Err(TraceError::content(path.as_ref(), problem))
+}
+
+fn look(path: &Path) -> Result<(File, Metadata), TraceError> {
+    let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
+    let (metadata, file) = opened.map_err(|error| TraceError::file(path, error))?;
+    if metadata.is_dir() {
+        return Err(TraceError::content(path, "this is a folder; name one file in it"));
+    }
+    Ok((file, metadata))
 }
 
 /// The accesses of a trace, one after the other. After an error there are no more.
