@@ -73,9 +73,98 @@ fn every_engine_tells_all_that_was_measured() {
     assert!(number(&ripq, "hit_ratio") > number(&fifo, "hit_ratio"));
     assert!(number(&ripq["dram_bytes"], "buffers") > 2.0 * number(&sipq["dram_bytes"], "buffers"));
     assert!(number(&fifo, "wa_implementation") < number(&sipq, "wa_implementation"));
+    for result in [&ripq, &sipq] {
+        let (strict, exact) = (number(result, "strict_hit_ratio"), number(result, "exact_hit_ratio"));
+        assert!(strict > 0.0 && strict < exact, "its upper segments are empty at first: {result}");
+    }
+    assert_eq!(fifo["strict_hit_ratio"], Value::Null);
+    assert_eq!(of("--policy slru:1")["strict_hit_ratio"], Value::Null);
     let memory = of("--policy gdsf:3 --device mem --warmup 0.5");
     assert_eq!((&memory["wa_device"], &memory["wa_total"]), (&Value::Null, &Value::Null));
     assert_eq!(memory["requests"], 20_000);
+}
+
+#[test]
+fn a_replay_can_be_repeated() {
+    let path = folder().join("repeated");
+    for device in ["ftl".to_owned(), format!("{} --overwrite", path.display())] {
+        let once = || {
+            let mut result = json(&format!("--size 12MiB --block-size 64KiB --device {device}"));
+            for time in ["requests_per_s", "cpu_us_per_request", "read_p50_us", "read_p99_us"] {
+                assert!(result[time].take().is_f64(), "{time} in {result}");
+            }
+            result
+        };
+        assert_eq!(once(), once());
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_cache_that_is_opened_again_keeps_its_size_and_is_not_compared() {
+    let path = folder().join("again");
+    let device = format!("--device {} --block-size 64KiB", path.display());
+    let made = json(&format!("{device} --overwrite --size 16MiB"));
+    assert_eq!(made["capacity_bytes"], 16 << 20);
+    for size in ["", "--size 16MiB"] {
+        let again = json(&format!("{device} --reopen {size}"));
+        assert_eq!(again["capacity_bytes"], 16 << 20);
+        assert!(again["hit_ratio"].as_f64() > made["hit_ratio"].as_f64(), "it was warm");
+        for name in
+            ["fidelity", "exact_policy", "exact_hit_ratio", "exact_byte_hit_ratio", "strict_hit_ratio"]
+        {
+            assert_eq!(again[name], Value::Null, "{name}");
+        }
+    }
+    let replay = |rest: &str| run(&format!("flash replay --trace {} {device} --reopen {rest}", trace()));
+    let text = String::from_utf8(replay("").stdout).unwrap();
+    assert!(text.contains("not comparable: the cache was warm"), "{text}");
+    for other in ["8MiB", "32MiB"] {
+        let output = replay(&format!("--size {other}"));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(&format!("--size {other}: the cache on this device was made")), "{error}");
+    }
+    std::fs::remove_file(path).unwrap();
+}
+
+/// By numbers, and with so little memory that it would not go unnoticed if it were taken.
+#[test]
+fn a_size_that_cannot_be_is_refused_before_anything_is_taken() {
+    let path = folder().join("impossible");
+    drop(std::fs::remove_file(&path));
+    let target = format!("{} --overwrite", path.display());
+    for (line, parts) in [
+        ("--size 18446744073709551615", ["--size", "131071 is the most"]),
+        ("--size 1000TiB --device mem", ["--size 1000TiB", "131071 is the most"]),
+        ("--size 500000ws", ["--size 500000ws", "131071 is the most"]),
+        ("--size 8GiB", ["--size 8GiB: takes", "are available"]),
+        ("--size 8GiB --device mem", ["--size 8GiB: takes 8GiB of memory", "are available"]),
+        ("--size 10TiB --block-size 128MiB", ["--size 10TiB: takes", "are available"]),
+        ("--size 1GiB --utilisation 1e-300", ["--size 1GiB: takes", "are available"]),
+        ("--size 2MiB", ["--size 2MiB: a cache of 2MiB is too small", "at least 11520KiB"]),
+        ("--size 1 --device mem", ["--size 1B: a cache of 4KiB is too small", "at least 2304KiB"]),
+        ("--block-size 4097", ["--block-size 4097", "must be a multiple"]),
+        ("--size 0.01ws", ["--size 0.01ws", "at least 11520KiB"]),
+        (&format!("--size 1MiB --device {target}"), ["--block-size 256KiB: give", "at least 2304KiB"]),
+    ] {
+        let command = "ulimit -v 1000000; exec \"$0\" \"$@\"";
+        let arguments = format!("flash replay --trace {} {line}", trace());
+        let mut sh = Command::new("sh");
+        sh.args(["-c", command, env!("CARGO_BIN_EXE_distcache")]).args(arguments.split_whitespace());
+        let output = sh.output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {error}");
+        assert!(
+            parts.iter().all(|part| error.contains(part)) && error.lines().count() == 1,
+            "{line}: {error}"
+        );
+    }
+    assert!(!path.exists());
+    for (size, device) in [("11520KiB", "ftl"), ("2304KiB", "mem"), ("2304KiB", &target)] {
+        json(&format!("--size {size} --device {device}"));
+    }
+    std::fs::remove_file(path).unwrap();
 }
 
 #[test]
@@ -162,18 +251,21 @@ fn what_makes_no_sense_is_refused_in_one_line() {
         ("--device /nowhere/cache".to_owned(), "/nowhere/cache"),
         ("--device cache --reopen".to_owned(), "--reopen: there is no cache"),
         ("--policy arc".to_owned(), "arc"),
-        ("--device mem --alpha 0".to_owned(), "alpha = 0: must be from"),
-        ("--device mem --engine sipq --theta 1".to_owned(), "theta = 1: must be from 0 to 0.95"),
-        ("--theta -1".to_owned(), "--theta -1"),
-        ("--warmup 1".to_owned(), "--warmup 1: write a share"),
-        ("--utilisation 0".to_owned(), "--utilisation 0: write a share"),
-        ("--device mem --alpha 0.7".to_owned(), "alpha = 0.7"),
+        ("--device mem --alpha 0".to_owned(), "--alpha 0: must be from"),
+        ("--device mem --engine sipq --theta 1".to_owned(), "--theta 1: must be from 0 to 0.95"),
+        ("--theta -1".to_owned(), "--theta -1: must be from 0 to 0.95"),
+        ("--skip 1".to_owned(), "--skip 1: must be"),
+        ("--tell-every 0".to_owned(), "--tell-every"),
+        ("--reopen".to_owned(), "give --device the path"),
+        ("--warmup 1".to_owned(), "--warmup 1: write a share from 0 to less than 1"),
+        ("--utilisation 0".to_owned(), "--utilisation 0: write a share above 0 and below 1"),
+        ("--device mem --alpha 0.7".to_owned(), "--alpha 0.7"),
         ("--engine rocksdb --device x --reopen".to_owned(), "--engine rocksdb: a replay cannot go on"),
         ("--engine foyer --device x --tell-every 1".to_owned(), "--engine foyer: a replay cannot go on"),
         ("--erase-block 1".to_owned(), "--erase-block 1"),
-        ("--erase-block 1GiB".to_owned(), "erase blocks"),
+        ("--size 64MiB --erase-block 1GiB".to_owned(), "--erase-block 1GiB: make those smaller"),
     ] {
-        let output = run(&format!("flash replay --trace {} --size 0.5ws --block-size 32KiB {line}", trace()));
+        let output = run(&format!("flash replay --trace {} --block-size 32KiB {line}", trace()));
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{line}: {error}");
         assert!(error.contains(part), "{line}: {error}");

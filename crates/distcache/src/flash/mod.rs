@@ -1,6 +1,7 @@
 //! `distcache flash`: flash devices and the caches on them, from the command line. It computes nothing itself.
 
 mod device_study;
+mod memory;
 mod replay;
 mod surface;
 mod target;

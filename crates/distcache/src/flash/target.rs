@@ -51,7 +51,8 @@ pub(super) fn bad_input(error: io::Error) -> anyhow::Error {
         | io::ErrorKind::NotFound
         | io::ErrorKind::PermissionDenied
         | io::ErrorKind::ResourceBusy
-        | io::ErrorKind::StorageFull => BadInput(error.to_string()).into(),
+        | io::ErrorKind::StorageFull
+        | io::ErrorKind::OutOfMemory => BadInput(error.to_string()).into(),
         _ => error.into(),
     }
 }

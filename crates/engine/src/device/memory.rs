@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{PoisonError, RwLock};
 
 use super::counts::Counters;
-use super::{Device, DeviceCounts, check, check_size};
+use super::{Device, DeviceCounts, check, check_size, filled};
 
 /// Small enough that readers seldom meet the writer, large enough that a write takes few locks.
 const CHUNK: usize = 1 << 20;
@@ -21,7 +21,7 @@ pub struct MemoryDevice {
 impl MemoryDevice {
     pub fn new(bytes: u64) -> io::Result<MemoryDevice> {
         let bytes = check_size(bytes)?;
-        let chunks = (0..bytes.div_ceil(CHUNK as u64)).map(|_| RwLock::default()).collect();
+        let chunks = filled(bytes.div_ceil(CHUNK as u64), RwLock::default)?;
         Ok(MemoryDevice { bytes, chunks, counters: Counters::default() })
     }
 

@@ -71,6 +71,21 @@ fn check(device_bytes: u64, offset: u64, bytes: u64) -> io::Result<Range<u64>> {
     }
 }
 
+/// So many values, or an error where there is no memory for them.
+fn filled<T>(count: u64, value: impl FnMut() -> T) -> io::Result<Vec<T>> {
+    let mut values = Vec::new();
+    let reserved = usize::try_from(count).map(|count| values.try_reserve_exact(count));
+    match reserved {
+        Ok(Ok(())) => values.resize_with(count as usize, value),
+        Ok(Err(_)) | Err(_) => {
+            let bytes = u128::from(count) * size_of::<T>() as u128;
+            let why = format!("no memory for {bytes} bytes: make the device smaller");
+            return Err(io::Error::new(io::ErrorKind::OutOfMemory, why));
+        }
+    }
+    Ok(values)
+}
+
 /// The size of a device as `Device` allows it, or why it is not.
 fn check_size(bytes: u64) -> io::Result<u64> {
     if bytes > 0 && bytes.is_multiple_of(SECTOR as u64) {

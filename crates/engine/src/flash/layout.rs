@@ -18,6 +18,8 @@ const COPIES: u64 = 2;
 const BLOCK_BYTES_MAX: u64 = (UNITS_MAX as u64 + 1) * UNIT as u64;
 /// Virtual blocks are numbered as well, several for each of these.
 const BLOCKS_COUNT_MAX: u64 = BLOCKS_MAX as u64 / 8;
+/// So that each section has some, and two are spare.
+pub const BLOCKS_COUNT_MIN: u64 = 8;
 /// Even a small device has room for the changes between two checkpoints.
 const JOURNAL_BYTES_MIN: u64 = 1 << 16;
 /// Beyond what blocks of any size ask for. Sums of such numbers do not overflow.

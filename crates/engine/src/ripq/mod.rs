@@ -29,7 +29,7 @@ pub use self::settings::Settings;
 pub use self::statistics::{Contents, Memory, Statistics};
 use crate::device::{BufferPool, Device, SECTOR};
 use crate::flash::index::Place;
-use crate::flash::layout::Layout;
+use crate::flash::layout::{BLOCKS_COUNT_MIN, Layout};
 use crate::flash::pins::Pins;
 use crate::flash::record::{self, UNIT};
 use crate::flash::{Error, block};
@@ -80,9 +80,9 @@ impl Ripq {
     }
 
     fn check_blocks(layout: &Layout) -> Result<(), Error> {
-        if layout.blocks < 8 {
+        if layout.blocks < BLOCKS_COUNT_MIN {
             return Err(Error::Settings(format!(
-                "block_bytes = {}: the device has room for {} blocks, and 8 are the least",
+                "block_bytes = {}: the device has room for {} blocks, and {BLOCKS_COUNT_MIN} are the least",
                 layout.block_bytes, layout.blocks
             )));
         }

@@ -49,7 +49,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    pub(super) fn check(&self) -> Result<(), Error> {
+    /// Whether each is within its range; whoever creates or opens a cache is told as well.
+    pub fn check(&self) -> Result<(), Error> {
         let refuse = |why: String| Err(Error::Settings(why));
         if !(0.001..=0.5).contains(&self.alpha) {
             return refuse(format!("alpha = {}: must be from 0.001 to 0.5", self.alpha));

@@ -6,14 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use engine::device::{
-    AlignedBuffer, Device, FileDevice, FileOptions, FtlDevice, FtlOptions, MemoryDevice, SECTOR,
-};
-use engine::flash;
+use engine::device::{AlignedBuffer, Device, FileDevice, FileOptions, FtlDevice, MemoryDevice, SECTOR};
+use engine::flash::{self, layout::Layout};
 use engine::ripq::{Ripq, Settings};
+use runtime::config::ByteSize;
 
-use super::Arguments;
 use super::cache::{Cache, OnRipq};
+use super::{Arguments, plan};
 use crate::commands::BadInput;
 use crate::flash::target::{Target, bad_input, check_overwrite};
 
@@ -38,24 +37,43 @@ impl Engine {
     }
 }
 
-/// A cache of so many bytes, and what it is on.
-pub(super) fn open(arguments: &Arguments, capacity: u64) -> anyhow::Result<(Box<dyn Cache>, String)> {
-    let sector = SECTOR as u64;
-    let bytes = (capacity / sector).max(1) * sector;
+pub(super) struct Opened {
+    pub(super) cache: Box<dyn Cache>,
+    pub(super) bytes: u64,
+    /// For people.
+    pub(super) device: String,
+}
+
+/// A cache of so many bytes, or the one that is there.
+pub(super) fn open(arguments: &Arguments, capacity: u64) -> anyhow::Result<Opened> {
+    let bytes = plan::device_bytes(arguments, capacity)?;
     let theta = match arguments.engine {
         Engine::Ripq => None,
         Engine::Sipq => Some(arguments.theta),
         Engine::Fifo => Some(0.0),
         #[cfg(feature = "rocksdb")]
-        Engine::Rocksdb => return super::rocksdb::open(arguments, bytes),
+        Engine::Rocksdb => {
+            return super::rocksdb::open(arguments, bytes).map(|(cache, device)| Opened {
+                cache,
+                bytes,
+                device,
+            });
+        }
         #[cfg(feature = "foyer")]
-        Engine::Foyer => return super::foyer::open(arguments, bytes),
+        Engine::Foyer => {
+            return super::foyer::open(arguments, bytes).map(|(cache, device)| Opened {
+                cache,
+                bytes,
+                device,
+            });
+        }
         #[cfg(not(all(feature = "rocksdb", feature = "foyer")))]
         _ => return Err(not_built(&arguments.engine_name()).into()),
     };
     let device = device(arguments, bytes)?;
-    let description = device.description();
-    Ok((Box::new(OnRipq { ripq: ripq(arguments, theta, &device)?, device }), description))
+    let ripq = ripq(arguments, theta, &device, bytes)?;
+    let (bytes, description) = (device.bytes(), device.description());
+    Ok(Opened { cache: Box::new(OnRipq { ripq, device }), bytes, device: description })
 }
 
 #[cfg(not(all(feature = "rocksdb", feature = "foyer")))]
@@ -71,26 +89,17 @@ fn device(arguments: &Arguments, bytes: u64) -> anyhow::Result<Arc<dyn Device>> 
         Target::Memory => Arc::new(MemoryDevice::new(bytes).map_err(bad_input)?),
         Target::Ftl => {
             let memory = MemoryDevice::new(bytes).map_err(bad_input)?;
-            Arc::new(FtlDevice::new(memory, &ftl(arguments)?).map_err(bad_input)?)
+            Arc::new(FtlDevice::new(memory, &plan::ftl(arguments)?).map_err(bad_input)?)
         }
         Target::Path(path) => Arc::new(file(arguments, path, bytes)?),
     })
 }
 
-fn ftl(arguments: &Arguments) -> anyhow::Result<FtlOptions> {
-    let default = FtlOptions::default();
-    let page = u64::from(default.page_bytes);
-    let pages = arguments.erase_block.0 / page;
-    let block_pages = u32::try_from(pages).ok().filter(|pages| *pages > 0);
-    let block_pages = block_pages.ok_or_else(|| {
-        BadInput(format!("--erase-block {}: write a size of at least {page} bytes", arguments.erase_block.0))
-    })?;
-    Ok(FtlOptions { block_pages, over_provisioning: 1.0 / arguments.utilisation - 1.0, ..default })
-}
-
 fn file(arguments: &Arguments, path: &Path, bytes: u64) -> anyhow::Result<FileDevice> {
     make_way(arguments, path)?;
-    let bytes = (!arguments.reopen).then_some(bytes);
+    // A file has the size of its cache; a block device may be larger.
+    let asked = if arguments.reopen { arguments.size.is_some() && !path.is_file() } else { true };
+    let bytes = asked.then_some(bytes);
     let device =
         FileDevice::open(path, &FileOptions { bytes, ..FileOptions::default() }).map_err(bad_input)?;
     if arguments.overwrite {
@@ -134,22 +143,76 @@ pub(super) fn make_way(arguments: &Arguments, path: &Path) -> anyhow::Result<()>
     Ok(())
 }
 
-fn ripq(arguments: &Arguments, theta: Option<f64>, device: &Arc<dyn Device>) -> anyhow::Result<Ripq> {
-    let settings = Settings {
+fn ripq(
+    arguments: &Arguments,
+    theta: Option<f64>,
+    device: &Arc<dyn Device>,
+    bytes: u64,
+) -> anyhow::Result<Ripq> {
+    let settings = Settings { theta, identity: identity(arguments), ..settings(arguments) };
+    let opened = if arguments.reopen {
+        check_size(arguments, &**device, bytes).and_then(|()| Ripq::open(Arc::clone(device), settings))
+    } else {
+        Ripq::create(Arc::clone(device), settings)
+    };
+    opened.map_err(|error| match (error, &arguments.device) {
+        (error @ flash::Error::Device { .. }, _) => error.into(),
+        (error @ flash::Error::Settings(_), _) => BadInput(as_flags(&error)).into(),
+        (error, Target::Path(path)) => BadInput(format!("--device {}: {error}", path.display())).into(),
+        (error, _) => BadInput(error.to_string()).into(),
+    })
+}
+
+/// That a size that was given is the one that the cache on the device was made with.
+fn check_size(arguments: &Arguments, device: &dyn Device, bytes: u64) -> Result<(), flash::Error> {
+    if arguments.size.is_none() {
+        return Ok(());
+    }
+    let found = Layout::open(device)?;
+    if Layout::plan(bytes, found.block_bytes, found.identity)? == found {
+        return Ok(());
+    }
+    let (size, last) = (plan::asked(arguments), ByteSize(found.block(found.blocks as u32)));
+    Err(flash::Error::Settings(format!(
+        "--size {size}: the cache on this device was made with another, and ends at {last}; leave it out to go on with that"
+    )))
+}
+
+/// Fixed, so that a replay can be repeated; but a block device may still have blocks of a cache that was on it before.
+fn identity(arguments: &Arguments) -> u64 {
+    match &arguments.device {
+        Target::Path(path) if !path.is_file() => rand::random(),
+        Target::Path(_) | Target::Memory | Target::Ftl => 0x7265_706c_6179,
+    }
+}
+
+fn settings(arguments: &Arguments) -> Settings {
+    Settings {
         policy: arguments.policy(),
         block_bytes: arguments.block_size.0,
         alpha: arguments.alpha,
         skip: arguments.skip,
-        theta,
-        identity: rand::random(),
+        theta: Some(arguments.theta),
         ..Settings::default()
-    };
-    let device = Arc::clone(device);
-    let opened = if arguments.reopen { Ripq::open(device, settings) } else { Ripq::create(device, settings) };
-    opened.map_err(|error| match (error, &arguments.device) {
-        (error @ flash::Error::Device { .. }, _) => error.into(),
-        (error @ flash::Error::Settings(_), _) => BadInput(error.to_string()).into(),
-        (error, Target::Path(path)) => BadInput(format!("--device {}: {error}", path.display())).into(),
-        (error, _) => BadInput(error.to_string()).into(),
-    })
+    }
+}
+
+/// The parameters by themselves, whether the engine uses them or not.
+pub(super) fn check_settings(arguments: &Arguments) -> Result<(), BadInput> {
+    let settings = settings(arguments);
+    let of_block = || Layout::plan(0, settings.block_bytes, 0).map(drop);
+    settings.check().and_then(|()| of_block()).map_err(|error| BadInput(as_flags(&error)))
+}
+
+/// What the engine says of its parameters, in the words of the command line.
+pub(super) fn as_flags(error: &flash::Error) -> String {
+    let text = error.to_string();
+    let flags = [
+        ("block_bytes = ", "--block-size "),
+        ("alpha = ", "--alpha "),
+        ("skip = ", "--skip "),
+        ("theta = ", "--theta "),
+    ];
+    let renamed = |(name, flag): &(&str, &str)| Some(format!("{flag}{}", text.strip_prefix(name)?));
+    flags.iter().find_map(renamed).unwrap_or(text)
 }

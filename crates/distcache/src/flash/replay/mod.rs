@@ -9,6 +9,7 @@ mod engines;
 #[cfg(feature = "foyer")]
 mod foyer;
 mod measure;
+mod plan;
 mod report;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
@@ -21,14 +22,14 @@ use anyhow::Context;
 use engine::flash::Policy;
 use engine::policy::Spec;
 use runtime::config::ByteSize;
-use study::what_if::{Outcome, Setting, Size, Survey, WhatIfError};
+use study::what_if::{Setting, Size, Survey, WhatIfError};
 use trace::Access;
 
 use super::target::Target;
 use crate::commands::{BadInput, print};
 use crate::trace::{Progress, Source};
-use engines::Engine;
-use report::Report;
+use engines::{Engine, Opened};
+use report::{Exact, Report};
 use values::Values;
 
 /// Run a trace through a cache on flash, and measure it
@@ -53,9 +54,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATH|mem|ftl", default_value = "ftl")]
     device: Target,
 
-    /// Size of the cache: bytes, as 64MiB, or a share of the working set, as 0.1ws
-    #[arg(long, value_name = "SIZE", default_value = "0.1ws")]
-    size: Size,
+    /// Size of the cache: bytes, as 64MiB, or a share of the working set, as 0.1ws [default: 0.1ws; with --reopen as it is]
+    #[arg(long, value_name = "SIZE")]
+    size: Option<Size>,
 
     /// Size of a block, the unit of writing and evicting
     #[arg(long, value_name = "SIZE", default_value = "256KiB", value_parser = ByteSize::from_str)]
@@ -99,7 +100,7 @@ pub(crate) struct Arguments {
     check: bool,
 
     /// Print a line of JSON with what would survive a loss of power, every so many requests
-    #[arg(long, value_name = "REQUESTS")]
+    #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u64).range(1..))]
     tell_every: Option<u64>,
 
     /// Print one JSON object
@@ -121,25 +122,25 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let why = format!("an object of {bytes} bytes; the exact policy takes at most {}", u32::MAX);
         return Err(BadInput(format!("--trace {trace}: {why}")).into());
     }
-    let capacity = arguments.size.resolve(survey.working_set);
+    let capacity = arguments.size().resolve(survey.working_set);
     let warmup = (survey.requests as f64 * arguments.warmup) as u64;
     let values = Values::new(survey.bytes_max);
     let begun = Instant::now();
-    let (cache, description) = engines::open(arguments, capacity)?;
+    let Opened { cache, bytes, device } = engines::open(arguments, capacity)?;
     if arguments.check {
         return check::run(arguments, &*cache, &values, begun.elapsed());
     }
     let mut progress = Progress::requests(survey.requests);
     let measured = measure::measure(arguments.accesses()?, &*cache, &values, warmup, |number, cache| {
         progress.step(|| number);
-        if arguments.tell_every.is_some_and(|every| number.is_multiple_of(every.max(1))) {
+        if arguments.tell_every.is_some_and(|every| number.is_multiple_of(every)) {
             print(&serde_json::json!({ "requests": number, "durable": cache.durable() }).to_string());
         }
     })?;
     drop(progress);
     cache.close()?;
-    let exact = exact(arguments, measured.stored_bytes)?;
-    let report = Report::new(arguments, capacity, description, &measured, exact);
+    let exact = (!arguments.reopen).then(|| exact(arguments, measured.stored_bytes)).transpose()?;
+    let report = Report::new(arguments, bytes, device, &measured, exact.as_ref());
     if arguments.json {
         print(&serde_json::to_string(&report)?)
     } else {
@@ -149,21 +150,26 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// The policy itself, in so many bytes and with nothing else to store. RIPQ leaves no room empty while the upper segments of
-/// SLRU are not yet full, and so its exact policy leaves none.
-fn exact(arguments: &Arguments, capacity: u64) -> anyhow::Result<Outcome> {
-    let policy = match arguments.policy() {
-        Policy::SegmentedLru { segments } => Spec::SlruBorrow { segments: segments.into() },
-        policy => policy.to_string().parse()?,
+/// SLRU are not yet full, and so its exact policy leaves none; the strict form does.
+fn exact(arguments: &Arguments, capacity: u64) -> anyhow::Result<Exact> {
+    let policies = match arguments.policy() {
+        Policy::SegmentedLru { segments: 1 } => vec![Spec::SlruBorrow { segments: 1 }],
+        Policy::SegmentedLru { segments } => {
+            let segments = segments.into();
+            vec![Spec::SlruBorrow { segments }, Spec::Slru { segments }]
+        }
+        policy => vec![policy.to_string().parse()?],
     };
     let setting = Setting {
-        policies: vec![policy],
+        policies,
         sizes: vec![Size::Bytes(capacity)],
         ignore_size: false,
         warmup: arguments.warmup,
         threads: 1,
     };
     let outcomes = setting.simulate(|| arguments.source.open()).map_err(BadInput::of)?;
-    outcomes.first().copied().context("one policy at one size has an outcome")
+    let policy = *outcomes.first().context("one policy at one size has an outcome")?;
+    Ok(Exact { policy, strict: outcomes.get(1).copied() })
 }
 
 impl Arguments {
@@ -171,6 +177,10 @@ impl Arguments {
     fn accesses(&self) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Access>> + use<>> {
         let reader = self.source.open().map_err(BadInput::of)?;
         Ok(reader.map(|access| access.map_err(BadInput::of)))
+    }
+
+    fn size(&self) -> Size {
+        self.size.unwrap_or(Size::WorkingSet(0.1))
     }
 
     fn engine_name(&self) -> String {
@@ -188,13 +198,15 @@ impl Arguments {
             let why = "a replay cannot go on with its cache; leave out --reopen, --check and --tell-every";
             return Err(BadInput(format!("--engine {engine}: {why}")));
         }
-        let share = |name: &str, value: f64, allowed: bool| match allowed {
+        let share = |name: &str, value: f64, allowed: bool, range: &str| match allowed {
             true => Ok(()),
-            false => Err(BadInput(format!("{name} {value}: write a share between 0 and 1"))),
+            false => Err(BadInput(format!("{name} {value}: write a share {range}"))),
         };
-        share("--warmup", self.warmup, (0.0..1.0).contains(&self.warmup))?;
-        share("--utilisation", self.utilisation, self.utilisation > 0.0 && self.utilisation < 1.0)?;
-        share("--theta", self.theta, (0.0..=1.0).contains(&self.theta))?;
+        let Arguments { warmup, utilisation, .. } = *self;
+        share("--warmup", warmup, (0.0..1.0).contains(&warmup), "from 0 to less than 1")?;
+        let is_part = utilisation > 0.0 && utilisation < 1.0;
+        share("--utilisation", utilisation, is_part, "above 0 and below 1")?;
+        engines::check_settings(self)?;
         engines::check_device(self)
     }
 }

@@ -13,7 +13,8 @@ pub(super) struct Report {
     hit_ratio: f64,
     byte_hit_ratio: f64,
     /// Hits per hit of the exact policy in as many bytes as were stored: 1 is as faithful as can be, and more is luck.
-    fidelity: f64,
+    /// None after --reopen, as are the exact policy's: a warm cache is not comparable with a cold one.
+    fidelity: Option<f64>,
     wa_implementation: Option<f64>,
     wa_device: Option<f64>,
     wa_total: Option<f64>,
@@ -22,9 +23,11 @@ pub(super) struct Report {
     dram_bytes: Memory,
     read_p99_us: f64,
     read_p50_us: f64,
-    exact_policy: String,
-    exact_hit_ratio: f64,
-    exact_byte_hit_ratio: f64,
+    exact_policy: Option<String>,
+    exact_hit_ratio: Option<f64>,
+    exact_byte_hit_ratio: Option<f64>,
+    /// Of SLRU with segments of equal size from the first request on; none for one segment and other policies.
+    strict_hit_ratio: Option<f64>,
     requests: u64,
     inserted_bytes: u64,
     written_bytes: u64,
@@ -36,17 +39,24 @@ pub(super) struct Report {
     device: String,
 }
 
+/// What the policy does without a device.
+pub(super) struct Exact {
+    pub(super) policy: Outcome,
+    pub(super) strict: Option<Outcome>,
+}
+
 impl Report {
     pub(super) fn new(
         arguments: &Arguments,
         capacity_bytes: u64,
         device: String,
         measured: &Measured,
-        exact: Outcome,
+        exact: Option<&Exact>,
     ) -> Report {
         let requests = measured.requests as f64;
         let hit_ratio = measured.hits as f64 / requests;
-        let exact_hit_ratio = 1.0 - exact.miss_ratio();
+        let exact_hit_ratio = exact.map(|exact| 1.0 - exact.policy.miss_ratio());
+        let fidelity = |exact: f64| if exact > 0.0 { hit_ratio / exact } else { 1.0 };
         let inserted = measured.inserted_bytes as f64;
         let wa_implementation = (inserted > 0.0).then(|| measured.device.written_bytes as f64 / inserted);
         let wa_device = measured.device.write_amplification();
@@ -54,7 +64,7 @@ impl Report {
         Report {
             hit_ratio,
             byte_hit_ratio: measured.hit_bytes as f64 / measured.bytes as f64,
-            fidelity: if exact_hit_ratio > 0.0 { hit_ratio / exact_hit_ratio } else { 1.0 },
+            fidelity: exact_hit_ratio.map(fidelity),
             wa_implementation,
             wa_device,
             wa_total: wa_implementation
@@ -65,9 +75,10 @@ impl Report {
             dram_bytes: measured.memory,
             read_p99_us: us(0.99),
             read_p50_us: us(0.5),
-            exact_policy: exact.policy.to_string(),
+            exact_policy: exact.map(|exact| exact.policy.policy.to_string()),
             exact_hit_ratio,
-            exact_byte_hit_ratio: 1.0 - exact.byte_miss_ratio(),
+            exact_byte_hit_ratio: exact.map(|exact| 1.0 - exact.policy.byte_miss_ratio()),
+            strict_hit_ratio: exact.and_then(|exact| Some(1.0 - exact.strict?.miss_ratio())),
             requests: measured.requests,
             inserted_bytes: measured.inserted_bytes,
             written_bytes: measured.device.written_bytes,
@@ -81,10 +92,8 @@ impl Report {
     }
 
     pub(super) fn print(&self) {
-        let percent = |share: f64| format!("{:.2} %", 100.0 * share);
         let times =
             |factor: Option<f64>| factor.map_or("not known".to_owned(), |factor| format!("{factor:.3}"));
-        let mib = |bytes: f64| format!("{:.1} MiB", bytes / 1_048_576.0);
         let lines = [
             (
                 "cache",
@@ -101,17 +110,7 @@ impl Report {
                 "hit ratio",
                 format!("{} of requests, {} of bytes", percent(self.hit_ratio), percent(self.byte_hit_ratio)),
             ),
-            (
-                "exact policy",
-                format!(
-                    "{}: {} of requests, {} of bytes in the {} that were stored; fidelity {:.4}",
-                    self.exact_policy,
-                    percent(self.exact_hit_ratio),
-                    percent(self.exact_byte_hit_ratio),
-                    mib(self.stored_bytes as f64),
-                    self.fidelity
-                ),
-            ),
+            ("exact policy", self.exact().unwrap_or_else(|| "not comparable: the cache was warm".to_owned())),
             (
                 "write amplification",
                 format!(
@@ -140,4 +139,28 @@ impl Report {
         ];
         lines.iter().for_each(|(name, text)| print(&format!("{name:<20} {text}")));
     }
+
+    /// None where nothing can be compared.
+    fn exact(&self) -> Option<String> {
+        let strict = self
+            .strict_hit_ratio
+            .map(|ratio| format!("; with segments of equal size from the start {}", percent(ratio)));
+        Some(format!(
+            "{}: {} of requests, {} of bytes in the {} that were stored; fidelity {:.4}{}",
+            self.exact_policy.as_deref()?,
+            percent(self.exact_hit_ratio?),
+            percent(self.exact_byte_hit_ratio?),
+            mib(self.stored_bytes as f64),
+            self.fidelity?,
+            strict.unwrap_or_default()
+        ))
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+fn mib(bytes: f64) -> String {
+    format!("{:.1} MiB", bytes / 1_048_576.0)
 }

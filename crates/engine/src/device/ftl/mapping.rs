@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use super::super::FlashCounts;
+use super::super::{FlashCounts, filled};
 use super::touched;
 use super::victims::Victims;
 
@@ -16,6 +16,10 @@ const FREE_BLOCKS_MIN: usize = 2;
 const SPARE_BLOCKS_MIN: u64 = FREE_BLOCKS_MIN as u64 + 3;
 
 const NONE: u32 = u32::MAX;
+
+/// What a page, here or there, and a block take in memory.
+const PAGE_MEMORY: u64 = size_of::<u32>() as u64;
+const BLOCK_MEMORY: u64 = 6 * size_of::<u32>() as u64;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FtlOptions {
@@ -31,6 +35,55 @@ impl Default for FtlOptions {
     /// The spare room of a device whose flash is counted in GiB and sold in GB, and an erase block of 16 MiB.
     fn default() -> FtlOptions {
         FtlOptions { page_bytes: 4096, block_pages: 4096, over_provisioning: 0.073_741_824 }
+    }
+}
+
+impl FtlOptions {
+    /// Erase blocks behind a device of so many bytes, or why there is no such device.
+    pub fn blocks(&self, bytes: u64) -> io::Result<u32> {
+        let FtlOptions { page_bytes, block_pages, over_provisioning } = *self;
+        let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        if page_bytes < PAGE_BYTES_MIN || !page_bytes.is_power_of_two() {
+            return refuse(format!(
+                "flash pages of {page_bytes} bytes: a power of two from 4096 on is needed"
+            ));
+        }
+        if block_pages == 0 || !(over_provisioning.is_finite() && over_provisioning >= 0.0) {
+            return refuse(format!(
+                "erase blocks of {block_pages} pages, over-provisioning {over_provisioning}"
+            ));
+        }
+        let (pages, blocks) = (self.pages(bytes), self.blocks_asked(bytes));
+        let needed = pages.div_ceil(u64::from(block_pages)) + SPARE_BLOCKS_MIN;
+        if blocks < needed {
+            let have = blocks * u64::from(block_pages) * u64::from(page_bytes);
+            return refuse(format!(
+                "{blocks} erase blocks ({have} bytes of flash) are too few for {bytes} bytes, at least {needed} \
+                 are needed: make erase blocks smaller, or over-provisioning or the device larger"
+            ));
+        }
+        let flash_pages = blocks.saturating_mul(u64::from(block_pages));
+        if flash_pages >= u64::from(NONE) {
+            return refuse(format!(
+                "{flash_pages} flash pages are more than the simulator maps: make pages larger"
+            ));
+        }
+        Ok(blocks as u32)
+    }
+
+    /// What simulating a device of so many bytes takes, without these.
+    pub fn memory_bytes(&self, bytes: u64) -> u64 {
+        let blocks = self.blocks_asked(bytes);
+        let pages = self.pages(bytes).saturating_add(blocks.saturating_mul(self.block_pages.into()));
+        pages.saturating_mul(PAGE_MEMORY).saturating_add(blocks.saturating_mul(BLOCK_MEMORY))
+    }
+
+    fn pages(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(u64::from(self.page_bytes.max(1)))
+    }
+
+    fn blocks_asked(&self, bytes: u64) -> u64 {
+        (self.pages(bytes) as f64 * (1.0 + self.over_provisioning) / f64::from(self.block_pages)) as u64
     }
 }
 
@@ -77,44 +130,18 @@ enum From {
 
 impl Ftl {
     pub fn new(bytes: u64, options: &FtlOptions) -> io::Result<Ftl> {
-        let FtlOptions { page_bytes, block_pages, over_provisioning } = *options;
-        let refuse = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        if page_bytes < PAGE_BYTES_MIN || !page_bytes.is_power_of_two() {
-            return refuse(format!(
-                "flash pages of {page_bytes} bytes: a power of two from 4096 on is needed"
-            ));
-        }
-        if block_pages == 0 || !(over_provisioning.is_finite() && over_provisioning >= 0.0) {
-            return refuse(format!(
-                "erase blocks of {block_pages} pages, over-provisioning {over_provisioning}"
-            ));
-        }
-        let pages = bytes.div_ceil(u64::from(page_bytes));
-        let blocks = (pages as f64 * (1.0 + over_provisioning) / f64::from(block_pages)) as u64;
-        let needed = pages.div_ceil(u64::from(block_pages)) + SPARE_BLOCKS_MIN;
-        if blocks < needed {
-            let have = blocks * u64::from(block_pages) * u64::from(page_bytes);
-            return refuse(format!(
-                "{blocks} erase blocks ({have} bytes of flash) are too few for {bytes} bytes, at least {needed} \
-                 are needed: make erase blocks smaller, or over-provisioning or the device larger"
-            ));
-        }
-        let flash_pages = blocks * u64::from(block_pages);
-        if flash_pages >= u64::from(NONE) {
-            return refuse(format!(
-                "{flash_pages} flash pages are more than the simulator maps: make pages larger"
-            ));
-        }
-        let mut free: VecDeque<u32> = (0..blocks as u32).collect();
+        let block_pages = options.block_pages;
+        let blocks = options.blocks(bytes)?;
+        let mut free: VecDeque<u32> = (0..blocks).collect();
         let mut open = || Open { block: free.pop_front().unwrap_or(NONE), pages: 0 };
         let (open_host, open_collected) = (open(), open());
         Ok(Ftl {
             options: *options,
-            places: vec![NONE; pages as usize],
-            owners: vec![NONE; flash_pages as usize],
+            places: filled(options.pages(bytes), || NONE)?,
+            owners: filled(u64::from(blocks) * u64::from(block_pages), || NONE)?,
             valid: vec![0; blocks as usize],
             erases: vec![0; blocks as usize],
-            closed: Victims::new(blocks as u32, block_pages),
+            closed: Victims::new(blocks, block_pages),
             free,
             open_host,
             open_collected,
