@@ -78,6 +78,11 @@ fn info_has_the_fields_that_scripts_rely_on() {
     let row = info(&path);
     assert!(row["zipf_alpha"].is_number() && row["one_hit_wonders"] == 1 && row["duration_s"] == 4);
     assert_eq!((&row["age_s"]["p50"], &row["reuse_distance"]["max"]), (&4.into(), &1.into()));
+    let untimed = folder.file("y.csv", "key,size\na,10\na,10\n");
+    assert!(info(&untimed)["duration_s"].is_null() && info(&untimed)["age_s"].is_null());
+    let table = good(&["info", &untimed]);
+    assert!(table.contains("duration                       -\n"), "{table}");
+    assert!(table.contains("age (s)                    -\n"), "{table}");
     let table = good(&["info", &path]);
     for piece in
         ["csv", "compression none", "zipf alpha", "50.0 % of the objects", "reuse distance", "0.04 KiB"]
@@ -91,7 +96,8 @@ fn traces_go_around_through_every_verb() {
     let folder = Folder::new("around");
     let [oracle, csv, back, part, first] =
         ["a.oracleGeneral.zst", "b.csv.gz", "c.bin", "d.bin", "e.csv"].map(|name| folder.path(name));
-    let flags = ["--requests", "20000", "--objects", "500", "--dist", "zipf:0.9", "--sizes", "uniform:10:99"];
+    let flags =
+        ["--requests", "20000", "--objects", "500", "--dist", "zipf:0.9", "--sizes", "uniform:10:0.5KiB"];
     let told = good(&[&["generate", &oracle][..], &flags].concat());
     assert_eq!(told, format!("20000 requests, zipf:0.9 over 500 objects, in {oracle}\n"));
     let row = info(&oracle);
@@ -143,7 +149,7 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         (vec!["info", &absent], "absent: No such file"),
         (vec!["info", "/"], "this is a folder"),
         (vec!["info", &cut], "record 5 at byte 96: it is cut off: 4 of 24 bytes"),
-        (vec!["info", &unclear], "this could be csv or text; say which with --format"),
+        (vec!["info", &unclear], "the first does not say which is the object"),
         (vec!["info", &unclear, "--format", "bin"], "unknown format \"bin\"; use oracle-general"),
         (
             vec!["convert", &unclear, &out, "--format", "text", "--to", "lcs"],
@@ -160,6 +166,12 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         (vec!["generate", &out, "--dist", "cachebench:/no/pop.json"], "/no/pop.json: No such file"),
         (vec!["generate", &out, "--write-ratio", "0.5"], "--write-ratio: oracle-general has no operations"),
         (vec!["generate", &out, "--requests", "0"], "0 is not in 1.."),
+        (vec!["generate", &out, "--rate", "-1"], "a rate of -1 requests/s; it must be above 0"),
+        (vec!["generate", &out, "--write-ratio", "-0.1"], "write ratio -0.1; it must be between 0 and 1"),
+        (vec!["generate", &out, "--dist", "foo"], "use uniform, zipf:A, adversary:X or cachebench:FILE"),
+        (vec!["generate", &out, "--sizes", "8GiB"], "a size is 1 to 4294967295 bytes"),
+        (vec!["head", &whole_file, "-n", "-1"], "invalid value '-1' for '--requests <N>'"),
+        (vec!["sample", &whole_file, &out, "--rate", "-1"], "--rate: a rate of -1; it must be above 0"),
         (vec!["generate", &out, "--requests", "9", "--flash-crowd", "9:1:0.5"], "starts at request 9"),
         (vec!["generate", "/no/x.bin"], "/no/x.bin: the directory /no does not exist"),
         (vec!["generate", "/"], "this is a folder; name a file in it"),

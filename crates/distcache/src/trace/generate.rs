@@ -7,6 +7,7 @@ use super::{BadInput, Progress};
 
 /// Make a synthetic trace; the same flags give the same trace on every machine
 #[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(super) struct Arguments {
     #[command(flatten)]
     output: Output,
@@ -23,7 +24,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIST", default_value = "zipf:0.99")]
     dist: String,
 
-    /// Bytes of each object: B, uniform:MIN:MAX, lognormal:MEDIAN:SIGMA, pareto:MIN:ALPHA, or cachebench:FILE (a
+    /// Bytes of each object: B (4096, 4KiB), uniform:MIN:MAX, lognormal:MEDIAN:SIGMA, pareto:MIN:ALPHA, or cachebench:FILE (a
     /// sizes.json)
     #[arg(long, value_name = "SIZES", default_value = "1")]
     sizes: Sizes,

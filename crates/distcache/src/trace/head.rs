@@ -9,6 +9,7 @@ use super::{BadInput, Input};
 
 /// Show the first requests of a trace as CSV
 #[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(super) struct Arguments {
     #[command(flatten)]
     input: Input,

@@ -32,9 +32,9 @@ struct Row {
     one_hit_wonders: u64,
     hottest_requests: u64,
     hottest_hundredth_requests: u64,
-    duration_s: u64,
+    duration_s: Option<u64>,
     object_bytes: QuantilesRow,
-    age_s: QuantilesRow,
+    age_s: Option<QuantilesRow>,
     reuse_distance: QuantilesRow,
 }
 
@@ -82,7 +82,7 @@ fn row(format: &'static str, compression: String, summary: &Summary) -> Row {
         hottest_hundredth_requests: summary.hottest_hundredth_requests,
         duration_s: summary.duration_s,
         object_bytes: quantiles(&summary.object_bytes),
-        age_s: quantiles(&summary.age_s),
+        age_s: summary.age_s.as_ref().map(quantiles),
         reuse_distance: quantiles(&summary.reuse_distance),
     }
 }
@@ -91,6 +91,7 @@ fn table(row: &Row) -> String {
     let of =
         |part: u64, whole: u64| format!("{part:>16}  {:.1} %", 100.0 * part as f64 / whole.max(1) as f64);
     let alpha = row.zipf_alpha.map_or("-".to_owned(), |alpha| format!("{alpha:.3}"));
+    let duration = row.duration_s.map_or("-".to_owned(), |duration| format!("{duration} s"));
     let mut lines = vec![
         format!("format          {:>16}  compression {}", row.format, row.compression),
         format!("requests        {:>16}", row.requests),
@@ -103,7 +104,7 @@ fn table(row: &Row) -> String {
         format!("hottest 1 %     {} of the requests", of(row.hottest_hundredth_requests, row.requests)),
         format!("writes          {}", of(row.writes, row.requests)),
         format!("deletes         {}", of(row.deletes, row.requests)),
-        format!("duration        {:>14} s", row.duration_s),
+        format!("duration        {duration:>16}"),
         String::new(),
         format!(
             "{:<16}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}",
@@ -111,11 +112,14 @@ fn table(row: &Row) -> String {
         ),
     ];
     for (name, of) in [
-        ("object bytes", &row.object_bytes),
-        ("age (s)", &row.age_s),
-        ("reuse distance", &row.reuse_distance),
+        ("object bytes", Some(&row.object_bytes)),
+        ("age (s)", row.age_s.as_ref()),
+        ("reuse distance", Some(&row.reuse_distance)),
     ] {
-        let &QuantilesRow { mean, min, p10, p50, p90, p99, max } = of;
+        let Some(&QuantilesRow { mean, min, p10, p50, p90, p99, max }) = of else {
+            lines.push(format!("{name:<16}{:>12}", "-"));
+            continue;
+        };
         lines.push(format!("{name:<16}{mean:>12.1}{min:>12}{p10:>12}{p50:>12}{p90:>12}{p99:>12}{max:>12}"));
     }
     lines.join("\n")

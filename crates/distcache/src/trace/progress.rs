@@ -12,11 +12,11 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn bytes(all: u64) -> Progress {
-        Progress::new(all, "{bar:40} {percent:>3} %  {bytes} of {total_bytes}  {eta} left")
+        Progress::new(all, "{wide_bar} {percent:>3} %  {bytes} of {total_bytes}  {eta} left")
     }
 
     pub(crate) fn requests(all: u64) -> Progress {
-        Progress::new(all, "{bar:40} {percent:>3} %  {human_pos} of {human_len} requests  {eta} left")
+        Progress::new(all, "{wide_bar} {percent:>3} %  {human_pos} of {human_len} requests  {eta} left")
     }
 
     fn new(all: u64, template: &str) -> Progress {

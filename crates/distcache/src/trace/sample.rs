@@ -10,6 +10,7 @@ use super::{BadInput, Input, for_each};
 /// The same objects are kept on every machine. A cache of a share R of the size sees about the same miss ratio on a
 /// sample at rate R.
 #[derive(Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(super) struct Arguments {
     #[command(flatten)]
     input: Input,

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use trace::bytes_with_unit;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Size {
     /// Bytes, or objects where sizes are ignored.
@@ -12,18 +14,6 @@ pub enum Size {
     /// A share of the working set.
     WorkingSet(f64),
 }
-
-const UNITS: [(&str, u64); 9] = [
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-    ("kB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
-    ("B", 1),
-];
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -47,15 +37,15 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Size, SizeError> {
         let wrong = || SizeError(text.to_owned());
-        let number = |digits: &str| {
-            let number = digits.trim().parse::<f64>().ok();
-            number.filter(|number| number.is_finite() && *number > 0.0).ok_or_else(wrong)
-        };
         if let Some(share) = text.strip_suffix("ws") {
-            return Ok(Size::WorkingSet(number(share)?));
+            let share = share.trim().parse::<f64>().ok();
+            return share
+                .filter(|share| share.is_finite() && *share > 0.0)
+                .map(Size::WorkingSet)
+                .ok_or_else(wrong);
         }
-        let size = match UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes))) {
-            Some((digits, bytes)) => Size::Bytes((number(digits)? * bytes as f64) as u64),
+        let size = match bytes_with_unit(text) {
+            Some(bytes) => Size::Bytes(bytes as u64),
             None => Size::Units(text.parse().map_err(|_| wrong())?),
         };
         if size.resolve(1) > 0 { Ok(size) } else { Err(wrong()) }

@@ -21,6 +21,8 @@ pub enum Popularity {
 
 #[derive(Debug, thiserror::Error)]
 pub enum PopularityError {
+    #[error("unknown distribution {0:?}; use uniform, zipf:A, adversary:X or cachebench:FILE")]
+    Unknown(String),
     #[error(transparent)]
     Distribution(#[from] DistributionError),
     #[error(transparent)]
@@ -34,7 +36,10 @@ impl Popularity {
     pub fn parse(text: &str, objects: u64) -> Result<Popularity, PopularityError> {
         match text.strip_prefix("cachebench:") {
             Some(path) => Ok(Popularity::CacheBench(Arc::new(Buckets::read(path.as_ref())?))),
-            None => Ok(Popularity::Law { distribution: Distribution::from_str(text)?, objects }),
+            None => match Distribution::from_str(text) {
+                Err(DistributionError::Unknown(text)) => Err(PopularityError::Unknown(text)),
+                distribution => Ok(Popularity::Law { distribution: distribution?, objects }),
+            },
         }
     }
 

@@ -9,6 +9,7 @@ use rand_distr::{Distribution as _, StandardNormal};
 
 use crate::generate::cachebench::{CacheBenchError, SizeTable};
 use crate::permutation::mix;
+use crate::unit::bytes_with_unit;
 
 /// `B`, `uniform:MIN:MAX`, `lognormal:MEDIAN:SIGMA`, `pareto:MIN:ALPHA`, or `cachebench:FILE` (a sizes.json).
 #[derive(Clone, Debug, PartialEq)]
@@ -23,8 +24,8 @@ pub enum Sizes {
 #[derive(Debug, thiserror::Error)]
 pub enum SizesError {
     #[error(
-        "{0:?} are no sizes; write bytes as in 4096, uniform:MIN:MAX, lognormal:MEDIAN:SIGMA, pareto:MIN:ALPHA or \
-         cachebench:FILE"
+        "{0:?} are no sizes; write bytes as in 4096 or 4KiB, uniform:MIN:MAX, lognormal:MEDIAN:SIGMA, pareto:MIN:ALPHA \
+         or cachebench:FILE; a size is 1 to {BYTES_MAX} bytes"
     )]
     Unknown(String),
     #[error(transparent)]
@@ -68,18 +69,24 @@ impl FromStr for Sizes {
             return Ok(Sizes::CacheBench(Arc::new(SizeTable::read(path.as_ref())?)));
         }
         let parts: Vec<&str> = text.split(':').collect();
-        let bytes = |text: &str| text.parse().ok().filter(|bytes| (1..=BYTES_MAX).contains(bytes));
-        let number = |text: &str| text.parse().ok().filter(|number: &f64| *number > 0.0 && *number < 1e12);
+        let with_unit = |text: &str| bytes_with_unit(text).map(|bytes| bytes as u64);
+        let bytes = |text: &str| {
+            let bytes = text.parse().ok().or_else(|| with_unit(text));
+            bytes.filter(|bytes| (1..=BYTES_MAX).contains(bytes))
+        };
+        let sane = |number: &f64| *number > 0.0 && *number < 1e12;
+        let number = |text: &str| text.parse().ok().filter(sane);
+        let middle = |text: &str| text.parse().ok().or_else(|| bytes_with_unit(text)).filter(sane);
         let parsed = match parts[..] {
             [size] => bytes(size).map(Sizes::Fixed),
             ["uniform", min, max] => bytes(min)
                 .zip(bytes(max))
                 .and_then(|(min, max)| (min <= max).then_some(Sizes::Uniform { min, max })),
             ["lognormal", median, sigma] => {
-                number(median).zip(number(sigma)).map(|(median, sigma)| Sizes::LogNormal { median, sigma })
+                middle(median).zip(number(sigma)).map(|(median, sigma)| Sizes::LogNormal { median, sigma })
             }
             ["pareto", min, alpha] => {
-                number(min).zip(number(alpha)).map(|(min, alpha)| Sizes::Pareto { min, alpha })
+                middle(min).zip(number(alpha)).map(|(min, alpha)| Sizes::Pareto { min, alpha })
             }
             _ => None,
         };

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::access::{Access, Next};
 use crate::error::TraceError;
 use crate::format::Format;
 use crate::read::records::{ORACLE_GENERAL, Records, VSCSI_1, VSCSI_2};
@@ -14,19 +15,29 @@ pub(super) const HEAD_BYTES: usize = 64 << 10;
 
 /// Fewer keys have no shape.
 const KEYS_MIN: usize = 8;
+/// So many records or lines are of a format by no accident, even if a later one is not.
+const BY_NO_ACCIDENT: usize = 8;
 
 /// The one format that fits. The name of the file only breaks ties.
 pub(super) fn detect(path: &Path, head: &[u8]) -> Result<Format, TraceError> {
-    let candidates = if is_text(head) { of_text(head) } else { of_bytes(head) };
+    let candidates = if is_text(head) || has_header(head) {
+        of_text(head)
+    } else {
+        of_bytes(head).map_err(|problem| TraceError::content(path, problem))?
+    };
     match candidates[..] {
         [format] => Ok(format),
         [] => Err(TraceError::content(path, "no known format fits; name it with --format if it has one")),
-        _ => {
-            let hinted = hint(path).filter(|format| candidates.contains(format));
-            hinted.ok_or_else(|| TraceError::ambiguous(path, &candidates))
-        }
+        _ => match hint(path).filter(|format| candidates.contains(format)) {
+            Some(format) => Ok(format),
+            None if candidates.contains(&Format::Csv) => Err(TraceError::content(path, HEADLESS)),
+            None => Err(TraceError::ambiguous(path, &candidates)),
+        },
     }
 }
+
+const HEADLESS: &str = "its lines have columns, and the first does not say which is the object; write a header such as \
+                        time,object,bytes, or name it with --format (text: each whole line is a key)";
 
 /// What the name says: `x.vscsi`, `x.oracleGeneral.bin.zst`, `x.keys-be64`, `x.be32.gz`.
 fn hint(path: &Path) -> Option<Format> {
@@ -48,6 +59,12 @@ fn is_text(head: &[u8]) -> bool {
     valid && head.iter().all(|byte| !byte.is_ascii_control() || matches!(byte, b'\t' | b'\r' | b'\n'))
 }
 
+/// Whether the first line names columns, so that what is no text later is damage.
+fn has_header(head: &[u8]) -> bool {
+    let first = head.split(|byte| *byte == b'\n').next().unwrap_or(head).trim_ascii_end();
+    is_text(first) && Csv::new(first).is_some()
+}
+
 fn of_text(head: &[u8]) -> Vec<Format> {
     let whole = head.len() < HEAD_BYTES;
     let end = if whole { head.len() } else { head.iter().rposition(|byte| *byte == b'\n').unwrap_or(0) };
@@ -59,7 +76,7 @@ fn of_text(head: &[u8]) -> Vec<Format> {
     if meta_columns(first).is_some() {
         return vec![Format::Meta];
     }
-    if lines.iter().all(twitter) {
+    if lines.iter().take(BY_NO_ACCIDENT).all(twitter) {
         return vec![Format::Twitter];
     }
     if Csv::new(first).is_some() {
@@ -70,41 +87,73 @@ fn of_text(head: &[u8]) -> Vec<Format> {
     if lines.iter().any(columns) { vec![Format::Csv, Format::Text] } else { vec![Format::Text] }
 }
 
-fn of_bytes(head: &[u8]) -> Vec<Format> {
+/// Bytes that begin as a format with structure and go on otherwise are not taken for keys.
+fn of_bytes(head: &[u8]) -> Result<Vec<Format>, String> {
     if lcs::is_magic(head) {
-        return vec![Format::Lcs];
+        return Ok(vec![Format::Lcs]);
     }
-    let mut candidates = Vec::new();
-    if vscsi(head).is_some() {
-        candidates.push(Format::Vscsi);
+    let checked = [
+        (Format::Vscsi, VSCSI_2, all_decode(VSCSI_2, head)),
+        (Format::Vscsi, VSCSI_1, all_decode(VSCSI_1, head)),
+        (Format::OracleGeneral, ORACLE_GENERAL, is_oracle_general(head)),
+    ];
+    let fits = checked.iter().filter(|(.., check)| *check == Ok(())).map(|(format, ..)| *format);
+    let fits: Vec<Format> = fits.collect();
+    for (format, records, check) in checked {
+        match check {
+            Err((number, problem)) if fits.is_empty() && number > BY_NO_ACCIDENT => {
+                let offset = (number - 1) * records.bytes;
+                return Err(format!(
+                    "no known format fits; {format} is nearest, but record {number} at byte {offset}: {problem}"
+                ));
+            }
+            _ => {}
+        }
     }
-    if is_oracle_general(head) {
-        candidates.push(Format::OracleGeneral);
-    }
-    if candidates.is_empty() { of_keys(head) } else { candidates }
+    Ok(if fits.is_empty() { of_keys(head) } else { fits })
 }
 
-/// Whether all whole records of the head can be read, and there is one.
-fn all_decode(records: Records, head: &[u8]) -> bool {
-    let mut numbered = head.chunks_exact(records.bytes).zip(1..);
-    head.len() >= records.bytes && numbered.all(|(record, number)| (records.decode)(record, number).is_ok())
+/// The first record that makes no sense, counted from 1, and why.
+type Wrong = (usize, String);
+
+fn all_decode(records: Records, head: &[u8]) -> Result<(), Wrong> {
+    all_make_sense(records, head, |_| Ok(()))
+}
+
+/// Of the whole records in the head; there must be one.
+fn all_make_sense(
+    records: Records,
+    head: &[u8],
+    mut check: impl FnMut(&Access) -> Result<(), String>,
+) -> Result<(), Wrong> {
+    if head.len() < records.bytes {
+        return Err((1, "it is cut off".to_owned()));
+    }
+    (1..).zip(head.chunks_exact(records.bytes)).try_for_each(|(number, record)| {
+        let decoded = (records.decode)(record, number as u64);
+        decoded.and_then(|access| check(&access)).map_err(|problem| (number, problem))
+    })
 }
 
 /// The layout of the version that all records of these bytes have.
 pub(super) fn vscsi(bytes: &[u8]) -> Option<Records> {
-    [VSCSI_2, VSCSI_1].into_iter().find(|records| all_decode(*records, bytes))
+    [VSCSI_2, VSCSI_1].into_iter().find(|records| all_decode(*records, bytes).is_ok())
 }
 
 /// Time does not run backwards, and the next access of each object lies ahead, within what a disk can hold.
-fn is_oracle_general(head: &[u8]) -> bool {
+fn is_oracle_general(head: &[u8]) -> Result<(), Wrong> {
     const REQUESTS_MAX: u64 = 1 << 48;
-    let decoded = head.chunks_exact(ORACLE_GENERAL.bytes).zip(1..);
-    let decoded = decoded.map(|(record, number)| (ORACLE_GENERAL.decode)(record, number));
-    let Ok(accesses) = decoded.collect::<Result<Vec<_>, _>>() else { return false };
-    let near = |next| !matches!(next, crate::Next::Known(number) if number > REQUESTS_MAX);
-    !accesses.is_empty()
-        && accesses.is_sorted_by_key(|access| access.time)
-        && accesses.iter().all(|access| near(access.next))
+    let mut last = 0;
+    all_make_sense(ORACLE_GENERAL, head, |access| match access {
+        Access { time, .. } if *time < last => Err(format!("its time {time} is before the last one, {last}")),
+        Access { next: Next::Known(next), .. } if *next > REQUESTS_MAX => {
+            Err(format!("its next access is {next}, farther than any trace goes"))
+        }
+        Access { time, .. } => {
+            last = *time;
+            Ok(())
+        }
+    })
 }
 
 /// Bare keys have no structure but their width. It shows when the words of 32 bits are compared in even and in odd

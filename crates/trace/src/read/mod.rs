@@ -88,7 +88,9 @@ impl Reader {
         let fail = |error| TraceError::file(path, error);
         let mut magic = Vec::with_capacity(MAGIC_BYTES);
         (&mut input).take(MAGIC_BYTES as u64).read_to_end(&mut magic).map_err(fail)?;
-        let compression = Compression::of(&magic);
+        let compression = Compression::of(&magic).map_err(|name| {
+            TraceError::content(path, format!("{name} is not read here; decompress it first"))
+        })?;
         let input = Box::new(Cursor::new(magic).chain(input));
         let mut source = Source::new(compression.undo(input).map_err(fail)?);
         let head = source.head(HEAD_BYTES).map_err(fail)?;
@@ -97,6 +99,9 @@ impl Reader {
         }
         let format = match format {
             Some(format) => format,
+            None if compression != Compression::None && Compression::of(head) != Ok(Compression::None) => {
+                return Err(TraceError::content(path, "this is compressed twice; decompress it first"));
+            }
             None => detect::detect(path, head)?,
         };
         let (decoder, header_bytes, units) =

@@ -175,8 +175,24 @@ fn every_compression_is_undone_frame_by_frame() {
         let accesses: Result<Vec<Access>, TraceError> = reader.collect();
         assert_eq!(accesses.unwrap(), all(&plain, None).unwrap(), "{compression}");
         let cut = all(&bytes[..bytes.len() - 10], Some(Format::OracleGeneral)).unwrap_err().to_string();
+        let expected = match compression {
+            Compression::None => "it is cut off: 14 of 24 bytes".to_owned(),
+            _ => format!("the {compression} stream is cut off"),
+        };
         // Of a single frame nothing may come out before it breaks off.
-        assert!(cut.starts_with("t: record ") || cut == "t: incomplete frame", "{compression}: {cut}");
+        assert!(cut.ends_with(&expected), "{compression}: {cut}");
+        let trailing =
+            all(&[&bytes[..], b"trailing"].concat(), Some(Format::OracleGeneral)).unwrap_err().to_string();
+        let expected =
+            if compression == Compression::None { "it is cut off: 8" } else { "stream is damaged: " };
+        assert!(trailing.contains(expected), "{compression}: {trailing}");
+        if compression == Compression::Gzip {
+            assert_eq!(
+                trailing,
+                "t: record 13 at byte 288: the gzip stream is damaged: other bytes follow its end"
+            );
+            assert!(error(&gzip(&bytes), None).contains("this is compressed twice; decompress it first"));
+        }
     }
 }
 
@@ -221,8 +237,8 @@ fn what_fits_several_formats_is_not_guessed_at() {
         let error = error(bytes, None);
         assert!(error.contains(expected), "{error} lacks {expected}");
     };
-    check(b"1,2,3\n4,5,6\n", "could be csv or text; say which with --format");
-    check(b"1 2 3\n4 5 6\n", "could be csv or text; say which with --format");
+    check(b"1,2,3\n4,5,6\n", "the first does not say which is the object");
+    check(b"1 2 3\n4 5 6\n", "write a header such as time,object,bytes, or name it with --format (text: ");
     let random: Vec<u8> = (0..999u64).flat_map(|n| crate::permutation::mix(n).to_be_bytes()).collect();
     check(&random, "could be keys-be32 or keys-be64; say which with --format");
     check(&random[..random.len() - 1], "no known format fits");
@@ -230,6 +246,51 @@ fn what_fits_several_formats_is_not_guessed_at() {
     assert_eq!(named("x.be64.zst").unwrap().format(), Format::KeysBe64);
     assert_eq!(named("x.keys-be32").unwrap().format(), Format::KeysBe32);
     assert!(named("be64").is_err() && named("x.vscsi").is_err(), "a name cannot make a format fit");
+}
+
+#[test]
+fn compressions_that_are_not_read_are_refused_by_name() {
+    for (head, name) in [
+        (&b"BZh91AY&SY"[..], "bzip2"),
+        (&[4, 0x22, 0x4d, 0x18], "lz4"),
+        (&[2, 0x21, 0x4c, 0x18], "lz4"),
+        (&[0x5d, 0, 0, 0x80, 0, 255, 255, 255, 255, 255, 255, 255, 255], "lzma"),
+        (b"PK\x03\x04", "zip"),
+        (b"7z\xbc\xaf\x27\x1c", "7z"),
+    ] {
+        let bytes = [head, &[0; 80]].concat();
+        let expected = format!("t: {name} is not read here; decompress it first");
+        assert_eq!(error(&bytes, None), expected);
+        assert_eq!(error(&bytes, Some(Format::KeysBe32)), expected);
+    }
+}
+
+#[test]
+fn damage_in_the_part_that_decides_is_named_too() {
+    let damaged = |mut bytes: Vec<u8>, at: usize, byte: u8| {
+        bytes[at] = byte;
+        error(&bytes, None)
+    };
+    let nearest = "t: no known format fits; ";
+    let found = damaged(oracle_general(), 10 * 24 + 16, 1);
+    let expected = "oracle-general is nearest, but record 11 at byte 240: its next access is -255, which is not a later one";
+    assert_eq!(found, format!("{nearest}{expected}"));
+    let found = damaged(oracle_general(), 9 * 24, 0);
+    assert_eq!(
+        found,
+        format!(
+            "{nearest}oracle-general is nearest, but record 10 at byte 216: its time 0 is before the last one, 90"
+        )
+    );
+    let found = damaged(vscsi_1(), 9 * 32 + 15, 9);
+    assert!(
+        found.contains("vscsi is nearest, but record 10 at byte 288: it is of vscsi version 9"),
+        "{found}"
+    );
+    let found = damaged(CSV.as_bytes().to_vec(), CSV.find("1.5").unwrap(), 0);
+    assert!(found.contains("line 2 at byte 25: time \"\\0.5\" is not a time"), "{found}");
+    let twitter = format!("{}0,key,17,x,4,get,0\n", "0,key,17,213,4,get,0\n".repeat(20));
+    assert!(error(twitter.as_bytes(), None).contains("line 21 at byte 420: size \"x\" is not a number"));
 }
 
 /// Whatever the keys are and however popular, as long as they are asked for again or lie close together.

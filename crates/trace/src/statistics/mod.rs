@@ -58,12 +58,12 @@ pub struct Summary {
     /// Requests for the most popular object, and for the most popular hundredth of all.
     pub hottest_requests: u64,
     pub hottest_hundredth_requests: u64,
-    /// From the first to the last request.
-    pub duration_s: u64,
+    /// From the first to the last request; None if all times are 0, as where the format has none.
+    pub duration_s: Option<u64>,
     /// Over objects.
     pub object_bytes: Quantiles,
     /// Over requests that are not the first of their object: seconds since that.
-    pub age_s: Quantiles,
+    pub age_s: Option<Quantiles>,
     /// Over the same: other objects requested since the last request, estimated from a sample.
     pub reuse_distance: Quantiles,
 }
@@ -97,6 +97,7 @@ impl Statistics {
         let mut counts: Vec<u64> = self.objects.values().map(Seen::requests).collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let halves: Vec<[u32; 2]> = self.objects.values().map(|seen| seen.halves).collect();
+        let timed = self.last_time > 0;
         let hundredth = counts.len().div_ceil(100);
         Summary {
             requests: self.requests,
@@ -109,9 +110,9 @@ impl Statistics {
             one_hit_wonders: counts.iter().rev().take_while(|count| **count == 1).count() as u64,
             hottest_requests: counts.first().copied().unwrap_or(0),
             hottest_hundredth_requests: counts[..hundredth].iter().sum(),
-            duration_s: self.last_time.saturating_sub(self.first_time.unwrap_or(0)),
+            duration_s: timed.then(|| self.last_time.saturating_sub(self.first_time.unwrap_or(0))),
             object_bytes: self.sizes.quantiles(),
-            age_s: self.ages.quantiles(),
+            age_s: timed.then(|| self.ages.quantiles()),
             reuse_distance: self.reuse.spread().quantiles(),
         }
     }
@@ -139,10 +140,10 @@ mod tests {
         assert_eq!(summary.working_set_bytes, 10 + 500 + 7, "the first size of each object");
         assert_eq!((summary.writes, summary.deletes, summary.one_hit_wonders), (2, 1, 2));
         assert_eq!((summary.hottest_requests, summary.hottest_hundredth_requests), (3, 3));
-        assert_eq!(summary.duration_s, 10);
+        assert_eq!(summary.duration_s, Some(10));
         let sizes = summary.object_bytes;
         assert_eq!((sizes.min, sizes.p50, sizes.max), (7, 10, 500));
-        assert_eq!((summary.age_s.min, summary.age_s.max), (5, 10));
+        assert_eq!(summary.age_s.map(|age| (age.min, age.max)), Some((5, 10)));
         // Object 1 comes back after one other object each time.
         assert_eq!(
             summary.reuse_distance,
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn nothing_is_no_trouble() {
         let summary = Statistics::default().summary();
-        assert_eq!((summary.requests, summary.zipf_alpha, summary.duration_s), (0, None, 0));
+        assert_eq!((summary.requests, summary.zipf_alpha, summary.duration_s), (0, None, None));
         assert_eq!(summary.reuse_distance, Quantiles::default());
     }
 }
