@@ -54,6 +54,16 @@ impl Queue {
         self.sections.windows(2).position(small)
     }
 
+    /// Sections with a buffer, from the tail.
+    pub(super) fn open_sections(&self) -> impl Iterator<Item = usize> {
+        (0..self.sections.len()).filter(|number| self.sections[*number].active_device.is_some())
+    }
+
+    /// Merges the sections from one to another.
+    pub(super) fn merge_all(&mut self, lower: usize, upper: usize) {
+        (lower..upper).for_each(|_| self.merge(lower));
+    }
+
     /// Joins a section to the one above it, whose insertion point stays.
     fn merge(&mut self, lower: usize) {
         self.closed.extend(self.sections[lower].active_device);

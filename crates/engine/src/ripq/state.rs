@@ -319,6 +319,21 @@ impl State {
         Some(Sealing { block, buffer, entries, written_bytes })
     }
 
+    /// Merges two neighbours with buffers that fit into one, if there are such; the buffer that is to be drained into the
+    /// other's. Before sections are split again, or its objects would have none to go to.
+    pub(super) fn join_buffers(&mut self) -> Option<u32> {
+        let used = |section: usize| {
+            let block = self.queue.sections[section].active_device;
+            block.map_or(0, |block| self.stored(block).used_bytes)
+        };
+        let open: Vec<usize> = self.queue.open_sections().collect();
+        let fit = |pair: &&[usize]| used(pair[0]) + used(pair[1]) <= self.layout.block_bytes;
+        let &[lower, upper] = open.windows(2).find(fit)? else { return None };
+        self.queue.merge_all(lower, upper);
+        let closed = self.queue.closed.pop();
+        closed.inspect(|block| self.begin_drain(*block))
+    }
+
     /// The block is on the device; its buffer may be used again.
     pub(super) fn written(&mut self, sealing: Sealing, slot: u32) {
         self.stored_mut(sealing.block).held = Held::OnDevice(slot);
@@ -392,12 +407,13 @@ impl State {
         }
     }
 
-    /// Whether something must go before more comes, with so many insertion points about to be sealed. What is buffered
-    /// counts; this is what leaves a free block for each buffer that fills up while a block is reclaimed.
+    /// Whether something must go before more comes, with so many insertion points about to be sealed, full or not. What is
+    /// buffered counts; this is what leaves a free block for each buffer that fills up while a block is reclaimed.
     pub(super) fn is_over_capacity(&self, sealing: u64) -> bool {
         let block_bytes = self.layout.block_bytes;
-        let room = self.layout.blocks.saturating_sub(SPARE_BLOCKS + sealing) * block_bytes;
-        self.sealed_blocks * block_bytes + self.buffered_bytes > room
+        let room = self.layout.blocks.saturating_sub(SPARE_BLOCKS) * block_bytes;
+        let buffered_bytes = self.buffered_bytes.max(sealing * block_bytes);
+        self.sealed_blocks * block_bytes + buffered_bytes > room
             || self.sealed_bytes + self.buffered_bytes > self.capacity_bytes
             || self.index.len() > self.objects_max
     }

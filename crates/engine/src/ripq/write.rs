@@ -189,20 +189,26 @@ impl Ripq {
         }
     }
 
-    /// Seals and writes every insertion point.
+    /// Seals and writes every insertion point. Neighbours whose buffers fit into one block share it, so that no more is
+    /// evicted for blocks that are not full than must be.
     pub(super) fn write_buffers(&self, writer: &mut Writer) -> Result<(), Error> {
         loop {
             self.balance(writer)?;
-            let open = {
-                let state = self.state();
-                state.queue.sections.iter().filter(|section| section.active_device.is_some()).count() as u64
-            };
+            let closed = || self.state().join_buffers();
+            while let Some(closed) = closed() {
+                self.rewrite(writer, closed)?;
+            }
+            let open = self.state().queue.open_sections().count() as u64;
             self.make_room(writer, open)?;
             let sealing = {
                 let mut state = self.state();
-                let section = state.queue.sections.iter().position(|section| section.active_device.is_some());
-                let Some(section) = section else { return Ok(()) };
-                state.seal(section)
+                let section = state.queue.open_sections().next();
+                match section {
+                    Some(section) => state.seal(section),
+                    // A reader's request may have closed one.
+                    None if state.queue.closed.is_empty() => return Ok(()),
+                    None => None,
+                }
             };
             self.write_block(writer, sealing)?;
         }

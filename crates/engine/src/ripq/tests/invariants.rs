@@ -231,3 +231,25 @@ fn eight_readers_and_a_writer_agree() {
     let statistics = ripq.statistics();
     assert_eq!((statistics.damaged, statistics.read_errors), (0, 0), "{statistics:?}");
 }
+
+/// Blocks that are not full take their room, but buffers share them: a flush evicts hardly anything.
+#[test]
+fn a_flush_evicts_little() {
+    for (policy, blocks, alpha) in
+        [("slru:3", 64, 0.05), ("slru:3", 24, 0.1), ("gdsf", 64, 0.05), ("slru:3", 12, 0.05)]
+    {
+        let ripq = cache(blocks, Settings { alpha, ..settings(policy) });
+        let mut random = SmallRng::seed_from_u64(1);
+        for _ in 0..20_000 {
+            let key = (random.random::<f64>().powi(2) * 1000.0) as u16;
+            if ripq.get(&key.to_le_bytes()).expect("healthy").is_none() {
+                ripq.insert(&key.to_le_bytes(), &[key as u8; 500]).expect("healthy");
+            }
+        }
+        let before = ripq.contents().objects;
+        ripq.flush().expect("healthy");
+        ripq.verify().expect("consistent");
+        let after = ripq.contents().objects;
+        assert!(after * 100 >= before * 85, "{policy}, {blocks} blocks: {after} of {before} objects");
+    }
+}
