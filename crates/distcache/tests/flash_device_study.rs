@@ -74,7 +74,7 @@ fn a_file_is_measured_and_gone_and_says_what_it_cannot_tell() {
 fn a_file_that_is_there_is_overwritten_only_when_asked_for() {
     let path = folder("device-study-there").join("precious");
     std::fs::write(&path, vec![7; 8 << 20]).unwrap();
-    let line = format!("--device {} --write-sizes 4KiB,1MiB --seconds 0", path.display());
+    let line = format!("--device {} --write-sizes 4KiB,1MiB --seconds 0.01", path.display());
     let output = device_study(&line);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("--overwrite lets the study destroy"));
@@ -112,13 +112,23 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         ("--write-sizes 4KiB,12KiB,16KiB", "writes of 12288 bytes"),
         ("--write-sizes x", "--write-sizes <LIST>"),
         ("--utilisations 0", "a utilisation of 0"),
-        ("--page 3000", "--erase-block"),
-        ("--page 0", "--erase-block"),
-        ("--device mem --seconds -1", "--seconds"),
+        ("--page 3000", "--page 3000B: write a power of two"),
+        ("--page 0", "--page 0B: write a power of two"),
+        ("--erase-block 0", "--erase-block 0B: write a multiple of --page 4KiB"),
+        ("--erase-block 10000", "--erase-block 10000B: write a multiple of --page 4KiB"),
+        ("--over-provisioning -1", "--over-provisioning -1: write a share of 0 or more"),
+        ("--over-provisioning nan", "--over-provisioning NaN: write a share"),
+        ("--device mem --seconds -1", "--seconds -1: write a number of seconds above 0"),
+        ("--seconds nan", "--seconds NaN: write"),
+        ("--seconds 1e300", "--seconds 1"),
+        ("--device mem --seconds 0", "--seconds 0: write"),
+        ("--size 18446744073709551615", "is too large: 8192TiB is the most"),
+        ("--size 8000TiB", "--size 8000TiB: takes"),
+        ("--device mem --size 8000TiB", "--size 8000TiB: takes 8000TiB of memory, and"),
         ("--device no/such/folder/file", "its directory is not there"),
         ("--device /proc", "its directory takes no files"),
         ("--device /dev/null --overwrite", "something else"),
-        ("--device mem --plot figure.gif --seconds 0", "ends in .svg or .png"),
+        ("--device mem --plot figure.gif --seconds 0.01", "ends in .svg or .png"),
     ] {
         let output = device_study(line);
         let stderr = String::from_utf8(output.stderr).unwrap();

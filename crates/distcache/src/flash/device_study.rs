@@ -5,11 +5,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context;
-use engine::device::{Device, FileDevice, FileOptions, FtlOptions, MemoryDevice, Timings};
+use engine::device::{Device, FileDevice, FileOptions, FtlOptions, MemoryDevice, SECTOR, Timings};
 use indicatif::{ProgressBar, ProgressStyle};
 use runtime::config::ByteSize;
 use study::flash::{Measured, Simulated, Surface};
 
+use super::memory;
 use super::surface::{Report, figure, print_report};
 use super::target::{Target, bad_input, check_overwrite};
 use crate::commands::{BadInput, print};
@@ -73,15 +74,18 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let time = arguments.time()?;
     let (surface, description) = match &arguments.device {
         Target::Ftl => simulate(arguments)?,
         Target::Memory => {
-            let device = MemoryDevice::new(arguments.bytes_or(256 << 20)).map_err(bad_input)?;
-            measure(arguments, &device, &[1.0])?
+            let bytes = arguments.bytes_or(256 << 20);
+            memory::check(&format!("--size {}", ByteSize(bytes)), bytes)?;
+            let device = MemoryDevice::new(bytes).map_err(bad_input)?;
+            measure(arguments, &device, &[1.0], time)?
         }
         Target::Path(path) => {
             let (device, utilisations) = open(arguments, path)?;
-            measure(arguments, &device, utilisations)?
+            measure(arguments, &device, utilisations, time)?
         }
     };
     if let Some(path) = &arguments.plot {
@@ -99,6 +103,33 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 const UTILISATIONS: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
 impl Arguments {
+    fn time(&self) -> Result<Duration, BadInput> {
+        let time = Duration::try_from_secs_f64(self.seconds).ok().filter(|time| !time.is_zero());
+        time.ok_or_else(|| BadInput(format!("--seconds {}: write a number of seconds above 0", self.seconds)))
+    }
+
+    fn ftl(&self) -> Result<FtlOptions, BadInput> {
+        let Arguments { page, erase_block, over_provisioning, .. } = *self;
+        let narrow = |bytes: u64| u32::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+        let is_page = page.0.is_power_of_two() && page.0 >= SECTOR as u64;
+        let Some(page_bytes) = narrow(page.0).filter(|_| is_page) else {
+            return Err(BadInput(format!("--page {page}: write a power of two from 4KiB to 2GiB")));
+        };
+        let is_whole = erase_block.0.is_multiple_of(page.0);
+        let Some(block_pages) = narrow(erase_block.0 / page.0).filter(|_| is_whole) else {
+            let why = format!(
+                "--erase-block {erase_block}: write a multiple of --page {page}, of fewer than 2^32 pages"
+            );
+            return Err(BadInput(why));
+        };
+        if !(over_provisioning.is_finite() && over_provisioning >= 0.0) {
+            let why =
+                format!("--over-provisioning {over_provisioning}: write a share of 0 or more, such as 0.07");
+            return Err(BadInput(why));
+        }
+        Ok(FtlOptions { page_bytes, block_pages, over_provisioning })
+    }
+
     fn bytes_or(&self, default: u64) -> u64 {
         self.size.map_or(default, |size| size.0)
     }
@@ -113,14 +144,7 @@ impl Arguments {
 }
 
 fn simulate(arguments: &Arguments) -> anyhow::Result<(Surface, String)> {
-    let (page, block) = (arguments.page.0, arguments.erase_block.0);
-    let narrow = |bytes: u64| u32::try_from(bytes).ok().filter(|_| page > 0 && block.is_multiple_of(page));
-    let (Some(page_bytes), Some(block_pages)) = (narrow(page), narrow(block / page.max(1))) else {
-        let why =
-            format!("--erase-block: {block} bytes are no multiple of pages of {page} bytes, or too many");
-        return Err(BadInput(why).into());
-    };
-    let ftl = FtlOptions { page_bytes, block_pages, over_provisioning: arguments.over_provisioning };
+    let ftl = arguments.ftl()?;
     let simulated = Simulated {
         bytes: arguments.bytes_or(4 << 30),
         ftl,
@@ -129,6 +153,11 @@ fn simulate(arguments: &Arguments) -> anyhow::Result<(Surface, String)> {
         utilisations: arguments.utilisations_or(&UTILISATIONS),
         seed: arguments.seed,
     };
+    // Each core has a cell of its own.
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cells = cores.min(simulated.cells_count()) as u64;
+    let memory_bytes = ftl.memory_bytes(simulated.bytes).saturating_mul(cells);
+    memory::check(&format!("--size {}", ByteSize(simulated.bytes)), memory_bytes)?;
     let bar = bar(simulated.cells_count(), "simulating");
     let surface = simulated.evaluate(|| bar.inc(1));
     bar.finish_and_clear();
@@ -137,8 +166,8 @@ fn simulate(arguments: &Arguments) -> anyhow::Result<(Surface, String)> {
         "simulated flash: {} MiB and {:.1} % more, erase blocks of {} KiB, pages of {} KiB",
         simulated.bytes >> 20,
         100.0 * ftl.over_provisioning,
-        block >> 10,
-        page >> 10
+        arguments.erase_block.0 >> 10,
+        arguments.page.0 >> 10
     );
     Ok((surface, description))
 }
@@ -147,10 +176,11 @@ fn measure(
     arguments: &Arguments,
     device: &dyn Device,
     utilisations: &[f64],
+    time: Duration,
 ) -> anyhow::Result<(Surface, String)> {
-    let seconds = arguments.seconds;
-    let time = Duration::try_from_secs_f64(seconds)
-        .map_err(|_| BadInput(format!("--seconds {seconds}: write a number of seconds")))?;
+    if let Some(largest) = arguments.write_sizes.iter().max_by_key(|size| size.0) {
+        memory::check(&format!("--write-sizes {largest}"), largest.0)?;
+    }
     let measured = Measured {
         write_bytes: arguments.write_bytes(),
         utilisations: arguments.utilisations_or(utilisations),

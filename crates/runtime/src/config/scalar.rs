@@ -35,7 +35,11 @@ impl FromStr for ByteSize {
         let value: f64 = number.parse().ok().filter(|_| digits).ok_or_else(error)?;
         let bytes = value * unit as f64;
         // Above 2^53 a float no longer counts single bytes, and no machine has that many.
-        if bytes.fract() != 0.0 || bytes > (1u64 << 53) as f64 {
+        let most = ByteSize(1 << 53);
+        if bytes.is_finite() && bytes > most.0 as f64 {
+            return Err(format!("{text:?} is too large: {most} is the most"));
+        }
+        if bytes.fract() != 0.0 {
             return Err(error());
         }
         Ok(ByteSize(bytes as u64))
