@@ -52,7 +52,7 @@ pub struct Header {
     pub used_units: u32,
     /// The head of its section in the queue, from 0 to 1, when it was written: where recovery puts it back.
     pub rank: f64,
-    /// Lowest value when it was written, for absolute priorities.
+    /// Mean over its objects of the lowest value when each got its priority, for absolute priorities.
     pub lowest: f64,
 }
 

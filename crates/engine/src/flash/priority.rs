@@ -22,7 +22,7 @@ pub struct Access {
     pub frequency: u8,
     /// Rank of the object before this request; of no meaning on a miss.
     pub rank: f64,
-    /// Value of what was evicted last.
+    /// Where an exact queue of as many bytes would end.
     pub lowest: f64,
 }
 

@@ -183,11 +183,13 @@ impl Ripq {
         {
             state.forget(digest, &now);
             state.evicted.note(digest);
+            state.lose_standing(digest);
         }
     }
 
     /// Puts an object into the cache, in the place of one with the same key, whose priority it takes on. What the key had
-    /// before never comes back, not even if it had been evicted.
+    /// before never comes back (`Settings::durable_changes`), not even if it had been evicted. After `Error::TooLarge` the
+    /// cache has what it had; after an error of the device it may have either value, and either after a crash.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let record = self.record(key, value)?;
         let mut writer = self.writer();
@@ -207,9 +209,7 @@ impl Ripq {
             let place = state.index.get(digest);
             if let Some(place) = &place {
                 state.forget(digest, place);
-                if let Some(logical) = &mut state.logical {
-                    logical.remove(digest);
-                }
+                state.lose_standing(digest);
                 state.statistics.removed += 1;
             }
             place.is_some()

@@ -216,8 +216,9 @@ fn rebuild_queue(state: &mut State, saved: &Saved, found: &[Found]) -> Vec<u32> 
         section.iter().filter_map(|(sequence, _)| position.get(sequence).copied()).collect()
     };
     let mut sections: Vec<Vec<usize>> = saved.sections.iter().map(order).collect();
-    if sections.is_empty() {
-        sections.push(Vec::new());
+    // SIPQ has one, whatever the cache was before.
+    if sections.is_empty() || state.logical.is_some() {
+        sections = vec![sections.concat()];
     }
     for (number, later) in found.iter().enumerate() {
         if later.header.sequence >= saved.next_sequence {

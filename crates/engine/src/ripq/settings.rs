@@ -63,6 +63,12 @@ impl Settings {
                 "theta = {theta}: must be from 0 to {THETA_MAX}, so that blocks hold something that may go"
             ));
         }
+        if let Some(bytes) = self.capacity_bytes.filter(|bytes| *bytes < self.block_bytes) {
+            return refuse(format!(
+                "capacity_bytes = {bytes}: must be at least a block, which has {}",
+                self.block_bytes
+            ));
+        }
         if self.objects_max == 0 {
             return refuse("objects_max = 0: a cache needs at least one object".into());
         }

@@ -54,7 +54,7 @@ pub(super) struct Sealing {
     pub(super) block: u32,
     pub(super) buffer: Arc<AlignedBuffer>,
     pub(super) entries: Vec<Entry>,
-    /// Of the buffer.
+    /// How much of the buffer.
     pub(super) written_bytes: usize,
 }
 
@@ -153,6 +153,13 @@ impl State {
         }
     }
 
+    /// SIPQ: whoever comes again is new.
+    pub(super) fn lose_standing(&mut self, digest: u64) {
+        if let Some(logical) = &mut self.logical {
+            logical.remove(digest);
+        }
+    }
+
     /// Section 4.4.1: theta relates the bytes that the logical queue holds to those on the device, which once blocks are
     /// reclaimed hold no more than now.
     pub(super) fn resize_logical(&mut self) {
@@ -235,6 +242,7 @@ impl State {
     /// The object has to make room for others.
     pub(super) fn evict(&mut self, digest: u64, place: &Place) {
         self.evicted.note(digest);
+        self.lose_standing(digest);
         self.index.remove(digest);
         self.queue.evict(counted_in(place), place.units);
         self.queue.blocks[place.block].residents -= 1;

@@ -40,7 +40,7 @@ pub struct Logical {
 }
 
 impl Logical {
-    /// For objects of so many bytes altogether.
+    /// For objects of so many bytes altogether. Bytes may be any unit, if they are the same one everywhere.
     pub fn new(policy: Policy, bytes_max: u64) -> Logical {
         let order = match policy {
             Policy::Fifo => Order::Nothing,
@@ -61,14 +61,13 @@ impl Logical {
             return;
         }
         match self.number(digest) {
-            Some(number) if self.objects[number as usize].bytes == bytes => match &mut self.order {
-                Order::Nothing => {}
-                Order::Segmented(segmented) => segmented.hit(number, &self.objects),
-                Order::Ranked(ranked) => ranked.hit(number, &self.objects),
-            },
-            Some(_) => {
-                self.remove(digest);
-                self.insert(digest, bytes);
+            Some(number) => {
+                let before = std::mem::replace(&mut self.objects[number as usize].bytes, bytes);
+                match &mut self.order {
+                    Order::Nothing => {}
+                    Order::Segmented(segmented) => segmented.hit(number, before, &self.objects),
+                    Order::Ranked(ranked) => ranked.hit(number, before, &self.objects),
+                }
             }
             None => self.insert(digest, bytes),
         }

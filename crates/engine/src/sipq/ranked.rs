@@ -39,18 +39,21 @@ impl Ranked {
         let place = self.heap.len();
         self.standings[number as usize] = Standing { rank: 0.0, place: place as u32, requests: 0 };
         self.heap.push(number);
-        self.hit(number, objects);
-        // Its rank may be below that of its parent, which `hit` does not expect.
-        self.rise(self.standings[number as usize].place as usize, objects);
+        self.hit(number, objects[number as usize].bytes, objects);
     }
 
-    pub(super) fn hit(&mut self, number: Number, objects: &[Object]) {
+    /// It had so many bytes before.
+    pub(super) fn hit(&mut self, number: Number, before: u32, objects: &[Object]) {
+        self.bytes += u64::from(objects[number as usize].bytes);
+        self.bytes -= u64::from(before);
         let standing = &mut self.standings[number as usize];
         standing.requests = standing.requests.saturating_add(1);
         let counted = f64::from(standing.requests.min(self.frequency_max));
         standing.rank = self.lowest + counted / f64::from(objects[number as usize].bytes);
         let place = standing.place as usize;
         self.sink(place, objects);
+        // A newcomer, or one that has grown, may be below its parent.
+        self.rise(self.standings[number as usize].place as usize, objects);
     }
 
     pub(super) fn remove(&mut self, number: Number, objects: &[Object]) {

@@ -41,8 +41,11 @@ impl Segmented {
         self.push(number, 0, objects);
     }
 
-    pub(super) fn hit(&mut self, number: Number, objects: &[Object]) {
+    /// It had so many bytes before.
+    pub(super) fn hit(&mut self, number: Number, before: u32, objects: &[Object]) {
         let from = usize::from(self.links[number as usize].segment);
+        self.segments[from].bytes += u64::from(objects[number as usize].bytes);
+        self.segments[from].bytes -= u64::from(before);
         self.remove(number, objects);
         let to = (from + 1).min(self.segments.len() - 1);
         self.push(number, to, objects);

@@ -16,7 +16,8 @@ struct Twin {
 
 impl Twin {
     fn request_segmented(&mut self, digest: u64, bytes: u32, bytes_max: u64) {
-        let found = self.segments.iter().position(|segment| segment.contains(&(digest, bytes)));
+        let found =
+            self.segments.iter().position(|segment| segment.iter().any(|(known, _)| *known == digest));
         self.remove(digest);
         let to = found.map_or(0, |segment| (segment + 1).min(self.segments.len() - 1));
         self.segments[to].push((digest, bytes));
@@ -34,7 +35,7 @@ impl Twin {
     }
 
     fn request_ranked(&mut self, digest: u64, bytes: u32, bytes_max: u64, frequency_max: u8) {
-        let found = self.ranks.iter().find(|(known, size, ..)| (*known, *size) == (digest, bytes));
+        let found = self.ranks.iter().find(|(known, ..)| *known == digest);
         let requests = found.map_or(0, |(.., requests)| *requests).saturating_add(1);
         self.remove(digest);
         let rank = self.lowest + f64::from(requests.min(frequency_max)) / f64::from(bytes);

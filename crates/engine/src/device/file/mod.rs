@@ -205,7 +205,7 @@ impl Device for FileDevice {
         self.file.sync_data().map_err(|error| self.explain("sync", &error))
     }
 
-    /// Punches a hole. A file gets its room back at once, so that a later write still finds some.
+    /// Punches a hole in a block device. A file keeps its room.
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
         check(self.bytes, offset, bytes)?;
         // A hole in a file is room that somebody else may take, and filling it again costs more than flash gains.

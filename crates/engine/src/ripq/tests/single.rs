@@ -83,3 +83,42 @@ fn a_block_of_nothing_but_wanted_objects_makes_room_in_the_end() {
     ripq.verify().expect("it agrees with itself");
     assert!(ripq.get(&1999_u64.to_le_bytes()).expect("healthy").is_some());
 }
+
+/// A cache of RIPQ may be opened as SIPQ: its sections become one log, and it writes no more than one that was never else.
+#[test]
+fn a_log_is_made_of_sections() {
+    use std::sync::Arc;
+
+    use crate::device::Device;
+
+    let settings = Settings { alpha: 0.05, ..settings("slru:3") };
+    let mut written = Vec::new();
+    for before in [None, Some(0.9)] {
+        let device: Arc<dyn Device> = Arc::new(super::device(200, &settings));
+        let former = Settings { theta: before, ..settings.clone() };
+        let ripq = Ripq::create(Arc::clone(&device), former).expect("empty");
+        replay(&ripq, |_, _| {});
+        ripq.close().expect("healthy");
+        let ripq = Ripq::open(device, Settings { theta: Some(0.9), ..settings.clone() }).expect("closed");
+        assert!(ripq.contents().sections <= 2);
+        written.push(replay(&ripq, |_, _| {}).blocks_written);
+    }
+    assert!(written[0] * 10 < written[1] * 12, "{written:?} blocks");
+}
+
+/// Who replaces an object keeps its standing, whatever its size.
+#[test]
+fn a_larger_value_stands_where_the_former_stood() {
+    let ripq = sipq("slru:3", 0.5);
+    let replaced = b"key";
+    ripq.insert(replaced, &[1; VALUE_BYTES]).expect("healthy");
+    assert!((0..4).all(|_| ripq.get(replaced).is_ok_and(|value| value.is_some())));
+    ripq.insert(replaced, &[2; VALUE_BYTES + 16]).expect("healthy");
+    for other in 0..2000u64 {
+        ripq.insert(&other.to_le_bytes(), &[3; VALUE_BYTES]).expect("healthy");
+    }
+    assert!(
+        ripq.get(replaced).expect("healthy").is_some(),
+        "requested five times, then pushed out by newcomers"
+    );
+}
