@@ -96,8 +96,8 @@ impl fmt::Display for Policy {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no policy of a flash cache: give `fifo`, `lru`, `slru:L` with L from 1 to {SEGMENTS_MAX}, `gdsf`, or `gdsf:L` \
-     with L from 1 to 254"
+    "`{0}` is no policy of a flash cache: give `slru:L` with L from 1 to {SEGMENTS_MAX}, `lru`, `gdsf:L` with L from 1 to \
+     254, `gdsf`, which counts requests to 255, or `fifo`"
 )]
 pub struct UnknownPolicy(String);
 
@@ -106,6 +106,14 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Policy, UnknownPolicy> {
         let unknown = || UnknownPolicy(text.to_owned());
+        // As `s4lru`, the name in the literature.
+        if let Some(digits) = text
+            .strip_prefix('s')
+            .and_then(|rest| rest.strip_suffix("lru"))
+            .filter(|digits| !digits.is_empty())
+        {
+            return format!("slru:{digits}").parse().map_err(|_| unknown());
+        }
         let (name, parameter) = match text.split_once(':') {
             Some((name, number)) => {
                 let number = number.parse().ok().filter(|number| (1..u8::MAX).contains(number));
@@ -168,7 +176,11 @@ mod tests {
             assert_eq!(name.parse::<Policy>().map(|policy| policy.to_string()), Ok(name.to_owned()));
         }
         assert_eq!("lru".parse(), Ok(Policy::SegmentedLru { segments: 1 }));
-        for name in ["slru", "slru:0", "slru:16", "slru:x", "gdsf:", "fifo:1", "arc", ""] {
+        assert_eq!("s4lru".parse(), Ok(Policy::SegmentedLru { segments: 4 }));
+        for name in [
+            "slru", "s0lru", "s16lru", "sslru", "gdsf:255", "slru:0", "slru:16", "slru:x", "gdsf:", "fifo:1",
+            "arc", "",
+        ] {
             let error = name.parse::<Policy>().expect_err("no policy").to_string();
             assert!(error.starts_with(&format!("`{name}` is no policy")), "{error}");
         }

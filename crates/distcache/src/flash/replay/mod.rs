@@ -46,7 +46,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value = "ripq")]
     engine: Engine,
 
-    /// Order of eviction: slru:L, gdsf:L or gdsf
+    /// Order of eviction: slru:L with L up to 15, lru, gdsf:L with L up to 254, gdsf, which counts requests to 255, or fifo
     #[arg(long, value_name = "POLICY", default_value = "slru:3")]
     policy: Policy,
 
