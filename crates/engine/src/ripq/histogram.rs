@@ -140,7 +140,9 @@ impl Histogram {
     pub(super) fn verify(&self) -> Result<(), String> {
         let bytes: u64 = self.bins.iter().map(|bin| bin.bytes).sum();
         let ordered = self.bins.is_sorted_by(|one, other| one.low <= other.low);
-        match bytes == self.bytes && ordered {
+        let mut bins = self.bins.iter().enumerate();
+        let within = bins.all(|(index, bin)| bin.low <= bin.mean && bin.mean <= self.end(index).max(bin.low));
+        match bytes == self.bytes && ordered && within && self.bins.len() <= self.bins_max {
             true => Ok(()),
             false => {
                 Err(format!("a histogram of {} bytes whose bins have {bytes}: {:?}", self.bytes, self.bins))

@@ -16,6 +16,7 @@ mod segments;
 mod settings;
 mod state;
 mod statistics;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod verify;

@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use super::Ripq;
 use super::queue::{bytes, counted_in};
-use super::state::{Held, State};
+use super::state::State;
+use super::stored::Held;
 use super::write::Writer;
 use crate::device::{AlignedBuffer, SECTOR};
 use crate::flash::Error;

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Settings;
 use super::section::{Kind, Section};
-use super::state::{Held, State, Stored};
+use super::state::State;
+use super::stored::{Held, Stored};
 use crate::device::Device;
 use crate::flash::Error;
 use crate::flash::block::{self, Entry, Header};

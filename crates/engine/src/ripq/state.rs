@@ -10,9 +10,10 @@ use super::queue::{Queue, counted_in};
 use super::section::Kind;
 use super::settings::Settings;
 use super::statistics::{Contents, Memory, Statistics};
+use super::stored::{Held, Stored};
 use crate::device::AlignedBuffer;
 use crate::flash::Policy;
-use crate::flash::block::{self, Builder, Entry, Header};
+use crate::flash::block::{Builder, Entry};
 use crate::flash::index::{Index, Place};
 use crate::flash::journal::Change;
 use crate::flash::layout::Layout;
@@ -23,40 +24,9 @@ use crate::sipq::Logical;
 /// Blocks of the device that are kept free, so that a full buffer is never kept from being written by a block that is
 /// still being read.
 const SPARE_BLOCKS: u64 = 2;
-/// Buffers kept for the next insertion point; more go back to the allocator.
-const SPARE_BUFFERS: usize = 3;
 
 /// A section is split when it is twice this share of the queue.
 const ONE_SECTION: f64 = 1.0;
-
-/// Where the bytes of a device block are.
-#[derive(Debug)]
-pub(super) enum Held {
-    Open(Builder),
-    /// Sealed, and on its way to the device.
-    Writing(Arc<AlignedBuffer>),
-    OnDevice(u32),
-}
-
-#[derive(Debug)]
-pub(super) struct Stored {
-    pub(super) held: Held,
-    /// 0 until it is sealed.
-    pub(super) sequence: u64,
-    pub(super) used_bytes: u64,
-    /// Offsets of what was removed or replaced since it was sealed.
-    pub(super) dead: Vec<u32>,
-}
-
-/// A block that must be written now.
-#[derive(Debug)]
-pub(super) struct Sealing {
-    pub(super) block: u32,
-    pub(super) buffer: Arc<AlignedBuffer>,
-    pub(super) entries: Vec<Entry>,
-    /// How much of the buffer.
-    pub(super) written_bytes: usize,
-}
 
 /// Where a lookup leads.
 pub(super) enum Found<'a> {
@@ -89,8 +59,8 @@ pub(super) struct State {
     pub(super) sealed_bytes: u64,
     pub(super) buffered_bytes: u64,
     pub(super) dead: u64,
-    buffers: Vec<AlignedBuffer>,
-    layout: Layout,
+    pub(super) buffers: Vec<AlignedBuffer>,
+    pub(super) layout: Layout,
     capacity_bytes: u64,
     objects_max: usize,
 }
@@ -128,22 +98,6 @@ impl State {
             capacity_bytes,
             objects_max: settings.objects_max,
         }
-    }
-
-    pub(super) fn stored(&self, block: u32) -> &Stored {
-        self.stored[block as usize].as_ref().expect("a device block has bytes")
-    }
-
-    fn stored_mut(&mut self, block: u32) -> &mut Stored {
-        self.stored[block as usize].as_mut().expect("a device block has bytes")
-    }
-
-    pub(super) fn store(&mut self, block: u32, stored: Stored) {
-        let index = block as usize;
-        if self.stored.len() <= index {
-            self.stored.resize_with(index + 1, || None);
-        }
-        self.stored[index] = Some(stored);
     }
 
     /// Tells the logical queue, which decides what is written again, of an object that is in the cache.
@@ -291,128 +245,10 @@ impl State {
         self.layout.blocks
     }
 
-    /// Seals the insertion point of a section; what must be written, if there is anything.
-    pub(super) fn seal(&mut self, section: usize) -> Option<Sealing> {
-        let block = self.queue.sections[section].active_device?;
-        if self.queue.blocks[block].residents == 0 {
-            self.queue.seal(section);
-            self.drained(block);
-            return None;
-        }
-        let below_head: u64 = self.queue.sections[..=section].iter().map(|section| section.bytes).sum();
-        let header = Header {
-            identity: self.layout.identity,
-            sequence: self.next_sequence,
-            objects: 0,
-            used_units: 0,
-            rank: if self.queue.bytes == 0 { 1.0 } else { below_head as f64 / self.queue.bytes as f64 },
-            lowest: self.queue.blocks[block].lowest,
-        };
-        self.next_sequence += 1;
-        self.queue.seal(section);
-        let stored = self.stored[block as usize].take().expect("a device block has bytes");
-        let Held::Open(builder) = stored.held else { unreachable!("an active block is open") };
-        let (buffer, entries) = builder.seal(header);
-        let buffer = Arc::new(buffer);
-        self.buffered_bytes -= stored.used_bytes;
-        self.sealed_blocks += 1;
-        self.sealed_bytes += stored.used_bytes;
-        let held = Held::Writing(Arc::clone(&buffer));
-        let written_bytes =
-            block::written_bytes(stored.used_bytes as usize, self.layout.block_bytes as usize);
-        self.store(
-            block,
-            Stored { held, sequence: header.sequence, used_bytes: stored.used_bytes, dead: Vec::new() },
-        );
-        Some(Sealing { block, buffer, entries, written_bytes })
-    }
-
-    /// Merges two neighbours with buffers that fit into one, if there are such; the buffer that is to be drained into the
-    /// other's. Before sections are split again, or its objects would have none to go to.
-    pub(super) fn join_buffers(&mut self) -> Option<u32> {
-        let used = |section: usize| {
-            let block = self.queue.sections[section].active_device;
-            block.map_or(0, |block| self.stored(block).used_bytes)
-        };
-        let open: Vec<usize> = self.queue.open_sections().collect();
-        let fit = |pair: &&[usize]| used(pair[0]) + used(pair[1]) <= self.layout.block_bytes;
-        let &[lower, upper] = open.windows(2).find(fit)? else { return None };
-        self.queue.merge_all(lower, upper);
-        let closed = self.queue.closed.pop();
-        closed.inspect(|block| self.begin_drain(*block))
-    }
-
-    /// The block is on the device; its buffer may be used again.
-    pub(super) fn written(&mut self, sealing: Sealing, slot: u32) {
-        self.stored_mut(sealing.block).held = Held::OnDevice(slot);
-        self.statistics.blocks_written += 1;
-        self.statistics.written_bytes += sealing.written_bytes as u64;
-        // A reader that still holds the buffer drops it.
-        if let Ok(buffer) = Arc::try_unwrap(sealing.buffer) {
-            self.recycle(buffer);
-        }
-        self.release_if_unused(sealing.block);
-    }
-
-    /// The block could not be written: what is in it is gone, be it on the device or not.
-    pub(super) fn give_up(&mut self, sealing: &Sealing, slot: u32) {
-        for entry in &sealing.entries {
-            if let Some(place) = self.resident(sealing.block, entry) {
-                self.evict(entry.digest, &place);
-            }
-        }
-        self.stored_mut(sealing.block).held = Held::OnDevice(slot);
-        self.release_if_unused(sealing.block);
-    }
-
     /// The place of a table's object, if the index knows it by this very copy.
     pub(super) fn resident(&self, block: u32, entry: &Entry) -> Option<Place> {
         let place = self.index.get(entry.digest)?;
         (place.block == block && place.offset == entry.offset).then_some(place)
-    }
-
-    pub(super) fn release_if_unused(&mut self, block: u32) {
-        if self.queue.blocks[block].residents > 0 {
-            return;
-        }
-        if let Held::OnDevice(slot) = self.stored(block).held {
-            let stored = self.stored[block as usize].take().expect("it has just been read");
-            self.queue.remove(block);
-            self.pending.push(Change::Freed { sequence: stored.sequence });
-            self.free.push_back(slot);
-            self.sealed_blocks -= 1;
-            self.sealed_bytes -= stored.used_bytes;
-            self.dead -= stored.dead.len() as u64;
-        }
-    }
-
-    /// A block that has been drained leaves the cache.
-    pub(super) fn drained(&mut self, block: u32) {
-        if !self.queue.blocks.contains(block) {
-            return;
-        }
-        match self.stored(block).held {
-            Held::Open(_) => {
-                let stored = self.stored[block as usize].take().expect("it has just been read");
-                self.queue.remove(block);
-                self.buffered_bytes -= stored.used_bytes;
-                if let Held::Open(builder) = stored.held {
-                    self.recycle(builder.buffer);
-                }
-            }
-            Held::Writing(_) | Held::OnDevice(_) => self.release_if_unused(block),
-        }
-    }
-
-    /// Memory for a block, whatever it holds.
-    pub(super) fn take_buffer(&mut self) -> AlignedBuffer {
-        self.buffers.pop().unwrap_or_else(|| AlignedBuffer::new(self.layout.block_bytes as usize))
-    }
-
-    pub(super) fn recycle(&mut self, buffer: AlignedBuffer) {
-        if self.buffers.len() < SPARE_BUFFERS {
-            self.buffers.push(buffer);
-        }
     }
 
     /// Whether something must go before more comes, with so many insertion points about to be sealed, full or not. What is

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::queue::{bytes, counted_in};
 use super::section::Kind;
-use super::state::{Held, State};
+use super::state::State;
+use super::stored::Held;
 
 /// What the index says of one block.
 #[derive(Default, PartialEq, Debug)]
@@ -39,6 +40,8 @@ impl State {
             ensure!(blocks.contains(place.block), "{place:?}: no such block");
             ensure!(blocks[place.block].kind == Kind::Device, "{place:?}: its bytes are in a virtual block");
             sums.entry(place.block).or_default().residents += 1;
+            let is_dead = self.stored(place.block).dead.contains(&place.offset);
+            ensure!(!is_dead, "{place:?}: is dead");
             let counted = sums.entry(counted_in(&place)).or_default();
             counted.objects += 1;
             counted.bytes += bytes(place.units);
@@ -101,6 +104,7 @@ impl State {
     fn verify_stored(&self) -> Result<(), String> {
         let mut slots: BTreeSet<u32> = self.free.iter().copied().collect();
         ensure!(slots.len() == self.free.len(), "a block of the device is free twice");
+        let mut sequences = BTreeSet::new();
         let (mut sealed, mut sealed_bytes, mut buffered_bytes, mut dead) = (0, 0, 0, 0);
         for (number, stored) in self.stored.iter().enumerate() {
             let number = number as u32;
@@ -112,6 +116,12 @@ impl State {
             };
             ensure!(device, "bytes of block {number}, which is none");
             dead += stored.dead.len() as u64;
+            let is_open = matches!(stored.held, Held::Open(_));
+            let numbered = sequences.insert(stored.sequence) && stored.sequence < self.next_sequence;
+            ensure!(is_open == (stored.sequence == 0), "block {number} has the number {}", stored.sequence);
+            ensure!(is_open || numbered, "block {number} has a number that is not its own");
+            let offsets: BTreeSet<u32> = stored.dead.iter().copied().collect();
+            ensure!(offsets.len() == stored.dead.len(), "in block {number} something is dead twice");
             match &stored.held {
                 Held::OnDevice(slot) => {
                     ensure!(slots.insert(*slot), "block {slot} of the device is used twice");

@@ -3,7 +3,8 @@
 use std::io;
 
 use super::queue::counted_in;
-use super::state::{Sealing, State};
+use super::state::State;
+use super::stored::Sealing;
 use super::{Ripq, recovery};
 use crate::flash::Error;
 use crate::flash::block::Builder;
@@ -84,7 +85,9 @@ impl Ripq {
                         state.forget(record.digest, old);
                     }
                     let lowest = state.queue.lowest();
-                    state.queue.enter_segment(priority, record.units);
+                    if let Some(priority) = priority {
+                        state.queue.enter_segment(priority, record.units);
+                    }
                     state.append(section, record, frequency, lowest);
                     state.requested(record.digest, record.units);
                     state.statistics.inserted += 1;
@@ -219,7 +222,8 @@ impl Ripq {
 struct Aim {
     section: usize,
     frequency: u8,
-    priority: Priority,
+    /// None if a request changes nothing.
+    priority: Option<Priority>,
 }
 
 impl State {
@@ -228,15 +232,14 @@ impl State {
         let queue = &self.queue;
         let Some(old) = old else {
             let priority = queue.on_miss(record.units);
-            return Aim { section: queue.locate(priority), frequency: 1, priority };
+            return Aim { section: queue.locate(priority), frequency: 1, priority: Some(priority) };
         };
         let frequency = old.frequency.saturating_add(1);
         let requested = Place { units: record.units, frequency, ..*old };
         let here = queue.blocks[counted_in(old)].section;
-        let Some(priority) = queue.on_hit(&requested) else {
-            return Aim { section: here, frequency, priority: Priority::Relative(0.0) };
-        };
-        let section = Some(queue.locate(priority)).filter(|section| queue.is_above(*section, old));
-        Aim { section: section.unwrap_or(here), frequency, priority }
+        let priority = queue.on_hit(&requested);
+        let above = priority.map(|priority| queue.locate(priority));
+        let above = above.filter(|section| queue.is_above(*section, old));
+        Aim { section: above.unwrap_or(here), frequency, priority }
     }
 }

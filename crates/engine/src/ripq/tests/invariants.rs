@@ -201,12 +201,14 @@ fn eight_readers_and_a_writer_agree() {
                 let (ripq, done) = (&ripq, &done);
                 scope.spawn(move || {
                     let mut random = SmallRng::seed_from_u64(seed);
-                    let mut found = 0u64;
+                    let (mut found, mut newest) = (0u64, BTreeMap::new());
                     while !done.load(Ordering::Relaxed) {
                         let key = random.random_range(0..300u16);
                         let Some(read) = ripq.get(&key.to_le_bytes()).expect("healthy") else { continue };
                         let version = u32::from_le_bytes(read[..4].try_into().expect("four bytes"));
                         assert_eq!(read, value(key, version, read.len()), "key {key}");
+                        let before = newest.insert(key, version);
+                        assert!(before.is_none_or(|before| before <= version), "key {key} has grown older");
                         found += 1;
                     }
                     found

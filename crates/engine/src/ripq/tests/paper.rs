@@ -101,7 +101,8 @@ fn an_update_only_raises() {
     (top.moved_to, top.frequency) = (None, 1);
     let before = queue.rank(head);
     queue.request(&mut top);
-    assert!(top.moved_to.is_none_or(|moved| queue.rank(moved) >= before), "priorities only rise");
+    let moved = top.moved_to.expect("to the head of its section");
+    assert!(queue.rank(moved) >= before && queue.blocks[moved].section == 2, "priorities only rise");
 }
 
 /// A queue whose blocks have one object each, driven as a cache of objects of one size; what is in it, and where.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{device, settings};
 use crate::device::{Device, DeviceCounts, MemoryDevice, SECTOR};
-use crate::ripq::state::Held;
+use crate::ripq::stored::Held;
 use crate::ripq::{Ripq, Settings};
 
 type Interruption = Box<dyn FnOnce() + Send>;
