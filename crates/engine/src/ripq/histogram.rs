@@ -23,6 +23,14 @@ impl Bin {
             false => self.mean + (2.0 * share - 1.0) * (end - self.mean),
         }
     }
+
+    /// So many bytes of this mean become a part of the bin, which ends there.
+    fn take_in(&mut self, mean: f64, bytes: u64, end: f64) {
+        self.bytes += bytes;
+        self.mean += (mean - self.mean) * bytes as f64 / self.bytes.max(1) as f64;
+        // Rounding may have led out of it.
+        self.mean = self.mean.clamp(self.low, end.max(self.low));
+    }
 }
 
 #[derive(Debug)]
@@ -69,9 +77,9 @@ impl Histogram {
             Some(first) => first.low = first.low.min(value),
         }
         let index = self.bin_of(value);
+        let end = self.end(index);
         let bin = &mut self.bins[index];
-        bin.bytes += bytes;
-        bin.mean += (value - bin.mean) * bytes as f64 / bin.bytes as f64;
+        bin.take_in(value, bytes, end);
         self.bytes += bytes;
         if bin.bytes * self.bins_max as u64 > 2 * self.bytes {
             self.split(index);
@@ -165,9 +173,8 @@ impl Histogram {
             let sum = |pair: usize| self.bins[pair].bytes + self.bins[pair + 1].bytes;
             let pair = (0..self.bins.len() - 1).min_by_key(|pair| sum(*pair)).expect("at least two bins");
             let upper = self.bins.remove(pair + 1);
-            let lower = &mut self.bins[pair];
-            lower.bytes += upper.bytes;
-            lower.mean += (upper.mean - lower.mean) * upper.bytes as f64 / lower.bytes.max(1) as f64;
+            let end = self.end(pair);
+            self.bins[pair].take_in(upper.mean, upper.bytes, end);
         }
     }
 }
