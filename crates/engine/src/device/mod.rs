@@ -26,8 +26,8 @@ pub const SECTOR: usize = 4096;
 /// Offsets and lengths are whole sectors within the device, or the call is refused (`InvalidInput`). Memory may be
 /// anywhere; what is not an [`AlignedBuffer`] may cost a copy. A read that meets a write of the same sectors may see
 /// any mix of old and new. After a write that failed each of its sectors holds what it held before or what was
-/// written. What is synced survives a loss of power. After a sync
-/// that failed nobody knows what it covered, and a later one need not cover it: it has to be written again.
+/// written. What is synced survives a loss of power. After a sync that failed nobody knows what it covered, and a later one
+/// need not cover it: it has to be written again.
 pub trait Device: Send + Sync {
     fn bytes(&self) -> u64;
 

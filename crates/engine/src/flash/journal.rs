@@ -181,10 +181,11 @@ impl Journal {
         self.full = 0;
         self.target = start + bytes.len() as u64;
         self.other = self.target + SECTOR as u64;
+        let fresh = self.other + SECTOR as u64;
         self.end = start + self.half_bytes;
         self.written_bytes += bytes.len() as u64;
         self.write_tail(device)?;
-        self.fresh = self.target.max(self.other) + SECTOR as u64;
+        self.fresh = fresh;
         Ok(())
     }
 }

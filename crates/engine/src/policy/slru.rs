@@ -99,22 +99,25 @@ impl Slru {
                 0
             }
             Insertion::LowestBorrowing => {
-                while self.used() + bytes > self.capacity {
-                    self.take_tail(0);
-                }
+                self.make_room(bytes);
                 0
             }
             Insertion::LowestWithRoom => {
-                while self.used() + bytes > self.capacity {
-                    let lowest = self.segments.iter().position(|segment| segment.used > 0).unwrap_or(0);
-                    self.take_tail(lowest);
-                }
+                self.make_room(bytes);
                 let has_room = |segment: &Segment| segment.used + bytes <= self.segment_bytes_max;
                 self.segments.iter().position(has_room).unwrap_or(0)
             }
         };
         self.segments[segment].used += bytes;
         self.segments[segment].queue.push(&mut self.places, object);
+    }
+
+    /// From the tail of the lowest segment that has any.
+    fn make_room(&mut self, bytes: u64) {
+        while self.used() + bytes > self.capacity {
+            let lowest = self.segments.iter().position(|segment| segment.used > 0).unwrap_or(0);
+            self.take_tail(lowest);
+        }
     }
 
     fn used(&self) -> u64 {

@@ -6,7 +6,7 @@ use super::state::State;
 use super::write::Writer;
 use super::{Ripq, recovery};
 use crate::flash::Error;
-use crate::flash::journal::Change;
+use crate::flash::journal::{Change, Journal};
 
 /// Changes that may wait for the next durable one: a sector of the journal.
 const PENDING_MAX: usize = 256;
@@ -47,28 +47,16 @@ impl Ripq {
                 false => (Untold { changes: std::mem::take(&mut state.pending), ..Untold::default() }, false),
             }
         };
-        let before = writer.journal.written_bytes();
-        let told = self.tell(writer, &untold.changes, durable);
-        let mut state = self.state();
-        state.statistics.written_bytes += writer.journal.written_bytes() - before;
-        if told.is_err() {
-            state.put_back(untold);
-        }
-        drop(state);
-        writer.note_journal(&told);
-        told
-    }
-
-    fn tell(&self, writer: &mut Writer, changes: &[Change], durable: bool) -> Result<(), Error> {
-        let device = &*self.device;
-        writer
-            .journal
-            .commit(device, changes)
-            .map_err(|error| Error::device("writing the journal", error))?;
-        if durable {
-            writer.journal.sync(device).map_err(|error| Error::device("syncing the journal", error))?;
-        }
-        Ok(())
+        self.tell(writer, untold, |journal, untold| {
+            let device = &*self.device;
+            journal
+                .commit(device, &untold.changes)
+                .map_err(|error| Error::device("writing the journal", error))?;
+            if durable {
+                journal.sync(device).map_err(|error| Error::device("syncing the journal", error))?;
+            }
+            Ok(())
+        })
     }
 
     /// Saves the order of the blocks and what is dead in them.
@@ -77,25 +65,35 @@ impl Ripq {
             let mut state = self.state();
             (recovery::payload(&state), state.take_untold())
         };
-        let before = writer.journal.written_bytes();
-        let saved = match payload.len() > writer.journal.payload_bytes_max() {
-            true => Err(Error::Failed("the journal has no room for what was removed".into())),
-            false => writer
-                .journal
+        self.tell(writer, untold, |journal, _| {
+            if payload.len() > journal.payload_bytes_max() {
+                return Err(Error::Failed("the journal has no room for what was removed".into()));
+            }
+            journal
                 .checkpoint(&*self.device, &payload)
-                .map_err(|error| Error::device("writing a checkpoint", error)),
-        };
+                .map_err(|error| Error::device("writing a checkpoint", error))
+        })?;
+        self.state().statistics.checkpoints += 1;
+        writer.blocks_since_checkpoint = 0;
+        Ok(())
+    }
+
+    /// Counts what is written to the journal, and keeps what it could not be told.
+    fn tell(
+        &self,
+        writer: &mut Writer,
+        untold: Untold,
+        write: impl FnOnce(&mut Journal, &Untold) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let before = writer.journal.written_bytes();
+        let told = write(&mut writer.journal, &untold);
         let mut state = self.state();
         state.statistics.written_bytes += writer.journal.written_bytes() - before;
-        match &saved {
-            Ok(()) => {
-                state.statistics.checkpoints += 1;
-                writer.blocks_since_checkpoint = 0;
-            }
-            Err(_) => state.put_back(untold),
+        if told.is_err() {
+            state.put_back(untold);
         }
         drop(state);
-        writer.note_journal(&saved);
-        saved
+        writer.note_journal(&told);
+        told
     }
 }

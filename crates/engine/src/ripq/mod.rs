@@ -1,7 +1,8 @@
 //! RIPQ: a priority queue on flash with a few insertion points and large writes (dissertation, chapter 4). No network.
 //!
-//! `queue`, `section`, `segments`, `balance` and `histogram` decide the order and touch no device; `state` joins them with the
-//! index and the buffers; `write`, `commit`, `reclaim` and `recovery` carry decisions out. `docs/engine.md` has the whole design.
+//! `queue`, `section`, `segments`, `balance` and `histogram` decide the order and touch no device; `state` and `stored` join
+//! them with the index and the buffers; `write`, `commit`, `reclaim` and `recovery` carry decisions out. `docs/engine.md`
+//! has the whole design.
 
 mod balance;
 mod coalesce;

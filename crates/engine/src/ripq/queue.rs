@@ -77,9 +77,10 @@ impl Queue {
     pub(super) fn request(&mut self, place: &mut Place) {
         let before = place.frequency;
         place.frequency = before.saturating_add(1);
-        let Some(priority) = self.on_hit(place) else { return };
+        let standing = self.standing(place);
+        let Some(priority) = self.on_hit(place, standing) else { return };
         let section = self.locate(priority);
-        self.leave_segment(place);
+        self.segments.leave(standing, bytes(place.units));
         self.enter_segment(priority, place.units);
         if self.is_above(section, place) {
             self.update(place, section, before);
@@ -90,11 +91,15 @@ impl Queue {
         }
     }
 
+    /// The relative priority of the place where an object is.
+    pub(super) fn standing(&self, place: &Place) -> f64 {
+        self.segments.priority(self.rank(counted_in(place)), self.bytes)
+    }
+
     /// What a request makes of an object's priority, if anything.
-    pub(super) fn on_hit(&self, place: &Place) -> Option<Priority> {
-        let rank = self.segments.priority(self.rank(counted_in(place)), self.bytes);
+    pub(super) fn on_hit(&self, place: &Place, standing: f64) -> Option<Priority> {
         let (bytes, frequency) = (bytes(place.units), place.frequency);
-        self.policy.on_hit(&Access { bytes, frequency, rank, lowest: self.lowest() })
+        self.policy.on_hit(&Access { bytes, frequency, rank: standing, lowest: self.lowest() })
     }
 
     /// Whether an object that moves to the head of this section rises. None falls: priorities only rise.
@@ -105,8 +110,7 @@ impl Queue {
 
     /// The segment that an object is in loses its bytes.
     pub(super) fn leave_segment(&mut self, place: &Place) {
-        let priority = self.segments.priority(self.rank(counted_in(place)), self.bytes);
-        self.segments.leave(priority, bytes(place.units));
+        self.segments.leave(self.standing(place), bytes(place.units));
     }
 
     pub(super) fn enter_segment(&mut self, priority: Priority, units: u32) {

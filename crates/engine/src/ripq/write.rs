@@ -1,4 +1,5 @@
-//! Writing buffers and making room for them. One thread at a time. Which object goes is not here, nor what the journal is told.
+//! Writing buffers and making room for them. One thread at a time. Which object goes is not here, nor what the journal is
+//! told.
 
 use std::io;
 
@@ -237,7 +238,7 @@ impl State {
         let frequency = old.frequency.saturating_add(1);
         let requested = Place { units: record.units, frequency, ..*old };
         let here = queue.blocks[counted_in(old)].section;
-        let priority = queue.on_hit(&requested);
+        let priority = queue.on_hit(&requested, queue.standing(old));
         let above = priority.map(|priority| queue.locate(priority));
         let above = above.filter(|section| queue.is_above(*section, old));
         Aim { section: above.unwrap_or(here), frequency, priority }
