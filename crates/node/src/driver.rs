@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use protocol::inbox::{Arrival, Due, Inbox};
 use protocol::node::{Effect, Input, Node};
 use protocol::placement::{Placement, Secret};
 use protocol::time::Time;
@@ -14,8 +12,7 @@ use runtime::orders::{Order, Orders};
 use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{self, Event, Io};
 use runtime::status::StatusCell;
-use wire::message::Reply;
-use wire::{Message, NodeId, Peer, Status};
+use wire::NodeId;
 
 use crate::settings::settings;
 
@@ -28,8 +25,6 @@ pub(crate) struct Driver {
     pub(crate) node: Node,
     pub(crate) peers: Peers,
     pub(crate) placement: Arc<Placement>,
-    pub(crate) inbox: Inbox<(Peer, Message)>,
-    pub(crate) overflowed: u64,
     pub(crate) messages_in: u64,
     pub(crate) messages_out: u64,
     pub(crate) linked: u64,
@@ -51,15 +46,12 @@ impl Driver {
         placement: Arc<Placement>,
         (status, maps, orders): (StatusCell, MapCell, Orders),
     ) -> Driver {
-        let inbox = Inbox::new(config.node(id).rate_max, config.limits.node_queue_max);
         Driver {
             config,
             id,
             node,
             peers,
             placement,
-            inbox,
-            overflowed: 0,
             messages_in: 0,
             messages_out: 0,
             linked: 0,
@@ -85,26 +77,9 @@ impl Driver {
             }
             PeerEvent::Message { from, now_us, message } => {
                 self.messages_in += 1;
-                if !matches!(message, Message::Read(_)) {
-                    return self.step(io, now_us, Input::Message { from, message });
-                }
-                match self.inbox.arrive(Time(now_us), (from, message), false) {
-                    Arrival::Serve((from, message)) => {
-                        self.step(io, now_us, Input::Message { from, message })
-                    }
-                    Arrival::Queued => {}
-                    Arrival::Refuse((from, message)) => self.overflow(io, from, &message),
-                }
+                self.step(io, now_us, Input::Message { from, message });
             }
         }
-    }
-
-    fn overflow(&mut self, io: &mut Io, from: Peer, message: &Message) {
-        let Message::Read(read) = message else { return };
-        self.overflowed += 1;
-        let value = Bytes::from_static(b"-BUSY DistCache: the cache node is over its request rate\r\n");
-        let reply = Reply { request: read.request, status: Status::Busy, value, ..Reply::default() };
-        self.peers.send(io, from, &Message::Reply(reply));
     }
 
     fn step(&mut self, io: &mut Io, now_us: u64, input: Input) {
@@ -116,15 +91,6 @@ impl Driver {
 
     fn tick(&mut self, io: &mut Io) {
         let now_us = clock::now_us();
-        while let Some(due) = self.inbox.next(Time(now_us)) {
-            match due {
-                // The clock is sampled for each: the one before may have taken its time.
-                Due::Serve((from, message)) => {
-                    self.step(io, clock::now_us(), Input::Message { from, message });
-                }
-                Due::Refuse((from, message)) => self.overflow(io, from, &message),
-            }
-        }
         self.step(io, now_us, Input::Tick);
         self.ticks += 1;
         if self.ticks >= TICKS_PER_STATUS {
@@ -146,7 +112,6 @@ impl Driver {
 
     pub(crate) fn set(&mut self, io: &mut Io, config: Arc<Config>) {
         self.config = config;
-        self.inbox.set_limits(self.config.node(self.id).rate_max, self.config.limits.node_queue_max);
         let settings = Box::new(settings(&self.config, self.id));
         self.step(io, clock::now_us(), Input::Settings(settings));
     }

@@ -75,7 +75,15 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
 fn machine_config(config: &Config, node: NodeId, placement: &Placement) -> NodeConfig {
     let member = config.node(node);
     let Settings {
-        objects_max, bytes_max, value_bytes_max, views_max, forwarded_max, heat, admission, ..
+        objects_max,
+        bytes_max,
+        value_bytes_max,
+        views_max,
+        forwarded_max,
+        requests,
+        heat,
+        admission,
+        ..
     } = settings::settings(config, node);
     NodeConfig {
         id: node,
@@ -89,6 +97,7 @@ fn machine_config(config: &Config, node: NodeId, placement: &Placement) -> NodeC
         admission,
         views_max,
         forwarded_max,
+        requests,
         seed: rand::random(),
     }
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, Settings};
 use protocol::policy::{Eligibility, Policies, Rule};
+use protocol::requests::{Overload, RequestLimits};
 use runtime::config::{Caching, Config, PolicyConfig};
 use wire::NodeId;
 
@@ -20,6 +21,7 @@ pub(crate) fn settings(config: &Config, node: NodeId) -> Settings {
         value_bytes_max: VALUE_BYTES_MAX.min(member.bytes_max.0 / 4) as usize,
         views_max: config.limits.views_max,
         forwarded_max: config.limits.node_queue_max,
+        requests: requests(config, node),
         heat: HeatConfig {
             rows: heat.rows,
             counters: heat.counters,
@@ -35,6 +37,19 @@ pub(crate) fn settings(config: &Config, node: NodeId) -> Settings {
         policies: Policies::new(config.policies.iter().map(policy).collect()),
         observes: config.cluster.observe_only,
     }
+}
+
+/// All nodes together may have half of the room at a shim: what they pass on to it waits there.
+fn requests(config: &Config, node: NodeId) -> RequestLimits {
+    let limits = &config.limits;
+    let at_shims = limits.shim_queue_max / 2 / config.nodes.len().max(1);
+    let window_max = u32::try_from(limits.node_queue_max.min(at_shims)).unwrap_or(u32::MAX);
+    let rate_max = config.node(node).rate_max;
+    let overload = match config.queue_max() {
+        Some(patience) => Overload::Wait { patience },
+        None => Overload::Refuse,
+    };
+    RequestLimits { rate_max, queue_max: limits.node_queue_max, window_max, overload }
 }
 
 fn policy(policy: &PolicyConfig) -> (Bytes, Rule) {

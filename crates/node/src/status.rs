@@ -19,7 +19,7 @@ impl Driver {
         let hottest_max = if self.config.security.hide_keys { 0 } else { HOTTEST_MAX };
         let hottest = |hot: protocol::node::HotKey| HotKey::new(&hot.key, hot.heat);
         let sheds = [
-            ("rate", self.overflowed),
+            ("rate", counts.overflowed),
             ("shim-unreachable", counts.sheds),
             ("large-reply", self.peers.replies_dropped()),
         ];
@@ -46,7 +46,7 @@ impl Driver {
             offers_accepted_total: counts.offers_accepted,
             held_off: self.node.held_off() as u64,
             shims_missing: self.node.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
-            queue_depth: (self.node.pending() + self.inbox.len()) as u64,
+            queue_depth: (self.node.pending() + self.node.waiting()) as u64,
             sheds_total: sheds
                 .map(|(rule, count)| (rule.to_owned(), count))
                 .into_iter()

@@ -13,6 +13,7 @@ use protocol::command;
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::{Placement, Secret};
+use protocol::requests::{Overload, RequestLimits};
 use protocol::shim::{self, Bounded, Shim, ShimConfig};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store, Wish};
 use protocol::time::Time;
@@ -21,7 +22,7 @@ use rand::{RngExt, SeedableRng};
 use wire::message::{
     Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
     Grant, Hello, Invalidate, LAYERS_MAX, LoadStamp, Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke,
-    Revoked, Subscribe, Subscribers, Track, Welcome,
+    Revoked, Subscribe, Subscribers, Track, Welcome, Window,
 };
 use wire::resp::Command;
 use wire::resp::transaction::{EXEC, MULTI};
@@ -65,8 +66,18 @@ fn node_config(random: &mut SmallRng, seed: u64) -> NodeConfig {
         admission: Admission { heat_min: 1, hysteresis: 250, hold_off: LEASE.duration / 2 },
         views_max: if small { 1 } else { 64 },
         forwarded_max: if small { 1 } else { 1024 },
+        requests: request_limits(random, small),
         seed,
     }
+}
+
+fn request_limits(random: &mut SmallRng, small: bool) -> RequestLimits {
+    let overload = match random.random_bool(0.5) {
+        true => Overload::Wait { patience: LEASE.duration / 2 },
+        false => Overload::Refuse,
+    };
+    let (rate_max, queue_max) = if small { (100, 4) } else { (0, 1 << 16) };
+    RequestLimits { rate_max, queue_max, window_max: 16, overload }
 }
 
 fn shim_config(random: &mut SmallRng, seed: u64) -> ShimConfig {
@@ -85,6 +96,7 @@ fn shim_config(random: &mut SmallRng, seed: u64) -> ShimConfig {
         bounded: random
             .random_bool(0.3)
             .then_some(Bounded { staleness: LEASE.duration, age: LEASE.duration }),
+        requests: request_limits(random, small),
         seed,
     }
 }
@@ -97,6 +109,9 @@ struct Confusion {
     shim: Shim,
     storage: MiniStorage,
     mail: VecDeque<(Peer, Peer, Message)>,
+    /// What the shim wants, in the order in which it has said so; whether it is being carried out.
+    wanted: VecDeque<shim::Effect>,
+    carries_out: bool,
     /// Numbers that were said: sessions, fills, versions, requests, nonces.
     heard: Vec<u64>,
 }
@@ -115,7 +130,8 @@ impl Confusion {
         shim.step(now, shim::Input::Storage(up), &mut Vec::new());
         node.step(now, node::Input::Linked(Peer::Shim(ShimId(0))), &mut Vec::new());
         let (storage, mail, heard) = (MiniStorage::default(), VecDeque::new(), vec![0, 1, u64::MAX]);
-        Confusion { now, random, placement, node, shim, storage, mail, heard }
+        let (wanted, carries_out) = (VecDeque::new(), false);
+        Confusion { now, random, placement, node, shim, storage, mail, wanted, carries_out, heard }
     }
 
     fn number(&mut self) -> u64 {
@@ -207,7 +223,7 @@ impl Confusion {
         let status = [Status::Ok, Status::Nil, Status::Error, Status::Busy][self.random.random_range(0..4)];
         let kinds = [TopicKind::Channel, TopicKind::Pattern, TopicKind::ShardChannel];
         let (kind, clients) = (kinds[self.random.random_range(0..3)], (other % 3) as u32);
-        match self.random.random_range(0..28) {
+        match self.random.random_range(0..29) {
             22 | 23 => {
                 Message::Follow(Follow { request: ttl_ms, follows: true, writers: flag, prefixes: command })
             }
@@ -217,15 +233,10 @@ impl Confusion {
             19 => Message::Subscribe(Subscribe { request: number, kind, name: key, clients }),
             20 => Message::Subscribers(Subscribers { kind, name: key, clients }),
             21 => Message::Deliver(Deliver { kind, name: key, push: value }),
-            0 => Message::Read(Read {
-                request: number,
-                key,
-                view,
-                resp3,
-                ordered: flag,
-                streams: resp3,
-                command,
-            }),
+            0 => {
+                let (request, ordered, streams, waited_ms) = (number, flag, resp3, other as u16);
+                Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms, command })
+            }
             1 => {
                 let loads = [LoadStamp { node_plus_one: number as u32, load: other as u32 }; LAYERS_MAX];
                 let cached = LayerSet(other as u8);
@@ -239,14 +250,10 @@ impl Confusion {
                     value,
                 })
             }
-            2 => Message::Execute(Execute {
-                request: number,
-                key,
-                resp3,
-                ordered: flag,
-                watch: ttl_ms,
-                command,
-            }),
+            2 => {
+                let (request, ordered, watch, waited_ms) = (number, flag, ttl_ms, other as u16);
+                Message::Execute(Execute { request, key, resp3, ordered, watch, waited_ms, command })
+            }
             3 => Message::Cancel(Cancel { request: number }),
             4 => Message::Fetch(Fetch { session, fill: number, key, view, resp3, command }),
             5 => {
@@ -292,7 +299,8 @@ impl Confusion {
             15 => Message::Commit(Commit { session, key, version: number }),
             16 => Message::Evict(Evict { session, key, fill: number }),
             17 => Message::Revoke(Revoke { session, number }),
-            _ => Message::Revoked(Revoked { session, number }),
+            18 => Message::Revoked(Revoked { session, number }),
+            _ => Message::Window(Window { requests: other as u32 }),
         }
     }
 
@@ -333,21 +341,44 @@ impl Confusion {
                 let belongs = if self.random.random_bool(0.8) { request } else { self.number() };
                 for (number, command) in [(request, watch), (request ^ 1, transaction)] {
                     let (key, watch) = (key.clone(), Some(if number == request { request } else { belongs }));
-                    let message =
-                        Message::Execute(Execute { request: number, key, resp3, ordered, watch, command });
+                    let message = Message::Execute(Execute {
+                        request: number,
+                        key,
+                        resp3,
+                        ordered,
+                        watch,
+                        waited_ms: 0,
+                        command,
+                    });
                     self.mail.push_back((from, Peer::Shim(ShimId(0)), message));
                 }
             }
             2 => {
                 let command = Command::from_args(&["SET", "s0", "v"]).frame().clone();
-                let message =
-                    Message::Execute(Execute { request, key, resp3, ordered, watch: None, command });
+                let message = Message::Execute(Execute {
+                    request,
+                    key,
+                    resp3,
+                    ordered,
+                    watch: None,
+                    waited_ms: 0,
+                    command,
+                });
                 self.mail.push_back((from, Peer::Shim(ShimId(0)), message));
             }
             _ => {
                 let command = Bytes::new();
                 let (view, streams) = (View::GET, false);
-                let message = Message::Read(Read { request, key, view, resp3, ordered, streams, command });
+                let message = Message::Read(Read {
+                    request,
+                    key,
+                    view,
+                    resp3,
+                    ordered,
+                    streams,
+                    waited_ms: 0,
+                    command,
+                });
                 self.mail.push_back((from, Peer::Node(NodeId(0)), message));
             }
         }
@@ -410,7 +441,11 @@ impl Confusion {
     fn tell_shim(&mut self, input: shim::Input) {
         let mut effects = Vec::new();
         self.shim.step(self.now, input, &mut effects);
-        for effect in effects {
+        self.wanted.extend(effects);
+        if std::mem::replace(&mut self.carries_out, true) {
+            return;
+        }
+        while let Some(effect) = self.wanted.pop_front() {
             match effect {
                 shim::Effect::Send { to, message } => self.post(Peer::Shim(ShimId(0)), to, message),
                 shim::Effect::Store(store) => self.store(store),
@@ -423,6 +458,7 @@ impl Confusion {
                 shim::Effect::Purged { .. } | shim::Effect::Wish { .. } => {}
             }
         }
+        self.carries_out = false;
     }
 
     /// Numbers of real messages are what makes false ones plausible.

@@ -102,7 +102,10 @@ impl World {
     fn get_as(&mut self, from: Peer, request: u64, (ordered, streams): (bool, bool)) {
         let key = self.placement.key(0, "k".into());
         let (view, resp3, command) = (View::GET, false, Bytes::new());
-        self.say(from, Message::Read(Read { request, key, view, resp3, ordered, streams, command }));
+        self.say(
+            from,
+            Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms: 0, command }),
+        );
     }
 
     fn get(&mut self, request: u64) {
@@ -113,7 +116,10 @@ impl World {
         let key = self.placement.key(0, "k".into());
         let (resp3, ordered, watch) = (false, true, None);
         let command = Command::from_args(command).frame().clone();
-        self.say(ROUTER, Message::Execute(Execute { request, key, resp3, ordered, watch, command }));
+        self.say(
+            ROUTER,
+            Message::Execute(Execute { request, key, resp3, ordered, watch, waited_ms: 0, command }),
+        );
     }
 
     /// What was done, which must have been this.
@@ -270,7 +276,10 @@ fn a_node_s_read_in_the_queue_of_its_key_is_sent_away_too() {
     let key = world.placement.key(0, "k".into());
     let (request, command, set) = (2, command.frame().clone(), (false, false, false));
     let (resp3, ordered, streams) = set;
-    world.say(NODE, Message::Read(Read { request, key, view, resp3, ordered, streams, command }));
+    world.say(
+        NODE,
+        Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms: 0, command }),
+    );
     let read = world.asked();
     world.expect(&[&format!("shared {read}: HGETALL k")]);
     world.large(read);

@@ -145,11 +145,11 @@ impl World {
                     [&["EVAL", "return redis.call('INCR')", "1", "k"], &["INCR", "k"], &["TTL", "k"]];
                 let words = words[kind];
                 let command = Command::from_args(words).frame().clone();
-                Message::Execute(Execute { request, key, resp3, ordered, watch, command })
+                Message::Execute(Execute { request, key, resp3, ordered, watch, waited_ms: 0, command })
             }
             _ => {
                 let (command, streams) = (Bytes::new(), true);
-                Message::Read(Read { request, key, view, resp3, ordered, streams, command })
+                Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms: 0, command })
             }
         };
         self.step(Input::Message { from: Peer::Router(RouterId(0)), message });

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use protocol::coherence::lease::{LeaseTerms, NodeSession};
 use protocol::heat::HeatConfig;
 use protocol::placement::{Placement, Secret};
+use protocol::requests::RequestLimits;
 use protocol::shim::{Effect, Input, Shim, ShimConfig, ShimStatistics};
 use protocol::storage::{StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
@@ -80,6 +81,7 @@ impl World {
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
             tracked_max: 1000,
+            requests: RequestLimits::default(),
             bounded: None,
             seed: 1,
         };
@@ -169,12 +171,20 @@ impl World {
                 let command = Command::from_args(&[&b"SET"[..], &bytes, b"v"]).frame().clone();
                 (
                     ROUTER,
-                    Message::Execute(Execute { request, key, resp3, ordered: false, watch: None, command }),
+                    Message::Execute(Execute {
+                        request,
+                        key,
+                        resp3,
+                        ordered: false,
+                        watch: None,
+                        waited_ms: 0,
+                        command,
+                    }),
                 )
             }
             _ => {
                 let (view, ordered, streams) = (View::GET, false, false);
-                let read = Read { request, key, view, resp3, ordered, streams, command };
+                let read = Read { request, key, view, resp3, ordered, streams, waited_ms: 0, command };
                 (ROUTER, Message::Read(read))
             }
         };

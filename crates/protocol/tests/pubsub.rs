@@ -85,7 +85,10 @@ impl World {
     fn ask(&mut self, router: u16, request: u64, words: &[&str]) {
         let command = Command::from_args(words).frame().clone();
         let (key, resp3, ordered) = (Key::default(), false, false);
-        self.say(router, Message::Execute(Execute { request, key, resp3, ordered, watch: None, command }));
+        self.say(
+            router,
+            Message::Execute(Execute { request, key, resp3, ordered, watch: None, waited_ms: 0, command }),
+        );
     }
 
     /// What storage has been asked on the subscriber connection and not answered.

@@ -86,7 +86,10 @@ impl World {
         let command = Command::from_args(&["SET", key, "v"]).frame().clone();
         let key = self.placement.key(0, key.to_owned().into());
         let (resp3, ordered, watch) = (false, false, None);
-        self.say(router, Message::Execute(Execute { request, key, resp3, ordered, watch, command }));
+        self.say(
+            router,
+            Message::Execute(Execute { request, key, resp3, ordered, watch, waited_ms: 0, command }),
+        );
     }
 
     /// Storage answers the oldest thing asked on the feed.

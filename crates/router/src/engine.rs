@@ -1,6 +1,7 @@
 //! The machine with its links to nodes and shims, shared by the front door and the library. Not their clients.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::memcached::Dialect;
@@ -19,6 +20,9 @@ use wire::{ClusterMap, NodeId, Peer, RouterId, ShimId};
 
 /// Far below what ends a link, far above what a link in good health ever has.
 const CONGESTED_BYTES: usize = 8 << 20;
+
+/// How long a command waits for a member that has not said yet how much it takes.
+const QUEUE_MAX: Duration = Duration::from_secs(5);
 
 /// Whoever has clients: connections, or threads of this process.
 pub(crate) trait Front {
@@ -182,6 +186,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         pipeline_bytes_max: config.limits.pipeline_bytes_max.0 as usize,
         key_bytes_max: (config.limits.key_bytes_max.0 as usize).min(wire::codec::KEY_BYTES_MAX),
         learned_max: config.limits.learned_max,
+        queue_max: config.queue_max().unwrap_or(QUEUE_MAX),
         slow_log: SlowLogSettings {
             slower_than_us: config.slowlog.slower_than_us,
             entries_max: config.slowlog.entries_max,
@@ -193,7 +198,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
 }
 
 fn machine_config(config: &Config) -> RouterConfig {
-    let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, .. } = settings(config);
+    let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, queue_max, .. } = settings(config);
     RouterConfig {
         routing: match config.cluster.routing {
             config::Routing::Learned => Routing::Learned,
@@ -203,6 +208,7 @@ fn machine_config(config: &Config) -> RouterConfig {
         pipeline_max,
         pipeline_bytes_max,
         key_bytes_max,
+        queue_max,
         learned_max: config.limits.learned_max,
         tracked_max: config.limits.tracking_keys_max,
         bounded: config.cluster.bounded().is_some(),

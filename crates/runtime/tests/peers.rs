@@ -104,7 +104,15 @@ fn linked(address: &str) -> (End, End, Address) {
 fn execute(request: u64, value_bytes: usize) -> Message {
     let key = Key { bytes: Bytes::from_static(b"key"), ..Key::default() };
     let command = Bytes::from(vec![b'v'; value_bytes]);
-    Message::Execute(Execute { request, key, resp3: false, ordered: true, watch: None, command })
+    Message::Execute(Execute {
+        request,
+        key,
+        resp3: false,
+        ordered: true,
+        watch: None,
+        waited_ms: 0,
+        command,
+    })
 }
 
 #[test]

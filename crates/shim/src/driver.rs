@@ -3,11 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
 
-use bytes::Bytes;
-use protocol::inbox::{self, Arrival, Due, Inbox};
-use protocol::load::LoadMeter;
 use protocol::placement::{Placement, Secret};
 use protocol::shim::{Effect, Input, Scope, Shim};
 use protocol::storage::StorageEvent;
@@ -20,7 +16,7 @@ use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{self, Event, Io, ListenerId};
 use runtime::status::{StatusCell, key_bytes};
 use runtime::stop::Stop;
-use wire::{Message, Peer, ShimId};
+use wire::{Message, ShimId};
 
 use crate::settings::settings;
 use crate::storage::Storage;
@@ -31,10 +27,6 @@ const TICKS_PER_STATUS: u32 = 10;
 const DRAIN_US_MAX: u64 = 2_000_000;
 /// Nothing may have been asked for this long before a stopping shim ends: commands may be on their way.
 const QUIET_US: u64 = 20_000;
-
-const OVERLOADED: &[u8] =
-    b"-BUSY DistCache: the shim is over its request rate; the command was not executed, \
-                             try again later\r\n";
 
 /// What `spawn` waits for: storage answers or is known to be away, or a person has to do something.
 pub(crate) type FirstWord = SyncSender<Result<(), String>>;
@@ -57,8 +49,6 @@ pub(crate) struct Parts {
 
 pub(crate) struct Driver {
     pub(crate) parts: Parts,
-    pub(crate) inbox: Inbox<(Peer, Message)>,
-    pub(crate) load: LoadMeter,
     pub(crate) counts: Counts,
     started: bool,
     ticks: u32,
@@ -77,8 +67,6 @@ pub(crate) struct Driver {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
-    pub(crate) requests: u64,
-    pub(crate) overflowed: u64,
     pub(crate) messages_in: u64,
     pub(crate) messages_out: u64,
     pub(crate) linked: u64,
@@ -86,10 +74,7 @@ pub(crate) struct Counts {
 
 impl Driver {
     pub(crate) fn new(parts: Parts) -> Driver {
-        let inbox = Inbox::new(parts.config.shim(parts.id).rate_max, parts.config.limits.shim_queue_max);
         Driver {
-            inbox,
-            load: LoadMeter::new(Duration::from_secs(1)),
             counts: Counts::default(),
             started: false,
             ticks: 0,
@@ -117,41 +102,12 @@ impl Driver {
             }
             PeerEvent::Message { from, now_us, message } => {
                 self.counts.messages_in += 1;
-                let subscribes = matches!(
-                    message,
-                    Message::Subscribe(_)
-                        | Message::Subscribers(_)
-                        | Message::Follow(_)
-                        | Message::Track(_)
-                        | Message::Credit(_)
-                );
-                // Subscriptions keep their order whatever waits, and cost storage next to nothing.
-                if message.is_control() || subscribes {
-                    return self.step(io, now_us, Input::Message { from, message });
+                if matches!(message, Message::Read(_) | Message::Execute(_) | Message::Fetch(_)) {
+                    self.asked_us = now_us;
                 }
-                self.asked_us = now_us;
-                let fill = matches!(message, Message::Fetch(_));
-                match self.inbox.arrive(Time(now_us), (from, message), fill) {
-                    Arrival::Serve((from, message)) => self.serve(io, now_us, from, message),
-                    Arrival::Queued => {}
-                    Arrival::Refuse((from, message)) => self.overflow(io, now_us, from, message),
-                }
+                self.step(io, now_us, Input::Message { from, message });
             }
         }
-    }
-
-    fn serve(&mut self, io: &mut Io, now_us: u64, from: Peer, message: Message) {
-        self.counts.requests += 1;
-        self.load.record(Time(now_us));
-        self.step(io, now_us, Input::Message { from, message });
-    }
-
-    fn overflow(&mut self, io: &mut Io, now_us: u64, from: Peer, message: Message) {
-        let Some(answer) = inbox::refusal(&message, Bytes::from_static(OVERLOADED)) else {
-            return self.step(io, now_us, Input::Message { from, message });
-        };
-        self.counts.overflowed += 1;
-        self.counts.messages_out += u64::from(self.parts.peers.send(io, from, &answer));
     }
 
     fn step(&mut self, io: &mut Io, now_us: u64, input: Input) {
@@ -210,12 +166,6 @@ impl Driver {
 
     fn tick(&mut self, io: &mut Io) {
         let now_us = clock::now_us();
-        while let Some(due) = self.inbox.next(Time(now_us)) {
-            match due {
-                Due::Serve((from, message)) => self.serve(io, now_us, from, message),
-                Due::Refuse((from, message)) => self.overflow(io, now_us, from, message),
-            }
-        }
         self.step(io, now_us, Input::Tick);
         self.ticks += 1;
         if self.ticks >= TICKS_PER_STATUS {
@@ -265,8 +215,7 @@ impl Driver {
     pub(crate) fn set(&mut self, io: &mut Io, config: Arc<Config>) {
         self.parts.config = config;
         let config = &self.parts.config;
-        self.inbox.set_limits(config.shim(self.parts.id).rate_max, config.limits.shim_queue_max);
-        let settings = Box::new(settings(config));
+        let settings = Box::new(settings(config, self.parts.id));
         self.step(io, clock::now_us(), Input::Settings(settings));
     }
 
@@ -317,7 +266,7 @@ impl reactor::Driver for Driver {
             now_us + DRAIN_US_MAX
         });
         let quiet = now_us.saturating_sub(self.asked_us) >= QUIET_US;
-        let idle = self.inbox.is_empty() && self.parts.shim.pending() == 0;
+        let idle = self.parts.shim.waiting() == 0 && self.parts.shim.pending() == 0;
         let ended = (quiet && idle) || now_us >= until_us;
         if ended {
             self.parts.storage.stop(io, &mut self.storage_events);

@@ -171,7 +171,8 @@ fn storage(config: &Config, shim: ShimId) -> Storage {
 }
 
 fn machine_config(config: &Config, shim: ShimId) -> ShimConfig {
-    let Settings { heat, heat_min, operations_max, key_queue_max, .. } = settings::settings(config);
+    let Settings { heat, heat_min, operations_max, key_queue_max, requests, .. } =
+        settings::settings(config, shim);
     ShimConfig {
         id: shim,
         lease: LeaseTerms { duration: config.cluster.lease(), guard: config.cluster.lease_guard() },
@@ -179,6 +180,7 @@ fn machine_config(config: &Config, shim: ShimId) -> ShimConfig {
         heat_min,
         operations_max,
         key_queue_max,
+        requests,
         blocking_max: config.limits.blocking_max,
         early_value_bytes_max: EARLY_VALUE_BYTES_MAX,
         cache_expiring_hashes: config.cluster.cache_expiring_hashes,

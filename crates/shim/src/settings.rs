@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use protocol::heat::HeatConfig;
 use protocol::policy::{Eligibility, Policies, Rule};
+use protocol::requests::{Overload, RequestLimits};
 use protocol::shim::Settings;
 use runtime::config::{Caching, Config, LayerConfig, PolicyConfig};
+use wire::ShimId;
 
-pub(crate) fn settings(config: &Config) -> Settings {
+pub(crate) fn settings(config: &Config, shim: ShimId) -> Settings {
     let (heat, limits) = (&config.heat, &config.limits);
     Settings {
         heat: HeatConfig {
@@ -19,9 +21,21 @@ pub(crate) fn settings(config: &Config) -> Settings {
         heat_min: heat.threshold,
         operations_max: limits.shim_queue_max,
         key_queue_max: limits.key_queue_max,
+        requests: requests(config, shim),
         policies: Policies::new(config.policies.iter().map(policy).collect()),
         observes: config.cluster.observe_only.then(|| room(config)),
     }
+}
+
+/// Routers may have half of the room here, and nodes the other half.
+fn requests(config: &Config, shim: ShimId) -> RequestLimits {
+    let queue_max = config.limits.shim_queue_max;
+    let window_max = u32::try_from(queue_max / 2).unwrap_or(u32::MAX);
+    let overload = match config.queue_max() {
+        Some(patience) => Overload::Wait { patience },
+        None => Overload::Refuse,
+    };
+    RequestLimits { rate_max: config.shim(shim).rate_max, queue_max, window_max, overload }
 }
 
 /// How many keys of one shim find room in the nodes: each key has its place in every layer, so the largest layer counts.

@@ -7,12 +7,13 @@ use crate::driver::Driver;
 
 impl Driver {
     pub(crate) fn make_status(&mut self, now: Time) -> MemberStatus {
+        let load = self.parts.shim.load(now);
         let parts = &self.parts;
         let member = parts.config.shim(parts.id);
         let counts = parts.shim.statistics();
         let feed = parts.shim.feed(now);
         let sheds = [
-            ("rate", self.counts.overflowed),
+            ("rate", counts.overflowed),
             ("queue", counts.sheds),
             ("storage-limit", counts.sheds_storage),
             ("large-reply", self.parts.peers.replies_dropped()),
@@ -23,7 +24,7 @@ impl Driver {
             id: member.id.clone(),
             rack: member.rack.clone(),
             epoch: parts.placement.epoch(),
-            requests_total: self.counts.requests,
+            requests_total: counts.requests,
             storage_reads_total: counts.storage_reads,
             storage_writes_total: counts.storage_writes,
             invalidations_total: counts.invalidations,
@@ -31,7 +32,7 @@ impl Driver {
             coherence_messages_total: counts.coherence_messages,
             commits_total: counts.commits,
             copies: parts.shim.copies() as u64,
-            load: u64::from(self.load.rate(now)),
+            load: u64::from(load),
             fills_total: counts.fills,
             fills_ungranted_total: counts.fills_ungranted,
             offers_total: counts.offers,
@@ -41,7 +42,7 @@ impl Driver {
             purged_copies_total: counts.purged_copies,
             revokes_total: counts.revokes,
             leases_lost_total: counts.lease_lapses,
-            queue_depth: (parts.shim.pending() + self.inbox.len()) as u64,
+            queue_depth: (parts.shim.pending() + parts.shim.waiting()) as u64,
             reads_joined_total: counts.reads_joined,
             large_replies_total: counts.transfers,
             large_replies_skipped_total: counts.larges_skipped,

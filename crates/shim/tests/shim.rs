@@ -90,10 +90,27 @@ impl Router {
         let message = if args[0] == "GET" {
             let command = Bytes::new();
             let (view, resp3) = (View::GET, false);
-            Message::Read(Read { request, key, view, resp3, ordered: false, streams: false, command })
+            Message::Read(Read {
+                request,
+                key,
+                view,
+                resp3,
+                ordered: false,
+                streams: false,
+                waited_ms: 0,
+                command,
+            })
         } else {
             let command = command.frame().clone();
-            Message::Execute(Execute { request, key, resp3: false, ordered: false, watch: None, command })
+            Message::Execute(Execute {
+                request,
+                key,
+                resp3: false,
+                ordered: false,
+                watch: None,
+                waited_ms: 0,
+                command,
+            })
         };
         assert!(self.recorder.peers.send(self.reactor.io(), SHIM, &message));
         request

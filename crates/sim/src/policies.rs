@@ -66,6 +66,7 @@ impl Cluster {
                     value_bytes_max: config.value_bytes_max,
                     views_max: config.views_max,
                     forwarded_max: config.forwarded_max,
+                    requests: config.requests,
                     heat: config.heat,
                     admission: Admission {
                         hold_off: Duration::from_micros(shape.lease / 4),
@@ -83,6 +84,7 @@ impl Cluster {
                     heat_min: config.heat_min,
                     operations_max: config.operations_max,
                     key_queue_max: config.key_queue_max,
+                    requests: config.requests,
                     policies,
                     observes: None,
                 };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use protocol::coherence::lease::LeaseTerms;
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, NodeConfig};
+use protocol::requests::{Overload, RequestLimits};
 use protocol::router::{RouterConfig, Routing};
 use protocol::shim::{Bounded, ShimConfig};
 use wire::{
@@ -58,6 +59,8 @@ pub(crate) struct Shape {
     /// Without them a cluster with learned routing caches nothing.
     offers: bool,
     heat_window: u64,
+    /// Of nodes and shims alike.
+    pub(crate) requests: RequestLimits,
 }
 
 /// What clients ask for.
@@ -198,6 +201,7 @@ impl Shape {
             learned_max: small(random, 20, 3, 256),
             offers: routing == Routing::Learned || random.percent(50),
             heat_window: random.pick(&[50_000, 300_000, 1_000_000]),
+            requests: requests(features, lease),
         }
     }
 
@@ -227,6 +231,7 @@ impl Shape {
             },
             views_max: self.views_max,
             forwarded_max: self.forwarded_max,
+            requests: self.requests,
             seed,
         }
     }
@@ -244,6 +249,7 @@ impl Shape {
             cache_expiring_hashes: false,
             tracked_max: self.tracked_max,
             bounded: self.bounded,
+            requests: self.requests,
             seed,
         }
     }
@@ -257,6 +263,7 @@ impl Shape {
             learned_max: self.learned_max,
             bounded: self.bounded.is_some(),
             tracked_max: self.tracked_max,
+            queue_max: self.requests.patience().unwrap_or(Duration::from_secs(5)),
             ..RouterConfig::default()
         }
     }
@@ -266,6 +273,16 @@ impl Shape {
         let window = Duration::from_micros(self.heat_window);
         HeatConfig { rows: 2, counters: 64, filter_rows: 1, filter_bits: 256, window }
     }
+}
+
+/// Half of the clusters refuse what is too much for them, the others have it wait, for so short a time in some that it shows;
+/// a quarter of each cannot do what they are asked for.
+fn requests(random: &mut Random, lease: u64) -> RequestLimits {
+    let patience = Duration::from_micros(random.pick(&[lease / 4, lease, 4 * lease]));
+    let overload = random.pick(&[Overload::Refuse, Overload::Wait { patience }]);
+    let rate_max = random.pick(&[0, 0, 0, 100]);
+    let window_max = random.pick(&[16, 1 << 14]);
+    RequestLimits { rate_max, overload, window_max, ..RequestLimits::default() }
 }
 
 impl Shape {

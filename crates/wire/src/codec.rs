@@ -10,7 +10,7 @@ use crate::key::{Digest, Key, View};
 use crate::message::{
     Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
     Grant, Hello, Invalidate, LayerSet, LoadStamp, Loads, Message, Offer, Part, Read, Refuse, Reject, Renew,
-    Reply, Revoke, Revoked, Status, Subscribe, Subscribers, TopicKind, Track, Welcome,
+    Reply, Revoke, Revoked, Status, Subscribe, Subscribers, TopicKind, Track, Welcome, Window,
 };
 
 /// Most bytes of a key (Redis allows 512 MiB; nobody caches such keys).
@@ -65,6 +65,7 @@ mod operation {
     pub(super) const EVICT: u8 = 25;
     pub(super) const REVOKE: u8 = 26;
     pub(super) const REVOKED: u8 = 27;
+    pub(super) const WINDOW: u8 = 28;
 }
 
 /// Appends one message to `out`.
@@ -74,14 +75,16 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
             let flags = flag(read.resp3, FLAG_RESP3)
                 | flag(read.ordered, FLAG_ORDERED)
                 | flag(read.streams, FLAG_PARTS);
-            let header = Header { flags, request: read.request, view: read.view.0, ..of(operation::READ) };
+            let (request, view, waited_ms) = (read.request, read.view.0, read.waited_ms);
+            let header = Header { flags, request, view, waited_ms, ..of(operation::READ) };
             frame(header, &read.key, &read.command, out);
         }
         Message::Reply(reply) => encode_reply(reply, out),
         Message::Execute(execute) => {
             let flags = flag(execute.resp3, FLAG_RESP3) | flag(execute.ordered, FLAG_ORDERED);
             let tail = execute.watch.map_or([0; 4], |watch| [1, watch, 0, 0]);
-            let header = Header { flags, request: execute.request, tail, ..of(operation::EXECUTE) };
+            let (request, waited_ms) = (execute.request, execute.waited_ms);
+            let header = Header { flags, request, waited_ms, tail, ..of(operation::EXECUTE) };
             frame(header, &execute.key, &execute.command, out);
         }
         Message::Cancel(cancel) => {
@@ -234,6 +237,9 @@ fn encode_control(message: &Message, out: &mut Vec<u8>) {
         Message::Revoked(m) => {
             bare(Header { tail: [m.session, 0, 0, m.number], ..of(operation::REVOKED) }, out)
         }
+        Message::Window(m) => {
+            bare(Header { tail: [0, 0, 0, u64::from(m.requests)], ..of(operation::WINDOW) }, out)
+        }
         _ => unreachable!("data messages are encoded above"),
     }
 }
@@ -328,7 +334,8 @@ fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeEr
     Ok(match header.operation {
         operation::READ => {
             let streams = has(FLAG_PARTS);
-            Message::Read(Read { request, key, view, resp3, ordered, streams, command: value })
+            let waited_ms = header.waited_ms;
+            Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms, command: value })
         }
         operation::REPLY => Message::Reply(Reply {
             request,
@@ -341,7 +348,8 @@ fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeEr
         }),
         operation::EXECUTE => {
             let watch = (session == 1).then_some(fill);
-            Message::Execute(Execute { request, key, resp3, ordered, watch, command: value })
+            let waited_ms = header.waited_ms;
+            Message::Execute(Execute { request, key, resp3, ordered, watch, waited_ms, command: value })
         }
         operation::CANCEL => Message::Cancel(Cancel { request }),
         operation::FETCH => Message::Fetch(Fetch { session, fill, key, view, resp3, command: value }),
@@ -425,6 +433,7 @@ fn assemble_control(header: &Header, key: Key, value: Bytes) -> Result<Message, 
         operation::COMMIT => Message::Commit(Commit { session, key, version }),
         operation::EVICT => Message::Evict(Evict { session, key, fill: second }),
         operation::REVOKE => Message::Revoke(Revoke { session, number: argument }),
+        operation::WINDOW => Message::Window(Window { requests: argument as u32 }),
         operation::REVOKED => Message::Revoked(Revoked { session, number: argument }),
         other => return Err(DecodeError::Operation(other)),
     })

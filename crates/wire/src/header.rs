@@ -14,7 +14,7 @@
 //! | 16-31 | key digest |
 //! | 32-39 | view |
 //! | 40-41 | database |
-//! | 42-43 | reserved, zero |
+//! | 42-43 | milliseconds that a request waited before it was sent |
 //! | 44-47 | key length |
 //! | 48-51 | value length |
 //! | 52-55 | map epoch |
@@ -56,6 +56,7 @@ pub struct Header {
     pub digest: u128,
     pub view: u64,
     pub database: u16,
+    pub waited_ms: u16,
     pub key_bytes: u32,
     pub value_bytes: u32,
     pub map_epoch: u32,
@@ -88,6 +89,7 @@ impl Header {
         bytes[16..32].copy_from_slice(&self.digest.to_be_bytes());
         bytes[32..40].copy_from_slice(&self.view.to_be_bytes());
         bytes[40..42].copy_from_slice(&self.database.to_be_bytes());
+        bytes[42..44].copy_from_slice(&self.waited_ms.to_be_bytes());
         bytes[44..48].copy_from_slice(&self.key_bytes.to_be_bytes());
         bytes[48..52].copy_from_slice(&self.value_bytes.to_be_bytes());
         bytes[52..56].copy_from_slice(&self.map_epoch.to_be_bytes());
@@ -116,6 +118,7 @@ impl Header {
             digest: u128::from_be_bytes(field(bytes, 16)),
             view: u64::from_be_bytes(field(bytes, 32)),
             database: u16::from_be_bytes(field(bytes, 40)),
+            waited_ms: u16::from_be_bytes(field(bytes, 42)),
             key_bytes: u32::from_be_bytes(field(bytes, 44)),
             value_bytes: u32::from_be_bytes(field(bytes, 48)),
             map_epoch: u32::from_be_bytes(field(bytes, 52)),

@@ -101,6 +101,7 @@ pub enum Message {
     Evict(Evict),
     Revoke(Revoke),
     Revoked(Revoked),
+    Window(Window),
 }
 
 /// A cacheable single-key read (router to node or shim, node to shim).
@@ -114,6 +115,8 @@ pub struct Read {
     pub ordered: bool,
     /// A large reply may come in parts. Only routers take them, so only they ask so.
     pub streams: bool,
+    /// Milliseconds that it waited before it was sent; 65,535 for that and more.
+    pub waited_ms: u16,
     /// The command's RESP frame; empty for view 0, which is `GET key`.
     pub command: Bytes,
 }
@@ -142,6 +145,8 @@ pub struct Execute {
     pub ordered: bool,
     /// The request of the first WATCH that this one belongs to; the number of that WATCH itself.
     pub watch: Option<u64>,
+    /// Milliseconds that it waited before it was sent; 65,535 for that and more.
+    pub waited_ms: u16,
     pub command: Bytes,
 }
 
@@ -375,6 +380,18 @@ pub struct Revoke {
 pub struct Revoked {
     pub session: u64,
     pub number: u64,
+}
+
+/// The router may have so many requests under way at this member from now on (node or shim to router). Others wait at the
+/// router.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    pub requests: u32,
+}
+
+impl Window {
+    /// No limit: the member refuses what is too much for it.
+    pub const UNLIMITED: u32 = u32::MAX;
 }
 
 impl Message {

@@ -6,7 +6,7 @@ use wire::header::HEADER_BYTES;
 use wire::message::{
     Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
     Grant, Hello, Invalidate, Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe,
-    Subscribers, Track, Welcome,
+    Subscribers, Track, Welcome, Window,
 };
 use wire::{DecodeError, Digest, Key, LayerSet, LoadStamp, Message, Status, TopicKind, View, decode, encode};
 
@@ -29,6 +29,7 @@ fn samples() -> Vec<Message> {
             resp3: true,
             ordered: true,
             streams: false,
+            waited_ms: 0,
             command: command.clone(),
         }),
         Message::Reply(Reply {
@@ -46,6 +47,7 @@ fn samples() -> Vec<Message> {
             resp3: false,
             ordered: true,
             watch: None,
+            waited_ms: 0,
             command: command.clone(),
         }),
         Message::Cancel(Cancel { request: 4 }),
@@ -114,6 +116,7 @@ fn control_samples() -> Vec<Message> {
         Message::Evict(Evict { session: 30, key, fill: 31 }),
         Message::Revoke(Revoke { session: 32, number: 33 }),
         Message::Revoked(Revoked { session: 34, number: 35 }),
+        Message::Window(Window { requests: 45 }),
     ]
 }
 
@@ -141,6 +144,7 @@ fn part_samples() -> Vec<Message> {
             resp3: false,
             ordered: false,
             streams: true,
+            waited_ms: 0,
             command,
         }),
         Message::Reply(Reply { request: 41, more: true, value, ..Reply::default() }),
@@ -253,7 +257,15 @@ proptest! {
 fn a_command_says_which_watch_it_belongs_to() {
     for watch in [None, Some(0), Some(7), Some(u64::MAX)] {
         let (request, key, command) = (7, Key::default(), Bytes::from_static(b"*1\r\n$4\r\nEXEC\r\n"));
-        let sent = Message::Execute(Execute { request, key, resp3: false, ordered: false, watch, command });
+        let sent = Message::Execute(Execute {
+            request,
+            key,
+            resp3: false,
+            ordered: false,
+            watch,
+            waited_ms: 0,
+            command,
+        });
         let mut out = Vec::new();
         encode(&sent, &mut out);
         assert_eq!(decode(&mut Bytes::from(out)), Ok(Some(sent)));

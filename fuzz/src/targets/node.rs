@@ -6,6 +6,7 @@ use arbitrary::{Result, Unstructured};
 use protocol::coherence::lease::LeaseTerms;
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, Effect, Input, Node, NodeConfig};
+use protocol::requests::{Overload, RequestLimits};
 use protocol::time::Time;
 use wire::{NodeId, Peer, ShimId};
 
@@ -41,8 +42,17 @@ fn config(bytes: &mut Unstructured<'_>) -> Result<NodeConfig> {
         admission: Admission { heat_min: 1, hysteresis: 250, hold_off: LEASE / 2 },
         views_max: *bytes.choose(&[1, 64])?,
         forwarded_max: *bytes.choose(&[1, 1024])?,
+        requests: request_limits(bytes)?,
         seed: 1,
     })
+}
+
+/// Half of the members have what is too much for them wait.
+pub(super) fn request_limits(bytes: &mut Unstructured<'_>) -> Result<RequestLimits> {
+    let overload =
+        *bytes.choose(&[Overload::Refuse, Overload::Wait { patience: Duration::from_millis(300) }])?;
+    let (rate_max, queue_max) = *bytes.choose(&[(0, 1 << 16), (100, 4)])?;
+    Ok(RequestLimits { rate_max, queue_max, window_max: 16, overload })
 }
 
 fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {

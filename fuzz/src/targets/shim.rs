@@ -12,7 +12,7 @@ use protocol::time::Time;
 use wire::ShimId;
 use wire::resp::Command;
 
-use super::node::{heat, terms};
+use super::node::{heat, request_limits, terms};
 use super::speech::{REPLIES, Speech, pause, peer, placement};
 
 /// One input may let go whatever waited for it, and a tick repeats what is not acknowledged; each was an input before.
@@ -35,6 +35,7 @@ fn config(bytes: &mut Unstructured<'_>) -> Result<ShimConfig> {
         early_value_bytes_max: *bytes.choose(&[0, 1 << 16])?,
         cache_expiring_hashes: false,
         tracked_max: 1000,
+        requests: request_limits(bytes)?,
         bounded: if bytes.arbitrary()? {
             let staleness = Duration::from_millis(bytes.int_in_range(0..=2000)?);
             Some(Bounded { staleness, age: Duration::from_millis(bytes.int_in_range(0..=2000)?) })
@@ -54,9 +55,9 @@ fn settings(bytes: &mut Unstructured<'_>) -> Result<Settings> {
     let cache = *bytes.choose(&[Eligibility::Never, Eligibility::Always, Eligibility::Heat])?;
     let rule = Rule { cache, ttl_ms_max: *bytes.choose(&[1, u64::MAX])?, ..Rule::default() };
     let policies = Policies::new(vec![(Bytes::from_static(b"k"), rule)]);
-    let ShimConfig { heat, heat_min, operations_max, key_queue_max, .. } = config(bytes)?;
+    let ShimConfig { heat, heat_min, operations_max, key_queue_max, requests, .. } = config(bytes)?;
     let observes = *bytes.choose(&[None, None, Some(2)])?;
-    Ok(Settings { heat, heat_min, operations_max, key_queue_max, policies, observes })
+    Ok(Settings { heat, heat_min, operations_max, key_queue_max, requests, policies, observes })
 }
 
 /// What a subscriber connection may bring.

@@ -34,8 +34,8 @@ pub(crate) fn placement(first_up: bool) -> Arc<Placement> {
 
 /// The first bytes of keys say what they hold, so that commands fit them often enough.
 const KEYS: [&str; 5] = ["s0", "s1", "h", "l", "{s0}x"];
-const OPERATIONS: [u8; 25] =
-    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 99];
+const OPERATIONS: [u8; 26] =
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 99];
 const TEXTS: [&[u8]; 8] = [
     b"$1\r\nx\r\n",
     b"$-1\r\n",
@@ -129,6 +129,7 @@ impl Speech {
             digest: key.digest.0,
             view: if bytes.ratio(1, 2)? { view } else { 0 },
             database: key.database,
+            waited_ms: bytes.arbitrary()?,
             key_bytes: key.bytes.len() as u32,
             value_bytes: value.len() as u32,
             map_epoch: 1,

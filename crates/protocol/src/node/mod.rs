@@ -4,6 +4,7 @@
 //! request. Nothing enters the table but by a fill that the shim registered first.
 
 mod agent;
+mod begin;
 mod coherent;
 mod inspect;
 mod object;
@@ -26,6 +27,7 @@ use crate::heat::{HeatConfig, HeavyHitters};
 use crate::load::LoadMeter;
 use crate::placement::Placement;
 use crate::policy::Policies;
+use crate::requests::{RequestLimits, RequestQueue, RouterWindows};
 use crate::time::Time;
 use agent::Agent;
 use object::{Object, Waiter};
@@ -58,6 +60,8 @@ pub struct NodeConfig {
     pub views_max: usize,
     /// Reads passed on to shims and not yet answered; beyond it readers are told to try elsewhere.
     pub forwarded_max: usize,
+    /// Reads that it begins.
+    pub requests: RequestLimits,
     pub seed: u64,
 }
 
@@ -125,6 +129,11 @@ pub struct Node {
     links: Vec<ShimLink>,
     objects: KeyMap<Object>,
     bytes: u64,
+    /// Reads that are not begun yet, each with who asks.
+    waiting: RequestQueue<(Peer, Message)>,
+    windows: RouterWindows,
+    /// When a sign of life was given last to those whose reads take long.
+    signed: Time,
     forwarded: Slab<Forwarded>,
     /// How many reads of each key are in `forwarded`.
     forwarded_keys: KeyMap<u32>,
@@ -158,6 +167,9 @@ impl Node {
             links: vec![ShimLink::default(); shims],
             objects: KeyMap::default(),
             bytes: 0,
+            waiting: RequestQueue::new(config.requests),
+            windows: RouterWindows::default(),
+            signed: Time(0),
             forwarded: Slab::new(),
             forwarded_keys: KeyMap::default(),
             offers: Vec::new(),
@@ -174,10 +186,18 @@ impl Node {
 
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match input {
-            Input::Message { from, message } => self.message(now, from, message, effects),
+            Input::Message { from, message } => self.arrives(now, from, message, effects),
             Input::Linked(Peer::Shim(shim)) => self.linked(now, shim, effects),
             Input::Unlinked(Peer::Shim(shim)) => self.unlinked(shim, effects),
-            Input::Linked(_) | Input::Unlinked(_) => {}
+            Input::Linked(Peer::Router(router)) => {
+                self.windows.linked(router);
+                self.tick_waiting(now, effects);
+            }
+            Input::Unlinked(Peer::Router(router)) => {
+                self.windows.unlinked(router);
+                self.waiting.retain(|(from, _)| *from != Peer::Router(router));
+            }
+            Input::Linked(Peer::Node(_)) | Input::Unlinked(Peer::Node(_)) => {}
             // Members are never taken out of a map, only marked down.
             Input::Map(placement) if placement.map().shims.len() < self.links.len() => {
                 self.statistics.unexpected += 1;
@@ -218,6 +238,8 @@ impl Node {
     }
 
     fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.begin_waiting(now, effects);
+        self.tick_waiting(now, effects);
         for index in 0..self.links.len() {
             let shim = ShimId(index as u16);
             self.close_if_lapsed(now, shim, effects);

@@ -180,7 +180,16 @@ impl Node {
             for waiter in waiters {
                 let (resp3, command) = (waiter.resp3, command.clone());
                 let key = key.clone();
-                let read = Read { request: 0, key, view, resp3, ordered: false, streams: false, command };
+                let read = Read {
+                    request: 0,
+                    key,
+                    view,
+                    resp3,
+                    ordered: false,
+                    streams: false,
+                    waited_ms: 0,
+                    command,
+                };
                 self.forward(waiter, read, effects);
             }
             return;

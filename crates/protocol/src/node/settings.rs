@@ -4,6 +4,7 @@ use wire::Key;
 
 use super::{Admission, Effect, HeatConfig, HeavyHitters, Node};
 use crate::policy::Policies;
+use crate::requests::RequestLimits;
 use crate::time::Time;
 use rand::RngExt;
 
@@ -16,6 +17,7 @@ pub struct Settings {
     pub value_bytes_max: usize,
     pub views_max: usize,
     pub forwarded_max: usize,
+    pub requests: RequestLimits,
     pub heat: HeatConfig,
     pub admission: Admission,
     pub policies: Policies,
@@ -31,6 +33,7 @@ impl Node {
         (self.config.objects_max, self.config.bytes_max) = (objects_max, bytes_max);
         self.config.value_bytes_max = value_bytes_max;
         (self.config.views_max, self.config.forwarded_max) = (views_max, forwarded_max);
+        self.limit(settings.requests);
         self.config.admission = settings.admission;
         if settings.observes && !self.observes {
             self.drop_everything(effects);

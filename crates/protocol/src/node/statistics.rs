@@ -33,6 +33,9 @@ pub struct NodeStatistics {
     pub commits: u64,
     pub lease_losses: u64,
     pub sheds: u64,
+    /// Reads that had to wait before they were begun, and those refused because they came over the rate.
+    pub waited: u64,
+    pub overflowed: u64,
     /// Messages that this role does not expect or no longer knows.
     pub unexpected: u64,
 }

@@ -153,7 +153,9 @@ impl Router {
                 operation.waiting() && matches!(operation.touch, Touch::All)
             };
             if state.pipeline.get(front).is_some_and(alone) {
-                self.relaunch(now, client, front, effects);
+                if !state.pipeline.has_turn(front) {
+                    self.relaunch(now, client, front, None, effects);
+                }
                 if !self.is_answered(client, front) {
                     return;
                 }
@@ -201,13 +203,14 @@ impl Router {
             if !operation.waiting() || digest.is_some_and(|digest| !operation.touch.contains(digest)) {
                 continue;
             }
+            let has_turn = self.clients.get(client).is_some_and(|state| state.pipeline.has_turn(sequence));
             let others: SmallVec<[u64; 4]> = match &operation.touch {
                 Touch::Many(digests) => {
                     digests.iter().copied().filter(|other| Some(*other) != digest).collect()
                 }
                 _ => SmallVec::new(),
             };
-            if self.relaunch(now, client, sequence, effects) {
+            if has_turn || self.relaunch(now, client, sequence, None, effects) {
                 // Whatever touches the same key later waits behind this one.
                 if digest.is_some() {
                     break;

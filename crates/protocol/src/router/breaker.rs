@@ -120,6 +120,11 @@ impl Breaker {
         }
     }
 
+    /// It has said that it lives, though its reads have to wait.
+    pub(crate) fn alive(&mut self, now: Time) {
+        self.silent_since = now;
+    }
+
     /// A read to it is no longer waited for.
     pub(crate) fn forgotten(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);

@@ -59,6 +59,10 @@ pub(crate) struct Client {
 /// The window of a new client: one round trip more for whoever pipelines more at once.
 const WINDOW_START: usize = 16;
 
+/// Commands of one client that may wait for room at members: more would only take memory, and those behind them wait in the
+/// order in which they came anyway.
+const TURNS_MAX: usize = 32;
+
 /// What clients say about themselves; most say nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Labels {
@@ -78,13 +82,16 @@ impl Client {
 
     /// Whether no more may be taken from it. `bytes_max`: of commands and replies that are held.
     pub(crate) fn is_full(&self, pipeline_max: usize, bytes_max: usize) -> bool {
-        self.pipeline.len() >= self.window.min(pipeline_max) || self.pipeline.held_bytes() >= bytes_max
+        self.pipeline.len() >= self.window.min(pipeline_max)
+            || self.pipeline.held_bytes() >= bytes_max
+            || self.pipeline.turns().len() >= TURNS_MAX
     }
 
     /// Whether it has room enough again to be read on.
     pub(crate) fn has_drained(&self, pipeline_max: usize, bytes_max: usize) -> bool {
         self.pipeline.len() <= self.window.min(pipeline_max) / 2
             && self.pipeline.held_bytes() <= bytes_max / 2
+            && self.pipeline.turns().len() <= TURNS_MAX / 2
     }
 
     /// A reply of this size went out; the next ones may be as large.

@@ -93,7 +93,7 @@ pub(crate) fn set(router: &mut Router, now: Time, client: u32, command: &Command
     router.set_tracking(client, tracking.map(Box::new));
     let Some(state) = router.clients.get_mut(client) else { return };
     let (sequence, resp3) = (state.pipeline.next(), state.resp3);
-    let origin = Origin { client, part: 0, sequence, resp3 };
+    let origin = Origin { client, part: 0, sequence, resp3, waited_ms: 0 };
     let parts = router.follow(begins.then_some(origin), effects);
     if parts.is_empty() {
         return router.respond(now, client, replies::OK, effects);

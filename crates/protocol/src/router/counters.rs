@@ -37,6 +37,9 @@ pub struct Counters {
     pub unavailable: u64,
     /// Commands in flight to a shim when it vanished.
     pub lost: u64,
+    /// Commands that had to wait for room at a node or shim, and those that had to wait for too long.
+    pub turns_awaited: u64,
+    pub turns_expired: u64,
     /// Commands answered `-BUSY` because too many were pending.
     pub sheds: u64,
     /// Published messages given to clients.

@@ -1,20 +1,20 @@
 //! A command's way in: classified, put in order behind the earlier ones, sent in one part or several.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::message::{Execute, Read};
 use wire::resp::{Command, ProtocolError};
-use wire::{Key, Message, Peer, ShimId, View};
+use wire::{Key, Peer, ShimId, View};
 
 use crate::command::{self, Classified, Kind};
 use crate::placement::Placement;
 use crate::router::answer::Freed;
 use crate::router::client::Client;
 use crate::router::gather::Merge;
-use crate::router::pending::{Pending, PendingRead, Tried};
-use crate::router::pipeline::{Fan, Lane, Operation, Order, Part, Progress, Sent, Touch, Waiting};
+use crate::router::pending::{PendingRead, Tried};
+use crate::router::pipeline::{Fan, Lane, Operation, Order, Part, Progress, Touch, Turn, Waiting};
 use crate::router::plan::{self, Plan};
 use crate::router::ran::Ran;
 use crate::router::route::{Route, Unroutable};
@@ -34,6 +34,7 @@ pub(crate) struct Origin {
     pub(crate) part: u32,
     pub(crate) sequence: u64,
     pub(crate) resp3: bool,
+    pub(crate) waited_ms: u16,
 }
 
 /// What is being sent for which operation.
@@ -46,6 +47,18 @@ pub(crate) struct Job<'a> {
     pub(crate) keys: &'a [Key],
     /// Those of which the client keeps what it reads.
     pub(crate) tracked: &'a [Key],
+    /// The member for which it has waited last, if it has its turn there.
+    pub(crate) dealt: Option<Peer>,
+    pub(crate) waited_ms: u16,
+}
+
+/// Why a command is not sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Others come first, or a pause.
+    Order,
+    /// There is no room at this member.
+    Turn(Peer),
 }
 
 impl Job<'_> {
@@ -54,7 +67,8 @@ impl Job<'_> {
     }
 
     pub(crate) fn origin(&self, part: u32) -> Origin {
-        Origin { client: self.client, part, sequence: self.sequence, resp3: self.resp3 }
+        let Job { client, sequence, resp3, waited_ms, .. } = *self;
+        Origin { client, part, sequence, resp3, waited_ms }
     }
 }
 
@@ -130,20 +144,34 @@ impl Router {
         let (touch, held_bytes) = (touch(&classified, &keys), command.frame().len());
         let script = classified.script;
         let mut ran = Ran::new(now, &classified);
-        let (own, asked) = (&classified, &command);
         let tracked = if tracks { &keys[..] } else { &[] };
-        let job = Job { client, sequence, resp3, command: asked, classified: own, keys: &keys, tracked };
+        let (dealt, waited_ms) = (None, 0);
+        let job = Job {
+            client,
+            sequence,
+            resp3,
+            command: &command,
+            classified: &classified,
+            keys: &keys,
+            tracked,
+            dealt,
+            waited_ms,
+        };
         let launched = self.launch(now, placement, &job, effects);
-        if classified.kind == Kind::Subscription && !matches!(launched, Some(Progress::Done(_))) {
+        if classified.kind == Kind::Subscription && !matches!(launched, Ok(Progress::Done(_))) {
             self.hold_client(client);
         }
+        let turn = match launched {
+            Err(Hold::Turn(peer)) => Some(peer),
+            _ => None,
+        };
         let progress = match launched {
-            Some(progress) => {
+            Ok(progress) => {
                 ran.launched(now, command);
                 progress
             }
-            None => {
-                self.counters.ordered_waits += 1;
+            Err(_) => {
+                self.counters.ordered_waits += u64::from(turn.is_none());
                 let (own_replies, tracked) = (Vec::new(), if tracks { keys } else { Keys::new() });
                 Progress::Waiting(Box::new(Waiting {
                     command,
@@ -156,6 +184,9 @@ impl Router {
         };
         let operation =
             Operation { held_bytes, resp3, script, silent, ran, ..Operation::new(now, touch, progress) };
+        if let Some(peer) = turn {
+            self.await_turn(now, client, sequence, peer, None);
+        }
         self.enqueue(now, client, operation, effects);
     }
 
@@ -245,12 +276,13 @@ impl Router {
         }
     }
 
-    /// Tries again what had to wait. Returns whether it still has to.
+    /// Tries again what had to wait; `turn`: there is room where it waited for it. Returns whether it still has to.
     pub(crate) fn relaunch(
         &mut self,
         now: Time,
         client: u32,
         sequence: u64,
+        turn: Option<Turn>,
         effects: &mut Vec<Effect>,
     ) -> bool {
         let Some(placement) = self.placement.clone() else { return true };
@@ -260,17 +292,27 @@ impl Router {
         let keys = keys_of(&placement, &waiting.command, &waiting.classified);
         let (command, classified) = (&waiting.command, &waiting.classified);
         let tracked = &waiting.tracked;
-        let job = Job { client, sequence, resp3, command, classified, keys: &keys, tracked };
+        let dealt = turn.map(|turn| turn.peer);
+        let waited = turn.map_or(Duration::ZERO, |turn| now.since(turn.since));
+        let waited_ms = u16::try_from(waited.as_millis()).unwrap_or(u16::MAX);
+        let job =
+            Job { client, sequence, resp3, command, classified, keys: &keys, tracked, dealt, waited_ms };
         let launched = match waiting.watched {
-            true if self.is_paused(now, classified.kind) => None,
-            true => self.launch_watched(&placement, &job, effects),
+            true if self.is_paused(now, classified.kind) => Err(Hold::Order),
+            true => self.launch_watched(&placement, &job, effects).ok_or(Hold::Order),
             false => self.launch(now, &placement, &job, effects),
         };
-        let Some(progress) = launched else {
-            if let Some(state) = self.clients.get_mut(client) {
-                state.pipeline.settle(sequence, Progress::Waiting(waiting));
+        let progress = match launched {
+            Ok(progress) => progress,
+            Err(hold) => {
+                if let Some(state) = self.clients.get_mut(client) {
+                    state.pipeline.settle(sequence, Progress::Waiting(waiting));
+                }
+                if let Hold::Turn(peer) = hold {
+                    self.await_turn(now, client, sequence, peer, turn.map(|turn| turn.since));
+                }
+                return true;
             }
-            return true;
         };
         let progress = transaction::interleaved(progress, &keys, &waiting.own_replies);
         if let Some(state) = self.clients.get_mut(client) {
@@ -282,24 +324,22 @@ impl Router {
         false
     }
 
-    /// Sends a command if its order allows; `None`: it has to wait.
+    /// Sends a command if its order allows and there is room.
     pub(crate) fn launch(
         &mut self,
         now: Time,
         placement: &Arc<Placement>,
         job: &Job<'_>,
         effects: &mut Vec<Effect>,
-    ) -> Option<Progress> {
-        if self.is_paused(now, job.classified.kind) {
-            return None;
-        }
+    ) -> Result<Progress, Hold> {
+        let first = self.clients.get(job.client).map(|state| state.pipeline.first());
         let alone = runs_alone(job.classified);
-        if alone && self.clients.get(job.client)?.pipeline.first() != job.sequence {
-            return None;
+        if self.is_paused(now, job.classified.kind) || alone && first != Some(job.sequence) {
+            return Err(Hold::Order);
         }
         let progress = self.launch_planned(now, placement, job, effects);
         if job.classified.script
-            && let Some(Progress::Sent(sent)) = &progress
+            && let Ok(Progress::Sent(sent)) = &progress
         {
             self.pending.set_script(sent.request);
         }
@@ -312,21 +352,22 @@ impl Router {
         placement: &Arc<Placement>,
         job: &Job<'_>,
         effects: &mut Vec<Effect>,
-    ) -> Option<Progress> {
+    ) -> Result<Progress, Hold> {
         let launched = match plan::plan(job.command, job.classified) {
             Plan::Read => self.launch_read(now, placement, job, effects),
             Plan::Each => self.launch_each(now, placement, job, effects),
             Plan::Whole => self.launch_groups(placement, job, None, effects),
             Plan::Grouped(merge) => self.launch_groups(placement, job, Some(merge), effects),
-            Plan::Subscription => return Some(self.launch_subscription(placement, job, effects)),
-            Plan::Publish => return Some(self.launch_publish(placement, job, effects)),
+            Plan::Subscription => return Ok(self.launch_subscription(placement, job, effects)),
+            Plan::Publish => return Ok(self.launch_publish(placement, job, effects)),
             Plan::Watch => self.launch_watch(placement, job, effects),
-            keyless => return Some(self.launch_keyless(now, placement, job, keyless, effects)),
+            keyless => return Ok(self.launch_keyless(now, placement, job, keyless, effects)),
         };
         match launched {
-            Ok(progress) => Some(progress),
-            Err(Unroutable::Wait) => None,
-            Err(Unroutable::Unavailable(shim)) => Some(self.unavailable(shim)),
+            Ok(progress) => Ok(progress),
+            Err(Unroutable::Wait) => Err(Hold::Order),
+            Err(Unroutable::Full(peer)) => Err(Hold::Turn(peer)),
+            Err(Unroutable::Unavailable(shim)) => Ok(self.unavailable(shim)),
         }
     }
 
@@ -340,6 +381,7 @@ impl Router {
         let key = &job.keys[0];
         let view = command::view(placement.view_hash(), job.command, job.classified, job.resp3);
         let route = self.route_tracked(now, placement, job, key, view)?;
+        self.room_for(job, std::iter::once(route.peer))?;
         if self.over_limit(1) {
             return Ok(self.busy());
         }
@@ -369,6 +411,7 @@ impl Router {
             .iter()
             .map(|key| self.route_tracked(now, placement, job, key, View::GET))
             .collect::<Result<Vec<Route>, Unroutable>>()?;
+        self.room_for(job, routes.iter().map(|route| route.peer))?;
         if self.over_limit(routes.len()) {
             return Ok(self.busy());
         }
@@ -417,6 +460,9 @@ impl Router {
             }
             routes.push(route);
         }
+        if !matches!(kind, Kind::BlockingWrite | Kind::BlockingQuery) {
+            self.room_for(job, routes.iter().map(|route| route.peer))?;
+        }
         if self.over_limit(groups.len()) {
             return Ok(self.busy());
         }
@@ -445,68 +491,20 @@ impl Router {
         Ok(fan(parts, merge))
     }
 
-    pub(crate) fn send_read(
-        &mut self,
-        now: Time,
-        origin: Origin,
-        route: Route,
-        mut read: PendingRead,
-        effects: &mut Vec<Effect>,
-    ) -> Sent {
-        match route.peer {
-            Peer::Node(node) => {
-                self.loads.sent(now, node);
-                if let Some(breaker) = self.breakers.get_mut(usize::from(node.0)) {
-                    breaker.sent(now);
-                }
-                let layer = self.placement.as_ref().map_or(0, |placement| placement.layer_of(node));
-                read.tried.layers = read.tried.layers.with(layer);
-                self.counters.reads_to_nodes += 1;
-            }
-            Peer::Shim(_) | Peer::Router(_) => {
-                read.tried.shim = true;
-                self.counters.reads_to_shims += 1;
-            }
-        }
-        let PendingRead { key, view, command, streams, .. } = read.clone();
-        let (peer, resp3, ordered) = (route.peer, origin.resp3, route.ordered);
-        let streams = streams && matches!(peer, Peer::Shim(_));
-        let pending = Pending { sent: now, read: Some(read), ..Pending::new(origin, peer) };
-        let request = self.pending.insert(pending);
-        let message = Message::Read(Read { request, key, view, resp3, ordered, streams, command });
-        effects.push(Effect::Send { to: peer, message });
-        Sent { request, peer, read: true }
-    }
-
-    pub(crate) fn send_execute(
-        &mut self,
-        origin: Origin,
-        kind: Kind,
-        route: Route,
-        key: Key,
-        frame: &Bytes,
-        effects: &mut Vec<Effect>,
-    ) -> Sent {
-        self.counters.executes += 1;
-        let Route { peer, ordered } = route;
-        let writes = matches!(kind, Kind::Write | Kind::BlockingWrite | Kind::Barrier | Kind::Publish);
-        let blocking = matches!(kind, Kind::BlockingWrite | Kind::BlockingQuery);
-        let request = self.pending.insert(Pending { writes, blocking, ..Pending::new(origin, peer) });
-        if writes && self.knows_writers() {
-            self.note_write(origin.client, request);
-        }
-        let (watch, resp3) = (None, origin.resp3);
-        let execute = Execute { request, key, resp3, ordered, watch, command: frame.clone() };
-        effects.push(Effect::Send { to: peer, message: Message::Execute(execute) });
-        Sent { request, peer, read: false }
-    }
-
     pub(crate) fn order(&self, job: &Job<'_>, key: &Key) -> Order {
         if runs_alone(job.classified) {
             return Order::Free;
         }
         let client = self.clients.get(job.client);
         client.map_or(Order::Free, |client| client.pipeline.order(job.sequence, low(key), job.lane()))
+    }
+
+    /// Whether there is room wherever the job's requests go.
+    fn room_for(&self, job: &Job<'_>, peers: impl Iterator<Item = Peer>) -> Result<(), Unroutable> {
+        match self.without_window(job, peers) {
+            Some(peer) => Err(Unroutable::Full(peer)),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn over_limit(&self, more: usize) -> bool {

@@ -1,6 +1,7 @@
 //! The router's machine: clients' commands in, messages to nodes and shims out, replies back in order. No sockets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rand::SeedableRng;
@@ -36,6 +37,8 @@ mod ran;
 mod replies;
 mod retry;
 mod route;
+mod send;
+mod settings;
 mod slow_log;
 mod spans;
 mod storage_info;
@@ -46,9 +49,11 @@ mod tracking;
 mod transaction;
 mod unblock;
 mod watch;
+mod window;
 
 pub use counters::{Counters, Latencies};
 pub use own_command::HotKey;
+pub use settings::Settings;
 pub use slow_log::SlowLogSettings;
 pub use spans::{CommandSpan, RequestSpan};
 pub use surface::{Class, Spread, Treatment, shortest, surface};
@@ -113,6 +118,8 @@ pub struct RouterConfig {
     /// Of a memcached client's values, as `stats settings` tells it.
     pub value_bytes_max: usize,
     pub users: UserSource,
+    /// Longest that a command waits for room at a node or shim, before it is answered `-BUSY`.
+    pub queue_max: Duration,
 }
 
 /// Where a router's users come from.
@@ -140,21 +147,9 @@ impl Default for RouterConfig {
             streams: false,
             value_bytes_max: 1 << 20,
             users: UserSource::Given(Arc::default()),
+            queue_max: Duration::from_secs(5),
         }
     }
-}
-
-/// A router's settings that can change while it serves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    pub pipeline_max: usize,
-    pub pipeline_bytes_max: usize,
-    pub key_bytes_max: usize,
-    /// Another number than before forgets what was learned; replies tell it again.
-    pub learned_max: usize,
-    pub slow_log: SlowLogSettings,
-    /// Of so many commands about one is traced; 0 for none.
-    pub spans_one_in: u64,
 }
 
 /// Everything a router can see.
@@ -253,6 +248,9 @@ pub struct Router {
     config: RouterConfig,
     clients: Clients,
     pending: PendingTable,
+    windows: window::Windows,
+    /// Of the step that is being taken.
+    now: Time,
     permissions: Permissions,
     storage_users: storage_users::StorageUsers,
     subscriptions: pubsub::Subscriptions,
@@ -292,6 +290,8 @@ impl Router {
             clients: Clients::default(),
             // A shim or node may yet answer what an earlier process asked in this router's name.
             pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
+            windows: window::Windows::default(),
+            now: Time(0),
             permissions: Permissions::new(&config.users),
             storage_users: storage_users::StorageUsers::default(),
             subscriptions: pubsub::Subscriptions::default(),
@@ -420,6 +420,7 @@ impl Router {
     }
 
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        self.now = now;
         match input {
             Input::Opened { client } => {
                 self.counters.clients_opened += 1;
@@ -449,6 +450,7 @@ impl Router {
             Input::Message { from, message: Message::Changed(changed) } => {
                 self.changed(from, &changed, effects)
             }
+            Input::Message { from, message: Message::Window(window) } => self.window_told(from, &window),
             // Peers send a router nothing else; what comes anyway is as late as can be.
             Input::Message { .. } => self.counters.late_replies += 1,
             Input::Linked(peer) => {
@@ -473,14 +475,9 @@ impl Router {
                     self.adopt_users(users, None, effects);
                 }
             }
-            Input::Tick => {
-                self.rate.tick(now, self.counters.requests);
-                self.budget.tick(now);
-                self.ask_for_users(now, effects);
-                self.look_for_hanging_nodes(now, effects);
-                self.end_pause(now, effects);
-            }
+            Input::Tick => self.tick(now, effects),
         }
+        self.deal_turns(now, effects);
         self.forget_tracked(effects);
         if !self.unblocked.is_empty() {
             self.tell_unblocked(effects);
@@ -490,18 +487,13 @@ impl Router {
         }
     }
 
-    fn set(&mut self, settings: Settings) {
-        let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, .. } = settings;
-        let Settings { learned_max, slow_log, spans_one_in, .. } = settings;
-        if learned_max != self.config.learned_max {
-            self.config.learned_max = learned_max;
-            self.learned = Learned::new(learned_max);
-        }
-        self.config.pipeline_max = pipeline_max;
-        self.config.pipeline_bytes_max = pipeline_bytes_max;
-        self.config.key_bytes_max = key_bytes_max;
-        self.slow_log.set(slow_log);
-        self.sampler.set(spans_one_in);
+    fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        self.rate.tick(now, self.counters.requests);
+        self.budget.tick(now);
+        self.ask_for_users(now, effects);
+        self.look_for_hanging_nodes(now, effects);
+        self.end_pause(now, effects);
+        self.expire_turns(now, effects);
     }
 
     fn set_linked(&mut self, peer: Peer, linked: bool) {
@@ -514,6 +506,7 @@ impl Router {
             table.resize(index + 1, false);
         }
         table[index] = linked;
+        self.window_linked(peer, linked);
         if let Peer::Node(node) = peer {
             self.loads.set_reachable(node, linked);
             self.breakers.resize_with(self.nodes_linked.len(), Breaker::new);

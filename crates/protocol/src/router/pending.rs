@@ -18,6 +18,8 @@ pub(crate) struct Pending {
     pub(crate) script: bool,
     /// A blocking command is cancelled when its client goes.
     pub(crate) blocking: bool,
+    /// It takes a place in its peer's window.
+    pub(crate) counted: bool,
     /// Its reply has begun; the rest comes in parts.
     pub(crate) streams: bool,
     /// What it takes to learn from the reply, and to ask again.
@@ -34,6 +36,7 @@ impl Pending {
             writes: false,
             script: false,
             blocking: false,
+            counted: false,
             streams: false,
             read: None,
         }
@@ -64,6 +67,8 @@ pub(crate) struct PendingTable {
     free: Vec<u32>,
     generation_first: u32,
     scripts: usize,
+    /// How many are counted, by node and by shim.
+    under_way: [Vec<u32>; 2],
 }
 
 #[derive(Debug)]
@@ -106,10 +111,40 @@ impl PendingTable {
         let slot = self.slots.get_mut(request as u32 as usize);
         if let Some(pending) = slot.and_then(|slot| slot.pending.as_mut()) {
             pending.streams = true;
+            if std::mem::take(&mut pending.counted) {
+                let peer = pending.peer;
+                self.count(peer, -1);
+            }
         }
     }
 
+    /// How many requests take a place in the window of `peer`.
+    pub(crate) fn under_way(&self, peer: Peer) -> u32 {
+        let (index, id) = match peer {
+            Peer::Node(node) => (0, node.0),
+            Peer::Shim(shim) => (1, shim.0),
+            Peer::Router(_) => return 0,
+        };
+        self.under_way[index].get(usize::from(id)).copied().unwrap_or(0)
+    }
+
+    fn count(&mut self, peer: Peer, change: i32) {
+        let (index, id) = match peer {
+            Peer::Node(node) => (0, usize::from(node.0)),
+            Peer::Shim(shim) => (1, usize::from(shim.0)),
+            Peer::Router(_) => return,
+        };
+        let counts = &mut self.under_way[index];
+        if counts.len() <= id {
+            counts.resize(id + 1, 0);
+        }
+        counts[id] = counts[id].saturating_add_signed(change);
+    }
+
     pub(crate) fn insert(&mut self, pending: Pending) -> u64 {
+        if pending.counted {
+            self.count(pending.peer, 1);
+        }
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: self.generation_first, pending: None });
             self.slots.len() as u32 - 1
@@ -138,6 +173,9 @@ impl PendingTable {
         self.scripts -= usize::from(pending.script);
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
+        if pending.counted {
+            self.count(pending.peer, -1);
+        }
         Some(pending)
     }
 
@@ -164,7 +202,7 @@ mod tests {
 
     fn pending(sequence: u64) -> Pending {
         let peer = Peer::Shim(ShimId(0));
-        let origin = Origin { client: 0, part: 0, sequence, resp3: false };
+        let origin = Origin { client: 0, part: 0, sequence, resp3: false, waited_ms: 0 };
         Pending::new(origin, peer)
     }
 

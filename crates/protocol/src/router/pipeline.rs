@@ -78,6 +78,15 @@ pub(crate) struct Waiting {
     pub(crate) tracked: Keys,
 }
 
+/// A command that waits for room at a member.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) sequence: u64,
+    pub(crate) peer: Peer,
+    /// When it first had to wait for room anywhere.
+    pub(crate) since: Time,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) request: u64,
@@ -194,6 +203,8 @@ pub(crate) struct Pipeline {
     first: u64,
     /// How many are held back.
     waiting: usize,
+    /// Those of them that only wait for room, in order.
+    turns: VecDeque<Turn>,
     held_bytes: usize,
 }
 
@@ -241,6 +252,27 @@ impl Pipeline {
         self.waiting > 0
     }
 
+    pub(crate) fn turns(&self) -> impl ExactSizeIterator<Item = &Turn> {
+        self.turns.iter()
+    }
+
+    /// The oldest command that waits for room at this member.
+    pub(crate) fn first_turn(&self, peer: Peer) -> Option<Turn> {
+        self.turns.iter().find(|turn| turn.peer == peer).copied()
+    }
+
+    pub(crate) fn has_turn(&self, sequence: u64) -> bool {
+        self.turns.iter().any(|turn| turn.sequence == sequence)
+    }
+
+    /// A command waits for room from now on. Whether it is the only one that does at its member.
+    pub(crate) fn await_turn(&mut self, turn: Turn) -> bool {
+        let first = self.first_turn(turn.peer).is_none();
+        let place = self.turns.partition_point(|other| other.sequence < turn.sequence);
+        self.turns.insert(place, turn);
+        first
+    }
+
     /// The kinds of what is held back.
     pub(crate) fn waiting_kinds(&self) -> impl Iterator<Item = Kind> {
         self.operations.iter().filter_map(|operation| match &operation.progress {
@@ -279,6 +311,8 @@ impl Pipeline {
         self.waiting -= self.operations.range(end..).filter(|operation| operation.waiting()).count();
         self.held_bytes -= self.operations.range(end..).map(|operation| operation.held_bytes).sum::<usize>();
         self.operations.truncate(end);
+        let next = self.next();
+        self.turns.retain(|turn| turn.sequence < next);
     }
 
     /// The last operation on any of these digests.
@@ -333,6 +367,7 @@ impl Pipeline {
         let operation = self.get_mut(sequence).filter(|operation| operation.waiting())?;
         let taken = std::mem::replace(&mut operation.progress, Progress::Done(Bytes::new()));
         self.waiting -= 1;
+        self.turns.retain(|turn| turn.sequence != sequence);
         match taken {
             Progress::Waiting(waiting) => Some(waiting),
             _ => unreachable!("it was waiting"),

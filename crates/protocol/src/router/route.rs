@@ -28,6 +28,8 @@ pub(crate) enum Unroutable {
     /// Earlier commands on its keys come first.
     Wait,
     Unavailable(ShimId),
+    /// There is no room at this member.
+    Full(Peer),
 }
 
 impl Router {
@@ -86,6 +88,11 @@ impl Router {
             .filter_map(|(_, place)| *place)
             .filter(|node| self.node_admits(now, *node))
             .collect();
+        let roomy = |node: &NodeId| self.has_window(Peer::Node(*node));
+        let candidates = match candidates.iter().any(roomy) {
+            true => candidates.into_iter().filter(roomy).collect(),
+            false => candidates,
+        };
         match candidates.as_slice() {
             [] => None,
             [node] => Some(*node),

@@ -110,7 +110,8 @@ impl Router {
             let index = usize::from(shim.0);
             if self.shim_linked(shim) && !self.storage_users.server(index).asked {
                 self.storage_users.server(index).asked = true;
-                let origin = Origin { client: NOBODY, part: index as u32, sequence: 0, resp3: false };
+                let origin =
+                    Origin { client: NOBODY, part: index as u32, sequence: 0, resp3: false, waited_ms: 0 };
                 self.send_keyless(origin, Kind::Keyless, shim, &Bytes::from_static(ACL_LIST), effects);
             }
         }

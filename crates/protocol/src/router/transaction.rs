@@ -8,7 +8,7 @@ use wire::resp::transaction::Transaction;
 
 use crate::command::{self, Classified, Kind, Refusal};
 use crate::router::connection::{self, Answer};
-use crate::router::dispatch::{Job, Keys, fan, keys_of, low, touch};
+use crate::router::dispatch::{Hold, Job, Keys, fan, keys_of, low, touch};
 use crate::router::gather::Merge;
 use crate::router::pipeline::{Operation, Part, Progress, Waiting};
 use crate::router::plan::{self, Plan};
@@ -328,25 +328,34 @@ impl Router {
             classified.kind == Kind::Barrier && keys.iter().any(|key| placement.shim(key) != first);
         let mut ran = Ran::new(now, classified);
         let tracked = &waiting.tracked;
-        let job = Job { client, sequence, resp3, command, classified, keys: &keys, tracked };
+        let (dealt, waited_ms) = (None, 0);
+        let job =
+            Job { client, sequence, resp3, command, classified, keys: &keys, tracked, dealt, waited_ms };
         let launched = match waiting.watched {
-            true if self.is_paused(now, classified.kind) => None,
-            true => self.launch_watched(&placement, &job, effects),
-            false if elsewhere => Some(Progress::Done(replies::error(ELSEWHERE))),
+            true if self.is_paused(now, classified.kind) => Err(Hold::Order),
+            true => self.launch_watched(&placement, &job, effects).ok_or(Hold::Order),
+            false if elsewhere => Ok(Progress::Done(replies::error(ELSEWHERE))),
             false => self.launch(now, &placement, &job, effects),
         };
+        let turn = match launched {
+            Err(Hold::Turn(peer)) => Some(peer),
+            _ => None,
+        };
         let progress = match launched {
-            Some(progress) => {
+            Ok(progress) => {
                 ran.launched(now, waiting.command);
                 interleaved(progress, &keys, &waiting.own_replies)
             }
-            None => {
-                self.counters.ordered_waits += 1;
+            Err(_) => {
+                self.counters.ordered_waits += u64::from(turn.is_none());
                 Progress::Waiting(Box::new(waiting))
             }
         };
         let operation =
             Operation { held_bytes, resp3, script, silent, ran, ..Operation::new(now, touch, progress) };
+        if let Some(peer) = turn {
+            self.await_turn(now, client, sequence, peer, None);
+        }
         self.enqueue(now, client, operation, effects);
     }
 }

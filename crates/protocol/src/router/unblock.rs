@@ -36,7 +36,7 @@ impl Router {
             let reason = if error { "ERROR" } else { "TIMEOUT" };
             let command = Command::from_args(&["CLIENT", "UNBLOCK", reason]).frame().clone();
             let (key, resp3, ordered, watch) = (Key::default(), false, false, None);
-            let execute = Execute { request, key, resp3, ordered, watch, command };
+            let execute = Execute { request, key, resp3, ordered, watch, waited_ms: 0, command };
             effects.push(Effect::Send { to, message: Message::Execute(execute) });
         }
     }

@@ -180,7 +180,8 @@ impl Router {
         }
         let watch = Some(watch.map_or(request, |watch| watch.request));
         let (resp3, ordered, command) = (job.resp3, route.ordered, job.command.frame().clone());
-        let message = Message::Execute(Execute { request, key, resp3, ordered, watch, command });
+        let message =
+            Message::Execute(Execute { request, key, resp3, ordered, watch, waited_ms: 0, command });
         effects.push(Effect::Send { to: peer, message });
         Sent { request, peer, read: false }
     }

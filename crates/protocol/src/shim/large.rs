@@ -13,13 +13,13 @@ use smallvec::SmallVec;
 use wire::message::{Credit, Follows, Part, Reply};
 use wire::{Key, Message, Peer, Status, View};
 
-use super::admission::Class;
 use super::operation::{KeyState, Kind, Origin};
 use super::operations::{operation, status_of};
 use super::reads::own;
 use super::refusal::Refusal;
 use super::{Effect, Purpose, Shim};
 use crate::hash::KeyMap;
+use crate::requests::RequestClass;
 use crate::storage::{EARLY_BYTES, LARGE_REPLY_BYTES, Lane, Wish};
 use crate::time::Time;
 
@@ -161,7 +161,7 @@ impl Shim {
     fn skip(&mut self, ticket: u64, effects: &mut Vec<Effect>) -> Purpose {
         let found = self.tickets.remove(ticket as usize);
         if found.place.is_some() {
-            self.admission.ended();
+            self.storage_limit.ended();
         }
         self.statistics.larges_skipped += 1;
         effects.push(Effect::Wish { ticket, wish: Wish::Skip });
@@ -188,7 +188,7 @@ impl Shim {
         }
         let keys = SmallVec::from_elem(key, 1);
         let refusal = self.overload(&keys, crate::command::Kind::Read);
-        if let Some(refusal) = refusal.or_else(|| self.storage_overloaded(Class::Request)) {
+        if let Some(refusal) = refusal.or_else(|| self.storage_overloaded(RequestClass::Client)) {
             return self.refuse(origin, &refusal, effects);
         }
         self.statistics.storage_reads += 1;

@@ -3,7 +3,7 @@
 //! Order is part of the contract: `Effect::Store` of a write is emitted only after every servable copy of its
 //! keys was acknowledged invalid or its lease has run out (design, section 6).
 
-mod admission;
+mod begin;
 mod coherent;
 mod feed;
 mod inspect;
@@ -20,6 +20,7 @@ mod refusal;
 mod replies;
 mod settings;
 mod statistics;
+mod storage_limit;
 mod tracking;
 mod transaction;
 mod unblock;
@@ -40,13 +41,15 @@ use wire::{Key, Message, NodeId, Peer, RouterId, ShimId, TopicKind, View};
 use crate::coherence::lease::{LeaseTerms, ShimSession};
 use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters, Hottest};
+use crate::load::LoadMeter;
 use crate::placement::Placement;
 use crate::policy::Policies;
+use crate::requests::{RequestLimits, RequestQueue, RouterWindows};
 use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store, Wish};
 use crate::time::Time;
-use admission::Admission;
 use joins::{Origins, Readings};
 use operation::{KeyState, Operation, Origin};
+use storage_limit::StorageLimit;
 use watch::Watcher;
 
 pub use crate::command::Scope;
@@ -86,6 +89,7 @@ pub struct ShimConfig {
     pub bounded: Option<Bounded>,
     /// Keys of which routers are to be told, for their clients that track them.
     pub tracked_max: usize,
+    pub requests: RequestLimits,
     pub seed: u64,
 }
 
@@ -275,7 +279,16 @@ pub struct Shim {
     /// Purges that wait for leases of earlier incarnations, each with their end.
     purges_held: Vec<(Time, u32)>,
     tickets: Slab<Ticket>,
-    admission: Admission,
+    storage_limit: StorageLimit,
+    /// Requests that are not begun yet, each with who asks.
+    waiting: RequestQueue<(Peer, Message)>,
+    windows: RouterWindows,
+    /// When the request that is being begun came, less what it had waited before.
+    since: Time,
+    /// When requests that have waited for too long were looked for last.
+    expiry: Time,
+    /// Of requests begun.
+    meter: LoadMeter,
     /// Who watches, by router and request.
     watchers: BTreeMap<(RouterId, u64), Watcher>,
     /// Watching connections that were asked for and not released.
@@ -330,7 +343,12 @@ impl Shim {
             purges: Slab::new(),
             purges_held: Vec::new(),
             tickets: Slab::new(),
-            admission: Admission::new(),
+            storage_limit: StorageLimit::new(config.requests.waits()),
+            waiting: RequestQueue::new(config.requests),
+            windows: RouterWindows::default(),
+            since: Time(0),
+            expiry: Time(0),
+            meter: LoadMeter::new(Duration::from_secs(1)),
             watchers: BTreeMap::new(),
             watching: 0,
             watches: 0,
@@ -363,14 +381,21 @@ impl Shim {
 
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         match input {
-            Input::Message { from, message } => self.message(now, from, message, effects),
+            Input::Message { from, message } => self.arrives(now, from, message, effects),
             Input::Linked(Peer::Node(node)) => self.repeat_to(now, node, Duration::ZERO, effects),
             Input::Unlinked(Peer::Router(router)) => {
                 self.unlinked_router(&input, effects);
                 self.forget_subscribers(now, router, effects);
                 self.forget_follower(router);
+                self.windows.unlinked(router);
+                self.waiting.retain(|(from, _)| *from != Peer::Router(router));
             }
-            Input::Linked(_) | Input::Unlinked(_) => {}
+            Input::Linked(Peer::Router(router)) => {
+                self.windows.linked(router);
+                self.tick_waiting(now, effects);
+            }
+            Input::Unlinked(gone) => self.waiting.retain(|(from, _)| *from != gone),
+            Input::Linked(Peer::Shim(_)) => {}
             Input::Storage(event) => self.storage_event(now, event, effects),
             Input::Map(placement) => self.adopt(placement),
             Input::Settings(settings) => self.set(now, *settings, effects),
@@ -380,6 +405,7 @@ impl Shim {
             Input::Tick => self.tick(now, effects),
         }
         self.run_ready(now, effects);
+        self.begin_waiting(now, effects);
     }
 
     /// Members are never taken out of a map, only marked down.
@@ -416,7 +442,8 @@ impl Shim {
     }
 
     fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.admission.tick(now);
+        self.storage_limit.tick(now);
+        self.tick_waiting(now, effects);
         self.tick_observer(now);
         for index in 0..self.links.len() {
             let node = NodeId(index as u16);
@@ -461,7 +488,7 @@ impl Shim {
     ) -> u64 {
         // What blocks says nothing about storage, and a PING in an idle hour is not in anybody's way.
         let counted = !matches!(purpose, Purpose::Proof) && matches!(lane, Lane::Shared { .. });
-        let place = counted.then(|| self.admission.sent(now));
+        let place = counted.then(|| self.storage_limit.sent(now));
         let ticket = self.tickets.insert(Ticket { issued: now, place, purpose }) as u64;
         effects.push(Effect::Store(Store { ticket, lane, reach, commands }));
         ticket
@@ -476,7 +503,7 @@ impl Shim {
             let cached = self.keys.iter().filter(|(_, state)| !state.directory.entries.is_empty());
             self.touching.extend(cached.map(|(key, _)| key.clone()));
         }
-        let keys_count = match self.admission.is_limited() {
+        let keys_count = match self.storage_limit.is_limited() {
             true if now.since(self.touch_last) < PAUSE => 0,
             true => 1,
             false => KEYS_PER_TICK,

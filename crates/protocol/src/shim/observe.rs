@@ -128,7 +128,16 @@ mod tests {
     fn read(key: u8) -> Read {
         let key = Key { digest: Digest(u128::from(key)), database: 0, bytes: Bytes::from(vec![key]) };
         let command = Bytes::new();
-        Read { request: 0, key, view: View::GET, resp3: false, ordered: false, streams: false, command }
+        Read {
+            request: 0,
+            key,
+            view: View::GET,
+            resp3: false,
+            ordered: false,
+            streams: false,
+            waited_ms: 0,
+            command,
+        }
     }
 
     #[test]

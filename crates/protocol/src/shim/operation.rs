@@ -7,6 +7,7 @@ use wire::{Key, Peer, View};
 
 use crate::coherence::directory::Directory;
 use crate::storage::Lane;
+use crate::time::Time;
 
 /// Who asked for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +88,8 @@ pub(super) struct Operation {
     /// INVs or REVOKEs not yet acknowledged.
     pub(super) awaiting: u32,
     pub(super) phase: Phase,
+    /// When its request came, less what that had waited before; `None`: nobody has asked for it.
+    pub(super) since: Option<Time>,
     pub(super) cancelled: bool,
     /// By CLIENT UNBLOCK before storage saw it, and whether with an error.
     pub(super) unblocked: Option<bool>,
@@ -136,6 +139,7 @@ pub(super) fn blank(kind: Kind, keys: SmallVec<[Key; 1]>) -> Operation {
         early: None,
         awaiting: 0,
         phase: Phase::Queued,
+        since: None,
         cancelled: false,
         unblocked: None,
         anchor: None,

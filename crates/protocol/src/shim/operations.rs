@@ -144,7 +144,8 @@ impl Shim {
         }
     }
 
-    pub(super) fn admit_barrier(&mut self, operation: Operation) {
+    pub(super) fn admit_barrier(&mut self, mut operation: Operation) {
+        operation.since = operation.origin.map(|_| self.since);
         let id = self.operations.insert(operation) as u32;
         self.barriers.push_back(id);
         self.ready.push_back(id);
@@ -192,7 +193,8 @@ impl Shim {
     }
 
     /// Enters the queues of all its keys in one step.
-    pub(super) fn admit_operation(&mut self, operation: Operation) {
+    pub(super) fn admit_operation(&mut self, mut operation: Operation) {
+        operation.since = operation.origin.map(|_| self.since);
         let id = self.operations.insert(operation) as u32;
         let sequence = self.sequence;
         let Shim { keys, operations, .. } = self;

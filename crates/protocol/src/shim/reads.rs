@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 use wire::message::{Fetch, Fill, Offer, Read, Refuse};
 use wire::{Key, LayerSet, Message, NodeId, Peer, View};
 
-use super::admission::Class;
 use super::operation::{KeyState, Kind, Origin};
 use super::refusal::Refusal;
 use super::{Effect, FillTicket, Purpose, Shim, StorageState};
 use crate::command;
 use crate::node::heat_item;
+use crate::requests::RequestClass;
 use crate::storage::Lane;
 use crate::time::Time;
 use wire::resp::Command;
@@ -51,7 +51,7 @@ impl Shim {
         if self.join(now, origin, (&key, view, resp3), ordered, effects) {
             return;
         }
-        if let Some(refusal) = self.storage_overloaded(Class::Request) {
+        if let Some(refusal) = self.storage_overloaded(RequestClass::Client) {
             return self.refuse(origin, &refusal, effects);
         }
         self.send_reading(now, SmallVec::from_elem(origin, 1), (key, view, resp3), command, effects);
@@ -62,7 +62,7 @@ impl Shim {
         let Fetch { session, fill, key, view, resp3, command } = fetch;
         self.open_if_offered(now, node, session);
         let large = self.larges.knows(&key, view).then(Refusal::large);
-        let refusal = self.refusal(&key).or(large).or_else(|| self.storage_overloaded(Class::Fill));
+        let refusal = self.refusal(&key).or(large).or_else(|| self.storage_overloaded(RequestClass::Fill));
         if let Some(refusal) = refusal {
             return self.send_fill(node, session, fill, key, view, refusal, effects);
         }

@@ -5,10 +5,10 @@ use bytes::Bytes;
 use wire::message::Reply;
 use wire::{Key, Message, Status};
 
-use super::admission::Class;
 use super::operation::{KeyState, Kind, Operation, Origin};
 use super::{Effect, Shim, StorageState};
 use crate::command::{self, Flag, Spec};
+use crate::requests::RequestClass;
 
 /// A reply that costs storage nothing.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl Shim {
             self.statistics.refused += 1;
             return Some(Refusal::error(FOREIGN));
         }
-        if self.pending() >= self.config.operations_max {
+        if self.pending() >= self.config.operations_max && !self.waiting.limits().waits() {
             self.statistics.sheds += 1;
             return Some(Refusal::busy(QUEUE));
         }
@@ -70,8 +70,9 @@ impl Shim {
     }
 
     /// Why storage cannot take one more command now.
-    pub(super) fn storage_overloaded(&mut self, class: Class) -> Option<Refusal> {
-        if self.admission.admits(class) {
+    pub(super) fn storage_overloaded(&mut self, class: RequestClass) -> Option<Refusal> {
+        // Where commands wait for their turn they had room when they were begun.
+        if self.waiting.limits().waits() || self.storage_limit.admits(class) {
             return None;
         }
         self.statistics.sheds_storage += 1;
@@ -83,7 +84,8 @@ impl Shim {
         let queued = |key| self.keys.get(key).map_or(0, |state: &KeyState| state.queue.len());
         let watches = kind == command::Kind::Watch;
         let blocking = matches!(kind, command::Kind::BlockingWrite | command::Kind::BlockingQuery);
-        let text = if keys.iter().any(|key| queued(key) >= self.config.key_queue_max) {
+        let waits = self.waiting.limits().waits();
+        let text = if !waits && keys.iter().any(|key| queued(key) >= self.config.key_queue_max) {
             KEY_QUEUE
         } else if blocking && self.blocking() >= self.config.blocking_max {
             BLOCKING
@@ -91,7 +93,7 @@ impl Shim {
             WATCHING
         } else {
             // What blocks has a connection of its own and counts for nothing on the one that all share.
-            return if blocking { None } else { self.storage_overloaded(Class::Request) };
+            return if blocking { None } else { self.storage_overloaded(RequestClass::Client) };
         };
         self.statistics.sheds += 1;
         Some(Refusal::busy(text))

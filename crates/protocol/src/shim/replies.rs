@@ -34,9 +34,9 @@ impl Shim {
                         self.proof = self.proof.max(ticket.issued);
                     }
                     match ticket.place {
-                        Some(place) => self.admission.answered(now, now.since(ticket.issued), place),
+                        Some(place) => self.storage_limit.answered(now, now.since(ticket.issued), place),
                         None if matches!(ticket.purpose, Purpose::Operation(_)) => {}
-                        None => self.admission.sample(now.since(ticket.issued)),
+                        None => self.storage_limit.sample(now.since(ticket.issued)),
                     }
                     let issued = ticket.issued;
                     if let Purpose::Feed { opens } = ticket.purpose {
@@ -51,7 +51,7 @@ impl Shim {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     self.statistics.storage_lost += 1;
                     if ticket.place.is_some() {
-                        self.admission.ended();
+                        self.storage_limit.ended();
                     }
                     self.lost(now, ticket.purpose, sent, effects);
                 }

@@ -3,6 +3,7 @@
 use super::purge::Requester;
 use super::{Effect, HeatConfig, HeavyHitters, Shim};
 use crate::policy::Policies;
+use crate::requests::RequestLimits;
 use crate::time::Time;
 use rand::RngExt;
 
@@ -13,6 +14,7 @@ pub struct Settings {
     pub heat_min: u32,
     pub operations_max: usize,
     pub key_queue_max: usize,
+    pub requests: RequestLimits,
     pub policies: Policies,
     /// How many keys nodes would hold of this shim's, if nothing is to be cached but only observed.
     pub observes: Option<usize>,
@@ -21,7 +23,9 @@ pub struct Settings {
 impl Shim {
     /// Acts on `settings` from now on. Copies that the new policies would not have allowed are invalidated.
     pub(super) fn set(&mut self, now: Time, settings: Settings, effects: &mut Vec<Effect>) {
-        let Settings { heat, heat_min, operations_max, key_queue_max, policies, observes } = settings;
+        let Settings { heat, heat_min, operations_max, key_queue_max, requests, policies, observes } =
+            settings;
+        self.limit(requests);
         self.observe(now, observes, effects);
         if self.config.heat != heat {
             self.config.heat = heat;

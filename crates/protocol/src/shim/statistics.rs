@@ -8,6 +8,8 @@ use crate::time::Time;
 /// Totals since start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShimStatistics {
+    /// Requests begun.
+    pub requests: u64,
     pub storage_reads: u64,
     pub storage_writes: u64,
     /// INVs sent, repeats included.
@@ -39,6 +41,11 @@ pub struct ShimStatistics {
     pub sheds: u64,
     /// Commands refused because storage is at its limit.
     pub sheds_storage: u64,
+    /// Requests that had to wait before they were begun; those that had to wait for too long; those that came over the rate
+    /// or found the queue full.
+    pub waited: u64,
+    pub expired: u64,
+    pub overflowed: u64,
     /// Reads answered together with another one of their view.
     pub reads_joined: u64,
     /// Published messages sent on, one for each router.
@@ -82,6 +89,16 @@ impl Shim {
         self.quarantined.len()
     }
 
+    /// Requests that wait to be begun.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Requests per second that were begun in the last one.
+    pub fn load(&mut self, now: Time) -> u32 {
+        self.meter.load(now, 1000)
+    }
+
     /// Commands queued or at storage.
     pub fn pending(&self) -> usize {
         self.tickets.len() + self.operations.len() + self.joined
@@ -94,6 +111,6 @@ impl Shim {
 
     /// Commands that storage may have at a time before reads are refused.
     pub fn storage_limit(&self) -> u32 {
-        self.admission.limit()
+        self.storage_limit.limit()
     }
 }

@@ -239,8 +239,16 @@ impl Cluster {
         let values = SmallVec::from_elem(state.storage.value, 1);
         state.reads.push(OpenRead { request, node, view, values });
         let (key, command) = (self.key.clone(), self.command(view));
-        let message =
-            Message::Read(Read { request, key, view, resp3: true, ordered: false, streams: false, command });
+        let message = Message::Read(Read {
+            request,
+            key,
+            view,
+            resp3: true,
+            ordered: false,
+            streams: false,
+            waited_ms: 0,
+            command,
+        });
         self.step_node(state, node, node::Input::Message { from: ROUTER, message });
     }
 
@@ -250,7 +258,8 @@ impl Cluster {
         let key = if write == Write::Flush { Key::default() } else { self.key.clone() };
         let command = write.command(&self.key.bytes).frame().clone();
         let (resp3, ordered) = (write.resp3(), false);
-        let message = Message::Execute(Execute { request, key, resp3, ordered, watch: None, command });
+        let message =
+            Message::Execute(Execute { request, key, resp3, ordered, watch: None, waited_ms: 0, command });
         self.step_shim(state, shim, shim::Input::Message { from: ROUTER, message });
     }
 

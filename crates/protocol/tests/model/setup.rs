@@ -8,6 +8,7 @@ use protocol::command;
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::{Placement, Secret};
+use protocol::requests::RequestLimits;
 use protocol::shim::{Shim, ShimConfig};
 use protocol::time::Time;
 use wire::message::{Fill, Offer, Welcome};
@@ -95,6 +96,7 @@ impl Cluster {
             admission: Admission { heat_min: HEAT, hysteresis: 0, hold_off: Duration::ZERO },
             views_max: 64,
             forwarded_max: 64,
+            requests: RequestLimits::default(),
             seed: (index as u64 + 1) << 8 | u64::from(life),
         };
         let mut node = Node::new(config, Arc::clone(&self.placement));
@@ -162,6 +164,7 @@ impl Cluster {
             early_value_bytes_max: 64,
             cache_expiring_hashes: false,
             tracked_max: 1000,
+            requests: RequestLimits::default(),
             bounded: None,
             seed: u64::from(life),
         };

@@ -1,5 +1,7 @@
 //! Which commands get spans, and what those say of a read that was asked of several. Not how they are exported.
 
+use std::time::Duration;
+
 use protocol::router::{
     ClientId, CommandSpan, Effect, Input, Router, RouterConfig, Routing, Settings, SlowLogSettings,
 };
@@ -20,6 +22,7 @@ fn set(router: &mut Router, spans_one_in: u64) {
         pipeline_bytes_max: 1 << 20,
         key_bytes_max: 1 << 10,
         learned_max: 1 << 16,
+        queue_max: Duration::from_secs(5),
         slow_log,
         spans_one_in,
     };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use protocol::coherence::lease::LeaseTerms;
 use protocol::heat::HeatConfig;
 use protocol::placement::{Placement, Secret};
+use protocol::requests::RequestLimits;
 use protocol::shim::{Shim, ShimConfig};
 use wire::{
     ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
@@ -29,6 +30,7 @@ pub(crate) fn shim(shims: u16, change: impl FnOnce(&mut ShimConfig)) -> (Shim, A
         early_value_bytes_max: 0,
         cache_expiring_hashes: false,
         tracked_max: 3,
+        requests: RequestLimits::default(),
         bounded: None,
         seed: 1,
     };

@@ -15,12 +15,13 @@ use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::slot::slot;
 use protocol::placement::{Placement, Secret};
+use protocol::requests::RequestLimits;
 use protocol::shim::{self, Bounded, Shim, ShimConfig};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store, Wish};
 use protocol::time::Time;
 use smallvec::SmallVec;
 use storage::MiniStorage;
-use wire::message::{Execute, Read};
+use wire::message::{Execute, Read, Window};
 use wire::resp::Command;
 use wire::resp::transaction::{self, Transaction};
 use wire::{
@@ -224,6 +225,7 @@ impl World {
             admission: Admission { heat_min: 1, hysteresis: 250, hold_off: Duration::from_secs(10) },
             views_max: 64,
             forwarded_max: 1024,
+            requests: RequestLimits::default(),
             seed: index as u64 + self.now.0,
         };
         let mut node = Node::new(config, Arc::clone(&self.placement));
@@ -245,6 +247,7 @@ impl World {
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
             tracked_max: 1000,
+            requests: RequestLimits::default(),
             bounded: self.bounded,
             seed: self.incarnation,
         };
@@ -256,7 +259,7 @@ impl World {
     fn read(&mut self, name: &str, via: &str, (resp3, ordered): (bool, bool), args: &[&str]) {
         let (key, view, command) = self.view(args);
         let request = self.request(name);
-        let read = Read { request, key, view, resp3, ordered, streams: false, command };
+        let read = Read { request, key, view, resp3, ordered, streams: false, waited_ms: 0, command };
         self.post(ROUTER, peer(via), Message::Read(read));
     }
 
@@ -267,7 +270,16 @@ impl World {
         // A read in a pipeline behind a write of the same key goes to the shim, flagged.
         let message = if args[0] == "GET" {
             let command = Bytes::new();
-            Message::Read(Read { request, key, view: View::GET, resp3, ordered, streams: false, command })
+            Message::Read(Read {
+                request,
+                key,
+                view: View::GET,
+                resp3,
+                ordered,
+                streams: false,
+                waited_ms: 0,
+                command,
+            })
         } else {
             Message::Execute(Execute {
                 request,
@@ -275,6 +287,7 @@ impl World {
                 resp3,
                 ordered,
                 watch: None,
+                waited_ms: 0,
                 command: command.frame().clone(),
             })
         };
@@ -293,14 +306,22 @@ impl World {
         let key =
             whole.get(1).map_or_else(Key::default, |key| self.placement.key(0, Bytes::copy_from_slice(key)));
         let (request, resp3, command) = (self.request(name), false, whole.frame().clone());
-        self.post(ROUTER, SHIM, Message::Execute(Execute { request, key, resp3, ordered, watch, command }));
+        self.post(
+            ROUTER,
+            SHIM,
+            Message::Execute(Execute { request, key, resp3, ordered, watch, waited_ms: 0, command }),
+        );
     }
 
     fn watch(&mut self, name: &str, first: &str, key: &str) {
         let request = self.request(name);
         let (key, command) = (self.key(key), Command::from_args(&["WATCH", key]).frame().clone());
         let (watch, resp3, ordered) = (Some(self.named(first)), false, false);
-        self.post(ROUTER, SHIM, Message::Execute(Execute { request, key, resp3, ordered, watch, command }));
+        self.post(
+            ROUTER,
+            SHIM,
+            Message::Execute(Execute { request, key, resp3, ordered, watch, waited_ms: 0, command }),
+        );
     }
 
     /// The request of this name.
@@ -658,6 +679,8 @@ fn what(message: &Message) -> String {
         Message::Evict(m) => format!("EVICT {} fill {}", text(&m.key), m.fill),
         Message::Revoke(_) => "REVOKE".into(),
         Message::Revoked(_) => "REVOKED".into(),
+        Message::Window(m) if m.requests == Window::UNLIMITED => "WINDOW unlimited".into(),
+        Message::Window(m) => format!("WINDOW {}", m.requests),
     }
 }
 

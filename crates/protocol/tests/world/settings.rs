@@ -6,6 +6,7 @@ use bytes::Bytes;
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission};
 use protocol::policy::{Eligibility, Policies, Rule};
+use protocol::requests::RequestLimits;
 use protocol::shim::{self, Scope};
 
 use super::{World, index};
@@ -23,8 +24,16 @@ impl World {
         if member == "s0" {
             let (heat_min, operations_max, key_queue_max) = (u32::MAX, 1000, 100);
             let observes = (words == ["observe"]).then_some(100);
-            let settings =
-                shim::Settings { heat, heat_min, operations_max, key_queue_max, policies, observes };
+            let requests = RequestLimits::default();
+            let settings = shim::Settings {
+                heat,
+                heat_min,
+                operations_max,
+                key_queue_max,
+                requests,
+                policies,
+                observes,
+            };
             return self.step_shim(shim::Input::Settings(Box::new(settings)));
         }
         let settings = node::Settings {
@@ -33,6 +42,7 @@ impl World {
             value_bytes_max: 1 << 16,
             views_max: 64,
             forwarded_max: 1024,
+            requests: RequestLimits::default(),
             heat,
             admission: Admission { heat_min: 1, hysteresis: 250, hold_off: Duration::from_secs(10) },
             policies,

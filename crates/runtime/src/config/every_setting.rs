@@ -38,7 +38,7 @@ rules = "on nopass +@all ~*"
 "#;
 
 /// Settings whose new value must be of a kind, or go with others; the others take a number.
-const VALUES: [(&str, &str, &str); 32] = [
+const VALUES: [(&str, &str, &str); 33] = [
     ("[cluster]", "name", "\"other\""),
     ("[cluster]", "mode", "\"bounded\""),
     ("[cluster]", "routing", "\"on-path\""),
@@ -58,6 +58,7 @@ const VALUES: [(&str, &str, &str); 32] = [
     ("[[controller]]", "listen", "\"127.0.0.1:7001\""),
     ("[[controller]]", "store", "\"etcd://127.0.0.1:2379\""),
     ("[[controller]]", "member_lease_ms", "3000"),
+    ("[limits]", "overload", "\"refuse\""),
     ("[[node]]", "bytes_max", "\"2KiB\""),
     ("[[node]]", "listen", "\"127.0.0.1:7201\""),
     ("[[node]]", "admin", "\"127.0.0.1:7290\""),

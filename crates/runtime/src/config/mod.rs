@@ -23,8 +23,8 @@ pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, Secret};
 pub use sections::{
-    ClusterConfig, HeatConfig, Limits, LogConfig, MemcachedPlacement, Mode, Routing, SecurityConfig,
-    SlowLogConfig,
+    ClusterConfig, HeatConfig, Limits, LogConfig, MemcachedPlacement, Mode, Overload, Routing,
+    SecurityConfig, SlowLogConfig,
 };
 pub use storage::{Password, SentinelStorage, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
@@ -34,6 +34,7 @@ pub use users::{UserConfig, UsersFrom};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::tls::Certificates;
 use serde::Deserialize;
@@ -136,6 +137,14 @@ impl Config {
     /// The cluster's secret, which a validated configuration has.
     pub fn secret(&self) -> &Secret {
         self.cluster.secret.as_ref().expect("a validated configuration has a secret")
+    }
+
+    /// How long a command may wait before it is begun; `None` if it is refused instead.
+    pub fn queue_max(&self) -> Option<Duration> {
+        let limits = &self.limits;
+        let default_ms = limits.storage_ms_max.max(self.cluster.lease_ms.saturating_mul(2));
+        let queue_ms_max = limits.queue_ms_max.unwrap_or(default_ms);
+        (limits.overload == Overload::Wait).then(|| Duration::from_millis(queue_ms_max))
     }
 
     /// The certificates of this process; the clones of a configuration share them.

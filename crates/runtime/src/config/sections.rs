@@ -192,6 +192,22 @@ pub struct Limits {
     pub learned_max: usize,
     /// A storage server that answers nothing for this long is taken for lost.
     pub storage_ms_max: u64,
+    /// What becomes of commands that are more than a storage server or node can do now.
+    pub overload: Overload,
+    /// How long a command may wait before it is begun; beyond that it is answered `-BUSY`. Without it the larger of two leases
+    /// and `storage_ms_max`.
+    pub queue_ms_max: Option<u64>,
+}
+
+/// What becomes of commands that cannot be begun at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Overload {
+    /// They wait for as long as `queue_ms_max`, dealt fairly over clients.
+    #[default]
+    Wait,
+    /// They are answered `-BUSY` at once if they would be late.
+    Refuse,
 }
 
 impl Default for Limits {
@@ -217,6 +233,8 @@ impl Default for Limits {
             views_max: 64,
             learned_max: 65_536,
             storage_ms_max: 5_000,
+            overload: Overload::Wait,
+            queue_ms_max: None,
         }
     }
 }

@@ -22,6 +22,10 @@ const ID_BYTES_MAX: usize = 64;
 const LEASE_MS_MAX: u64 = 60_000;
 /// Shorter ones cost more renewals than reads.
 const LEASE_MS_MIN: u64 = 20;
+/// Less than a busy machine takes between two ticks would refuse what storage can do; more than an hour nobody waits.
+const QUEUE_MS_MIN: u64 = 100;
+const QUEUE_MS_MAX: u64 = 3_600_000;
+
 /// A copy lives no longer than this whatever is configured.
 const BOUND_MS_MAX: u64 = 60_000;
 
@@ -136,6 +140,14 @@ fn check_heat_and_limits(config: &Config) -> Check {
         ("storage_ms_max", limits.storage_ms_max as usize),
         ("handshake_ms_max", limits.handshake_ms_max as usize),
     ];
+    if let Some(queue_ms_max) = limits.queue_ms_max
+        && !(QUEUE_MS_MIN..=QUEUE_MS_MAX).contains(&queue_ms_max)
+    {
+        return wrong(format!(
+            "[limits] queue_ms_max = {queue_ms_max}: write {QUEUE_MS_MIN} to {QUEUE_MS_MAX}; to have nothing wait, write \
+             overload = \"refuse\""
+        ));
+    }
     if let Some((key, _)) = counts.iter().find(|(_, value)| *value == 0) {
         return wrong(format!("[limits] {key} = 0: must be at least 1"));
     }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use protocol::{node, shim};
 use wire::message::{
     Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, LoadStamp, Offer,
-    Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Welcome,
+    Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Welcome, Window,
 };
 use wire::{Key, LayerSet, Message, NodeId, Peer, RouterId, ShimId, Status, View};
 
@@ -74,13 +74,19 @@ impl Cluster {
         let (fill, version, number) = (other % 50, other % 1000, other % 20);
         let status = random.pick(&[Status::Ok, Status::Nil, Status::Error, Status::Busy]);
         let cached = LayerSet(other as u8);
-        match random.below(19) {
-            0 => Message::Read(Read { request, key, view, resp3, ordered: flag, streams: resp3, command }),
+        match random.below(20) {
+            0 => {
+                let (ordered, streams, waited_ms) = (flag, resp3, number as u16);
+                Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms, command })
+            }
             1 => {
                 let loads = [LoadStamp { node_plus_one: other as u32, load: request as u32 }; 4];
                 Message::Reply(Reply { request, status, hit: flag, cached, loads, more: resp3, value })
             }
-            2 => Message::Execute(Execute { request, key, resp3, ordered: flag, watch: None, command }),
+            2 => {
+                let (ordered, watch, waited_ms) = (flag, None, number as u16);
+                Message::Execute(Execute { request, key, resp3, ordered, watch, waited_ms, command })
+            }
             3 => Message::Cancel(Cancel { request }),
             4 => Message::Fetch(Fetch { session, fill, key, view, resp3, command }),
             5 => {
@@ -113,7 +119,8 @@ impl Cluster {
             15 => Message::Commit(Commit { session, key, version }),
             16 => Message::Evict(Evict { session, key, fill }),
             17 => Message::Revoke(Revoke { session, number }),
-            _ => Message::Revoked(Revoked { session, number }),
+            18 => Message::Revoked(Revoked { session, number }),
+            _ => Message::Window(Window { requests: other as u32 }),
         }
     }
 }

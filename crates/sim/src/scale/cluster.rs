@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use protocol::inbox::{self, Arrival, Due};
 use protocol::placement::Placement;
+use protocol::requests::RequestLimits;
 use protocol::storage::{StorageEvent, StorageTraits};
 use protocol::time::Time;
 use protocol::{node, router, shim};
@@ -14,7 +13,7 @@ use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
 use super::control::Control;
 use super::layout::{LEASE, terms};
-use super::members::{CacheNode, Front, QUEUE_MAX, Server, Work};
+use super::members::{CacheNode, Front, Server};
 use super::workload::Workload;
 use super::{Layers, Scenario, storage};
 use crate::clock::ROUTER_TICK_US;
@@ -55,7 +54,7 @@ pub(super) struct Cluster {
     flying: VecDeque<(u64, Flying)>,
     ticks: VecDeque<(u64, Peer)>,
     router_ticks: VecDeque<(u64, usize)>,
-    /// Members whose inboxes are not empty, when they may serve the next.
+    /// Members at which requests wait, when they may begin the next.
     due: Queue<Peer>,
     pub(super) limited: bool,
     /// Thousandths of a request per second.
@@ -159,10 +158,11 @@ impl Cluster {
         let Scenario { leaf_rate, spine_rate, .. } = self.scenario;
         let (leaf, spine, server) = (rate(leaf_rate), rate(spine_rate), rate(1.0));
         for index in 0..self.nodes.len() {
-            let rate = if self.scenario.is_leaf(index) { leaf } else { spine };
-            self.nodes[index].inbox.set_limits(rate, QUEUE_MAX);
+            let rate_max = if self.scenario.is_leaf(index) { leaf } else { spine };
+            self.nodes[index].node.limit(RequestLimits { rate_max, ..RequestLimits::default() });
         }
-        self.servers.iter_mut().for_each(|own| own.inbox.set_limits(server, QUEUE_MAX));
+        let limits = RequestLimits { rate_max: server, ..RequestLimits::default() };
+        self.servers.iter_mut().for_each(|own| own.shim.limit(limits));
     }
 
     pub(super) fn server_rate(&self) -> f64 {
@@ -190,9 +190,9 @@ impl Cluster {
             let flying = self.flying.front().map_or(u64::MAX, |(due, _)| *due);
             let tick = self.ticks.front().map_or(u64::MAX, |(due, _)| *due);
             let router_tick = self.router_ticks.front().map_or(u64::MAX, |(due, _)| *due);
-            let inbox = self.due.next_time().unwrap_or(u64::MAX);
+            let turn = self.due.next_time().unwrap_or(u64::MAX);
             let (arrival, control) = (self.arrival, self.control.due());
-            let next = flying.min(tick).min(router_tick).min(inbox).min(arrival).min(control);
+            let next = flying.min(tick).min(router_tick).min(turn).min(arrival).min(control);
             if next > end {
                 self.now = end;
                 return;
@@ -200,7 +200,7 @@ impl Cluster {
             self.now = next;
             if next == flying {
                 self.lands();
-            } else if next == inbox {
+            } else if next == turn {
                 if let Some((_, peer)) = self.due.pop(next) {
                     self.serve_next(peer);
                 }
@@ -267,58 +267,31 @@ impl Cluster {
     }
 
     fn reaches_node(&mut self, node: usize, from: Peer, message: Message) {
-        let own = &mut self.nodes[node];
-        if !own.alive {
-            return;
-        }
-        if !matches!(message, Message::Read(_)) {
-            return self.step_node(node, node::Input::Message { from, message });
-        }
-        match own.inbox.arrive(Time(self.now), (from, message), false) {
-            Arrival::Serve((from, message)) => {
-                self.step_node(node, node::Input::Message { from, message });
-            }
-            Arrival::Queued => {
-                if !std::mem::replace(&mut own.awaited, true) {
-                    self.wake(Peer::Node(NodeId(node as u16)));
-                }
-            }
-            Arrival::Refuse((from, message)) => self.refuse(Peer::Node(NodeId(node as u16)), from, message),
-        }
+        self.step_node(node, node::Input::Message { from, message });
+        self.await_turn(Peer::Node(NodeId(node as u16)));
     }
 
     fn reaches_shim(&mut self, server: usize, from: Peer, message: Message) {
-        if message.is_control() {
-            return self.step_shim(server, shim::Input::Message { from, message });
-        }
-        let fill = matches!(message, Message::Fetch(_));
-        self.asks_server(server, Work::Request(from, message), fill);
+        self.step_shim(server, shim::Input::Message { from, message });
+        self.await_turn(Peer::Shim(ShimId(server as u16)));
     }
 
-    fn asks_server(&mut self, server: usize, work: Work, fill: bool) {
-        let me = Peer::Shim(ShimId(server as u16));
-        match self.servers[server].inbox.arrive(Time(self.now), work, fill) {
-            Arrival::Serve(work) => self.serve(server, work),
-            Arrival::Queued => {
-                if !std::mem::replace(&mut self.servers[server].awaited, true) {
-                    self.wake(me);
-                }
+    /// A member at which requests wait is woken when its rate allows one more.
+    fn await_turn(&mut self, member: Peer) {
+        let (waiting, awaited) = match member {
+            Peer::Node(id) => {
+                let own = &mut self.nodes[usize::from(id.0)];
+                (own.node.waiting(), &mut own.awaited)
             }
-            Arrival::Refuse(Work::Request(from, message)) => self.refuse(me, from, message),
-            // It is done whether or not there is time for it.
-            Arrival::Refuse(Work::Coherence) => {}
+            Peer::Shim(id) => {
+                let own = &mut self.servers[usize::from(id.0)];
+                (own.shim.waiting(), &mut own.awaited)
+            }
+            Peer::Router(_) => return,
+        };
+        if waiting == 0 || std::mem::replace(awaited, true) {
+            return;
         }
-    }
-
-    fn serve(&mut self, server: usize, work: Work) {
-        self.servers[server].served += 1;
-        if let Work::Request(from, message) = work {
-            self.step_shim(server, shim::Input::Message { from, message });
-        }
-    }
-
-    /// The first in an inbox is served when the rate allows one more.
-    fn wake(&mut self, member: Peer) {
         let units = match member {
             Peer::Node(id) if self.scenario.is_leaf(usize::from(id.0)) => self.scenario.leaf_rate,
             Peer::Node(_) => self.scenario.spine_rate,
@@ -329,52 +302,18 @@ impl Cluster {
     }
 
     fn serve_next(&mut self, member: Peer) {
-        let now = Time(self.now);
-        let waiting = match member {
+        match member {
             Peer::Node(id) => {
-                let node = usize::from(id.0);
-                while let Some(due) = self.nodes[node].inbox.next(now) {
-                    match due {
-                        Due::Serve((from, message)) => {
-                            self.step_node(node, node::Input::Message { from, message });
-                        }
-                        Due::Refuse((from, message)) => self.refuse(member, from, message),
-                    }
-                }
-                let own = &mut self.nodes[node];
-                own.awaited = !own.inbox.is_empty();
-                own.awaited
+                self.nodes[usize::from(id.0)].awaited = false;
+                self.step_node(usize::from(id.0), node::Input::Tick);
             }
             Peer::Shim(id) => {
-                let server = usize::from(id.0);
-                while let Some(due) = self.servers[server].inbox.next(now) {
-                    match due {
-                        Due::Serve(work) => self.serve(server, work),
-                        Due::Refuse(Work::Request(from, message)) => self.refuse(member, from, message),
-                        Due::Refuse(Work::Coherence) => {}
-                    }
-                }
-                let own = &mut self.servers[server];
-                own.awaited = !own.inbox.is_empty();
-                own.awaited
+                self.servers[usize::from(id.0)].awaited = false;
+                self.step_shim(usize::from(id.0), shim::Input::Tick);
             }
-            Peer::Router(_) => false,
-        };
-        if waiting {
-            self.wake(member);
+            Peer::Router(_) => {}
         }
-    }
-
-    fn refuse(&mut self, member: Peer, from: Peer, message: Message) {
-        let value = Bytes::from_static(b"-BUSY over its request rate\r\n");
-        match (inbox::refusal(&message, value), member) {
-            (Some(refusal), _) => self.send(member, from, refusal),
-            // It makes work less, and its command may be under way already.
-            (None, Peer::Shim(id)) => {
-                self.step_shim(usize::from(id.0), shim::Input::Message { from, message });
-            }
-            (None, _) => {}
-        }
+        self.await_turn(member);
     }
 
     pub(super) fn send(&mut self, from: Peer, to: Peer, message: Message) {
@@ -412,8 +351,9 @@ impl Cluster {
         }
         self.shim_effects = effects;
         if self.limited {
-            let due = self.servers[server].coherence_due(self.scenario.coherence_cost);
-            (0..due).for_each(|_| self.asks_server(server, Work::Coherence, true));
+            let own = &mut self.servers[server];
+            let due = own.coherence_due(self.scenario.coherence_cost);
+            own.shim.charge(Time(self.now), due);
         }
     }
 

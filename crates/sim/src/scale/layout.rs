@@ -7,6 +7,7 @@ use protocol::controller::ControllerConfig;
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, NodeConfig};
 use protocol::placement::{Placement, Secret};
+use protocol::requests::RequestLimits;
 use protocol::router::RouterConfig;
 use protocol::shim::ShimConfig;
 use wire::{
@@ -78,6 +79,7 @@ impl Scenario {
             admission: Admission { heat_min, hysteresis: HYSTERESIS, hold_off: HOLD_OFF },
             views_max: 64,
             forwarded_max: 1 << 16,
+            requests: RequestLimits::default(),
             seed,
         }
     }
@@ -102,6 +104,7 @@ impl Scenario {
             cache_expiring_hashes: false,
             bounded: None,
             tracked_max: 1,
+            requests: RequestLimits::default(),
             seed,
         }
     }

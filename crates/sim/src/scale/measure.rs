@@ -84,7 +84,7 @@ impl Cluster {
             now: self.now,
             totals: self.totals,
             hits: self.nodes.iter().map(|own| own.hits()).collect(),
-            served: self.servers.iter().map(|own| own.served).collect(),
+            served: self.servers.iter().map(|own| own.shim.statistics().requests).collect(),
             copies: self.servers.iter().map(copies).collect(),
         }
     }
@@ -104,10 +104,9 @@ impl Cluster {
         let nodes: Vec<f64> = hits.iter().enumerate().map(load).collect();
         let copies = after.copies.iter().zip(&before.copies).map(|(after, before)| after - before);
         let served = after.served.iter().zip(&before.served).map(|(after, before)| after - before);
-        // Under limits, invalidations are among what is served.
-        let cost = if self.limited { 0.0 } else { coherence_cost };
-        let servers =
-            served.zip(copies).map(|(served, copies)| per_second(served) + per_second(copies) * cost);
+        let servers = served
+            .zip(copies)
+            .map(|(served, copies)| per_second(served) + per_second(copies) * coherence_cost);
         let most = |loads: &[f64]| loads.iter().copied().fold(0.0, f64::max);
         let offered = after.totals.offered - before.totals.offered;
         let reads = (offered.max(1) as f64) * (1.0 - self.scenario.write_ratio);

@@ -1,23 +1,18 @@
-//! One member each of a large cluster: its machine, its inbox, and what it has done. Not who it talks to.
+//! One member each of a large cluster: its machine, and what it has done. Not who it talks to.
 
 use std::sync::Arc;
 
-use protocol::inbox::Inbox;
 use protocol::node::Node;
 use protocol::placement::Placement;
 use protocol::router::{self, ClientId, Router};
 use protocol::shim::Shim;
 use protocol::time::Time;
-use wire::{Message, NodeId, Peer, ShimId};
+use wire::{NodeId, ShimId};
 
 use super::Scenario;
 
-/// Most requests that wait at a member; time bounds them first.
-pub(super) const QUEUE_MAX: usize = 1 << 16;
-
 pub(super) struct CacheNode {
     pub(super) node: Node,
-    pub(super) inbox: Inbox<(Peer, Message)>,
     pub(super) alive: bool,
     /// It is woken when its rate allows one more.
     pub(super) awaited: bool,
@@ -27,22 +22,11 @@ pub(super) struct CacheNode {
 
 pub(super) struct Server {
     pub(super) shim: Shim,
-    pub(super) inbox: Inbox<Work>,
     pub(super) awaited: bool,
-    /// Requests that it has served, fills among them.
-    pub(super) served: u64,
     /// Copies whose invalidation has been charged.
     pub(super) charged: u64,
     /// What of it is not a whole request yet.
     owed: f64,
-}
-
-/// What takes a server's time.
-#[derive(Debug)]
-pub(super) enum Work {
-    Request(Peer, Message),
-    /// The invalidation of a copy.
-    Coherence,
 }
 
 /// A router and the clients that it has at the moment: one for each request in flight, so that none waits for another.
@@ -56,7 +40,7 @@ impl CacheNode {
     pub(super) fn new(scenario: &Scenario, id: NodeId, placement: &Arc<Placement>, seed: u64) -> CacheNode {
         let config = scenario.node(id, placement.layer_of(id), seed);
         let node = Node::new(config, Arc::clone(placement));
-        CacheNode { node, inbox: Inbox::new(0, QUEUE_MAX), alive: true, awaited: false, hits_before: 0 }
+        CacheNode { node, alive: true, awaited: false, hits_before: 0 }
     }
 
     /// Reads answered from copies, ever.
@@ -82,16 +66,16 @@ impl CacheNode {
 impl Server {
     pub(super) fn new(scenario: &Scenario, id: ShimId, placement: &Arc<Placement>, seed: u64) -> Server {
         let shim = Shim::new(scenario.shim(id, seed), Arc::clone(placement));
-        Server { shim, inbox: Inbox::new(0, QUEUE_MAX), awaited: false, served: 0, charged: 0, owed: 0.0 }
+        Server { shim, awaited: false, charged: 0, owed: 0.0 }
     }
 
     /// How many whole requests the invalidations cost that have been sent since this was asked last.
-    pub(super) fn coherence_due(&mut self, cost: f64) -> u64 {
+    pub(super) fn coherence_due(&mut self, cost: f64) -> u32 {
         let copies = self.shim.statistics().invalidated_copies;
         self.owed += (copies - std::mem::replace(&mut self.charged, copies)) as f64 * cost;
         let whole = self.owed.floor();
         self.owed -= whole;
-        whole as u64
+        whole as u32
     }
 }
 

@@ -51,6 +51,7 @@ pub(crate) enum Kind {
     Evict,
     Revoke,
     Revoked,
+    Window,
 }
 
 impl Kind {
@@ -69,6 +70,7 @@ impl Kind {
             Message::Evict(_) => Kind::Evict,
             Message::Revoke(_) => Kind::Revoke,
             Message::Revoked(_) => Kind::Revoked,
+            Message::Window(_) => Kind::Window,
             Message::Read(_)
             | Message::Reply(_)
             | Message::Execute(_)
