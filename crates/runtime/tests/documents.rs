@@ -14,14 +14,6 @@ fn examples(text: &str) -> impl Iterator<Item = &str> {
     text.split("```toml\n").skip(1).map(|rest| rest.split("\n```").next().unwrap_or(rest))
 }
 
-/// The keys that the section's error about an unknown key lists.
-fn keys(section: &str) -> Vec<String> {
-    let text = format!("{section}\nno_such_key = 1\n");
-    let error = Config::parse(&text).expect_err("the key is unknown").to_string();
-    let (_, allowed) = error.split_once("allowed here: ").unwrap_or_else(|| panic!("{section}: {error}"));
-    allowed.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-}
-
 #[test]
 fn examples_in_the_readme_are_valid() {
     let text = document("README.md");
@@ -33,63 +25,203 @@ fn examples_in_the_readme_are_valid() {
     assert!(count > 0, "the README has no example");
 }
 
+/// Where the page of all metrics is.
+const METRICS: &str = "docs/operating/metrics.md";
+
+/// The metrics of a process with a member of every kind and with TLS.
+fn metrics() -> String {
+    use runtime::status::{ControllerStatus, MemberStatus, NodeStatus, RouterStatus, ShimStatus};
+    let sheds_total = || std::collections::BTreeMap::from([("queue".to_owned(), 1)]);
+    let members = vec![
+        MemberStatus::Controller(ControllerStatus::default()),
+        MemberStatus::Node(NodeStatus { sheds_total: sheds_total(), ..NodeStatus::default() }),
+        MemberStatus::Shim(ShimStatus { sheds_total: sheds_total(), ..ShimStatus::default() }),
+        MemberStatus::Router(RouterStatus { sheds_total: sheds_total(), ..RouterStatus::default() }),
+    ];
+    let tls = runtime::tls::TlsStatus {
+        table: "clients",
+        handshakes_total: 0,
+        handshakes_failed_total: 0,
+        reloads_total: 0,
+        reloads_failed_total: 0,
+        expires_in_s: Some(0),
+    };
+    runtime::metrics::render(members, vec![tls])
+}
+
+/// Of one metric: its name as its series have it, its type, its help, and the labels of its series.
+#[derive(Debug, PartialEq, Eq)]
+struct Metric {
+    name: String,
+    kind: String,
+    help: String,
+    labels: Vec<String>,
+}
+
+fn exported(text: &str) -> Vec<Metric> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    let mut help = "";
+    for line in text.lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "HELP", _, text] => help = text.trim_end_matches('.'),
+            ["#", "TYPE", name, kind] => {
+                let suffix = if kind == "counter" { "_total" } else { "" };
+                let (name, kind) = (format!("{name}{suffix}"), kind.to_owned());
+                metrics.push(Metric { name, kind, help: help.to_owned(), labels: Vec::new() });
+            }
+            ["#", ..] => {}
+            _ => {
+                let (_, labels) = line.split_once('{').unwrap_or_default();
+                let labels = labels.split("=\"").map(|part| part.rsplit(['"', ',']).next().unwrap_or(part));
+                let labels = labels.filter(|label| !label.is_empty() && !label.starts_with('}'));
+                if let Some(metric) = metrics.last_mut() {
+                    metric.labels = labels.filter(|label| *label != "le").map(str::to_owned).collect();
+                }
+            }
+        }
+    }
+    metrics
+}
+
+/// The rows of the tables of metrics, with the labels that their section names.
+fn described(page: &str) -> Vec<Metric> {
+    let mut metrics = Vec::new();
+    for section in page.split("\n## ") {
+        let labels = section
+            .split_once("Labels: ")
+            .map_or("", |(_, rest)| rest.split(['(', '.']).next().unwrap_or(rest));
+        let labels: Vec<String> = labels.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        for row in section.lines().filter(|line| line.starts_with("| `distcache_")) {
+            let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+            let [name, kind, unit, help, meaning] = cells[..] else { continue };
+            assert!(!meaning.is_empty(), "{METRICS}: {name}: what does it mean?");
+            let (name, mut labels) = (name.trim_matches('`').to_owned(), labels.clone());
+            if name.ends_with("_sheds_total") {
+                labels.push("rule".to_owned());
+            }
+            check_unit(&name, unit);
+            metrics.push(Metric { name, kind: kind.to_owned(), help: help.to_owned(), labels });
+        }
+    }
+    metrics
+}
+
+/// A name that ends with a unit is in it.
+fn check_unit(name: &str, unit: &str) {
+    let units = [("_microseconds", "µs"), ("_seconds", "s"), ("_bytes", "bytes")];
+    let expected = units.iter().find(|(end, _)| name.ends_with(end));
+    let fits = expected.is_none_or(|(_, expected)| unit == *expected) && !unit.is_empty();
+    assert!(fits, "{METRICS}: {name} is not in {unit:?}");
+}
+
 #[test]
-fn every_key_is_described() {
-    let text = document("docs/operating.md");
-    for section in [
-        "[cluster]",
-        "[security]",
-        "[tls.clients]",
-        "[[controller]]",
-        "[[layer]]",
-        "[[node]]",
-        "[[shim]]",
-        "[[router]]",
-        "[[user]]",
-        "[limits]",
-        "[heat]",
-    ] {
-        let (_, rest) =
-            text.split_once(&format!("### `{section}`")).unwrap_or_else(|| panic!("no {section}"));
-        let part = rest.split("\n##").next().unwrap_or(rest);
-        for key in keys(section) {
-            assert!(
-                part.contains(&format!("`{key}`")),
-                "docs/operating.md: {section} {key} is not described"
-            );
+fn every_metric_is_described() {
+    let page = document(METRICS);
+    let (exported, described) = (exported(&metrics()), described(&page));
+    let mut flaws = Vec::new();
+    for metric in &exported {
+        let Metric { name, kind, help, labels } = metric;
+        let own: Vec<&Metric> = described.iter().filter(|other| other.name == *name).collect();
+        if own != [metric] {
+            flaws.push(format!(
+                "write one row `| `{name}` | {kind} | unit | {help} | ... |`, labels {labels:?}"
+            ));
+        }
+    }
+    for Metric { name, .. } in &described {
+        if !exported.iter().any(|metric| metric.name == *name) {
+            flaws.push(format!("there is no metric {name}: remove its row"));
+        }
+    }
+    assert!(flaws.is_empty(), "{METRICS}:\n{}", flaws.join("\n"));
+    assert!(exported.len() > 100, "{}", exported.len());
+}
+
+#[test]
+fn metrics_that_pages_name_exist() {
+    let exported = exported(&metrics());
+    for path in pages() {
+        let text = document(&path);
+        for name in text.split('`').skip(1).step_by(2).filter(|word| word.starts_with("distcache_")) {
+            let name = name.split(['{', '[', ' ']).next().unwrap_or(name);
+            let known = name.contains("ROLE") || exported.iter().any(|metric| metric.name == name);
+            assert!(known, "{path}: there is no metric {name}");
         }
     }
 }
 
-#[test]
-fn described_metrics_exist() {
-    use runtime::status::{MemberStatus, NodeStatus, RouterStatus, ShimStatus};
-    let members = vec![
-        MemberStatus::Node(NodeStatus::default()),
-        MemberStatus::Shim(ShimStatus::default()),
-        MemberStatus::Router(RouterStatus::default()),
-    ];
-    let metrics = runtime::metrics::render(
-        members,
-        vec![runtime::tls::TlsStatus {
-            table: "clients",
-            handshakes_total: 0,
-            handshakes_failed_total: 0,
-            reloads_total: 0,
-            reloads_failed_total: 0,
-            expires_in_s: Some(0),
-        }],
-    );
-    let text = document("docs/operating.md");
-    let (_, table) = text.split_once("| watch | because |").expect("the table of metrics");
-    let table = table.split("\n\n").next().unwrap_or(table);
-    // The first cell of each row names metrics; `*` stands for every role.
-    let cells = table.lines().filter_map(|row| row.split('|').nth(1));
-    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    for name in names.filter(|name| !name.starts_with('*')) {
-        assert!(
-            metrics.contains(&format!("distcache_{name}")),
-            "docs/operating.md: there is no metric {name}"
-        );
+/// The pages for those who operate DistCache, and the README.
+fn pages() -> Vec<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operating");
+    let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let pages: Vec<String> = names.map(|name| format!("docs/operating/{name}")).collect();
+    assert!(pages.len() > 5, "{pages:?}");
+    pages.into_iter().chain(["README.md".to_owned()]).collect()
+}
+
+/// Every Markdown file that people read: at the top, and below docs.
+fn documents() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (mut found, mut folders) = (Vec::new(), vec!["docs".to_owned()]);
+    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "benches/README.md"] {
+        found.push(name.to_owned());
     }
+    while let Some(folder) = folders.pop() {
+        for file in std::fs::read_dir(root.join(&folder)).unwrap_or_else(|error| panic!("{folder}: {error}"))
+        {
+            let file = file.unwrap();
+            let path = format!("{folder}/{}", file.file_name().into_string().unwrap());
+            match file.file_type().unwrap().is_dir() {
+                true => folders.push(path),
+                false if path.ends_with(".md") => found.push(path),
+                false => {}
+            }
+        }
+    }
+    found
+}
+
+/// The text without its fenced blocks and code, where `](` is no link.
+fn prose(text: &str) -> String {
+    let outside = text.split("```").step_by(2).collect::<String>();
+    outside.split('`').step_by(2).collect()
+}
+
+/// The anchors of a Markdown text as GitHub makes them from its headings.
+fn anchors(text: &str) -> Vec<String> {
+    let outside = text.split("\n```").step_by(2).collect::<String>();
+    let headings = outside.lines().filter_map(|line| line.strip_prefix('#'));
+    let kept = |letter: &char| letter.is_alphanumeric() || [' ', '-', '_'].contains(letter);
+    let slug = |title: &str| title.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-");
+    headings.map(|title| slug(title.trim_start_matches('#').trim())).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (mut broken, mut count) = (Vec::new(), 0);
+    for path in documents() {
+        let folder = Path::new(&path).parent().unwrap_or(Path::new(""));
+        for link in prose(&document(&path)).split("](").skip(1) {
+            let link = link.split(')').next().unwrap_or(link);
+            if link.contains("://") {
+                continue;
+            }
+            count += 1;
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { root.join(&path) } else { root.join(folder).join(file) };
+            let text = if target.is_dir() { Ok(String::new()) } else { std::fs::read_to_string(&target) };
+            match text {
+                Err(error) => broken.push(format!("{path}: ({link}): {error}")),
+                Ok(text) if !anchor.is_empty() && !anchors(&text).iter().any(|other| other == anchor) => {
+                    broken.push(format!("{path}: ({link}): no such heading"));
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+    assert!(count > 100, "{count}");
 }

@@ -10,7 +10,7 @@ use super::{Config, NodeConfig, ShimConfig};
 use crate::reload::Reloaded;
 
 /// A field that a restart is needed for unless it is listed here.
-fn is_hot(section: &str, key: &str) -> bool {
+pub(super) fn is_hot(section: &str, key: &str) -> bool {
     match section {
         "heat" | "policy" | "slowlog" | "log" | "user" => true,
         "cluster" => key == "observe_only",

@@ -3,7 +3,7 @@
 
 use super::Config;
 
-const TEXT: &str = r#"
+pub(super) const TEXT: &str = r#"
 [cluster]
 secret = "00112233445566778899aabbccddeeff"
 [security]

@@ -2,6 +2,8 @@
 
 mod changes;
 #[cfg(test)]
+mod described;
+#[cfg(test)]
 mod every_setting;
 mod load;
 mod members;
