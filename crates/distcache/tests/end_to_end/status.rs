@@ -102,6 +102,29 @@ fn the_counters_fit_the_work(status: &Json, rounds: u64) {
     assert!(status["nodes"].as_array().expect("nodes").iter().any(held), "{status}");
 }
 
+/// What running members export is on the page of metrics, with the rules by which they refuse work.
+fn check_page(metrics: &str) {
+    const PAGE: &str = "docs/operating/metrics.md";
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
+    let page = std::fs::read_to_string(path).expect(PAGE);
+    for line in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (name, kind) = line.split_once(' ').expect("a name and a type");
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        assert!(page.contains(&format!("| `{name}{suffix}` | {kind} | ")), "{PAGE}: {name} has no row");
+    }
+    let rule = |line: &str| {
+        let (role, rest) = line.strip_prefix("distcache_")?.split_once("_sheds_total{")?;
+        let rule = rest.split_once("rule=\"")?.1.split('"').next()?;
+        Some(format!("| {role} | `{rule}` |"))
+    };
+    let rules: std::collections::BTreeSet<String> = metrics.lines().filter_map(rule).collect();
+    let (_, table) = page.split_once("| role | rule | refused is |").expect("the table of rules");
+    let first_cells = |row: &str| row.splitn(4, '|').take(3).collect::<Vec<_>>().join("|") + "|";
+    let rows = table.lines().take_while(|line| !line.starts_with('#')).filter(|line| line.contains("| `"));
+    let described: std::collections::BTreeSet<String> = rows.map(first_cells).collect();
+    assert_eq!(described, rules, "{PAGE}: the table of rules");
+}
+
 #[test]
 fn the_admin_port_shows_metrics_and_health() {
     let _machine = shared();
@@ -137,6 +160,7 @@ fn the_admin_port_shows_metrics_and_health() {
     ] {
         assert!(metrics.contains(name), "{name} is missing in\n{metrics}");
     }
+    check_page(&[metrics, http(cluster.layout.controller, "/metrics")].concat());
     until("everything is healthy", || http(admin, "/health").starts_with("HTTP/1.1 200").then_some(()));
     assert!(http(admin, "/status").contains(r#""role":"router""#));
 }

@@ -125,6 +125,11 @@ fn default_flaw(row: &Row<'_>) -> Option<String> {
             let error = error(&without);
             (!error.contains(row.key)).then(|| format!("it can be left out: {error:?}"))
         }
+        // Each member gets its own, so it is left out by all of them.
+        default if default.starts_with("assumed") => {
+            let error = error(&without);
+            (!error.is_empty()).then(|| format!("it cannot be left out: {error}"))
+        }
         "–" => read(&without).err().map(|error| format!("it cannot be left out: {error}")),
         _ => {
             let [default] = ticked(row.default)[..] else {
