@@ -150,10 +150,14 @@ fn metrics_that_pages_name_exist() {
     let exported = exported(&metrics());
     for path in pages() {
         let text = document(&path);
-        for name in text.split('`').skip(1).step_by(2).filter(|word| word.starts_with("distcache_")) {
-            let name = name.split(['{', '[', ' ']).next().unwrap_or(name);
-            let known = name.contains("ROLE") || exported.iter().any(|metric| metric.name == name);
-            assert!(known, "{path}: there is no metric {name}");
+        let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let words = text.split(|letter| !is_name(letter));
+        for name in words.filter(|word| word.starts_with("distcache_") && !word.contains("ROLE")) {
+            let parts = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            let is_exported = |metric: &Metric| {
+                metric.name == name || metric.kind == "histogram" && Some(metric.name.as_str()) == parts
+            };
+            assert!(exported.iter().any(is_exported), "{path}: there is no metric {name}");
         }
     }
 }
