@@ -199,7 +199,7 @@ fn what_the_readme_shows_happens() {
     steps.iter().for_each(|step| shell.check(step));
 }
 
-/// They build, so they cannot run within a test; what they would run is known to make.
+/// Targets that build cannot run within a test; make knows at least what they would run.
 #[test]
 fn the_readme_s_targets_of_make_exist() {
     let text = readme();

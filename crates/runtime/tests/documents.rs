@@ -56,7 +56,7 @@ fn metrics() -> String {
     runtime::metrics::render(members, vec![tls])
 }
 
-/// Of one metric: its name as its series have it, its type, its help, and the labels of its series.
+/// One metric: its name as its series have it, its type, its help, and the labels of its series.
 #[derive(Debug, PartialEq, Eq)]
 struct Metric {
     name: String,
