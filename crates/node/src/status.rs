@@ -46,7 +46,9 @@ impl Driver {
             offers_accepted_total: counts.offers_accepted,
             held_off: self.node.held_off() as u64,
             shims_missing: self.node.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
-            queue_depth: (self.node.pending() + self.node.waiting()) as u64,
+            queue_depth: self.node.pending() as u64,
+            waiting: self.node.waiting() as u64,
+            waited_total: counts.waited,
             sheds_total: sheds
                 .map(|(rule, count)| (rule.to_owned(), count))
                 .into_iter()

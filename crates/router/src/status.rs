@@ -32,6 +32,7 @@ impl RouterDriver {
         let counters = router.counters();
         let sheds = [
             ("busy", counters.sheds),
+            ("waited-too-long", counters.turns_expired),
             ("unavailable", counters.unavailable),
             ("everybody-busy", counters.exhausted),
             ("retry-budget", counters.retries_denied),
@@ -47,7 +48,11 @@ impl RouterDriver {
             reads_to_shims_total: counters.reads_to_shims,
             writes_total: counters.executes,
             hits_total: counters.hits,
-            errors_total: counters.refusals + counters.unavailable + counters.lost + counters.sheds,
+            errors_total: counters.refusals
+                + counters.unavailable
+                + counters.lost
+                + counters.sheds
+                + counters.turns_expired,
             denials_total: counters.denials,
             users_differing: router.users_differing().len() as u64,
             authentication_failures_total: counters.authentication_failures,
@@ -60,6 +65,8 @@ impl RouterDriver {
             clients_total: counters.clients_opened,
             clients_refused_total: self.refused_total,
             queue_depth: router.pending_count() as u64,
+            waiting: router.turns_waiting() as u64,
+            waited_total: counters.turns_awaited,
             subscriptions: router.subscriptions_count() as u64,
             tracked_keys: router.tracked_count() as u64,
             pushes_total: counters.pushes,

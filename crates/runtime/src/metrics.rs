@@ -43,6 +43,8 @@ const NODE: &[Metric<NodeStatus>] = &[
     Metric("offers_accepted", Counter, "Offers that were followed by a fetch", |s| s.offers_accepted_total),
     Metric("held_off", Gauge, "Keys held off because they are write-hot", |s| s.held_off),
     Metric("queue_depth", Gauge, "Reads that wait for a fill", |s| s.queue_depth),
+    Metric("waiting", Gauge, "Reads that wait to be begun", |s| s.waiting),
+    Metric("waited", Counter, "Reads that had to wait to be begun", |s| s.waited_total),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
     Metric("peers", Gauge, "Peers linked", |s| s.peers),
@@ -86,6 +88,8 @@ const SHIM: &[Metric<ShimStatus>] = &[
         s.leases_lost_total
     }),
     Metric("queue_depth", Gauge, "Commands that wait for their keys", |s| s.queue_depth),
+    Metric("waiting", Gauge, "Requests that wait for room at storage", |s| s.waiting),
+    Metric("waited", Counter, "Requests that had to wait for room at storage", |s| s.waited_total),
     Metric("subscriptions", Gauge, "Channels and patterns subscribed to at storage", |s| s.subscriptions),
     Metric("messages_delivered", Counter, "Published messages sent to routers", |s| {
         s.messages_delivered_total
@@ -137,7 +141,9 @@ const ROUTER: &[Metric<RouterStatus>] = &[
     Metric("clients", Gauge, "Clients connected", |s| s.clients),
     Metric("clients_accepted", Counter, "Clients accepted", |s| s.clients_total),
     Metric("clients_refused", Counter, "Clients refused by a limit", |s| s.clients_refused_total),
-    Metric("queue_depth", Gauge, "Commands without a reply", |s| s.queue_depth),
+    Metric("queue_depth", Gauge, "Commands sent to nodes and shims that have no reply", |s| s.queue_depth),
+    Metric("waiting", Gauge, "Commands that wait for room at a node or shim", |s| s.waiting),
+    Metric("waited", Counter, "Commands that had to wait for room at a node or shim", |s| s.waited_total),
     Metric("subscriptions", Gauge, "Channels and patterns that clients have", |s| s.subscriptions),
     Metric("tracked_keys", Gauge, "Keys that clients keep in caches of their own", |s| s.tracked_keys),
     Metric("large_replies", Counter, "Replies that came in parts", |s| s.large_replies_total),

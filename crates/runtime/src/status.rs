@@ -43,6 +43,9 @@ pub struct NodeStatus {
     pub held_off: u64,
     /// Readers that wait for a fill now.
     pub queue_depth: u64,
+    /// Requests that wait to be begun, and those that had to.
+    pub waiting: u64,
+    pub waited_total: u64,
     /// Shims that it is not linked to.
     pub shims_missing: Vec<String>,
     /// By the name of the rule that refused.
@@ -119,6 +122,9 @@ pub struct ShimStatus {
     pub leases_lost_total: u64,
     /// Commands that wait in the queues of their keys now.
     pub queue_depth: u64,
+    /// Requests that wait to be begun, and those that had to.
+    pub waiting: u64,
+    pub waited_total: u64,
     /// Commands that storage has not answered yet.
     pub storage_pending: u64,
     /// Commands that storage may have at a time before reads are refused.
@@ -200,6 +206,9 @@ pub struct RouterStatus {
     pub clients_refused_total: u64,
     /// Commands that have no reply yet.
     pub queue_depth: u64,
+    /// Requests that wait to be begun, and those that had to.
+    pub waiting: u64,
+    pub waited_total: u64,
     /// Channels and patterns that clients have subscribed to.
     pub subscriptions: u64,
     /// Keys that clients keep (CLIENT TRACKING).

@@ -15,6 +15,7 @@ impl Driver {
         let sheds = [
             ("rate", counts.overflowed),
             ("queue", counts.sheds),
+            ("waited-too-long", counts.expired),
             ("storage-limit", counts.sheds_storage),
             ("large-reply", self.parts.peers.replies_dropped()),
         ];
@@ -42,7 +43,9 @@ impl Driver {
             purged_copies_total: counts.purged_copies,
             revokes_total: counts.revokes,
             leases_lost_total: counts.lease_lapses,
-            queue_depth: (parts.shim.pending() + parts.shim.waiting()) as u64,
+            queue_depth: parts.shim.pending() as u64,
+            waiting: parts.shim.waiting() as u64,
+            waited_total: counts.waited,
             reads_joined_total: counts.reads_joined,
             large_replies_total: counts.transfers,
             large_replies_skipped_total: counts.larges_skipped,
