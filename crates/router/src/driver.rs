@@ -14,17 +14,16 @@ use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
 use runtime::spans::{Span, SpanQueue};
 use runtime::status::{HotKeyView, StatusCell, key_bytes};
 use wire::memcached;
-use wire::resp::{Limits, ProtocolError, Taken, next_command};
+use wire::resp::Limits;
 
 use crate::engine::{Engine, settings};
 use crate::front::Connections;
+use crate::intake::{limits, memcached_limits};
 use crate::spans::span;
 use crate::users::users;
 
 const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 const TOO_MANY_MEMCACHED_CLIENTS: &[u8] = b"ERROR Too many open connections\r\n";
-/// Input that may be a large command, which waits while links are congested; small ones go on.
-const LARGE_BYTES: usize = 64 << 10;
 /// How long a stopping router waits for replies, so that a command that blocks does not hold it.
 const DRAIN_US_MAX: u64 = 3_000_000;
 
@@ -44,34 +43,20 @@ pub(crate) struct RouterDriver {
     pub(crate) status_next_us: u64,
     pub(crate) config: Arc<Config>,
     /// They wait, with large commands, for links that have much to take yet.
-    held_back: Vec<ClientId>,
+    pub(crate) held_back: Vec<ClientId>,
     listeners: Vec<ListenerId>,
     maps: MapCell,
     orders: Orders,
     /// What the exporter has not had time for yet.
     spans_left: Vec<Span>,
     pub(crate) spans: SpanQueue,
-    limits: Limits,
+    pub(crate) limits: Limits,
     /// Where the clients speak memcached.
-    memcached: Option<memcached::Limits>,
+    pub(crate) memcached: Option<memcached::Limits>,
     /// Of those who have to show who they are.
-    strangers: Limits,
+    pub(crate) strangers: Limits,
     drain_until_us: Option<u64>,
-    tls_told_us: u64,
-}
-
-enum Next {
-    Input(Input),
-    /// No command is whole before there are so many bytes.
-    Needs(usize),
-    /// Nothing after it can be trusted any more.
-    Last(Input),
-}
-
-fn memcached_limits(config: &Config) -> memcached::Limits {
-    let default = memcached::Limits::default();
-    let value_bytes_max = default.value_bytes_max.min(config.limits.command_bytes_max.0 as usize);
-    memcached::Limits { value_bytes_max, ..default }
+    pub(crate) tls_told_us: u64,
 }
 
 impl RouterDriver {
@@ -128,77 +113,7 @@ impl RouterDriver {
         self.step(io, Time(now_us), Input::Known { client, address, local_address });
     }
 
-    /// Hands commands in while the client may have more in flight; the rest waits in the connection.
-    fn data(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now_us: u64) {
-        let Some(client) = self.connections.client(connection) else { return };
-        let now = Time(now_us);
-        match self.connections.get_mut(client) {
-            Some(state) if bytes.len() < state.needs => return io.unread(connection, bytes),
-            // The next command may be shorter than the one that had to be waited for.
-            Some(state) => (state.seen_us, state.needs) = (now_us, 0),
-            None => return,
-        }
-        loop {
-            if !self.engine.router.ready(client) || self.connections.output_full(io, connection) {
-                self.connections.halt(io, client);
-                return io.unread(connection, bytes);
-            }
-            if bytes.len() > LARGE_BYTES && self.engine.is_congested(io) {
-                self.connections.halt(io, client);
-                self.held_back.push(client);
-                return io.unread(connection, bytes);
-            }
-            match self.next_input(client, &mut bytes) {
-                Next::Input(input) => self.step(io, now, input),
-                Next::Needs(needs) => {
-                    if let Some(state) = self.connections.get_mut(client) {
-                        state.needs = needs;
-                    }
-                    return io.unread(connection, bytes);
-                }
-                Next::Last(input) => {
-                    if let Input::Malformed { error, .. } = &input {
-                        self.tell_of_tls(io, connection, error);
-                    }
-                    self.connections.halt(io, client);
-                    return self.step(io, now, input);
-                }
-            }
-            if self.connections.client(connection).is_none() {
-                return;
-            }
-        }
-    }
-
-    /// The first whole command of what a client has sent.
-    fn next_input(&mut self, client: ClientId, bytes: &mut Bytes) -> Next {
-        let stranger = self.engine.router.unauthenticated_since(client).is_some();
-        let Some(limits) = &self.memcached else {
-            return match next_command(bytes, if stranger { &self.strangers } else { &self.limits }) {
-                Ok(Taken::Command(command)) => Next::Input(Input::Command { client, command }),
-                Ok(Taken::Needs(needs)) => Next::Needs(needs),
-                Err(error) => Next::Last(Input::Malformed { client, error }),
-            };
-        };
-        let Some(state) = self.connections.get_mut(client) else { return Next::Needs(usize::MAX) };
-        match state.requests.next(bytes, if stranger { &memcached::Limits::STRANGER } else { limits }) {
-            memcached::Taken::Request(request) => Next::Input(Input::Memcached { client, request }),
-            memcached::Taken::Needs(needs) => Next::Needs(needs),
-            memcached::Taken::Hangup(told) => Next::Last(Input::Garbled { client, told }),
-        }
-    }
-
-    /// The client does not understand the reply, so the log says it too; at most once a second.
-    fn tell_of_tls(&mut self, io: &Io, connection: ConnectionId, error: &ProtocolError) {
-        let now_us = io.now_us();
-        if *error == ProtocolError::TlsHello && now_us >= self.tls_told_us + 1_000_000 {
-            self.tls_told_us = now_us;
-            let from = io.peer_address(connection).map_or_else(String::new, |from| from.to_string());
-            tracing::warn!(router = self.id, from, "a client that speaks TLS came to a plain port");
-        }
-    }
-
-    fn closed(&mut self, io: &mut Io, connection: ConnectionId) {
+    pub(crate) fn closed(&mut self, io: &mut Io, connection: ConnectionId) {
         if let Some(client) = self.connections.client(connection) {
             self.connections.remove(client);
             self.step(io, Time(io.now_us()), Input::Closed { client });
@@ -251,52 +166,6 @@ impl RouterDriver {
         }
     }
 
-    /// Keeps what clients hold under its limit: those that hold the most have to go.
-    fn close_largest(&mut self, io: &mut Io) {
-        let bytes_max = self.config.limits.client_buffers_bytes_max.0;
-        let router = &self.engine.router;
-        let held = |(client, connection): (ClientId, &crate::front::Connection)| {
-            ((io.held_bytes_of(connection.id) + router.held_bytes(client)) as u64, connection.id)
-        };
-        let total: u64 = self.connections.all().map(|found| held(found).0).sum();
-        let Some(mut excess) = total.checked_sub(bytes_max).filter(|excess| *excess > 0) else { return };
-        let mut all: Vec<(u64, ConnectionId)> = self.connections.all().map(held).collect();
-        all.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
-        tracing::warn!(
-            router = self.id,
-            bytes = total,
-            bytes_max,
-            "clients that hold the most memory are closed"
-        );
-        for (bytes, connection) in all {
-            self.closed(io, connection);
-            io.close(connection);
-            self.memory_total += 1;
-            excess = excess.saturating_sub(bytes);
-            if excess == 0 {
-                return;
-            }
-        }
-    }
-
-    fn close_idle(&mut self, io: &mut Io, now_us: u64) {
-        let idle_us_max = self.config.limits.client_idle_ms_max.saturating_mul(1_000);
-        if idle_us_max == 0 {
-            return;
-        }
-        let idle = |(client, connection): &(ClientId, &crate::front::Connection)| {
-            now_us.saturating_sub(connection.seen_us) > idle_us_max
-                && self.engine.router.is_idle(*client)
-                && !self.engine.router.is_subscribed(*client)
-        };
-        let idle: Vec<ConnectionId> =
-            self.connections.all().filter(idle).map(|(_, connection)| connection.id).collect();
-        for connection in idle {
-            self.closed(io, connection);
-            io.close_flushed(connection);
-        }
-    }
-
     fn tell_of_users(&mut self) {
         let differing = self.engine.router.users_differing();
         if differing == self.users_differing {
@@ -312,25 +181,6 @@ impl RouterDriver {
             );
         }
         self.users_differing = differing.to_vec();
-    }
-
-    /// Whoever does not show who he is in time makes room.
-    fn close_strangers(&mut self, io: &mut Io, now_us: u64) {
-        let us_max = self.config.limits.authentication_ms_max.saturating_mul(1_000);
-        if us_max == 0 {
-            return;
-        }
-        let late = |client| {
-            let since = self.engine.router.unauthenticated_since(client);
-            since.is_some_and(|since: Time| now_us.saturating_sub(since.0) > us_max)
-        };
-        let late: Vec<ConnectionId> =
-            self.connections.all().filter(|(client, _)| late(*client)).map(|(_, found)| found.id).collect();
-        for connection in late {
-            self.strangers_total += 1;
-            self.closed(io, connection);
-            io.close_flushed(connection);
-        }
     }
 
     fn woken(&mut self, io: &mut Io) {
@@ -386,18 +236,6 @@ fn hot_key(view: &HotKeyView) -> HotKey {
         rate: view.heat,
         share: view.share,
         layers: view.cached.iter().map(|layer| Bytes::from(layer.clone())).collect(),
-    }
-}
-
-/// Of the commands that clients send.
-fn limits(config: &Config) -> Limits {
-    let command_bytes_max = config.limits.command_bytes_max.0 as usize;
-    let default = Limits::default();
-    Limits {
-        arguments_max: config.limits.arguments_max,
-        bulk_bytes_max: command_bytes_max.min(default.bulk_bytes_max),
-        frame_bytes_max: command_bytes_max.min(default.frame_bytes_max),
-        ..default
     }
 }
 

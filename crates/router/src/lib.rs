@@ -1,10 +1,12 @@
 //! Runs the router machine: a front door for Redis clients, and the same as a library. Never cached values.
 
 mod client;
+mod closing;
 mod driver;
 mod engine;
 mod front;
 mod instance;
+mod intake;
 mod spans;
 mod status;
 mod users;
