@@ -136,19 +136,22 @@ impl RouterDriver {
         self.step(io, Time(now_us), Input::Tick);
         if !self.held_back.is_empty() && !self.engine.is_congested(io) {
             for client in std::mem::take(&mut self.held_back) {
-                if self.engine.router.ready(client) {
-                    self.connections.resume_if_drained(io, client);
+                if let Some(state) = self.connections.get_mut(client) {
+                    state.held_back = false;
+                    self.connections.wake(io, client);
                 }
             }
         }
         self.hand_spans_over();
         let refreshes = now_us >= self.status_next_us;
-        if refreshes || io.held_bytes() as u64 > self.config.limits.client_buffers_bytes_max.0 {
+        let held_bytes = io.held_bytes() + self.connections.kept_bytes();
+        if refreshes || held_bytes as u64 > self.config.limits.client_buffers_bytes_max.0 {
             self.close_largest(io);
         }
         if refreshes {
             self.refresh_status(now_us);
             self.take_orders(io);
+            self.close_stuck(io, now_us);
             self.close_idle(io, now_us);
             self.close_strangers(io, now_us);
             self.tell_of_users();
@@ -253,7 +256,7 @@ impl Driver for RouterDriver {
                 let Some(client) = self.connections.client(connection) else { return };
                 self.step(io, Time(io.now_us()), Input::Drained { client });
                 if self.engine.router.ready(client) {
-                    self.connections.resume_if_drained(io, client);
+                    self.connections.wake(io, client);
                 }
             }
             Some(Event::Closed { connection, .. }) => self.closed(io, connection),
@@ -265,7 +268,10 @@ impl Driver for RouterDriver {
     /// A client that only sends no more gets its replies.
     fn ended(&mut self, io: &mut Io, connection: ConnectionId) -> bool {
         let Some(client) = self.connections.client(connection) else { return false };
-        if !self.connections.get_mut(client).is_some_and(|state| state.halted) {
+        let Some(state) = self.connections.get_mut(client) else { return false };
+        if !state.kept.is_empty() {
+            state.ended = true;
+        } else if !state.halted {
             self.step(io, Time(io.now_us()), Input::Ended { client });
         }
         true

@@ -6,23 +6,56 @@ use runtime::reactor::{ConnectionId, Io, OUT_LOW_BYTES};
 use wire::memcached::RequestReader;
 
 use crate::engine::Front;
+use crate::kept::Kept;
 
-/// A client that lets this much pile up, in multiples of the limit at which it is not read any more, does not
-/// read at all and is closed.
+/// A client that lets this much pile up, in multiples of the limit at which no more of its commands are carried out, does
+/// not read at all and is closed.
 const OUT_LIMITS_MAX: usize = 256;
 /// The same for messages that it has subscribed to, which nobody holds back.
 const PUSH_LIMITS_MAX: usize = 32;
+/// Unread replies may take the memory that commands which wait for them would take otherwise, up to so many limits.
+const AHEAD_LIMITS_MAX: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     /// Bytes that the next command needs at least.
     pub(crate) needs: usize,
-    /// Reading is paused until the pipeline or the output has drained.
+    /// Reading is paused: too much is kept, or the client is to be closed.
     pub(crate) halted: bool,
+    /// What is kept is handed in in the next turn.
+    pub(crate) due: bool,
+    /// It waits, with large commands, for links that have much to take yet.
+    pub(crate) held_back: bool,
+    /// It sends no more. The machine learns of it behind everything that is kept.
+    pub(crate) ended: bool,
+    /// What it has sent and cannot be handed in yet.
+    pub(crate) kept: Kept,
+    /// Memory of `kept`, as it was counted last.
+    counted_bytes: usize,
+    /// While it is halted: the least unwritten output seen so far, and since when it is no less.
+    pub(crate) stuck: Option<(usize, u64)>,
     pub(crate) seen_us: u64,
     /// Of a client that speaks memcached.
     pub(crate) requests: RequestReader,
+}
+
+impl Connection {
+    fn new(id: ConnectionId, now_us: u64) -> Connection {
+        Connection {
+            id,
+            needs: 0,
+            halted: false,
+            due: false,
+            held_back: false,
+            ended: false,
+            kept: Kept::default(),
+            counted_bytes: 0,
+            stuck: None,
+            seen_us: now_us,
+            requests: RequestReader::default(),
+        }
+    }
 }
 
 /// The connections by the index that is their `ClientId` too.
@@ -31,6 +64,8 @@ pub(crate) struct Connections {
     connections: Vec<Option<Connection>>,
     count: usize,
     out_bytes_max: usize,
+    /// What is kept of all clients.
+    kept_bytes: usize,
     /// Closed because they did not read their replies.
     pub(crate) slow_total: u64,
     /// To be taken from the machine once its step is over.
@@ -40,11 +75,11 @@ pub(crate) struct Connections {
 
 impl Connections {
     pub(crate) fn new(out_bytes_max: usize) -> Connections {
-        let connections = Vec::new();
         Connections {
-            connections,
+            connections: Vec::new(),
             count: 0,
             out_bytes_max,
+            kept_bytes: 0,
             slow_total: 0,
             dropped: Vec::new(),
             resumes: true,
@@ -53,6 +88,11 @@ impl Connections {
 
     pub(crate) fn set_out_bytes_max(&mut self, out_bytes_max: usize) {
         self.out_bytes_max = out_bytes_max;
+    }
+
+    /// Memory of all clients' commands that wait.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept_bytes
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -64,9 +104,7 @@ impl Connections {
             self.connections.resize_with(id.index() + 1, || None);
         }
         self.count += 1;
-        let requests = RequestReader::default();
-        self.connections[id.index()] =
-            Some(Connection { id, needs: 0, halted: false, seen_us: now_us, requests });
+        self.connections[id.index()] = Some(Connection::new(id, now_us));
         ClientId(id.index() as u32)
     }
 
@@ -83,6 +121,7 @@ impl Connections {
     pub(crate) fn remove(&mut self, client: ClientId) -> Option<Connection> {
         let removed = self.connections.get_mut(client.0 as usize)?.take()?;
         self.count -= 1;
+        self.kept_bytes -= removed.counted_bytes;
         Some(removed)
     }
 
@@ -91,8 +130,17 @@ impl Connections {
         indexed.filter_map(|(index, found)| Some((ClientId(index as u32), found.as_ref()?)))
     }
 
-    pub(crate) fn output_full(&self, io: &Io, id: ConnectionId) -> bool {
-        io.out_bytes(id) > self.out_bytes_max
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (ClientId, &mut Connection)> {
+        let indexed = self.connections.iter_mut().enumerate();
+        indexed.filter_map(|(index, found)| Some((ClientId(index as u32), found.as_mut()?)))
+    }
+
+    /// Whether so much output is unread that no more commands are carried out while these wait. Where many do, as much may
+    /// be unread: a command that is kept costs no less than its reply then.
+    pub(crate) fn output_full(&self, io: &Io, id: ConnectionId, waiting_bytes: usize) -> bool {
+        let ahead_bytes = waiting_bytes.min(self.out_bytes_max.saturating_mul(AHEAD_LIMITS_MAX));
+        // Below the low mark no event would say that it has been taken.
+        io.out_bytes(id) > self.out_bytes_max.max(ahead_bytes).max(OUT_LOW_BYTES)
     }
 
     pub(crate) fn halt(&mut self, io: &mut Io, client: ClientId) {
@@ -102,30 +150,55 @@ impl Connections {
         }
     }
 
-    /// No connection is read again: the instance is stopping.
+    /// The client is to be closed once it has its replies: nothing more that it sends counts.
+    pub(crate) fn end_input(&mut self, io: &mut Io, client: ClientId) {
+        self.halt(io, client);
+        if let Some(connection) = self.get_mut(client) {
+            connection.kept = Kept::default();
+            let counted = std::mem::take(&mut connection.counted_bytes);
+            self.kept_bytes -= counted;
+        }
+    }
+
+    /// No connection is read again, and nothing more is handed in: the instance is stopping.
     pub(crate) fn halt_all(&mut self, io: &mut Io) {
         self.resumes = false;
         for connection in self.connections.iter_mut().flatten() {
             connection.halted = true;
+            connection.kept = Kept::default();
+            self.kept_bytes -= std::mem::take(&mut connection.counted_bytes);
             io.pause(connection.id);
         }
     }
 
-    /// Reads again if the output allows. Whether the pipeline does is the caller's to know.
-    pub(crate) fn resume_if_drained(&mut self, io: &mut Io, client: ClientId) {
-        let (out_bytes_max, resumes) = (self.out_bytes_max, self.resumes);
-        let Some(connection) = self.get_mut(client).filter(|connection| connection.halted && resumes) else {
-            return;
-        };
-        if io.out_bytes(connection.id) <= out_bytes_max {
-            connection.halted = false;
+    /// What the client has sent is handed in in the next turn, as far as that is possible then.
+    pub(crate) fn wake(&mut self, io: &mut Io, client: ClientId) {
+        let Some(connection) = self.get_mut(client) else { return };
+        if !connection.due && !connection.kept.is_empty() {
+            connection.due = true;
+            io.call_again(connection.id);
+        }
+    }
+
+    /// Takes notice of what is kept. Only a client with too much of it is not read.
+    pub(crate) fn recount(&mut self, io: &mut Io, client: ClientId, in_bytes_max: usize) {
+        let resumes = self.resumes;
+        let Some(connection) = self.get_mut(client) else { return };
+        let held = connection.kept.memory_bytes();
+        let before = std::mem::replace(&mut connection.counted_bytes, held);
+        if held >= in_bytes_max && !connection.halted {
+            connection.halted = true;
+            io.pause(connection.id);
+        } else if connection.halted && resumes && held <= in_bytes_max / 2 {
+            (connection.halted, connection.stuck) = (false, None);
             io.resume(connection.id);
         }
+        self.kept_bytes = self.kept_bytes - before + held;
     }
 
     fn write(&mut self, io: &mut Io, client: ClientId, bytes: &[u8], limits_max: usize) {
         let Some(id) = self.get_mut(client).map(|connection| connection.id) else { return };
-        if self.output_full(io, id) && io.out_bytes(id) > self.out_bytes_max * limits_max {
+        if io.out_bytes(id) > self.out_bytes_max * limits_max {
             tracing::warn!(bytes = io.out_bytes(id), "a client that does not read its replies is closed");
             self.slow_total += 1;
             io.close(id);
@@ -159,6 +232,6 @@ impl Front for Connections {
     }
 
     fn resume(&mut self, io: &mut Io, client: ClientId) {
-        self.resume_if_drained(io, client);
+        self.wake(io, client);
     }
 }

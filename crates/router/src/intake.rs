@@ -12,6 +12,10 @@ use crate::driver::RouterDriver;
 
 /// Input that may be a large command, which waits while links are congested; small ones go on.
 const LARGE_BYTES: usize = 64 << 10;
+/// What is handed in of one client in one go, like a read: others have their turn.
+const HANDED_BYTES_MAX: usize = 256 << 10;
+/// What is kept of a client that has yet to show who it is.
+const STRANGER_BYTES_MAX: usize = 64 << 10;
 
 enum Next {
     Input(Input),
@@ -22,45 +26,152 @@ enum Next {
 }
 
 impl RouterDriver {
-    /// Hands commands in while the client may have more in flight; the rest waits in the connection.
-    pub(crate) fn data(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now_us: u64) {
+    /// Hands commands in while the client may have more in flight. The rest is kept, and the socket is read on: a client
+    /// may send everything before it reads.
+    pub(crate) fn data(&mut self, io: &mut Io, connection: ConnectionId, bytes: Bytes, now_us: u64) {
         let Some(client) = self.connections.client(connection) else { return };
-        let now = Time(now_us);
-        match self.connections.get_mut(client) {
-            Some(state) if bytes.len() < state.needs => return io.unread(connection, bytes),
-            // The next command may be shorter than the one that had to be waited for.
-            Some(state) => (state.seen_us, state.needs) = (now_us, 0),
-            None => return,
+        let Some(state) = self.connections.get_mut(client) else { return };
+        let read_bytes = bytes.len();
+        if read_bytes == 0 {
+            // What is kept is gone on with.
+            state.due = false;
+            if !state.kept.is_empty() {
+                let front = state.kept.take_front();
+                self.hand_in(io, client, connection, front, now_us);
+            }
+            return;
         }
+        state.seen_us = now_us;
+        if !state.kept.is_empty() {
+            state.kept.push(bytes, read_bytes);
+            return self.kept_more(io, client, connection);
+        }
+        if read_bytes < state.needs {
+            return io.unread(connection, bytes);
+        }
+        // The next command may be shorter than the one that had to be waited for.
+        state.needs = 0;
+        state.kept.set_front(read_bytes);
+        self.hand_in(io, client, connection, bytes, now_us);
+    }
+
+    /// Behind commands that wait already.
+    fn kept_more(&mut self, io: &mut Io, client: ClientId, connection: ConnectionId) {
+        if self.engine.router.is_closing(client) {
+            return self.connections.end_input(io, client);
+        }
+        self.recount(io, client);
+        let Some(state) = self.connections.get_mut(client) else { return };
+        let (waits, kept_bytes) = (state.due || state.held_back, state.kept.memory_bytes());
+        // With more that waits, more replies may be unread.
+        let full = self.connections.output_full(io, connection, kept_bytes);
+        if !waits && !full && self.engine.router.ready(client) {
+            self.connections.wake(io, client);
+        }
+    }
+
+    fn recount(&mut self, io: &mut Io, client: ClientId) {
+        let in_bytes_max = match self.engine.router.unauthenticated_since(client) {
+            Some(_) => STRANGER_BYTES_MAX,
+            None => self.config.limits.client_input_bytes_max.0 as usize,
+        };
+        self.connections.recount(io, client, in_bytes_max);
+    }
+
+    fn hand_in(
+        &mut self,
+        io: &mut Io,
+        client: ClientId,
+        connection: ConnectionId,
+        mut bytes: Bytes,
+        now_us: u64,
+    ) {
+        let mut handed_bytes = 0;
         loop {
-            if !self.engine.router.ready(client) || self.connections.output_full(io, connection) {
-                self.connections.halt(io, client);
-                return io.unread(connection, bytes);
+            if handed_bytes >= HANDED_BYTES_MAX || !self.may_hand_in(io, client, connection, bytes.len()) {
+                break;
             }
-            if bytes.len() > LARGE_BYTES && self.engine.is_congested(io) {
-                self.connections.halt(io, client);
-                self.held_back.push(client);
-                return io.unread(connection, bytes);
-            }
+            let before = bytes.len();
             match self.next_input(client, &mut bytes) {
-                Next::Input(input) => self.step(io, now, input),
+                Next::Input(input) => {
+                    handed_bytes += before - bytes.len();
+                    self.step(io, Time(now_us), input);
+                }
                 Next::Needs(needs) => {
-                    if let Some(state) = self.connections.get_mut(client) {
-                        state.needs = needs;
+                    let Some(state) = self.connections.get_mut(client) else { return };
+                    match state.kept.join(bytes, needs) {
+                        Ok(more) => bytes = more,
+                        Err(rest) => return self.handed_in(io, client, connection, rest, needs),
                     }
-                    return io.unread(connection, bytes);
                 }
                 Next::Last(input) => {
                     if let Input::Malformed { error, .. } = &input {
                         self.tell_of_tls(io, connection, error);
                     }
-                    self.connections.halt(io, client);
-                    return self.step(io, now, input);
+                    self.connections.end_input(io, client);
+                    return self.step(io, Time(now_us), input);
                 }
             }
             if self.connections.client(connection).is_none() {
                 return;
             }
+        }
+        if self.engine.router.is_closing(client) {
+            return self.connections.end_input(io, client);
+        }
+        let Some(state) = self.connections.get_mut(client) else { return };
+        state.kept.put_back(bytes);
+        if state.kept.is_empty() {
+            return self.handed_in(io, client, connection, Bytes::new(), 0);
+        }
+        if handed_bytes >= HANDED_BYTES_MAX {
+            // Others have their turn first.
+            self.connections.wake(io, client);
+        }
+        self.recount(io, client);
+    }
+
+    /// Whether the client's next command may go to the machine. If not, something will happen that says when: the machine
+    /// has room (`Effect::Resume`), the output is taken (`Event::Writable`), or links have less to take (`held_back`).
+    fn may_hand_in(
+        &mut self,
+        io: &Io,
+        client: ClientId,
+        connection: ConnectionId,
+        front_bytes: usize,
+    ) -> bool {
+        let Some(state) = self.connections.get_mut(client) else { return false };
+        let waiting_bytes = front_bytes + state.kept.memory_bytes();
+        if !self.engine.router.ready(client) || self.connections.output_full(io, connection, waiting_bytes) {
+            return false;
+        }
+        if front_bytes <= LARGE_BYTES || !self.engine.is_congested(io) {
+            return true;
+        }
+        if let Some(state) = self.connections.get_mut(client)
+            && !std::mem::replace(&mut state.held_back, true)
+        {
+            self.held_back.push(client);
+        }
+        false
+    }
+
+    /// Nothing is kept any more. `rest`: the start of a command, which the connection keeps and lets grow in place.
+    fn handed_in(
+        &mut self,
+        io: &mut Io,
+        client: ClientId,
+        connection: ConnectionId,
+        rest: Bytes,
+        needs: usize,
+    ) {
+        let Some(state) = self.connections.get_mut(client) else { return };
+        state.needs = needs;
+        let ended = std::mem::take(&mut state.ended);
+        io.unread(connection, rest);
+        self.recount(io, client);
+        if ended {
+            self.step(io, Time(io.now_us()), Input::Ended { client });
         }
     }
 

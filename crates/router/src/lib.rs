@@ -7,6 +7,7 @@ mod engine;
 mod front;
 mod instance;
 mod intake;
+mod kept;
 mod spans;
 mod status;
 mod users;

@@ -326,6 +326,16 @@ impl Router {
         self.clients.get(client.0).is_some_and(|client| client.ready())
     }
 
+    /// Whether nothing that the client sends is carried out any more: it is closed once it has its replies.
+    pub fn is_closing(&self, client: ClientId) -> bool {
+        self.clients.get(client.0).is_none_or(|client| client.closing)
+    }
+
+    /// Whether a reply goes to the client in parts now, and nothing else may be told in between.
+    pub fn is_streaming(&self, client: ClientId) -> bool {
+        self.clients.get(client.0).is_some_and(|client| client.pipeline.streams())
+    }
+
     /// Whether nothing of the client is unanswered.
     pub fn is_idle(&self, client: ClientId) -> bool {
         self.clients.get(client.0).is_none_or(|client| client.pipeline.len() == 0)

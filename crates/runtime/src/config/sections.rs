@@ -159,14 +159,17 @@ pub struct Limits {
     pub key_bytes_max: ByteSize,
     /// Arguments of one command (Redis: 1024 * 1024).
     pub arguments_max: usize,
-    /// Unanswered commands of one client, above which the router reads no more from it.
+    /// Unanswered commands of one client, above which the next ones wait.
     pub pipeline_max: usize,
-    /// Bytes of those and of replies that wait for their turn, above which it reads no more.
+    /// Bytes of those and of replies that wait for their turn, above which the next ones wait.
     pub pipeline_bytes_max: ByteSize,
-    /// Unwritten replies of one client, above which the router reads no more from it.
+    /// Unwritten replies of one client, above which no more of its commands are carried out while few wait.
     pub output_bytes_max: ByteSize,
-    /// What all clients of one router hold together: unfinished commands, unanswered ones, unwritten replies. Above it the
-    /// clients that hold the most are closed.
+    /// Commands of one client that wait for those before them, or for it to read its replies; above it no more is read
+    /// from it. Many clients read nothing before they have sent everything.
+    pub client_input_bytes_max: ByteSize,
+    /// What all clients of one router hold together: commands that are unfinished, wait or are unanswered, and unwritten
+    /// replies. Above it the clients that hold the most are closed.
     pub client_buffers_bytes_max: ByteSize,
     /// A client that is silent for longer is closed; 0 for never.
     pub client_idle_ms_max: u64,
@@ -220,6 +223,7 @@ impl Default for Limits {
             pipeline_max: 1024,
             pipeline_bytes_max: ByteSize(4 << 20),
             output_bytes_max: ByteSize(1 << 20),
+            client_input_bytes_max: ByteSize(256 << 20),
             client_buffers_bytes_max: ByteSize(1 << 30),
             client_idle_ms_max: 0,
             authentication_ms_max: 60_000,

@@ -151,6 +151,11 @@ fn check_heat_and_limits(config: &Config) -> Check {
     if let Some((key, _)) = counts.iter().find(|(_, value)| *value == 0) {
         return wrong(format!("[limits] {key} = 0: must be at least 1"));
     }
+    const INPUT_BYTES_MIN: ByteSize = ByteSize(64 << 10);
+    let input = limits.client_input_bytes_max;
+    if input.0 < INPUT_BYTES_MIN.0 {
+        return wrong(format!("[limits] client_input_bytes_max = \"{input}\": at least {INPUT_BYTES_MIN}"));
+    }
     let sizes = [
         ("command_bytes_max", limits.command_bytes_max, wire::codec::VALUE_BYTES_MAX),
         ("key_bytes_max", limits.key_bytes_max, wire::codec::KEY_BYTES_MAX),

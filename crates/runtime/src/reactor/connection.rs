@@ -32,6 +32,8 @@ pub(crate) struct Connection {
     pub(crate) paused: bool,
     /// Hand `rest` to the driver again even if nothing is read.
     pub(crate) replay: bool,
+    /// Call the driver even if nothing is read, and even while it is paused.
+    pub(crate) again: bool,
     /// In the list of connections that are read without a new edge.
     pub(crate) queued: bool,
     /// The other end has said that it sends no more: read up to the end.
@@ -40,6 +42,8 @@ pub(crate) struct Connection {
     pub(crate) ended: bool,
     /// Closed by the driver, lives on until its output is written.
     pub(crate) closing: bool,
+    /// Then until the other end has ended, too: what it sends is read and thrown away.
+    pub(crate) lingers: bool,
     /// Broken; `Closed` is queued.
     pub(crate) dead: bool,
     /// Read and written before the others, whatever they have.
@@ -62,10 +66,12 @@ impl Connection {
             high: false,
             paused: false,
             replay: false,
+            again: false,
             queued: false,
             ending: false,
             ended: false,
             closing: false,
+            lingers: false,
             dead: false,
             urgent: false,
         }

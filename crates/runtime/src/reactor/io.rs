@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use mio::{Interest, Poll};
 
 use crate::address::Address;
@@ -19,6 +19,8 @@ use crate::tls::{Acceptor, Dialer};
 
 /// A client that does not take its last reply is dropped after this long.
 const CLOSE_FLUSHED_US: u64 = 5_000_000;
+/// The same for one that may have much to send before it reads.
+const CLOSE_LINGERING_US: u64 = 10_000_000;
 
 #[derive(Debug)]
 pub struct Io {
@@ -217,18 +219,35 @@ impl Io {
 
     /// Ends a connection once its output is written, or after five seconds. No event follows.
     pub fn close_flushed(&mut self, id: ConnectionId) {
+        self.close_later(id, CLOSE_FLUSHED_US);
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.paused = true;
+        }
+    }
+
+    /// As `close_flushed` for one that may read its output only when it has sent everything: what it sends is thrown
+    /// away until it ends, or for ten seconds.
+    pub fn close_lingering(&mut self, id: ConnectionId) {
+        self.close_later(id, CLOSE_LINGERING_US);
+        if let Some(connection) = self.connections.get_mut(id) {
+            (connection.lingers, connection.paused) = (true, false);
+            self.read_next_turn(id);
+        }
+    }
+
+    fn close_later(&mut self, id: ConnectionId, us_max: u64) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if connection.dead {
             self.forget(id);
             return;
         }
         connection.closing = true;
-        connection.paused = true;
+        connection.rest = BytesMut::new();
         if !connection.dirty {
             connection.dirty = true;
             self.dirty.push(id);
         }
-        self.closing.push((id, clock::now_us() + CLOSE_FLUSHED_US));
+        self.closing.push((id, clock::now_us() + us_max));
     }
 
     /// From now on it is read and written before the others in every turn: a flood on those does not delay it.
@@ -256,6 +275,14 @@ impl Io {
         if connection.paused && !connection.closing {
             connection.paused = false;
             connection.replay = true;
+            self.read_next_turn(id);
+        }
+    }
+
+    /// Calls the driver in the next turn with `Event::Data`, which has no bytes unless some have come. Paused or not.
+    pub fn call_again(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.again = true;
             self.read_next_turn(id);
         }
     }
@@ -486,11 +513,24 @@ impl Io {
     /// Closes without a reset where possible: the kernel answers unread input with one, and a reset may
     /// overtake the last reply.
     fn end(&mut self, id: ConnectionId) {
-        if let Some(stream) = self.connections.get_mut(id).and_then(|connection| connection.stream.as_mut()) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if let Some(stream) = &mut connection.stream {
             stream.shutdown_output();
+            if connection.lingers {
+                return;
+            }
             let _ = stream.read(&mut self.input.scratch);
         }
         self.forget(id);
+    }
+
+    /// The other end of a connection that lingers has ended, too.
+    pub(crate) fn linger_no_longer(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        (connection.lingers, connection.paused) = (false, true);
+        if connection.is_flushed() {
+            self.forget(id);
+        }
     }
 
     /// Drops connections that should be closed by now and do not take their output.

@@ -51,7 +51,8 @@ pub enum Event {
     },
     /// A dialled connection is there, with its TLS handshake done. If it cannot be made, `Closed` comes instead.
     Connected(ConnectionId),
-    /// Everything read and not consumed yet; what the driver cannot use now it gives to `Io::unread`.
+    /// Everything read and not consumed yet; what the driver cannot use now it gives to `Io::unread`. No bytes come where
+    /// nothing is there and the driver has asked with `Io::call_again`.
     Data {
         connection: ConnectionId,
         bytes: Bytes,

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mio::{Events, Interest};
 
 use crate::clock;
@@ -265,13 +266,15 @@ fn fail_to_open(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, error: 
 }
 
 fn read(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
-    replay(io, driver, id);
+    if !replay(io, driver, id) {
+        return io.read_next_turn(id);
+    }
     for _ in 0..READS_MAX {
         if is_late(io, id) {
             break;
         }
         let Some(connection) = io.connections.get_mut(id) else { return };
-        if connection.dead || connection.connecting || connection.closing {
+        if connection.dead || connection.connecting || connection.closing && !connection.lingers {
             return;
         }
         let Some(stream) = &mut connection.stream else { return };
@@ -282,6 +285,11 @@ fn read(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
             return;
         }
         match stream.read(&mut io.input.scratch) {
+            Ok(count) if connection.lingers => {
+                if count == 0 {
+                    return io.linger_no_longer(id);
+                }
+            }
             Ok(0) => return end(io, driver, id, None),
             Ok(count) => {
                 let now_us = clock::now_us();
@@ -298,25 +306,40 @@ fn read(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) if connection.lingers => {
+                io.forget(id);
+                return;
+            }
             Err(error) => return end(io, driver, id, Some(error)),
         }
     }
     io.read_next_turn(id);
 }
 
-/// After a pause the driver gets again what it gave back, whether or not more has come.
-fn replay(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
-    let Some(connection) = io.connections.get_mut(id) else { return };
-    if !connection.replay || connection.paused || connection.dead {
-        return;
+/// After a pause the driver gets again what it gave back, whether or not more has come; and it is called if it has asked
+/// for that. False: not in this turn.
+fn replay(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) -> bool {
+    let Some(connection) = io.connections.get_mut(id) else { return true };
+    let resumed = connection.replay && !connection.paused;
+    if !(resumed || connection.again) || connection.dead || connection.closing {
+        return true;
     }
-    connection.replay = false;
-    if !connection.rest.is_empty() {
-        let bytes = std::mem::take(&mut connection.rest).freeze();
+    if connection.again && is_late(io, id) {
+        return false;
+    }
+    let Some(connection) = io.connections.get_mut(id) else { return true };
+    let calls = std::mem::take(&mut connection.again);
+    let mut bytes = Bytes::new();
+    if resumed {
+        connection.replay = false;
+        bytes = std::mem::take(&mut connection.rest).freeze();
+    }
+    if calls || !bytes.is_empty() {
         io.count(id);
         let now_us = clock::now_us();
         driver.event(io, Event::Data { connection: id, bytes, now_us });
     }
+    true
 }
 
 /// Whether the driver answers an other end that only sends no more.
