@@ -56,6 +56,11 @@ impl Connection {
             requests: RequestReader::default(),
         }
     }
+
+    /// Whether something of it counts as kept.
+    pub(crate) fn was_kept(&self) -> bool {
+        self.counted_bytes > 0
+    }
 }
 
 /// The connections by the index that is their `ClientId` too.

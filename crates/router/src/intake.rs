@@ -88,7 +88,7 @@ impl RouterDriver {
     ) {
         let mut handed_bytes = 0;
         loop {
-            if handed_bytes >= HANDED_BYTES_MAX || !self.may_hand_in(io, client, connection, bytes.len()) {
+            if !self.may_hand_in(io, client, connection, (bytes.len(), handed_bytes)) {
                 break;
             }
             let before = bytes.len();
@@ -124,23 +124,24 @@ impl RouterDriver {
         if state.kept.is_empty() {
             return self.handed_in(io, client, connection, Bytes::new(), 0);
         }
-        if handed_bytes >= HANDED_BYTES_MAX {
-            // Others have their turn first.
-            self.connections.wake(io, client);
-        }
         self.recount(io, client);
     }
 
     /// Whether the client's next command may go to the machine. If not, something will happen that says when: the machine
-    /// has room (`Effect::Resume`), the output is taken (`Event::Writable`), or links have less to take (`held_back`).
+    /// has room (`Effect::Resume`), the output is taken (`Event::Writable`), links have less to take (`held_back`), or others
+    /// have had their turn.
     fn may_hand_in(
         &mut self,
-        io: &Io,
+        io: &mut Io,
         client: ClientId,
         connection: ConnectionId,
-        front_bytes: usize,
+        (front_bytes, handed_bytes): (usize, usize),
     ) -> bool {
         let Some(state) = self.connections.get_mut(client) else { return false };
+        if handed_bytes >= HANDED_BYTES_MAX && !state.kept.is_empty() {
+            self.connections.wake(io, client);
+            return false;
+        }
         let waiting_bytes = front_bytes + state.kept.memory_bytes();
         if !self.engine.router.ready(client) || self.connections.output_full(io, connection, waiting_bytes) {
             return false;
@@ -168,8 +169,11 @@ impl RouterDriver {
         let Some(state) = self.connections.get_mut(client) else { return };
         state.needs = needs;
         let ended = std::mem::take(&mut state.ended);
+        let was_kept = state.was_kept();
         io.unread(connection, rest);
-        self.recount(io, client);
+        if was_kept {
+            self.recount(io, client);
+        }
         if ended {
             self.step(io, Time(io.now_us()), Input::Ended { client });
         }

@@ -287,6 +287,56 @@ fn close_flushed_writes_everything_first_and_tells_nobody() {
     assert!(recorder.closed.is_empty());
 }
 
+/// Reads nothing before it has sent everything, and gets what was said before its input was thrown away.
+#[test]
+fn close_lingering_throws_input_away_until_the_other_end_has_read_why() {
+    let mut reactor = reactor();
+    let (listener, address) = tcp(&mut reactor);
+    let mut recorder = Recorder::default();
+    let mut client = TcpStream::connect(address).unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 1);
+    reactor.io().out(recorder.accepted[0]).extend_from_slice(b"go away");
+    reactor.io().close_lingering(recorder.accepted[0]);
+    let sender = std::thread::spawn(move || {
+        // More than the sockets hold.
+        client.write_all(&vec![0; 32 << 20]).unwrap();
+        let mut told = Vec::new();
+        client.read_to_end(&mut told).unwrap();
+        told
+    });
+    turn_until(&mut reactor, &mut recorder, |_| sender.is_finished());
+    assert_eq!(sender.join().unwrap(), b"go away");
+    let start = Instant::now();
+    while reactor.io().connections_count(listener) > 0 {
+        assert!(start.elapsed() < Duration::from_secs(5), "it outlives the other end");
+        reactor.turn(&mut recorder, Some(Duration::from_millis(5))).unwrap();
+    }
+    assert!(recorder.received.is_empty() && recorder.closed.is_empty(), "{:?}", recorder.closed);
+}
+
+#[test]
+fn a_driver_is_called_again_once_for_each_time_it_asks_even_about_a_paused_connection() {
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    let mut recorder = Recorder::default();
+    let mut client = TcpStream::connect(address).unwrap();
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.accepted.len() == 1);
+    let connection = recorder.accepted[0];
+    for round in 1..=3 {
+        reactor.io().call_again(connection);
+        settle(&mut reactor, &mut recorder);
+        assert_eq!(recorder.received, vec![Bytes::new(); round]);
+        reactor.io().pause(connection);
+    }
+    client.write_all(b"hello").unwrap();
+    reactor.io().resume(connection);
+    turn_until(&mut reactor, &mut recorder, |recorder| recorder.bytes() == b"hello");
+    reactor.io().close(connection);
+    reactor.io().call_again(connection);
+    settle(&mut reactor, &mut recorder);
+    assert_eq!(recorder.received.len(), 4);
+}
+
 #[test]
 fn replies_reach_a_client_that_has_ended_its_side() {
     let mut reactor = reactor();

@@ -8,7 +8,8 @@ use std::time::Duration;
 use wire::resp::{Command, Value};
 
 use crate::cluster::{
-    Client, Cluster, Layout, PRIMARIES, RedisCluster, RedisServer, installed, shared, text, total, until,
+    Client, Cluster, Layout, PRIMARIES, RedisCluster, RedisServer, installed, peak_kib, shared, text, total,
+    until,
 };
 
 const VALUE_BYTES: usize = 256 << 20;
@@ -114,14 +115,6 @@ impl Reader {
             assert!(found == expected.as_bytes(), "the list differs behind {from}");
         }
     }
-}
-
-/// The most memory that a member has ever had.
-fn peak_kib(cluster: &mut Cluster, id: &str) -> u64 {
-    let path = format!("/proc/{}/status", cluster.process(id).id());
-    let status = std::fs::read_to_string(path).expect("the status of a process");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
-    line.trim().trim_end_matches("kB").trim().parse().expect("a number")
 }
 
 /// Says so when it goes out of scope.

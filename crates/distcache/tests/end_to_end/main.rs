@@ -14,6 +14,7 @@ mod membership;
 mod memcached;
 mod operations;
 mod outsiders;
+mod pipelines;
 mod pubsub;
 mod redis_cluster;
 mod replicas;

@@ -112,6 +112,97 @@ fn a_client_that_sends_and_does_not_read_is_held_back_and_loses_nothing() {
     assert_eq!(stage.status(|_| true).sheds_total["slow_client"], 0);
 }
 
+/// A client whose commands and replies are more than sockets and the router's output hold.
+struct Flood {
+    commands: Vec<u8>,
+    replies: Vec<u8>,
+}
+
+impl Flood {
+    const COMMANDS: usize = 40_000;
+
+    fn new() -> Flood {
+        let (mut commands, mut replies) = (Vec::new(), Vec::new());
+        let mut value = String::new();
+        for index in 0..Flood::COMMANDS {
+            // Longer than their replies at times, and shorter at others.
+            let key = format!("{:0200}", index / 100);
+            if index % 100 == 0 {
+                let width = 500 + index % 1000;
+                value = format!("{index:0width$}");
+                let bytes = value.len();
+                let set = format!("*3\r\n$3\r\nSET\r\n$200\r\n{key}\r\n${bytes}\r\n{value}\r\n");
+                commands.extend_from_slice(set.as_bytes());
+                replies.extend_from_slice(b"+OK\r\n");
+            } else {
+                commands.extend_from_slice(format!("GET {key}\r\n").as_bytes());
+                replies.extend_from_slice(format!("${}\r\n{value}\r\n", value.len()).as_bytes());
+            }
+        }
+        Flood { commands, replies }
+    }
+}
+
+#[test]
+fn a_client_may_send_everything_before_it_reads_anything() {
+    let stage = Stage::new(|_| {});
+    let flood = Flood::new();
+    let (mut half, mut client) = (stage.connect(), stage.connect());
+    half.send(b"*2\r\n$3\r\nGET\r\n$1");
+    client.send(&flood.commands);
+    // The next are not behind it.
+    half.send(b"\r\nk\r\n");
+    half.expect("$-1\r\n");
+    // It may say at once that nothing more comes.
+    client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut replies = vec![0; flood.replies.len()];
+    client.stream.read_exact(&mut replies).unwrap();
+    assert!(replies == flood.replies, "a byte is wrong");
+    client.expect_end();
+    assert_eq!(stage.status(|status| status.clients == 1).sheds_total["slow_client"], 0);
+}
+
+#[test]
+fn a_client_that_never_reads_is_told_so_and_closed() {
+    let stage = Stage::new(|config| {
+        config.limits.client_input_bytes_max = runtime::config::ByteSize(64 << 10);
+    });
+    let flood = Flood::new();
+    let mut client = stage.connect();
+    // It blocks until the router has given up on it, and throws away what else it sends.
+    client.send(&flood.commands);
+    client.send(&flood.commands);
+    let mut rest = Vec::new();
+    client.stream.read_to_end(&mut rest).unwrap();
+    let told = rest.iter().rposition(|byte| *byte == b'-').unwrap();
+    let (replies, told) = rest.split_at(told);
+    let line = std::str::from_utf8(told).unwrap();
+    assert!(
+        line.starts_with("-ERR DistCache: closed: ") && line.ends_with("client_input_bytes_max)\r\n"),
+        "{line}"
+    );
+    assert!(!replies.is_empty() && flood.replies.repeat(2).starts_with(replies), "a byte is wrong");
+    let status = stage.status(|status| status.clients == 0);
+    assert_eq!(status.sheds_total["slow_client"], 1);
+    stage.connect().send(b"PING\r\n");
+}
+
+#[test]
+fn what_is_kept_ends_with_its_client_or_with_the_router() {
+    let mut stage = Stage::new(|_| {});
+    let flood = Flood::new();
+    let (mut gone, mut there) = (stage.connect(), stage.connect());
+    gone.send(&flood.commands);
+    drop(gone);
+    stage.status(|status| status.clients == 1);
+    there.send(&flood.commands);
+    stage.stop.stop();
+    let mut replies = Vec::new();
+    there.stream.read_to_end(&mut replies).unwrap();
+    assert!(flood.replies.starts_with(&replies), "a byte is wrong");
+    assert!(stage.router.take().unwrap().join());
+}
+
 #[test]
 fn the_clients_that_hold_the_most_memory_have_to_go() {
     let bytes_max = runtime::config::ByteSize(4 << 20);
@@ -122,10 +213,12 @@ fn the_clients_that_hold_the_most_memory_have_to_go() {
     let mut hoarders: Vec<_> = (0..3).map(|_| stage.connect()).collect();
     hoarders.iter_mut().for_each(|hoarder| hoarder.send(&half));
     let mut largest = stage.connect();
-    // The router may close it before all of it is sent.
-    let _ = largest.stream.write_all(&[&half[..], &vec![b'v'; 6 << 20]].concat());
+    largest.send(&[&half[..], &vec![b'v'; 6 << 20]].concat());
     stage.status(|status| status.sheds_total.get("client_memory").is_some_and(|count| *count >= 1));
-    assert!(!matches!(largest.stream.read(&mut [0]), Ok(1..)), "the largest has to go first");
+    let told = largest.line();
+    assert!(told.starts_with("-ERR DistCache: closed: all clients of the router held "), "{told}");
+    assert!(told.contains("client_buffers_bytes_max is 4MiB"), "{told}");
+    largest.expect_end();
     good.send(b"SET k 1\r\nGET k\r\n");
     good.expect("+OK\r\n$1\r\n1\r\n");
 }

@@ -47,6 +47,7 @@ const VALUES: [(&str, &str, &str); 33] = [
     ("[cluster]", "memcached_placement", "\"ring\""),
     ("[security]", "insecure_listen", "true"),
     ("[security]", "hide_keys", "true"),
+    ("[limits]", "client_input_bytes_max", "\"1MiB\""),
     ("[heat]", "rows", "3"),
     ("[heat]", "filter_rows", "2"),
     ("[heat]", "hysteresis", "2.0"),

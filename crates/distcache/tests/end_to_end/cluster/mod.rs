@@ -190,6 +190,14 @@ impl Cluster {
     }
 }
 
+/// The most memory that a member has ever had.
+pub(crate) fn peak_kib(cluster: &mut Cluster, id: &str) -> u64 {
+    let path = format!("/proc/{}/status", cluster.process(id).id());
+    let status = std::fs::read_to_string(path).expect("the status of a process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+    line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+}
+
 /// The sum of one counter over the members of a status' list.
 pub(crate) fn total(status: &Json, list: &str, counter: &str) -> u64 {
     let members = status[list].as_array().expect("a list of members");

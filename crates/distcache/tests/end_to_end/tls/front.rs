@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use super::client::TlsClient;
 use super::{Authority, ca, printed, redis_cli, table};
 use crate::cluster::{Cluster, Layout, RedisServer, UP, free_port, installed, python, shared, until};
+use crate::pipelines::flood;
 
 /// With TLS at the port that is given back.
 fn layout(authority: &Authority, servers: &[RedisServer], more: &str) -> (Layout, u16) {
@@ -83,6 +84,22 @@ fn large_values_and_long_pipelines_go_through() {
     wanted.extend_from_slice(b"+OK\r\n");
     assert_eq!(replies.len(), wanted.len());
     assert!(replies == wanted, "a byte is wrong");
+}
+
+#[test]
+fn everything_may_be_written_before_anything_is_read() {
+    let _machine = shared();
+    let authority = Authority::new();
+    authority.sign("router");
+    let (layout, port) = layout(&authority, &[], "");
+    let _cluster = Cluster::up(Layout { storage: vec!["embedded:".to_owned()], ..layout });
+    let (commands, replies) = flood();
+    let mut client = TlsClient::connect(&authority, port).expect("a connection");
+    client.write(&commands);
+    client.write(b"QUIT\r\n");
+    let found = client.rest().expect("close_notify after the last reply");
+    assert_eq!(found.len(), replies.len() + 5);
+    assert!(found.starts_with(&replies) && found.ends_with(b"+OK\r\n"), "a byte is wrong");
 }
 
 #[test]
