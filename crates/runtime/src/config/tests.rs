@@ -207,6 +207,8 @@ fn references_between_members_are_checked() {
         "[heat] counters = 1000: write a power of two",
     );
     check("[[controller]]", "[limits]\nviews_max = 0\n[[controller]]", "[limits] views_max = 0");
+    let input = "[limits]\nclient_input_bytes_max = \"1KiB\"\n[[controller]]";
+    check("[[controller]]", input, "client_input_bytes_max = \"1KiB\": at least 64KiB");
 }
 
 #[test]
