@@ -46,14 +46,18 @@ impl RouterDriver {
 
     /// Closes those that do not read, as far as nothing more can be kept of them: nobody would ever go on.
     pub(crate) fn close_stuck(&mut self, io: &mut Io, now_us: u64) {
+        let kept = |(_, state): &(ClientId, &Connection)| state.halted && !state.kept.is_empty();
+        let halted: Vec<ClientId> = self.connections.all().filter(kept).map(|(client, _)| client).collect();
         let mut stuck = Vec::new();
-        for (client, state) in self.connections.all_mut() {
-            if !state.halted || state.kept.is_empty() {
-                continue;
-            }
-            let unread = io.out_bytes(state.id);
+        for client in halted {
+            // What is waited for may be another by now.
+            self.recount(io, client);
+            let Some(state) = self.connections.get(client).filter(|state| state.halted) else { continue };
+            let (waits, unread) = (self.waits_for_client(io, client, state), io.out_bytes(state.id));
+            let Some(state) = self.connections.get_mut(client) else { continue };
             match state.stuck {
-                Some((before, since_us)) if unread >= before && unread > 0 => {
+                _ if !waits => state.stuck = None,
+                Some((before, since_us)) if unread >= before => {
                     if now_us.saturating_sub(since_us) > STUCK_US {
                         stuck.push((client, state.id, state.kept.memory_bytes(), unread));
                     }

@@ -117,6 +117,10 @@ impl Connections {
         self.connections.get_mut(client.0 as usize)?.as_mut()
     }
 
+    pub(crate) fn get(&self, client: ClientId) -> Option<&Connection> {
+        self.connections.get(client.0 as usize)?.as_ref()
+    }
+
     /// The client of a connection, if it is one of these and still there.
     pub(crate) fn client(&self, id: ConnectionId) -> Option<ClientId> {
         let found = self.connections.get(id.index())?.as_ref()?;
@@ -133,11 +137,6 @@ impl Connections {
     pub(crate) fn all(&self) -> impl Iterator<Item = (ClientId, &Connection)> {
         let indexed = self.connections.iter().enumerate();
         indexed.filter_map(|(index, found)| Some((ClientId(index as u32), found.as_ref()?)))
-    }
-
-    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (ClientId, &mut Connection)> {
-        let indexed = self.connections.iter_mut().enumerate();
-        indexed.filter_map(|(index, found)| Some((ClientId(index as u32), found.as_mut()?)))
     }
 
     /// Whether so much output is unread that no more commands are carried out while these wait. Where many do, as much may

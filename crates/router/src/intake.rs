@@ -4,16 +4,19 @@ use bytes::Bytes;
 use protocol::router::{ClientId, Input};
 use protocol::time::Time;
 use runtime::config::Config;
-use runtime::reactor::{ConnectionId, Io};
+use runtime::reactor::{ConnectionId, Io, OUT_LOW_BYTES};
 use wire::memcached;
 use wire::resp::{Limits, ProtocolError, Taken, next_command};
 
 use crate::driver::RouterDriver;
+use crate::front::Connection;
 
 /// Input that may be a large command, which waits while links are congested; small ones go on.
 const LARGE_BYTES: usize = 64 << 10;
 /// What is handed in of one client in one go, like a read: others have their turn.
 const HANDED_BYTES_MAX: usize = 256 << 10;
+/// What is kept of a client while the members are slower than it sends. More makes nothing faster.
+const BUSY_BYTES_MAX: usize = 4 << 20;
 /// What is kept of a client that has yet to show who it is.
 const STRANGER_BYTES_MAX: usize = 64 << 10;
 
@@ -70,10 +73,23 @@ impl RouterDriver {
         }
     }
 
-    fn recount(&mut self, io: &mut Io, client: ClientId) {
-        let in_bytes_max = match self.engine.router.unauthenticated_since(client) {
+    /// Whether nothing goes on before the client reads.
+    pub(crate) fn waits_for_client(&self, io: &Io, client: ClientId, state: &Connection) -> bool {
+        let streams = self.engine.router.is_streaming(client) && io.out_bytes(state.id) > OUT_LOW_BYTES;
+        streams || self.connections.output_full(io, state.id, state.kept.memory_bytes())
+    }
+
+    /// Reads the client, or not, by what is kept of it. While the members are waited for it has to wait, too: only one that
+    /// may be waited for itself has to be read on.
+    pub(crate) fn recount(&mut self, io: &mut Io, client: ClientId) {
+        let Some(state) = self.connections.get(client) else { return };
+        let bytes_max = match self.engine.router.unauthenticated_since(client) {
             Some(_) => STRANGER_BYTES_MAX,
             None => self.config.limits.client_input_bytes_max.0 as usize,
+        };
+        let in_bytes_max = match self.waits_for_client(io, client, state) {
+            true => bytes_max,
+            false => bytes_max.min(BUSY_BYTES_MAX),
         };
         self.connections.recount(io, client, in_bytes_max);
     }

@@ -162,6 +162,21 @@ fn a_client_may_send_everything_before_it_reads_anything() {
     assert_eq!(stage.status(|status| status.clients == 1).sheds_total["slow_client"], 0);
 }
 
+/// While the members are what is waited for, a client is not read ahead of them: else many that write much at once would
+/// be closed for what they hold.
+#[test]
+fn a_client_that_writes_faster_than_storage_waits_and_is_not_closed() {
+    let bytes_max = runtime::config::ByteSize(8 << 20);
+    let stage = Stage::new(|config| config.limits.client_buffers_bytes_max = bytes_max);
+    let mut client = stage.connect();
+    let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000\r\n{}\r\n", "v".repeat(1000));
+    let count = 40_000;
+    client.send(set.repeat(count).as_bytes());
+    client.expect(&"+OK\r\n".repeat(count));
+    let sheds = stage.status(|_| true).sheds_total;
+    assert_eq!((sheds["client_memory"], sheds["slow_client"]), (0, 0));
+}
+
 #[test]
 fn a_client_that_never_reads_is_told_so_and_closed() {
     let stage = Stage::new(|config| {
