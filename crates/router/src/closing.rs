@@ -54,6 +54,9 @@ impl RouterDriver {
             self.recount(io, client);
             let Some(state) = self.connections.get(client).filter(|state| state.halted) else { continue };
             let (waits, unread) = (self.waits_for_client(io, client, state), io.out_bytes(state.id));
+            if !waits && self.engine.router.ready(client) {
+                self.connections.wake(io, client);
+            }
             let Some(state) = self.connections.get_mut(client) else { continue };
             match state.stuck {
                 _ if !waits => state.stuck = None,

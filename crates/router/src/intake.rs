@@ -158,7 +158,8 @@ impl RouterDriver {
             self.connections.wake(io, client);
             return false;
         }
-        let waiting_bytes = front_bytes + state.kept.memory_bytes();
+        // Not less than is counted when the front is back: what is full here has to be full there.
+        let waiting_bytes = state.kept.memory_bytes_with_front();
         if !self.engine.router.ready(client) || self.connections.output_full(io, connection, waiting_bytes) {
             return false;
         }

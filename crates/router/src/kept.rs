@@ -42,6 +42,11 @@ impl Kept {
         self.memory_bytes + self.tail.capacity()
     }
 
+    /// The same with a front that is out. No less than `memory_bytes` once that is put back.
+    pub(crate) fn memory_bytes_with_front(&self) -> usize {
+        self.memory_bytes() + self.front_bytes
+    }
+
     /// Appends what is left of a read of `read_bytes`.
     pub(crate) fn push(&mut self, bytes: Bytes, read_bytes: usize) {
         if bytes.len() > SHARED_BYTES_MAX && bytes.len() >= read_bytes / 2 {
