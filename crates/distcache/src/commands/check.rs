@@ -2,7 +2,7 @@
 
 use super::{ConfigArguments, print};
 
-/// Validate a configuration file
+/// Validate a configuration file, and print what it leaves out and is assumed
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -10,7 +10,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let config = arguments.config.load()?;
+    let config = arguments.config.look()?;
     router::users(&config)
         .map_err(|error| anyhow::anyhow!("{}: {error}", arguments.config.config.display()))?;
     let layers: Vec<String> = config
@@ -30,5 +30,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         config.racks().len(),
         config.routers.len()
     ));
+    config.assumed().iter().for_each(|assumed| print(&format!("assumed: {assumed}")));
     Ok(())
 }

@@ -31,9 +31,23 @@ pub(crate) struct ConfigArguments {
 }
 
 impl ConfigArguments {
+    /// For a command that starts members.
     pub(crate) fn load(&self) -> anyhow::Result<Arc<Config>> {
-        let flags: Result<Vec<_>, _> = self.set.iter().map(|text| Override::from_flag(text)).collect();
-        Ok(Arc::new(Config::load_with(&self.config, &flags?)?))
+        let config = Arc::new(Config::load_to_start(&self.config, &self.flags()?)?);
+        for assumed in config.assumed() {
+            tracing::info!(assumed, "the configuration leaves it out");
+        }
+        Ok(config)
+    }
+
+    /// For a command that starts nothing.
+    pub(crate) fn look(&self) -> anyhow::Result<Config> {
+        Ok(Config::load_to_check(&self.config, &self.flags()?)?)
+    }
+
+    fn flags(&self) -> anyhow::Result<Vec<Override>> {
+        let flags: Result<_, _> = self.set.iter().map(|text| Override::from_flag(text)).collect();
+        Ok(flags?)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toml::{Table, Value};
 
-use super::Config;
+use super::{Config, Secret, assumed, secret_file};
 use crate::tls::Certificates;
 
 /// Tables that environment and flags may change; the others list members.
@@ -98,6 +98,21 @@ impl Config {
 
     /// As [`Config::load`], with `flags` over the environment.
     pub fn load_with(path: &Path, flags: &[Override]) -> Result<Config, ConfigError> {
+        Config::load_as(path, flags, NoSecret::Refuse)
+    }
+
+    /// As [`Config::load_with`], for a process that starts members: a secret that the file leaves out is made, and kept
+    /// beside the file.
+    pub fn load_to_start(path: &Path, flags: &[Override]) -> Result<Config, ConfigError> {
+        Config::load_as(path, flags, NoSecret::Make)
+    }
+
+    /// As [`Config::load_with`], for somebody who only looks: a secret that has not been made yet is left out.
+    pub fn load_to_check(path: &Path, flags: &[Override]) -> Result<Config, ConfigError> {
+        Config::load_as(path, flags, NoSecret::Ignore)
+    }
+
+    fn load_as(path: &Path, flags: &[Override], no_secret: NoSecret) -> Result<Config, ConfigError> {
         let file = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| {
             let advice = match error.kind() {
@@ -113,7 +128,8 @@ impl Config {
         let mut overrides = Override::from_environment(variables);
         overrides.extend_from_slice(flags);
         let directory = path.parent().unwrap_or(Path::new(""));
-        let config = read(&text, &file.to_string(), directory, &overrides)?;
+        let place = Some((secret_file::beside(path), no_secret));
+        let config = read_with(&text, &file.to_string(), directory, &overrides, place)?;
         Ok(Config { source: Some((path.to_owned(), flags.to_vec())), ..config })
     }
 
@@ -134,11 +150,30 @@ impl Config {
     }
 }
 
+/// What to do where a file names no secret and there is none beside it yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NoSecret {
+    Refuse,
+    Make,
+    Ignore,
+}
+
 pub(super) fn read(
     text: &str,
     file: &str,
     directory: &Path,
     overrides: &[Override],
+) -> Result<Config, ConfigError> {
+    read_with(text, file, directory, overrides, None)
+}
+
+/// `place` is where a secret is that the text leaves out, if it has a place.
+fn read_with(
+    text: &str,
+    file: &str,
+    directory: &Path,
+    overrides: &[Override],
+    place: Option<(PathBuf, NoSecret)>,
 ) -> Result<Config, ConfigError> {
     let mut config: Config = toml::from_str(text).map_err(|error| located(text, file, &error))?;
     let mut table: Table = toml::from_str(text).map_err(|error| located(text, file, &error))?;
@@ -150,11 +185,25 @@ pub(super) fn read(
             })?;
         }
     }
+    let named = |ConfigError(what)| ConfigError(format!("{file}: {what}"));
+    let mut said = assumed::complete(&mut table).map_err(named)?;
+    let place = place.filter(|_| config.cluster.secret.is_none() && config.cluster.secret_file.is_none());
+    if let Some((path, _)) = &place {
+        said.extend(assume_secret(&mut table, path));
+    }
+    config = table
+        .clone()
+        .try_into()
+        .map_err(|error: toml::de::Error| ConfigError(format!("{file}: {}", plain(&error))))?;
     if let Some(path) = &config.cluster.secret_file {
         if config.cluster.secret.is_some() {
             return Err(ConfigError(format!("{file}: [cluster]: secret and secret_file: give one of them")));
         }
-        config.cluster.secret = Some(secret_from(&directory.join(path), file)?);
+        config.cluster.secret = match &place {
+            // Until it is known that the rest is right.
+            Some((path, _)) => Some(kept_secret(path, file)?.unwrap_or(Secret([0; 16]))),
+            None => Some(secret_from(&directory.join(path), file)?),
+        };
     }
     for shim in &mut config.shims {
         if let Some(path) = &shim.storage_password_file {
@@ -167,12 +216,61 @@ pub(super) fn read(
     }
     config.tls.resolve(directory);
     config.tracing.read_headers(directory).map_err(|what| ConfigError(format!("{file}: {what}")))?;
-    config.validate().map_err(|ConfigError(what)| ConfigError(format!("{file}: {what}")))?;
+    config.validate().map_err(named)?;
+    if let Some((path, no_secret)) = &place
+        && kept_secret(path, file)?.is_none()
+    {
+        make_secret(&mut config, path, *no_secret).map_err(named)?;
+    }
     let certificates = Certificates::load(&config.tls);
     config.table = Arc::new(table);
     config.started = Arc::clone(&config.table);
+    config.assumed = said.into();
     config.certificates = Some(certificates.map_err(|what| ConfigError(format!("{file}: {what}")))?);
     Ok(config)
+}
+
+/// As if the file named the one beside it.
+fn assume_secret(table: &mut Table, path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    let cluster = table.entry("cluster").or_insert_with(|| Value::Table(Table::new())).as_table_mut()?;
+    cluster.insert("secret_file".to_owned(), Value::String(name.clone()));
+    let state = if path.exists() { "it is there" } else { "made at the first start" };
+    Some(format!("[cluster] secret_file = {name:?} ({state})"))
+}
+
+fn kept_secret(path: &Path, file: &str) -> Result<Option<Secret>, ConfigError> {
+    let at = |error| ConfigError(format!("{file}: the secret in {}: {error}", path.display()));
+    secret_file::read(path).map_err(at)
+}
+
+fn make_secret(config: &mut Config, path: &Path, no_secret: NoSecret) -> Result<(), ConfigError> {
+    let beside = path.display();
+    match no_secret {
+        NoSecret::Ignore => return Ok(()),
+        NoSecret::Refuse => {
+            return Err(ConfigError(format!(
+                "[cluster] secret is missing, and {beside} is not there: the first start of a member makes it; if it \
+                 was lost, bring it back, because another secret places every key elsewhere"
+            )));
+        }
+        NoSecret::Make => {}
+    }
+    if !config.is_on_one_machine() {
+        return Err(ConfigError(format!(
+            "[cluster] secret is missing, and {beside} is not there: members are on several machines, which must have \
+             the same; make it once (`openssl rand -hex 16 > {beside}`) and copy it along with this file"
+        )));
+    }
+    let secret = secret_file::keep(path, Secret::random()).map_err(|error| {
+        ConfigError(format!(
+            "[cluster] secret is missing, and {beside} cannot be made to keep one ({error}); write secret_file = \
+             \"/PATH\" under [cluster], a file with the output of `openssl rand -hex 16`"
+        ))
+    })?;
+    tracing::info!(file = %beside, "made the cluster's secret; keep it: another one places every key elsewhere");
+    config.cluster.secret = Some(secret);
+    Ok(())
 }
 
 fn secret_from(path: &PathBuf, file: &str) -> Result<super::Secret, ConfigError> {

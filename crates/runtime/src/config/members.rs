@@ -15,8 +15,10 @@ use crate::address::Address;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ControllerConfig {
+    #[serde(default)]
     pub id: String,
     /// HTTP API and metrics.
+    #[serde(default = "unset_socket")]
     pub listen: SocketAddr,
     /// `memory`, or `etcd://HOST:PORT,...`
     #[serde(default = "default_store")]
@@ -30,6 +32,15 @@ pub struct ControllerConfig {
     /// A node that returns takes a quarter of its partition at once and another one each time that this passes.
     #[serde(default = "default_return_step_ms")]
     pub return_step_ms: u64,
+}
+
+/// Stands for an address until the one that is assumed takes its place.
+fn unset_socket() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+fn unset_address() -> Address {
+    Address::Tcp(unset_socket())
 }
 
 const ETCD: &str = "etcd://";
@@ -107,11 +118,14 @@ fn partition<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Partition, D:
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeConfig {
+    #[serde(default)]
     pub id: String,
+    #[serde(default)]
     pub layer: String,
     /// Exactly where the layer is partitioned by rack.
     #[serde(default)]
     pub rack: Option<String>,
+    #[serde(default = "unset_address")]
     pub listen: Address,
     /// 0: the node caches nothing and only reports what is hot.
     #[serde(default = "default_objects_max")]
@@ -165,8 +179,11 @@ impl NodeConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShimConfig {
+    #[serde(default)]
     pub id: String,
+    #[serde(default)]
     pub rack: String,
+    #[serde(default = "unset_address")]
     pub listen: Address,
     #[serde(default)]
     pub storage: StorageConfig,
@@ -206,6 +223,7 @@ impl ShimConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RouterConfig {
+    #[serde(default)]
     pub id: String,
     /// Plain; may be left away where `listen_tls` is given.
     #[serde(default)]

@@ -1,5 +1,6 @@
 //! The configuration of a cluster: plain structs, read from TOML, validated once. Not where keys go.
 
+mod assumed;
 mod changes;
 #[cfg(test)]
 mod described;
@@ -10,6 +11,7 @@ mod members;
 mod policy;
 mod roster;
 mod scalar;
+pub mod secret_file;
 mod sections;
 mod storage;
 mod tls;
@@ -54,6 +56,7 @@ pub const EPOCH_FIRST: u32 = 1;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
+    #[serde(default = "ClusterConfig::unnamed")]
     pub cluster: ClusterConfig,
     #[serde(default)]
     pub security: SecurityConfig,
@@ -91,6 +94,9 @@ pub struct Config {
     table: Arc<toml::Table>,
     #[serde(skip)]
     started: Arc<toml::Table>,
+    /// What the file left out.
+    #[serde(skip)]
+    assumed: Arc<[String]>,
     /// What `tls` names, loaded; `None` in a configuration that code has built.
     #[serde(skip)]
     certificates: Option<Certificates>,
@@ -132,8 +138,14 @@ impl Config {
             source: None,
             table: Arc::default(),
             started: Arc::default(),
+            assumed: Arc::default(),
             certificates: None,
         }
+    }
+
+    /// What the file left out and has become, one line for a member.
+    pub fn assumed(&self) -> &[String] {
+        &self.assumed
     }
 
     /// The cluster's secret, which a validated configuration has.

@@ -104,6 +104,11 @@ fn default_bounded_age_ms_max() -> u64 {
 }
 
 impl ClusterConfig {
+    /// The cluster of a file that says nothing of it.
+    pub(super) fn unnamed() -> ClusterConfig {
+        ClusterConfig { secret: None, ..ClusterConfig::new(&default_name(), Secret([0; 16])) }
+    }
+
     pub fn new(name: &str, secret: Secret) -> ClusterConfig {
         ClusterConfig {
             name: name.to_owned(),

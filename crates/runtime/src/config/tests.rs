@@ -138,7 +138,7 @@ fn bad_fields_are_named_with_line_section_and_remedy() {
     check("\"on-path\"", "\"fast\"", "routing: unknown value `fast`, expected `learned` or `on-path`");
     check("\"rack\"", "\"row\"", "partition: unknown value `row`, expected `rack` or `hash`");
     check("\"127.0.0.1:7200\"", "\"localhost\"", "listen: \"localhost\" is not an address: write IP:PORT");
-    check("listen = \"127.0.0.1:7000\"\n", "", "[[controller]]: `listen` is missing");
+    check("name = \"spine\"\n", "", "[[layer]]: `name` is missing");
     check("[cluster]", "cluster]", "f.toml:2: top level:");
     check("ddeeff", "", "[cluster]: secret: it has 26 digits; the secret is 32 hexadecimal digits");
 }
@@ -270,6 +270,45 @@ fn the_secret_may_live_in_a_file_beside_the_configuration() {
     std::fs::remove_dir_all(&directory).unwrap();
     assert_eq!(config.unwrap().secret().0[..2], [0xff, 0xee]);
     assert!(missing.unwrap_err().to_string().contains("secret_file = \"/nonexistent/secret\": No such file"));
+}
+
+#[test]
+fn a_secret_that_is_left_out_is_made_once_beside_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("distcache.toml");
+    let beside = directory.path().join("distcache.secret");
+    let text =
+        "[[shim]]\nstorage = \"redis://127.0.0.1:6391\"\n[[shim]]\nstorage = \"redis://127.0.0.1:6392\"\n";
+    std::fs::write(&path, text).unwrap();
+    let looked = Config::load_to_check(&path, &[]).unwrap();
+    assert!(
+        looked.assumed().join("\n").contains("secret_file = \"distcache.secret\" (made at the first start)")
+    );
+    let refused = Config::load(&path).unwrap_err().to_string();
+    assert!(
+        refused.contains("[cluster] secret is missing") && refused.contains("distcache.secret"),
+        "{refused}"
+    );
+    assert!(!beside.exists(), "who does not start anything makes nothing");
+
+    let first = Config::load_to_start(&path, &[]).unwrap();
+    let second = Config::load_to_start(&path, &[]).unwrap();
+    assert_eq!(first.secret(), second.secret());
+    assert_eq!(Config::load(&path).unwrap().secret(), first.secret());
+    assert_eq!(first.read_again().unwrap().secret(), first.secret());
+    let (_, reloaded) = first.changed_to(&second).unwrap();
+    assert!(reloaded.changed.is_empty() && reloaded.restart_needed.is_empty(), "{reloaded:?}");
+    std::fs::remove_file(&beside).unwrap();
+    let lost = first.read_again().unwrap_err().to_string();
+    assert!(lost.contains("bring it back"), "{lost}");
+    assert!(!beside.exists(), "reading again makes no other secret");
+
+    let spread = "[[shim]]\nlisten = \"10.0.0.1:7100\"\n[security]\ninsecure_listen = true\n";
+    std::fs::write(&path, spread).unwrap();
+    let error = Config::load_to_start(&path, &[]).unwrap_err().to_string();
+    assert!(error.contains("members are on several machines") && !beside.exists(), "{error}");
+    std::fs::write(&path, "[[shim]]\nweight = 0\n[[node]]\nlayer = \"spin\"\n").unwrap();
+    assert!(Config::load_to_start(&path, &[]).is_err() && !beside.exists(), "a wrong file makes no secret");
 }
 
 #[test]
