@@ -4,6 +4,7 @@ mod driver;
 mod settings;
 mod status;
 pub mod storage;
+pub mod survey;
 
 use std::sync::Arc;
 use std::sync::mpsc;

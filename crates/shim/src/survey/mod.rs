@@ -1,0 +1,352 @@
+//! A look at Redis servers before they are served: where their keys lie, and who else serves them. It changes nothing.
+//!
+//! It is a sample, and a look at one moment. memcached tells neither its keys nor whose connections it has, and is left
+//! out.
+
+mod ask;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::placement::{Placement, Secret};
+use runtime::address::Address;
+use runtime::config::{Config, Password, StorageConfig};
+use wire::resp::{Command, Value};
+use wire::{Sharding, ShimId};
+
+use ask::{Answers, Server, ask};
+
+/// Random keys of one server, drawn in one round trip. A part of one in fifty that lies elsewhere is then missed once in
+/// 150 times.
+const SAMPLES: usize = 256;
+/// Databases of one server that are sampled.
+const DATABASES_MAX: usize = 16;
+/// What the ACL users of every shim begin with.
+const USER_PREFIX: &str = "distcache:";
+
+/// What one server showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The one in front of it; of a Redis Cluster's servers the first.
+    pub shim: ShimId,
+    pub address: Address,
+    /// In all databases.
+    pub keys: u64,
+    pub sampled: usize,
+    pub strays: Vec<Stray>,
+    pub others: Vec<Other>,
+    /// Why not all could be looked at.
+    pub trouble: Option<String>,
+}
+
+/// A key that lies at another server than this configuration would look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    pub key: Bytes,
+    pub home: ShimId,
+}
+
+/// A connection of a shim.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Other {
+    /// The name of its cluster, as ACL users have it.
+    pub cluster: String,
+    pub shim: String,
+    /// From where it is connected.
+    pub address: String,
+}
+
+/// One server while it is looked at.
+struct Look {
+    server: Server,
+    seen: Seen,
+    /// Those with keys.
+    databases: Vec<u16>,
+}
+
+/// Looks at the Redis servers of `shims`.
+///
+/// # Errors
+/// Only if the kernel refuses to wait for sockets.
+pub fn survey(config: &Config, shims: &[ShimId], patience: Duration) -> io::Result<Vec<Seen>> {
+    let mut looks = servers(config, shims, patience)?;
+    let questions =
+        || vec![Command::from_args(&["CLIENT", "LIST"]), Command::from_args(&["INFO", "keyspace"])];
+    for (look, answers) in ask_all(&mut looks, patience, |_| questions())? {
+        look.first(answers);
+    }
+    let placement = Placement::new(Secret(config.secret().0), config.map()).map_err(io::Error::other)?;
+    if matches!(placement.map().sharding, Sharding::Ring) && config.shims.len() > 1 {
+        for (look, answers) in ask_all(&mut looks, patience, |look| draws(&look.databases))? {
+            look.judge(answers, &placement);
+        }
+    }
+    Ok(looks.into_iter().map(|look| look.seen).collect())
+}
+
+/// The answers of those that there are questions for and that can be reached.
+fn ask_all(
+    looks: &mut [Look],
+    patience: Duration,
+    questions: impl Fn(&Look) -> Vec<Command>,
+) -> io::Result<impl Iterator<Item = (&mut Look, Answers)>> {
+    let asked = |look: &Look| (look.server.clone(), questions(look));
+    let is_asked = |look: &Look, questions: &[Command]| look.seen.trouble.is_none() && !questions.is_empty();
+    let (mut calls, mut called) = (Vec::new(), Vec::new());
+    for look in looks {
+        let call = asked(look);
+        if is_asked(look, &call.1) {
+            calls.push(call);
+            called.push(look);
+        }
+    }
+    let answers = ask(&calls, patience)?;
+    Ok(called.into_iter().zip(answers))
+}
+
+impl Look {
+    fn new(shim: ShimId, server: Server, trouble: Option<String>) -> Look {
+        let address = server.address.clone();
+        let seen =
+            Seen { shim, address, keys: 0, sampled: 0, strays: Vec::new(), others: Vec::new(), trouble };
+        Look { server, seen, databases: Vec::new() }
+    }
+
+    fn first(&mut self, answers: Answers) {
+        let answers = match answers.as_deref() {
+            Ok([clients, keyspace]) => [("CLIENT LIST", clients.clone()), ("INFO", keyspace.clone())],
+            Ok(_) => return,
+            Err(trouble) => return self.seen.trouble = Some(trouble.clone()),
+        };
+        for (asked, answer) in answers {
+            match (answer, asked) {
+                (Value::Error(error), _) => {
+                    let error = String::from_utf8_lossy(&error).into_owned();
+                    self.seen.trouble = Some(format!("{asked}: {error}"));
+                }
+                (answer, "INFO") => {
+                    let databases = databases(&text(&answer));
+                    self.seen.keys = databases.iter().map(|(_, keys)| keys).sum();
+                    self.databases = databases.into_iter().map(|(number, _)| number).collect();
+                }
+                (answer, _) => self.seen.others = others(&text(&answer)),
+            }
+        }
+    }
+
+    fn judge(&mut self, answers: Answers, placement: &Placement) {
+        let answers = match answers {
+            Ok(answers) => answers,
+            Err(trouble) => return self.seen.trouble = Some(trouble),
+        };
+        let refusal = answers.iter().find_map(|answer| match answer {
+            Value::Error(error) => Some(String::from_utf8_lossy(error).into_owned()),
+            _ => None,
+        });
+        let keys: BTreeSet<&Bytes> = answers
+            .iter()
+            .filter(|answer| matches!(answer, Value::Bulk(_)))
+            .filter_map(Value::bytes)
+            .collect();
+        if let Some(refusal) = refusal.filter(|_| keys.is_empty()) {
+            return self.seen.trouble = Some(format!("RANDOMKEY: {refusal}"));
+        }
+        self.seen.sampled = keys.len();
+        for key in keys {
+            // Keys of all databases lie where those of database 0 do.
+            let home = placement.shim(&placement.key(0, key.clone()));
+            if home != self.seen.shim {
+                self.seen.strays.push(Stray { key: key.clone(), home });
+            }
+        }
+    }
+}
+
+fn draws(databases: &[u16]) -> Vec<Command> {
+    let databases = &databases[..databases.len().min(DATABASES_MAX)];
+    let select = |number: &u16| Command::from_args(&["SELECT", &number.to_string()]);
+    let draw = || std::iter::repeat_n(Command::from_args(&["RANDOMKEY"]), SAMPLES / databases.len().max(1));
+    databases.iter().flat_map(|number| std::iter::once(select(number)).chain(draw())).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+}
+
+/// Databases with how many keys they have, from `INFO keyspace`.
+fn databases(info: &str) -> Vec<(u16, u64)> {
+    let database = |line: &str| {
+        let (number, facts) = line.strip_prefix("db")?.split_once(':')?;
+        let keys = facts.split(',').find_map(|fact| fact.strip_prefix("keys="))?;
+        Some((number.parse().ok()?, keys.parse().ok()?))
+    };
+    info.lines().filter_map(database).collect()
+}
+
+/// Connections that log in as users of shims, from `CLIENT LIST`.
+fn others(clients: &str) -> Vec<Other> {
+    let other = |line: &str| {
+        let word = |key: &str| line.split(' ').find_map(|word| word.strip_prefix(key));
+        let mut parts = word("user=")?.strip_prefix(USER_PREFIX)?.split(':');
+        let (cluster, shim) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        Some(Other { cluster, shim, address: word("addr=").unwrap_or_default().to_owned() })
+    };
+    let mut others: Vec<Other> = clients.lines().filter_map(other).collect();
+    others.sort();
+    // One of its connections is enough.
+    others.dedup_by(|a, b| (&a.cluster, &a.shim) == (&b.cluster, &b.shim));
+    others
+}
+
+/// The servers behind the shims, with those that others have to name asked for.
+fn servers(config: &Config, shims: &[ShimId], patience: Duration) -> io::Result<Vec<Look>> {
+    let mut looks = Vec::new();
+    for &shim in shims {
+        match &config.shim(shim).storage {
+            StorageConfig::Embedded | StorageConfig::Memcached { .. } => {}
+            StorageConfig::Redis { address, user, password, tls } => {
+                let tls = tls.as_ref().and_then(|host| Some(config.certificates().storage()?.or_named(host)));
+                looks.push(Look::new(shim, server(address.clone(), tls, user, password), None));
+            }
+            StorageConfig::RedisSentinel(sentinel) => {
+                let tls = config.certificates().storage().filter(|_| sentinel.tls).cloned();
+                let login = (&sentinel.sentinel_user, &sentinel.sentinel_password);
+                let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &sentinel.name];
+                let told = tell(&sentinel.sentinels, login, tls.as_ref(), &question, patience, primary)?;
+                let first = Address::Tcp(sentinel.sentinels[0]);
+                let (address, trouble) = match told {
+                    Ok(address) => (Address::Tcp(address), None),
+                    Err(trouble) => (first, Some(trouble)),
+                };
+                looks.push(Look::new(
+                    shim,
+                    server(address, tls, &sentinel.user, &sentinel.password),
+                    trouble,
+                ));
+            }
+            // Slots decide where its keys lie, and every shim has the same servers.
+            StorageConfig::RedisCluster { .. } if looks.iter().any(|look: &Look| look.seen.shim != shim) => {}
+            StorageConfig::RedisCluster { seeds, user, password, tls } => {
+                let tls = config.certificates().storage().filter(|_| *tls).cloned();
+                let told =
+                    tell(seeds, (user, password), tls.as_ref(), &["CLUSTER", "NODES"], patience, primaries)?;
+                let (addresses, trouble) = match told {
+                    Ok(addresses) => (addresses, None),
+                    Err(trouble) => (vec![seeds[0]], Some(trouble)),
+                };
+                looks.extend(addresses.into_iter().map(|address| {
+                    let server = server(Address::Tcp(address), tls.clone(), user, password);
+                    Look::new(shim, server, trouble.clone())
+                }));
+            }
+        }
+    }
+    Ok(looks)
+}
+
+fn server(
+    address: Address,
+    tls: Option<runtime::tls::Dialer>,
+    user: &Option<String>,
+    password: &Option<Password>,
+) -> Server {
+    let password = password.as_ref().map(|password| password.0.clone());
+    Server { address, tls, user: user.clone(), password }
+}
+
+/// What the first of some servers says that can say it.
+fn tell<T>(
+    servers: &[SocketAddr],
+    (user, password): (&Option<String>, &Option<Password>),
+    tls: Option<&runtime::tls::Dialer>,
+    question: &[&str],
+    patience: Duration,
+    read: impl Fn(&Value) -> Option<T>,
+) -> io::Result<Result<T, String>> {
+    let calls: Vec<_> = servers
+        .iter()
+        .map(|&address| {
+            let server = server(Address::Tcp(address), tls.cloned(), user, password);
+            (server, vec![Command::from_args(question)])
+        })
+        .collect();
+    let mut trouble = String::new();
+    for (address, answers) in servers.iter().zip(ask(&calls, patience)?) {
+        match answers.as_deref() {
+            Ok([Value::Error(error)]) => trouble = format!("{address}: {}", String::from_utf8_lossy(error)),
+            Ok([value]) => match read(value) {
+                Some(told) => return Ok(Ok(told)),
+                None => trouble = format!("{address} knows nothing of it"),
+            },
+            Ok(_) => {}
+            Err(error) => trouble = format!("{address}: {error}"),
+        }
+    }
+    Ok(Err(trouble))
+}
+
+/// From the reply to SENTINEL GET-MASTER-ADDR-BY-NAME.
+fn primary(value: &Value) -> Option<SocketAddr> {
+    let [host, port] = value.elements()? else { return None };
+    Some(SocketAddr::new(text(host).parse().ok()?, text(port).parse().ok()?))
+}
+
+/// From the reply to CLUSTER NODES.
+fn primaries(value: &Value) -> Option<Vec<SocketAddr>> {
+    let text = text(value);
+    let primary = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        let (address, flags) = (words.next()?.split('@').next()?, words.next()?);
+        let flags: Vec<&str> = flags.split(',').collect();
+        let well = flags.contains(&"master") && !flags.contains(&"fail") && !flags.contains(&"noaddr");
+        address.parse().ok().filter(|_| well)
+    };
+    Some(text.lines().filter_map(primary).collect::<Vec<_>>()).filter(|found| !found.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_of_shims_are_found_once_each() {
+        let clients = "id=3 addr=127.0.0.1:50000 laddr=127.0.0.1:6379 name= user=default cmd=ping\r\n\
+                       id=4 addr=10.0.0.9:1 name= user=distcache:pro%20d:shim-1:00ff redir=-1\r\n\
+                       id=5 addr=10.0.0.9:2 name= user=distcache:pro%20d:shim-1:00ff redir=-1\n\
+                       id=6 addr=/run/r.sock:0 name= user=distcache:b:s:01\n";
+        let other = |cluster: &str, shim: &str, address: &str| Other {
+            cluster: cluster.to_owned(),
+            shim: shim.to_owned(),
+            address: address.to_owned(),
+        };
+        let expected = [other("b", "s", "/run/r.sock:0"), other("pro%20d", "shim-1", "10.0.0.9:1")];
+        assert_eq!(others(clients), expected);
+        assert!(others("").is_empty());
+    }
+
+    #[test]
+    fn databases_are_those_with_keys() {
+        let info = "# Keyspace\r\ndb0:keys=12,expires=0,avg_ttl=0\r\ndb11:keys=3,expires=3,avg_ttl=9\r\n";
+        assert_eq!(databases(info), [(0, 12), (11, 3)]);
+        assert!(databases("# Keyspace\r\n").is_empty() && draws(&[]).is_empty());
+        assert_eq!(draws(&[0, 11]).len(), 2 + SAMPLES);
+    }
+
+    #[test]
+    fn primaries_are_told_by_the_others() {
+        let nodes = "07c37 127.0.0.1:30004@31004,host slave e7d1e 0 1426238317239 4 connected\n\
+                     67ed2 127.0.0.1:30002@31002 master - 0 1426238316232 2 connected 5461-10922\n\
+                     292f8 127.0.0.1:30003@31003 master,fail - 0 0 3 connected\n\
+                     e7d1e [::1]:30001@31001 myself,master - 0 0 1 connected 0-5460\n";
+        let value = Value::Bulk(Bytes::from_static(nodes.as_bytes()));
+        let expected = ["127.0.0.1:30002", "[::1]:30001"].map(|address| address.parse().expect("an address"));
+        assert_eq!(primaries(&value), Some(expected.to_vec()));
+        assert_eq!(primaries(&Value::Bulk(Bytes::from_static(b"nothing"))), None);
+        let bulk = |text: &'static str| Value::Bulk(Bytes::from_static(text.as_bytes()));
+        assert_eq!(primary(&Value::Array(vec![bulk("10.0.0.1"), bulk("7")])), "10.0.0.1:7".parse().ok());
+        assert_eq!(primary(&Value::Array(vec![bulk("name")])), None);
+    }
+}
