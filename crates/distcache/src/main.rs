@@ -4,10 +4,12 @@ mod bench;
 mod commands;
 mod demo;
 mod flash;
+mod guard;
 mod launch;
 mod logging;
 mod plan;
 mod policies;
+mod proxy;
 mod reproduce;
 mod sim;
 mod study;
@@ -39,6 +41,8 @@ struct CommandLine {
 enum Command {
     Demo(demo::Arguments),
     Bench(bench::Arguments),
+    Proxy(proxy::Arguments),
+    Init(commands::init::Arguments),
     Up(commands::up::Arguments),
     Run(commands::run::Arguments),
     Check(commands::check::Arguments),
@@ -78,6 +82,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Demo(arguments) => demo::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Proxy(arguments) => proxy::run(&arguments),
+        Command::Init(arguments) => commands::init::run(&arguments),
         Command::Up(arguments) => commands::up::run(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),

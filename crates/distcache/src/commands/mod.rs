@@ -3,6 +3,7 @@
 pub(crate) mod ask;
 pub(crate) mod check;
 pub(crate) mod drain;
+pub(crate) mod init;
 pub(crate) mod inspect;
 pub(crate) mod purge;
 pub(crate) mod reload;

@@ -4,6 +4,7 @@ use anyhow::ensure;
 use runtime::stop::Stop;
 
 use super::{ConfigArguments, print};
+use crate::guard::{self, Demand};
 use crate::launch;
 
 /// Run one member of a configuration
@@ -32,6 +33,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let _process = crate::logging::process(&config, &[id]).entered();
     let stop = Stop::on_signals()?;
     let started = super::reload::on_hangup(&config, &[id])?;
+    guard::check(&config, &[id], Demand::Plausible, &stop)?;
     let running = launch::launch(&config, &[id], &stop)?;
     // Nobody else sets it.
     let _ = started.set(running.reloader());

@@ -3,6 +3,7 @@
 use runtime::stop::Stop;
 
 use super::{ConfigArguments, print};
+use crate::guard::{self, Demand};
 use crate::launch;
 
 /// Run every member of a configuration in this process
@@ -21,6 +22,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let _process = crate::logging::process(&config, &ids).entered();
     let stop = Stop::on_signals()?;
     let started = super::reload::on_hangup(&config, &ids)?;
+    guard::check(&config, &ids, Demand::Plausible, &stop)?;
     let running = launch::launch(&config, &ids, &stop)?;
     // Nobody else sets it.
     let _ = started.set(running.reloader());

@@ -1,0 +1,168 @@
+//! Whether storage may be served as a configuration says: its keys lie where they are looked for, and nobody else is
+//! there. What is found out is the survey's business.
+
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use runtime::config::{Config, Mode};
+use runtime::stop::Stop;
+use shim::survey::{Other, Seen, survey};
+use wire::ShimId;
+
+/// How long all servers together may take for one question; one that does not answer is told of and not waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long connections of a process that has just ended may still be listed.
+const LEAVING: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_millis(50);
+/// Above this part of the sample it is the placement that is another; below it, somebody has written past DistCache.
+const STRAYS_PERCENT_MAX: usize = 5;
+
+/// How much of what is found is a reason not to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// No key elsewhere, and nobody else there: nothing is known of what was before.
+    All,
+    /// Not more keys elsewhere than a few, and no other cluster. A process of the same cluster gives way, and where
+    /// others may write (mode `bounded`) another cluster may.
+    Plausible,
+}
+
+/// Looks at the Redis servers of those of `ids` that are shims; an error says what is wrong and what to do.
+pub(crate) fn check(config: &Config, ids: &[&str], demand: Demand, stop: &Stop) -> anyhow::Result<Vec<Seen>> {
+    let shims: Vec<ShimId> = ids.iter().filter_map(|id| config.shim_id(id)).collect();
+    if shims.is_empty() {
+        return Ok(Vec::new());
+    }
+    let started = Instant::now();
+    let seen = loop {
+        let seen = survey(config, &shims, PATIENCE)?;
+        let found = stranger(config, &seen, demand);
+        match found {
+            None => break seen,
+            Some(_) if started.elapsed() < LEAVING && !stop.wait_timeout(POLL) => {}
+            Some((seen, other)) => bail!(occupied(seen, other)),
+        }
+    };
+    for look in &seen {
+        if let Some(trouble) = &look.trouble {
+            tracing::warn!(server = %look.address, trouble, "cannot look whether its keys lie where they are looked for");
+        }
+    }
+    check_keys(config, &seen, demand)?;
+    Ok(seen)
+}
+
+/// Once this process has made its own users: of two that come at once, at least the later one sees the other.
+pub(crate) fn check_alone(config: &Config) -> anyhow::Result<()> {
+    let shims: Vec<ShimId> = (0..config.shims.len()).map(|index| ShimId(index as u16)).collect();
+    let seen = survey(config, &shims, PATIENCE)?;
+    match stranger(config, &seen, Demand::Plausible) {
+        Some((seen, other)) => bail!(occupied(seen, other)),
+        None => Ok(()),
+    }
+}
+
+fn stranger<'a>(config: &Config, seen: &'a [Seen], demand: Demand) -> Option<(&'a Seen, &'a Other)> {
+    if demand == Demand::Plausible && config.cluster.mode == Mode::Bounded {
+        return None;
+    }
+    let is_stranger = |other: &&Other| demand == Demand::All || other.cluster != config.cluster.name;
+    seen.iter().find_map(|seen| Some((seen, seen.others.iter().find(is_stranger)?)))
+}
+
+fn occupied(seen: &Seen, other: &Other) -> String {
+    format!(
+        "another DistCache serves {}: shim {:?} of cluster {:?}, connected from {}; one server has one DistCache, or \
+         its caches would not see each other's writes: stop that one, or use its address",
+        seen.address, other.shim, other.cluster, other.address
+    )
+}
+
+fn check_keys(config: &Config, seen: &[Seen], demand: Demand) -> anyhow::Result<()> {
+    let sampled: usize = seen.iter().map(|seen| seen.sampled).sum();
+    let strays: usize = seen.iter().map(|seen| seen.strays.len()).sum();
+    let Some((look, stray)) = seen.iter().find_map(|seen| Some((seen, seen.strays.first()?))) else {
+        return Ok(());
+    };
+    let at_home = seen.iter().find(|seen| seen.shim == stray.home).map(|seen| seen.address.to_string());
+    let home = at_home.unwrap_or_else(|| format!("the server of {}", config.shim(stray.home).id));
+    let key = stray.key.escape_ascii();
+    let found = format!(
+        "{strays} of {sampled} sampled keys of {} servers lie elsewhere than DistCache places them: \"{key}\" is at {}, \
+         and would be looked for at {home}",
+        config.shims.len(),
+        look.address
+    );
+    if demand == Demand::Plausible && strays * 100 <= sampled * STRAYS_PERCENT_MAX {
+        tracing::warn!("{found}; they are not found through DistCache");
+        return Ok(());
+    }
+    bail!(
+        "{found}. If DistCache wrote them, its secret or its list of servers was another: bring those back. Otherwise \
+         put it before one server alone (always right) or a Redis Cluster (redis-cluster://), or load the data into \
+         empty servers through the router; placements of twemproxy and others are not known to it"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use runtime::config::{Secret, ShimConfig, StorageConfig};
+    use shim::survey::Stray;
+
+    use super::*;
+
+    fn config() -> Config {
+        let mut config = Config::new("own", Secret([1; 16]));
+        for id in ["a", "b"] {
+            let listen = "127.0.0.1:0".parse().expect("an address");
+            config.shims.push(ShimConfig::new(id, "r", listen, StorageConfig::Embedded));
+        }
+        config
+    }
+
+    fn seen(sampled: usize, strays: usize, others: &[&str]) -> Seen {
+        let other = |cluster: &&str| Other {
+            cluster: (*cluster).to_owned(),
+            shim: "s".to_owned(),
+            address: "10.0.0.9:1".to_owned(),
+        };
+        Seen {
+            shim: ShimId(0),
+            address: "127.0.0.1:6391".parse().expect("an address"),
+            keys: sampled as u64,
+            sampled,
+            strays: vec![Stray { key: Bytes::from_static(b"k\x01"), home: ShimId(1) }; strays],
+            others: others.iter().map(other).collect(),
+            trouble: None,
+        }
+    }
+
+    #[test]
+    fn keys_elsewhere_are_counted_and_one_is_named() {
+        let check = |sampled, strays, demand| check_keys(&config(), &[seen(sampled, strays, &[])], demand);
+        assert!(check(100, 0, Demand::All).is_ok());
+        assert!(check(100, 5, Demand::Plausible).is_ok(), "somebody has written a few keys elsewhere");
+        let error = check(100, 1, Demand::All).expect_err("one is too many").to_string();
+        assert!(error.contains("1 of 100 sampled keys of 2 servers"), "{error}");
+        assert!(
+            error.contains("\"k\\x01\" is at 127.0.0.1:6391, and would be looked for at the server of b")
+        );
+        assert!(check(100, 6, Demand::Plausible).is_err());
+        assert!(check(1, 1, Demand::Plausible).is_err());
+    }
+
+    #[test]
+    fn others_are_strangers_unless_they_give_way() {
+        let found = |config: &Config, others: &[&str], demand| {
+            stranger(config, &[seen(0, 0, others)], demand).is_some()
+        };
+        assert!(found(&config(), &["own"], Demand::All) && !found(&config(), &["own"], Demand::Plausible));
+        assert!(
+            found(&config(), &["own", "their"], Demand::Plausible) && !found(&config(), &[], Demand::All)
+        );
+        let mut bounded = config();
+        bounded.cluster.mode = Mode::Bounded;
+        assert!(!found(&bounded, &["their"], Demand::Plausible) && found(&bounded, &["their"], Demand::All));
+    }
+}

@@ -1,0 +1,202 @@
+//! `distcache proxy`: everything that one set of storage servers needs, in this process. What it runs is a plan's.
+
+mod plan;
+mod servers;
+mod state;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use runtime::address::Address;
+use runtime::config::{Config, FrontProtocol};
+use runtime::stop::Stop;
+
+use crate::commands::{BadInput, print, say};
+use crate::guard::{self, Demand};
+use crate::launch;
+pub(crate) use plan::quoted;
+use plan::{Plan, cluster_name};
+pub(crate) use servers::Servers;
+use state::State;
+
+/// More nodes than cores take turns on them.
+const NODES_MAX: usize = 64;
+const NODES_MIN: usize = 2;
+const NODES_USUAL_MAX: usize = 16;
+const CONTROLLER: &str = "127.0.0.1:7000";
+/// Further ports that are tried where the controller's is taken and none was asked for.
+const CONTROLLER_TRIES: u16 = 20;
+
+/// Run DistCache before the servers that you have: one command, no file
+///
+/// Router, cache nodes, shims and a controller in this process; clients connect to --listen instead of the server.
+/// Prints what it assumed, and `ready` once it serves. Several servers must be empty at the first start, or hold what
+/// DistCache has put there; one server or a Redis Cluster may hold anything. Nobody else may write to them.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The servers: redis://HOST:PORT, redis+unix:///PATH, redis-cluster://H:P,H:P, redis+sentinel://H:P,H:P/NAME (with
+    /// TLS: rediss...), memcached://HOST:PORT; several after commas. Logins stand in the URLs: redis://USER:PASSWORD@H:P
+    #[arg(long, env = "DISTCACHE_STORAGE", hide_env_values = true, value_name = "URL,URL", required = true)]
+    storage: Vec<String>,
+
+    /// Where clients connect: IP:PORT or unix:///PATH [default: 127.0.0.1:6380; memcached: 127.0.0.1:11212]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<Address>,
+
+    /// What clients speak [default: as storage]
+    #[arg(long, value_enum, value_name = "PROTOCOL")]
+    protocol: Option<Protocol>,
+
+    /// Cache nodes, each a thread, in two layers [default: as many as there are cores, 2 to 16]
+    #[arg(long, value_name = "N", value_parser = nodes)]
+    nodes: Option<usize>,
+
+    /// Where the controller serves status and dashboard [default: 127.0.0.1:7000, or the next port that is free]
+    #[arg(long, value_name = "IP:PORT")]
+    controller: Option<SocketAddr>,
+
+    /// Serve /metrics, /health and /ready here
+    #[arg(long, value_name = "IP:PORT")]
+    admin: Option<SocketAddr>,
+
+    /// The CA that signs the certificates of rediss:// servers (PEM)
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+
+    /// Allow addresses that other machines reach, although nothing is encrypted and nobody is asked for a password
+    #[arg(long)]
+    insecure_listen: bool,
+
+    /// Where secrets are kept, a folder for each set of servers; another secret would lose the keys
+    /// [default: $XDG_STATE_HOME/distcache or ~/.local/state/distcache]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+
+    /// Print the configuration file that does the same, and run nothing
+    #[arg(long)]
+    print_config: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Protocol {
+    Redis,
+    Memcached,
+}
+
+pub(crate) fn nodes(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=NODES_MAX).contains(count));
+    count.ok_or_else(|| format!("write 1 to {NODES_MAX}"))
+}
+
+/// What clients speak, unless somebody has said so.
+pub(crate) fn protocol(asked: Option<Protocol>, servers: &Servers) -> anyhow::Result<FrontProtocol> {
+    match (asked, servers.is_memcached()) {
+        (Some(Protocol::Redis), true) => Err(BadInput::of(
+            "--protocol redis: memcached:// storage knows no Redis commands; leave it away, or name Redis servers",
+        )),
+        (Some(Protocol::Memcached), _) | (None, true) => Ok(FrontProtocol::Memcached),
+        (Some(Protocol::Redis) | None, _) => Ok(FrontProtocol::Redis),
+    }
+}
+
+/// Where clients connect, unless somebody has said so.
+pub(crate) fn listen(protocol: FrontProtocol) -> Address {
+    let port = match protocol {
+        FrontProtocol::Redis => 6380,
+        FrontProtocol::Memcached => 11212,
+    };
+    Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let plan = plan(arguments)?;
+    let state = State::open(arguments.state.as_deref(), &plan.servers)?;
+    if arguments.print_config {
+        let (secret, _) = state.secret()?;
+        let text = plan.text(&state, &cluster_name(secret))?;
+        Config::parse(&text).map_err(BadInput::of)?;
+        print(text.trim_end());
+        return Ok(());
+    }
+    let _lock = state.lock()?;
+    let (secret, is_new) = state.secret()?;
+    let served = serve(&plan, &state, &cluster_name(secret));
+    match served {
+        Err(error) if is_new && error.is::<Unserved>() => {
+            state.forget_secret()?;
+            let path = state.secret_path();
+            Err(error.context(format!(
+                "there was no secret in {} (--state DIR names another place)",
+                path.display()
+            )))
+        }
+        served => served,
+    }
+}
+
+/// Nothing was written under the secret.
+#[derive(Debug)]
+struct Unserved(anyhow::Error);
+
+impl std::fmt::Display for Unserved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for Unserved {}
+
+fn serve(plan: &Plan, state: &State, cluster: &str) -> anyhow::Result<()> {
+    let text = plan.text(state, cluster)?;
+    let config = Arc::new(Config::parse(&text).map_err(BadInput::of)?);
+    let ids: Vec<&str> = config.member_ids().collect();
+    let _process = crate::logging::process(&config, &ids).entered();
+    let stop = Stop::on_signals()?;
+    let seen = guard::check(&config, &ids, Demand::All, &stop).map_err(Unserved)?;
+    plan.assumptions(state, &config).iter().for_each(|line| say(line));
+    if plan.servers.is_memcached() {
+        say("note     memcached does not tell its keys: where they lie was not looked at");
+    }
+    for seen in seen.iter().filter(|seen| seen.trouble.is_some()) {
+        let trouble = seen.trouble.as_deref().unwrap_or_default();
+        say(&format!("note     {} could not be looked at: {trouble}", seen.address));
+    }
+    let running = launch::launch(&config, &ids, &stop)?;
+    if let Err(error) = guard::check_alone(&config) {
+        stop.stop();
+        drop(running.wait(&stop));
+        return Err(error);
+    }
+    print("ready");
+    running.wait(&stop)
+}
+
+fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
+    let servers = Servers::parse("--storage", &arguments.storage)?;
+    let protocol = protocol(arguments.protocol, &servers)?;
+    let cores = std::thread::available_parallelism().map_or(NODES_MIN, usize::from);
+    let controller = match arguments.controller {
+        Some(controller) => controller,
+        None => controller(!arguments.print_config)?,
+    };
+    Ok(Plan {
+        listen: arguments.listen.clone().unwrap_or_else(|| listen(protocol)),
+        nodes: arguments.nodes.unwrap_or(cores.clamp(NODES_MIN, NODES_USUAL_MAX)),
+        servers,
+        protocol,
+        controller,
+        admin: arguments.admin,
+        ca_file: arguments.ca_file.clone(),
+        insecure_listen: arguments.insecure_listen,
+    })
+}
+
+/// Several proxies on one machine are usual, and nobody looks for the port of their controllers.
+fn controller(now: bool) -> anyhow::Result<SocketAddr> {
+    let first: SocketAddr = CONTROLLER.parse()?;
+    let ports = first.port()..=first.port() + CONTROLLER_TRIES;
+    let mut addresses = ports.map(|port| SocketAddr::new(first.ip(), port));
+    let free = addresses.find(|address| TcpListener::bind(address).is_ok());
+    Ok(free.filter(|_| now).unwrap_or(first))
+}
