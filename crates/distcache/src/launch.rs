@@ -12,7 +12,7 @@ use runtime::config::{Config, Member};
 use runtime::heartbeat::{self, Pulse};
 use runtime::instance::{Instance, StartError};
 use runtime::reload::Reloader;
-use runtime::status::StatusCell;
+use runtime::status::{MemberStatus, StatusCell};
 use runtime::stop::Stop;
 
 /// How often a process looks whether a member has ended although nobody stopped it.
@@ -110,6 +110,23 @@ impl Running {
     /// Of the members that have been started.
     pub(crate) fn reloader(&self) -> Arc<Reloader> {
         Arc::clone(self.reloader.as_ref().expect("it is there once the members have started"))
+    }
+
+    /// What still keeps clients of the routers here from being served, as members have said it last.
+    pub(crate) fn lacks(&self) -> Option<String> {
+        let instances = self.stages.iter().flat_map(|stage| &stage.instances);
+        instances.map(|instance| instance.status.get()).find_map(|status| match status {
+            MemberStatus::Shim(shim) if !shim.storage_up => {
+                Some(format!("the storage of {} is not up yet", shim.id))
+            }
+            MemberStatus::Router(router) if router.epoch == 0 => {
+                Some(format!("{} has no cluster map yet", router.id))
+            }
+            MemberStatus::Router(router) if !router.shims_missing.is_empty() => {
+                Some(format!("{} is not linked to {} yet", router.id, router.shims_missing.join(", ")))
+            }
+            _ => None,
+        })
     }
 
     fn status(&self, id: &str) -> Option<StatusCell> {

@@ -7,6 +7,7 @@ mod state;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use runtime::address::Address;
 use runtime::config::{Config, FrontProtocol};
@@ -14,7 +15,7 @@ use runtime::stop::Stop;
 
 use crate::commands::{BadInput, print, say};
 use crate::guard::{self, Demand};
-use crate::launch;
+use crate::launch::{self, Running};
 pub(crate) use plan::quoted;
 use plan::{Plan, cluster_name};
 pub(crate) use servers::Servers;
@@ -27,6 +28,9 @@ const NODES_USUAL_MAX: usize = 16;
 const CONTROLLER: &str = "127.0.0.1:7000";
 /// Further ports that are tried where the controller's is taken and none was asked for.
 const CONTROLLER_TRIES: u16 = 20;
+/// How long the first clients are spared errors; storage may be down for longer.
+const SERVING_MAX: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(10);
 
 /// Run DistCache before the servers that you have: one command, no file
 ///
@@ -168,8 +172,22 @@ fn serve(plan: &Plan, state: &State, cluster: &str) -> anyhow::Result<()> {
         drop(running.wait(&stop));
         return Err(error);
     }
+    if let Some(lacking) = awaited(&running, &stop) {
+        say(&format!("note     {lacking}; clients get errors until it is"));
+    }
     print("ready");
     running.wait(&stop)
+}
+
+/// Waits until clients are served; what that still lacks when the patience ends.
+fn awaited(running: &Running, stop: &Stop) -> Option<String> {
+    let started = Instant::now();
+    loop {
+        let lacking = running.lacks()?;
+        if started.elapsed() > SERVING_MAX || stop.wait_timeout(POLL) {
+            return Some(lacking);
+        }
+    }
 }
 
 fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {

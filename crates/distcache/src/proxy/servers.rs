@@ -26,6 +26,14 @@ impl Servers {
     pub(crate) fn parse(flag: &str, values: &[String]) -> anyhow::Result<Servers> {
         let mut servers = Vec::new();
         for url in values.iter().flat_map(|value| urls(value)) {
+            let name = without_login(url);
+            if let Some(scheme) =
+                ["redis", "rediss", "memcached"].iter().find(|scheme| lists_hosts(&name, scheme))
+            {
+                return Err(BadInput::of(format!(
+                    "{flag} {name}: each server has a URL of its own: {scheme}://HOST:PORT,{scheme}://HOST:PORT"
+                )));
+            }
             let storage: StorageConfig = url.parse().map_err(|error| {
                 // The rest of the URL may be a password.
                 let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -39,7 +47,6 @@ impl Servers {
                     "{flag} embedded: gone with the process; name the servers that you have, or try `distcache demo`"
                 )));
             }
-            let name = without_login(url);
             servers.push(Server { url: url.to_owned(), storage, name });
         }
         servers.sort_by(|a, b| a.name.cmp(&b.name));
@@ -109,6 +116,12 @@ fn urls(list: &str) -> Vec<&str> {
     urls
 }
 
+fn lists_hosts(name: &str, scheme: &str) -> bool {
+    name.strip_prefix(scheme)
+        .and_then(|rest| rest.strip_prefix("://"))
+        .is_some_and(|hosts| hosts.contains(','))
+}
+
 /// The same for all ways to write a URL that differ in nothing else.
 fn without_login(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
@@ -170,7 +183,10 @@ mod tests {
             assert!(error.is::<BadInput>());
         };
         check(&["redis://127.0.0.1:1,redis://:hunter2@127.0.0.1:1"], "is there twice");
-        check(&["redis://127.0.0.1:1,127.0.0.1:2"], "\"1,127.0.0.1:2\" is not a port");
+        check(
+            &["redis://:hunter2@127.0.0.1:1,127.0.0.1:2"],
+            "redis://127.0.0.1:1,127.0.0.1:2: each server has a URL",
+        );
         check(&["redis-cluster://127.0.0.1:1,redis://127.0.0.1:2"], "a Redis Cluster goes alone");
         check(&["memcached://127.0.0.1:1,redis://127.0.0.1:2"], "give all of one kind");
         check(&["embedded:"], "gone with the process");

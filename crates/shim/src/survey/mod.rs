@@ -22,8 +22,6 @@ use ask::{Answers, Server, ask};
 /// Random keys of one server, drawn in one round trip. A part of one in fifty that lies elsewhere is then missed once in
 /// 150 times.
 const SAMPLES: usize = 256;
-/// Databases of one server that are sampled.
-const DATABASES_MAX: usize = 16;
 /// What the ACL users of every shim begin with.
 const USER_PREFIX: &str = "distcache:";
 
@@ -33,7 +31,6 @@ pub struct Seen {
     /// The one in front of it; of a Redis Cluster's servers the first.
     pub shim: ShimId,
     pub address: Address,
-    /// In all databases.
     pub keys: u64,
     pub sampled: usize,
     pub strays: Vec<Stray>,
@@ -63,8 +60,6 @@ pub struct Other {
 struct Look {
     server: Server,
     seen: Seen,
-    /// Those with keys.
-    databases: Vec<u16>,
 }
 
 /// Looks at the Redis servers of `shims`.
@@ -80,7 +75,7 @@ pub fn survey(config: &Config, shims: &[ShimId], patience: Duration) -> io::Resu
     }
     let placement = Placement::new(Secret(config.secret().0), config.map()).map_err(io::Error::other)?;
     if matches!(placement.map().sharding, Sharding::Ring) && config.shims.len() > 1 {
-        for (look, answers) in ask_all(&mut looks, patience, |look| draws(&look.databases))? {
+        for (look, answers) in ask_all(&mut looks, patience, |look| draws(look.seen.keys))? {
             look.judge(answers, &placement);
         }
     }
@@ -112,7 +107,7 @@ impl Look {
         let address = server.address.clone();
         let seen =
             Seen { shim, address, keys: 0, sampled: 0, strays: Vec::new(), others: Vec::new(), trouble };
-        Look { server, seen, databases: Vec::new() }
+        Look { server, seen }
     }
 
     fn first(&mut self, answers: Answers) {
@@ -128,9 +123,7 @@ impl Look {
                     self.seen.trouble = Some(format!("{asked}: {error}"));
                 }
                 (answer, "INFO") => {
-                    let databases = databases(&text(&answer));
-                    self.seen.keys = databases.iter().map(|(_, keys)| keys).sum();
-                    self.databases = databases.into_iter().map(|(number, _)| number).collect();
+                    self.seen.keys = keys(&text(&answer));
                 }
                 (answer, _) => self.seen.others = others(&text(&answer)),
             }
@@ -156,7 +149,6 @@ impl Look {
         }
         self.seen.sampled = keys.len();
         for key in keys {
-            // Keys of all databases lie where those of database 0 do.
             let home = placement.shim(&placement.key(0, key.clone()));
             if home != self.seen.shim {
                 self.seen.strays.push(Stray { key: key.clone(), home });
@@ -165,25 +157,18 @@ impl Look {
     }
 }
 
-fn draws(databases: &[u16]) -> Vec<Command> {
-    let databases = &databases[..databases.len().min(DATABASES_MAX)];
-    let select = |number: &u16| Command::from_args(&["SELECT", &number.to_string()]);
-    let draw = || std::iter::repeat_n(Command::from_args(&["RANDOMKEY"]), SAMPLES / databases.len().max(1));
-    databases.iter().flat_map(|number| std::iter::once(select(number)).chain(draw())).collect()
+fn draws(keys: u64) -> Vec<Command> {
+    vec![Command::from_args(&["RANDOMKEY"]); if keys > 0 { SAMPLES } else { 0 }]
 }
 
 fn text(value: &Value) -> String {
     value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
 }
 
-/// Databases with how many keys they have, from `INFO keyspace`.
-fn databases(info: &str) -> Vec<(u16, u64)> {
-    let database = |line: &str| {
-        let (number, facts) = line.strip_prefix("db")?.split_once(':')?;
-        let keys = facts.split(',').find_map(|fact| fact.strip_prefix("keys="))?;
-        Some((number.parse().ok()?, keys.parse().ok()?))
-    };
-    info.lines().filter_map(database).collect()
+/// How many keys database 0 has, from `INFO keyspace`. The others are not served.
+fn keys(info: &str) -> u64 {
+    let facts = info.lines().find_map(|line| line.strip_prefix("db0:")).unwrap_or_default();
+    facts.split(',').find_map(|fact| fact.strip_prefix("keys=")?.parse().ok()).unwrap_or(0)
 }
 
 /// Connections that log in as users of shims, from `CLIENT LIST`.
@@ -328,11 +313,10 @@ mod tests {
     }
 
     #[test]
-    fn databases_are_those_with_keys() {
-        let info = "# Keyspace\r\ndb0:keys=12,expires=0,avg_ttl=0\r\ndb11:keys=3,expires=3,avg_ttl=9\r\n";
-        assert_eq!(databases(info), [(0, 12), (11, 3)]);
-        assert!(databases("# Keyspace\r\n").is_empty() && draws(&[]).is_empty());
-        assert_eq!(draws(&[0, 11]).len(), 2 + SAMPLES);
+    fn a_database_with_keys_is_sampled() {
+        assert_eq!(keys("# Keyspace\r\ndb0:keys=12,expires=0,avg_ttl=0\r\ndb11:keys=3,expires=3\r\n"), 12);
+        assert_eq!(keys("# Keyspace\r\ndb11:keys=3,expires=3\r\n"), 0);
+        assert_eq!((draws(0).len(), draws(1).len()), (0, SAMPLES));
     }
 
     #[test]

@@ -69,6 +69,11 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).expect("the process is there");
     }
 
+    /// How it has ended, if it has.
+    pub(crate) fn try_wait(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child")
+    }
+
     /// Waits for it to end by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         until(&format!("{} ends", self.name), || self.child.try_wait().expect("a child"))

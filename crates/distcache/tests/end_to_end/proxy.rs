@@ -1,0 +1,283 @@
+//! `distcache proxy` before real servers: what it serves, finds again and refuses. Not what its members do.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::cluster::{
+    Client, Directory, MemcachedClient, MemcachedServer, PRIMARIES, Process, RedisCluster, RedisServer,
+    Sentinels, distcache, free_port, installed, shared, text, until,
+};
+
+/// Enough that none of them lying elsewhere is no accident.
+const KEYS: usize = 200;
+
+fn loopback() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
+}
+
+/// A proxy before these servers whose state is in the directory.
+struct Proxy {
+    listen: SocketAddr,
+    process: Process,
+    log: PathBuf,
+}
+
+fn command(storage: &[String], state: &Path, listen: SocketAddr) -> Command {
+    let mut command = distcache();
+    command.arg("proxy").arg("--storage").arg(storage.join(",")).arg("--state").arg(state);
+    command.args(["--nodes", "2", "--listen", &listen.to_string()]);
+    command.args(["--controller", &loopback().to_string()]);
+    command
+}
+
+impl Proxy {
+    fn launch(storage: &[String], state: &Directory) -> Proxy {
+        let listen = loopback();
+        let log = state.join(&format!("{}.log", listen.port()));
+        let process = Process::start("proxy", command(storage, state.path(), listen), &log);
+        Proxy { listen, process, log }
+    }
+
+    fn start(storage: &[String], state: &Directory) -> Proxy {
+        let proxy = Proxy::launch(storage, state);
+        proxy.process.wait_for_line("ready");
+        proxy
+    }
+
+    /// Starts one that does not serve, and returns what it says of that.
+    fn refused(storage: &[String], state: &Directory) -> String {
+        let mut proxy = Proxy::launch(storage, state);
+        let status = proxy.process.wait();
+        let log = std::fs::read_to_string(&proxy.log).expect("a log");
+        assert_eq!(status.code(), Some(1), "{log}");
+        assert!(!log.contains("panicked"), "{log}");
+        log
+    }
+
+    fn connect(&self) -> Client {
+        Client::tcp(self.listen)
+    }
+
+    fn terminate(mut self) {
+        self.process.signal(Signal::TERM);
+        assert_eq!(self.process.wait().code(), Some(0), "{}", self.process.log());
+    }
+}
+
+fn urls(servers: &[RedisServer]) -> Vec<String> {
+    servers.iter().map(RedisServer::url).collect()
+}
+
+fn fill(client: &mut Client) {
+    for number in 0..KEYS {
+        let reply = client.call(&["SET", &format!("key-{number}"), &format!("value-{number}")]);
+        assert_eq!(text(&reply), "OK");
+    }
+}
+
+fn check(client: &mut Client) {
+    for number in 0..KEYS {
+        let reply = client.call(&["GET", &format!("key-{number}")]);
+        assert_eq!(text(&reply), format!("value-{number}"));
+    }
+}
+
+fn secrets(state: &Directory) -> Vec<String> {
+    let folders = std::fs::read_dir(state.path()).expect("a directory");
+    let secret = |folder: std::fs::DirEntry| std::fs::read_to_string(folder.path().join("secret")).ok();
+    folders.filter_map(|folder| secret(folder.expect("readable"))).collect()
+}
+
+#[test]
+fn keys_are_found_again_with_the_same_state_and_refused_with_another() {
+    let _machine = shared();
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let mut storage = urls(&servers);
+    let state = Directory::new();
+    let proxy = Proxy::start(&storage, &state);
+    assert_eq!(text(&proxy.connect().call(&["GET", "nothing"])), "Null", "the first GET after ready");
+    fill(&mut proxy.connect());
+    let said = proxy.process.log();
+    for word in
+        ["storage  redis+unix://", "clients  127.0.0.1:", "1 leaf and 1 spine", "its secret places every key"]
+    {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let second = Proxy::refused(&storage, &state);
+    assert!(second.contains("another `distcache proxy` serves these servers: process "), "{second}");
+    proxy.terminate();
+
+    // In which order they are named makes no difference.
+    storage.reverse();
+    let proxy = Proxy::start(&storage, &state);
+    check(&mut proxy.connect());
+    // Killed, it leaves its users behind and no connection.
+    drop(proxy);
+    let proxy = Proxy::start(&storage, &state);
+    check(&mut proxy.connect());
+    proxy.terminate();
+
+    let lost = Directory::new();
+    let refused = Proxy::refused(&storage, &lost);
+    assert!(refused.contains("sampled keys of 2 servers lie elsewhere"), "{refused}");
+    assert!(
+        refused.contains("there was no secret in") && refused.contains("If DistCache wrote them"),
+        "{refused}"
+    );
+    assert!(secrets(&lost).is_empty(), "a secret under which nothing was written is not kept");
+    let proxy = Proxy::start(&storage, &state);
+    check(&mut proxy.connect());
+}
+
+#[test]
+fn keys_that_lie_elsewhere_are_refused_unless_the_server_is_alone() {
+    let _machine = shared();
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let storage = urls(&servers);
+    let mut direct = servers[0].connect();
+    fill(&mut direct);
+    let state = Directory::new();
+    let refused = Proxy::refused(&storage, &state);
+    assert!(
+        refused.contains(" of 200 sampled keys of 2 servers lie elsewhere")
+            || refused.contains("sampled keys"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("\"key-") && refused.contains("before one server alone (always right)"),
+        "{refused}"
+    );
+
+    let proxy = Proxy::start(&storage[..1], &state);
+    check(&mut proxy.connect());
+}
+
+#[test]
+fn a_server_has_one_distcache() {
+    let _machine = shared();
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let storage = urls(&servers);
+    let (state, other) = (Directory::new(), Directory::new());
+    let first = Proxy::start(&storage, &state);
+    let refused = Proxy::refused(&storage, &other);
+    assert!(refused.contains("another DistCache serves "), "{refused}");
+    assert!(refused.contains("of cluster \"proxy-"), "{refused}");
+    // One of two servers is enough to get in each other's way.
+    let refused = Proxy::refused(&storage[1..], &other);
+    assert!(refused.contains("another DistCache serves "), "{refused}");
+    // So it is for a cluster with a file.
+    let file = other.join("own.toml");
+    std::fs::write(&file, format!("[[shim]]\nstorage = \"{}\"\n", storage[0])).expect("written");
+    let output = distcache().arg("up").arg("--config").arg(&file).output().expect("it ends");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("another DistCache serves"), "{error}");
+    fill(&mut first.connect());
+    check(&mut first.connect());
+    first.terminate();
+    Proxy::start(&storage[1..], &other);
+}
+
+#[test]
+fn two_that_start_at_once_do_not_both_serve() {
+    let _machine = shared();
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let server = RedisServer::start();
+    let storage = [server.url()];
+    let states: Vec<Directory> = (0..3).map(|_| Directory::new()).collect();
+    let mut proxies: Vec<Proxy> = states.iter().map(|state| Proxy::launch(&storage, state)).collect();
+    // At most one has not given up in the end; all of them may have.
+    let mut serving = until("all but one have given up", || {
+        let ended: Vec<bool> = proxies.iter_mut().map(|proxy| proxy.process.try_wait().is_some()).collect();
+        let left = ended.iter().filter(|ended| !**ended).count();
+        (left <= 1).then(|| ended.iter().position(|ended| !ended))
+    });
+    for (index, proxy) in proxies.iter().enumerate().filter(|(index, _)| Some(*index) != serving) {
+        let log = std::fs::read_to_string(&proxy.log).expect("a log");
+        assert!(log.contains("another DistCache serves"), "{index}: {log}");
+    }
+    if let Some(index) = serving.take() {
+        proxies[index].process.wait_for_line("ready");
+        assert_eq!(text(&proxies[index].connect().call(&["SET", "k", "v"])), "OK");
+    }
+}
+
+#[test]
+fn the_printed_configuration_does_the_same() {
+    let _machine = shared();
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let servers = [RedisServer::start(), RedisServer::start()];
+    let storage = urls(&servers);
+    let state = Directory::new();
+    let proxy = Proxy::start(&storage, &state);
+    fill(&mut proxy.connect());
+    let listen = proxy.listen;
+    let output = command(&storage, state.path(), listen).arg("--print-config").output().expect("it ends");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    proxy.terminate();
+    let file = state.join("printed.toml");
+    std::fs::write(&file, &output.stdout).expect("written");
+    let mut up = distcache();
+    up.arg("up").arg("--config").arg(&file);
+    let up = Process::start("up", up, &state.join("up.log"));
+    up.wait_for_line("ready");
+    let mut client = Client::tcp(listen);
+    until("its members are linked", || text(&client.call(&["DBSIZE"])).starts_with("Integer").then_some(()));
+    check(&mut client);
+}
+
+#[test]
+fn memcached_is_served_by_its_own_protocol() {
+    let _machine = shared();
+    if !installed(&["memcached"]) {
+        return;
+    }
+    let servers = [MemcachedServer::start(), MemcachedServer::start()];
+    let storage: Vec<String> = servers.iter().map(MemcachedServer::url).collect();
+    let state = Directory::new();
+    let proxy = Proxy::start(&storage, &state);
+    let mut client = MemcachedClient::connect(proxy.listen);
+    until("a write is taken", || (client.text("set k 0 0 1\r\nv\r\n") == "STORED\r\n").then_some(()));
+    assert_eq!(client.text("get k\r\n"), "VALUE k 0 1\r\nv\r\nEND\r\n");
+    assert!(proxy.process.log().contains("memcached does not tell its keys"), "{}", proxy.process.log());
+}
+
+#[test]
+fn a_redis_cluster_and_a_primary_behind_sentinels_hold_what_they_held() {
+    let _machine = shared();
+    if !installed(&["redis-server", "redis-cli"]) {
+        return;
+    }
+    let cluster = RedisCluster::start();
+    let state = Directory::new();
+    let proxy = Proxy::start(&[cluster.url()], &state);
+    until("it serves", || (text(&proxy.connect().call(&["SET", "k", "v"])) == "OK").then_some(()));
+    let other = Directory::new();
+    let refused = Proxy::refused(&[cluster.url()], &other);
+    assert!(refused.contains("another DistCache serves"), "{PRIMARIES} primaries: {refused}");
+    proxy.terminate();
+    let proxy = Proxy::start(&[cluster.url()], &other);
+    until("another secret finds it", || (text(&proxy.connect().call(&["GET", "k"])) == "v").then_some(()));
+    drop(proxy);
+
+    let sentinels = Sentinels::start();
+    let proxy = Proxy::start(&[sentinels.url()], &state);
+    until("it serves", || (text(&proxy.connect().call(&["SET", "k", "v"])) == "OK").then_some(()));
+    let refused = Proxy::refused(&[sentinels.url()], &other);
+    assert!(refused.contains("another DistCache serves"), "{refused}");
+}
