@@ -43,13 +43,25 @@ pub(crate) fn check(config: &Config, ids: &[&str], demand: Demand, stop: &Stop) 
             Some((seen, other)) => bail!(occupied(seen, other)),
         }
     };
-    for look in &seen {
+    for look in seen.iter().filter(|_| demand == Demand::Plausible) {
         if let Some(trouble) = &look.trouble {
             tracing::warn!(server = %look.address, trouble, "cannot look whether its keys lie where they are looked for");
         }
     }
     check_keys(config, &seen, demand)?;
     Ok(seen)
+}
+
+/// Refuses servers that could not be looked at: under a new secret nobody knows where their keys lie.
+pub(crate) fn check_all_seen(seen: &[Seen]) -> anyhow::Result<()> {
+    match seen.iter().find_map(|seen| Some((seen, seen.trouble.as_ref()?))) {
+        None => Ok(()),
+        Some((seen, trouble)) => bail!(
+            "{}: {trouble}; at the first start every one of several servers has to answer, because a key that lies \
+             elsewhere than DistCache places it would be lost from sight: start it or repair its access, then try again",
+            seen.address
+        ),
+    }
 }
 
 /// Once this process has made its own users: of two that come at once, at least the later one sees the other.

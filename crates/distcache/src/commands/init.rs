@@ -36,6 +36,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", value_parser = proxy::nodes)]
     nodes: Option<usize>,
 
+    /// The CA that signs the certificates of rediss:// servers (PEM)
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+
     /// Overwrite the file if there is one
     #[arg(long)]
     force: bool,
@@ -47,6 +51,7 @@ struct Facts {
     listen: Address,
     protocol: FrontProtocol,
     nodes: Option<usize>,
+    ca_file: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -91,9 +96,10 @@ fn facts(arguments: &Arguments) -> anyhow::Result<Facts> {
         return ask(arguments, &mut io::stdin().lock());
     }
     let servers = Servers::parse("--storage", &arguments.storage)?;
+    proxy::check_ca(&servers, arguments.ca_file.as_deref())?;
     let protocol = proxy::protocol(arguments.protocol, &servers)?;
     let listen = arguments.listen.clone().unwrap_or_else(|| proxy::listen(protocol));
-    Ok(Facts { servers, listen, protocol, nodes: arguments.nodes })
+    Ok(Facts { servers, listen, protocol, nodes: arguments.nodes, ca_file: arguments.ca_file.clone() })
 }
 
 /// What flags say already is not asked.
@@ -102,6 +108,13 @@ fn ask(arguments: &Arguments, input: &mut impl BufRead) -> anyhow::Result<Facts>
         question(input, "Storage servers (URLs, commas between them)", "redis://127.0.0.1:6379", |text| {
             Servers::parse("storage", &[text.to_owned()]).map_err(|error| error.to_string())
         })?;
+    let ca_file = match &arguments.ca_file {
+        None if servers.wants_tls() => {
+            Some(question(input, "The CA that signs their certificates (a PEM file)", "ca.crt", ca_file)?)
+        }
+        given => given.clone(),
+    };
+    proxy::check_ca(&servers, ca_file.as_deref())?;
     let protocol = proxy::protocol(arguments.protocol, &servers)?;
     let listen = match &arguments.listen {
         Some(listen) => listen.clone(),
@@ -118,7 +131,15 @@ fn ask(arguments: &Arguments, input: &mut impl BufRead) -> anyhow::Result<Facts>
         None => Some(question(input, "Cache nodes", &usual.to_string(), proxy::nodes)?)
             .filter(|nodes| *nodes != usual),
     };
-    Ok(Facts { servers, listen, protocol, nodes })
+    Ok(Facts { servers, listen, protocol, nodes, ca_file })
+}
+
+fn ca_file(text: &str) -> Result<PathBuf, String> {
+    match std::fs::metadata(text) {
+        Ok(found) if found.is_file() => Ok(PathBuf::from(text)),
+        Ok(_) => Err(format!("{text} is no file")),
+        Err(error) => Err(format!("{text}: {error}")),
+    }
 }
 
 /// Asks again until the answer makes sense; an empty one is `usual`.
@@ -159,6 +180,10 @@ fn text(facts: &Facts) -> anyhow::Result<String> {
     )?;
     for server in &facts.servers.0 {
         writeln!(out, "[[shim]]\nstorage = {}", quoted(&server.url))?;
+    }
+    if let Some(file) = &facts.ca_file {
+        let file = quoted(std::path::absolute(file)?.display());
+        writeln!(out, "\n# The CA that signs the servers' certificates.\n[tls.storage]\nca_file = {file}")?;
     }
     writeln!(out, "\n# Where clients connect.\n[[router]]\nlisten = {}", quoted(&facts.listen))?;
     if facts.protocol == FrontProtocol::Memcached {

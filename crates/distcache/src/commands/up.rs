@@ -2,7 +2,7 @@
 
 use runtime::stop::Stop;
 
-use super::{ConfigArguments, print};
+use super::{ConfigArguments, print, say};
 use crate::guard::{self, Demand};
 use crate::launch;
 
@@ -26,6 +26,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let running = launch::launch(&config, &ids, &stop)?;
     // Nobody else sets it.
     let _ = started.set(running.reloader());
+    if !config.assumed().is_empty() {
+        let clients = config
+            .routers
+            .iter()
+            .flat_map(|router| router.listens().map(|listen| listen.address.to_string()));
+        let clients: Vec<String> = clients.collect();
+        say(&format!(
+            "clients connect to {}; `distcache check` lists what the file leaves out and is assumed",
+            clients.join(", ")
+        ));
+    }
     print("ready");
     running.wait(&stop)
 }

@@ -5,7 +5,7 @@ mod servers;
 mod state;
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let _lock = state.lock()?;
     let (secret, is_new) = state.secret()?;
-    let served = serve(&plan, &state, &cluster_name(secret));
+    let served = serve(&plan, &state, &cluster_name(secret), is_new);
     match served {
         Err(error) if is_new && error.is::<Unserved>() => {
             state.forget_secret()?;
@@ -151,13 +151,16 @@ impl std::fmt::Display for Unserved {
 
 impl std::error::Error for Unserved {}
 
-fn serve(plan: &Plan, state: &State, cluster: &str) -> anyhow::Result<()> {
+fn serve(plan: &Plan, state: &State, cluster: &str, is_new: bool) -> anyhow::Result<()> {
     let text = plan.text(state, cluster)?;
     let config = Arc::new(Config::parse(&text).map_err(BadInput::of)?);
     let ids: Vec<&str> = config.member_ids().collect();
     let _process = crate::logging::process(&config, &ids).entered();
     let stop = Stop::on_signals()?;
     let seen = guard::check(&config, &ids, Demand::All, &stop).map_err(Unserved)?;
+    if is_new && plan.servers.is_divided() {
+        guard::check_all_seen(&seen).map_err(Unserved)?;
+    }
     plan.assumptions(state, &config).iter().for_each(|line| say(line));
     if plan.servers.is_memcached() {
         say("note     memcached does not tell its keys: where they lie was not looked at");
@@ -198,7 +201,7 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
         Some(controller) => controller,
         None => controller(!arguments.print_config)?,
     };
-    Ok(Plan {
+    let plan = Plan {
         listen: arguments.listen.clone().unwrap_or_else(|| listen(protocol)),
         nodes: arguments.nodes.unwrap_or(cores.clamp(NODES_MIN, NODES_USUAL_MAX)),
         servers,
@@ -207,7 +210,41 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
         admin: arguments.admin,
         ca_file: arguments.ca_file.clone(),
         insecure_listen: arguments.insecure_listen,
-    })
+    };
+    check(&plan)?;
+    Ok(plan)
+}
+
+/// In the words of flags; the configuration would be refused in those of its sections.
+fn check(plan: &Plan) -> anyhow::Result<()> {
+    let addresses = [
+        ("--listen", Some(plan.listen.clone())),
+        ("--controller", Some(Address::Tcp(plan.controller))),
+        ("--admin", plan.admin.map(Address::Tcp)),
+    ];
+    for (flag, address) in addresses {
+        if let Some(address) = address.filter(|address| !address.is_local() && !plan.insecure_listen) {
+            return Err(BadInput::of(format!(
+                "{flag} {address}: reachable from other machines, and nothing is encrypted and nobody asked for a \
+                 password; write a loopback address, or add --insecure-listen in a network that you trust; for TLS and \
+                 users begin with the file that --print-config prints"
+            )));
+        }
+    }
+    check_ca(&plan.servers, plan.ca_file.as_deref())
+}
+
+pub(crate) fn check_ca(servers: &Servers, ca_file: Option<&Path>) -> anyhow::Result<()> {
+    match (servers.wants_tls(), ca_file) {
+        (true, None) => Err(BadInput::of(
+            "--ca-file is missing: --storage has servers with TLS; name the CA that signs their certificates (PEM)",
+        )),
+        (false, Some(file)) => Err(BadInput::of(format!(
+            "--ca-file {}: no server of --storage has TLS; write rediss:// instead of redis://",
+            file.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Several proxies on one machine are usual, and nobody looks for the port of their controllers.

@@ -78,6 +78,10 @@ impl Servers {
         self.0.iter().any(is_memcached)
     }
 
+    pub(crate) fn wants_tls(&self) -> bool {
+        self.0.iter().any(|server| server.url.starts_with("rediss"))
+    }
+
     /// Whether each key may lie at one server only, which is for DistCache to choose.
     pub(crate) fn is_divided(&self) -> bool {
         self.0.len() > 1 && !self.is_memcached()
@@ -107,13 +111,13 @@ fn urls(list: &str) -> Vec<&str> {
         let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())
             && scheme.chars().all(|c| c.is_ascii_lowercase() || "+-".contains(c));
         if is_scheme || scheme.is_empty() && next.trim_start().starts_with("embedded:") {
-            urls.push(list[start..comma].trim());
+            urls.push(&list[start..comma]);
             start = comma + 1;
         }
     }
-    urls.push(list[start..].trim());
-    urls.retain(|url| !url.is_empty());
-    urls
+    urls.push(&list[start..]);
+    let urls = urls.into_iter().map(|url| url.trim_matches([',', ' ']));
+    urls.filter(|url| !url.is_empty()).collect()
 }
 
 fn lists_hosts(name: &str, scheme: &str) -> bool {

@@ -9,6 +9,7 @@ mod every_setting;
 mod load;
 mod members;
 mod policy;
+mod ranges;
 mod roster;
 mod scalar;
 pub mod secret_file;

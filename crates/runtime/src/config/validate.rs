@@ -8,6 +8,7 @@ use wire::message::LAYERS_MAX;
 
 use super::load::ConfigError;
 use super::policy;
+use super::ranges;
 use super::users;
 use super::{
     ByteSize, ClusterConfig, Config, ControllerConfig, FrontProtocol, MemcachedPlacement, Mode, ShimConfig,
@@ -38,6 +39,7 @@ impl Config {
     pub fn validate(&self) -> Check {
         check_cluster(self)?;
         check_heat_and_limits(self)?;
+        ranges::check(self)?;
         policy::check(self)?;
         check_slow_log(self)?;
         check_ids(self)?;
