@@ -27,6 +27,18 @@ pub(crate) enum Demand {
     Plausible,
 }
 
+/// Servers hold keys that this configuration would look for elsewhere.
+#[derive(Debug)]
+pub(crate) struct KeysElsewhere(String);
+
+impl std::fmt::Display for KeysElsewhere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for KeysElsewhere {}
+
 /// Looks at the Redis servers of those of `ids` that are shims; an error says what is wrong and what to do.
 pub(crate) fn check(config: &Config, ids: &[&str], demand: Demand, stop: &Stop) -> anyhow::Result<Vec<Seen>> {
     let shims: Vec<ShimId> = ids.iter().filter_map(|id| config.shim_id(id)).collect();
@@ -109,11 +121,12 @@ fn check_keys(config: &Config, seen: &[Seen], demand: Demand) -> anyhow::Result<
         tracing::warn!("{found}; they are not found through DistCache");
         return Ok(());
     }
-    bail!(
+    Err(KeysElsewhere(format!(
         "{found}. If DistCache wrote them, its secret or its list of servers was another: bring those back. Otherwise \
          put it before one server alone (always right) or a Redis Cluster (redis-cluster://), or load the data into \
          empty servers through the router; placements of twemproxy and others are not known to it"
-    )
+    ))
+    .into())
 }
 
 #[cfg(test)]

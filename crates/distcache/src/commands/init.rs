@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, ErrorKind, IsTerminal as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -71,6 +72,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let with_secret = format!("{text}\n[cluster]\nsecret = \"{}\"\n", "0".repeat(32));
     Config::parse(&with_secret).map_err(BadInput::of)?;
     let mut options = File::options();
+    // A login is nobody else's to read.
+    let with_login = facts.servers.0.iter().any(|server| server.url.contains('@'));
+    options.mode(if with_login { 0o600 } else { 0o644 });
     options.write(true).create(arguments.force).truncate(arguments.force).create_new(!arguments.force);
     let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
     match written {

@@ -14,7 +14,7 @@ use runtime::config::{Config, FrontProtocol};
 use runtime::stop::Stop;
 
 use crate::commands::{BadInput, print, say};
-use crate::guard::{self, Demand};
+use crate::guard::{self, Demand, KeysElsewhere};
 use crate::launch::{self, Running};
 pub(crate) use plan::quoted;
 use plan::{Plan, cluster_name};
@@ -126,16 +126,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let _lock = state.lock()?;
     let (secret, is_new) = state.secret()?;
     let served = serve(&plan, &state, &cluster_name(secret), is_new);
-    match served {
-        Err(error) if is_new && error.is::<Unserved>() => {
-            state.forget_secret()?;
+    match served.map_err(anyhow::Error::downcast::<Unserved>) {
+        Err(Ok(Unserved(error))) => {
+            if is_new {
+                state.forget_secret()?;
+            }
             let path = state.secret_path();
-            Err(error.context(format!(
-                "there was no secret in {} (--state DIR names another place)",
-                path.display()
-            )))
+            match is_new && error.is::<KeysElsewhere>() {
+                true => Err(error.context(format!(
+                    "there was no secret in {} (--state DIR names another place)",
+                    path.display()
+                ))),
+                false => Err(error),
+            }
         }
-        served => served,
+        Err(Err(error)) => Err(error),
+        Ok(()) => Ok(()),
     }
 }
 

@@ -173,7 +173,7 @@ fn a_server_has_one_distcache() {
     let first = Proxy::start(&storage, &state);
     let refused = Proxy::refused(&storage, &other);
     assert!(refused.contains("another DistCache serves "), "{refused}");
-    assert!(refused.contains("of cluster \"proxy-"), "{refused}");
+    assert!(refused.contains("of cluster \"proxy-") && !refused.contains("no secret"), "{refused}");
     // One of two servers is enough to get in each other's way.
     let refused = Proxy::refused(&storage[1..], &other);
     assert!(refused.contains("another DistCache serves "), "{refused}");

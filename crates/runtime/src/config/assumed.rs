@@ -165,12 +165,17 @@ fn nodes(table: &mut Table, racks: &[String], said: &mut Vec<String>) -> Result<
             (text(layer, "name").unwrap_or_default(), by_rack)
         })
         .collect();
-    if members(table, "node").is_empty() {
+    let all_assumed = members(table, "node").is_empty();
+    if all_assumed {
         table.insert("node".to_owned(), Value::Array(one_per_rack(&layers, racks)));
     }
     let mut counts = vec![0; layers.len()];
     for (index, node) in each(table, "node").enumerate() {
         let mut filling = Filling::new("node", index, node);
+        if all_assumed {
+            let fields = filling.member.iter().map(|(key, value)| format!("{key} = {value}"));
+            filling.assumed = fields.collect();
+        }
         let by_rack = filling.member.contains_key("rack");
         if let Some((name, _)) = layers.iter().find(|layer| layer.1 == by_rack) {
             filling.assume("layer", name);
@@ -289,6 +294,9 @@ mod tests {
             said.contains("[[shim]] 2: id = \"shim-1\", rack = \"shim-1\", listen = \"127.0.0.1:7101\""),
             "{said}"
         );
+        let leaf =
+            "[[node]] 2: layer = \"leaf\", rack = \"shim-1\", id = \"leaf-1\", listen = \"127.0.0.1:7201\"";
+        assert!(said.contains(leaf), "{said}");
         assert!(said.contains("[[layer]] name = \"leaf\", partition = \"rack\""), "{said}");
     }
 
