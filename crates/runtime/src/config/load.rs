@@ -217,10 +217,12 @@ fn read_with(
     config.tls.resolve(directory);
     config.tracing.read_headers(directory).map_err(|what| ConfigError(format!("{file}: {what}")))?;
     config.validate().map_err(named)?;
-    if let Some((path, no_secret)) = &place
-        && kept_secret(path, file)?.is_none()
-    {
-        make_secret(&mut config, path, *no_secret).map_err(named)?;
+    if let Some((path, no_secret)) = &place {
+        // Somebody else may have made it since it was looked for.
+        config.cluster.secret = match kept_secret(path, file)? {
+            Some(secret) => Some(secret),
+            None => make_secret(&config, path, *no_secret).map_err(named)?,
+        };
     }
     let certificates = Certificates::load(&config.tls);
     config.table = Arc::new(table);
@@ -244,10 +246,11 @@ fn kept_secret(path: &Path, file: &str) -> Result<Option<Secret>, ConfigError> {
     secret_file::read(path).map_err(at)
 }
 
-fn make_secret(config: &mut Config, path: &Path, no_secret: NoSecret) -> Result<(), ConfigError> {
+/// The secret that is there now; for who only looks, the one that stands in for it.
+fn make_secret(config: &Config, path: &Path, no_secret: NoSecret) -> Result<Option<Secret>, ConfigError> {
     let beside = path.display();
     match no_secret {
-        NoSecret::Ignore => return Ok(()),
+        NoSecret::Ignore => return Ok(config.cluster.secret),
         NoSecret::Refuse => {
             return Err(ConfigError(format!(
                 "[cluster] secret is missing, and {beside} is not there: the first start of a member makes it; if it \
@@ -269,8 +272,7 @@ fn make_secret(config: &mut Config, path: &Path, no_secret: NoSecret) -> Result<
         ))
     })?;
     tracing::info!(file = %beside, "made the cluster's secret; keep it: another one places every key elsewhere");
-    config.cluster.secret = Some(secret);
-    Ok(())
+    Ok(Some(secret))
 }
 
 fn secret_from(path: &PathBuf, file: &str) -> Result<super::Secret, ConfigError> {

@@ -311,6 +311,27 @@ fn a_secret_that_is_left_out_is_made_once_beside_the_file() {
     assert!(Config::load_to_start(&path, &[]).is_err() && !beside.exists(), "a wrong file makes no secret");
 }
 
+/// A secret that appeared between two looks at its file left the second with none.
+#[test]
+fn processes_that_start_at_once_read_one_secret() {
+    for _ in 0..20 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("distcache.toml");
+        std::fs::write(&path, "[[shim]]\n[[shim]]\n").unwrap();
+        let start = std::sync::Barrier::new(8);
+        let secrets: Vec<Secret> = std::thread::scope(|scope| {
+            let load = || {
+                start.wait();
+                *Config::load_to_start(&path, &[]).unwrap().secret()
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(load)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let kept = super::secret_file::read(&directory.path().join("distcache.secret")).unwrap().unwrap();
+        assert!(secrets.iter().all(|secret| *secret == kept));
+    }
+}
+
 #[test]
 fn a_configuration_built_by_code_is_checked_alike() {
     use super::{LayerConfig, NodeConfig, RouterConfig, ShimConfig};
