@@ -45,6 +45,7 @@ impl Driver {
             offers_total: counts.offers,
             offers_accepted_total: counts.offers_accepted,
             held_off: self.node.held_off() as u64,
+            shims_linked: (self.config.shims.len() - self.node.shims_missing().count()) as u64,
             shims_missing: self.node.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
             queue_depth: self.node.pending() as u64,
             waiting: self.node.waiting() as u64,

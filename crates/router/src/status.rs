@@ -76,6 +76,8 @@ impl RouterDriver {
             spans_exported_total: self.spans.exported(),
             spans_dropped_total: self.spans.dropped() + router.spans_dropped(),
             learned: router.learned_count() as u64,
+            shims_linked: (self.config.shims.len() - router.shims_missing().count()) as u64,
+            shims_needed: self.config.shims_needed(&self.id) as u64,
             shims_missing: router.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
             sheds_total: BTreeMap::from(sheds.map(|(rule, count)| (rule.to_owned(), count))),
             messages_in_total: self.engine.messages_in,

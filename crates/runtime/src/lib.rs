@@ -10,6 +10,7 @@ pub mod metrics;
 pub mod orders;
 pub mod peers;
 pub mod reactor;
+mod ready;
 pub mod reload;
 pub mod spans;
 pub mod status;

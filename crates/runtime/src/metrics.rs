@@ -49,6 +49,8 @@ const NODE: &[Metric<NodeStatus>] = &[
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
     Metric("peers", Gauge, "Peers linked", |s| s.peers),
     Metric("epoch", Gauge, "Epoch of the cluster map in use", |s| u64::from(s.epoch)),
+    Metric("ready", Gauge, "Whether the node has a map and reaches a shim", |s| u64::from(s.serves())),
+    Metric("shims_missing", Gauge, "Shims that it does not reach", |s| s.shims_missing.len() as u64),
 ];
 
 const SHIM: &[Metric<ShimStatus>] = &[
@@ -117,6 +119,7 @@ const SHIM: &[Metric<ShimStatus>] = &[
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
     Metric("peers", Gauge, "Peers linked", |s| s.peers),
     Metric("epoch", Gauge, "Epoch of the cluster map in use", |s| u64::from(s.epoch)),
+    Metric("ready", Gauge, "Whether the shim has a map and its storage", |s| u64::from(s.serves())),
 ];
 
 const ROUTER: &[Metric<RouterStatus>] = &[
@@ -159,6 +162,10 @@ const ROUTER: &[Metric<RouterStatus>] = &[
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
     Metric("peers", Gauge, "Peers linked", |s| s.peers),
     Metric("epoch", Gauge, "Epoch of the cluster map in use", |s| u64::from(s.epoch)),
+    Metric("ready", Gauge, "Whether the router has a map and reaches enough shims", |s| {
+        u64::from(s.serves())
+    }),
+    Metric("shims_missing", Gauge, "Shims that it does not reach", |s| s.shims_missing.len() as u64),
 ];
 
 const CONTROLLER: &[Metric<ControllerStatus>] = &[

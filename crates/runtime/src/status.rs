@@ -46,6 +46,7 @@ pub struct NodeStatus {
     /// Requests that wait to be begun, and those that had to.
     pub waiting: u64,
     pub waited_total: u64,
+    pub shims_linked: u64,
     /// Shims that it is not linked to.
     pub shims_missing: Vec<String>,
     /// By the name of the rule that refused.
@@ -224,6 +225,9 @@ pub struct RouterStatus {
     pub spans_dropped_total: u64,
     /// Keys that the router believes to be cached (learned mode).
     pub learned: u64,
+    pub shims_linked: u64,
+    /// So many make it ready.
+    pub shims_needed: u64,
     /// Shims that it is not linked to.
     pub shims_missing: Vec<String>,
     pub sheds_total: BTreeMap<String, u64>,

@@ -1,6 +1,5 @@
 //! The admin port of a process: metrics, health and status of its members, and its certificates, over HTTP.
 
-mod ready;
 mod serve;
 
 pub use serve::serve;
@@ -10,7 +9,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use axum::extract::{ConnectInfo, State};
+use axum::extract::{ConnectInfo, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -18,6 +17,7 @@ use axum::{Json, Router};
 use serde_json::json;
 
 use crate::metrics;
+use crate::ready;
 use crate::reload::Reloader;
 use crate::status::StatusCell;
 use crate::stop::Stop;
@@ -117,35 +117,64 @@ async fn health(State(process): Members) -> Response {
     (code, Json(json!({ "healthy": ill.is_empty(), "ailments": ill }))).into_response()
 }
 
-async fn readiness(State(process): Members) -> Response {
-    let lacking: Vec<_> = match process.leaving.is_set() {
-        true => {
-            let leaving = |member: &StatusCell| {
-                let id = member.get().id().to_owned();
-                ready::Ailment { id, what: "is stopping".to_owned() }
-            };
-            process.members.iter().map(leaving).collect()
-        }
-        false => process.members.iter().filter_map(ready::lacks).collect(),
-    };
-    let code = if lacking.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (code, Json(json!({ "ready": lacking.is_empty(), "lacking": lacking }))).into_response()
+/// `?strict` asks whether nothing at all is missing.
+async fn readiness(State(process): Members, RawQuery(query): RawQuery) -> Response {
+    let strict =
+        query.is_some_and(|query| query.split('&').any(|word| matches!(word, "strict" | "strict=1")));
+    let readiness = ready::of(&process.members, process.leaving.is_set(), strict);
+    let code = if readiness.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (code, Json(readiness)).into_response()
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Process, Reloader, bind, start};
     use crate::config::{Config, Secret};
-    use crate::status::{MemberStatus, NodeStatus, ShimStatus, StatusCell};
+    use crate::status::{MemberStatus, NodeStatus, RouterStatus, ShimStatus, StatusCell};
     use crate::stop::Stop;
     use crate::tls::Certificates;
+    use std::net::SocketAddr;
     use std::sync::Arc;
+    use std::thread::JoinHandle;
 
-    fn get(address: std::net::SocketAddr, path: &str) -> (u16, String) {
+    fn get(address: SocketAddr, path: &str) -> (u16, String) {
         let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build();
         let mut reply =
             ureq::Agent::new_with_config(config).get(format!("http://{address}{path}")).call().unwrap();
         (reply.status().as_u16(), reply.body_mut().read_to_string().unwrap())
+    }
+
+    /// The address of an admin port, its two flags and its thread.
+    fn started(members: Vec<StatusCell>) -> (SocketAddr, Stop, Stop, JoinHandle<()>) {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (leaving, stop) = (Stop::new(), Stop::new());
+        let config = Arc::new(Config::new("t", Secret([1; 16])));
+        let reloader = Arc::new(Reloader::new(&config, Vec::new(), Box::new(|_| ())));
+        let certificates = Certificates::default();
+        let process = Process { members, reloader, certificates, leaving: leaving.clone() };
+        let thread = start(listener, process, &stop).unwrap();
+        (address, leaving, stop, thread)
+    }
+
+    #[test]
+    fn a_router_that_lacks_a_shim_is_ready_and_not_when_asked_strictly() {
+        let missing = vec!["t".to_owned()];
+        let status =
+            RouterStatus { id: "r".to_owned(), epoch: 1, shims_linked: 1, ..RouterStatus::default() };
+        let status = RouterStatus { shims_missing: missing, shims_needed: 1, ..status };
+        let router = StatusCell::new(MemberStatus::Router(status.clone()));
+        let (address, _, stop, thread) = started(vec![router.clone()]);
+        let (code, text) = get(address, "/ready");
+        assert!(code == 200 && text.contains("does not reach t"), "{code} {text}");
+        assert_eq!(get(address, "/ready?strict").0, 503);
+        let (_, metrics) = get(address, "/metrics");
+        assert!(metrics.contains("distcache_router_ready{id=\"r\"} 1\n"), "{metrics}");
+        router.set(MemberStatus::Router(RouterStatus { shims_needed: 2, ..status }));
+        assert_eq!(get(address, "/ready").0, 503);
+        assert!(get(address, "/metrics").1.contains("distcache_router_ready{id=\"r\"} 0\n"));
+        stop.stop();
+        thread.join().unwrap();
     }
 
     #[test]
@@ -154,15 +183,7 @@ mod tests {
         let status = ShimStatus { id: "s".to_owned(), epoch: 1, ..ShimStatus::default() };
         let shim = StatusCell::new(MemberStatus::Shim(status.clone()));
         let members = vec![StatusCell::new(MemberStatus::Node(node)), shim.clone()];
-        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = listener.local_addr().unwrap();
-        let stop = Stop::new();
-        let config = Arc::new(Config::new("t", Secret([1; 16])));
-        let reloader = Arc::new(Reloader::new(&config, Vec::new(), Box::new(|_| ())));
-        let leaving = Stop::new();
-        let certificates = Certificates::default();
-        let process = Process { members, reloader, certificates, leaving: leaving.clone() };
-        let thread = start(listener, process, &stop).unwrap();
+        let (address, leaving, stop, thread) = started(members);
 
         let (code, text) = get(address, "/metrics");
         assert!(
@@ -175,7 +196,7 @@ mod tests {
         let (code, text) = get(address, "/ready");
         assert!(code == 503 && text.contains("storage is down"), "{code} {text}");
         shim.set(MemberStatus::Shim(ShimStatus { storage_up: true, ..status }));
-        assert_eq!(get(address, "/ready"), (200, "{\"lacking\":[],\"ready\":true}".to_owned()));
+        assert_eq!(get(address, "/ready"), (200, "{\"ready\":true,\"lacking\":[]}".to_owned()));
         leaving.stop();
         let (code, text) = get(address, "/ready");
         assert!(code == 503 && text.matches("is stopping").count() == 2, "{code} {text}");

@@ -17,6 +17,7 @@ pub(super) fn is_hot(section: &str, key: &str) -> bool {
         "limits" => !matches!(key, "handshake_ms_max" | "blocking_max" | "storage_ms_max"),
         "node" => matches!(key, "objects_max" | "bytes_max" | "rate_max"),
         "shim" => key == "rate_max",
+        "router" => key == "ready_shims",
         "security" => key == "hide_keys",
         "tracing" => key == "sample_one_in",
         _ => false,
@@ -51,6 +52,11 @@ impl Config {
         for shim in &mut config.shims {
             if let Some(ShimConfig { rate_max, .. }) = newer.shims.iter().find(|newer| newer.id == shim.id) {
                 shim.rate_max = *rate_max;
+            }
+        }
+        for router in &mut config.routers {
+            if let Some(newer) = newer.routers.iter().find(|newer| newer.id == router.id) {
+                router.ready_shims = newer.ready_shims;
             }
         }
         config.validate()?;

@@ -70,6 +70,7 @@ const VALUES: [(&str, &str, &str); 34] = [
     ("[[shim]]", "admin", "\"127.0.0.1:7190\""),
     ("[[router]]", "listen", "\"127.0.0.1:6390\""),
     ("[[router]]", "listen_unix", "\"/tmp/x0.sock\""),
+    ("[[router]]", "ready_shims", "\"all\""),
     ("[[router]]", "admin", "\"127.0.0.1:6391\""),
     ("[[user]]", "name", "\"v\""),
     ("[[user]]", "rules", "\"on nopass +get ~*\""),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, de};
 use wire::Partition;
 
-use super::scalar::ByteSize;
+use super::scalar::{ByteSize, ReadyShims};
 use super::storage::StorageConfig;
 use crate::address::Address;
 
@@ -239,6 +239,9 @@ pub struct RouterConfig {
     /// How long it still takes clients after SIGTERM, when it says already that it is not ready.
     #[serde(default)]
     pub drain_ms: u64,
+    /// It says that it is ready while it reaches so many shims.
+    #[serde(default)]
+    pub ready_shims: ReadyShims,
     #[serde(default)]
     pub admin: Option<SocketAddr>,
 }
@@ -270,6 +273,7 @@ impl RouterConfig {
             listen_unix: None,
             protocol: FrontProtocol::default(),
             drain_ms: 0,
+            ready_shims: ReadyShims::default(),
             admin: None,
         }
     }

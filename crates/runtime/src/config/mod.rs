@@ -26,7 +26,7 @@ pub use members::{
 };
 pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
-pub use scalar::{ByteSize, Secret};
+pub use scalar::{ByteSize, ReadyShims, Secret};
 pub use sections::{
     ClusterConfig, HeatConfig, Limits, LogConfig, MemcachedPlacement, Mode, Overload, Routing,
     SecurityConfig, SlowLogConfig,
@@ -240,6 +240,15 @@ impl Config {
             Member::Node(id) => self.node(id).admin,
             Member::Shim(id) => self.shim(id).admin,
             Member::Router(id) => self.router(id).admin,
+        }
+    }
+
+    /// How many shims the router with this id must reach to be ready.
+    pub fn shims_needed(&self, id: &str) -> usize {
+        let router = self.router_id(id).map(|id| self.router(id).ready_shims).unwrap_or_default();
+        match router {
+            ReadyShims::AtLeast(count) => count as usize,
+            ReadyShims::All => self.shims.len(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Values that a configuration writes in a form of their own: sizes in bytes, the secret. Not where they are used.
+//! Values that a configuration writes in a form of their own: sizes in bytes, counts of shims, the secret. Not where they are used.
 
 use std::fmt;
 use std::str::FromStr;
@@ -83,6 +83,47 @@ impl<'de> Deserialize<'de> for ByteSize {
     }
 }
 
+/// How many shims a router must reach to be ready, written `"any"`, `"all"` or as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadyShims {
+    AtLeast(u64),
+    All,
+}
+
+impl Default for ReadyShims {
+    fn default() -> ReadyShims {
+        ReadyShims::AtLeast(1)
+    }
+}
+
+impl<'de> Deserialize<'de> for ReadyShims {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ReadyShims, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = ReadyShims;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"any\", \"all\" or a number of shims, at least 1")
+            }
+
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<ReadyShims, E> {
+                let count = u64::try_from(value).ok().filter(|count| *count > 0);
+                let wrong = || E::invalid_value(de::Unexpected::Signed(value), &self);
+                count.map(ReadyShims::AtLeast).ok_or_else(wrong)
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<ReadyShims, E> {
+                match text {
+                    "any" => Ok(ReadyShims::default()),
+                    "all" => Ok(ReadyShims::All),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
 /// The cluster's 128-bit secret, written as 32 hexadecimal digits. It never shows in logs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret(pub [u8; 16]);
@@ -119,7 +160,22 @@ impl<'de> Deserialize<'de> for Secret {
 
 #[cfg(test)]
 mod tests {
-    use super::{ByteSize, Secret};
+    use super::{ByteSize, ReadyShims, Secret};
+
+    #[test]
+    fn shims_that_make_ready_are_counted_or_all() {
+        let read = |value: &str| {
+            let table: toml::Table = toml::from_str(&format!("value = {value}")).unwrap();
+            table["value"].clone().try_into::<ReadyShims>().map_err(|error| error.message().to_owned())
+        };
+        assert_eq!(read("\"any\""), Ok(ReadyShims::AtLeast(1)));
+        assert_eq!(read("\"all\""), Ok(ReadyShims::All));
+        assert_eq!(read("3"), Ok(ReadyShims::AtLeast(3)));
+        for wrong in ["0", "-1", "\"some\"", "true"] {
+            let error = read(wrong).unwrap_err();
+            assert!(error.contains("expected \"any\", \"all\" or a number of shims, at least 1"), "{error}");
+        }
+    }
 
     #[test]
     fn sizes_are_read_in_bytes_and_units() {

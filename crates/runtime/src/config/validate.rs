@@ -11,8 +11,8 @@ use super::policy;
 use super::ranges;
 use super::users;
 use super::{
-    ByteSize, ClusterConfig, Config, ControllerConfig, FrontProtocol, MemcachedPlacement, Mode, ShimConfig,
-    StorageConfig,
+    ByteSize, ClusterConfig, Config, ControllerConfig, FrontProtocol, MemcachedPlacement, Mode, ReadyShims,
+    ShimConfig, StorageConfig,
 };
 use crate::address::Address;
 
@@ -436,6 +436,16 @@ fn check_routers(config: &Config) -> Check {
             return wrong(format!(
                 "[[router]] {:?}: listen_tls: there is no [tls.clients]; add it with certificate_file and key_file",
                 router.id
+            ));
+        }
+        if let ReadyShims::AtLeast(count) = router.ready_shims
+            && count > config.shims.len() as u64
+        {
+            return wrong(format!(
+                "[[router]] {:?}: ready_shims = {count}: there are {}; write 1 to {}, \"any\" or \"all\"",
+                router.id,
+                config.shims.len(),
+                config.shims.len()
             ));
         }
         if router.listen_unix.as_ref().is_some_and(|path| !path.is_absolute()) {

@@ -16,7 +16,7 @@ mod sentinels;
 pub(crate) use client::{Client, text};
 pub(crate) use directory::Directory;
 pub(crate) use etcd::Etcd;
-pub(crate) use layout::Layout;
+pub(crate) use layout::{Layout, loopback};
 pub(crate) use machine::{alone, installed, python, python_with, shared};
 pub(crate) use memcached_client::MemcachedClient;
 pub(crate) use memcached_server::MemcachedServer;
