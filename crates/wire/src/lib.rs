@@ -1,6 +1,7 @@
 //! Message types, codecs and the packet header's layout. Never sockets, clocks or policy.
 
 pub mod codec;
+pub mod foreign;
 pub mod header;
 pub mod key;
 pub mod map;

@@ -126,14 +126,23 @@ fn keys_in_base64_are_decoded_and_answered_as_they_came() {
 
 #[test]
 fn what_is_no_text_ends_the_connection() {
-    assert!(matches!(read(b"\x80\x00", 1)[..], [Taken::Hangup(told)] if told.starts_with("CLIENT_ERROR")));
-    assert_eq!(read(&[b'x'; 2100], 100), [Taken::Hangup("")]);
+    let binary = b"\x80\x0a\0\0\0\0\0\0\0\0\0\0mark\0\0\0\0\0\0\0\0";
+    assert!(read(&binary[..23], 1).is_empty(), "a header is answered when it is whole");
+    for piece in [1, 24] {
+        let found = read(binary, piece);
+        let [Taken::Hangup(told)] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(told[..8], *b"\x81\x0a\0\0\0\0\0\x81");
+        assert_eq!(told[8..12], (told.len() as u32 - 24).to_be_bytes());
+        assert_eq!(told[12..24], *b"mark\0\0\0\0\0\0\0\0");
+        assert!(told[24..].starts_with(b"DistCache: the binary protocol is not carried"), "{told:?}");
+    }
+    assert_eq!(read(&[b'x'; 2100], 100), [Taken::Hangup(Bytes::new())]);
     // A retrieval with many keys is long, and no memory for ever.
     let long = [b"get ".to_vec(), b"key ".repeat(1000), b"\r\n".to_vec()].concat();
     assert!(
         matches!(&read(&long, 500)[..], [Taken::Request(Request::Get { keys, .. })] if keys.len() == 1000)
     );
-    assert_eq!(read(&[b"get ".to_vec(), b"key ".repeat(3000)].concat(), 500), [Taken::Hangup("")]);
+    assert_eq!(read(&[b"get ".to_vec(), b"key ".repeat(3000)].concat(), 500), [Taken::Hangup(Bytes::new())]);
 }
 
 #[test]

@@ -55,9 +55,9 @@ impl Router {
     }
 
     /// What the client sends is no memcached text; it is told, after its earlier replies, and closed.
-    pub(super) fn hang_up(&mut self, now: Time, client: u32, text: &'static str, effects: &mut Vec<Effect>) {
+    pub(super) fn hang_up(&mut self, now: Time, client: u32, told: Bytes, effects: &mut Vec<Effect>) {
         self.counters.refusals += 1;
-        self.respond_and_close(now, client, Bytes::from_static(text.as_bytes()), effects);
+        self.respond_and_close(now, client, told, effects);
     }
 
     /// Whether storage would not understand a Redis client's command; it has been told then.

@@ -174,10 +174,10 @@ pub enum Input {
         client: ClientId,
         request: Request,
     },
-    /// What the client sent is no memcached text; after this line, if any, and its earlier replies it is closed.
+    /// What the client sent is no memcached text; after this answer, if any, and its earlier replies it is closed.
     Garbled {
         client: ClientId,
-        told: &'static str,
+        told: Bytes,
     },
     /// What the client sent is no command; it is told, after its earlier replies, and closed.
     Malformed {

@@ -1,5 +1,7 @@
 //! How a shim starts before a real redis-server, and how it leaves it.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use runtime::Address;
@@ -10,11 +12,13 @@ use wire::Partition;
 use crate::server::Server;
 
 fn config(server: &Server, password: Option<&str>) -> Arc<Config> {
+    let password = password.map(|password| Password(password.to_owned()));
+    before(StorageConfig::Redis { address: Address::Unix(server.socket()), user: None, password, tls: None })
+}
+
+fn before(storage: StorageConfig) -> Arc<Config> {
     let mut config = Config::new("test", Secret([3; 16]));
     let local: Address = "127.0.0.1:0".parse().expect("an address");
-    let password = password.map(|password| Password(password.to_owned()));
-    let storage =
-        StorageConfig::Redis { address: Address::Unix(server.socket()), user: None, password, tls: None };
     config.layers.push(LayerConfig { name: "leaf".to_owned(), partition: Partition::Hash });
     config.nodes.push(NodeConfig::new("node-0", "leaf", None, local.clone()));
     config.shims.push(ShimConfig::new("shim-0", "r0", local, storage));
@@ -45,4 +49,39 @@ fn a_stopped_shim_leaves_no_user_behind() {
     stop.stop();
     assert!(shim.join());
     assert_eq!(super::redis::users(&server), ["default"]);
+}
+
+/// A server that answers whatever it is asked with the same bytes, and hangs up; and its port.
+fn parrot(answer: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let Ok(mut client) = client else { return };
+            let mut asked = [0; 256];
+            // Who has gone again asks nothing.
+            if client.read(&mut asked).is_ok_and(|count| count > 0) {
+                let _ = client.write_all(answer);
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn storage_of_another_kind_is_named_and_what_to_write() {
+    let http = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
+    for (scheme, answer, expected) in [
+        ("redis", &http[..], "RESP expected, this speaks HTTP: give the address of a Redis server"),
+        ("redis", b"ERROR\r\nERROR\r\n", "RESP expected, this speaks memcached: write memcached://"),
+        ("redis", b"\x15\x03\x01\x00\x02\x02\x46", "this speaks TLS: write rediss:// instead of redis://"),
+        ("memcached", b"-ERR unknown command 'stats'\r\n", "this speaks RESP (Redis): write redis://"),
+        ("memcached", http, "memcached's text protocol expected, this speaks HTTP"),
+    ] {
+        let url = format!("{scheme}://127.0.0.1:{}", parrot(answer));
+        let storage = url.parse().expect("a storage URL");
+        let stop = Stop::new();
+        let error = shim::spawn(&before(storage), "shim-0", &stop).expect_err(&url).to_string();
+        assert!(error.starts_with("shim-0: 127.0.0.1:") && error.contains(expected), "{url}: {error}");
+    }
 }

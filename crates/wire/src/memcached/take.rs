@@ -9,6 +9,7 @@ use super::request::{Line, Pending, Request, parse};
 const LINE_BYTES_MAX: usize = 2048;
 /// What a connection of the binary protocol starts with.
 const BINARY: u8 = 0x80;
+const BINARY_HEADER_BYTES: usize = 24;
 
 /// What one client may make a router hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +35,8 @@ pub enum Taken {
     Request(Request),
     /// No request is whole before the buffer has this many bytes; asking earlier only costs time.
     Needs(usize),
-    /// What the client sends is no memcached text: it is to be closed, after this last line, if any.
-    Hangup(&'static str),
+    /// What the client sends is no memcached text: it is to be closed, after this last answer, if any.
+    Hangup(Bytes),
 }
 
 /// The state of one client's stream between requests: a data block that is being skipped.
@@ -52,16 +53,13 @@ impl RequestReader {
         self.skips -= skipped;
         match buffer.first() {
             None => return Taken::Needs(1),
-            Some(&BINARY) => {
-                return Taken::Hangup(
-                    "CLIENT_ERROR DistCache: the binary protocol is not carried; use the text one\r\n",
-                );
-            }
+            Some(&BINARY) if buffer.len() < BINARY_HEADER_BYTES => return Taken::Needs(BINARY_HEADER_BYTES),
+            Some(&BINARY) => return Taken::Hangup(binary_refusal(buffer)),
             Some(_) => {}
         }
         let end = buffer.iter().position(|&byte| byte == b'\n');
         if is_too_long(buffer, end.unwrap_or(buffer.len()), limits) {
-            return Taken::Hangup("");
+            return Taken::Hangup(Bytes::new());
         }
         let Some(end) = end else { return Taken::Needs(buffer.len() + 1) };
         let bytes = if end > 0 && buffer[end - 1] == b'\r' { end - 1 } else { end };
@@ -86,6 +84,23 @@ impl RequestReader {
             Line::Data { bytes, pending } => Taken::Request(with_data(buffer, block, bytes, pending)),
         }
     }
+}
+
+/// An error in the binary protocol, as an answer to the request that starts `buffer`: what a client's library shows.
+fn binary_refusal(buffer: &[u8]) -> Bytes {
+    const TEXT: &[u8] =
+        b"DistCache: the binary protocol is not carried; switch the client to memcached's text protocol";
+    const RESPONSE: u8 = 0x81;
+    const UNKNOWN_COMMAND: u16 = 0x81;
+    let mut out = Vec::with_capacity(BINARY_HEADER_BYTES + TEXT.len());
+    out.extend_from_slice(&[RESPONSE, buffer[1], 0, 0, 0, 0]);
+    out.extend_from_slice(&UNKNOWN_COMMAND.to_be_bytes());
+    out.extend_from_slice(&(TEXT.len() as u32).to_be_bytes());
+    // The client's own mark; there is no unique.
+    out.extend_from_slice(&buffer[12..16]);
+    out.extend_from_slice(&[0; 8]);
+    out.extend_from_slice(TEXT);
+    out.into()
 }
 
 fn with_data(buffer: &mut Bytes, block: usize, bytes: usize, pending: Pending) -> Request {

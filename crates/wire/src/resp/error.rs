@@ -29,6 +29,9 @@ pub enum ProtocolError {
     /// A client that wants TLS of a plain port: it waits for an answer in its own language.
     #[error("Protocol error: this port does not speak TLS")]
     TlsHello,
+    /// A client of memcached's binary protocol, which would wait for ever for the end of a line.
+    #[error("Protocol error: this port speaks Redis' protocol, not memcached's")]
+    MemcachedBinary,
     #[error("Protocol error: request of more than {0} bytes")]
     FrameBytes(usize),
     #[error("Protocol error: incomplete or trailing bytes in frame")]

@@ -77,6 +77,11 @@ fn is_client_hello(bytes: &[u8]) -> bool {
     matches!(bytes.get(..6), Some(start @ [0x16, 0x03, _, _, _, 0x01]) if !start.contains(&b'\n'))
 }
 
+/// A request of memcached's binary protocol: its magic byte, and zeros for data type and partition, which no text has.
+fn is_memcached_binary(bytes: &[u8]) -> bool {
+    matches!(bytes.get(..8), Some([0x80, _, _, _, _, 0, 0, 0]))
+}
+
 /// As `take_command`, but says how many bytes a partial command needs at least. A caller that waits for
 /// them reads a large command in time linear in its size.
 pub fn next_command(buffer: &mut Bytes, limits: &Limits) -> Result<Taken, ProtocolError> {
@@ -85,6 +90,9 @@ pub fn next_command(buffer: &mut Bytes, limits: &Limits) -> Result<Taken, Protoc
         if first != b'*' {
             if is_client_hello(buffer) {
                 return Err(ProtocolError::TlsHello);
+            }
+            if is_memcached_binary(buffer) {
+                return Err(ProtocolError::MemcachedBinary);
             }
             match inline::split(buffer, limits.line_bytes_max)? {
                 Line::Partial => return Ok(Taken::Needs(buffer.len() + 1)),
@@ -232,6 +240,7 @@ mod tests {
     fn only_a_client_hello_is_taken_for_tls() {
         let taken = |bytes: &'static [u8]| next_command(&mut Bytes::from_static(bytes), &Limits::default());
         assert_eq!(taken(b"\x16\x03\x01\x02\x00\x01rest"), Err(ProtocolError::TlsHello));
+        assert_eq!(taken(b"\x80\x0a\0\0\0\0\0\0\0\0\0\0"), Err(ProtocolError::MemcachedBinary));
         assert!(matches!(taken(b"\x16"), Ok(Taken::Needs(_))));
         assert!(matches!(taken(b"\x16\x03\r\n"), Ok(Taken::Command(_))));
         // In pieces this is two commands, and so it is in one.

@@ -13,6 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use runtime::address::Address;
 use runtime::reactor::{ConnectionId, Event, Io};
+use wire::foreign::{Foreign, speaks};
 use wire::memcached::{ReplyHead, next_reply};
 
 use super::standing::Standing;
@@ -38,6 +39,16 @@ pub struct MemcachedSettings {
     /// A server that answers nothing for this long is taken for lost.
     pub timeout_us: u64,
     pub seed: u64,
+}
+
+/// Why what listens at the address is no memcached, and what to write.
+fn expected(foreign: Foreign) -> String {
+    let advice = match foreign {
+        Foreign::Redis => "write redis:// in `storage`, or the address of a memcached",
+        Foreign::Tls => "DistCache speaks to memcached without TLS; give it a plain port",
+        _ => "give the address of a memcached in `storage`",
+    };
+    format!("memcached's text protocol expected, this speaks {foreign}: {advice}")
 }
 
 /// What the second connection has asked.
@@ -183,6 +194,13 @@ impl Memcached {
         loop {
             let Some(watch) = &mut self.watch else { return };
             let id = watch.connection;
+            if !self.fence.begun()
+                && let Some(foreign) = speaks(&bytes).filter(|foreign| *foreign != Foreign::Memcached)
+            {
+                let reason = expected(foreign);
+                self.standing.refuse(&reason);
+                return self.closed(io, id, &reason, events);
+            }
             let outcome = match next_reply(&mut bytes, NO_VALUES) {
                 Ok(None) => {
                     io.unread(id, bytes);

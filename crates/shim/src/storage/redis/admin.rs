@@ -6,6 +6,7 @@ use rand::rngs::SmallRng;
 use runtime::address::Address;
 use runtime::reactor::{ConnectionId, Io};
 use runtime::tls::Dialer;
+use wire::foreign::{Foreign, speaks};
 use wire::resp::{ReplyScanner, Value};
 
 use super::takeover::{Progress, Takeover, Trouble};
@@ -44,6 +45,19 @@ impl Backoff {
     }
 }
 
+/// What a TLS port does with a plain client, if it says nothing.
+const MUTE: &str = "; nothing came before: if TLS is spoken there, write rediss:// instead of redis://";
+
+/// Why what listens at the address is no storage of this kind, and what to write.
+fn expected(foreign: Foreign) -> String {
+    let advice = match foreign {
+        Foreign::Memcached => "write memcached:// in `storage`, or the address of a Redis server",
+        Foreign::Tls => "write rediss:// instead of redis:// in `storage`",
+        _ => "give the address of a Redis server in `storage`",
+    };
+    format!("RESP expected, this speaks {foreign}: {advice}")
+}
+
 /// What has become known on the admin connection.
 #[derive(Debug)]
 pub(super) enum News {
@@ -58,6 +72,8 @@ pub(super) struct Admin {
     timeout_us: u64,
     connection: Option<ConnectionId>,
     connected: bool,
+    /// It has answered on this connection.
+    heard: bool,
     scanner: ReplyScanner,
     /// Since when the connection, or the reply to the last question, has been awaited.
     waits_since_us: Option<u64>,
@@ -83,6 +99,7 @@ impl Admin {
             timeout_us,
             connection: None,
             connected: false,
+            heard: false,
             scanner: ReplyScanner::new(),
             waits_since_us: None,
             not_before_us: 0,
@@ -109,6 +126,7 @@ impl Admin {
 
     pub(super) fn connected(&mut self, io: &mut Io, now_us: u64) {
         self.connected = true;
+        self.heard = false;
         self.waits_since_us = None;
         self.takeover.restart();
         self.ask(io, now_us);
@@ -116,11 +134,12 @@ impl Admin {
 
     pub(super) fn closed(&mut self, now_us: u64, reason: &str) -> News {
         self.connection = None;
-        self.connected = false;
+        let mute = std::mem::take(&mut self.connected) && !self.heard;
         self.waits_since_us = None;
         self.scanner = ReplyScanner::new();
         self.rest(now_us);
-        News::Trouble(Trouble::Broken(reason.to_owned()))
+        let hint = if mute && self.tls.is_none() { MUTE } else { "" };
+        News::Trouble(Trouble::Broken(format!("{reason}{hint}")))
     }
 
     pub(super) fn data(&mut self, io: &mut Io, now_us: u64, mut bytes: Bytes) -> Option<News> {
@@ -136,7 +155,14 @@ impl Admin {
                         return news;
                     }
                 }
-                Err(error) => return Some(self.give_up(io, now_us, &error.to_string())),
+                Err(error) => {
+                    // Only the first bytes tell: what comes later is broken, and not of another kind.
+                    let foreign = if self.heard { None } else { speaks(&bytes) };
+                    let broken = self.give_up(io, now_us, &error.to_string());
+                    return Some(
+                        foreign.map_or(broken, |foreign| News::Trouble(Trouble::Refused(expected(foreign)))),
+                    );
+                }
             }
         }
         io.unread(connection, bytes);
@@ -146,6 +172,7 @@ impl Admin {
 
     fn reply(&mut self, io: &mut Io, now_us: u64, reply: &Bytes) -> Option<News> {
         self.waits_since_us = None;
+        self.heard = true;
         let value = match Value::parse(reply) {
             Ok(value) => value,
             Err(error) => return Some(self.give_up(io, now_us, &error.to_string())),

@@ -7,7 +7,7 @@ mod acl;
 mod admin;
 mod line;
 mod listener;
-mod server;
+pub mod server;
 mod takeover;
 
 use bytes::Bytes;

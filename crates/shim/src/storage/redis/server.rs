@@ -18,7 +18,7 @@ const REDIS_FIELD_EXPIRY: (u32, u32) = (7, 4);
 const VALKEY_FIELD_EXPIRY: (u32, u32) = (9, 0);
 
 /// A line of INFO.
-pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
@@ -28,7 +28,7 @@ fn version(text: &str) -> Option<(u32, u32)> {
 }
 
 /// What the server is able to do, from `INFO server`; the error says why it cannot be used.
-pub(super) fn traits(info: &str, cluster_mode: bool) -> Result<StorageTraits, String> {
+pub fn traits(info: &str, cluster_mode: bool) -> Result<StorageTraits, String> {
     let redis = field(info, "redis_version").and_then(version);
     let valkey = field(info, "valkey_version").and_then(version);
     let found = field(info, "redis_version").unwrap_or("unknown");
