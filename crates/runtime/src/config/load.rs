@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use toml::{Table, Value};
 
-use super::{Config, Secret, assumed, secret_file};
+use super::{Config, Secret, assumed, place, secret_file, words};
 use crate::tls::Certificates;
 
 /// Tables that environment and flags may change; the others list members.
@@ -116,12 +116,10 @@ impl Config {
         let file = path.display();
         let text = std::fs::read_to_string(path).map_err(|error| {
             let advice = match error.kind() {
-                std::io::ErrorKind::NotFound => {
-                    "there is no such file; check the path after --config".to_owned()
-                }
-                _ => error.to_string(),
+                std::io::ErrorKind::NotFound => "; check the path after --config",
+                _ => "",
             };
-            ConfigError(format!("{file}: {advice}"))
+            ConfigError(format!("{file}: {}{advice}", words::unreadable(&error)))
         })?;
         let variables =
             std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
@@ -167,13 +165,13 @@ pub(super) fn read(
     read_with(text, file, directory, overrides, None)
 }
 
-/// `place` is where a secret is that the text leaves out, if it has a place.
+/// `secret_place` is where a secret is that the text leaves out, if it has a place.
 fn read_with(
     text: &str,
     file: &str,
     directory: &Path,
     overrides: &[Override],
-    place: Option<(PathBuf, NoSecret)>,
+    secret_place: Option<(PathBuf, NoSecret)>,
 ) -> Result<Config, ConfigError> {
     let mut config: Config = toml::from_str(text).map_err(|error| located(text, file, &error))?;
     let mut table: Table = toml::from_str(text).map_err(|error| located(text, file, &error))?;
@@ -181,25 +179,27 @@ fn read_with(
         for change in overrides {
             change.apply(&mut table);
             config = table.clone().try_into().map_err(|error: toml::de::Error| {
-                ConfigError(format!("{}: {}", change.source, plain(&error)))
+                let line = format!("{} = {}", change.key, change.value);
+                let what = words::plain(&message_of(&error), &change.key, &line);
+                ConfigError(format!("{}: {what}", change.source))
             })?;
         }
     }
     let named = |ConfigError(what)| ConfigError(format!("{file}: {what}"));
     let mut said = assumed::complete(&mut table).map_err(named)?;
-    let place = place.filter(|_| config.cluster.secret.is_none() && config.cluster.secret_file.is_none());
-    if let Some((path, _)) = &place {
+    let secret_place = secret_place.filter(|_| config.cluster.secret.is_none() && config.cluster.secret_file.is_none());
+    if let Some((path, _)) = &secret_place {
         said.extend(assume_secret(&mut table, path));
     }
     config = table
         .clone()
         .try_into()
-        .map_err(|error: toml::de::Error| ConfigError(format!("{file}: {}", plain(&error))))?;
+        .map_err(|error: toml::de::Error| ConfigError(format!("{file}: {}", message_of(&error))))?;
     if let Some(path) = &config.cluster.secret_file {
         if config.cluster.secret.is_some() {
             return Err(ConfigError(format!("{file}: [cluster]: secret and secret_file: give one of them")));
         }
-        config.cluster.secret = match &place {
+        config.cluster.secret = match &secret_place {
             // Until it is known that the rest is right.
             Some((path, _)) => Some(kept_secret(path, file)?.unwrap_or(Secret([0; 16]))),
             None => Some(secret_from(&directory.join(path), file)?),
@@ -216,8 +216,13 @@ fn read_with(
     }
     config.tls.resolve(directory);
     config.tracing.read_headers(directory).map_err(|what| ConfigError(format!("{file}: {what}")))?;
-    config.validate().map_err(named)?;
-    if let Some((path, no_secret)) = &place {
+    config.validate().map_err(|ConfigError(what)| {
+        // What comes from elsewhere does not stand in the file.
+        let line = place::line_of(text, &what).filter(|_| overrides.is_empty());
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        ConfigError(format!("{file}{line}: {what}"))
+    })?;
+    if let Some((path, no_secret)) = &secret_place {
         // Somebody else may have made it since it was looked for.
         config.cluster.secret = match kept_secret(path, file)? {
             Some(secret) => Some(secret),
@@ -277,7 +282,9 @@ fn make_secret(config: &Config, path: &Path, no_secret: NoSecret) -> Result<Opti
 
 fn secret_from(path: &PathBuf, file: &str) -> Result<super::Secret, ConfigError> {
     let at = format!("{file}: [cluster] secret_file = {:?}", path.display().to_string());
-    let text = std::fs::read_to_string(path).map_err(|error| ConfigError(format!("{at}: {error}")))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        ConfigError(format!("{at}: {}; write the secret into it", words::unreadable(&error)))
+    })?;
     text.trim().parse().map_err(|error| ConfigError(format!("{at}: {error}")))
 }
 
@@ -289,8 +296,10 @@ impl ConfigError {
 
 /// One line that says where in the file it is: `FILE:LINE: [section] key: what`.
 fn located(text: &str, file: &str, error: &toml::de::Error) -> ConfigError {
-    let what = plain(error);
-    let Some(span) = error.span() else { return ConfigError(format!("{file}: {what}")) };
+    let message = message_of(error);
+    let Some(span) = error.span() else {
+        return ConfigError(format!("{file}: {}", words::plain(&message, "", "")));
+    };
     let start = span.start.min(text.len());
     let before = text.get(..start).unwrap_or(text);
     let line_number = before.matches('\n').count() + 1;
@@ -299,10 +308,11 @@ fn located(text: &str, file: &str, error: &toml::de::Error) -> ConfigError {
     let section = upto.map(str::trim).filter(|line| line.starts_with('[')).last();
     let section =
         section.map(|line| line.split('#').next().unwrap_or(line).trim_end()).unwrap_or("top level");
+    let key = line.split_once('=').map(|(key, _)| key.trim()).unwrap_or_default();
+    let what = words::plain(&message, key, line.split('#').next().unwrap_or(line).trim_end());
     // The key is part of the message already where it is unknown or missing.
-    let key =
-        line.split_once('=').map(|(key, _)| key.trim()).filter(|key| !what.contains(&format!("`{key}`")));
-    let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
+    let named = key.is_empty() || what.contains(&format!("`{key}`"));
+    let key = if named { String::new() } else { format!("{key}: ") };
     let section = if line_number == 1 && what.contains("is missing") { "top level" } else { section };
     let (section, key) = (shown(section), shown(&key));
     ConfigError(format!("{file}:{line_number}: {section}: {key}{what}"))
@@ -314,18 +324,7 @@ fn shown(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// The parser's message in our words and without line breaks.
-fn plain(error: &toml::de::Error) -> String {
-    let message = error.message().split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
-    let message = shown(&message);
-    if let Some(rest) = message.strip_prefix("unknown field ") {
-        return match rest.split_once(", expected one of ").or_else(|| rest.split_once(", expected ")) {
-            Some((key, allowed)) => format!("unknown key {key}; allowed here: {allowed}"),
-            None => format!("unknown key {rest}"),
-        };
-    }
-    match message.strip_prefix("missing field ") {
-        Some(key) => format!("{key} is missing"),
-        None => message.replace("unknown variant", "unknown value"),
-    }
+/// The parser's message without line breaks and control characters.
+fn message_of(error: &toml::de::Error) -> String {
+    shown(&error.message().split('\n').map(str::trim).collect::<Vec<_>>().join(" "))
 }

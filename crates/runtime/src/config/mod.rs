@@ -8,6 +8,7 @@ mod described;
 mod every_setting;
 mod load;
 mod members;
+mod place;
 mod policy;
 mod ranges;
 mod roster;
@@ -19,6 +20,7 @@ mod tls;
 mod tracing;
 mod users;
 mod validate;
+mod words;
 
 pub use load::{ConfigError, Override};
 pub use members::{
@@ -35,6 +37,7 @@ pub use storage::{Password, SentinelStorage, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
 pub use tracing::TracingConfig;
 pub use users::{UserConfig, UsersFrom};
+pub(crate) use words::unreadable;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

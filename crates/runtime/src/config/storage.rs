@@ -95,7 +95,7 @@ impl StorageConfig {
         }
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) => return wrong(&error.to_string()),
+            Err(error) => return wrong(&super::words::unreadable(&error)),
         };
         match text.trim_end_matches(['\r', '\n']) {
             "" => wrong("it is empty"),
@@ -241,7 +241,7 @@ fn resolve(host_port: &str, default_port: u16) -> Result<SocketAddr, String> {
     }
     let port = match host_port.rsplit_once(':') {
         Some((_, port)) if !port.ends_with(']') => {
-            port.parse().map_err(|_| format!("{port:?} is not a port"))?
+            port.parse().map_err(|_| format!("{port:?} is not a port: write 1 to 65535"))?
         }
         _ => default_port,
     };

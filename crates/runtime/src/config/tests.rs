@@ -117,26 +117,26 @@ fn bad_fields_are_named_with_line_section_and_remedy() {
     check(
         "lease_ms",
         "lease_mss",
-        "f.toml:7: [cluster]: unknown key `lease_mss`; allowed here: `name`, `secret`",
+        "f.toml:7: [cluster]: unknown key `lease_mss` (did you mean `lease_ms`?); allowed here: `name`, `secret`",
     );
     check(
         "[security]",
         "[secure]",
-        "f.toml:9: [secure]: unknown key `secure`; allowed here: `cluster`, `security`",
+        "f.toml:9: [secure]: unknown section `secure` (did you mean `security`?); allowed here: `cluster`, `security`",
     );
     check(
         "objects_max",
         "objects",
-        "f.toml:34: [[node]]: unknown key `objects`; allowed here: `id`, `layer`",
+        "f.toml:34: [[node]]: unknown key `objects` (did you mean `objects_max`?); allowed here: `id`, `layer`",
     );
     check(
         "lease_ms = 1000",
         "lease_ms = \"1s\"",
-        "f.toml:7: [cluster]: lease_ms: invalid type: string \"1s\"",
+        "f.toml:7: [cluster]: lease_ms: \"1s\": write a whole number of milliseconds",
     );
     check("\"64MiB\"", "\"64 megs\"", "bytes_max: \"64 megs\" is not a size: write bytes (65536)");
-    check("\"on-path\"", "\"fast\"", "routing: unknown value `fast`, expected `learned` or `on-path`");
-    check("\"rack\"", "\"row\"", "partition: unknown value `row`, expected `rack` or `hash`");
+    check("\"on-path\"", "\"fast\"", "routing: unknown value `fast`: write \"learned\" or \"on-path\"");
+    check("\"rack\"", "\"row\"", "partition: unknown value `row`");
     check("\"127.0.0.1:7200\"", "\"localhost\"", "listen: \"localhost\" is not an address: write IP:PORT");
     check("name = \"spine\"\n", "", "[[layer]]: `name` is missing");
     check("[cluster]", "cluster]", "f.toml:2: top level:");
@@ -176,7 +176,11 @@ fn what_this_release_lacks_is_refused_in_clear_words() {
 fn references_between_members_are_checked() {
     check("rack = \"r0\"", "rack = \"r9\"", "[[node]] \"leaf-0\": rack = \"r9\": no shim is in this rack");
     check("rack = \"r0\"\nlisten", "listen", "[[node]] \"leaf-0\": rack is missing");
-    check("layer = \"spine\"", "layer = \"top\"", "[[layer]] \"spine\" has no node");
+    check(
+        "layer = \"spine\"",
+        "layer = \"top\"",
+        "layer = \"top\": no [[layer]] has this name; there are: \"leaf\", \"spine\"",
+    );
     check("layer = \"spine\"\n", "layer = \"spine\"\nrack = \"r0\"\n", "is partitioned by hash; remove rack");
     check("id = \"leaf-0\"", "id = \"shim-0\"", "id = \"shim-0\": a node has this id; ids are unique");
     check("id = \"leaf-0\"", "id = \"leaf 0\"", "id = \"leaf 0\": write 1 to 64 letters, digits");
@@ -269,7 +273,12 @@ fn the_secret_may_live_in_a_file_beside_the_configuration() {
     let missing = read(&text, "f.toml", Path::new("/nonexistent"), &[]);
     std::fs::remove_dir_all(&directory).unwrap();
     assert_eq!(config.unwrap().secret().0[..2], [0xff, 0xee]);
-    assert!(missing.unwrap_err().to_string().contains("secret_file = \"/nonexistent/secret\": No such file"));
+    assert!(
+        missing
+            .unwrap_err()
+            .to_string()
+            .contains("secret_file = \"/nonexistent/secret\": there is no such file")
+    );
 }
 
 #[test]
@@ -389,7 +398,7 @@ fn users_are_named_once_and_come_from_one_place() {
     check(
         "[[controller]]",
         &before("[[user]]\nname = \"app\"\nrules = \"on\"\npassword_file = \"/nonexistent\"\n"),
-        "[[user]] \"app\": password_file = \"/nonexistent\": No such file",
+        "[[user]] \"app\": password_file = \"/nonexistent\": there is no such file",
     );
     check(
         "[security]",

@@ -53,8 +53,12 @@ impl UserConfig {
         let path = directory.join(path);
         let at =
             format!("{file}: [[user]] {:?}: password_file = {:?}", self.name, path.display().to_string());
-        let text =
-            std::fs::read_to_string(&path).map_err(|error| ConfigError::new(format!("{at}: {error}")))?;
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            ConfigError::new(format!(
+                "{at}: {}; write the password into it",
+                super::words::unreadable(&error)
+            ))
+        })?;
         match text.trim_end_matches(['\r', '\n']) {
             "" => Err(ConfigError::new(format!("{at}: it is empty"))),
             text => {

@@ -10,6 +10,7 @@ use super::load::ConfigError;
 use super::policy;
 use super::ranges;
 use super::users;
+use super::words;
 use super::{
     ByteSize, ClusterConfig, Config, ControllerConfig, FrontProtocol, MemcachedPlacement, Mode, ReadyShims,
     ShimConfig, StorageConfig,
@@ -71,7 +72,8 @@ fn check_cluster(config: &Config) -> Check {
     }
     if cluster.lease_guard_ms * 2 > cluster.lease_ms {
         let guard = cluster.lease_guard_ms;
-        return wrong(format!("[cluster] lease_guard_ms = {guard}: at most half of lease_ms"));
+        let most = cluster.lease_ms / 2;
+        return wrong(format!("[cluster] lease_guard_ms = {guard}: write at most {most}, half of lease_ms"));
     }
     check_bounded(cluster)?;
     let unfollowed = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::Memcached { .. });
@@ -151,7 +153,7 @@ fn check_heat_and_limits(config: &Config) -> Check {
         ));
     }
     if let Some((key, _)) = counts.iter().find(|(_, value)| *value == 0) {
-        return wrong(format!("[limits] {key} = 0: must be at least 1"));
+        return wrong(format!("[limits] {key} = 0: write at least 1"));
     }
     const INPUT_BYTES_MIN: ByteSize = ByteSize(64 << 10);
     let input = limits.client_input_bytes_max;
@@ -175,7 +177,7 @@ fn check_slow_log(config: &Config) -> Check {
     const ENTRIES_MAX: usize = 16_384;
     match config.slowlog.entries_max {
         0..=ENTRIES_MAX => Ok(()),
-        more => wrong(format!("[slowlog] entries_max = {more}: at most {ENTRIES_MAX}")),
+        more => wrong(format!("[slowlog] entries_max = {more}: write at most {ENTRIES_MAX}")),
     }
 }
 
@@ -215,9 +217,24 @@ fn check_ids(config: &Config) -> Check {
 }
 
 fn check_layers(config: &Config) -> Check {
+    if config.shims.is_empty() {
+        return wrong("[[shim]]: there is none; add one per storage server".to_owned());
+    }
     let count = config.layers.len();
     if !(1..=LAYERS_MAX).contains(&count) {
         return wrong(format!("[[layer]]: {count} layers; a cluster has 1 to {LAYERS_MAX}"));
+    }
+    // Before layers without nodes: a mistyped layer takes its node from another one.
+    for node in &config.nodes {
+        let names = || config.layers.iter().map(|layer| layer.name.as_str());
+        if !names().any(|name| name == node.layer) {
+            let hint = words::hint(&node.layer, names());
+            let names = quoted(names());
+            return wrong(format!(
+                "[[node]] {:?}: layer = {:?}: no [[layer]] has this name{hint}; there are: {names}",
+                node.id, node.layer
+            ));
+        }
     }
     for (index, layer) in config.layers.iter().enumerate() {
         let name = &layer.name;
@@ -225,7 +242,7 @@ fn check_layers(config: &Config) -> Check {
             return wrong("[[layer]] name = \"\": must not be empty".to_owned());
         }
         if config.layers[..index].iter().any(|other| other.name == *name) {
-            return wrong(format!("[[layer]] name = {name:?}: two layers have this name"));
+            return wrong(format!("[[layer]] name = {name:?}: two layers have this name; give each its own"));
         }
         if !config.nodes.iter().any(|node| node.layer == *name) {
             return wrong(format!("[[layer]] {name:?} has no node: add a [[node]] with layer = {name:?}"));
@@ -238,10 +255,7 @@ fn check_nodes(config: &Config) -> Check {
     let racks = config.racks();
     for node in &config.nodes {
         let at = format!("[[node]] {:?}", node.id);
-        let Some(layer) = config.layers.iter().find(|layer| layer.name == node.layer) else {
-            let names = quoted(config.layers.iter().map(|layer| layer.name.as_str()));
-            return wrong(format!("{at}: layer = {:?}: no such layer; there are: {names}", node.layer));
-        };
+        let Some(layer) = config.layers.iter().find(|layer| layer.name == node.layer) else { continue };
         match (layer.partition, &node.rack) {
             (Partition::Rack, None) => {
                 return wrong(format!(
@@ -268,16 +282,13 @@ fn check_nodes(config: &Config) -> Check {
             return wrong(format!("{at}: capacity = {}: write 0.001 to 1000.0", node.capacity));
         }
         if node.bytes_max < ByteSize(1024) {
-            return wrong(format!("{at}: bytes_max = \"{}\": must be at least 1KiB", node.bytes_max));
+            return wrong(format!("{at}: bytes_max = \"{}\": write at least \"1KiB\"", node.bytes_max));
         }
     }
     Ok(())
 }
 
 fn check_racks(config: &Config) -> Check {
-    if config.shims.is_empty() {
-        return wrong("[[shim]]: there is none; add one per storage server".to_owned());
-    }
     match (config.shims.iter().find(|shim| shim.storage.wants_tls()), &config.tls.storage) {
         (Some(shim), None) => {
             return wrong(format!(
@@ -346,7 +357,7 @@ fn check_controllers(config: &Config) -> Check {
         if controller.member_lease_ms < 1000 {
             let value = controller.member_lease_ms;
             return wrong(format!(
-                "[[controller]] {id:?}: member_lease_ms = {value}: at least 1000, two heartbeats"
+                "[[controller]] {id:?}: member_lease_ms = {value}: write at least 1000, two heartbeats"
             ));
         }
     }
@@ -389,7 +400,13 @@ fn check_etcd(config: &Config, controller: &ControllerConfig, endpoints: &[&str]
 fn check_memcached(config: &Config) -> Check {
     let is_memcached = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::Memcached { .. });
     if !config.has_memcached_storage() {
-        return Ok(());
+        return match config.shims.iter().find(|shim| shim.weight != 1) {
+            Some(shim) => wrong(format!(
+                "[[shim]] {:?}: weight = {}: only memcached:// storage has weights; remove it",
+                shim.id, shim.weight
+            )),
+            None => Ok(()),
+        };
     }
     if let Some(other) = config.shims.iter().find(|shim| !is_memcached(shim)) {
         return wrong(format!(
@@ -449,7 +466,10 @@ fn check_routers(config: &Config) -> Check {
             ));
         }
         if router.listen_unix.as_ref().is_some_and(|path| !path.is_absolute()) {
-            return wrong(format!("[[router]] {:?}: listen_unix: write an absolute path", router.id));
+            return wrong(format!(
+                "[[router]] {:?}: listen_unix: write an absolute path, such as /run/distcache/router.sock",
+                router.id
+            ));
         }
     }
     Ok(())

@@ -9,6 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::validity::validity;
+use crate::config::unreadable;
 
 /// A certificate is warned of when it ends this soon.
 const EXPIRY_WARNING_S: i64 = 7 * 24 * 3600;
@@ -29,7 +30,8 @@ pub(super) fn now_s() -> i64 {
 }
 
 fn read(at: &str, path: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(path).map_err(|error| format!("{at} = {:?}: {error}", path.display().to_string()))
+    std::fs::read(path)
+        .map_err(|error| format!("{at} = {:?}: {}", path.display().to_string(), unreadable(&error)))
 }
 
 fn certificates(at: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

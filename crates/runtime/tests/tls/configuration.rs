@@ -47,7 +47,7 @@ const CLIENTS: &str = "[tls.clients]\ncertificate_file = \"a.crt\"\nkey_file = \
 #[test]
 fn wrong_files_are_named_with_their_key_and_what_is_wrong() {
     let authority = Authority::new();
-    let missing = ["[tls.clients] certificate_file = ", "a.crt\"", "No such file"];
+    let missing = ["[tls.clients] certificate_file = ", "a.crt\"", "there is no such file"];
     refuses(&authority, CLIENTS, ROUTER, &missing);
     authority.sign("a");
     authority.sign("b");
