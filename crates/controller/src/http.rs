@@ -57,6 +57,9 @@ impl Api {
     }
 }
 
+/// What is answered for a path that the API does not have.
+pub const NO_SUCH_PATH: &str = "there is no such path";
+
 pub(crate) fn routes(api: Api) -> Router {
     Router::new()
         .route(heartbeat::PATH, post(take_heartbeat).layer(DefaultBodyLimit::max(HEARTBEAT_BYTES_MAX)))
@@ -64,7 +67,7 @@ pub(crate) fn routes(api: Api) -> Router {
         .route("/v1/map", get(map))
         .route(
             "/v1/members",
-            get(|State(api): State<Api>| async move { Json(view::members(&api.service())) }),
+            get(|State(api): State<Api>| async move { Json(view::members(&api.service(), (api.clock)())) }),
         )
         .route(
             "/v1/hot",
@@ -77,7 +80,7 @@ pub(crate) fn routes(api: Api) -> Router {
         .route("/health", get(|| async { Json(json!({ "healthy": true })) }))
         .route("/ready", get(readiness))
         .route("/metrics", get(metrics_text))
-        .fallback(|| async { problem(StatusCode::NOT_FOUND, "there is no such path") })
+        .fallback(|| async { problem(StatusCode::NOT_FOUND, NO_SUCH_PATH) })
         .with_state(api)
 }
 

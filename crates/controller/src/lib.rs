@@ -10,7 +10,7 @@ mod spawn;
 pub mod store;
 mod view;
 
-pub use http::{COMMAND_HEADER, DRAIN_PATH, Drain, PURGE_PATH, RELOAD_PATH};
+pub use http::{COMMAND_HEADER, DRAIN_PATH, Drain, NO_SUCH_PATH, PURGE_PATH, RELOAD_PATH};
 pub use inspect::{Inspection, Place};
 pub use orders::{Purge, PurgeView, Reload, ReloadView};
 pub use runtime::status::HotKeyView;

@@ -125,6 +125,11 @@ impl Service {
         })
     }
 
+    /// When this replica has heard from a member last.
+    pub(crate) fn heard(&self, id: &str) -> Option<Time> {
+        self.heard.get(id).copied()
+    }
+
     /// A heartbeat that was not authentic.
     pub(crate) fn refuse(&mut self) {
         self.heartbeats_refused += 1;

@@ -1,6 +1,9 @@
 //! The cluster map and the members as the HTTP API shows them. Not how they come about.
 
+use std::time::Duration;
+
 use protocol::controller::Liveness;
+use protocol::time::Time;
 use serde::{Deserialize, Serialize};
 use wire::{Partition, Peer, SHARE_WHOLE};
 
@@ -43,12 +46,20 @@ pub struct MemberView {
     pub id: String,
     pub role: String,
     pub state: MemberState,
+    /// Since its last heartbeat; none if this controller has heard none.
+    #[serde(default)]
+    pub silent_ms: Option<u64>,
 }
+
+/// Two heartbeats in a row have not come.
+const LATE: Duration = Duration::from_millis(1_250);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemberState {
     Up,
+    /// Its last heartbeat is older than heartbeats are apart; its lease holds still.
+    Late,
     /// Its heartbeats have stopped; a node's partition is still its own.
     Lost,
     /// The map has given its partition to other nodes.
@@ -84,13 +95,15 @@ impl MapView {
     }
 }
 
-pub(crate) fn members(service: &Service) -> Vec<MemberView> {
+pub(crate) fn members(service: &Service, now: Time) -> Vec<MemberView> {
     let map = service.map();
     let nodes = map.layers.iter().flat_map(|layer| &layer.nodes);
     let down: Vec<Peer> = nodes.filter(|node| !node.is_up()).map(|node| Peer::Node(node.id)).collect();
-    let state = |peer, liveness| match (peer, liveness) {
+    let silence = |id: &str| service.heard(id).map(|heard| now.since(heard));
+    let state = |peer, liveness, silence: Option<Duration>| match (peer, liveness) {
         (Peer::Node(id), _) if service.committed.drained(id) => MemberState::Drained,
         (peer, _) if down.contains(&peer) => MemberState::Down,
+        (_, Liveness::Up) if silence.is_some_and(|silence| silence > LATE) => MemberState::Late,
         (_, Liveness::Up) => MemberState::Up,
         (_, Liveness::Lost { .. }) => MemberState::Lost,
     };
@@ -99,10 +112,15 @@ pub(crate) fn members(service: &Service) -> Vec<MemberView> {
         Peer::Shim(_) => "shim",
         Peer::Router(_) => "router",
     };
-    let members = service.machine.members().map(|(peer, liveness)| MemberView {
-        id: service.config.peer_name(peer),
-        role: role(peer).to_owned(),
-        state: state(peer, liveness),
+    let members = service.machine.members().map(|(peer, liveness)| {
+        let id = service.config.peer_name(peer);
+        let silence = silence(&id);
+        MemberView {
+            role: role(peer).to_owned(),
+            state: state(peer, liveness, silence),
+            silent_ms: silence.map(|silence| silence.as_millis() as u64),
+            id,
+        }
     });
     members.collect()
 }

@@ -8,6 +8,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
+use crate::commands::BadInput;
+
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
@@ -23,8 +25,10 @@ static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 /// `filter` as the command line has it.
 pub(crate) fn start(filter: Option<&str>, default: &str, format: Format) -> anyhow::Result<()> {
     let filter_text = filter.unwrap_or(default);
-    let wanted = EnvFilter::try_new(filter_text).map_err(|error| {
-        anyhow::anyhow!("--log {filter_text:?} (or DISTCACHE_LOG): {error}; write for example info")
+    let wanted = parse(filter_text).map_err(|error| {
+        BadInput::of(format!(
+            "--log {filter_text:?} (or DISTCACHE_LOG): {error}; write for example info,router=debug"
+        ))
     })?;
     let (wanted, handle) = reload::Layer::new(wanted);
     if filter.is_none() {
@@ -33,7 +37,8 @@ pub(crate) fn start(filter: Option<&str>, default: &str, format: Format) -> anyh
     }
     let lines = match format {
         Format::Text => {
-            let colours = std::io::stderr().is_terminal();
+            let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            let colours = wanted && std::io::stderr().is_terminal();
             fmt::layer().with_ansi(colours).with_writer(std::io::stderr).boxed()
         }
         Format::Json => fmt::layer()
@@ -46,6 +51,19 @@ pub(crate) fn start(filter: Option<&str>, default: &str, format: Format) -> anyh
     };
     tracing_subscriber::registry().with(wanted).with(lines).init();
     Ok(())
+}
+
+/// A level, or a list of TARGET=LEVEL. A single word that is no level would silence everything.
+pub(crate) fn parse(filter: &str) -> Result<EnvFilter, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_level = |word: &str| {
+        LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word)) || word.parse::<u8>().is_ok()
+    };
+    let mut words = filter.split(',').map(str::trim).filter(|word| !word.contains(['=', '[']));
+    if let Some(word) = words.find(|word| !word.is_empty() && !is_level(word)) {
+        return Err(format!("{word:?} is no level: error, warn, info, debug or trace, or TARGET=LEVEL"));
+    }
+    EnvFilter::try_new(filter).map_err(|error| error.to_string())
 }
 
 /// What the log lines of a process say that are not about one of its members: who they are, or that they are several.
@@ -66,7 +84,7 @@ pub(crate) fn process(config: &Config, ids: &[&str]) -> tracing::Span {
 /// Logs what the configuration says from now on, if it says anything and the command line does not.
 pub(crate) fn follow(config: &Config) {
     let (Some(handle), Some(filter)) = (FILTER.get(), &config.log.filter) else { return };
-    match EnvFilter::try_new(filter) {
+    match parse(filter) {
         Ok(wanted) => drop(handle.reload(wanted)),
         Err(error) => tracing::error!("[log] filter = {filter:?}: {error}; write for example \"info\""),
     }

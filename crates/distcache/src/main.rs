@@ -14,24 +14,37 @@ mod reproduce;
 mod sim;
 mod study;
 mod trace;
+mod usage;
+mod version;
 
+use std::error::Error;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// Flags of every command come last in its help.
+const LOGGING: &str = "Logging";
 
 /// One big coherent cache in front of Redis: hot keys no longer melt one server.
 ///
 /// Unmodified Redis clients connect to a router; shims stand in front of the storage servers; cache nodes in layers
 /// hold the hot objects. All of it is described by one TOML file.
 #[derive(Debug, Parser)]
-#[command(name = "distcache", version, propagate_version = true)]
+#[command(name = "distcache", version = version::LONG, propagate_version = true)]
 struct CommandLine {
     /// What to log on stderr: error, warn, info, debug, trace, or a filter such as info,router=debug
-    /// [default: warn; demo: error]
-    #[arg(long, global = true, env = "DISTCACHE_LOG", value_name = "FILTER")]
+    /// [default: warn; demo and doctor: error]
+    #[arg(long, global = true, env = "DISTCACHE_LOG", value_name = "FILTER", help_heading = LOGGING)]
     log: Option<String>,
     /// How log lines look
-    #[arg(long, global = true, env = "DISTCACHE_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
+    #[arg(
+        long,
+        global = true,
+        env = "DISTCACHE_LOG_FORMAT",
+        value_name = "FORMAT",
+        default_value = "text",
+        help_heading = LOGGING
+    )]
     log_format: logging::Format,
     #[command(subcommand)]
     command: Command,
@@ -46,6 +59,7 @@ enum Command {
     Up(commands::up::Arguments),
     Run(commands::run::Arguments),
     Check(commands::check::Arguments),
+    Doctor(commands::doctor::Arguments),
     Status(commands::status::Arguments),
     Inspect(commands::inspect::Arguments),
     Top(commands::top::Arguments),
@@ -59,12 +73,20 @@ enum Command {
     Reproduce(reproduce::Arguments),
     Trace(trace::Arguments),
     Flash(flash::Arguments),
+    Completions(commands::generate::Completions),
+    Man(commands::generate::Man),
+    Version(version::Arguments),
 }
 
 fn main() -> ExitCode {
-    let line = CommandLine::parse();
+    let line = match CommandLine::try_parse() {
+        Ok(line) => line,
+        Err(error) => return ExitCode::from(usage::print(&error, CommandLine::command())),
+    };
     // Members of the demonstration come and go while others talk to them; that would spoil its picture.
-    let default = if matches!(line.command, Command::Demo(_)) { "error" } else { "warn" };
+    // The doctor says itself what is wrong.
+    let quiet = matches!(line.command, Command::Demo(_) | Command::Doctor(_));
+    let default = if quiet { "error" } else { "warn" };
     let done = logging::start(line.log.as_deref(), default, line.log_format)
         .and_then(|()| dispatch(line.command))
         .and_then(|()| commands::printed());
@@ -72,9 +94,25 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is::<commands::ReaderGone>() => ExitCode::SUCCESS,
         Err(error) => {
-            commands::say(&format!("distcache: {error:#}"));
-            if error.is::<commands::BadInput>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            // Where an exit code says it all, there is nothing to add to what was printed.
+            if !error.is::<commands::MembersLost>() {
+                commands::say(&format!("distcache: {error:#}"));
+            }
+            exit_code(&error)
         }
+    }
+}
+
+/// 2 for mistakes on the command line and in files, 3 where a member is lost, 1 for work that failed.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    let mistake = |cause: &(dyn Error + 'static)| {
+        cause.is::<commands::BadInput>() || cause.is::<runtime::config::ConfigError>()
+    };
+    match () {
+        () if error.is::<commands::MembersLost>() => ExitCode::from(3),
+        // The context of an error is asked for by itself: it stands in no chain.
+        () if error.is::<commands::BadInput>() || error.chain().any(mistake) => ExitCode::from(2),
+        () => ExitCode::FAILURE,
     }
 }
 
@@ -87,6 +125,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Up(arguments) => commands::up::run(&arguments),
         Command::Run(arguments) => commands::run::run(&arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Status(arguments) => commands::status::run(&arguments),
         Command::Inspect(arguments) => commands::inspect::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),
@@ -100,5 +139,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Trace(arguments) => trace::run(&arguments),
         Command::Flash(arguments) => flash::run(&arguments),
+        Command::Completions(arguments) => arguments.run(&mut CommandLine::command()),
+        Command::Man(arguments) => arguments.run(CommandLine::command()),
+        Command::Version(arguments) => version::run(&arguments),
     }
 }

@@ -59,11 +59,17 @@ fn people_get_a_table() {
 #[test]
 fn it_fails_with_one_line_if_nothing_worked() {
     let url = server(b"-ERR no\r\n");
-    let cases: [(&[&str], &str); 4] = [
+    let http = server(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    let memcached = server(b"ERROR\r\n");
+    let cases: [(&[&str], &str); 5] = [
         (&["--target", &url, "--no-load", "--requests", "10", "--keys", "10"], "without an error"),
         (&["--target", &url, "--requests", "10", "--keys", "10"], "-ERR no"),
         (&["--target", "redis://127.0.0.1:1"], "cannot connect to 127.0.0.1:1"),
-        (&["--target", "memcached://127.0.0.1:1"], "not in this release"),
+        (&["--target", &http, "--requests", "10", "--keys", "10"], "RESP expected, this speaks HTTP"),
+        (
+            &["--target", &memcached, "--requests", "10", "--keys", "10"],
+            "RESP expected, this speaks memcached",
+        ),
     ];
     for (arguments, part) in cases {
         let output = bench(arguments);
@@ -94,7 +100,7 @@ fn a_series_counts_every_request_once() {
     assert_eq!([sum("errors"), sum("lost"), sum("unanswered"), sum("error_replies")], [0; 4], "{text}");
 
     let nowhere = bench(&[&common[..], &["--series", "/nonexistent/series.csv"]].concat());
-    assert_eq!(nowhere.status.code(), Some(1));
+    assert_eq!(nowhere.status.code(), Some(2));
     assert!(
         String::from_utf8_lossy(&nowhere.stderr).contains("--series /nonexistent/series.csv"),
         "{nowhere:?}"

@@ -89,11 +89,11 @@ impl Drop for Member {
     }
 }
 
-/// Expects exit code 1, nothing on stdout and one line on stderr.
-fn fails(arguments: &[&str], environment: &[(&str, &str)], expected: &str) {
+/// Expects this exit code, nothing on stdout and one line on stderr.
+fn fails(code: i32, arguments: &[&str], environment: &[(&str, &str)], expected: &str) {
     let output = distcache(arguments, environment);
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(output.stdout.is_empty());
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
     assert!(stderr.starts_with("distcache: ") && stderr.contains(expected), "{stderr}");
@@ -110,21 +110,24 @@ fn check_says_ok_or_what_is_wrong() {
         "{stdout}"
     );
 
-    fails(&["check", "--config", "/nonexistent.toml"], &[], "/nonexistent.toml: there is no such file");
+    fails(2, &["check", "--config", "/nonexistent.toml"], &[], "/nonexistent.toml: there is no such file");
     let bad = File::new("bad", &GOOD.replace("CONTROLLER", "0").replace("rack =", "rak ="));
-    let expected = format!("{}:17: [[shim]]: unknown key `rak`; allowed here: `id`, `rack`", bad.path());
-    fails(&["check", "--config", bad.path()], &[], &expected);
+    let expected = format!(
+        "{}:17: [[shim]]: unknown key `rak` (did you mean `rack`?); allowed here: `id`, `rack`",
+        bad.path()
+    );
+    fails(2, &["check", "--config", bad.path()], &[], &expected);
 }
 
 #[test]
 fn flags_win_over_the_environment() {
     let file = File::new("flags", &GOOD.replace("CONTROLLER", "0"));
     let environment = [("DISTCACHE_CONFIG", file.path()), ("DISTCACHE_CLUSTER_LEASE_MS", "1")];
-    fails(&["check"], &environment, "[cluster] lease_ms = 1: write 20 to 60000");
+    fails(2, &["check"], &environment, "[cluster] lease_ms = 1: write 20 to 60000");
     let output = distcache(&["check", "--set", "cluster.lease_ms=500"], &environment);
     assert_eq!(output.status.code(), Some(0));
-    fails(&["check", "--set", "lease"], &environment, "--set lease: write SECTION.KEY=VALUE");
-    fails(&["--log", "a=b=c", "check"], &environment, "--log \"a=b=c\"");
+    fails(2, &["check", "--set", "lease"], &environment, "--set lease: write SECTION.KEY=VALUE");
+    fails(2, &["--log", "a=b=c", "check"], &environment, "--log \"a=b=c\"");
 }
 
 #[test]
@@ -145,23 +148,24 @@ fn a_port_in_use_and_an_unknown_member_are_named() {
     let port = taken.local_addr().unwrap().port().to_string();
     let file = File::new("taken", &GOOD.replace("CONTROLLER", &port));
     let expected = format!("controller: cannot listen on 127.0.0.1:{port}: the address is in use");
-    fails(&["up", "--config", file.path()], &[], &expected);
-    fails(&["run", "--config", file.path(), "--id", "controller"], &[], &expected);
+    fails(1, &["up", "--config", file.path()], &[], &expected);
+    fails(1, &["run", "--config", file.path(), "--id", "controller"], &[], &expected);
     let expected = "it has: controller, shim-0, spine-0, router-0";
-    fails(&["run", "--config", file.path(), "--id", "leaf-9"], &[], expected);
+    fails(2, &["run", "--config", file.path(), "--id", "leaf-9"], &[], expected);
 }
 
 #[test]
 fn a_controller_that_is_not_there_is_named() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{free}");
-    fails(&["status", "--controller", &url], &[], "is the controller running there?");
+    fails(1, &["status", "--controller", &url], &[], "is the controller running there?");
     fails(
+        1,
         &["inspect", "key", "--json"],
         &[("DISTCACHE_CONTROLLER", &url)],
         &format!("--controller {url}: no answer"),
     );
-    fails(&["status", "--controller", "https://x"], &[], "write http://HOST:PORT");
+    fails(2, &["status", "--controller", "https://x"], &[], "write http://HOST:PORT");
 }
 
 #[test]
@@ -174,7 +178,8 @@ fn members_in_two_processes_show_up_in_status_and_stop_on_sigterm() {
     let start = Instant::now();
     loop {
         let output = distcache(&["status", "--json", "--controller", &url], &[]);
-        assert_eq!(output.status.code(), Some(0));
+        // 3: the shim and the router do not run.
+        assert_eq!(output.status.code(), Some(3));
         let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         if status["nodes"][0]["id"] == "spine-0" {
             break;
@@ -182,9 +187,10 @@ fn members_in_two_processes_show_up_in_status_and_stop_on_sigterm() {
         assert!(start.elapsed() < Duration::from_secs(20), "{status}");
     }
     let output = distcache(&["status", "--controller", &url], &[]);
+    assert_eq!((output.status.code(), output.stderr.is_empty()), (Some(3), true));
     let stdout = String::from_utf8(output.stdout).unwrap();
     assert!(
-        stdout.contains("\nspine-0") && stdout.contains("no heartbeat from: shim-0, router-0"),
+        stdout.contains("\nspine-0      up") && stdout.contains("no heartbeat from: shim-0, router-0"),
         "{stdout}"
     );
     let output = distcache(&["inspect", "some key", "--json", "--controller", &url], &[]);
@@ -192,4 +198,53 @@ fn members_in_two_processes_show_up_in_status_and_stop_on_sigterm() {
     assert_eq!((&found["shim"], &found["places"][0]["node"]), (&"shim-0".into(), &"spine-0".into()));
     assert_eq!(node.terminate(), Some(0));
     assert_eq!(controller.terminate(), Some(0));
+}
+
+#[test]
+fn the_version_has_the_commit_where_there_is_one() {
+    let output = distcache(&["version", "--json"], &[]);
+    let version: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
+    let output = distcache(&["--version"], &[]);
+    let line = String::from_utf8(output.stdout).unwrap();
+    match version["commit"].as_str() {
+        Some(commit) => {
+            assert!(commit.len() >= 7 && commit.bytes().all(|byte| byte.is_ascii_hexdigit()), "{version}");
+            assert!(line.contains(commit), "{line}");
+        }
+        None => assert_eq!(line.trim_end(), concat!("distcache ", env!("CARGO_PKG_VERSION"))),
+    }
+}
+
+#[test]
+fn every_shell_has_completions_and_every_command_a_man_page() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = distcache(&["completions", shell], &[]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(script.contains("distcache") && script.contains("device-study"), "{shell}: {script}");
+    }
+    let folder = std::env::temp_dir().join(format!("distcache-man-{}", std::process::id()));
+    let output = distcache(&["man", folder.to_str().unwrap()], &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    for (page, part) in [
+        ("distcache.1", "hot keys"),
+        ("distcache-status.1", "controller"),
+        ("distcache-trace-info.1", "FILE"),
+    ] {
+        let text = std::fs::read_to_string(folder.join(page)).unwrap();
+        assert!(text.starts_with(".") && text.contains(".TH") && text.contains(part), "{page}: {text}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn flags_of_logging_come_after_those_of_the_command() {
+    for command in ["bench", "status", "run", "drain", "top", "doctor", "trace"] {
+        let output = distcache(&[command, "--help"], &[]);
+        let help = String::from_utf8(output.stdout).unwrap();
+        let (own, logging) = help.split_once("\nLogging:\n").unwrap_or_else(|| panic!("{command}: {help}"));
+        assert!(!own.contains("--log ") && logging.contains("--log "), "{command}: {help}");
+        assert!(!help.contains('\x1b'), "{command}");
+    }
 }

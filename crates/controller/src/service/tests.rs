@@ -150,8 +150,23 @@ impl World {
     }
 
     fn state(&self, id: &str) -> MemberState {
-        members(&self.service).into_iter().find(|member| member.id == id).unwrap().state
+        members(&self.service, Time(self.ms * 1000)).into_iter().find(|member| member.id == id).unwrap().state
     }
+}
+
+#[test]
+fn a_member_is_late_before_it_is_lost() {
+    let mut world = World::new();
+    world.beat(0, vec![status("n0", 0), status("s0", 0)]).unwrap();
+    world.beat(1000, vec![status("s0", 0)]).unwrap();
+    assert_eq!(world.state("n0"), MemberState::Up);
+    world.beat(2000, vec![status("s0", 0)]).unwrap();
+    assert_eq!((world.state("n0"), world.state("s0")), (MemberState::Late, MemberState::Up));
+    world.beat(2500, vec![status("n0", 0), status("s0", 0)]).unwrap();
+    assert_eq!(world.state("n0"), MemberState::Up);
+    world.until(6000);
+    assert_eq!(world.state("s0"), MemberState::Lost);
+    assert_eq!(world.state("x0"), MemberState::Lost, "it was never heard of");
 }
 
 /// What a member knows that has the configuration of these tests.

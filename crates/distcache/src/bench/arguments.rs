@@ -10,6 +10,7 @@ use anyhow::{Result, ensure};
 /// one when a reply arrives. With --rate it is open: requests are due at fixed times, and the latency of each
 /// counts from when it was due, so a server that stalls cannot hide it.
 #[derive(Clone, Debug, clap::Args)]
+#[command(allow_negative_numbers = true)]
 pub(crate) struct Arguments {
     /// Server to load: redis://[USER:PASSWORD@]HOST:PORT, rediss:// with TLS, or redis+unix:///PATH
     #[arg(long, value_name = "URL", env = "DISTCACHE_TARGET", hide_env_values = true)]
@@ -99,32 +100,50 @@ const KEYS_MAX: u64 = 1_000_000_000_000;
 impl Arguments {
     /// Names the first flag that makes no sense.
     pub(crate) fn check(&self) -> Result<()> {
-        ensure!((1..=KEYS_MAX).contains(&self.keys), "--keys must be between 1 and {KEYS_MAX}");
-        ensure!((0.0..=1.0).contains(&self.write_ratio), "--write-ratio must be between 0 and 1");
-        ensure!(self.value_bytes <= VALUE_BYTES_MAX, "--value-bytes must be at most {VALUE_BYTES_MAX}");
+        ensure!((1..=KEYS_MAX).contains(&self.keys), "--keys {}: write 1 to {KEYS_MAX}", self.keys);
+        ensure!((0.0..=1.0).contains(&self.write_ratio), "--write-ratio {}: write 0 to 1", self.write_ratio);
+        ensure!(
+            self.value_bytes <= VALUE_BYTES_MAX,
+            "--value-bytes {}: write at most {VALUE_BYTES_MAX}",
+            self.value_bytes
+        );
         ensure!(
             (1..=CONNECTIONS_MAX).contains(&self.connections),
-            "--connections must be between 1 and {CONNECTIONS_MAX}"
+            "--connections {}: write 1 to {CONNECTIONS_MAX}",
+            self.connections
         );
         ensure!(
             (1..=PIPELINE_MAX).contains(&self.pipeline),
-            "--pipeline must be between 1 and {PIPELINE_MAX}"
+            "--pipeline {}: write 1 to {PIPELINE_MAX}",
+            self.pipeline
         );
         if let Some(rate) = self.rate {
-            ensure!(rate > 0.0 && rate <= 1e9, "--rate must be above 0 and at most 1000000000 requests/s");
+            ensure!(
+                rate > 0.0 && rate <= 1e9,
+                "--rate {rate}: write requests per second, above 0 and at most 1000000000"
+            );
         }
         if let Some(seconds) = self.seconds {
-            ensure!(seconds > 0.0 && seconds <= SECONDS_MAX, "--seconds must be above 0 and at most a year");
+            ensure!(
+                seconds > 0.0 && seconds <= SECONDS_MAX,
+                "--seconds {seconds}: write more than 0 and at most a year"
+            );
         }
-        ensure!((0.0..=SECONDS_MAX).contains(&self.warmup), "--warmup must be between 0 and a year");
-        ensure!(self.requests != Some(0), "--requests must be at least 1");
+        ensure!(
+            (0.0..=SECONDS_MAX).contains(&self.warmup),
+            "--warmup {}: write 0 to a year, in seconds",
+            self.warmup
+        );
+        ensure!(self.requests != Some(0), "--requests 0: write at least 1");
         ensure!(
             (1..=SLICE_MS_MAX).contains(&self.slice_ms),
-            "--slice-ms must be between 1 and {SLICE_MS_MAX}"
+            "--slice-ms {}: write 1 to {SLICE_MS_MAX}",
+            self.slice_ms
         );
         ensure!(
             self.trace().is_none() || self.write_ratio == 0.0,
-            "--write-ratio: a trace says itself which requests write"
+            "--write-ratio {}: a trace says itself which requests write; leave it away",
+            self.write_ratio
         );
         Ok(())
     }

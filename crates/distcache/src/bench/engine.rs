@@ -5,6 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
 use runtime::reactor::{ConnectionId, Driver, Event, Io};
+use wire::foreign::Foreign;
+use wire::resp::ProtocolError;
 
 use super::connection::{Connection, Sent};
 use super::frames::Frames;
@@ -13,6 +15,7 @@ use super::requests::Requests;
 use super::schedule::Schedule;
 use super::series::Series;
 use super::tally::Tally;
+use super::target::Target;
 
 /// How long a connection that broke stays down: long enough not to flood a server that restarts.
 const DIAL_AGAIN_US: u64 = 100_000;
@@ -20,6 +23,15 @@ const DIAL_AGAIN_US: u64 = 100_000;
 const DRAIN_US_MAX: u64 = 5_000_000;
 /// A server that says nothing for this long is given up.
 const SILENCE_US_MAX: u64 = 30_000_000;
+
+/// What answers is no server of Redis' protocol.
+fn stranger(target: &Target, reply: &[u8], error: &ProtocolError) -> anyhow::Error {
+    match wire::foreign::speaks(reply) {
+        Some(Foreign::Tls) => anyhow!("--target {target}: RESP expected, this speaks TLS: write rediss://"),
+        Some(foreign) => anyhow!("--target {target}: RESP expected, this speaks {foreign}"),
+        None => anyhow!("--target {target}: the server does not speak RESP: {error}"),
+    }
+}
 
 pub(crate) struct Engine<'a> {
     plan: &'a Plan,
@@ -249,7 +261,7 @@ impl<'a> Engine<'a> {
             let length = match connection.scanner.scan(reply) {
                 Ok(Some(length)) => length,
                 Ok(None) => break,
-                Err(error) => return Err(anyhow!("the server does not speak RESP: {error}")),
+                Err(error) => return Err(stranger(&self.plan.target, reply, &error)),
             };
             let Some(sent) = connection.in_flight.pop_front() else {
                 return Err(anyhow!("the server sent a reply that nobody asked for"));

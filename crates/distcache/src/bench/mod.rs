@@ -32,6 +32,7 @@ pub(crate) use plan::{Length, Live, Plan};
 pub(crate) use requests::Requests;
 pub(crate) use target::Target;
 
+use crate::commands::mistake;
 use drive::Progress;
 use output::ProgressLine;
 use plan::{Ending, Outcome};
@@ -40,16 +41,16 @@ use requests::Keys;
 
 /// Runs the benchmark and prints its result. Fails also if no request was answered without an error.
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
-    arguments.check()?;
-    let plan = plan(&arguments)?;
-    let (requests, keys) = requests(&arguments)?;
+    arguments.check().map_err(mistake)?;
+    let plan = plan(&arguments).map_err(mistake)?;
+    let (requests, keys) = requests(&arguments).map_err(mistake)?;
     let frames = Frames::new(arguments.value_bytes, arguments.seed);
     open_files::allow(plan.connections)?;
     // A path that cannot be written is better found before the run than after it.
     let series_file = arguments.series.as_ref().map(|path| {
         File::create(path).with_context(|| format!("--series {}: cannot be written", path.display()))
     });
-    let mut series_file = series_file.transpose()?;
+    let mut series_file = series_file.transpose().map_err(mistake)?;
     let stop = Stop::on_signals()?;
     let mut line = ProgressLine::new();
     if !arguments.no_load {
@@ -88,13 +89,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
 /// What is asked for, and all the keys that may be, with their number.
 fn requests(arguments: &Arguments) -> Result<(Requests, Keys)> {
     if let Some(path) = arguments.trace() {
-        let replay = Replay::read(path)?;
+        let replay = Replay::read(path).with_context(|| format!("--dist trace:{}", path.display()))?;
         let keys = replay.keys();
         return Ok((Requests::Replay(replay), keys));
     }
     let workload = Workload {
         keys: arguments.keys,
-        distribution: arguments.dist.parse()?,
+        distribution: arguments.dist.parse().with_context(|| format!("--dist {}", arguments.dist))?,
         write_ratio: arguments.write_ratio,
         value_bytes: arguments.value_bytes,
         seed: arguments.seed,

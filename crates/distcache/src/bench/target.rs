@@ -38,12 +38,17 @@ pub(crate) fn parse(url: &str, ca_file: Option<&Path>) -> Result<Target> {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme);
     match scheme {
         Some("redis" | "rediss" | "redis+unix") => {}
-        Some("memcached") => bail!("--target: memcached is not in this release; {FORMS}"),
+        Some("memcached") => bail!("--target: memcached:// is not in this release; {FORMS}"),
         Some(other) => bail!("--target: unknown scheme {other}; {FORMS}"),
         None => bail!("--target: not a URL; {FORMS}"),
     }
-    let parsed = url.parse::<StorageConfig>().map_err(anyhow::Error::msg);
-    let parsed = parsed.with_context(|| format!("--target; {FORMS}"))?;
+    // Its own list of forms has some that cannot be loaded.
+    let short = |error: String| match error.split_once(": write embedded") {
+        Some((what, _)) => what.to_owned(),
+        None => error,
+    };
+    let parsed = url.parse::<StorageConfig>();
+    let parsed = parsed.map_err(|error| anyhow::anyhow!("--target: {}; {FORMS}", short(error)))?;
     let StorageConfig::Redis { address, user, password, tls } = parsed else {
         bail!("--target: {FORMS}");
     };

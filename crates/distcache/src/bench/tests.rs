@@ -198,7 +198,7 @@ fn a_server_that_is_not_there_is_one_clear_error() {
     assert!(error.contains(&address.to_string()) && error.contains("is the server running"), "{error}");
     let error =
         run(&plan(server(|_, _| Some(b"HTTP/1.1 400 Bad Request\r\n".to_vec())), Length::Requests(1)));
-    assert!(format!("{:#}", error.err().expect("no RESP")).contains("does not speak RESP"));
+    assert!(format!("{:#}", error.err().expect("no RESP")).contains("this speaks HTTP"));
 }
 
 #[test]

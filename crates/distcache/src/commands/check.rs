@@ -1,6 +1,6 @@
 //! `distcache check`: validates a configuration file. It starts and contacts nothing.
 
-use super::{ConfigArguments, print};
+use super::{BadInput, ConfigArguments, print};
 
 /// Validate a configuration file, and print what it leaves out and is assumed
 #[derive(Clone, Debug, clap::Args)]
@@ -12,7 +12,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = arguments.config.look()?;
     router::users(&config)
-        .map_err(|error| anyhow::anyhow!("{}: {error}", arguments.config.config.display()))?;
+        .map_err(|error| BadInput::of(format!("{}: {error}", arguments.config.config.display())))?;
     let layers: Vec<String> = config
         .layers
         .iter()

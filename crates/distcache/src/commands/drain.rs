@@ -77,9 +77,15 @@ fn wait(arguments: &Arguments, id: &str, deadline: Instant) -> anyhow::Result<Ou
             Some((outcome, true)) if outcome.drained != arguments.undo => return Ok(outcome),
             _ if Instant::now() < deadline => std::thread::park_timeout(LOOK),
             Some((Outcome { objects: Some(objects), .. }, _)) => {
-                bail!("{id}: still holds {objects} objects after {} s", arguments.timeout)
+                bail!(
+                    "{id} still holds {objects} objects after {} s; it goes on: ask again, or give it a longer --timeout",
+                    arguments.timeout
+                )
             }
-            _ => bail!("{id}: the map does not show it after {} s", arguments.timeout),
+            _ => bail!(
+                "{id}: the map does not show the change after {} s; ask again, or give it a longer --timeout",
+                arguments.timeout
+            ),
         }
     }
 }

@@ -2,7 +2,9 @@
 
 pub(crate) mod ask;
 pub(crate) mod check;
+pub(crate) mod doctor;
 pub(crate) mod drain;
+pub(crate) mod generate;
 pub(crate) mod init;
 pub(crate) mod inspect;
 pub(crate) mod purge;
@@ -34,21 +36,31 @@ pub(crate) struct ConfigArguments {
 impl ConfigArguments {
     /// For a command that starts members.
     pub(crate) fn load(&self) -> anyhow::Result<Arc<Config>> {
-        let config = Arc::new(Config::load_to_start(&self.config, &self.flags()?)?);
+        let config = self.with_filter(Config::load_to_start(&self.config, &self.flags()?)?)?;
         for assumed in config.assumed() {
             tracing::info!(assumed, "the configuration leaves it out");
         }
-        Ok(config)
+        Ok(Arc::new(config))
     }
 
     /// For a command that starts nothing.
     pub(crate) fn look(&self) -> anyhow::Result<Config> {
-        Ok(Config::load_to_check(&self.config, &self.flags()?)?)
+        self.with_filter(Config::load_to_check(&self.config, &self.flags()?)?)
     }
 
     fn flags(&self) -> anyhow::Result<Vec<Override>> {
         let flags: Result<_, _> = self.set.iter().map(|text| Override::from_flag(text)).collect();
         Ok(flags?)
+    }
+
+    /// The configuration, if its log filter is one.
+    fn with_filter(&self, config: Config) -> anyhow::Result<Config> {
+        if let Some(Err(error)) = config.log.filter.as_deref().map(crate::logging::parse) {
+            let file = self.config.display();
+            let filter = config.log.filter.as_deref().unwrap_or_default();
+            return Err(BadInput::of(format!("{file}: [log] filter = {filter:?}: {error}")));
+        }
+        Ok(config)
     }
 }
 
@@ -70,6 +82,23 @@ impl std::fmt::Display for BadInput {
 }
 
 impl std::error::Error for BadInput {}
+
+/// An error about what somebody asked for, with all that it says.
+pub(crate) fn mistake(error: anyhow::Error) -> anyhow::Error {
+    BadInput(format!("{error:#}")).into()
+}
+
+/// The answer is complete, and members are lost: exit code 3, for scripts.
+#[derive(Debug)]
+pub(crate) struct MembersLost;
+
+impl std::fmt::Display for MembersLost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("members are lost")
+    }
+}
+
+impl std::error::Error for MembersLost {}
 
 /// Who reads what this command writes has seen enough: the end of the command, and no error.
 #[derive(Debug)]

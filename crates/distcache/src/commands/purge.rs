@@ -12,7 +12,7 @@ use super::print;
 #[derive(Clone, Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["key", "prefix", "all"]))]
 pub(crate) struct Arguments {
-    /// The key; bytes that are no text as \\xNN
+    /// The key; bytes that are no text as \xNN
     #[arg(value_name = "KEY")]
     key: Option<String>,
 

@@ -1,9 +1,8 @@
 //! `distcache run`: one member of a configuration in this process. How it starts is `launch`'s business.
 
-use anyhow::ensure;
 use runtime::stop::Stop;
 
-use super::{ConfigArguments, print};
+use super::{BadInput, ConfigArguments, print};
 use crate::guard::{self, Demand};
 use crate::launch;
 
@@ -12,23 +11,24 @@ use crate::launch;
 /// Prints `ready` once every listener accepts. SIGTERM and SIGINT stop it gracefully; a second one at once.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    config: ConfigArguments,
-
     /// Which member: its id in the file
     #[arg(long, env = "DISTCACHE_ID", value_name = "ID")]
     id: String,
+
+    #[command(flatten)]
+    config: ConfigArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let config = arguments.config.load()?;
     let id = arguments.id.as_str();
-    ensure!(
-        config.member(id).is_some(),
-        "--id {id:?}: {} has no such member; it has: {}",
-        arguments.config.config.display(),
-        config.member_ids().collect::<Vec<_>>().join(", ")
-    );
+    if config.member(id).is_none() {
+        return Err(BadInput::of(format!(
+            "--id {id:?}: {} has no such member; it has: {}",
+            arguments.config.config.display(),
+            config.member_ids().collect::<Vec<_>>().join(", ")
+        )));
+    }
     crate::logging::follow(&config);
     let _process = crate::logging::process(&config, &[id]).entered();
     let stop = Stop::on_signals()?;

@@ -2,89 +2,130 @@
 
 use controller::{MemberState, MemberView};
 use runtime::config::ByteSize;
-use runtime::status::ClusterStatus;
+use runtime::status::{ClusterStatus, NodeStatus, RouterStatus, ShimStatus};
+use serde::Serialize;
 
 use super::ask::ControllerArguments;
-use super::print;
+use super::{MembersLost, print};
 
-/// Show the members of a cluster and what they do
+/// Show the members of a cluster, how they are and what they do
+///
+/// Health: up; late (two heartbeats have not come); lost (its lease has ended; exit code 3); draining and drained (its
+/// keys were taken away by `distcache drain`). Nodes that nobody has asked for anything have no hit ratio and no leases.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     controller: ControllerArguments,
 }
 
+/// What `--json` prints: the statuses of those who are heard of, and how everybody is.
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    status: &'a ClusterStatus,
+    members: &'a [MemberView],
+}
+
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let status: ClusterStatus = arguments.controller.get("/v1/status", &[])?;
-    if arguments.controller.json {
-        print(&serde_json::to_string(&status)?);
-        return Ok(());
-    }
     let members: Vec<MemberView> = arguments.controller.get("/v1/members", &[])?;
-    print(&report(&status, &members));
-    Ok(())
+    print(&match arguments.controller.json {
+        true => serde_json::to_string(&Whole { status: &status, members: &members })?,
+        false => report(&status, &members),
+    });
+    let lost = members.iter().any(|member| matches!(member.state, MemberState::Lost | MemberState::Down));
+    if lost { Err(MembersLost.into()) } else { Ok(()) }
 }
 
 fn report(status: &ClusterStatus, members: &[MemberView]) -> String {
     let mut parts = vec![format!("map epoch {}", status.epoch)];
-    if !status.nodes.is_empty() {
-        let head = ["NODE", "LAYER", "LOAD/S", "REQUESTS", "HIT RATIO", "OBJECTS", "BYTES", "LEASES"];
-        let rows = status.nodes.iter().map(|node| {
-            let held = node.leases.iter().filter(|lease| lease.held).count();
-            vec![
-                node.id.clone(),
-                node.layer.clone(),
-                node.load.to_string(),
-                node.requests_total.to_string(),
-                percent(node.hits_total, node.hits_total + node.misses_total),
-                node.objects.to_string(),
-                size(node.bytes),
-                format!("{held}/{}", node.leases.len()),
-            ]
-        });
-        parts.push(table(&head, rows.collect()));
-    }
-    if !status.shims.is_empty() {
-        let head = ["SHIM", "RACK", "LOAD/S", "READS", "WRITES", "COPIES", "INVALIDATED", "STORAGE"];
-        let rows = status.shims.iter().map(|shim| {
-            vec![
-                shim.id.clone(),
-                shim.rack.clone(),
-                shim.load.to_string(),
-                shim.storage_reads_total.to_string(),
-                shim.storage_writes_total.to_string(),
-                shim.copies.to_string(),
-                shim.invalidated_copies_total.to_string(),
-                if shim.storage_up { "up" } else { "down" }.to_owned(),
-            ]
-        });
-        parts.push(table(&head, rows.collect()));
-    }
-    if !status.routers.is_empty() {
-        let head = ["ROUTER", "LOAD/S", "REQUESTS", "TO NODES", "TO SHIMS", "CLIENTS", "P50", "P99"];
-        let rows = status.routers.iter().map(|router| {
-            vec![
-                router.id.clone(),
-                router.load.to_string(),
-                router.requests_total.to_string(),
-                router.reads_to_nodes_total.to_string(),
-                router.reads_to_shims_total.to_string(),
-                router.clients.to_string(),
-                format!("{} us", router.latency.p50_us),
-                format!("{} us", router.latency.p99_us),
-            ]
-        });
-        parts.push(table(&head, rows.collect()));
-    }
+    let of = |role: &str| members.iter().filter(|member| member.role == role).collect::<Vec<_>>();
+    let head = ["NODE", "HEALTH", "LAYER", "LOAD/S", "REQUESTS", "HIT RATIO", "OBJECTS", "BYTES", "LEASES"];
+    parts.extend(part(&head, &of("node"), |id| status.nodes.iter().find(|node| node.id == id), node_cells));
+    let head = ["SHIM", "HEALTH", "RACK", "LOAD/S", "READS", "WRITES", "COPIES", "INVALIDATED", "STORAGE"];
+    parts.extend(part(&head, &of("shim"), |id| status.shims.iter().find(|shim| shim.id == id), shim_cells));
+    let head = ["ROUTER", "HEALTH", "LOAD/S", "REQUESTS", "TO NODES", "TO SHIMS", "CLIENTS", "P50", "P99"];
+    let find = |id: &str| status.routers.iter().find(|router| router.id == id);
+    parts.extend(part(&head, &of("router"), find, router_cells));
     let absent = |state, word: &str| {
         let ids = members.iter().filter(|member| member.state == state).map(|member| member.id.as_str());
         let ids: Vec<&str> = ids.collect();
         (!ids.is_empty()).then(|| format!("{word}: {}", ids.join(", ")))
     };
     parts.extend(absent(MemberState::Lost, "no heartbeat from"));
-    parts.extend(absent(MemberState::Down, "down, partition taken over"));
+    parts.extend(absent(MemberState::Down, "no heartbeat from, partition taken over"));
     parts.extend(absent(MemberState::Drained, "drained, partition taken over"));
     parts.join("\n\n")
+}
+
+/// The table of one role. Who is not heard of has a row as well, without numbers.
+fn part<'a, S: 'a>(
+    head: &[&str],
+    members: &[&MemberView],
+    find: impl Fn(&str) -> Option<&'a S>,
+    cells: impl Fn(&S) -> Vec<String>,
+) -> Option<String> {
+    let row = |member: &&MemberView| {
+        let status = find(&member.id);
+        let known = status.map(&cells).unwrap_or_else(|| vec!["-".to_owned(); head.len() - 2]);
+        let holds = head[0] == "NODE" && status.is_some() && known[4] != "0";
+        [vec![member.id.clone(), health(member.state, holds).to_owned()], known].concat()
+    };
+    (!members.is_empty()).then(|| table(head, members.iter().map(row).collect()))
+}
+
+fn health(state: MemberState, holds: bool) -> &'static str {
+    match state {
+        MemberState::Up => "up",
+        MemberState::Late => "late",
+        MemberState::Lost | MemberState::Down => "lost",
+        MemberState::Drained if holds => "draining",
+        MemberState::Drained => "drained",
+    }
+}
+
+fn node_cells(node: &NodeStatus) -> Vec<String> {
+    let held = node.leases.iter().filter(|lease| lease.held).count();
+    // Leases are there only while there are copies.
+    let idle = held == 0 && node.objects == 0;
+    vec![
+        node.layer.clone(),
+        node.load.to_string(),
+        node.requests_total.to_string(),
+        percent(node.hits_total, node.hits_total + node.misses_total),
+        node.objects.to_string(),
+        size(node.bytes),
+        if idle { "idle".to_owned() } else { format!("{held}/{}", node.leases.len()) },
+    ]
+}
+
+fn shim_cells(shim: &ShimStatus) -> Vec<String> {
+    vec![
+        shim.rack.clone(),
+        shim.load.to_string(),
+        shim.storage_reads_total.to_string(),
+        shim.storage_writes_total.to_string(),
+        shim.copies.to_string(),
+        shim.invalidated_copies_total.to_string(),
+        match (shim.standing_by, shim.storage_up) {
+            (true, _) => "standby",
+            (false, true) => "up",
+            (false, false) => "down",
+        }
+        .to_owned(),
+    ]
+}
+
+fn router_cells(router: &RouterStatus) -> Vec<String> {
+    vec![
+        router.load.to_string(),
+        router.requests_total.to_string(),
+        router.reads_to_nodes_total.to_string(),
+        router.reads_to_shims_total.to_string(),
+        router.clients.to_string(),
+        format!("{} us", router.latency.p50_us),
+        format!("{} us", router.latency.p99_us),
+    ]
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -134,27 +175,46 @@ mod tests {
             load: 12_345,
             hits_total: 2,
             misses_total: 1,
+            objects: 3,
             bytes: 3 << 19,
             leases: vec![lease(true), lease(false)],
             ..NodeStatus::default()
         };
-        let status = ClusterStatus { epoch: 3, nodes: vec![node], ..ClusterStatus::default() };
-        let member = |id: &str, state| MemberView { id: id.to_owned(), role: "node".to_owned(), state };
+        let named = |id: &str| NodeStatus { id: id.to_owned(), layer: "leaf".to_owned(), ..node.clone() };
+        let leases = vec![lease(false); 2];
+        let idle =
+            NodeStatus { id: "idle".to_owned(), layer: "leaf".to_owned(), leases, ..NodeStatus::default() };
+        let status = ClusterStatus {
+            epoch: 3,
+            nodes: vec![node.clone(), named("n3"), idle],
+            ..ClusterStatus::default()
+        };
+        let member = |id: &str, state| MemberView {
+            id: id.to_owned(),
+            role: "node".to_owned(),
+            state,
+            silent_ms: None,
+        };
         let members = [
-            member("leaf-0", MemberState::Up),
+            member("leaf-0", MemberState::Late),
             member("n1", MemberState::Lost),
             member("n2", MemberState::Down),
             member("n3", MemberState::Drained),
+            member("idle", MemberState::Up),
         ];
         let expected = "\
 map epoch 3
 
-NODE    LAYER  LOAD/S  REQUESTS  HIT RATIO  OBJECTS   BYTES  LEASES
-leaf-0   leaf   12345         0     66.7 %        0  1.5MiB     1/2
+NODE      HEALTH  LAYER  LOAD/S  REQUESTS  HIT RATIO  OBJECTS   BYTES  LEASES
+leaf-0      late   leaf   12345         0     66.7 %        3  1.5MiB     1/2
+n1          lost      -       -         -          -        -       -       -
+n2          lost      -       -         -          -        -       -       -
+n3      draining   leaf   12345         0     66.7 %        3  1.5MiB     1/2
+idle          up   leaf       0         0          -        0      0B    idle
 
 no heartbeat from: n1
 
-down, partition taken over: n2
+no heartbeat from, partition taken over: n2
 
 drained, partition taken over: n3";
         assert_eq!(report(&status, &members), expected);

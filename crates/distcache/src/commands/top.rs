@@ -1,5 +1,6 @@
 //! `distcache top`: the hottest keys of the cluster, once or again and again. The controller knows; this shows it.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use controller::HotKeyView;
@@ -12,6 +13,9 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Show the hottest keys: their rates, their shares of all requests, and where they are cached
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    controller: ControllerArguments,
+
     /// How many
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
@@ -19,9 +23,6 @@ pub(crate) struct Arguments {
     /// Show them again every second until interrupted; with --json one line each time
     #[arg(long)]
     watch: bool,
-
-    #[command(flatten)]
-    controller: ControllerArguments,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -30,9 +31,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         keys.truncate(arguments.limit);
         match (arguments.controller.json, arguments.watch) {
             (true, _) => print(&serde_json::to_string(&keys)?),
-            // Clears the screen and goes home.
-            (false, true) => print(&format!("\x1b[2J\x1b[H{}", table(&keys))),
-            (false, false) => print(&table(&keys)),
+            // Clears the screen and goes home; a pipe gets one table after the other.
+            (false, true) if std::io::stdout().is_terminal() => {
+                print(&format!("\x1b[2J\x1b[H{}", table(&keys)))
+            }
+            (false, _) => print(&table(&keys)),
         }
         if !arguments.watch {
             return Ok(());

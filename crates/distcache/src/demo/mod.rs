@@ -39,7 +39,7 @@ const FRAMES_PER_RATE: usize = 4;
 
 /// Runs the demonstration and prints its summary. Everything that it started is stopped however it ends.
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
-    arguments.check()?;
+    arguments.check().map_err(crate::commands::mistake)?;
     let started = Instant::now();
     let stop = Stop::on_signals()?;
     let directory = Directory::new()?;

@@ -21,7 +21,7 @@ pub(crate) struct Finished {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let plan = arguments.plan()?;
+    let plan = arguments.plan().map_err(crate::commands::mistake)?;
     if let Some(path) = &arguments.trace {
         return trace(&plan, path);
     }

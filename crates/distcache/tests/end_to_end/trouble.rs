@@ -15,9 +15,13 @@ fn up(cluster: &Cluster) -> Output {
 
 /// Exit code 1 and a line on stderr that says all of `parts`.
 fn refuses_to_start(cluster: &Cluster, parts: &[&str]) {
+    refuses_with(1, cluster, parts);
+}
+
+fn refuses_with(code: i32, cluster: &Cluster, parts: &[&str]) {
     let output = up(cluster);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(output.stdout.is_empty(), "it said that it was ready: {stderr}");
     let line = stderr.lines().last().unwrap_or_default();
     for part in parts {
@@ -48,7 +52,8 @@ fn unknown_keys_and_public_addresses_are_refused() {
     let _machine = shared();
     let tables = "[limits]\nclients_maximum = 5\n".to_owned();
     let cluster = Cluster::unstarted(Layout { tables, ..Layout::embedded(1) });
-    refuses_to_start(
+    refuses_with(
+        2,
         &cluster,
         &["cluster.toml:", "[limits]", "unknown key `clients_maximum`", "`clients_max`"],
     );
@@ -58,7 +63,7 @@ fn unknown_keys_and_public_addresses_are_refused() {
     let router = cluster.router(0).to_string();
     let public = router.replace("127.0.0.1", "0.0.0.0");
     std::fs::write(&cluster.config, toml.replace(&router, &public)).expect("written");
-    refuses_to_start(&cluster, &["router-0", &public, "insecure_listen"]);
+    refuses_with(2, &cluster, &["router-0", &public, "insecure_listen"]);
 }
 
 #[test]

@@ -135,12 +135,13 @@ impl<T> RequestQueue<T> {
         self.fills.front().or_else(|| self.queue.front()).map(|entry| &entry.request)
     }
 
-    /// What to do with the next queued request, and since when it has waited; nothing if the rate does not allow one more, or there is no room for it.
+    /// What to do with the next queued request, and since when it has waited; nothing if the rate does not allow one more, or
+    /// there is no room for it.
     pub fn next(&mut self, now: Time, room: bool) -> Option<Due<(Time, T)>> {
         let queue = if self.fills.is_empty() { &mut self.queue } else { &mut self.fills };
         let waited = now.since(queue.front()?.since);
         let late = waited >= self.limits.patience().unwrap_or(LIFE);
-        if !late && !(room && self.spend(now)) {
+        if !late && (!room || !self.spend(now)) {
             return None;
         }
         let queue = if self.fills.is_empty() { &mut self.queue } else { &mut self.fills };

@@ -79,8 +79,14 @@ fn what_is_no_memcached_text_is_told_and_closed() {
     let _machine = shared();
     let cluster = cluster(vec!["embedded:".to_owned()]);
     let connect = || MemcachedClient::connect(cluster.router(0));
-    let binary = connect().last_words(b"\x80\x00\x00\x00");
-    assert!(binary.starts_with(b"CLIENT_ERROR DistCache: the binary protocol is not carried"));
+    // What a client of the binary protocol starts with: a request of 24 bytes, answered in its own protocol.
+    let version = [&b"\x80\x0b"[..], &[0; 10], b"mark", &[0; 8]].concat();
+    let answer = connect().last_words(&version);
+    assert_eq!(
+        (&answer[..2], &answer[6..8], &answer[12..16]),
+        (&b"\x81\x0b"[..], &b"\0\x81"[..], &b"mark"[..])
+    );
+    assert!(answer[24..].starts_with(b"DistCache: the binary protocol is not carried"), "{answer:?}");
     assert_eq!(connect().last_words(&[b'x'; 3000]), b"");
     assert_eq!(connect().last_words(b"version\r\nquit\r\nversion\r\n"), b"VERSION 1.6.18\r\n");
     assert_eq!(connect().last_words(b"GET / HTTP/1.1\r\n"), b"");

@@ -1,0 +1,151 @@
+//! Every member of a configuration as it is reached from this machine: links, front doors, controllers, admin ports.
+
+use std::time::Duration;
+
+use controller::{MemberState, MemberView};
+use runtime::address::Address;
+use runtime::config::{Config, FrontProtocol};
+use runtime::peers::handshake::LinkKey;
+use serde::Deserialize;
+use wire::Peer;
+use wire::resp::Command;
+
+use super::finding::Findings;
+use super::talk::{Answer, Question, Speech, ask};
+use crate::commands::ask::agent;
+
+pub(super) fn check(config: &Config, patience: Duration, findings: &mut Findings) -> std::io::Result<()> {
+    let agent = agent(patience);
+    for controller in &config.controllers {
+        check_controller(&agent, &controller.id, &format!("http://{}", controller.listen), findings);
+    }
+    check_links(config, patience, findings)?;
+    check_doors(config, patience, findings)?;
+    for id in config.member_ids() {
+        if let Some(admin) = config.admin(id) {
+            check_ready(&agent, id, &format!("http://{admin}/ready?strict"), findings);
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Readiness {
+    ready: bool,
+    lacking: Vec<serde_json::Value>,
+}
+
+fn fetch<T: for<'de> Deserialize<'de>>(agent: &ureq::Agent, url: &str) -> Result<T, String> {
+    let mut reply = agent.get(url).call().map_err(|error| error.to_string())?;
+    let text = reply.body_mut().read_to_string().map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map_err(|_| "what answers there is not of DistCache".to_owned())
+}
+
+fn check_controller(agent: &ureq::Agent, id: &str, base: &str, findings: &mut Findings) {
+    check_ready(agent, id, &format!("{base}/ready"), findings);
+    let Ok(members) = fetch::<Vec<MemberView>>(agent, &format!("{base}/v1/members")) else { return };
+    for member in members {
+        let what = match member.state {
+            MemberState::Up | MemberState::Drained => continue,
+            MemberState::Late => format!("{id} has not heard from it for a while"),
+            MemberState::Lost | MemberState::Down => format!("{id} hears nothing from it"),
+        };
+        let advice = "start it, or look whether it reaches the controller's `listen`";
+        match member.state {
+            MemberState::Late => findings.doubt(&member.id, &what, advice),
+            _ => findings.wrong(&member.id, &what, advice),
+        }
+    }
+}
+
+fn check_ready(agent: &ureq::Agent, id: &str, url: &str, findings: &mut Findings) {
+    match fetch::<Readiness>(agent, url) {
+        Ok(readiness) if readiness.ready => findings.good(id, &format!("ready ({url})")),
+        Ok(readiness) => {
+            let lacking: Vec<String> = readiness.lacking.iter().map(lack).collect();
+            findings.wrong(id, &format!("is not ready: {}", lacking.join("; ")), "mend what it lacks");
+        }
+        Err(what) => {
+            let what = format!("does not answer at {url}: {what}");
+            findings.wrong(id, &what, "start it, or mend the address");
+        }
+    }
+}
+
+/// Members name who lacks what, controllers only what.
+fn lack(ailment: &serde_json::Value) -> String {
+    match (ailment["id"].as_str(), ailment["what"].as_str()) {
+        (Some(id), Some(what)) => format!("{id} {what}"),
+        _ => ailment.as_str().unwrap_or("something").to_owned(),
+    }
+}
+
+fn check_links(config: &Config, patience: Duration, findings: &mut Findings) -> std::io::Result<()> {
+    let key = LinkKey::derive(config.secret());
+    let nodes = config.nodes.iter().map(|node| (&node.id, &node.listen));
+    let shims = config.shims.iter().map(|shim| (&shim.id, &shim.listen));
+    let members: Vec<(&String, &Address, Peer)> =
+        nodes.chain(shims).filter_map(|(id, address)| Some((id, address, config.peer(id)?))).collect();
+    let question = |&(_, address, peer): &(&String, &Address, Peer)| Question {
+        address: address.clone(),
+        tls: match address {
+            Address::Tcp(_) => config.certificates().peers_dialer().cloned(),
+            Address::Unix(_) => None,
+        },
+        speech: Speech::Link(key.clone(), peer),
+    };
+    let answers = ask(members.iter().map(question).collect(), patience)?;
+    for ((id, address, _), answer) in members.into_iter().zip(answers) {
+        match answer {
+            Ok(_) => findings.good(id, &format!("answers at {address} and has this secret")),
+            Err(what) => {
+                let what = format!("cannot be linked at {address}: {what}");
+                findings.wrong(id, &what, link_advice(&what));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn link_advice(what: &str) -> &'static str {
+    let known = [
+        ("proof", "write the same secret in [cluster] on every machine"),
+        ("TLS", "give every machine the same [tls.peers], or none"),
+        ("certificate", "mend [tls.peers]: ca_file, server_name or the member's certificate"),
+        ("expected", "mend its `listen`: another member answers there"),
+        ("version", "run the same release everywhere"),
+    ];
+    let found = known.iter().find(|(part, _)| what.contains(part)).map(|(_, advice)| *advice);
+    found.unwrap_or("start it, mend its `listen`, or open the firewall")
+}
+
+/// Where clients come in.
+fn check_doors(config: &Config, patience: Duration, findings: &mut Findings) -> std::io::Result<()> {
+    let mut doors = Vec::new();
+    for router in &config.routers {
+        // Of clients' TLS this configuration has only the router's end.
+        for listen in router.listens().filter(|listen| !listen.tls) {
+            let speech = match router.protocol {
+                FrontProtocol::Redis => Speech::Redis(vec![Command::from_args(&["PING"])]),
+                FrontProtocol::Memcached => Speech::Memcached("version\r\n", "\r\n"),
+            };
+            let question = Question { address: listen.address.clone(), tls: None, speech };
+            doors.push(((&router.id, listen.key, listen.address), question));
+        }
+    }
+    let (doors, questions): (Vec<_>, Vec<_>) = doors.into_iter().unzip();
+    for ((id, key, address), answer) in doors.into_iter().zip(ask(questions, patience)?) {
+        match answer {
+            // An error is an answer, too: it may want a password.
+            Ok(Answer::Values(_) | Answer::Text(_) | Answer::Proven) => {
+                findings.good(id, &format!("answers clients at {address} ({key})"));
+            }
+            Err(what) => {
+                let what = format!("does not answer clients at {address} ({key}): {what}");
+                findings.wrong(id, &what, "start it, mend the address, or stop what else listens there");
+            }
+        }
+    }
+    Ok(())
+}

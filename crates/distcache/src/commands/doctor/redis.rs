@@ -1,0 +1,257 @@
+//! What a Redis server must be and allow for a shim to use it, and what is better changed. Not how it is asked.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use runtime::address::Address;
+use runtime::config::{Config, Mode, Password};
+use runtime::tls::Dialer;
+use shim::storage::redis::server::{field, traits};
+use wire::resp::{Command, Value};
+
+use super::finding::Findings;
+use super::talk::{Answer, Question, Speech};
+
+/// Clocks that are further apart than this make times in logs and in EXPIREAT hard to follow.
+const CLOCK_US_MAX: i128 = 1_000_000;
+/// A user that nobody has: it shows whether users may be made and deleted.
+const NOBODY: &str = "distcache-doctor";
+
+/// A server in the name of the shim that uses it.
+pub(super) struct Server {
+    pub(super) subject: String,
+    pub(super) address: Address,
+    pub(super) tls: Option<Dialer>,
+    pub(super) user: Option<String>,
+    pub(super) password: Option<Password>,
+    pub(super) cluster_mode: bool,
+}
+
+/// In the order of the replies.
+const ASKED: [&[&str]; 9] = [
+    &["INFO", "server"],
+    &["INFO", "replication"],
+    &["INFO", "memory"],
+    &["INFO", "persistence"],
+    &["TIME"],
+    &["ACL", "WHOAMI"],
+    &["ACL", "LIST"],
+    // What fences need: nobody has these.
+    &["CLIENT", "KILL", "ID", "9223372036854775807"],
+    &["ACL", "DELUSER", NOBODY],
+];
+
+impl Server {
+    fn question(&self, commands: &[&[&str]]) -> Question {
+        let login = self.password.as_ref().map(|password| match &self.user {
+            Some(user) => Command::from_args(&["AUTH", user, &password.0]),
+            None => Command::from_args(&["AUTH", &password.0]),
+        });
+        let commands = commands.iter().map(|command| Command::from_args(command));
+        let speech = Speech::Redis(login.into_iter().chain(commands).collect());
+        Question { address: self.address.clone(), tls: self.tls.clone(), speech }
+    }
+
+    pub(super) fn first_question(&self) -> Question {
+        self.question(&ASKED)
+    }
+
+    /// Whether users may be made; only where deleting them is allowed, so that nothing is left.
+    pub(super) fn second_question(&self) -> Question {
+        self.question(&[&["ACL", "SETUSER", NOBODY, "reset"], &["ACL", "DELUSER", NOBODY]])
+    }
+
+    /// What the first answer says, and whether the second question may be asked.
+    pub(super) fn judge(
+        &self,
+        config: &Config,
+        answer: Result<Answer, String>,
+        findings: &mut Findings,
+    ) -> bool {
+        let values = match self.values(answer, ASKED.len()) {
+            Ok(values) => values,
+            Err(what) => {
+                let what = format!("cannot be used: {what}");
+                findings.wrong(&self.subject, &what, &advice(&what));
+                return false;
+            }
+        };
+        let [server, replication, memory, persistence, time, whoami, list, kill, delete] = &values[..] else {
+            return false;
+        };
+        self.judge_server(&text(server), findings);
+        self.judge_role(&text(replication), findings);
+        self.judge_memory(config, &text(memory), findings);
+        self.judge_persistence(&text(persistence), findings);
+        self.judge_clock(time, findings);
+        let user = text(whoami);
+        self.judge_rules(&user, list, findings);
+        let fences = [("CLIENT KILL", kill), ("ACL DELUSER", delete)];
+        let may: Vec<bool> =
+            fences.iter().map(|(name, value)| self.may(name, value, &user, findings)).collect();
+        may[1]
+    }
+
+    pub(super) fn judge_second(&self, answer: Result<Answer, String>, findings: &mut Findings) {
+        match self.values(answer, 2) {
+            Ok(values) => drop(self.may("ACL SETUSER", &values[0], "this", findings)),
+            Err(what) => findings.wrong(&self.subject, &what, &advice(&what)),
+        }
+    }
+
+    /// The replies without that of AUTH, which must be good. Other replies may be errors.
+    fn values(&self, answer: Result<Answer, String>, count: usize) -> Result<Vec<Value>, String> {
+        let Answer::Values(mut values) = answer? else { return Err("it answers something else".to_owned()) };
+        if values.len() > count
+            && let Value::Error(error) = values.remove(0)
+        {
+            return Err(String::from_utf8_lossy(&error).into_owned());
+        }
+        // Without a password where one is needed every reply is the same error.
+        match values.first() {
+            Some(Value::Error(error)) => Err(String::from_utf8_lossy(error).into_owned()),
+            _ => Ok(values),
+        }
+    }
+
+    fn judge_server(&self, info: &str, findings: &mut Findings) {
+        let name = if field(info, "valkey_version").is_some() { "Valkey" } else { "Redis" };
+        let version = field(info, "valkey_version").or(field(info, "redis_version")).unwrap_or("unknown");
+        match traits(info, self.cluster_mode) {
+            Ok(_) => findings.good(&self.subject, &format!("{name} {version}")),
+            Err(what) => {
+                findings.wrong(&self.subject, &what, "use another server, or change the storage URL")
+            }
+        }
+    }
+
+    fn judge_role(&self, info: &str, findings: &mut Findings) {
+        if field(info, "role").is_some_and(|role| role != "master") && !self.cluster_mode {
+            let master = field(info, "master_host").zip(field(info, "master_port"));
+            let master = master.map(|(host, port)| format!(" ({host}:{port})")).unwrap_or_default();
+            let advice = format!("give its primary{master} as `storage`, or redis+sentinel:// to follow it");
+            findings.wrong(&self.subject, "the server is a replica: it takes no writes", &advice);
+        }
+    }
+
+    fn judge_memory(&self, config: &Config, info: &str, findings: &mut Findings) {
+        let policy = field(info, "maxmemory_policy").unwrap_or("noeviction");
+        let limited = field(info, "maxmemory").is_some_and(|limit| limit != "0");
+        match (policy, limited) {
+            ("noeviction", _) => {
+                findings.good(&self.subject, "evicts nothing (maxmemory-policy noeviction)");
+            }
+            (policy, false) => findings.doubt(
+                &self.subject,
+                &format!("maxmemory-policy is {policy}; it evicts nothing only because maxmemory is 0"),
+                "CONFIG SET maxmemory-policy noeviction",
+            ),
+            (policy, true) if config.cluster.mode == Mode::Strict => findings.wrong(
+                &self.subject,
+                &format!(
+                    "maxmemory-policy is {policy}: keys that are evicted may still be served from copies"
+                ),
+                "CONFIG SET maxmemory-policy noeviction, or mode = \"bounded\" in [cluster]",
+            ),
+            (policy, true) => findings.doubt(
+                &self.subject,
+                &format!(
+                    "maxmemory-policy is {policy}: keys that DistCache caches are not read here and go first"
+                ),
+                "CONFIG SET maxmemory-policy noeviction",
+            ),
+        }
+    }
+
+    fn judge_persistence(&self, info: &str, findings: &mut Findings) {
+        let is = |name, value| field(info, name) == Some(value);
+        if is("rdb_last_bgsave_status", "err") || is("aof_last_write_status", "err") {
+            let what =
+                "the last snapshot or append to disk has failed: the server refuses writes or loses them";
+            findings.wrong(&self.subject, what, "look into the server's log; often its disk is full");
+        }
+        match is("aof_enabled", "1") {
+            true => findings.good(&self.subject, "keeps an append-only file"),
+            false => findings.doubt(
+                &self.subject,
+                "keeps no append-only file: a restart loses the writes since the last snapshot, or all",
+                "CONFIG SET appendonly yes, unless the data may be lost",
+            ),
+        }
+    }
+
+    fn judge_clock(&self, time: &Value, findings: &mut Findings) {
+        let number = |value: &Value| text(value).parse::<i128>().ok();
+        let Some([seconds, micros]) = time.elements() else { return };
+        let (Some(seconds), Some(micros)) = (number(seconds), number(micros)) else { return };
+        let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as i128;
+        let apart = seconds * 1_000_000 + micros - here;
+        if apart.abs() > CLOCK_US_MAX {
+            let what = format!("its clock is {:.1} s from this machine's", apart as f64 / 1e6);
+            findings.doubt(&self.subject, &what, "run NTP on both (chrony, systemd-timesyncd)");
+        } else {
+            findings.good(&self.subject, "its clock agrees with this machine's");
+        }
+    }
+
+    /// A shim's own user has the rules of this one, so that what it may not do clients cannot do either.
+    fn judge_rules(&self, user: &str, list: &Value, findings: &mut Findings) {
+        if let Value::Error(error) = list {
+            let what = format!("user {user:?} may not run ACL LIST: {}", String::from_utf8_lossy(error));
+            return findings.wrong(&self.subject, &what, &grant(user));
+        }
+        let lines = list.elements().unwrap_or_default();
+        let own =
+            lines.iter().map(text).find(|line| line.split(' ').nth(1) == Some(user)).unwrap_or_default();
+        let has = |rules: &[&str]| own.split(' ').any(|word| rules.contains(&word));
+        if !has(&["~*", "allkeys"]) || !has(&["+@all", "allcommands"]) || !has(&["&*", "allchannels"]) {
+            let what =
+                format!("user {user:?} may not do everything; clients of DistCache can do no more than it");
+            findings.doubt(&self.subject, &what, &grant(user));
+        }
+    }
+
+    /// Whether a command that fencing needs was allowed.
+    fn may(&self, name: &str, reply: &Value, user: &str, findings: &mut Findings) -> bool {
+        let Value::Error(error) = reply else {
+            findings.good(&self.subject, &format!("{name} is allowed (fencing needs it)"));
+            return true;
+        };
+        let error = String::from_utf8_lossy(error);
+        // There is no such client, and that is what it says.
+        if error.contains("No such client") {
+            findings.good(&self.subject, &format!("{name} is allowed (fencing needs it)"));
+            return true;
+        }
+        let what = format!("{name} is not allowed, which fencing needs: {error}");
+        findings.wrong(&self.subject, &what, &grant(user));
+        false
+    }
+}
+
+fn grant(user: &str) -> String {
+    format!("ACL SETUSER {user} +@all ~* &* (or at least what docs/operating.md lists for a shim's user)")
+}
+
+/// What to do about a server that cannot be asked.
+pub(super) fn advice(what: &str) -> String {
+    let known = [
+        ("NOAUTH", "put the password into the storage URL or storage_password_file"),
+        ("WRONGPASS", "mend user and password in the storage URL or storage_password_file"),
+        ("NOPERM", "give the user of the storage URL +@all ~* &*, or use another"),
+        ("speaks memcached", "write memcached:// in `storage`, or the address of a Redis server"),
+        ("speaks RESP", "write redis:// in `storage`, or the address of a memcached"),
+        ("speaks TLS", "write rediss:// instead of redis://, and [tls.storage] with ca_file"),
+        ("is TLS spoken", "if so, write rediss:// instead of redis://, and [tls.storage] with ca_file"),
+        ("does not speak TLS", "write redis:// instead of rediss://, or give its TLS port"),
+        ("speaks HTTP", "give the address of the storage server"),
+        ("certificate", "mend [tls.storage]: ca_file, server_name, or the server's certificate"),
+        ("refused", "start the server, or mend the address"),
+        ("LOADING", "wait until it has read its data"),
+    ];
+    let found = known.iter().find(|(part, _)| what.contains(part)).map(|(_, advice)| *advice);
+    found.unwrap_or("check the address, the firewall and the server").to_owned()
+}
+
+pub(super) fn text(value: &Value) -> String {
+    value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default()
+}
