@@ -26,12 +26,15 @@ use_rust() { \
 }
 endef
 
-.PHONY: help demo test compat setup rust
+PREFIX ?= /usr/local
+
+.PHONY: help demo test compat install setup rust
 
 help:
 	@echo 'make demo   build DistCache and watch it balance a skewed load (ARGS="--seconds 60" and so on)'
 	@echo 'make test   install what the tests need, build, and run everything that CI runs'
 	@echo 'make compat run the test suite of redis through DistCache and tell the difference (ARGS="unit/multi")'
+	@echo 'make install build the binary, its man pages and completions and put them into PREFIX ($(PREFIX))'
 	@echo 'make setup  only install what the tests need'
 
 demo: rust
@@ -43,6 +46,10 @@ test: setup
 
 compat: setup
 	@$(use_rust); use_rust && cargo run --locked --package xtask -- compat $(ARGS)
+
+install: rust
+	@$(use_rust); use_rust && cargo run --locked --package xtask -- dist
+	@[ -w "$(PREFIX)" ] && as= || as="$(SUDO)"; $$as cp -R "$${CARGO_TARGET_DIR:-target}/dist/." "$(PREFIX)/"
 
 setup: rust
 	@$(use_rust); use_rust && cargo run --locked --package xtask -- setup

@@ -1,4 +1,4 @@
-//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `compat`, `fuzz`, `jepsen`, `model`,
+//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `compat`, `dist`, `fuzz`, `jepsen`, `model`,
 //! `mutants`, `show`, `setup`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
@@ -9,6 +9,7 @@ mod ci;
 mod cluster;
 mod codegen;
 mod compat;
+mod dist;
 mod fuzz;
 mod garden;
 mod jepsen;
@@ -35,6 +36,7 @@ Usage: cargo xtask COMMAND
   compat [UNIT]      Redis' or memcached's own tests through a cluster; see `compat help`
   model [--deep]     explores every state of small clusters of the production machines
   mutants [NAME]     takes rules out of a copy of the protocol, one by one: the model must notice each
+  dist               target/dist as it is installed: stripped binary, its line tables, man pages, completions
   setup              installs what the tests need from Debian's packages and PyPI, where missing
 ";
 
@@ -74,6 +76,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
         ["codegen"] => codegen::run(false),
         ["codegen", "--check"] => codegen::run(true),
         ["setup"] => setup::run(root()),
+        ["dist"] => dist::run(root()),
         ["bench", "help"] => {
             print!("{}", bench::USAGE);
             Ok(())
