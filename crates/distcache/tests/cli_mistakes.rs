@@ -271,7 +271,6 @@ const FILES: &[(&str, &str, &[&str])] = &[
         "memcached://127.0.0.1",
         &["\"router-0\"", "protocol = \"redis\"", "\"memcached\""],
     ),
-    ("[[router]]", "weight = 3\n[[router]]", &[":27: ", "weight = 3", "remove it"]),
     (
         "[[router]]",
         "storage_password_file = \"/nonexistent\"\n[[router]]",

@@ -105,12 +105,13 @@ fn takes_flaw(row: &Row<'_>) -> Option<String> {
     match marks[..] {
         ["true", "false"] => {
             let error = error(&text(row.section, row.key, Some("1")));
-            (!error.contains("boolean")).then(|| format!("it is no boolean: {error}"))
+            (!error.contains("true or false")).then(|| format!("it is no boolean: {error}"))
         }
         [range] if range.contains(" to ") || range.ends_with(" or more") => range_flaw(row, range),
         _ => {
             let error = error(&text(row.section, row.key, Some("\"no-such-word\"")));
-            let words = allowed(&error, "unknown value `no-such-word`, expected ")?;
+            let (_, list) = error.split_once("unknown value `no-such-word`: write ")?;
+            let words = sorted(list.split(" or ").map(|word| word.trim_matches('"').to_owned()));
             let described = sorted(marks.iter().map(|word| word.trim_matches('"').to_owned()));
             (words != described).then(|| format!("it takes {words:?}"))
         }

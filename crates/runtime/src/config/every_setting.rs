@@ -77,7 +77,7 @@ const VALUES: [(&str, &str, &str); 34] = [
 ];
 
 /// They need files, members or other settings beside them.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 13] = [
     // Nothing shows it.
     ("[cluster]", "secret"),
     ("[cluster]", "secret_file"),
@@ -90,7 +90,6 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("[[node]]", "layer"),
     ("[[node]]", "rack"),
     ("[[shim]]", "storage_password_file"),
-    ("[[shim]]", "weight"),
     ("[[router]]", "listen_tls"),
     ("[[user]]", "password_file"),
 ];

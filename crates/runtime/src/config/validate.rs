@@ -400,13 +400,7 @@ fn check_etcd(config: &Config, controller: &ControllerConfig, endpoints: &[&str]
 fn check_memcached(config: &Config) -> Check {
     let is_memcached = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::Memcached { .. });
     if !config.has_memcached_storage() {
-        return match config.shims.iter().find(|shim| shim.weight != 1) {
-            Some(shim) => wrong(format!(
-                "[[shim]] {:?}: weight = {}: only memcached:// storage has weights; remove it",
-                shim.id, shim.weight
-            )),
-            None => Ok(()),
-        };
+        return Ok(());
     }
     if let Some(other) = config.shims.iter().find(|shim| !is_memcached(shim)) {
         return wrong(format!(

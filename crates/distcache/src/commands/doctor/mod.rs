@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 const EXPIRES_S_MIN: i64 = 14 * 86_400;
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let config = arguments.config.load()?;
+    let config = arguments.config.look()?;
     router::users(&config).map_err(BadInput::of)?;
     let patience = Duration::from_secs(arguments.timeout);
     let mut findings = Findings::default();

@@ -229,7 +229,9 @@ impl Server {
 }
 
 fn grant(user: &str) -> String {
-    format!("ACL SETUSER {user} +@all ~* &* (or at least what docs/operating.md lists for a shim's user)")
+    format!(
+        "ACL SETUSER {user} +@all ~* &* (or at least what docs/operating/security.md lists for a shim's user)"
+    )
 }
 
 /// What to do about a server that cannot be asked.
