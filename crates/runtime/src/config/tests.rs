@@ -403,7 +403,7 @@ fn users_are_named_once_and_come_from_one_place() {
     check(
         "[security]",
         "[security]\nusers = \"ldap\"",
-        "unknown value `ldap`, expected `config` or `storage`",
+        "unknown value `ldap`: write \"config\" or \"storage\"",
     );
     let storage = "[security]\nusers = \"storage\"";
     check("[security]", storage, "the storage of [[shim]] \"shim-1\" has no users");

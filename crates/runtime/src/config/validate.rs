@@ -224,6 +224,12 @@ fn check_layers(config: &Config) -> Check {
     if !(1..=LAYERS_MAX).contains(&count) {
         return wrong(format!("[[layer]]: {count} layers; a cluster has 1 to {LAYERS_MAX}"));
     }
+    for (index, layer) in config.layers.iter().enumerate() {
+        let name = &layer.name;
+        if config.layers[..index].iter().any(|other| other.name == *name) {
+            return wrong(format!("[[layer]] name = {name:?}: two layers have this name; give each its own"));
+        }
+    }
     // Before layers without nodes: a mistyped layer takes its node from another one.
     for node in &config.nodes {
         let names = || config.layers.iter().map(|layer| layer.name.as_str());
@@ -236,13 +242,10 @@ fn check_layers(config: &Config) -> Check {
             ));
         }
     }
-    for (index, layer) in config.layers.iter().enumerate() {
+    for layer in &config.layers {
         let name = &layer.name;
         if name.is_empty() {
             return wrong("[[layer]] name = \"\": must not be empty".to_owned());
-        }
-        if config.layers[..index].iter().any(|other| other.name == *name) {
-            return wrong(format!("[[layer]] name = {name:?}: two layers have this name; give each its own"));
         }
         if !config.nodes.iter().any(|node| node.layer == *name) {
             return wrong(format!("[[layer]] {name:?} has no node: add a [[node]] with layer = {name:?}"));
