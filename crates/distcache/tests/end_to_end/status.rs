@@ -87,7 +87,10 @@ fn status_shows_every_member_with_its_counters() {
 fn the_counters_fit_the_work(status: &Json, rounds: u64) {
     let router = &status["routers"][0];
     let reads = router["reads_to_nodes_total"].as_u64().zip(router["reads_to_shims_total"].as_u64());
-    assert!(reads.is_some_and(|(nodes, shims)| nodes + shims == rounds && nodes > rounds / 2), "{router}");
+    // On a busy machine a node may be taken for hung once, and its read is asked again.
+    let again = ["reads_lost_total", "retries_total"].map(|key| router[key].as_u64().unwrap_or_default());
+    let asked = rounds + again.iter().sum::<u64>();
+    assert!(reads.is_some_and(|(nodes, shims)| nodes + shims == asked && nodes > rounds / 2), "{router}");
     assert_eq!(total(status, "shims", "storage_writes_total"), rounds / 20, "{status}");
     assert!(total(status, "nodes", "objects") >= 1 && total(status, "nodes", "objects") <= 2, "{status}");
     assert!(total(status, "nodes", "bytes") > 0);
