@@ -203,7 +203,7 @@ mod tests {
             match self.0.next(bytes, &limits) {
                 memcached::Taken::Request(request) => Ok(format!("{request:?}")),
                 memcached::Taken::Needs(needs) => Err(needs),
-                memcached::Taken::Hangup(told) => panic!("hung up: {told}"),
+                memcached::Taken::Hangup(told) => panic!("hung up: {told:?}"),
             }
         }
 

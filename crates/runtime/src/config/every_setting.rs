@@ -38,7 +38,7 @@ rules = "on nopass +@all ~*"
 "#;
 
 /// Settings whose new value must be of a kind, or go with others; the others take a number.
-const VALUES: [(&str, &str, &str); 34] = [
+const VALUES: [(&str, &str, &str); 35] = [
     ("[cluster]", "name", "\"other\""),
     ("[cluster]", "mode", "\"bounded\""),
     ("[cluster]", "routing", "\"on-path\""),
