@@ -49,7 +49,7 @@ pub(crate) fn drive(
         if !engine.has_started() {
             if engine.is_open() {
                 engine.start(reactor.io(), now_us);
-                pacer = plan.rate.map(|rate| Pacer::start(rate, waker.clone())).transpose()?;
+                pacer = plan.pace.rate().map(|rate| Pacer::start(rate, waker.clone())).transpose()?;
             } else if now_us > started_us + CONNECT_US_MAX {
                 bail!("cannot open {} connections to {} within 10 s", plan.connections, plan.target);
             }

@@ -1,5 +1,6 @@
 //! The loop that keeps connections busy and counts what comes back. Not what is asked, and not how it is shown.
 
+use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
@@ -8,9 +9,10 @@ use runtime::reactor::{ConnectionId, Driver, Event, Io};
 use wire::foreign::Foreign;
 use wire::resp::ProtocolError;
 
+use super::arrivals::Arrivals;
 use super::connection::{Connection, Sent};
 use super::frames::Frames;
-use super::plan::{Ending, Length, Live, Outcome, Plan};
+use super::plan::{End, Ending, Fate, Length, Live, Outcome, Pace, Plan};
 use super::requests::Requests;
 use super::schedule::Schedule;
 use super::series::Series;
@@ -45,6 +47,7 @@ pub(crate) struct Engine<'a> {
     /// How many connections have been up; the run starts when all have.
     opened: usize,
     clock: Option<Clock>,
+    pool: Option<Pool>,
     /// Counted requests that are still to be sent or, in an open loop, to become due.
     left: u64,
     /// Counted requests without a reply, those included that are due and not sent.
@@ -61,9 +64,21 @@ pub(crate) struct Engine<'a> {
 struct Clock {
     count_from_us: u64,
     end_us: u64,
+    /// Open loop whose requests are dealt round.
     schedule: Option<Schedule>,
-    /// Open loop: the next request to become due.
+    /// And the next of them to become due.
     next: u64,
+}
+
+/// Open loop at random times: whichever connection has room takes the request that has been due for longest.
+struct Pool {
+    arrivals: Arrivals,
+    start_us: u64,
+    next_us: u64,
+    /// Due and not sent.
+    waiting: VecDeque<u64>,
+    /// Where the next connection with room is looked for.
+    place: usize,
 }
 
 impl<'a> Engine<'a> {
@@ -92,6 +107,7 @@ impl<'a> Engine<'a> {
             places,
             opened: 0,
             clock: None,
+            pool: None,
             left: match plan.length {
                 Length::Requests(requests) => requests,
                 Length::Time(_) => u64::MAX,
@@ -129,7 +145,16 @@ impl<'a> Engine<'a> {
             Length::Time(time_us) => count_from_us + time_us,
             Length::Requests(_) => u64::MAX,
         };
-        let schedule = self.plan.rate.map(|rate| Schedule::new(now_us, rate, self.connections.len()));
+        let schedule = match &self.plan.pace {
+            Pace::Even(rate) => Some(Schedule::new(now_us, *rate, self.connections.len())),
+            Pace::Closed | Pace::Random(_) => None,
+        };
+        if let Pace::Random(arrivals) = &self.plan.pace {
+            let mut arrivals = arrivals.clone();
+            let next_us = now_us + arrivals.next_us();
+            self.pool =
+                Some(Pool { arrivals, start_us: now_us, next_us, waiting: VecDeque::new(), place: 0 });
+        }
         self.clock = Some(Clock { count_from_us, end_us, schedule, next: 0 });
         let start_unix_ms = unix_ms() + self.plan.warmup_us / 1_000;
         let slice_us = self.plan.slice_us;
@@ -143,6 +168,7 @@ impl<'a> Engine<'a> {
     /// Sends what has become due. To be called after every batch of events; a closed loop needs none of it.
     pub(crate) fn release(&mut self, io: &mut Io, now_us: u64) {
         let Some(mut clock) = self.clock else { return };
+        self.release_pool(io, now_us, clock);
         if let Some(schedule) = clock.schedule {
             while self.left > 0
                 && schedule.due_us(clock.next) <= now_us
@@ -154,10 +180,38 @@ impl<'a> Engine<'a> {
                     self.outstanding += 1;
                 }
                 self.connections[index].released += 1;
+                self.live.became_due();
                 clock.next += 1;
                 self.fill(io, index, now_us);
             }
             self.clock = Some(clock);
+        }
+    }
+
+    fn release_pool(&mut self, io: &mut Io, now_us: u64, clock: Clock) {
+        let Some(pool) = &mut self.pool else { return };
+        while self.left > 0 && pool.next_us <= now_us && pool.next_us < clock.end_us {
+            if pool.next_us >= clock.count_from_us {
+                self.left -= 1;
+                self.outstanding += 1;
+            }
+            self.live.became_due();
+            pool.waiting.push_back(pool.next_us);
+            pool.next_us = pool.start_us + pool.arrivals.next_us();
+        }
+        while let Some(pool) = &mut self.pool
+            && !pool.waiting.is_empty()
+        {
+            let (count, pipeline) = (self.connections.len(), self.plan.pipeline);
+            let mut places = (pool.place..count).chain(0..pool.place);
+            let Some(place) = places.find(|place| self.connections[*place].has_room(pipeline)) else {
+                return;
+            };
+            pool.place = (place + 1) % count;
+            self.fill(io, place, now_us);
+            if self.exhausted {
+                return;
+            }
         }
     }
 
@@ -184,10 +238,16 @@ impl<'a> Engine<'a> {
                     .filter_map(|turn| clock.schedule.map(|schedule| schedule.due_on_us(index, turn)));
                 for since_us in waiting.chain(due).filter(|since_us| *since_us >= clock.count_from_us) {
                     self.tally.unanswered(since_us, now_us);
+                    self.live.ended(Fate::new(None, since_us, now_us, End::Unanswered));
                 }
                 if self.requests.is_load() {
                     self.failed.extend(connection.in_flight.iter().map(|sent| sent.key));
                 }
+            }
+            let waiting = self.pool.iter().flat_map(|pool| &pool.waiting);
+            for since_us in waiting.copied().filter(|since_us| *since_us >= clock.count_from_us) {
+                self.tally.unanswered(since_us, now_us);
+                self.live.ended(Fate::new(None, since_us, now_us, End::Unanswered));
             }
             let end_us = match self.plan.length {
                 Length::Time(_) => now_us.min(clock.end_us).max(self.last_counted_us),
@@ -230,11 +290,15 @@ impl<'a> Engine<'a> {
         }
         let out = io.out(connection.id);
         while connection.in_flight.len() < self.plan.pipeline {
-            let since_us = match clock.schedule {
-                Some(schedule) if connection.sent < connection.released => {
+            let since_us = match (&mut self.pool, clock.schedule) {
+                (Some(pool), _) => match pool.waiting.pop_front() {
+                    Some(due_us) => due_us,
+                    None => return,
+                },
+                (None, Some(schedule)) if connection.sent < connection.released => {
                     schedule.due_on_us(index, connection.sent)
                 }
-                None if now_us < clock.end_us && self.left > 0 && !self.exhausted => now_us,
+                (None, None) if now_us < clock.end_us && self.left > 0 && !self.exhausted => now_us,
                 _ => return,
             };
             let Some(key) = self.requests.next(self.frames, out) else {
@@ -243,7 +307,8 @@ impl<'a> Engine<'a> {
             };
             self.live.sent(key);
             connection.sent += 1;
-            if clock.schedule.is_none() && since_us >= clock.count_from_us {
+            let is_closed = clock.schedule.is_none() && self.pool.is_none();
+            if is_closed && since_us >= clock.count_from_us {
                 self.left -= 1;
                 self.outstanding += 1;
             }
@@ -269,6 +334,8 @@ impl<'a> Engine<'a> {
             let is_error = reply[0] == b'-';
             answered += 1;
             errors += u64::from(is_error);
+            let end = if is_error { End::Failed } else { End::Answered };
+            self.live.ended(Fate::new(Some(sent.key), sent.since_us, now_us, end));
             if sent.since_us >= count_from_us {
                 self.outstanding -= 1;
                 self.last_counted_us = now_us;
@@ -298,6 +365,7 @@ impl<'a> Engine<'a> {
         for sent in connection.in_flight.iter().filter(|sent| sent.since_us >= count_from_us) {
             self.outstanding -= 1;
             self.tally.lost(sent.since_us);
+            self.live.ended(Fate::new(Some(sent.key), sent.since_us, now_us, End::Failed));
         }
         if self.requests.is_load() {
             self.failed.extend(connection.in_flight.iter().map(|sent| sent.key));

@@ -7,7 +7,7 @@ use runtime::stop::Stop;
 
 use super::drive::drive;
 use super::frames::Frames;
-use super::plan::{Ending, Length, Live, Plan};
+use super::plan::{Ending, Length, Live, Pace, Plan};
 use super::requests::{Keys, Requests};
 
 /// Few connections with deep pipelines are the fastest and the easiest way for both sides.
@@ -35,7 +35,7 @@ pub(crate) fn load(
         let load_plan = Plan {
             connections: plan.connections.min(CONNECTIONS_MAX),
             pipeline: (IN_FLIGHT_BYTES_MAX / frames.set_bytes()).clamp(1, PIPELINE),
-            rate: None,
+            pace: Pace::Closed,
             warmup_us: 0,
             length: Length::Requests(count),
             slice_us: None,

@@ -1,12 +1,13 @@
 //! `distcache bench`: a load generator for anything that speaks RESP. Not a correctness checker.
 
 mod arguments;
+mod arrivals;
 mod connection;
 mod drive;
 mod engine;
 mod frames;
 mod load;
-mod open_files;
+pub(crate) mod open_files;
 mod output;
 mod pacer;
 mod plan;
@@ -25,11 +26,12 @@ use runtime::stop::Stop;
 use trace::Workload;
 
 pub(crate) use arguments::Arguments;
+pub(crate) use arrivals::Arrivals;
 pub(crate) use drive::drive;
 pub(crate) use frames::Frames;
 pub(crate) use load::load;
-pub(crate) use plan::{Length, Live, Plan};
-pub(crate) use requests::Requests;
+pub(crate) use plan::{End, Fate, Length, Live, Pace, Plan};
+pub(crate) use requests::{Keys, Requests, Rounds};
 pub(crate) use target::Target;
 
 use crate::commands::mistake;
@@ -37,7 +39,6 @@ use drive::Progress;
 use output::ProgressLine;
 use plan::{Ending, Outcome};
 use replay::Replay;
-use requests::Keys;
 
 /// Runs the benchmark and prints its result. Fails also if no request was answered without an error.
 pub(crate) fn run(arguments: Arguments) -> Result<()> {
@@ -109,7 +110,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         target: target::parse(&arguments.target, arguments.ca_file.as_deref())?,
         connections: arguments.connections,
         pipeline: arguments.pipeline,
-        rate: arguments.rate,
+        pace: arguments.rate.map_or(Pace::Closed, Pace::Even),
         warmup_us: us(arguments.warmup),
         length: match (arguments.requests, arguments.seconds) {
             (Some(requests), _) => Length::Requests(requests),

@@ -60,7 +60,8 @@ fn to_stderr(text: &str) {
 /// The result for people.
 pub(crate) fn table(plan: &Plan, summary: &Summary) -> String {
     let latency = &summary.latency_us;
-    let rate = plan.rate.map_or("closed loop".to_owned(), |rate| format!("open loop, {rate} requests/s due"));
+    let rate = plan.pace.rate();
+    let rate = rate.map_or("closed loop".to_owned(), |rate| format!("open loop, {rate} requests/s due"));
     let mut text = format!(
         "{} connections, pipeline {}, {rate}\n\
          requests    {:>12}\nerrors      {:>12}\nthroughput  {:>12.0} requests/s\n\nlatency\n",
@@ -99,7 +100,7 @@ mod tests {
             target: super::super::Target::plain(runtime::reactor::Address::Unix("/tmp/a".into())),
             connections: 50,
             pipeline: 16,
-            rate: Some(1_000.0),
+            pace: super::super::Pace::Even(1_000.0),
             warmup_us: 0,
             length: Length::Requests(1),
             slice_us: None,

@@ -1,8 +1,9 @@
 //! What a run shall do and how it ended: plain data between the engine and those who start it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::arrivals::Arrivals;
 use super::tally::Tally;
 use super::target::Target;
 
@@ -13,12 +14,33 @@ pub(crate) struct Plan {
     pub(crate) connections: usize,
     /// Most requests in flight per connection.
     pub(crate) pipeline: usize,
-    /// Requests per second in total: an open loop. `None`: a closed one.
-    pub(crate) rate: Option<f64>,
+    pub(crate) pace: Pace,
     pub(crate) warmup_us: u64,
     pub(crate) length: Length,
     /// To count by slices of this time, too.
     pub(crate) slice_us: Option<u64>,
+}
+
+/// When requests leave.
+#[derive(Clone, Debug)]
+pub(crate) enum Pace {
+    /// Closed loop: the next one when a reply arrives.
+    Closed,
+    /// Open loop: so many per second in total, evenly spaced and dealt round the connections.
+    Even(f64),
+    /// Open loop: at random times, each on whichever connection has room, as of a pool.
+    Random(Arrivals),
+}
+
+impl Pace {
+    /// Requests per second of an open loop.
+    pub(crate) fn rate(&self) -> Option<f64> {
+        match self {
+            Pace::Closed => None,
+            Pace::Even(rate) => Some(*rate),
+            Pace::Random(arrivals) => Some(arrivals.rate()),
+        }
+    }
 }
 
 /// How long to measure, after the warm-up.
@@ -56,13 +78,67 @@ struct Counters {
     errors: AtomicU64,
     /// Requests by key; empty where nobody wants to know.
     by_key: Vec<AtomicU32>,
+    /// Open loop: requests that have become due.
+    due: AtomicU64,
+    /// Those that nobody has taken yet; nothing where nobody wants to know.
+    fates: Option<Mutex<Vec<Fate>>>,
+}
+
+/// One request that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fate {
+    /// Nothing of one that was never sent.
+    pub(crate) key: Option<u64>,
+    /// When it was sent (closed loop) or due (open loop), on the engine's clock.
+    pub(crate) since_us: u64,
+    pub(crate) waited_us: u64,
+    pub(crate) end: End,
+}
+
+impl Fate {
+    pub(crate) fn new(key: Option<u64>, since_us: u64, now_us: u64, end: End) -> Fate {
+        Fate { key, since_us, waited_us: now_us.saturating_sub(since_us), end }
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Answered,
+    /// With an error, or its connection broke.
+    Failed,
+    /// It still waited when the run ended.
+    Unanswered,
 }
 
 impl Live {
-    /// Counts also how often each of `keys` keys is asked for.
-    pub(crate) fn by_key(keys: usize) -> Live {
+    /// Counts also how often each of `keys` keys is asked for, and keeps what becomes of each request until somebody
+    /// takes it.
+    pub(crate) fn watched(keys: usize) -> Live {
         let by_key = (0..keys).map(|_| AtomicU32::new(0)).collect();
-        Live(Arc::new(Counters { by_key, ..Counters::default() }))
+        Live(Arc::new(Counters { by_key, fates: Some(Mutex::default()), ..Counters::default() }))
+    }
+
+    /// What became of the requests that have ended since this was asked last.
+    pub(crate) fn take_fates(&self) -> Vec<Fate> {
+        let fates = self.0.fates.as_ref();
+        fates.map_or_else(Vec::new, |fates| {
+            std::mem::take(&mut *fates.lock().unwrap_or_else(PoisonError::into_inner))
+        })
+    }
+
+    pub(crate) fn ended(&self, fate: Fate) {
+        if let Some(fates) = &self.0.fates {
+            fates.lock().unwrap_or_else(PoisonError::into_inner).push(fate);
+        }
+    }
+
+    pub(crate) fn due(&self) -> u64 {
+        self.0.due.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn became_due(&self) {
+        self.0.due.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn sent(&self, key: u64) {

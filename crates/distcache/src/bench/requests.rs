@@ -9,8 +9,33 @@ pub(crate) enum Requests {
     Keys(Box<dyn Iterator<Item = u64> + Send>),
     /// GET and SET as the workload draws them, without end.
     Mix(trace::Requests),
+    /// The first so many of a workload's requests, over and over.
+    Rounds(Rounds),
     /// GET and SET as a trace has them, without end.
     Replay(Replay),
+}
+
+/// Rounds of a workload that are all alike.
+pub(crate) struct Rounds {
+    first: trace::Requests,
+    now: trace::Requests,
+    count: u64,
+    drawn: u64,
+}
+
+impl Rounds {
+    /// Each of `count` requests.
+    pub(crate) fn new(requests: trace::Requests, count: u64) -> Rounds {
+        Rounds { first: requests.clone(), now: requests, count, drawn: 0 }
+    }
+
+    fn next_request(&mut self) -> trace::Request {
+        if self.drawn == self.count {
+            (self.now, self.drawn) = (self.first.clone(), 0);
+        }
+        self.drawn += 1;
+        self.now.next_request()
+    }
 }
 
 /// Keys to be written before a measurement, each of them once.
@@ -33,6 +58,10 @@ impl Requests {
             Requests::Keys(keys) => (keys.next()?, true),
             Requests::Mix(requests) => {
                 let request = requests.next_request();
+                (request.key, request.write)
+            }
+            Requests::Rounds(rounds) => {
+                let request = rounds.next_request();
                 (request.key, request.write)
             }
             Requests::Replay(replay) => {

@@ -14,10 +14,10 @@ use runtime::stop::Stop;
 use trace::Workload;
 use wire::resp::{Command, Limits, take_command};
 
-use super::plan::{Ending, Length, Live, Outcome, Plan};
-use super::requests::{Keys, Requests};
+use super::plan::{End, Ending, Length, Live, Outcome, Pace, Plan};
+use super::requests::{Keys, Requests, Rounds};
 use super::target::{self, Target};
-use super::{Frames, drive, load};
+use super::{Arrivals, Frames, drive, load};
 
 /// What a server does with request number `n` (from 0): a reply, or nothing to close the connection.
 type Answer = Box<dyn FnMut(u64, &Command) -> Option<Vec<u8>> + Send>;
@@ -63,7 +63,7 @@ fn plan(address: SocketAddr, length: Length) -> Plan {
         target: Target::plain(Address::Tcp(address)),
         connections: 1,
         pipeline: 1,
-        rate: None,
+        pace: Pace::Closed,
         warmup_us: 0,
         length,
         slice_us: None,
@@ -98,7 +98,8 @@ fn stalling_server() -> SocketAddr {
 #[test]
 fn an_open_loop_counts_a_stall_for_every_request_that_was_due_in_it() {
     for pipeline in [1, 1_000] {
-        let plan = Plan { rate: Some(1_000.0), pipeline, ..plan(stalling_server(), Length::Requests(1_000)) };
+        let plan =
+            Plan { pace: Pace::Even(1_000.0), pipeline, ..plan(stalling_server(), Length::Requests(1_000)) };
         let outcome = run(&plan).expect("the server is there");
         let summary = outcome.tally.summary();
         assert_eq!((summary.requests, outcome.ending), (1_000, Ending::Done));
@@ -120,7 +121,7 @@ fn a_closed_loop_sees_the_same_stall_once() {
 #[test]
 fn an_open_loop_keeps_its_rate() {
     let address = server(|_, _| ok());
-    let plan = Plan { rate: Some(2_000.0), connections: 7, ..plan(address, Length::Time(500_000)) };
+    let plan = Plan { pace: Pace::Even(2_000.0), connections: 7, ..plan(address, Length::Time(500_000)) };
     let outcome = run(&plan).expect("the server is there");
     // The first request is due at once, the last one just before the end.
     assert_eq!(outcome.tally.requests + outcome.tally.unanswered, 1_000);
@@ -136,7 +137,7 @@ fn the_warmup_is_not_counted() {
             if number < 100 { Some(b"-ERR cold\r\n".to_vec()) } else { ok() }
         }
     });
-    let plan = Plan { rate: Some(1_000.0), warmup_us: 200_000, ..plan(address, Length::Requests(100)) };
+    let plan = Plan { pace: Pace::Even(1_000.0), warmup_us: 200_000, ..plan(address, Length::Requests(100)) };
     let tally = run(&plan).expect("the server is there").tally;
     assert_eq!((tally.requests, tally.errors), (100, 0));
     assert_eq!(*seen.lock().expect("not poisoned"), 300);
@@ -267,7 +268,7 @@ fn a_real_redis_holds_the_keys_and_answers_without_errors() {
         target: Target::plain(Address::Unix(socket.clone())),
         connections: 10,
         pipeline: 8,
-        rate: None,
+        pace: Pace::Closed,
         warmup_us: 0,
         length: Length::Requests(20_000),
         slice_us: None,
@@ -310,4 +311,40 @@ fn each_connection_logs_in_first() {
     assert_eq!((outcome.tally.summary().requests, outcome.tally.summary().errors), (30, 0));
     let Err(error) = run(&format!("redis://me:wrong@{address}")) else { panic!("the login is wrong") };
     assert!(format!("{error:#}").contains("-WRONGPASS no such user"), "{error:#}");
+}
+
+/// One connection waits for ever; what becomes due meanwhile goes to the others, and nothing queues behind it.
+#[test]
+fn a_pool_asks_on_another_connection_while_one_waits() {
+    let stop = Stop::new();
+    let address = server({
+        let stop = stop.clone();
+        move |number, _| {
+            if number == 300 {
+                stop.stop();
+            }
+            if number == 10 { Some(Vec::new()) } else { ok() }
+        }
+    });
+    let pace = Pace::Random(Arrivals::new(1_000, 1_000_000, 1));
+    let plan = Plan { connections: 4, pace, ..plan(address, Length::Time(60_000_000)) };
+    let live = Live::watched(100);
+    let outcome = drive(&plan, mix(100), &Frames::new(8, 1), &live, &stop, &mut |_| {});
+    assert_eq!(outcome.expect("the server is there").ending, Ending::Stopped);
+    let mut fates = live.take_fates();
+    assert_eq!(fates.len() as u64, live.due());
+    fates.sort_by_key(|fate| fate.since_us);
+    let last = fates.iter().rposition(|fate| fate.end == End::Answered).expect("most are answered");
+    let waiting = fates[..last].iter().filter(|fate| fate.end == End::Unanswered).count();
+    assert!((1..=4).contains(&waiting), "{waiting} of {last}");
+}
+
+#[test]
+fn every_round_asks_for_the_same_keys() {
+    let Requests::Mix(requests) = mix(1_000) else { panic!("a mix") };
+    let mut rounds = Requests::Rounds(Rounds::new(requests, 50));
+    let (frames, mut out) = (Frames::new(8, 1), Vec::new());
+    let keys: Vec<_> = (0..150).map(|_| rounds.next(&frames, &mut out)).collect();
+    assert_eq!((&keys[..50], &keys[50..100]), (&keys[50..100], &keys[100..]));
+    assert_ne!(keys[..25], keys[25..50]);
 }

@@ -1,10 +1,13 @@
 //! The flags of `distcache demo`, checked. Not what is done with them.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 
 /// Start a small cluster in this process, put a skewed load on it, and show what the cache does to it.
+///
+/// In a terminal: space switches the cache on and off, k kills a cache node and brings it back, q ends.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// What stores the data: embedded (in this process) or redis (starts redis-server processes)
@@ -34,6 +37,10 @@ pub(crate) struct Arguments {
     /// Print the summary as JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Write each picture to this file, one line of JSON for each
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) record: Option<PathBuf>,
 }
 
 /// Who keeps the data during the demonstration.
@@ -49,13 +56,17 @@ const MEMBERS_MAX: usize = 32;
 const SECONDS_MIN: u64 = 4;
 
 impl Arguments {
+    /// In all racks.
+    pub(crate) fn servers(&self) -> usize {
+        self.racks * self.servers_per_rack
+    }
+
     /// Names the first flag that makes no sense.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!((1..=MEMBERS_MAX).contains(&self.racks), "--racks must be between 1 and {MEMBERS_MAX}");
         ensure!((1..=MEMBERS_MAX).contains(&self.spines), "--spines must be between 1 and {MEMBERS_MAX}");
         ensure!(
-            (1..=MEMBERS_MAX).contains(&self.servers_per_rack)
-                && self.racks * self.servers_per_rack <= MEMBERS_MAX,
+            (1..=MEMBERS_MAX).contains(&self.servers_per_rack) && self.servers() <= MEMBERS_MAX,
             "--servers-per-rack must be at least 1, and there can be at most {MEMBERS_MAX} servers in all racks"
         );
         ensure!(

@@ -2,10 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
+use protocol::placement::{self, Placement};
 use runtime::address::Address;
-use runtime::config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
+use runtime::config::{
+    Caching, Config, LayerConfig, NodeConfig, PolicyConfig, RouterConfig, Secret, ShimConfig, StorageConfig,
+};
 use runtime::instance::{Instance, StartError};
 use runtime::status::MemberStatus;
 use runtime::stop::Stop;
@@ -13,34 +17,57 @@ use wire::Partition;
 
 use super::arguments::Arguments;
 use super::directory::Directory;
+use super::load::KEYS;
 use super::picture::Cast;
 use super::sample::Sample;
 
-/// Requests per second that one storage server may do. Low enough that two cores carry what eight servers and
-/// their caches may do together, because then it is these limits that show and not the machine's.
-const SERVER_RATE_MAX: u64 = 1_000;
+/// Requests per second that all storage servers together may do. So low that two cores that have other things to do
+/// carry it easily: then it is these limits that show and not the machine's.
+const SERVERS_RATE_MAX: u64 = 2_000;
+/// Limits are kept at ticks of 10 ms: a server of less than one request per tick would not even do that.
+const SERVER_RATE_MIN: u64 = 100;
 /// The paper's cache switches do as much as a whole rack of servers; these do as much as four servers.
-const NODE_RATE_MAX: u64 = 4_000;
-/// One in a hundred of the keys per node: the cache stays small beside the data.
-const OBJECTS_MAX: usize = 1_000;
+const SERVERS_PER_NODE: u64 = 4;
+/// A node's share of twice the load, at least: where many servers share few nodes, these are not the next to burn.
+const NODES_RATE_MIN: u64 = SERVERS_RATE_MAX;
+/// The nodes of one layer together hold so many: half of the keys.
+const LAYER_OBJECTS_MAX: usize = KEYS as usize / 2;
 /// Placement follows from it. Fixed, so that the first phase is equally unbalanced every time; the members'
 /// sockets lie in a private directory.
 const SECRET: Secret = Secret(*b"distcache demo!!");
+
+/// Links take milliseconds; a machine that does ten other things may need a hundred times as long.
+const LINK_MAX: Duration = Duration::from_secs(60);
+const LINK_POLL: Duration = Duration::from_millis(20);
 
 pub(crate) struct Cluster {
     config: Arc<Config>,
     stop: Stop,
     shims: Vec<Instance>,
-    nodes: Vec<Instance>,
+    nodes: Vec<Node>,
     router: Instance,
 }
 
-/// Describes the whole cluster. Members reach each other over Unix sockets in `directory`.
+/// A cache node, which may be taken away and come back.
+struct Node {
+    /// Until it has ended, also while it is stopping.
+    instance: Option<Instance>,
+    stop: Stop,
+    wanted: bool,
+}
+
+/// Requests per second that one storage server may do.
+fn server_rate_max(servers: usize) -> u64 {
+    (SERVERS_RATE_MAX / servers as u64).max(SERVER_RATE_MIN)
+}
+
+/// Describes the whole cluster, with nothing cached. Members reach each other over Unix sockets in `directory`.
 pub(crate) fn config(arguments: &Arguments, directory: &Directory, redis: &[PathBuf]) -> Config {
     let mut config = Config::new("demo", SECRET);
     let socket = |id: &str| Address::Unix(directory.join(&format!("{id}.sock")));
     let layer = |name: &str, partition| LayerConfig { name: name.to_owned(), partition };
     config.layers = vec![layer("leaf", Partition::Rack), layer("spine", Partition::Hash)];
+    let server_rate_max = server_rate_max(arguments.servers());
     for rack in 0..arguments.racks {
         let rack_name = format!("r{rack}");
         for _ in 0..arguments.servers_per_rack {
@@ -56,54 +83,124 @@ pub(crate) fn config(arguments: &Arguments, directory: &Directory, redis: &[Path
             };
             let id = format!("shim-{index}");
             let mut shim = ShimConfig::new(&id, &rack_name, socket(&id), storage);
-            shim.rate_max = SERVER_RATE_MAX;
+            shim.rate_max = server_rate_max;
             config.shims.push(shim);
         }
         let id = format!("leaf-{rack}");
-        config.nodes.push(NodeConfig::new(&id, "leaf", Some(&rack_name), socket(&id)));
+        let mut leaf = NodeConfig::new(&id, "leaf", Some(&rack_name), socket(&id));
+        leaf.objects_max = LAYER_OBJECTS_MAX.div_ceil(arguments.racks);
+        config.nodes.push(leaf);
     }
     for spine in 0..arguments.spines {
         let id = format!("spine-{spine}");
-        config.nodes.push(NodeConfig::new(&id, "spine", None, socket(&id)));
+        let mut spine = NodeConfig::new(&id, "spine", None, socket(&id));
+        spine.objects_max = LAYER_OBJECTS_MAX.div_ceil(arguments.spines);
+        config.nodes.push(spine);
     }
-    for node in &mut config.nodes {
-        node.rate_max = NODE_RATE_MAX;
-        node.objects_max = OBJECTS_MAX;
-    }
+    let node_rate_max = (server_rate_max * SERVERS_PER_NODE).max(NODES_RATE_MIN / config.nodes.len() as u64);
+    config.nodes.iter_mut().for_each(|node| node.rate_max = node_rate_max);
     config.routers = vec![RouterConfig::new("router-0", Address::Tcp(arguments.listen))];
+    config.policies = vec![policy(false)];
     config
 }
 
+/// For all keys.
+fn policy(cached: bool) -> PolicyConfig {
+    let cache = if cached { Caching::Always } else { Caching::Never };
+    PolicyConfig { prefix: String::new(), cache, ttl_ms_max: None, value_bytes_max: None }
+}
+
 impl Cluster {
-    /// Starts shims and router. The router sends a read to a cache node only after a reply has told it that the
-    /// key is cached there, so that without nodes this is a plain sharding proxy.
+    /// Starts every member; nothing is cached until `set_cache`.
     pub(crate) fn start(config: Config) -> Result<Cluster> {
         config.validate()?;
         let config = Arc::new(config);
         let stop = Stop::new();
-        let started = || -> Result<(Vec<Instance>, Instance), StartError> {
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut started = || -> Result<(Vec<Instance>, Instance), StartError> {
             let shims = config.shims.iter().map(|member| shim::spawn(&config, &member.id, &stop));
             let shims = shims.collect::<Result<_, _>>()?;
+            for member in &config.nodes {
+                nodes.push(Node::start(&config, &member.id)?);
+            }
             Ok((shims, router::spawn(&config, &config.routers[0].id, &stop)?))
         };
         match started() {
-            Ok((shims, router)) => Ok(Cluster { config, stop, shims, nodes: Vec::new(), router }),
+            Ok((shims, router)) => Ok(Cluster { config, stop, shims, nodes, router }),
             Err(error) => {
                 stop.stop();
+                nodes.iter().for_each(|node| node.stop.stop());
                 Err(explain(error))
             }
         }
     }
 
-    pub(crate) fn start_nodes(&mut self) -> Result<()> {
-        for member in &self.config.nodes {
-            self.nodes.push(node::spawn(&self.config, &member.id, &self.stop).map_err(explain)?);
+    /// Returns once requests can be served: the router reaches every shim.
+    pub(crate) fn wait_until_linked(&self, stop: &Stop) -> Result<()> {
+        let started = Instant::now();
+        loop {
+            if let MemberStatus::Router(status) = self.router.status.get()
+                && status.peers > 0
+                && status.shims_missing.is_empty()
+            {
+                return Ok(());
+            }
+            if stop.wait_timeout(LINK_POLL) {
+                bail!("stopped before the load began");
+            }
+            if started.elapsed() > LINK_MAX {
+                bail!(
+                    "the members have not found each other within {} s; is this machine overloaded?",
+                    LINK_MAX.as_secs()
+                );
+            }
+        }
+    }
+
+    /// Lets the nodes cache, or has them drop what they have, as a reload of the configuration does: requests go on
+    /// meanwhile.
+    pub(crate) fn set_cache(&mut self, cached: bool) {
+        let mut config = (*self.config).clone();
+        config.policies = vec![policy(cached)];
+        self.config = Arc::new(config);
+        let nodes = self.nodes.iter().filter_map(|node| node.instance.as_ref());
+        self.shims.iter().chain(nodes).for_each(|instance| instance.orders.set(&self.config));
+    }
+
+    /// Takes a cache node away.
+    pub(crate) fn kill(&mut self, node: usize) {
+        self.nodes[node].wanted = false;
+        self.nodes[node].stop.stop();
+    }
+
+    /// Brings a node back as soon as it has ended; `tend` sees to it.
+    pub(crate) fn revive(&mut self, node: usize) {
+        self.nodes[node].wanted = true;
+    }
+
+    /// Whether each node serves, in their order.
+    pub(crate) fn nodes_up(&self) -> Vec<bool> {
+        self.nodes.iter().map(|node| node.wanted && !node.stop.is_set()).collect()
+    }
+
+    /// Takes note of nodes that have ended, and starts those that are wanted again. To be called often.
+    pub(crate) fn tend(&mut self) -> Result<()> {
+        for (node, member) in self.nodes.iter_mut().zip(&self.config.nodes) {
+            if node.stop.is_set()
+                && let Some(ended) = node.instance.take_if(|instance| instance.thread.is_finished())
+            {
+                join(ended)?;
+            }
+            if node.wanted && node.instance.is_none() {
+                *node = Node::start(&self.config, &member.id).map_err(explain)?;
+            }
         }
         Ok(())
     }
 
-    pub(crate) fn has_nodes(&self) -> bool {
-        !self.nodes.is_empty()
+    /// Requests per second that make the servers half busy, were they all as busy.
+    pub(crate) fn demand(&self) -> u64 {
+        self.config.shims.iter().map(|shim| shim.rate_max).sum::<u64>() / 2
     }
 
     /// Where clients reach the router.
@@ -111,30 +208,49 @@ impl Cluster {
         &self.router.addresses[0]
     }
 
+    /// The storage server of each key, by number.
+    pub(crate) fn server_of_each_key(&self) -> Result<Vec<usize>> {
+        let placement = Placement::new(placement::Secret(SECRET.0), self.config.map())?;
+        let key = |number: u64| placement.key(0, trace::key_name(number).to_vec().into());
+        Ok((0..KEYS).map(|number| usize::from(placement.shim(&key(number)).0)).collect())
+    }
+
+    fn hint(&self) -> String {
+        match self.address() {
+            Address::Tcp(address) if address.ip() == std::net::Ipv4Addr::LOCALHOST => {
+                format!("redis-cli -p {}", address.port())
+            }
+            Address::Tcp(address) => format!("redis-cli -h {} -p {}", address.ip(), address.port()),
+            Address::Unix(path) => format!("redis-cli -s {}", path.display()),
+        }
+    }
+
     pub(crate) fn cast(&self) -> Cast {
+        let shims = self.config.shims.iter().enumerate();
         Cast {
-            servers: self.config.shims.iter().map(|shim| format!("{} {}", shim.rack, shim.id)).collect(),
+            servers: shims.map(|(index, shim)| format!("{} server {index}", shim.rack)).collect(),
             nodes: self.config.nodes.iter().map(|node| node.id.clone()).collect(),
-            server_rate_max: SERVER_RATE_MAX as f64,
-            node_rate_max: NODE_RATE_MAX as f64,
-            listen: self.address().to_string(),
+            server_rate_max: self.config.shims[0].rate_max as f64,
+            node_rate_max: self.config.nodes[0].rate_max as f64,
+            hint: self.hint(),
         }
     }
 
     /// Everybody's counters as last put down, at most some 100 ms ago.
     pub(crate) fn sample(&self, at_us: u64, answered: u64) -> Sample {
-        let mut sample =
-            Sample { at_us, answered, nodes: vec![0; self.config.nodes.len()], ..Sample::default() };
+        let mut sample = Sample { at_us, answered, nodes: vec![0; self.nodes.len()], ..Sample::default() };
         for instance in &self.shims {
             let MemberStatus::Shim(status) = instance.status.get() else { continue };
             sample.servers.push(status.storage_reads_total + status.storage_writes_total);
         }
-        for (total, instance) in sample.nodes.iter_mut().zip(&self.nodes) {
-            let MemberStatus::Node(status) = instance.status.get() else { continue };
+        for (total, node) in sample.nodes.iter_mut().zip(&self.nodes) {
+            let status = node.instance.as_ref().map(|instance| instance.status.get());
+            let Some(MemberStatus::Node(status)) = status else { continue };
             *total = status.requests_total;
         }
         if let MemberStatus::Router(status) = self.router.status.get() {
-            sample.router_requests = status.requests_total;
+            // Replies and not requests: those that waited for long are among the hits of the second that answers them.
+            sample.router_replies = status.latency.count;
             sample.router_hits = status.hits_total;
         }
         sample
@@ -143,14 +259,25 @@ impl Cluster {
     /// Stops every member and waits for it.
     pub(crate) fn stop(self) -> Result<()> {
         self.stop.stop();
-        for instance in std::iter::once(self.router).chain(self.nodes).chain(self.shims) {
-            let id = instance.id.clone();
-            if !instance.join() {
-                bail!("{id} crashed; this is a bug, see the messages above");
-            }
-        }
-        Ok(())
+        self.nodes.iter().for_each(|node| node.stop.stop());
+        let nodes = self.nodes.into_iter().filter_map(|node| node.instance);
+        std::iter::once(self.router).chain(nodes).chain(self.shims).try_for_each(join)
     }
+}
+
+impl Node {
+    fn start(config: &Arc<Config>, id: &str) -> Result<Node, StartError> {
+        let stop = Stop::new();
+        Ok(Node { instance: Some(node::spawn(config, id, &stop)?), stop, wanted: true })
+    }
+}
+
+fn join(instance: Instance) -> Result<()> {
+    let id = instance.id.clone();
+    if !instance.join() {
+        bail!("{id} crashed; this is a bug, see the messages above");
+    }
+    Ok(())
 }
 
 fn explain(error: StartError) -> anyhow::Error {

@@ -1,34 +1,31 @@
-//! The load of the demonstration: writes the keys, then reads them by Zipf until stopped. Not what it shows.
+//! The load of the demonstration: writes the keys, then asks for them at its rate until stopped. Not what it shows.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use runtime::address::Address;
 use runtime::stop::Stop;
 use trace::{Distribution, Workload};
-use wire::resp::Command;
 
-use crate::bench::{Frames, Length, Live, Plan, Requests, Target, drive};
+use crate::bench::{
+    Arrivals, Frames, Keys, Length, Live, Pace, Plan, Requests, Rounds, Target, drive, load, open_files,
+};
 
-const KEYS: u64 = 100_000;
+/// So few that the caches have met most of them within seconds, at a rate that any machine carries.
+pub(crate) const KEYS: u64 = 500;
+/// As skewed as what a few celebrities get in a social network: one request in five is about the hottest key.
+pub(crate) const EXPONENT: f64 = 1.2;
 const VALUE_BYTES: usize = 64;
-const EXPONENT: f64 = 0.99;
-const SEED: u64 = 1;
-/// Clients that each wait for a reply before they ask again: enough of them to keep every server busy, were it not
-/// for those that all of them wait for.
-const CLIENTS: usize = 256;
-/// A server's emulated limit counts commands, so that writing keys in large groups takes no time.
-const KEYS_PER_WRITE: u64 = 500;
-/// Storage may need a moment to become ready.
-const WRITE_AGAIN: Duration = Duration::from_millis(50);
-const WRITE_ATTEMPTS_MAX: u32 = 200;
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Decides which keys are hot and so whose server burns.
+const SEED: u64 = 2;
+/// A pool so large that requests wait at the server and not for a connection.
+const CONNECTIONS: usize = 1_024;
+/// The router has the other end of each connection.
+const FILES_PER_CONNECTION: usize = 2;
+/// Files of the members' links to each other: both ends of 32 servers' to 64 nodes and a router.
+const LINKS_MAX: usize = 8_192;
 /// The run ends by the stop flag, not by this.
 const TIME_US: u64 = 1 << 40;
 
@@ -39,12 +36,26 @@ pub(crate) struct Load {
     thread: JoinHandle<Result<Vec<String>>>,
 }
 
+/// How much is asked for, and after which time the same is asked for again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    /// Requests per second.
+    pub(crate) rate: u64,
+    pub(crate) round_us: u64,
+}
+
+/// Lets this process open as many files as load and members need.
+pub(crate) fn allow_files() -> Result<()> {
+    open_files::allow(CONNECTIONS * FILES_PER_CONNECTION + LINKS_MAX)
+}
+
 impl Load {
-    pub(crate) fn start(address: &Address) -> Result<Load> {
+    pub(crate) fn start(address: &Address, demand: Demand) -> Result<Load> {
         let (live, ready, stop) =
-            (Live::by_key(KEYS as usize), Arc::new(AtomicBool::new(false)), Stop::new());
+            (Live::watched(KEYS as usize), Arc::new(AtomicBool::new(false)), Stop::new());
         let run = Run {
             address: address.clone(),
+            demand,
             live: live.clone(),
             ready: Arc::clone(&ready),
             stop: stop.clone(),
@@ -75,6 +86,7 @@ impl Load {
 
 struct Run {
     address: Address,
+    demand: Demand,
     live: Live,
     ready: Arc<AtomicBool>,
     stop: Stop,
@@ -82,7 +94,18 @@ struct Run {
 
 impl Run {
     fn run(self) -> Result<Vec<String>> {
-        write_keys(&self.address, &self.stop).context("cannot write the keys")?;
+        let count = (self.demand.rate * self.demand.round_us / 1_000_000).max(1);
+        let plan = Plan {
+            target: Target::plain(self.address),
+            connections: CONNECTIONS,
+            pipeline: 1,
+            pace: Pace::Random(Arrivals::new(count, self.demand.round_us, SEED)),
+            warmup_us: 0,
+            length: Length::Time(TIME_US),
+            slice_us: None,
+        };
+        let frames = Frames::new(VALUE_BYTES, SEED);
+        load(&plan, Keys::below(KEYS), &frames, &self.stop, &mut |_| {}).context("cannot write the keys")?;
         self.ready.store(true, Ordering::Release);
         let workload = Workload {
             keys: KEYS,
@@ -91,88 +114,8 @@ impl Run {
             value_bytes: VALUE_BYTES,
             seed: SEED,
         };
-        let plan = Plan {
-            target: Target::plain(self.address),
-            connections: CLIENTS,
-            pipeline: 1,
-            rate: None,
-            warmup_us: 0,
-            length: Length::Time(TIME_US),
-            slice_us: None,
-        };
-        let requests = Requests::Mix(workload.requests(0)?);
-        let frames = Frames::new(VALUE_BYTES, SEED);
+        let requests = Requests::Rounds(Rounds::new(workload.requests(0)?, count));
         let outcome = drive(&plan, requests, &frames, &self.live, &self.stop, &mut |_| {})?;
         Ok(outcome.tally.texts)
-    }
-}
-
-fn write_keys(address: &Address, stop: &Stop) -> Result<()> {
-    match address {
-        Address::Tcp(address) => {
-            let stream = TcpStream::connect(address)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
-            write_keys_over(&stream, stream.try_clone()?, stop)
-        }
-        Address::Unix(path) => {
-            let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
-            write_keys_over(&stream, stream.try_clone()?, stop)
-        }
-    }
-}
-
-fn write_keys_over(mut write: impl Write, read: impl Read, stop: &Stop) -> Result<()> {
-    let mut read = BufReader::new(read);
-    let value = [b'x'; VALUE_BYTES];
-    let mut reply = String::new();
-    for first in (0..KEYS).step_by(KEYS_PER_WRITE as usize) {
-        let names: Vec<[u8; 16]> = (first..(first + KEYS_PER_WRITE).min(KEYS)).map(trace::key_name).collect();
-        let mut arguments: Vec<&[u8]> = vec![b"MSET"];
-        for name in &names {
-            arguments.extend([&name[..], &value[..]]);
-        }
-        let command = Command::from_args(&arguments);
-        for attempt in 1.. {
-            write.write_all(command.frame())?;
-            reply.clear();
-            read.read_line(&mut reply)?;
-            if reply.starts_with('+') {
-                break;
-            }
-            if attempt == WRITE_ATTEMPTS_MAX || reply.is_empty() {
-                bail!(
-                    "{}",
-                    if reply.is_empty() { "the router closed the connection" } else { reply.trim_end() }
-                );
-            }
-            if stop.wait_timeout(WRITE_AGAIN) {
-                bail!("stopped");
-            }
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_key_is_written_and_a_busy_server_is_asked_again() {
-        let mut written = Vec::new();
-        let replies = format!("-BUSY wait\r\n{}", "+OK\r\n".repeat((KEYS / KEYS_PER_WRITE) as usize));
-        write_keys_over(&mut written, replies.as_bytes(), &Stop::new()).expect("all are accepted in the end");
-        let text = String::from_utf8(written).expect("keys and values are text");
-        assert_eq!(text.matches("MSET").count() as u64, KEYS / KEYS_PER_WRITE + 1);
-        assert_eq!(text.matches("key:000000099999").count(), 1);
-        assert_eq!(text.matches("key:000000000000").count(), 2);
-    }
-
-    #[test]
-    fn a_router_that_goes_away_is_an_error() {
-        let error = write_keys_over(Vec::new(), &b""[..], &Stop::new()).expect_err("no reply");
-        assert!(error.to_string().contains("closed"), "{error}");
     }
 }

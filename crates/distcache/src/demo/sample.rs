@@ -1,22 +1,31 @@
 //! The members' counters at one moment, and the rates between two moments. Not how they are read or drawn.
 
-use serde::Serialize;
-
 /// Totals since start, read at about the same time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) at_us: u64,
-    /// Replies that the load generator got.
+    /// Replies other than errors that the load generator got.
     pub(crate) answered: u64,
-    pub(crate) router_requests: u64,
+    pub(crate) router_replies: u64,
     pub(crate) router_hits: u64,
     /// Requests that reached storage, by storage server.
     pub(crate) servers: Vec<u64>,
-    /// Requests by cache node; zeros while they do not run.
+    /// Requests by cache node; zero of one that does not run.
     pub(crate) nodes: Vec<u64>,
 }
 
-/// What happened between two samples, per second.
+/// What happened between samples.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Passed {
+    us: u64,
+    answered: u64,
+    router_replies: u64,
+    router_hits: u64,
+    servers: Vec<u64>,
+    nodes: Vec<u64>,
+}
+
+/// The same per second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rates {
     pub(crate) throughput: f64,
@@ -26,52 +35,47 @@ pub(crate) struct Rates {
     pub(crate) nodes: Vec<f64>,
 }
 
-/// One half of the summary, as `--json` prints it. Throughput is in requests per second.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct PhaseSummary {
-    pub(crate) throughput: f64,
-    pub(crate) storage_max_over_avg: Option<f64>,
-    pub(crate) node_max_over_avg: Option<f64>,
-    pub(crate) hit_ratio: f64,
-}
+impl Passed {
+    pub(crate) fn add(&mut self, earlier: &Sample, later: &Sample) {
+        self.us += later.at_us.saturating_sub(earlier.at_us);
+        self.answered += later.answered.saturating_sub(earlier.answered);
+        self.router_replies += later.router_replies.saturating_sub(earlier.router_replies);
+        self.router_hits += later.router_hits.saturating_sub(earlier.router_hits);
+        add_each(&mut self.servers, &earlier.servers, &later.servers);
+        add_each(&mut self.nodes, &earlier.nodes, &later.nodes);
+    }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Summary {
-    pub(crate) without_cache: PhaseSummary,
-    pub(crate) with_cache: PhaseSummary,
+    pub(crate) fn rates(&self) -> Rates {
+        let seconds = self.us as f64 / 1e6;
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let rates = |counts: &[u64]| counts.iter().map(|count| rate(*count)).collect();
+        let share = self.router_hits as f64 / (self.router_replies as f64).max(1.0);
+        Rates {
+            throughput: rate(self.answered),
+            hit_ratio: share.min(1.0),
+            servers: rates(&self.servers),
+            nodes: rates(&self.nodes),
+        }
+    }
 }
 
 impl Rates {
     pub(crate) fn between(earlier: &Sample, later: &Sample) -> Rates {
-        let seconds = later.at_us.saturating_sub(earlier.at_us) as f64 / 1e6;
-        let rate = |before: u64, after: u64| {
-            if seconds > 0.0 { after.saturating_sub(before) as f64 / seconds } else { 0.0 }
-        };
-        let rates = |before: &[u64], after: &[u64]| {
-            after
-                .iter()
-                .enumerate()
-                // A member that has only just started counts from zero.
-                .map(|(index, total)| rate(before.get(index).copied().unwrap_or(0), *total))
-                .collect()
-        };
-        let requests = later.router_requests.saturating_sub(earlier.router_requests);
-        let hits = later.router_hits.saturating_sub(earlier.router_hits);
-        Rates {
-            throughput: rate(earlier.answered, later.answered),
-            hit_ratio: if requests > 0 { (hits as f64 / requests as f64).min(1.0) } else { 0.0 },
-            servers: rates(&earlier.servers, &later.servers),
-            nodes: rates(&earlier.nodes, &later.nodes),
-        }
+        let mut passed = Passed::default();
+        passed.add(earlier, later);
+        passed.rates()
     }
 
-    pub(crate) fn summary(&self) -> PhaseSummary {
-        PhaseSummary {
-            throughput: self.throughput,
-            storage_max_over_avg: max_over_avg(&self.servers),
-            node_max_over_avg: max_over_avg(&self.nodes),
-            hit_ratio: self.hit_ratio,
-        }
+    pub(crate) fn busiest_server(&self) -> f64 {
+        self.servers.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+fn add_each(sums: &mut Vec<u64>, before: &[u64], after: &[u64]) {
+    sums.resize(after.len(), 0);
+    for (index, (sum, total)) in sums.iter_mut().zip(after).enumerate() {
+        // A member that has only just started counts from zero.
+        *sum += total.saturating_sub(before.get(index).copied().unwrap_or(0));
     }
 }
 
@@ -91,7 +95,7 @@ mod tests {
         let earlier = Sample {
             at_us: 1_000_000,
             answered: 100,
-            router_requests: 100,
+            router_replies: 100,
             router_hits: 0,
             servers: vec![10, 20],
             nodes: Vec::new(),
@@ -99,7 +103,7 @@ mod tests {
         let later = Sample {
             at_us: 3_000_000,
             answered: 500,
-            router_requests: 500,
+            router_replies: 500,
             router_hits: 300,
             servers: vec![50, 80],
             nodes: vec![100, 200],
@@ -109,7 +113,16 @@ mod tests {
         assert_eq!(rates.hit_ratio, 0.75);
         assert_eq!(rates.servers, [20.0, 30.0]);
         assert_eq!(rates.nodes, [50.0, 100.0]);
-        assert_eq!(rates.summary().storage_max_over_avg, Some(1.2));
+        assert_eq!((rates.busiest_server(), max_over_avg(&rates.servers)), (30.0, Some(1.2)));
+    }
+
+    #[test]
+    fn times_apart_add_up() {
+        let at = |at_us, served| Sample { at_us, servers: vec![served], ..Sample::default() };
+        let mut passed = Passed::default();
+        passed.add(&at(0, 0), &at(1_000_000, 10));
+        passed.add(&at(9_000_000, 500), &at(10_000_000, 520));
+        assert_eq!(passed.rates().servers, [15.0]);
     }
 
     #[test]
@@ -119,21 +132,5 @@ mod tests {
         assert_eq!((rates.throughput, rates.hit_ratio), (0.0, 0.0));
         assert_eq!(max_over_avg(&[0.0, 0.0]), None);
         assert_eq!(max_over_avg(&[]), None);
-    }
-
-    #[test]
-    fn the_json_has_exactly_the_promised_fields() {
-        let rates = |nodes| Rates { throughput: 10.0, hit_ratio: 0.0, servers: vec![1.0, 3.0], nodes };
-        let summary = Summary {
-            without_cache: rates(vec![0.0, 0.0]).summary(),
-            with_cache: rates(vec![1.0, 1.0]).summary(),
-        };
-        let expected = serde_json::json!({
-            "without_cache":
-                {"throughput": 10.0, "storage_max_over_avg": 1.5, "node_max_over_avg": null, "hit_ratio": 0.0},
-            "with_cache":
-                {"throughput": 10.0, "storage_max_over_avg": 1.5, "node_max_over_avg": 1.0, "hit_ratio": 0.0},
-        });
-        assert_eq!(serde_json::to_value(&summary).expect("plain data"), expected);
     }
 }

@@ -1,65 +1,89 @@
-//! Puts lines on the terminal, over the lines of before. Not what they say.
+//! The terminal: a picture in place of what was there, and the keys that are pressed. Not what they do.
 
-use std::io::{self, Write};
+use std::io;
+use std::time::{Duration, Instant};
 
-use crossterm::style::{Attribute, Color, Print, ResetColor, SetAttribute, SetForegroundColor};
-use crossterm::terminal::{self, BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate};
-use crossterm::{cursor, queue};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::picture::{Line, Tone};
+use super::picture::Picture;
 
-/// A picture that is redrawn in place. It changes no mode of the terminal beyond one frame, so that there is
-/// nothing to restore however the process ends, and the last picture stays where it is.
-#[derive(Debug, Default)]
-pub(crate) struct Screen {
-    height: u16,
+/// What somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// The cache on or off.
+    Toggle,
+    /// A cache node away, or back.
+    Kill,
+    /// To the end, and the table.
+    End,
+    /// As SIGINT does.
+    Interrupt,
 }
 
-/// Assumed where the terminal does not say.
-const SIZE: (u16, u16) = (80, 24);
+/// As long as it lives, the terminal shows the picture; afterwards, or after a panic, what it showed before.
+pub(crate) struct Screen(DefaultTerminal);
 
 impl Screen {
-    /// Columns that a line may have.
-    pub(crate) fn width() -> usize {
-        usize::from(terminal::size().unwrap_or(SIZE).0.max(1))
+    pub(crate) fn new() -> io::Result<Screen> {
+        Ok(Screen(ratatui::try_init()?))
     }
 
-    pub(crate) fn show(&mut self, lines: &[Line]) -> io::Result<()> {
-        let rows = terminal::size().unwrap_or(SIZE).1;
-        // The cursor rests below the picture; a picture of the whole height would scroll.
-        let lines = &lines[..lines.len().min(usize::from(rows.saturating_sub(1)))];
-        let mut out = io::stdout().lock();
-        queue!(out, BeginSynchronizedUpdate)?;
-        if self.height > 0 {
-            queue!(out, cursor::MoveToPreviousLine(self.height.min(rows)))?;
-        }
-        for line in lines {
-            for span in line {
-                let (color, attribute) = style(span.tone);
-                queue!(
-                    out,
-                    SetForegroundColor(color),
-                    SetAttribute(attribute),
-                    Print(&span.text),
-                    ResetColor
-                )?;
-                queue!(out, SetAttribute(Attribute::Reset))?;
+    pub(crate) fn show(&mut self, picture: Picture<'_>) -> io::Result<()> {
+        self.0.draw(|frame| frame.render_widget(picture, frame.area())).map(drop)
+    }
+
+    /// The first wish within `timeout`, or nothing after it, or when the terminal has changed its size.
+    pub(crate) fn wish(&mut self, timeout: Duration) -> io::Result<Option<Wish>> {
+        let started = Instant::now();
+        loop {
+            if !event::poll(timeout.saturating_sub(started.elapsed()))? {
+                return Ok(None);
             }
-            queue!(out, Clear(ClearType::UntilNewLine), Print("\r\n"))?;
+            match event::read()? {
+                Event::Key(key) if key.kind == KeyEventKind::Press => match wish(key) {
+                    None => {}
+                    wish => return Ok(wish),
+                },
+                Event::Resize(..) => return Ok(None),
+                _ => {}
+            }
         }
-        queue!(out, Clear(ClearType::FromCursorDown), EndSynchronizedUpdate)?;
-        self.height = lines.len() as u16;
-        out.flush()
     }
 }
 
-fn style(tone: Tone) -> (Color, Attribute) {
-    match tone {
-        Tone::Plain => (Color::Reset, Attribute::Reset),
-        Tone::Strong => (Color::Reset, Attribute::Bold),
-        Tone::Faint => (Color::DarkGrey, Attribute::Reset),
-        Tone::Easy => (Color::Green, Attribute::Reset),
-        Tone::Busy => (Color::Yellow, Attribute::Reset),
-        Tone::Full => (Color::Red, Attribute::Reset),
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a terminal that is gone.
+        drop(ratatui::try_restore());
+    }
+}
+
+fn wish(key: KeyEvent) -> Option<Wish> {
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    match key.code {
+        KeyCode::Char('c') if control => Some(Wish::Interrupt),
+        _ if control => None,
+        KeyCode::Char(' ') => Some(Wish::Toggle),
+        KeyCode::Char('k' | 'K') => Some(Wish::Kill),
+        KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(Wish::End),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_wishes() {
+        let pressed = |code, modifiers| wish(KeyEvent::new(code, modifiers));
+        let plain = |char| pressed(KeyCode::Char(char), KeyModifiers::NONE);
+        assert_eq!(
+            [' ', 'k', 'q', 'x'].map(plain),
+            [Some(Wish::Toggle), Some(Wish::Kill), Some(Wish::End), None]
+        );
+        assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Wish::Interrupt));
+        assert_eq!(pressed(KeyCode::Char('k'), KeyModifiers::CONTROL), None);
     }
 }

@@ -1,9 +1,13 @@
 //! Where the demonstration's progress goes: a live picture on a terminal, lines elsewhere. Not what it says.
 
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
-use super::picture::{self, Cast, Moment};
-use super::screen::Screen;
+use anyhow::{Context, Result};
+use runtime::stop::Stop;
+
+use super::picture::{self, Picture};
+use super::screen::{Screen, Wish};
 
 pub(crate) enum View {
     Screen(Screen),
@@ -18,25 +22,44 @@ pub(crate) enum View {
 const SECONDS_PER_LINE: u64 = 2;
 
 impl View {
-    pub(crate) fn new(json: bool) -> View {
-        if !json && io::stdout().is_terminal() {
-            View::Screen(Screen::default())
-        } else {
-            View::Lines { to_stderr: json, shown_s: None }
+    pub(crate) fn new(json: bool) -> Result<View> {
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        if json || is_dumb || !io::stdout().is_terminal() {
+            return Ok(View::Lines { to_stderr: json, shown_s: None });
+        }
+        Ok(View::Screen(
+            Screen::new().context("cannot draw on this terminal; `distcache demo | cat` prints lines")?,
+        ))
+    }
+
+    pub(crate) fn show(&mut self, picture: Picture<'_>) -> Result<()> {
+        match self {
+            View::Screen(screen) => screen.show(picture).context("the terminal is gone"),
+            View::Lines { to_stderr, shown_s } => {
+                let elapsed_s = picture.moment.elapsed_s;
+                if shown_s.is_some_and(|shown_s| elapsed_s < shown_s + SECONDS_PER_LINE) {
+                    return Ok(());
+                }
+                *shown_s = Some(elapsed_s);
+                let line = picture::plain(picture.moment);
+                if *to_stderr {
+                    writeln!(io::stderr(), "{line}")?
+                } else {
+                    writeln!(io::stdout(), "{line}")?
+                }
+                Ok(())
+            }
         }
     }
 
-    pub(crate) fn show(&mut self, cast: &Cast, moment: &Moment) -> io::Result<()> {
+    /// Waits for the next frame; less, if somebody wishes something or `stop` is set.
+    pub(crate) fn wait(&mut self, frame: Duration, stop: &Stop) -> Result<Option<Wish>> {
         match self {
-            View::Screen(screen) => screen.show(&picture::draw(cast, moment, Screen::width())),
-            View::Lines { to_stderr, shown_s } => {
-                if shown_s.is_some_and(|shown_s| moment.elapsed_s < shown_s + SECONDS_PER_LINE) {
-                    return Ok(());
-                }
-                *shown_s = Some(moment.elapsed_s);
-                let line = picture::plain(moment);
-                if *to_stderr { writeln!(io::stderr(), "{line}") } else { writeln!(io::stdout(), "{line}") }
+            View::Screen(screen) => {
+                let wish = screen.wish(frame).context("cannot read keys from this terminal")?;
+                Ok(wish.or_else(|| stop.is_set().then_some(Wish::Interrupt)))
             }
+            View::Lines { .. } => Ok(stop.wait_timeout(frame).then_some(Wish::Interrupt)),
         }
     }
 }

@@ -1,0 +1,211 @@
+//! The demonstration from the first key written to the last figure: looks, switches, shows. Not what it looks like.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use runtime::clock;
+use runtime::stop::Stop;
+
+use super::PhaseKind;
+use super::arguments::Arguments;
+use super::cluster::Cluster;
+use super::figures::{Figures, Summary};
+use super::hottest::Hottest;
+use super::load::{Demand, Load};
+use super::picture::{self, Cast, History, Moment, Palette, Picture};
+use super::recent::Recent;
+use super::record::Recorder;
+use super::sample::{Rates, Sample};
+use super::screen::Wish;
+use super::script::Script;
+use super::view::View;
+
+/// Between two pictures.
+const FRAME: Duration = Duration::from_millis(250);
+/// Rates in the picture are over this time.
+const RATE_US: u64 = 1_000_000;
+/// Refusals are what an overloaded server is expected to do; the table counts them.
+const EXPECTED: &str = "-BUSY";
+
+pub(crate) struct Play<'a> {
+    cast: &'a Cast,
+    seconds: u64,
+    cluster: &'a mut Cluster,
+    load: Load,
+    view: View,
+    recorder: Option<Recorder>,
+    /// Once the keys are written.
+    script: Option<(u64, Script)>,
+    /// The last second, oldest first.
+    samples: VecDeque<Sample>,
+    figures: Figures,
+    recent: Recent,
+    hottest: Hottest,
+    history: History,
+}
+
+impl<'a> Play<'a> {
+    /// Both phases; the summary and the texts of errors that nobody expects.
+    pub(crate) fn run(
+        arguments: &Arguments,
+        cast: &'a Cast,
+        cluster: &'a mut Cluster,
+        stop: &Stop,
+    ) -> Result<(Summary, Vec<String>)> {
+        let recorder = arguments.record.as_deref().map(Recorder::new).transpose()?;
+        let phase_us = arguments.seconds * 1_000_000 / 2;
+        let recent = Recent::new(cluster.server_of_each_key()?, cast.servers.len());
+        let load = Load::start(cluster.address(), Demand { rate: cluster.demand(), round_us: phase_us })?;
+        let mut play = Play {
+            cast,
+            seconds: arguments.seconds,
+            cluster,
+            load,
+            view: View::new(arguments.json)?,
+            recorder,
+            script: None,
+            samples: VecDeque::new(),
+            figures: Figures::new(),
+            recent,
+            hottest: Hottest::default(),
+            history: History::default(),
+        };
+        match play.go_on(stop) {
+            Ok(true) => play.end(),
+            Ok(false) => {
+                // The load was cut off with everything else, so whatever it has to say is about that.
+                drop(play.load.stop());
+                bail!("stopped before the end, so there is no summary")
+            }
+            Err(error) => {
+                drop(play.load.stop());
+                Err(error)
+            }
+        }
+    }
+
+    /// False if it was interrupted.
+    fn go_on(&mut self, stop: &Stop) -> Result<bool> {
+        let mut next = Instant::now() + FRAME;
+        while !self.load.has_failed() {
+            match self.view.wait(next.saturating_duration_since(Instant::now()), stop)? {
+                Some(Wish::Interrupt) => return Ok(false),
+                Some(Wish::End) => return Ok(true),
+                Some(Wish::Toggle) => self.toggle(),
+                Some(Wish::Kill) => self.kill_or_revive(),
+                None => next = Instant::now() + FRAME,
+            }
+            self.cluster.tend()?;
+            if self.frame()? {
+                return Ok(true);
+            }
+        }
+        Ok(true)
+    }
+
+    fn toggle(&mut self) {
+        let Some((_, script)) = &mut self.script else { return };
+        script.toggle(clock::now_us());
+        self.cluster.set_cache(script.kind() == PhaseKind::WithCache);
+    }
+
+    /// The busiest node, so that there is something to see.
+    fn kill_or_revive(&mut self) {
+        let Some((_, script)) = &mut self.script else { return };
+        script.take_over();
+        let up = self.cluster.nodes_up();
+        if let Some(down) = up.iter().position(|up| !up) {
+            return self.cluster.revive(down);
+        }
+        let rates = self.rates().nodes;
+        let busiest = (0..up.len()).max_by(|one, other| rates[*one].total_cmp(&rates[*other]));
+        if let Some(busiest) = busiest {
+            self.cluster.kill(busiest);
+        }
+    }
+
+    fn rates(&self) -> Rates {
+        match (self.samples.front(), self.samples.back()) {
+            (Some(earlier), Some(later)) => Rates::between(earlier, later),
+            _ => Rates::default(),
+        }
+    }
+
+    /// Looks at everything and shows it. True at the end.
+    fn frame(&mut self) -> Result<bool> {
+        let now_us = clock::now_us();
+        if self.script.is_none() && self.load.is_ready() {
+            self.script = Some((now_us, Script::new(now_us, self.seconds * 1_000_000 / 2)));
+        }
+        if let Some((_, script)) = &mut self.script
+            && script.turn(now_us)
+        {
+            self.cluster.set_cache(true);
+        }
+        let live = &self.load.live;
+        let sample = self.cluster.sample(now_us, live.answered() - live.errors());
+        let (due, counts) = (live.due(), live.counts());
+        let fates = live.take_fates();
+        let clients = self.recent.frame(now_us, due, &counts, &fates);
+        let Some((start_us, script)) = &self.script else {
+            return self.show(now_us, now_us, None, clients, counts).map(|()| false);
+        };
+        self.figures.look(script.windows(), &sample);
+        self.figures.take(script.windows(), &fates);
+        self.samples.push_back(sample);
+        while self.samples.get(1).is_some_and(|second| second.at_us + RATE_US <= now_us) {
+            self.samples.pop_front();
+        }
+        let (start_us, script) = (*start_us, script.clone());
+        self.show(now_us, start_us, Some(&script), clients, counts)?;
+        Ok(script.is_over(now_us))
+    }
+
+    fn show(
+        &mut self,
+        now_us: u64,
+        start_us: u64,
+        script: Option<&Script>,
+        clients: super::recent::Clients,
+        counts: Vec<u32>,
+    ) -> Result<()> {
+        let at_us = now_us - start_us;
+        let moment = Moment {
+            kind: script.map(Script::kind),
+            elapsed_s: at_us / 1_000_000,
+            seconds: (!script.is_some_and(Script::is_by_hand)).then_some(self.seconds),
+            rates: self.rates(),
+            clients,
+            nodes_up: self.cluster.nodes_up(),
+            hottest: self.hottest.frame(now_us, counts),
+        };
+        if script.is_some() {
+            let is_bad = moment.clients.late + moment.clients.errors > 0;
+            self.history.add(at_us, moment.clients.p99_us, moment.rates.busiest_server(), is_bad);
+        }
+        let picture = |palette| Picture { cast: self.cast, moment: &moment, history: &self.history, palette };
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| script.is_some()) {
+            recorder.frame(at_us, picture(Palette::COLOURS))?;
+        }
+        self.view.show(picture(Palette::of_environment()))
+    }
+
+    fn end(mut self) -> Result<(Summary, Vec<String>)> {
+        let failed = self.load.has_failed();
+        let live = self.load.live.clone();
+        let errors = self.load.stop()?;
+        if failed {
+            bail!("the load ended by itself: {}", errors.join("; "));
+        }
+        if let Some((_, script)) = &self.script {
+            self.figures.take(script.windows(), &live.take_fates());
+        }
+        let unexpected = errors.into_iter().filter(|text| !text.starts_with(EXPECTED)).collect();
+        let summary = self.figures.summary();
+        if let Some(recorder) = self.recorder {
+            recorder.end(&picture::summary(self.cast, &summary))?;
+        }
+        Ok((summary, unexpected))
+    }
+}
