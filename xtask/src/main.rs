@@ -1,5 +1,5 @@
 //! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `compat`, `dist`, `fuzz`, `jepsen`, `model`,
-//! `mutants`, `show`, `setup`. Never product code.
+//! `mutants`, `picture`, `show`, `setup`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
@@ -14,6 +14,7 @@ mod fuzz;
 mod garden;
 mod jepsen;
 mod model;
+mod picture;
 mod setup;
 mod show;
 mod tidy;
@@ -37,6 +38,7 @@ Usage: cargo xtask COMMAND
   model [--deep]     explores every state of small clusters of the production machines
   mutants [NAME]     takes rules out of a copy of the protocol, one by one: the model must notice each
   dist               target/dist as it is installed: stripped binary, its line tables, man pages, completions
+  picture            makes the README's moving picture and plot from a run of the demonstration
   setup              installs what the tests need from Debian's packages and PyPI, where missing
 ";
 
@@ -99,6 +101,11 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
         ["fuzz", rest @ ..] => fuzz::run(root(), rest),
         ["model"] => model::run(root(), false),
         ["model", "--deep"] => model::run(root(), true),
+        ["picture", "help"] => {
+            print!("{}", picture::USAGE);
+            Ok(())
+        }
+        ["picture", rest @ ..] => picture::run(root(), rest),
         ["mutants"] => model::all_mutants(root()),
         ["mutants", name] => model::mutants(root(), name),
         ["jepsen", rest @ ..] => jepsen::run(root(), rest),
