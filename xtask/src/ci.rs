@@ -19,6 +19,14 @@ const SIMULATION: [&str; 13] = [
     "sim", "--seeds", "0..300", "--seconds", "30", "--repeat", "10",
 ];
 
+/// One selection of packages in all of these: another one would unify features differently and build half of the
+/// dependencies again.
+pub(crate) const BUILD_TESTS: &[&str] = &["test", "--workspace", "--locked", "--no-run"];
+pub(crate) const TEST_STEPS: [(&str, &[&str]); 2] = [
+    ("test", &["test", "--workspace", "--locked", "--lib", "--bins", "--examples"]),
+    ("end-to-end", &["test", "--workspace", "--locked", "--test", "*"]),
+];
+
 enum Work {
     /// A cargo command line.
     Cargo(Vec<&'static str>),
@@ -91,11 +99,9 @@ fn steps() -> Vec<Step> {
             )
         },
         own("codegen", "cargo xtask codegen --check", |_| codegen::run(true)),
-        // One selection of packages in all three: another one would unify features differently and build
-        // half of the dependencies again.
-        by_cargo("build", vec!["test", "--workspace", "--locked", "--no-run"]),
-        by_cargo("test", vec!["test", "--workspace", "--locked", "--lib", "--bins", "--examples"]),
-        by_cargo("end-to-end", vec!["test", "--workspace", "--locked", "--test", "*"]),
+        by_cargo("build", BUILD_TESTS.to_vec()),
+        by_cargo(TEST_STEPS[0].0, TEST_STEPS[0].1.to_vec()),
+        by_cargo(TEST_STEPS[1].0, TEST_STEPS[1].1.to_vec()),
         own("model", "cargo xtask model", model::ci),
         own("mutants", "cargo xtask mutants", model::all_mutants),
         own("fuzz", &format!("cargo xtask fuzz {}", fuzz::SHORT.join(" ")), fuzz::short),

@@ -1,5 +1,5 @@
 //! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `compat`, `dist`, `fuzz`, `jepsen`, `model`,
-//! `mutants`, `picture`, `show`, `setup`. Never product code.
+//! `mutants`, `night`, `flaky`, `picture`, `show`, `setup`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
@@ -10,10 +10,12 @@ mod cluster;
 mod codegen;
 mod compat;
 mod dist;
+mod flaky;
 mod fuzz;
 mod garden;
 mod jepsen;
 mod model;
+mod night;
 mod picture;
 mod setup;
 mod show;
@@ -39,6 +41,8 @@ Usage: cargo xtask COMMAND
   mutants [NAME]     takes rules out of a copy of the protocol, one by one: the model must notice each
   dist               target/dist as it is installed: stripped binary, its line tables, man pages, completions
   picture            makes the README's moving picture and plot from a run of the demonstration
+  night              all of this for hours, on fresh seeds; see `night help`
+  flaky [FILTER]     the tests again and again beside busy processes; see `flaky help`
   setup              installs what the tests need from Debian's packages and PyPI, where missing
 ";
 
@@ -108,6 +112,9 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
         ["picture", rest @ ..] => picture::run(root(), rest),
         ["mutants"] => model::all_mutants(root()),
         ["mutants", name] => model::mutants(root(), name),
+        ["night", rest @ ..] => night::run(root(), rest),
+        ["flaky", rest @ ..] => flaky::run(root(), rest),
+        [flaky::BURN] => flaky::burn(),
         ["jepsen", rest @ ..] => jepsen::run(root(), rest),
         ["--help" | "-h" | "help"] => {
             print!("{USAGE}");

@@ -120,7 +120,7 @@ fn ask(port: u16) -> String {
         stream.write_all(commands).unwrap();
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).unwrap();
-        if answer[0] == b'+' || start.elapsed() > Duration::from_secs(20) {
+        if answer[0] == b'+' || start.elapsed() > Duration::from_secs(120) {
             return String::from_utf8_lossy(&answer).into_owned();
         }
     }

@@ -78,7 +78,7 @@ fn objects(requests: &[Request]) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(cases::proptest(150))]
 
     #[test]
     fn policies_do_what_their_naive_twins_do(requests in requests(), capacity in capacity()) {

@@ -11,7 +11,7 @@ use wire::resp::{Command, Value};
 
 mod redis_server;
 
-const USERS: usize = 400;
+const USERS: u32 = 400;
 const COMMANDS_PER_USER: usize = 60;
 
 const FIXED_RULES: [&str; 36] = [
@@ -211,10 +211,10 @@ fn is_stricter(command: &[String]) -> bool {
 fn rules_and_verdicts_are_those_of_redis() {
     let Some(server) = Redis::start("acl-redis") else { return };
     let mut redis = server.connect();
-    let mut draw = Draw(SmallRng::seed_from_u64(4));
     let (mut defined, mut allowed, mut denied) = (0, 0, 0);
-    for number in 0..USERS {
-        let (name, rules) = (format!("u{number}"), draw.rules());
+    for case in cases::seeds(USERS) {
+        let mut draw = Draw(SmallRng::seed_from_u64(case.seed));
+        let (name, rules) = (format!("u{}", case.seed), draw.rules());
         let reply = ask(&mut redis, &["ACL", "SETUSER", &name], &rules);
         let users = match Users::configured(&[(name.clone(), rules.clone())]) {
             Ok(users) => users,
@@ -244,7 +244,8 @@ fn rules_and_verdicts_are_those_of_redis() {
             *(if got == "OK" { &mut allowed } else { &mut denied }) += 1;
         }
     }
-    assert!(defined > USERS / 3 && allowed > 1000 && denied > 1000, "{defined} {allowed} {denied}");
+    let enough = defined > USERS / 3 && allowed > 1000 && denied > 1000;
+    assert!(cases::alone() || enough, "{defined} {allowed} {denied}");
 }
 
 /// What is checked of a command covers every key by which it would be routed and carried out.
@@ -253,9 +254,9 @@ fn no_key_of_a_command_goes_unchecked() {
     let rules = ["on", "nopass", "+@all", "allchannels"];
     let users = Users::configured(&[("nobody".to_owned(), rules.to_vec())]).expect("right");
     let user = users.get(b"nobody").expect("just defined");
-    let mut draw = Draw(SmallRng::seed_from_u64(5));
     let mut seen = 0;
-    for _ in 0..50_000 {
+    for case in cases::seeds(50_000) {
+        let mut draw = Draw(SmallRng::seed_from_u64(case.seed));
         let command = Command::from_args(&draw.command());
         let Ok(classified) = command::classify(&command) else { continue };
         for index in &classified.keys {
@@ -271,7 +272,7 @@ fn no_key_of_a_command_goes_unchecked() {
             assert!(some.check(classified.spec, &command).is_err(), "{command:?} {index}");
         }
     }
-    assert!(seen > 10_000, "{seen}");
+    assert!(cases::alone() || seen > 10_000, "{seen}");
 }
 
 #[test]

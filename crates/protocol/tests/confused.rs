@@ -33,7 +33,7 @@ use wire::{
 
 use storage::MiniStorage;
 
-const SEEDS: u64 = 160;
+const SEEDS: u32 = 160;
 const STEPS: usize = 2000;
 
 const LEASE: LeaseTerms =
@@ -534,8 +534,8 @@ impl Confusion {
 #[test]
 fn nonsense_is_survived() {
     let mut numbers = [0; 5];
-    for seed in 0..SEEDS {
-        let mut confusion = Confusion::new(seed);
+    for case in cases::seeds(SEEDS) {
+        let mut confusion = Confusion::new(case.seed);
         for _ in 0..STEPS {
             confusion.step();
         }
@@ -543,5 +543,8 @@ fn nonsense_is_survived() {
         let more = [node.fills, node.hits, node.invalidations, shim.storage_writes, shim.revokes];
         numbers.iter_mut().zip(more).for_each(|(total, more)| *total += more);
     }
-    assert!(numbers.iter().all(|number| *number > 20), "too little sense in it: {numbers:?}");
+    assert!(
+        cases::alone() || numbers.iter().all(|number| *number > 20),
+        "too little sense in it: {numbers:?}"
+    );
 }

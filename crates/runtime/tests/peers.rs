@@ -86,7 +86,7 @@ fn described(event: &PeerEvent) -> String {
 fn turn_until<const N: usize>(mut ends: [&mut End; N], done: impl Fn(&[&mut End; N]) -> bool) {
     let start = Instant::now();
     while !done(&ends) {
-        assert!(start.elapsed() < Duration::from_secs(10), "what was expected did not happen");
+        assert!(start.elapsed() < Duration::from_secs(60), "what was expected did not happen");
         ends.iter_mut().for_each(|end| end.turn());
     }
 }
@@ -181,7 +181,7 @@ fn a_node_in_two_processes_is_the_newer_one_but_a_router_keeps_its_id() {
         while start.elapsed() < Duration::from_millis(150)
             || (is_replaced && !newer.member.peers.is_linked(SHIM))
         {
-            assert!(start.elapsed() < Duration::from_secs(10));
+            assert!(start.elapsed() < Duration::from_secs(60));
             newer.turn();
             shim.turn();
         }

@@ -89,7 +89,7 @@ fn socket_path(name: &str) -> std::path::PathBuf {
 fn turn_until(reactor: &mut Reactor, recorder: &mut Recorder, mut done: impl FnMut(&Recorder) -> bool) {
     let start = Instant::now();
     while !done(recorder) {
-        assert!(start.elapsed() < Duration::from_secs(10), "what was expected did not happen");
+        assert!(start.elapsed() < Duration::from_secs(60), "what was expected did not happen");
         reactor.turn(recorder, Some(Duration::from_millis(5))).unwrap();
     }
 }
@@ -132,7 +132,7 @@ fn read_slowly(mut client: impl Read, reactor: &mut Reactor, recorder: &mut Reco
     let mut buffer = vec![0; 50_000];
     let start = Instant::now();
     while received.len() < sent.len() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{} bytes", received.len());
+        assert!(start.elapsed() < Duration::from_secs(60), "{} bytes", received.len());
         reactor.turn(recorder, Some(Duration::ZERO)).unwrap();
         match client.read(&mut buffer) {
             Ok(count) => received.extend_from_slice(&buffer[..count]),
@@ -217,7 +217,7 @@ fn a_paused_connection_is_not_read_and_a_resumed_one_goes_on_without_new_input()
 fn turn_until_paused(reactor: &mut Reactor, recorder: &mut Recorder, connection: ConnectionId) {
     let start = Instant::now();
     while !reactor.io().is_paused(connection) {
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(60));
         reactor.turn(recorder, Some(Duration::from_millis(5))).unwrap();
     }
 }
@@ -280,7 +280,7 @@ fn close_flushed_writes_everything_first_and_tells_nobody() {
     });
     let start = Instant::now();
     while reactor.io().connections_count(listener) > 0 {
-        assert!(start.elapsed() < Duration::from_secs(10));
+        assert!(start.elapsed() < Duration::from_secs(60));
         reactor.turn(&mut recorder, Some(Duration::from_millis(5))).unwrap();
     }
     assert!(reader.join().unwrap().unwrap() == sent);
@@ -376,7 +376,7 @@ fn a_driver_may_go_on_answering_after_the_other_end_has_ended() {
     drop(clients);
     let start = Instant::now();
     while recorder.closed.is_empty() {
-        assert!(start.elapsed() < Duration::from_secs(10), "nobody noticed");
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody noticed");
         reactor.io().out(gone).extend_from_slice(b"more");
         reactor.turn(&mut recorder, Some(Duration::from_millis(5))).unwrap();
     }

@@ -19,7 +19,7 @@ use wire::{Message, Partition, Peer, RouterId, ShimId, Status, View};
 
 const SECRET: Secret = Secret([3; 16]);
 const SHIM: Peer = Peer::Shim(ShimId(0));
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn config(storage: StorageConfig, change: impl FnOnce(&mut Config)) -> Arc<Config> {
     let mut config = Config::new("test", SECRET);

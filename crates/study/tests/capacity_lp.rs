@@ -162,7 +162,7 @@ fn close(own: f64, due: f64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(cases::proptest(1000))]
 
     #[test]
     fn saturation_is_what_a_linear_program_finds((model, seed) in models()) {

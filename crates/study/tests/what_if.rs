@@ -46,7 +46,7 @@ fn counts(outcomes: &[Outcome]) -> Vec<(Spec, u64, u64, u64, u64, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
+    #![proptest_config(cases::proptest(30))]
 
     #[test]
     fn threads_and_a_computed_future_change_nothing(

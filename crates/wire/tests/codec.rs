@@ -232,6 +232,8 @@ fn strangers_and_other_versions_are_named() {
 }
 
 proptest! {
+    #![proptest_config(cases::proptest(256))]
+
     #[test]
     fn random_bytes_are_refused_or_waited_for(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let _ = decode(&mut Bytes::from(bytes));

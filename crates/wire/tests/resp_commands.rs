@@ -217,6 +217,8 @@ fn nearly_resp() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(cases::proptest(256))]
+
     #[test]
     fn commands_are_read_as_they_were_written(commands in prop::collection::vec(arguments(), 1..6), step in 1usize..64) {
         let commands: Vec<Command> = commands.iter().map(|args| Command::from_args(args)).collect();

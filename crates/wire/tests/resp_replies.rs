@@ -197,6 +197,8 @@ fn value() -> BoxedStrategy<Value> {
 }
 
 proptest! {
+    #![proptest_config(cases::proptest(256))]
+
     #[test]
     fn values_are_read_as_they_were_written(value in value(), step in 1usize..40) {
         let mut frame = Vec::new();

@@ -13,7 +13,7 @@ pub(super) fn in_tree(root: &Path) -> PathBuf {
 }
 
 /// Names of all targets: those that have a corpus, which a test of the targets keeps true.
-pub(super) fn targets(root: &Path) -> anyhow::Result<Vec<String>> {
+pub(crate) fn targets(root: &Path) -> anyhow::Result<Vec<String>> {
     let folder = in_tree(root);
     let mut names = Vec::new();
     for entry in folder.read_dir().with_context(|| format!("reading {}", folder.display()))? {

@@ -13,7 +13,7 @@ const STREAMS: &str = "differential::a_router_answers_as_redis_does";
 const COMMANDS: &str = "differential::commands::";
 /// As the test reads them.
 const SECONDS_VARIABLE: &str = "DISTCACHE_DIFFERENTIAL_SECONDS";
-const SEED_VARIABLE: &str = "DISTCACHE_DIFFERENTIAL_SEED";
+const SEED_VARIABLE: &str = "DISTCACHE_TEST_SEED";
 const COMMANDS_VARIABLE: &str = "DISTCACHE_DIFFERENTIAL_COMMANDS";
 
 /// Streams for this time or, if a number of them is given, commands.

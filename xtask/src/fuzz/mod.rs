@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+pub(crate) use corpus::targets;
 use run::{Fuzzer, Job};
 
 pub(crate) const USAGE: &str = "\

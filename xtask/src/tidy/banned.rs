@@ -36,7 +36,7 @@ const fn ban(rule: &'static str, pattern: &'static str, scope: Scope, instead: &
     Ban { rule, pattern, scope, instead }
 }
 
-const BANS: [Ban; 27] = [
+const BANS: [Ban; 28] = [
     ban("clock", "Instant : : now", Scope::Deterministic, "time comes in as an argument"),
     ban("clock", "SystemTime : : now", Scope::Deterministic, "time comes in as an argument"),
     ban("randomness", "thread_rng", Scope::Deterministic, "a seed comes in at construction"),
@@ -55,6 +55,7 @@ const BANS: [Ban; 27] = [
     ban("effects", "std : : fs", Scope::ProtocolCode, "an `Effect` that the driver carries out"),
     ban("effects", "std : : thread", Scope::ProtocolCode, "an `Effect` that the driver carries out"),
     ban("effects", "std : : process", Scope::ProtocolCode, "an `Effect` that the driver carries out"),
+    ban("cases", "ProptestConfig", Scope::Everywhere, "`cases::proptest(..)`"),
     ban("sleep", "sleep (", Scope::Tests, "wait for what the test is about"),
     ban("ignored-test", "# [ ignore", Scope::Everywhere, "a test that runs, or none"),
     ban(
@@ -85,6 +86,7 @@ pub(crate) fn check(source: &Source, found: &mut Vec<Violation>) {
         }
     }
     reasons(source, found);
+    configured(source, found);
     if DETERMINISTIC.contains(&source.crate_name.as_str()) {
         RandomMaps { source, found }.visit_file(&source.file);
     }
@@ -99,6 +101,18 @@ fn applies(scope: Scope, source: &Source, line: usize) -> bool {
         Scope::ProtocolCode => name == "protocol" && !source.in_tests(line),
         Scope::Tests => source.in_tests(line),
         Scope::SafeCode => name != "xdp" && !source.path.starts_with("crates/engine/src/device"),
+    }
+}
+
+/// Property tests take their cases and seeds from one place, which can multiply the former and tells the latter.
+fn configured(source: &Source, found: &mut Vec<Violation>) {
+    for window in source.tokens.windows(6) {
+        let [words @ .., last] = [0, 1, 2, 3, 4, 5].map(|index| window[index].text.as_str());
+        let opens = words[..3] == ["proptest", "!", "{"];
+        if opens && !(words[3..] == ["#", "!"] && last == "[") {
+            let message = "begin it with `#![proptest_config(cases::proptest(256))]`";
+            found.push(Violation::new(source, window[0].line, "cases", message));
+        }
     }
 }
 
@@ -203,6 +217,15 @@ mod tests {
             assert!(rules(RUNTIME, text).is_empty(), "{text}");
         }
         assert!(rules(PROTOCOL, &in_test("std::fs::read(path);")).is_empty(), "tests read their scripts");
+    }
+
+    #[test]
+    fn property_tests_take_their_cases_from_one_place() {
+        let of =
+            |begin: &str| format!("proptest! {{\n{begin}\n    #[test]\n    fn a(b in 0..3u8) {{}}\n}}\n");
+        assert!(rules(RUNTIME, &of("#![proptest_config(cases::proptest(7))]")).is_empty());
+        assert_eq!(rules(RUNTIME, &of("")), ["cases"]);
+        assert_eq!(rules(RUNTIME, &of("#![proptest_config(ProptestConfig::with_cases(7))]")), ["cases"]);
     }
 
     #[test]

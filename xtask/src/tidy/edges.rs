@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::Violation;
 
 /// Our own crates that each crate may use. `distcache`, `fuzz` and `xtask` stand at the top and are not listed.
-const EDGES: [(&str, &[&str]); 12] = [
+const EDGES: [(&str, &[&str]); 13] = [
+    (OF_TESTS, &[]),
     ("wire", &[]),
     ("engine", &[]),
     ("trace", &[]),
@@ -21,6 +22,9 @@ const EDGES: [(&str, &[&str]); 12] = [
 ];
 /// May use every other crate, and nothing may use them.
 const TOPS: [&str; 3] = ["distcache", "fuzz", "xtask"];
+
+/// May be a dev-dependency of every crate, and nothing else: it decides the seeds of tests.
+const OF_TESTS: &str = "cases";
 
 /// Crates from outside that must stay out of the crates that touch nothing.
 const WITHOUT_EFFECTS: [&str; 4] = ["wire", "protocol", "engine", "trace"];
@@ -55,6 +59,10 @@ fn refuse(name: &str, dependency: &Value) -> Option<String> {
     let shipped = dependency["kind"].is_null();
     if ours && TOPS.contains(&target) {
         return Some(format!("nothing depends on `{target}`"));
+    }
+    if ours && target == OF_TESTS {
+        let dev = dependency["kind"] == "dev";
+        return (!dev).then(|| format!("`{target}` is for tests, so only a dev-dependency"));
     }
     if TOPS.contains(&name) {
         return None;
@@ -115,6 +123,8 @@ mod tests {
     fn dev_dependencies_are_no_way_round() {
         assert_eq!(messages("protocol", "runtime", Some("crates/x"), Some("dev")), 1);
         assert_eq!(messages("distcache", "trace", Some("crates/x"), Some("dev")), 0);
+        assert_eq!(messages("wire", "cases", Some("crates/x"), Some("dev")), 0);
+        assert_eq!(ours("wire", "cases") + ours("distcache", "cases"), 2, "the seeds of tests stay in tests");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use protocol::time::Time;
 use server::{Etcd, installed, until};
 
 /// Telling the store something takes no longer than a lock: it is never waited for.
-const AT_ONCE: Duration = Duration::from_millis(500);
+const AT_ONCE: Duration = Duration::from_millis(1500);
 const NOW: Time = Time(0);
 
 /// A replica's end of the store, with all that it has seen.

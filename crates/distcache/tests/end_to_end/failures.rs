@@ -10,8 +10,9 @@ use crate::coherence::{hit_ratio, layout};
 use crate::history::{History, Report};
 
 const LEASE: Duration = Duration::from_millis(1000);
-/// A loaded machine adds to the time of a write; more than this is not the machine.
-const SLACK: Duration = Duration::from_millis(1500);
+/// A loaded machine adds to the time of a write; more than this is not the machine. `protocol/tests/stall.rs` has the exact
+/// bounds, in virtual time.
+const SLACK: Duration = Duration::from_secs(5);
 
 struct Trial {
     servers: [RedisServer; 2],
@@ -38,6 +39,11 @@ impl Trial {
         assert!(report.errors.is_empty(), "{what}: {report:?}");
         assert!(report.longest_write <= LEASE + SLACK, "{what}: {report:?}");
     }
+}
+
+/// A write that waited for a node until its lease ended is counted by its shim.
+pub(crate) fn leases_lost(cluster: &Cluster) -> u64 {
+    crate::cluster::total(&cluster.status(), "shims", "leases_lost_total")
 }
 
 /// All errors are among those that a client may see while a shim or its storage is away.
@@ -85,6 +91,7 @@ fn nodes_that_stop_in_order_give_their_leases_back() {
     // New shims hold the first writes for one.
     trial.history.wait_for_each_key();
     trial.history.report();
+    let lost = leases_lost(&trial.cluster);
     for node in ["leaf-0", "spine-0"] {
         trial.cluster.process(node).signal(Signal::TERM);
         assert_eq!(trial.cluster.process(node).wait().code(), Some(0));
@@ -92,10 +99,8 @@ fn nodes_that_stop_in_order_give_their_leases_back() {
         trial.cluster.start(node);
         trial.history.wait_for(500, 50);
         let report = trial.history.report();
-        assert!(
-            report.errors.is_empty() && report.longest_write < Duration::from_secs(2),
-            "{node}: {report:?}"
-        );
+        assert!(report.errors.is_empty(), "{node}: {report:?}");
+        assert!(leases_lost(&trial.cluster) <= lost, "a write waited for {node}: {report:?}");
     }
     trial.history.finish();
 }
@@ -244,7 +249,7 @@ fn the_partition_of_a_lost_node_is_taken_over_and_given_back() {
     }
     let _machine = alone();
     let servers = [RedisServer::durable(), RedisServer::durable()];
-    let controller_keys = "member_lease_ms = 1000\ngrace_ms = 200\nreturn_step_ms = 200".to_owned();
+    let controller_keys = "member_lease_ms = 3000\ngrace_ms = 200\nreturn_step_ms = 200".to_owned();
     let mut cluster = Cluster::apart(Layout { spines: 2, controller_keys, ..layout(&servers) });
     let history = History::start(&cluster.layout.routers, 6, 2);
     let hits = |cluster: &Cluster, node: &str| {

@@ -26,7 +26,7 @@ const ELEMENTS: usize = 3_000_000;
 const GROWTH_KIB_MAX: u64 = 32 << 10;
 /// More than there may be under way at a time.
 const LEAVERS: usize = 150;
-const REPLY_MAX: Duration = Duration::from_secs(60);
+const REPLY_MAX: Duration = Duration::from_secs(180);
 
 /// Bytes by their place, so that none can be lost, doubled or moved unnoticed.
 fn pattern(from: usize, into: &mut [u8]) {

@@ -296,6 +296,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases::proptest(256))]
+
         #[test]
         fn a_block_is_read_back(values in values(), dead in any::<prop::sample::Index>()) {
             let mut builder = built(&values);

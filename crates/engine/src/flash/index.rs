@@ -256,6 +256,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases::proptest(256))]
+
         #[test]
         fn is_a_map(steps in prop::collection::vec((digests(), 0..4u8, 0..1000u32), 1..800)) {
             let mut index = Index::default();

@@ -302,6 +302,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases::proptest(256))]
+
         /// Commits of random lengths, a checkpoint when one is due or by chance, and a power cut somewhere.
         #[test]
         fn what_was_synced_is_read_back(

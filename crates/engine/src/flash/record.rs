@@ -109,6 +109,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases::proptest(256))]
+
         #[test]
         fn a_record_is_read_back_only_from_its_own_place(
             key in prop::collection::vec(any::<u8>(), 0..40),

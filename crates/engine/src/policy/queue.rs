@@ -124,6 +124,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(cases::proptest(256))]
+
         /// Two queues that share places, against two lists.
         #[test]
         fn queues_are_lists(steps in proptest::collection::vec((0_u32..4, 0_u32..100), 0..2000)) {

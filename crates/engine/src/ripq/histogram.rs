@@ -194,6 +194,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases::proptest(256))]
+
         /// A sliding window of values that rise in the long run, as those of GDSF do.
         #[test]
         fn ranks_are_close_to_exact(

@@ -167,6 +167,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases::proptest(256))]
+
         /// Also where the queue has lost more than its lowest segment had.
         #[test]
         fn rank_and_priority_are_inverse(upper: [u16; 2], bytes in 1..500u64, priority in 0.0..=1.0f64) {

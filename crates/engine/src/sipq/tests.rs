@@ -100,6 +100,8 @@ fn check(policy: Policy, steps: &[(u64, u32, bool)]) -> Result<(), TestCaseError
 }
 
 proptest! {
+    #![proptest_config(cases::proptest(256))]
+
     #[test]
     fn segments_are_lists(
         segments in 1..5u8,

@@ -53,9 +53,9 @@ fn an_error_leaves_everything_as_it_was() {
 #[test]
 fn a_torn_write_is_a_prefix() {
     let mut prefixes = Vec::new();
-    for seed in 0..40 {
+    for case in cases::seeds(40) {
         for (fault, fails) in [(Fault::Torn, true), (Fault::TornUnnoticed, false)] {
-            let device = device(seed);
+            let device = device(case.seed);
             write(&device, 0, SECTORS, 1).unwrap();
             fails_next(&device, fault);
             assert_eq!(write(&device, 8, 16, 2).is_err(), fails);
@@ -66,7 +66,7 @@ fn a_torn_write_is_a_prefix() {
             prefixes.push(torn);
         }
     }
-    assert!(prefixes.contains(&0) && prefixes.iter().any(|torn| *torn > 8));
+    assert!(cases::alone() || prefixes.contains(&0) && prefixes.iter().any(|torn| *torn > 8));
 }
 
 #[test]
@@ -99,8 +99,8 @@ fn corruption_is_silent_and_of_one_bit() {
 #[test]
 fn a_power_cut_spares_what_was_synced_and_nothing_else_for_sure() {
     let mut fates = [0; 3];
-    for seed in 0..60 {
-        let device = device(seed);
+    for case in cases::seeds(60) {
+        let device = device(case.seed);
         write(&device, 0, 32, 1).unwrap();
         device.sync().unwrap();
         write(&device, 8, 8, 2).unwrap();
@@ -128,7 +128,10 @@ fn a_power_cut_spares_what_was_synced_and_nothing_else_for_sure() {
         device.restart();
         assert_eq!(versions, self::versions(&device), "what survived stays");
     }
-    assert!(fates.iter().all(|fate| *fate > 5), "lost, kept and torn all happen: {fates:?}");
+    assert!(
+        cases::alone() || fates.iter().all(|fate| *fate > 5),
+        "lost, kept and torn all happen: {fates:?}"
+    );
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn carry_out(device: &dyn Device, calls: &[Call]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+    #![proptest_config(cases::proptest(16))]
 
     #[test]
     fn a_device_holds_what_was_written(calls in prop::collection::vec(call(), 1..16)) {

@@ -504,7 +504,8 @@ impl Migration {
 #[test]
 fn whatever_moves_every_command_is_carried_out_once_and_in_order() {
     let mut redirected = 0;
-    for seed in 0..150 {
+    for case in cases::seeds(150) {
+        let seed = case.seed;
         let mut world = World::with(&slot(b"{s}").to_string());
         let mut cluster = Migration {
             random: SmallRng::seed_from_u64(seed),
@@ -567,5 +568,5 @@ fn whatever_moves_every_command_is_carried_out_once_and_in_order() {
         assert_eq!((done, answered.len()), (next as usize, next as usize), "seed {seed}");
         redirected += usize::from(cluster.epoch > 2);
     }
-    assert!(redirected > 100, "only {redirected} runs saw the slot move");
+    assert!(cases::alone() || redirected > 100, "only {redirected} runs saw the slot move");
 }

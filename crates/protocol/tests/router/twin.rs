@@ -249,7 +249,8 @@ impl Run {
 #[test]
 fn every_client_sees_its_commands_one_after_the_other() {
     let mut counters = [0; 6];
-    for seed in 0..800 {
+    for case in cases::seeds(800) {
+        let seed = case.seed;
         let mut run = Run::new(seed);
         for tag in 0..600 {
             match run.random.random_range(0..100) {
@@ -279,7 +280,7 @@ fn every_client_sees_its_commands_one_after_the_other() {
     }
     let enough = [5_000, 5_000, 200, 200, 200, 200];
     assert!(
-        counters.iter().zip(enough).all(|(sum, least)| *sum > least),
+        cases::alone() || counters.iter().zip(enough).all(|(sum, least)| *sum > least),
         "{counters:?}: too little happened"
     );
 }

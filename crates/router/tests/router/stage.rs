@@ -71,7 +71,7 @@ impl Stage {
     pub(crate) fn connect_raw(&self) -> TcpClient {
         let Address::Tcp(address) = &self.router.as_ref().unwrap().addresses[0] else { panic!("no TCP") };
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
         stream.set_nodelay(true).unwrap();
         TcpClient { stream }
     }

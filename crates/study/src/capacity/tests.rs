@@ -76,7 +76,8 @@ fn without_overload_everything_gets_through() {
         for accounting in [Accounting::A, Accounting::B, Accounting::C] {
             let model = Model { mechanism, accounting, write_ratio: 0.1, ..small() };
             let popularity = model.popularity.popularity(model.objects).unwrap();
-            for seed in 0..3 {
+            for case in cases::seeds(3) {
+                let seed = case.seed;
                 let saturated = model.run(&popularity, seed).unwrap();
                 let at = |share: f64| {
                     let offered = share * saturated.throughput;
@@ -145,14 +146,15 @@ fn an_object_whose_only_copy_failed_is_read_from_its_server() {
         Model { metric: Metric::Goodput, accounting: Accounting::C, offered: Some(0.5), ..model.clone() };
     let popularity = model.popularity.popularity(model.objects).unwrap();
     let mut seen = [false; 2];
-    for seed in 0..20 {
+    for case in cases::seeds(40) {
+        let seed = case.seed;
         let layout = model.layout(&popularity, seed).unwrap();
         let failed = layout.places(&layout.objects[0]).is_empty();
         seen[usize::from(failed)] = true;
         close(model.run(&popularity, seed).unwrap().throughput, if failed { 1.0 } else { 4.0 });
         close(goodput.run(&popularity, seed).unwrap().throughput, if failed { 0.0 } else { 0.5 });
     }
-    assert_eq!(seen, [true; 2]);
+    assert!(cases::alone() || seen == [true; 2], "{seen:?}");
 }
 
 #[test]

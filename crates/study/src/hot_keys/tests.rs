@@ -50,6 +50,8 @@ fn largest(loads: &[f64]) -> f64 {
 }
 
 proptest! {
+    #![proptest_config(cases::proptest(256))]
+
     #[test]
     fn copies_load_servers_as_the_twin_does(
         servers in 1u32..40, keys in 1u64..300, hot in 0u64..40, parts in 1u32..40, seed: u64,

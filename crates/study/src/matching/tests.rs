@@ -36,6 +36,8 @@ fn carried(model: &Model, policy: Policy, seed: u64, alpha: f64) -> bool {
 }
 
 proptest! {
+    #![proptest_config(cases::proptest(256))]
+
     #[test]
     fn a_cap_clips_the_hottest_and_keeps_the_proportions_of_the_others(
         exponent in 0.1..2.0f64, objects in 1u64..300, nodes in 1u32..40, part in 0.01..1.0f64,
@@ -72,7 +74,8 @@ proptest! {
 #[test]
 fn a_matching_is_at_least_what_any_policy_has() {
     let model = model(&[(32, 1.0), (32, 1.0)], Distribution::Uniform, 111, false);
-    for seed in 0..50 {
+    for case in cases::seeds(50) {
+        let seed = case.seed;
         let best = alpha_max(&model, Policy::Matching, seed);
         assert!(best >= alpha_max(&model, Policy::RandomOfTwo, seed) * (1.0 - 1e-9));
         assert!(best >= alpha_max(&model, Policy::OneHash, seed) * (1.0 - 1e-9));

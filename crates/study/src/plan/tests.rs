@@ -137,7 +137,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(cases::proptest(24))]
 
     #[test]
     fn plans_of_all_kinds_hold_together(

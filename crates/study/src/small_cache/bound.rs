@@ -135,6 +135,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases::proptest(256))]
+
         /// Eq. 10 is the largest value of Eq. 8, and Eq. 14 is where it is.
         #[test]
         fn no_other_x_is_worse(n in 2u64..5000, v in 1.0..10.0f64, c in 2.0..1e6f64, other in 1e-3..1e3f64) {

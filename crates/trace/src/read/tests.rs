@@ -348,6 +348,8 @@ fn survives(bytes: &[u8], format: Option<Format>) -> Result<(), TestCaseError> {
 }
 
 proptest! {
+    #![proptest_config(cases::proptest(256))]
+
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         survives(&bytes, None)?;

@@ -146,6 +146,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(cases::proptest(256))]
+
         #[test]
         fn few_objects_are_measured_exactly(objects in proptest::collection::vec(0..60u64, 0..600)) {
             let mut expected = Spread::default();

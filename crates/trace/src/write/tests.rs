@@ -38,7 +38,7 @@ fn with_next(accesses: &[Access]) -> Vec<Access> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(cases::proptest(64))]
     #[test]
     fn what_is_written_reads_back(
         rows in proptest::collection::vec((0..3u64, 0..9u64, 1..5000u64, 0..3usize), 1..200),

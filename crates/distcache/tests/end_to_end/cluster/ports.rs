@@ -1,22 +1,44 @@
 //! Free loopback ports for members that must find each other again after a restart. Not who listens there.
 
-use std::net::TcpListener;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::net::{TcpListener, UdpSocket};
+use std::sync::{Mutex, PoisonError};
 
 /// Below the range from which Linux takes the ports of outgoing connections. A port of that range could be taken
 /// by any connection while its owner restarts, and a peer that dials it then may even connect to itself.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
-/// A port on which nobody listens, and which no other call in this process returns.
+/// Ports that a process takes at once. Fewer blocks than processes that test at the same time would not be enough.
+const BLOCK: u16 = 200;
+
+/// What this process may use.
+struct Taken {
+    /// A block is taken by whoever holds its first port for UDP, which nothing here uses, until the process ends.
+    claims: Vec<UdpSocket>,
+    next: u16,
+    left: u16,
+}
+
+static TAKEN: Mutex<Taken> = Mutex::new(Taken { claims: Vec::new(), next: 0, left: 0 });
+
+/// A port on which nobody listens, and which no other call returns, in this process or another that tests.
 pub(crate) fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let start = std::process::id() as u16 % 97 * 211;
-    for _ in PORTS {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = PORTS.start + start.wrapping_add(step) % (PORTS.end - PORTS.start);
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if taken.left == 0 {
+            let (first, claim) = PORTS
+                .step_by(usize::from(BLOCK))
+                .find_map(|first| Some((first, UdpSocket::bind(("127.0.0.1", first)).ok()?)))
+                .unwrap_or_else(|| {
+                    panic!("other tests have all ports from {} to {}", PORTS.start, PORTS.end)
+                });
+            taken.claims.push(claim);
+            (taken.next, taken.left) = (first, BLOCK);
+        }
+        let port = taken.next;
+        taken.next += 1;
+        taken.left -= 1;
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }
-    panic!("no free port from {} to {}", PORTS.start, PORTS.end);
 }

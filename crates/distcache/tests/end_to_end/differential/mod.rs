@@ -1,5 +1,5 @@
 //! The same bytes to a redis-server and to a router before one: the same bytes must come back, or a difference that
-//! is meant. A short run of fixed seed here; `cargo xtask fuzz differential` makes long ones.
+//! is meant. A short run here; `cargo xtask fuzz differential` makes long ones.
 
 mod commands;
 mod intended;
@@ -19,14 +19,13 @@ use crate::cluster::{Client, Cluster, Layout, RedisServer, installed, shared};
 use intended::{Difference, INTENDED, Intended};
 use streams::{Stream, draw};
 
-const CASES: usize = 5000;
+const CASES: u32 = 5000;
 /// Enough to see what they have in common.
 const FAILURES_MAX: usize = 10;
 /// Of a reply, in what a failed test says.
 const SHOWN_BYTES_MAX: usize = 300;
 /// Set for long runs.
 const SECONDS_VARIABLE: &str = "DISTCACHE_DIFFERENTIAL_SECONDS";
-const SEED_VARIABLE: &str = "DISTCACHE_DIFFERENTIAL_SEED";
 /// A connection that is still open by then will never end.
 const END_MAX: Duration = Duration::from_secs(20);
 
@@ -207,11 +206,12 @@ fn a_router_answers_as_redis_does() {
             .unwrap_or_else(|error| panic!("{}: {error}", intended.reason));
         assert!(pair.seen[index] > 0, "not seen any more: {}", intended.reason);
     }
-    let (corpus, seed) = (corpus(), number(SEED_VARIABLE).unwrap_or(1));
+    let (corpus, case, cases_max) = (corpus(), cases::one(), cases::times(CASES));
+    let seed = case.seed;
     let mut random = SmallRng::seed_from_u64(seed);
     let end = number(SECONDS_VARIABLE).map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let (mut cases, mut failures) = (0, Vec::new());
-    while failures.len() < FAILURES_MAX && end.map_or(cases < CASES, |end| Instant::now() < end) {
+    while failures.len() < FAILURES_MAX && end.map_or(cases < cases_max, |end| Instant::now() < end) {
         let stream = draw(&mut random, &corpus);
         if stream.is_left_out() {
             continue;

@@ -8,7 +8,7 @@ use super::cluster;
 use super::requests::{Storage, Uniques, draw};
 use crate::cluster::{MemcachedClient, MemcachedServer, RedisServer, installed, shared};
 
-const CASES: usize = 6000;
+const CASES: u32 = 6000;
 
 struct Side {
     client: MemcachedClient,
@@ -88,13 +88,15 @@ fn without_padding(text: &[u8]) -> Vec<u8> {
     lines.join(&b'\n')
 }
 
-fn check(storage: Storage, urls: Vec<String>, seed: u64) {
+fn check(storage: Storage, urls: Vec<String>) {
     let reference = MemcachedServer::start();
     let cluster = cluster(urls);
     let mut direct = Side::of(reference.connect());
     let mut through = Side::of(MemcachedClient::connect(cluster.router(0)));
+    let single = cases::one();
+    let seed = single.seed;
     let mut random = SmallRng::seed_from_u64(seed);
-    for case in 0..CASES {
+    for case in 0..cases::times(CASES) {
         let request = draw(&mut random, storage);
         let expected = direct.ask(&request);
         let got = through.ask(&request);
@@ -116,7 +118,7 @@ fn over_redis_it_answers_as_memcached_does() {
     }
     let _machine = shared();
     let servers = [RedisServer::start(), RedisServer::start()];
-    check(Storage::Redis, servers.iter().map(RedisServer::url).collect(), 1);
+    check(Storage::Redis, servers.iter().map(RedisServer::url).collect());
 }
 
 #[test]
@@ -126,5 +128,5 @@ fn over_memcached_it_answers_as_memcached_does() {
     }
     let _machine = shared();
     let servers = [MemcachedServer::start(), MemcachedServer::start()];
-    check(Storage::Memcached, servers.iter().map(MemcachedServer::url).collect(), 2);
+    check(Storage::Memcached, servers.iter().map(MemcachedServer::url).collect());
 }

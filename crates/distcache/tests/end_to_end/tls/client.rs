@@ -24,7 +24,7 @@ impl TlsClient {
         let name = "localhost".try_into().expect("a name");
         let session = ClientConnection::new(Arc::new(config), name).expect("a session");
         let socket = TcpStream::connect(("127.0.0.1", port))?;
-        socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+        socket.set_read_timeout(Some(Duration::from_secs(120)))?;
         Ok(TlsClient(StreamOwned::new(session, socket)))
     }
 

@@ -154,7 +154,8 @@ impl Single {
 /// queue is an exact one. Sections are taken to be so small that each has one object.
 #[test]
 fn with_a_section_for_each_object_the_queue_is_exact() {
-    for seed in 0..20 {
+    for case in cases::seeds(20) {
+        let seed = case.seed;
         let mut random = SmallRng::seed_from_u64(seed);
         let objects_max = 30;
         let queue = Queue::new("lru".parse().expect("a policy"), 0.001, bytes(1), bytes(30));

@@ -104,10 +104,10 @@ fn shared(device: &Arc<Faulty>) -> Arc<dyn Device> {
 /// A hundred lives, each ended by a power cut that tears and loses what was not synced.
 #[test]
 fn power_cuts_bring_nothing_back_and_lose_little() {
-    for policy in ["slru:3", "gdsf:2"] {
+    for (case, policy) in cases::seeds(2).zip(["slru:3", "gdsf:2"].into_iter().cycle()) {
         let settings = settings(policy);
-        let device = faulty(7, &settings);
-        let mut random = SmallRng::seed_from_u64(11);
+        let device = faulty(case.seed, &settings);
+        let mut random = SmallRng::seed_from_u64(case.seed);
         let mut history = History::default();
         drop(Ripq::create(shared(&device), settings.clone()).expect("healthy"));
         let mut found = 0;
@@ -140,7 +140,8 @@ fn sectors(device: &Faulty) -> Vec<Vec<u8>> {
 fn damage_between_two_lives_brings_nothing_back() {
     let settings = settings("slru:2");
     let mut found = 0;
-    for seed in 0..100 {
+    for case in cases::seeds(100) {
+        let seed = case.seed;
         let device = faulty(seed, &settings);
         let (mut random, mut history) = (SmallRng::seed_from_u64(seed), History::default());
         let ripq = Ripq::create(shared(&device), settings.clone()).expect("healthy");
@@ -162,32 +163,35 @@ fn damage_between_two_lives_brings_nothing_back() {
         found += history.check(&ripq, &format!("seed {seed}"));
         ripq.verify().unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
     }
-    assert!(found > 1000, "only {found} objects were served in all");
+    assert!(cases::alone() || found > 1000, "only {found} objects were served in all");
 }
 
 /// A process that ends without notice loses what was buffered, and nothing else.
 #[test]
 fn what_was_sealed_survives_a_kill() {
-    let settings = settings("slru:3");
-    let device: Arc<dyn Device> = Arc::new(device(64, &settings));
-    let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
-    let (mut random, mut history) = (SmallRng::seed_from_u64(3), History::default());
-    history.run(&ripq, &mut random, 5000);
-    let sealed = {
-        let state = ripq.state();
-        let places = state.index.places();
-        places.filter(|place| state.stored(place.block).sequence > 0).count()
-    };
-    drop(ripq);
-    let ripq = Ripq::open(device, settings).expect("it was there");
-    assert_eq!(ripq.contents().objects, sealed);
-    assert!(history.check(&ripq, "after the kill") == sealed);
+    for case in cases::seeds(1) {
+        let settings = settings("slru:3");
+        let device: Arc<dyn Device> = Arc::new(device(64, &settings));
+        let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
+        let (mut random, mut history) = (SmallRng::seed_from_u64(case.seed), History::default());
+        history.run(&ripq, &mut random, 5000);
+        let sealed = {
+            let state = ripq.state();
+            let places = state.index.places();
+            places.filter(|place| state.stored(place.block).sequence > 0).count()
+        };
+        drop(ripq);
+        let ripq = Ripq::open(device, settings).expect("it was there");
+        assert_eq!(ripq.contents().objects, sealed);
+        assert!(history.check(&ripq, "after the kill") == sealed);
+    }
 }
 
 #[test]
 fn a_faulty_device_gives_misses_and_errors_but_no_wrong_value() {
     let settings = settings("slru:2");
-    for seed in 0..8 {
+    for case in cases::seeds(8) {
+        let seed = case.seed;
         let device = faulty(seed, &settings);
         let ripq = Ripq::create(shared(&device), settings.clone()).expect("healthy");
         let (mut random, mut history) = (SmallRng::seed_from_u64(seed), History::default());
@@ -208,7 +212,8 @@ fn a_faulty_device_gives_misses_and_errors_but_no_wrong_value() {
 /// Writes that fail and say so, then a restart: what was removed stays away, though blocks were given up half way.
 #[test]
 fn failed_writes_bring_nothing_back() {
-    for seed in 0..12 {
+    for case in cases::seeds(12) {
+        let seed = case.seed;
         let settings = settings(if seed % 2 == 0 { "slru:3" } else { "gdsf" });
         let device = faulty(seed, &settings);
         drop(Ripq::create(shared(&device), settings.clone()).expect("healthy"));
@@ -294,8 +299,9 @@ fn numbers_that_nobody_reaches_are_refused() {
 /// Lives in which any operation may fail, and of which two in three end with a power cut.
 #[test]
 fn errors_before_a_power_cut_bring_nothing_back() {
-    for seed in 0..40 {
-        let policy = ["slru:3", "gdsf", "lru", "fifo"][seed as usize % 4];
+    for case in cases::seeds(40) {
+        let seed = case.seed;
+        let policy = ["slru:3", "gdsf", "lru", "fifo"][(seed % 4) as usize];
         let theta = (seed % 5 == 4).then_some(0.8);
         let settings = Settings { theta, ..settings(policy) };
         let device = faulty(seed, &settings);

@@ -409,10 +409,11 @@ mod tests {
     #[test]
     fn of_shims_that_take_over_at_once_never_two_can_write() {
         let (mut alone, mut stood_by) = (0, 0);
-        for seed in 0..300 {
+        for case in cases::seeds(300) {
+            let seed = case.seed;
             let mut random = SmallRng::seed_from_u64(seed);
             let mut server = Server::default();
-            let mut shims = [takeover(seed), takeover(seed + 1000), takeover(seed + 2000)];
+            let mut shims = [1, 2, 3].map(|shim| takeover(seed.rotate_left(shim)));
             for _ in 0..100 {
                 let settled = shims.iter().filter_map(Takeover::settled).map(|found| found.user.clone());
                 server.connected = settled.filter(|user| server.users.contains(user.as_bytes())).collect();
@@ -441,7 +442,8 @@ mod tests {
                 alone += alive;
             }
         }
-        assert!(alone > 3000 && stood_by > 300, "the test must reach what it tests: {alone}, {stood_by}");
+        let enough = alone > 3000 && stood_by > 300;
+        assert!(cases::alone() || enough, "the test must reach what it tests: {alone}, {stood_by}");
     }
 
     /// Asks until it has settled, or stands by.
