@@ -27,7 +27,7 @@ const SHOWN_BYTES_MAX: usize = 300;
 /// Set for long runs.
 const SECONDS_VARIABLE: &str = "DISTCACHE_DIFFERENTIAL_SECONDS";
 /// A connection that is still open by then will never end.
-const END_MAX: Duration = Duration::from_secs(20);
+const END_MAX: Duration = Duration::from_secs(120);
 
 /// One of the two that are compared.
 struct Server {
