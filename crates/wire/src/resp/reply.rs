@@ -33,9 +33,11 @@ pub fn simple(text: &[u8], out: &mut Vec<u8>) {
     line(b'+', text, out);
 }
 
-/// An error; `text` starts with its code (`ERR ...`). Line breaks become blanks, as in Redis.
+/// An error; `text` starts with its code (`ERR ...`). Line breaks are cut off at its end and become blanks elsewhere, as in
+/// Redis.
 pub fn error(text: &[u8], out: &mut Vec<u8>) {
-    line(b'-', text, out);
+    let end = text.iter().rposition(|byte| !matches!(byte, b'\r' | b'\n')).map_or(0, |last| last + 1);
+    line(b'-', &text[..end], out);
 }
 
 pub fn integer(number: i64, out: &mut Vec<u8>) {
@@ -116,6 +118,7 @@ mod tests {
         check(super::null_array, "*-1\r\n", "_\r\n");
         check(|_, out| super::bulk(b"a\r\nb", out), "$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n");
         check(|_, out| super::error(b"ERR a\r\nb", out), "-ERR a  b\r\n", "-ERR a  b\r\n");
+        check(|_, out| super::error(b"ERR a\n \n\r\n", out), "-ERR a  \r\n", "-ERR a  \r\n");
         check(|_, out| super::integer(-12, out), ":-12\r\n", ":-12\r\n");
         check(|resp3, out| super::map_header(2, resp3, out), "*4\r\n", "%2\r\n");
         check(|resp3, out| super::set_header(2, resp3, out), "*2\r\n", "~2\r\n");
