@@ -192,11 +192,11 @@ fn many_read_while_one_writes() {
     const BLOCK: usize = 300;
     each(|device| {
         // Blocks up to here are written.
-        let written = AtomicU64::new(0);
+        let (written, case) = (AtomicU64::new(0), cases::one());
         let blocks = (SECTORS / BLOCK) as u64;
         std::thread::scope(|scope| {
-            for seed in 0..READERS {
-                let written = &written;
+            for number in 0..READERS {
+                let (written, seed) = (&written, case.seed.rotate_left(8) ^ number);
                 scope.spawn(move || {
                     let mut random = SmallRng::seed_from_u64(seed);
                     let mut buffer = AlignedBuffer::new(BLOCK * SECTOR);
