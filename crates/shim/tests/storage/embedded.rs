@@ -247,10 +247,11 @@ const FORMS: &[&str] = &[
 ];
 
 fn random_commands(resp3: bool) {
-    let Some(server) = Server::start(&[]) else { return };
+    // The embedded store has one database.
+    let Some(server) = Server::start(&["--databases", "1"]) else { return };
     let mut twins = Twins::new(&server, resp3);
-    // An option that ended in a line break.
-    for case in cases::seeds(6).after(&[9379962065384262252]) {
+    // An option that ends in a line break, a database whose number does not fit 32 bits.
+    for case in cases::seeds(6).after(&[9379962065384262252, 2012362551212841706]) {
         let mut source = Source(SmallRng::seed_from_u64(case.seed));
         for _ in 0..5_000 {
             let form = FORMS[source.below(FORMS.len())];
@@ -293,6 +294,11 @@ fn chosen_commands_are_answered_as_by_redis() {
             "EXPIRE n 100 NX GT",
             "EXPIRE n 100 GT LT",
             "EXPIRE n 100 FOO_BAR",
+            "SELECT 9223372036854775807",
+            "SELECT -2147483649",
+            "SELECT x",
+            "COPY k l DB 2147483648",
+            "COPY k k DB 0",
             "SCAN x",
             "SCAN 0 COUNT 0",
             "SCAN 0 COUNT x",

@@ -34,7 +34,9 @@ pub(super) const NOT_AN_INTEGER: Fault = Fault(Cow::Borrowed(b"ERR value is not 
 pub(super) const NO_SUCH_KEY: Fault = Fault(Cow::Borrowed(b"ERR no such key"));
 pub(super) const TOO_LONG: Fault =
     Fault(Cow::Borrowed(b"ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
-pub(super) const DATABASE_OUT_OF_RANGE: Fault = Fault(Cow::Borrowed(b"ERR DB index is out of range"));
+const DATABASE_OUT_OF_RANGE: Fault = Fault(Cow::Borrowed(b"ERR DB index is out of range"));
+const NOT_32_BITS: Fault =
+    Fault(Cow::Borrowed(b"ERR value is out of range, value must between -2147483648 and 2147483647"));
 
 /// Redis' `proto-max-bulk-len`.
 pub(super) const STRING_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -79,6 +81,15 @@ impl<'a> Call<'a> {
 
     pub(super) fn integer(&self, index: usize) -> Result<i64, Fault> {
         number::parse_integer(self.arg(index)).ok_or(NOT_AN_INTEGER)
+    }
+
+    /// The number of a database, of which there is one.
+    pub(super) fn database(&self, index: usize) -> Outcome {
+        match i32::try_from(self.integer(index)?) {
+            Ok(0) => Ok(()),
+            Ok(_) => Err(DATABASE_OUT_OF_RANGE),
+            Err(_) => Err(NOT_32_BITS),
+        }
     }
 
     /// Of a subcommand that Redis has (`known`) and this store does not, or that nobody has.

@@ -1,6 +1,6 @@
 //! Expiry and key commands of the embedded store. Not commands that look at values.
 
-use super::call::{Call, DATABASE_OUT_OF_RANGE, Fault, NO_SUCH_KEY, Outcome, SYNTAX};
+use super::call::{Call, Fault, NO_SUCH_KEY, Outcome, SYNTAX};
 use super::keyspace::{Encoding, Keyspace, Object};
 use protocol::glob;
 
@@ -144,9 +144,7 @@ pub(super) fn copy(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
         if call.is(index, "replace") {
             replace = true;
         } else if call.is(index, "db") && index + 1 < call.len() {
-            if call.integer(index + 1)? != 0 {
-                return Err(DATABASE_OUT_OF_RANGE);
-            }
+            call.database(index + 1)?;
             index += 1;
         } else {
             return Err(SYNTAX);

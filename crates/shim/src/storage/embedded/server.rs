@@ -1,6 +1,6 @@
 //! Commands of the embedded store about the server and the connection. Not keys.
 
-use super::call::{Call, DATABASE_OUT_OF_RANGE, Fault, Outcome};
+use super::call::{Call, Fault, Outcome};
 use super::keyspace::Keyspace;
 
 /// The server version whose command set and replies are followed.
@@ -21,9 +21,7 @@ pub(super) fn echo(_: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn select(_: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
-    if call.integer(1)? != 0 {
-        return Err(DATABASE_OUT_OF_RANGE);
-    }
+    call.database(1)?;
     call.reply.ok();
     Ok(())
 }
