@@ -141,9 +141,10 @@ impl Source {
     }
 
     fn arguments(&mut self, form: &str) -> Vec<Vec<u8>> {
-        let mut args = Vec::new();
+        let (mut args, mut is_whole) = (Vec::new(), true);
         for (index, word) in form.split(' ').enumerate() {
             if index > 0 && self.below(60) == 0 {
+                is_whole = false;
                 continue;
             }
             match word {
@@ -163,7 +164,8 @@ impl Source {
                 word => args.push(word.as_bytes().to_vec()),
             }
         }
-        if self.below(60) == 0 {
+        // One too many, but not in the place of one that is missing: a value would be a time that passes meanwhile.
+        if self.below(60) == 0 && is_whole {
             args.push(self.value());
         }
         args
@@ -250,15 +252,15 @@ fn random_commands(resp3: bool) {
     // The embedded store has one database.
     let Some(server) = Server::start(&["--databases", "1"]) else { return };
     let mut twins = Twins::new(&server, resp3);
-    // An option that ends in a line break, a database whose number does not fit 32 bits.
-    for case in cases::seeds(6).after(&[9379962065384262252, 2012362551212841706]) {
+    for case in cases::seeds(6) {
         let mut source = Source(SmallRng::seed_from_u64(case.seed));
         for _ in 0..5_000 {
             let form = FORMS[source.below(FORMS.len())];
             let args = source.arguments(form);
             twins.check(&args);
         }
-        twins.check(&source.arguments("FLUSHALL"));
+        // The next seed begins with nothing, or none could be tried alone.
+        twins.check_text("FLUSHALL");
     }
 }
 
@@ -277,6 +279,8 @@ fn chosen_commands_are_answered_as_by_redis() {
     let Some(server) = Server::start(&[]) else { return };
     for resp3 in [false, true] {
         let mut twins = Twins::new(&server, resp3);
+        let odd = [&b"EXPIRE"[..], b"k", b"100", b"a\rb\n\r\n"].map(<[u8]>::to_vec);
+        twins.check(&odd);
         for command in [
             "SETRANGE big 536870911 xy",
             "SETRANGE big 9223372036854775807 x",
