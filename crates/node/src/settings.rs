@@ -39,11 +39,15 @@ pub(crate) fn settings(config: &Config, node: NodeId) -> Settings {
     }
 }
 
+/// Requests that routers may have under way at one node. More keeps no node busier, and makes replies queue at the router in
+/// front of those of others.
+const WINDOW_MAX: usize = 1024;
+
 /// All nodes together may have half of the room at a shim: what they pass on to it waits there.
 fn requests(config: &Config, node: NodeId) -> RequestLimits {
     let limits = &config.limits;
     let at_shims = limits.shim_queue_max / 2 / config.nodes.len().max(1);
-    let window_max = u32::try_from(limits.node_queue_max.min(at_shims)).unwrap_or(u32::MAX);
+    let window_max = u32::try_from(WINDOW_MAX.min(limits.node_queue_max).min(at_shims)).unwrap_or(u32::MAX);
     let rate_max = config.node(node).rate_max;
     let overload = match config.queue_max() {
         Some(patience) => Overload::Wait { patience },

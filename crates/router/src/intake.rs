@@ -15,6 +15,11 @@ use crate::front::Connection;
 const LARGE_BYTES: usize = 64 << 10;
 /// What is handed in of one client in one go, like a read: others have their turn.
 const HANDED_BYTES_MAX: usize = 256 << 10;
+/// Commands that are handed in of all clients before it is the first one's turn again: some milliseconds' work. With more, one
+/// who asks for one thing at a time waits for long beside hundreds who send hundreds.
+const ROUND_COMMANDS: usize = 4096;
+/// Of one client, however many there are: with fewer, replies share fewer writes.
+const HANDED_COMMANDS_MIN: usize = 32;
 /// What is kept of a client while the members are slower than it sends. More makes nothing faster.
 const BUSY_BYTES_MAX: usize = 4 << 20;
 /// What is kept of a client that has yet to show who it is.
@@ -102,15 +107,15 @@ impl RouterDriver {
         mut bytes: Bytes,
         now_us: u64,
     ) {
-        let mut handed_bytes = 0;
+        let (mut handed_bytes, mut handed) = (0, 0);
         loop {
-            if !self.may_hand_in(io, client, connection, (bytes.len(), handed_bytes)) {
+            if !self.may_hand_in(io, client, connection, (bytes.len(), handed_bytes, handed)) {
                 break;
             }
             let before = bytes.len();
             match self.next_input(client, &mut bytes) {
                 Next::Input(input) => {
-                    handed_bytes += before - bytes.len();
+                    (handed_bytes, handed) = (handed_bytes + before - bytes.len(), handed + 1);
                     self.step(io, Time(now_us), input);
                 }
                 Next::Needs(needs) => {
@@ -151,10 +156,12 @@ impl RouterDriver {
         io: &mut Io,
         client: ClientId,
         connection: ConnectionId,
-        (front_bytes, handed_bytes): (usize, usize),
+        (front_bytes, handed_bytes, handed): (usize, usize, usize),
     ) -> bool {
+        let handed_max = (ROUND_COMMANDS / self.connections.count().max(1)).max(HANDED_COMMANDS_MIN);
         let Some(state) = self.connections.get_mut(client) else { return false };
-        if handed_bytes >= HANDED_BYTES_MAX && !state.kept.is_empty() {
+        let more = front_bytes > 0 || !state.kept.is_empty();
+        if more && (handed_bytes >= HANDED_BYTES_MAX || handed >= handed_max) {
             self.connections.wake(io, client);
             return false;
         }

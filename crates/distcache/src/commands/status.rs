@@ -52,10 +52,24 @@ fn report(status: &ClusterStatus, members: &[MemberView]) -> String {
         let ids: Vec<&str> = ids.collect();
         (!ids.is_empty()).then(|| format!("{word}: {}", ids.join(", ")))
     };
+    parts.extend(refused(status));
     parts.extend(absent(MemberState::Lost, "no heartbeat from"));
     parts.extend(absent(MemberState::Down, "no heartbeat from, partition taken over"));
     parts.extend(absent(MemberState::Drained, "drained, partition taken over"));
     parts.join("\n\n")
+}
+
+/// What clients were refused since the members started, by rule.
+fn refused(status: &ClusterStatus) -> Option<String> {
+    let routers = status.routers.iter().map(|router| (&router.id, &router.sheds_total));
+    let nodes = status.nodes.iter().map(|node| (&node.id, &node.sheds_total));
+    let shims = status.shims.iter().map(|shim| (&shim.id, &shim.sheds_total));
+    let told = routers.chain(nodes).chain(shims).flat_map(|(id, rules)| {
+        let rules = rules.iter().filter(|(_, count)| **count > 0);
+        rules.map(move |(rule, count)| format!("{id} {rule} {count}"))
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| format!("refused since the start: {}", told.join(", ")))
 }
 
 /// The table of one role. Who is not heard of has a row as well, without numbers.
@@ -178,9 +192,10 @@ mod tests {
             objects: 3,
             bytes: 3 << 19,
             leases: vec![lease(true), lease(false)],
+            sheds_total: [("rate".to_owned(), 7), ("large-reply".to_owned(), 0)].into(),
             ..NodeStatus::default()
         };
-        let named = |id: &str| NodeStatus { id: id.to_owned(), layer: "leaf".to_owned(), ..node.clone() };
+        let named = |id: &str| NodeStatus { id: id.to_owned(), sheds_total: [].into(), ..node.clone() };
         let leases = vec![lease(false); 2];
         let idle =
             NodeStatus { id: "idle".to_owned(), layer: "leaf".to_owned(), leases, ..NodeStatus::default() };
@@ -211,6 +226,8 @@ n1          lost      -       -         -          -        -       -       -
 n2          lost      -       -         -          -        -       -       -
 n3      draining   leaf   12345         0     66.7 %        3  1.5MiB     1/2
 idle          up   leaf       0         0          -        0      0B    idle
+
+refused since the start: leaf-0 rate 7
 
 no heartbeat from: n1
 

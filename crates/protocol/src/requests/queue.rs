@@ -196,7 +196,8 @@ impl<T> RequestQueue<T> {
         let passed_us = i64::try_from(now.since(self.counted).as_micros()).unwrap_or(i64::MAX);
         let rate_max = i64::try_from(self.limits.rate_max).unwrap_or(i64::MAX);
         self.counted = self.counted.max(now);
-        let most = (BURST_US as i64).saturating_mul(rate_max).max(1_000_000);
+        // Less than one request more, and a slow member would lose what it earns between two ticks.
+        let most = (BURST_US as i64).saturating_mul(rate_max).saturating_add(1_000_000);
         self.credit = self.credit.saturating_add(passed_us.saturating_mul(rate_max)).min(most);
     }
 
@@ -378,10 +379,25 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_member_uses_its_rate_up() {
+        for rate in [7, 33, 62, 99, 150] {
+            let mut queue = waiting(rate, 60_000);
+            let start = Time(1_000_000);
+            (0..10_000).for_each(|_| drop(queue.arrive(start, (), Client, Duration::ZERO, true)));
+            let tick = |ms| start.after(Duration::from_millis(ms));
+            let served: usize = (0..10_000u64)
+                .step_by(10)
+                .map(|ms| std::iter::from_fn(|| queue.next(tick(ms), true)).count())
+                .sum();
+            assert!(served.abs_diff(rate as usize * 10) <= 2, "{served} in ten seconds at {rate}/s");
+        }
+    }
+
+    #[test]
     fn work_that_cannot_wait_is_paid_for_later() {
         let mut queue = refusing(1000, 100);
         let start = Time(1_000_000);
-        queue.charge(start, 30);
+        queue.charge(start, 31);
         assert_eq!(queue.arrive(start, (), Client, Duration::ZERO, true), Arrival::Queued);
         assert_eq!(queue.next(start.after(Duration::from_millis(10)), true), None);
         assert_eq!(queue.next(start.after(Duration::from_millis(11)), true), Some(Due::Serve((start, ()))));

@@ -350,7 +350,10 @@ mod tests {
         assert_eq!(alone.layers.len(), 1, "no layer is assumed that has no node");
         let error = Config::parse(&format!("{SECRET}[[node]]\n[[node]]\nlayer = \"spin\"\n[[shim]]\n"));
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("layer = \"spin\": no such layer; there are: \"spine\""), "{error}");
+        assert!(
+            error.contains("layer = \"spin\": no [[layer]] has this name (did you mean `spine`?)"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -175,19 +175,13 @@ fn read_with(
 ) -> Result<Config, ConfigError> {
     let mut config: Config = toml::from_str(text).map_err(|error| located(text, file, &error))?;
     let mut table: Table = toml::from_str(text).map_err(|error| located(text, file, &error))?;
-    if !overrides.is_empty() {
-        for change in overrides {
-            change.apply(&mut table);
-            config = table.clone().try_into().map_err(|error: toml::de::Error| {
-                let line = format!("{} = {}", change.key, change.value);
-                let what = words::plain(&message_of(&error), &change.key, &line);
-                ConfigError(format!("{}: {what}", change.source))
-            })?;
-        }
+    for change in overrides {
+        config = overridden(&mut table, change)?;
     }
     let named = |ConfigError(what)| ConfigError(format!("{file}: {what}"));
     let mut said = assumed::complete(&mut table).map_err(named)?;
-    let secret_place = secret_place.filter(|_| config.cluster.secret.is_none() && config.cluster.secret_file.is_none());
+    let secret_place =
+        secret_place.filter(|_| config.cluster.secret.is_none() && config.cluster.secret_file.is_none());
     if let Some((path, _)) = &secret_place {
         said.extend(assume_secret(&mut table, path));
     }
@@ -235,6 +229,16 @@ fn read_with(
     config.assumed = said.into();
     config.certificates = Some(certificates.map_err(|what| ConfigError(format!("{file}: {what}")))?);
     Ok(config)
+}
+
+/// What the table says once a flag or an environment variable has changed it.
+fn overridden(table: &mut Table, change: &Override) -> Result<Config, ConfigError> {
+    change.apply(table);
+    table.clone().try_into().map_err(|error: toml::de::Error| {
+        let line = format!("{} = {}", change.key, change.value);
+        let what = words::plain(&message_of(&error), &change.key, &line);
+        ConfigError(format!("{}: {what}", change.source))
+    })
 }
 
 /// As if the file named the one beside it.
