@@ -160,7 +160,7 @@ fn nodes_and_layers_are_added_while_clients_work() {
     let refusal = reload(&cluster).expect_err("storage cannot be added");
     assert!(refusal.contains("shim-9") && refusal.contains("nobody would move their data"), "{refusal}");
     std::fs::write(&cluster.config, "[cluster]\n").expect("written");
-    assert!(reload(&cluster).expect_err("no configuration").contains("secret"));
+    assert!(reload(&cluster).expect_err("no configuration").contains("[[shim]]: there is none"));
     std::fs::write(&cluster.config, whole).expect("written");
 
     // A controller that starts anew knows them from the file, and the members did not forget its epochs.

@@ -383,7 +383,9 @@ mod tests {
         for rate in [7, 33, 62, 99, 150] {
             let mut queue = waiting(rate, 60_000);
             let start = Time(1_000_000);
-            (0..10_000).for_each(|_| drop(queue.arrive(start, (), Client, Duration::ZERO, true)));
+            for _ in 0..10_000 {
+                queue.arrive(start, (), Client, Duration::ZERO, true);
+            }
             let tick = |ms| start.after(Duration::from_millis(ms));
             let served: usize = (0..10_000u64)
                 .step_by(10)
