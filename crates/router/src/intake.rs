@@ -108,9 +108,14 @@ impl RouterDriver {
         now_us: u64,
     ) {
         let (mut handed_bytes, mut handed) = (0, 0);
-        loop {
-            if !self.may_hand_in(io, client, connection, (bytes.len(), handed_bytes, handed)) {
-                break;
+        // With few clients each has more of a round.
+        let handed_max = (ROUND_COMMANDS / self.connections.count().max(1)).max(HANDED_COMMANDS_MIN);
+        let others_turn = loop {
+            if handed_bytes >= HANDED_BYTES_MAX || handed >= handed_max {
+                break true;
+            }
+            if !self.may_hand_in(io, client, connection, bytes.len()) {
+                break false;
             }
             let before = bytes.len();
             match self.next_input(client, &mut bytes) {
@@ -136,7 +141,7 @@ impl RouterDriver {
             if self.connections.client(connection).is_none() {
                 return;
             }
-        }
+        };
         if self.engine.router.is_closing(client) {
             return self.connections.end_input(io, client);
         }
@@ -145,26 +150,22 @@ impl RouterDriver {
         if state.kept.is_empty() {
             return self.handed_in(io, client, connection, Bytes::new(), 0);
         }
+        if others_turn {
+            self.connections.wake(io, client);
+        }
         self.recount(io, client);
     }
 
     /// Whether the client's next command may go to the machine. If not, something will happen that says when: the machine
-    /// has room (`Effect::Resume`), the output is taken (`Event::Writable`), links have less to take (`held_back`), or others
-    /// have had their turn.
+    /// has room (`Effect::Resume`), the output is taken (`Event::Writable`), or links have less to take (`held_back`).
     fn may_hand_in(
         &mut self,
         io: &mut Io,
         client: ClientId,
         connection: ConnectionId,
-        (front_bytes, handed_bytes, handed): (usize, usize, usize),
+        front_bytes: usize,
     ) -> bool {
-        let handed_max = (ROUND_COMMANDS / self.connections.count().max(1)).max(HANDED_COMMANDS_MIN);
         let Some(state) = self.connections.get_mut(client) else { return false };
-        let more = front_bytes > 0 || !state.kept.is_empty();
-        if more && (handed_bytes >= HANDED_BYTES_MAX || handed >= handed_max) {
-            self.connections.wake(io, client);
-            return false;
-        }
         // Not less than is counted when the front is back: what is full here has to be full there.
         let waiting_bytes = state.kept.memory_bytes_with_front();
         if !self.engine.router.ready(client) || self.connections.output_full(io, connection, waiting_bytes) {
