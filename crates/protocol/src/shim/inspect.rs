@@ -146,7 +146,7 @@ impl Shim {
         self.proof_age(now, ticket.issued.max(self.proof)).hash(state);
         match &ticket.purpose {
             Purpose::Read { origins, view, resp3, .. } => (0, &origins[..], view, resp3).hash(state),
-            Purpose::Plain { origin } => (1, origin).hash(state),
+            Purpose::Plain { origin, keys } => (1, origin, &keys[..]).hash(state),
             Purpose::Fill { node, fetch } => {
                 (2, node, fetch.session, fetch.fill, fetch.view, fetch.version).hash(state);
             }

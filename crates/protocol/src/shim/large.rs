@@ -17,7 +17,7 @@ use super::operation::{KeyState, Kind, Origin};
 use super::operations::{operation, status_of};
 use super::reads::own;
 use super::refusal::Refusal;
-use super::{Effect, Purpose, Shim};
+use super::{Effect, Purpose, Shim, Ticket};
 use crate::hash::KeyMap;
 use crate::requests::RequestClass;
 use crate::storage::{EARLY_BYTES, LARGE_REPLY_BYTES, Lane, Wish};
@@ -111,7 +111,10 @@ impl Shim {
     /// No node keeps it, so it is not sent there. Who asked the node comes here.
     fn skip_fill(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
         let Purpose::Fill { node, fetch } = self.skip(ticket, effects) else { return };
-        self.larges.learn(&fetch.key, fetch.view);
+        // Reads of it that are at storage might be overtaken by the next, on its own connection. That will find out again.
+        if !self.is_followed(&fetch.key, 0) && !self.readings.contains_key(&fetch.key) {
+            self.larges.learn(&fetch.key, fetch.view);
+        }
         self.fill(node, fetch, &Bytes::new(), (Status::Large, Bytes::new()), effects);
     }
 
@@ -152,10 +155,15 @@ impl Shim {
         self.ask_for_large(now, origin, (key, view, resp3), command, effects);
     }
 
-    /// Whether more than `own` commands of a key are at storage or wait for it, or one that may be of any key.
+    /// Whether more than `own` commands of a key are at storage or wait for it, or one that may be of any key. What passed
+    /// the queue by is searched for: that is rare enough.
     fn is_followed(&self, key: &Key, own: u32) -> bool {
         let more = |state: &KeyState| state.sent > own || state.blocked > 0 || !state.queue.is_empty();
-        !self.barriers.is_empty() || self.keys.get(key).is_some_and(more)
+        let passed =
+            |ticket: &Ticket| matches!(&ticket.purpose, Purpose::Plain { keys, .. } if keys.contains(key));
+        !self.barriers.is_empty()
+            || self.keys.get(key).is_some_and(more)
+            || self.tickets.iter().any(|(_, ticket)| passed(ticket))
     }
 
     fn skip(&mut self, ticket: u64, effects: &mut Vec<Effect>) -> Purpose {

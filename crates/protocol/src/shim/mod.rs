@@ -178,9 +178,10 @@ enum Purpose {
         view: View,
         resp3: bool,
     },
-    /// A command without keys.
+    /// A command that passes the queues by: without keys, or a read of these.
     Plain {
         origin: Origin,
+        keys: SmallVec<[Key; 1]>,
     },
     /// WATCH.
     Watch {

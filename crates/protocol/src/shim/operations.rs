@@ -112,7 +112,7 @@ impl Shim {
                 self.publish(now, origin, (execute, command, classified), effects);
             }
             Class::Keyless | Class::Connection | Class::Subscription => {
-                let purpose = Purpose::Plain { origin };
+                let purpose = Purpose::Plain { origin, keys: SmallVec::new() };
                 self.store(now, purpose, shared, Reach::Whole, SmallVec::from_elem(frame, 1), effects);
             }
             Class::Read | Class::Query => {
@@ -121,7 +121,7 @@ impl Shim {
                 if waits {
                     self.enqueue(Some(origin), Kind::Read(None), shared, frame, keys);
                 } else {
-                    let (purpose, reach) = (Purpose::Plain { origin }, self.reach_of(&keys));
+                    let (reach, purpose) = (self.reach_of(&keys), Purpose::Plain { origin, keys });
                     self.store(now, purpose, shared, reach, SmallVec::from_elem(frame, 1), effects);
                 }
             }

@@ -285,7 +285,7 @@ impl Shim {
             let kind = if is("pubsub|numsub") { TopicKind::Channel } else { TopicKind::ShardChannel };
             Purpose::CountSubscribers { origin, kind }
         } else {
-            Purpose::Plain { origin }
+            Purpose::Plain { origin, keys: SmallVec::new() }
         };
         let frame = SmallVec::from_elem(execute.command.clone(), 1);
         let reach = match &purpose {

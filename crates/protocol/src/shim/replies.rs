@@ -148,7 +148,7 @@ impl Shim {
                 }
                 self.reading_ended(now, key, (view, resp3), effects);
             }
-            Purpose::Plain { origin } => self.reply(origin, None, None, first, effects),
+            Purpose::Plain { origin, .. } => self.reply(origin, None, None, first, effects),
             Purpose::Watch { origin, first: begins, request } => {
                 self.watched(origin, request, begins, &first, effects);
                 self.reply(origin, None, None, first, effects);
@@ -242,7 +242,7 @@ impl Shim {
                 }
                 self.reading_ended(now, key, (view, resp3), effects);
             }
-            Purpose::Plain { origin } | Purpose::CountSubscribers { origin, .. } => {
+            Purpose::Plain { origin, .. } | Purpose::CountSubscribers { origin, .. } => {
                 self.reply_error(origin, &text, effects);
             }
             Purpose::Publish { origin, .. } => {

@@ -70,11 +70,12 @@ impl Shim {
             }
             _ => {
                 self.statistics.storage_reads += 1;
+                let reach = self.reach_of(&keys);
                 let purpose = match watching {
                     Some(number) => Purpose::WatchedRead { origin, number },
-                    None => Purpose::Plain { origin },
+                    None => Purpose::Plain { origin, keys },
                 };
-                self.store(now, purpose, lane, self.reach_of(&keys), commands, effects);
+                self.store(now, purpose, lane, reach, commands, effects);
             }
         }
     }
