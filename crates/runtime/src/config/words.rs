@@ -27,8 +27,17 @@ pub(crate) fn unreadable(error: &std::io::Error) -> String {
     }
 }
 
-/// The reader's `message` about `key`, whose line is `line`.
+/// The reader's `message` about `key`, whose line is `line`, in one line of text.
 pub(super) fn plain(message: &str, key: &str, line: &str) -> String {
+    let text = explained(message, key, line);
+    let shown = |sign: char| match sign.is_control() {
+        true => sign.escape_default().to_string(),
+        false => sign.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+fn explained(message: &str, key: &str, line: &str) -> String {
     let bare = key.trim();
     let value = line.split_once('=').map(|(_, value)| value.trim()).unwrap_or_default();
     if let Some(rest) = message.strip_prefix("unknown field ") {
