@@ -1,7 +1,8 @@
 //! The front door over real sockets: framing, limits, backpressure, the end of connections and of the router.
 
-use runtime::status::RouterStatus;
 use std::io::{Read, Write};
+
+use runtime::status::RouterStatus;
 
 use crate::stage::Stage;
 
