@@ -111,13 +111,14 @@ fn sort(command: &Command) -> Keys {
     keys
 }
 
-/// The keys of MIGRATE: the one at its place, or all behind KEYS if that is empty.
+/// The keys of MIGRATE: the one at its place, or all behind KEYS if that is empty and there are some.
 pub(super) fn migrate(command: &Command) -> std::ops::Range<usize> {
     let mut at = 6;
     while at < command.len() {
         let is = |name: &[u8]| command.arg(at).eq_ignore_ascii_case(name);
         if is(b"keys") {
-            return if command.arg(3).is_empty() { at + 1..command.len() } else { 3..4 };
+            let behind = at + 1..command.len();
+            return if command.arg(3).is_empty() && !behind.is_empty() { behind } else { 3..4 };
         }
         at += 1 + usize::from(is(b"auth")) + 2 * usize::from(is(b"auth2"));
     }
