@@ -41,7 +41,7 @@ pub(crate) fn settings(config: &Config, node: NodeId) -> Settings {
 
 /// Requests that routers may have under way at one node. More keeps no node busier, and makes replies queue at the router in
 /// front of those of others.
-const WINDOW_MAX: usize = 1024;
+const WINDOW_MAX: usize = 256;
 
 /// All nodes together may have half of the room at a shim: what they pass on to it waits there.
 fn requests(config: &Config, node: NodeId) -> RequestLimits {

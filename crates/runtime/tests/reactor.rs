@@ -518,6 +518,8 @@ fn a_waker_ends_the_wait_from_another_thread() {
 struct Busy {
     accepted: Vec<ConnectionId>,
     read: Vec<ConnectionId>,
+    /// Has always something left for whom it has read before.
+    insatiable: bool,
 }
 
 impl Driver for Busy {
@@ -526,6 +528,9 @@ impl Driver for Busy {
             Event::Accepted { connection, .. } => self.accepted.push(connection),
             Event::Data { connection, .. } => {
                 self.read.push(connection);
+                if self.insatiable {
+                    io.call_again(connection);
+                }
                 let start_us = io.now_us();
                 while io.now_us() < start_us + 3_000 {
                     std::hint::spin_loop();
@@ -567,4 +572,41 @@ fn what_is_urgent_is_read_first_and_a_turn_ends_in_time_for_it() {
     }
     let again = busy.read.iter().rposition(|id| *id == urgent).unwrap();
     assert!((1..=8).contains(&again), "{:?}", busy.read);
+}
+
+#[test]
+fn who_has_always_more_takes_turns_and_who_has_something_new_comes_before() {
+    const HOARDERS: usize = 12;
+    let mut reactor = reactor();
+    let (_, address) = tcp(&mut reactor);
+    let mut clients: Vec<TcpStream> = (0..=HOARDERS).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut busy = Busy { insatiable: true, ..Busy::default() };
+    while busy.accepted.len() <= HOARDERS {
+        reactor.turn(&mut busy, Some(Duration::from_millis(5))).unwrap();
+    }
+    let mut newcomer = clients.pop().unwrap();
+    for client in &mut clients {
+        client.write_all(b"x").unwrap();
+    }
+    while busy.read.len() < 10 * HOARDERS {
+        reactor.turn(&mut busy, Some(Duration::from_millis(5))).unwrap();
+    }
+    let reads_of = |busy: &Busy, id: &ConnectionId| busy.read.iter().filter(|read| *read == id).count();
+    let reads: Vec<usize> =
+        busy.accepted.iter().map(|id| reads_of(&busy, id)).filter(|reads| *reads > 0).collect();
+    let (fewest, most) = (*reads.iter().min().unwrap(), *reads.iter().max().unwrap());
+    assert_eq!(reads.len(), HOARDERS);
+    assert!(most - fewest <= 2, "{reads:?}");
+
+    newcomer.write_all(b"x").unwrap();
+    let peer = newcomer.local_addr().unwrap();
+    let id =
+        *busy.accepted.iter().find(|id| reactor.io().peer_address(**id) == Some(Address::Tcp(peer))).unwrap();
+    busy.read.clear();
+    while reads_of(&busy, &id) == 0 {
+        busy.read.clear();
+        reactor.turn(&mut busy, Some(Duration::from_millis(5))).unwrap();
+    }
+    assert_eq!(busy.read[0], id, "before those who wait for another turn");
+    assert!(busy.read.len() > 1, "and these have theirs in the same turn: {:?}", busy.read);
 }

@@ -145,7 +145,7 @@ impl Router {
     pub(crate) fn advance(&mut self, now: Time, client: u32, mut freed: Freed, effects: &mut Vec<Effect>) {
         loop {
             self.deliver(now, client, effects);
-            let Some(state) = self.clients.get(client).filter(|state| state.pipeline.any_waiting()) else {
+            let Some(state) = self.clients.get(client).filter(|state| state.pipeline.any_held_back()) else {
                 return;
             };
             let front = state.pipeline.first();

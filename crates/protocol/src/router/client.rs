@@ -61,7 +61,7 @@ const WINDOW_START: usize = 16;
 
 /// Commands of one client that may wait for room at members: more would only take memory, and those behind them wait in the
 /// order in which they came anyway.
-const TURNS_MAX: usize = 32;
+const TURNS_MAX: usize = 16;
 
 /// What clients say about themselves; most say nothing.
 #[derive(Clone, Debug, Default)]

@@ -248,8 +248,9 @@ impl Pipeline {
         self.first
     }
 
-    pub(crate) fn any_waiting(&self) -> bool {
-        self.waiting > 0
+    /// Whether anything waits for the answers to others, and not only for room.
+    pub(crate) fn any_held_back(&self) -> bool {
+        self.waiting > self.turns.len()
     }
 
     pub(crate) fn turns(&self) -> impl ExactSizeIterator<Item = &Turn> {
@@ -262,7 +263,7 @@ impl Pipeline {
     }
 
     pub(crate) fn has_turn(&self, sequence: u64) -> bool {
-        self.turns.iter().any(|turn| turn.sequence == sequence)
+        self.turns.binary_search_by_key(&sequence, |turn| turn.sequence).is_ok()
     }
 
     /// A command waits for room from now on. Whether it is the only one that does at its member.
@@ -367,7 +368,9 @@ impl Pipeline {
         let operation = self.get_mut(sequence).filter(|operation| operation.waiting())?;
         let taken = std::mem::replace(&mut operation.progress, Progress::Done(Bytes::new()));
         self.waiting -= 1;
-        self.turns.retain(|turn| turn.sequence != sequence);
+        if let Ok(place) = self.turns.binary_search_by_key(&sequence, |turn| turn.sequence) {
+            self.turns.remove(place);
+        }
         match taken {
             Progress::Waiting(waiting) => Some(waiting),
             _ => unreachable!("it was waiting"),

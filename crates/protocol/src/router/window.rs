@@ -2,9 +2,10 @@
 //! is sent then.
 //!
 //! A command for which there is no room waits unsent in its client's pipeline, so that a later one never overtakes it.
-//! Turns are dealt to the clients one by one, each its oldest command, however many it has. One whose commands go to several
-//! members waits for them one after the other, in the order of their names: it may exceed the windows that it has waited for,
-//! and cannot wait for ever.
+//! Turns are dealt to the clients one by one, each some of its oldest commands, however many it has. Who has nothing else
+//! under way has every other turn: one that asks for a single thing does not wait for hundreds who ask for hundreds. One whose
+//! commands go to several members waits for them one after the other, in the order of their names: it may exceed the windows
+//! that it has waited for, and cannot wait for ever.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,16 +26,48 @@ const WINDOW_START: u32 = 1024;
 /// How often commands that have waited for too long are looked for.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Commands of a client that leave in one turn. With fewer, fewer replies share a write; with more, the others wait for longer.
+const TURN_COMMANDS: usize = 8;
+
 /// A member's window, and the clients that wait for room in it: each once, with its number.
 #[derive(Debug)]
 struct Window {
     limit: u32,
-    clients: VecDeque<(u32, u64)>,
+    /// Those whose command is the only one of theirs that is under way.
+    single: VecDeque<(u32, u64)>,
+    others: VecDeque<(u32, u64)>,
+    /// Whose turn was last.
+    last_single: bool,
 }
 
 impl Default for Window {
     fn default() -> Window {
-        Window { limit: Told::UNLIMITED, clients: VecDeque::new() }
+        Window {
+            limit: Told::UNLIMITED,
+            single: VecDeque::new(),
+            others: VecDeque::new(),
+            last_single: false,
+        }
+    }
+}
+
+impl Window {
+    fn is_crowded(&self) -> bool {
+        !self.single.is_empty() || !self.others.is_empty()
+    }
+
+    fn clients(&self) -> usize {
+        self.single.len() + self.others.len()
+    }
+
+    fn pop(&mut self) -> Option<(u32, u64)> {
+        self.last_single = !self.single.is_empty() && (!self.last_single || self.others.is_empty());
+        if self.last_single { self.single.pop_front() } else { self.others.pop_front() }
+    }
+
+    fn retain(&mut self, mut stays: impl FnMut(&(u32, u64)) -> bool) {
+        self.single.retain(&mut stays);
+        self.others.retain(stays);
     }
 }
 
@@ -74,24 +107,24 @@ impl Windows {
         }
     }
 
-    fn push(&mut self, peer: Peer, client: (u32, u64)) {
+    fn push(&mut self, peer: Peer, client: (u32, u64), single: bool) {
         if let Some(window) = self.slot(peer) {
-            window.clients.push_back(client);
+            if single { &mut window.single } else { &mut window.others }.push_back(client);
             self.waiting += 1;
         }
     }
 
     fn pop(&mut self, peer: Peer) -> Option<(u32, u64)> {
-        let client = self.slot(peer)?.clients.pop_front()?;
+        let client = self.slot(peer)?.pop()?;
         self.waiting -= 1;
         Some(client)
     }
 
     /// Members before which clients wait.
     fn crowded(&self) -> SmallVec<[Peer; 8]> {
-        let nodes = self.nodes.iter().enumerate().filter(|(_, window)| !window.clients.is_empty());
+        let nodes = self.nodes.iter().enumerate().filter(|(_, window)| window.is_crowded());
         let nodes = nodes.map(|(index, _)| Peer::Node(wire::NodeId(index as u16)));
-        let shims = self.shims.iter().enumerate().filter(|(_, window)| !window.clients.is_empty());
+        let shims = self.shims.iter().enumerate().filter(|(_, window)| window.is_crowded());
         nodes.chain(shims.map(|(index, _)| Peer::Shim(ShimId(index as u16)))).collect()
     }
 }
@@ -115,7 +148,7 @@ impl Router {
     pub(crate) fn has_window(&self, peer: Peer) -> bool {
         self.windows
             .get(peer)
-            .is_none_or(|window| window.clients.is_empty() && self.pending.under_way(peer) < window.limit)
+            .is_none_or(|window| !window.is_crowded() && self.pending.under_way(peer) < window.limit)
     }
 
     /// The first of the members without room that the job has not waited for yet.
@@ -139,12 +172,12 @@ impl Router {
         }
         let turn = Turn { sequence, peer, since: since.unwrap_or(now) };
         if state.pipeline.await_turn(turn) {
-            let number = state.number;
-            self.windows.push(peer, (client, number));
+            let (number, single) = (state.number, state.pipeline.first() == sequence);
+            self.windows.push(peer, (client, number), single);
         }
     }
 
-    /// Sends what has room now, one command of each client after the other.
+    /// Sends what has room now, some commands of each client after the other.
     pub(crate) fn deal_turns(&mut self, now: Time, effects: &mut Vec<Effect>) {
         if self.windows.waiting == 0 {
             return;
@@ -159,16 +192,23 @@ impl Router {
     }
 
     fn deal_turn(&mut self, now: Time, peer: Peer, (client, number): (u32, u64), effects: &mut Vec<Effect>) {
-        let state = self.clients.get(client).filter(|state| state.number == number);
-        let Some(turn) = state.and_then(|state| state.pipeline.first_turn(peer)) else { return };
-        let touch = state.and_then(|state| state.pipeline.get(turn.sequence));
-        let freed = touch.map_or(Freed::Nothing, |operation| Freed::of(&operation.touch));
-        if !self.relaunch(now, client, turn.sequence, Some(turn), effects) {
-            self.advance(now, client, freed, effects);
+        for _ in 0..TURN_COMMANDS {
+            let room =
+                self.windows.get(peer).is_some_and(|window| self.pending.under_way(peer) < window.limit);
+            let state = self.clients.get(client).filter(|state| state.number == number);
+            let Some(turn) = state.and_then(|state| state.pipeline.first_turn(peer)) else { return };
+            if !room {
+                break;
+            }
+            let touch = state.and_then(|state| state.pipeline.get(turn.sequence));
+            let freed = touch.map_or(Freed::Nothing, |operation| Freed::of(&operation.touch));
+            if !self.relaunch(now, client, turn.sequence, Some(turn), effects) {
+                self.advance(now, client, freed, effects);
+            }
         }
         let more = self.clients.get(client).filter(|state| state.number == number);
         if more.is_some_and(|state| state.pipeline.first_turn(peer).is_some()) {
-            self.windows.push(peer, (client, number));
+            self.windows.push(peer, (client, number), false);
         }
     }
 
@@ -204,12 +244,12 @@ impl Router {
         let Router { windows, clients, .. } = self;
         for peer in windows.crowded() {
             let Some(window) = windows.slot(peer) else { continue };
-            window.clients.retain(|(client, number)| {
+            window.retain(|(client, number)| {
                 let state = clients.get(*client).filter(|state| state.number == *number);
                 state.is_some_and(|state| state.pipeline.first_turn(peer).is_some())
             });
         }
-        windows.waiting = windows.nodes.iter().chain(&windows.shims).map(|window| window.clients.len()).sum();
+        windows.waiting = windows.nodes.iter().chain(&windows.shims).map(Window::clients).sum();
     }
 
     fn too_late(&self, peer: Peer) -> Bytes {

@@ -8,7 +8,7 @@ use protocol::acl::Users;
 use protocol::placement::{Placement, Secret};
 use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, UserSource};
 use protocol::time::Time;
-use wire::message::{Changed, Deliver, Follow, Follows, Part, Reply};
+use wire::message::{Changed, Deliver, Follow, Follows, Part, Reply, Window};
 use wire::resp::{Command, ProtocolError, transaction};
 use wire::{
     ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
@@ -122,6 +122,10 @@ impl World {
             }
             "message" | "pmessage" | "smessage" => deliver(first, &rest),
             "changed" => self.changed(&rest),
+            "window" => {
+                let requests = rest[1].parse().expect("a number of requests");
+                Input::Message { from: peer_of(rest[0]), message: Message::Window(Window { requests }) }
+            }
             "drained" => Input::Drained { client: client_of(rest[0]) },
             "begin" | "more" | "last" | "lost" => self.part(first, &rest),
             _ => self.reply(first, &rest),
@@ -149,6 +153,7 @@ impl World {
                 "pipeline_bytes" => config.pipeline_bytes_max = number(),
                 "pending" => config.pending_max = number(),
                 "users" if value == "storage" => config.users = UserSource::Storage,
+                "queue_ms" => config.queue_max = Duration::from_millis(number() as u64),
                 "tracked" => config.tracked_max = number(),
                 "bounded" => config.bounded = number() == 1,
                 "streams" => config.streams = number() == 1,
@@ -243,6 +248,11 @@ impl World {
             Effect::Close { client } => format!("close {}", client_name(client)),
             Effect::Resume { client } => format!("resume {}", client_name(client)),
             Effect::Send { to, message } => {
+                let waited_ms = match &message {
+                    Message::Read(read) => read.waited_ms,
+                    Message::Execute(execute) => execute.waited_ms,
+                    _ => 0,
+                };
                 let (request, what, ordered) = match message {
                     Message::Read(read) => {
                         let name = if read.command.is_empty() {
@@ -293,7 +303,8 @@ impl World {
                 };
                 self.requests.push((request, to));
                 let ordered = if ordered { " ordered" } else { "" };
-                format!("r{} -> {} {what}{ordered}", self.requests.len(), peer_name(to))
+                let waited = if waited_ms > 0 { format!(" waited {waited_ms} ms") } else { String::new() };
+                format!("r{} -> {} {what}{ordered}{waited}", self.requests.len(), peer_name(to))
             }
         }
     }

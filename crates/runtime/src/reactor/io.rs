@@ -1,5 +1,6 @@
 //! What a driver may do with its reactor's sockets. The turns themselves are `turn`'s.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,8 +43,10 @@ pub struct Io {
     pub(crate) turn_end_us: u64,
     /// Whether a connection that is not urgent has been read in this turn: one always is, or none might ever be.
     pub(crate) turn_progressed: bool,
+    /// To be read in a coming turn without a new edge, in this order.
+    pub(crate) ready: VecDeque<ConnectionId>,
     /// To be read, or accepted from, in the next turn without a new edge.
-    pub(crate) ready: Vec<ConnectionId>,
+    pub(crate) ready_urgent: Vec<ConnectionId>,
     pub(crate) ready_listeners: Vec<ListenerId>,
     /// Handed to the driver at the start of the next turn.
     pub(crate) queued: Vec<Event>,
@@ -91,7 +94,8 @@ impl Io {
             dirty_urgent: Vec::new(),
             turn_end_us: u64::MAX,
             turn_progressed: false,
-            ready: Vec::new(),
+            ready: VecDeque::new(),
+            ready_urgent: Vec::new(),
             ready_listeners: Vec::new(),
             queued: Vec::new(),
             closing: Vec::new(),
@@ -346,7 +350,10 @@ impl Io {
             && !connection.queued
         {
             connection.queued = true;
-            self.ready.push(id);
+            match connection.urgent {
+                true => self.ready_urgent.push(id),
+                false => self.ready.push_back(id),
+            }
         }
     }
 
@@ -395,6 +402,11 @@ impl Io {
 
     pub(crate) fn is_tls(&self, id: ConnectionId) -> bool {
         self.connections.get(id).and_then(|found| found.stream.as_ref()).is_some_and(Stream::is_tls)
+    }
+
+    /// Whether its TLS handshake is yet to be done.
+    pub(crate) fn is_shaking_hands(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).is_some_and(|connection| connection.connecting) && self.is_tls(id)
     }
 
     /// Of which table of the configuration it was.

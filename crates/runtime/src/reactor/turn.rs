@@ -18,6 +18,9 @@ const READS_MAX: usize = 4;
 /// How long connections are read in one turn before those that are urgent come again. Shorter, and fewer replies share a
 /// write; longer, and leases wait behind a flood.
 const TURN_US: u64 = 5_000;
+/// How much of that connections may have that have something new, before those that have not come to their end in earlier
+/// turns: one that asks for a single thing does not wait for hundreds who ask for hundreds, nor these for ever.
+const NEW_US: u64 = TURN_US / 2;
 /// Connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 128;
 /// A driver that cannot come to an end is left after this long.
@@ -75,8 +78,7 @@ impl Reactor {
             result => result?,
         }
         let io = &mut self.io;
-        io.turn_end_us = clock::now_us() + TURN_US;
-        io.turn_progressed = false;
+        let begun_us = clock::now_us();
         io.handshakes.behind = false;
         deliver_queued(io, driver);
         let ready_listeners = std::mem::take(&mut io.ready_listeners);
@@ -85,12 +87,18 @@ impl Reactor {
                 dispatch(io, driver, event);
             }
         }
-        read_ready(io, driver);
+        for id in std::mem::take(&mut io.ready_urgent) {
+            go_on(io, driver, id);
+        }
+        let ready = io.ready.len();
+        (io.turn_end_us, io.turn_progressed) = (begun_us + NEW_US, false);
         for event in &self.events {
             if !is_urgent(io, event) {
                 dispatch(io, driver, event);
             }
         }
+        (io.turn_end_us, io.turn_progressed) = (begun_us + TURN_US, false);
+        read_ready(io, driver, ready);
         for listener in ready_listeners {
             accept(io, driver, listener);
         }
@@ -101,7 +109,8 @@ impl Reactor {
 
     fn patience(&self, timeout: Option<Duration>) -> Duration {
         let io = &self.io;
-        if !io.queued.is_empty() || !io.ready.is_empty() || !io.ready_listeners.is_empty() {
+        let ready = !io.ready.is_empty() || !io.ready_urgent.is_empty() || !io.ready_listeners.is_empty();
+        if ready || !io.queued.is_empty() {
             return Duration::ZERO;
         }
         let to_tick = Duration::from_micros(io.tick_next_us.saturating_sub(clock::now_us()));
@@ -121,28 +130,42 @@ fn dispatch(io: &mut Io, driver: &mut impl Driver, event: &mio::event::Event) {
     }
 }
 
-/// Connections that were not read to the end in the last turn, before those that have something new.
-fn read_ready(io: &mut Io, driver: &mut impl Driver) {
-    let ready = std::mem::take(&mut io.ready);
-    for urgent in [true, false] {
-        for &id in &ready {
-            if io.is_urgent(id) == urgent
-                && let Some(connection) = io.connections.get_mut(id)
-            {
-                connection.queued = false;
-                match connection.connecting {
-                    true => connect(io, driver, id),
-                    false => read(io, driver, id),
-                }
-            }
+/// The first `count` connections that were not read to their end, as far as there is time: who had a turn is behind those
+/// that had none.
+fn read_ready(io: &mut Io, driver: &mut impl Driver, count: usize) {
+    for _ in 0..count {
+        if is_over(io) {
+            io.handshakes.behind |= io.ready.iter().any(|&id| io.is_shaking_hands(id));
+            return;
+        }
+        let Some(id) = io.ready.pop_front() else { return };
+        go_on(io, driver, id);
+    }
+}
+
+fn go_on(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
+    if let Some(connection) = io.connections.get_mut(id) {
+        connection.queued = false;
+        match connection.connecting {
+            true => connect(io, driver, id),
+            false => read(io, driver, id),
         }
     }
 }
 
+/// Whether there is no time left for connections that are not urgent.
+fn is_over(io: &Io) -> bool {
+    io.turn_progressed && clock::now_us() >= io.turn_end_us
+}
+
 /// Whether a connection has to wait for the next turn.
 fn is_late(io: &mut Io, id: ConnectionId) -> bool {
-    let waits = !io.is_urgent(id);
-    waits && std::mem::replace(&mut io.turn_progressed, true) && clock::now_us() >= io.turn_end_us
+    if io.is_urgent(id) {
+        return false;
+    }
+    let over = is_over(io);
+    io.turn_progressed = true;
+    over
 }
 
 fn deliver_queued(io: &mut Io, driver: &mut impl Driver) {
@@ -207,7 +230,11 @@ fn signal(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, event: &mio::
         return;
     }
     if connection.connecting {
-        return connect(io, driver, id);
+        // In its order, if it has one already.
+        if !connection.queued {
+            connect(io, driver, id);
+        }
+        return;
     }
     connection.ending |= event.is_read_closed();
     if connection.closing && event.is_error() {
@@ -218,7 +245,8 @@ fn signal(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, event: &mio::
         connection.blocked = false;
         io.flush_one(id);
     }
-    if event.is_readable() || event.is_read_closed() || event.is_error() {
+    let queued = io.connections.get_mut(id).is_some_and(|connection| connection.queued);
+    if !queued && (event.is_readable() || event.is_read_closed() || event.is_error()) {
         read(io, driver, id);
     }
 }
