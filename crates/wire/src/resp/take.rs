@@ -77,9 +77,17 @@ fn is_client_hello(bytes: &[u8]) -> bool {
     matches!(bytes.get(..6), Some(start @ [0x16, 0x03, _, _, _, 0x01]) if !start.contains(&b'\n'))
 }
 
-/// A request of memcached's binary protocol: its magic byte, and zeros for data type and partition, which no text has.
-fn is_memcached_binary(bytes: &[u8]) -> bool {
-    matches!(bytes.get(..8), Some([0x80, _, _, _, _, 0, 0, 0]))
+/// The first byte of a request of memcached's binary protocol.
+const MEMCACHED_BINARY: u8 = 0x80;
+
+/// Whether a request of memcached's binary protocol begins: its magic byte, any opcode, and a key of less than 256
+/// bytes. `None`: too little to tell; the opcode may be a line's end.
+fn is_memcached_binary(bytes: &[u8]) -> Option<bool> {
+    match *bytes {
+        [MEMCACHED_BINARY, _, length, ..] => Some(length == 0),
+        [MEMCACHED_BINARY, ..] => None,
+        _ => Some(false),
+    }
 }
 
 /// As `take_command`, but says how many bytes a partial command needs at least. A caller that waits for
@@ -91,8 +99,10 @@ pub fn next_command(buffer: &mut Bytes, limits: &Limits) -> Result<Taken, Protoc
             if is_client_hello(buffer) {
                 return Err(ProtocolError::TlsHello);
             }
-            if is_memcached_binary(buffer) {
-                return Err(ProtocolError::MemcachedBinary);
+            match is_memcached_binary(buffer) {
+                None => return Ok(Taken::Needs(buffer.len() + 1)),
+                Some(true) => return Err(ProtocolError::MemcachedBinary),
+                Some(false) => {}
             }
             match inline::split(buffer, limits.line_bytes_max)? {
                 Line::Partial => return Ok(Taken::Needs(buffer.len() + 1)),
@@ -240,10 +250,21 @@ mod tests {
     fn only_a_client_hello_is_taken_for_tls() {
         let taken = |bytes: &'static [u8]| next_command(&mut Bytes::from_static(bytes), &Limits::default());
         assert_eq!(taken(b"\x16\x03\x01\x02\x00\x01rest"), Err(ProtocolError::TlsHello));
-        assert_eq!(taken(b"\x80\x0a\0\0\0\0\0\0\0\0\0\0"), Err(ProtocolError::MemcachedBinary));
         assert!(matches!(taken(b"\x16"), Ok(Taken::Needs(_))));
         assert!(matches!(taken(b"\x16\x03\r\n"), Ok(Taken::Command(_))));
         // In pieces this is two commands, and so it is in one.
         assert!(matches!(taken(b"\x16\x03+\r\n\x01"), Ok(Taken::Command(_))));
+    }
+
+    #[test]
+    fn memcached_binary_is_known_by_its_first_bytes_however_they_arrive() {
+        let taken = |bytes: &'static [u8]| next_command(&mut Bytes::from_static(bytes), &Limits::default());
+        assert_eq!(taken(b"\x80"), Ok(Taken::Needs(2)));
+        // A NOOP, whose opcode would be a line's end.
+        assert_eq!(taken(b"\x80\x0a"), Ok(Taken::Needs(3)));
+        assert_eq!(taken(b"\x80\x0a\0"), Err(ProtocolError::MemcachedBinary));
+        assert_eq!(taken(b"\x80\x0a\0\0\0\0\0\0\0\0\0\0"), Err(ProtocolError::MemcachedBinary));
+        assert!(matches!(taken(b"\x80\xff\n"), Ok(Taken::Command(_))));
+        assert!(matches!(taken(b"\x80\xff\xff\n\0\0\0\0"), Ok(Taken::Command(_))));
     }
 }
