@@ -35,6 +35,9 @@ pub(super) struct Slice {
     pub(super) p50_us: u64,
     pub(super) p90_us: u64,
     pub(super) p99_us: u64,
+    /// Replies that came in this slice, whenever their requests were due, and those of them that are errors.
+    pub(super) replies: u64,
+    pub(super) error_replies: u64,
 }
 
 impl Slice {
@@ -82,11 +85,38 @@ impl Drop for Load {
 
 fn slice(line: &str) -> anyhow::Result<Slice> {
     let cells: Vec<u64> = line.split(',').map(str::parse).collect::<Result<_, _>>().context("a series")?;
-    let [_, unix_ms, due, _, in_time, errors, lost, unanswered, p50_us, p90_us, p99_us, ..] = cells[..]
+    let [
+        _,
+        unix_ms,
+        due,
+        _,
+        in_time,
+        errors,
+        lost,
+        unanswered,
+        p50_us,
+        p90_us,
+        p99_us,
+        _,
+        replies,
+        error_replies,
+    ] = cells[..]
     else {
         bail!("{line:?} is no line of a series");
     };
-    Ok(Slice { unix_ms, due, in_time, errors, lost, unanswered, p50_us, p90_us, p99_us })
+    Ok(Slice {
+        unix_ms,
+        due,
+        in_time,
+        errors,
+        lost,
+        unanswered,
+        p50_us,
+        p90_us,
+        p99_us,
+        replies,
+        error_replies,
+    })
 }
 
 /// The wall clock in milliseconds, as series have it.

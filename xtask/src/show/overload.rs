@@ -1,4 +1,5 @@
-//! `show overload`: twice and five times what a cluster can do: what it still does, its leases, and how it recovers.
+//! `show overload`: twice and five times what a cluster can do: what it still does, its leases, and how it recovers; for
+//! clusters where requests wait and for those that refuse them.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use super::finding::Finding;
 use super::load::{Done, Load, Slice, unix_ms};
 use super::plot::{Line, Plot};
 use super::rated::{self, OPEN, WORKLOAD};
-use crate::cluster::{Cluster, Folder};
+use crate::cluster::{Cluster, Folder, Layout};
 
 const WIDTH: usize = 4;
 const RATE_MAX: u64 = 300;
@@ -28,23 +29,48 @@ const SLICE_MS: u64 = 500;
 /// So many good slices in a row are a recovery: two seconds.
 const WELL_SLICES: usize = 4;
 
+/// What becomes of a request that is too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overload {
+    Wait,
+    Refuse,
+}
+
+impl Overload {
+    fn name(self) -> &'static str {
+        match self {
+            Overload::Wait => "wait",
+            Overload::Refuse => "refuse",
+        }
+    }
+}
+
 /// A load of half the peak runs all the time; surges come on top.
 pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
-    let cluster = Cluster::start(stage.binary, rated::layout(WIDTH, RATE_MAX), 1)?;
+    let mut finding = Finding::default();
+    for overload in [Overload::Wait, Overload::Refuse] {
+        show_one(stage, overload, &mut finding)?;
+    }
+    Ok(finding)
+}
+
+fn show_one(stage: &Stage<'_>, overload: Overload, finding: &mut Finding) -> anyhow::Result<()> {
+    let name = overload.name();
+    let tables = format!("[limits]\noverload = {name:?}\n");
+    let cluster = Cluster::start(stage.binary, Layout { tables, ..rated::layout(WIDTH, RATE_MAX) }, 1)?;
     let folder = Folder::new("overload")?;
     let workload = [&WORKLOAD[..], &WRITES].concat();
     let peak = rated::peak(stage.binary, &cluster, folder.path(), &workload)?;
-    let mut finding = Finding::default();
-    finding.figure("peak", peak);
-    finding.say(format!("the cluster answers {peak:.0} requests/s in time at most"));
+    finding.figure(&format!("{name}_peak"), peak);
+    finding.say(format!("{name}: the cluster answers {peak:.0} requests/s in time at most"));
     for factor in [2.0, 5.0] {
         let lost = leases_lost(&cluster)?;
         let run = surge(stage, &cluster, &folder, &workload, peak, factor)?;
         let lost = leases_lost(&cluster)? - lost;
-        run.keep(stage, factor)?;
-        judge(&mut finding, peak, factor, &run, lost);
+        run.keep(stage, overload, factor)?;
+        judge(finding, overload, peak, factor, &run, lost);
     }
-    Ok(finding)
+    Ok(())
 }
 
 /// The two series of one surge, and when it began and ended.
@@ -83,12 +109,21 @@ impl Run {
         self.base.slices.iter().chain(&self.extra.slices)
     }
 
-    /// Replies in time and without an error, of what was due in the surge, per second.
-    fn goodput(&self) -> f64 {
+    /// The sum over the surge, per second.
+    fn per_second(&self, count: impl Fn(&Slice) -> u64) -> f64 {
         let (from_ms, to_ms) = (self.from_ms + ONSET_MS, self.to_ms - ONSET_MS);
         let within = |slice: &&Slice| slice.unix_ms >= from_ms && slice.unix_ms < to_ms;
-        let good: u64 = self.both().filter(within).map(|slice| slice.in_time).sum();
-        good as f64 * 1e3 / (to_ms - from_ms) as f64
+        let sum: u64 = self.both().filter(within).map(count).sum();
+        sum as f64 * 1e3 / (to_ms - from_ms) as f64
+    }
+
+    /// Replies without an error: of requests that were due in the surge and within a second where a cluster refuses, at
+    /// whatever age where it lets wait.
+    fn goodput(&self, overload: Overload) -> f64 {
+        self.per_second(|slice| match overload {
+            Overload::Wait => slice.replies - slice.error_replies,
+            Overload::Refuse => slice.in_time,
+        })
     }
 
     /// From the end of the surge to the first two seconds in a row in which the base load is served as before: no errors,
@@ -103,9 +138,10 @@ impl Run {
         Some(Duration::from_millis(window[0].unix_ms - self.to_ms))
     }
 
-    fn keep(&self, stage: &Stage<'_>, factor: f64) -> anyhow::Result<()> {
-        for (name, done) in [("base", &self.base), ("extra", &self.extra)] {
-            std::fs::write(stage.runs.join(format!("show-overload-{factor}x-{name}.csv")), &done.csv)?;
+    fn keep(&self, stage: &Stage<'_>, overload: Overload, factor: f64) -> anyhow::Result<()> {
+        let file = |end: &str| stage.runs.join(format!("show-overload-{}-{factor}x{end}", overload.name()));
+        for (end, done) in [("-base.csv", &self.base), ("-extra.csv", &self.extra)] {
+            std::fs::write(file(end), &done.csv)?;
         }
         let start_ms = self.base.slices.first().map_or(0, |slice| slice.unix_ms);
         let second = |at_ms: u64| at_ms.saturating_sub(start_ms) as f64 / 1e3;
@@ -117,19 +153,20 @@ impl Run {
             });
             slices.collect::<Vec<_>>()
         };
-        let title = format!("{factor} times what the cluster can do");
+        let title = format!("{factor} times what the cluster can do ({})", overload.name());
         Plot {
             title: &title,
             x: "seconds",
             y: "requests per second",
             lines: vec![
                 Line { name: "answered in time", points: rate(&|slice| slice.in_time as f64) },
+                Line { name: "replies", points: rate(&|slice| (slice.replies - slice.error_replies) as f64) },
                 Line { name: "due", points: rate(&|slice| slice.due as f64) },
                 Line { name: "refused", points: rate(&|slice| slice.failed() as f64) },
             ],
             marks: vec![second(self.from_ms), second(self.to_ms)],
         }
-        .write(&stage.runs.join(format!("show-overload-{factor}x.svg")))
+        .write(&file(".svg"))
     }
 }
 
@@ -141,28 +178,36 @@ fn leases_lost(cluster: &Cluster) -> anyhow::Result<u64> {
     Ok(members.filter_map(|member| member["leases_lost_total"].as_u64()).sum())
 }
 
-fn judge(finding: &mut Finding, peak: f64, factor: f64, run: &Run, lost: u64) {
-    let (goodput, recovery) = (run.goodput(), run.recovery());
+fn judge(finding: &mut Finding, overload: Overload, peak: f64, factor: f64, run: &Run, lost: u64) {
+    let (goodput, recovery) = (run.goodput(overload), run.recovery());
+    let name = overload.name();
+    let errors = run.per_second(|slice| slice.error_replies);
+    let within = match overload {
+        Overload::Wait => "",
+        Overload::Refuse => " within a second",
+    };
     finding.bound(
         goodput >= GOODPUT_MIN * peak,
         format!(
-            "{factor} times the load: {goodput:.0} requests/s answered within a second, {:.0} % of the peak, at least 90 %",
+            "{name}, {factor} times the load: {goodput:.0} requests/s answered{within}, {:.0} % of the peak, at least \
+             90 %; {errors:.0} error replies/s",
             goodput / peak * 100.0
         ),
     );
-    finding.bound(lost == 0, format!("{factor} times the load: {lost} leases lost, none allowed"));
+    finding.bound(lost == 0, format!("{name}, {factor} times the load: {lost} leases lost, none allowed"));
     finding.bound(
         recovery.is_some_and(|recovery| recovery <= RECOVERY_MAX),
         format!(
-            "{factor} times the load: as before {} s after it dropped, at most 10 s",
+            "{name}, {factor} times the load: as before {} s after it dropped, at most 10 s",
             recovery
                 .map_or("never, or later than 14".to_owned(), |time| format!("{:.1}", time.as_secs_f64()))
         ),
     );
     finding.figure(
-        &format!("{factor}x"),
+        &format!("{name}_{factor}x"),
         json!({
-            "offered": peak * factor, "goodput": goodput, "goodput_over_peak": goodput / peak, "leases_lost": lost,
+            "offered": peak * factor, "goodput": goodput, "goodput_over_peak": goodput / peak,
+            "error_replies_per_s": errors, "leases_lost": lost,
             "recovery_s": recovery.map_or(Value::Null, |time| json!(time.as_secs_f64())),
         }),
     );
