@@ -288,7 +288,8 @@ impl Router {
         let Some(placement) = self.placement.clone() else { return true };
         let Some(state) = self.clients.get_mut(client) else { return true };
         let Some(resp3) = state.pipeline.get(sequence).map(|operation| operation.resp3) else { return true };
-        let Some(waiting) = state.pipeline.take_waiting(sequence) else { return true };
+        let Some((waiting, left)) = state.pipeline.take_waiting(sequence) else { return true };
+        left.iter().for_each(|turn| self.windows.left(turn.peer));
         let keys = keys_of(&placement, &waiting.command, &waiting.classified);
         let (command, classified) = (&waiting.command, &waiting.classified);
         let tracked = &waiting.tracked;

@@ -560,7 +560,8 @@ impl Router {
         let Some(client) = self.clients.get_mut(id.0).filter(|client| !client.closing) else { return };
         client.closing = true;
         // What a command that blocks would take belongs to others.
-        client.pipeline.end_before_blocking();
+        let given_up = client.pipeline.end_before_blocking();
+        given_up.iter().for_each(|turn| self.windows.left(turn.peer));
         let blocks = |request| self.pending.get(request).is_some_and(|pending| pending.blocking);
         let blocked = client.pipeline.requests().any(blocks);
         match client.pipeline.last_mut().filter(|_| !blocked) {
@@ -579,6 +580,7 @@ impl Router {
         if let Some(watch) = client.watch {
             watch.end(effects);
         }
+        client.pipeline.turns().for_each(|turn| self.windows.left(turn.peer));
         for request in client.pipeline.requests() {
             let Some(pending) = self.forget(request) else { continue };
             if pending.blocking || pending.streams {

@@ -300,20 +300,21 @@ impl Pipeline {
         self.operations.back_mut()
     }
 
-    /// Forgets a command that blocks and is held back, and all behind it: nothing of that has been sent.
-    pub(crate) fn end_before_blocking(&mut self) {
+    /// Forgets a command that blocks and is held back, and all behind it: nothing of that has been sent. The turns that
+    /// these waited for.
+    pub(crate) fn end_before_blocking(&mut self) -> VecDeque<Turn> {
         let blocks = |operation: &Operation| match &operation.progress {
             Progress::Waiting(waiting) => {
                 matches!(waiting.classified.kind, Kind::BlockingWrite | Kind::BlockingQuery)
             }
             Progress::Sent(_) | Progress::Fan(_) | Progress::Streaming(_) | Progress::Done(_) => false,
         };
-        let Some(end) = self.operations.iter().position(blocks) else { return };
+        let Some(end) = self.operations.iter().position(blocks) else { return VecDeque::new() };
         self.waiting -= self.operations.range(end..).filter(|operation| operation.waiting()).count();
         self.held_bytes -= self.operations.range(end..).map(|operation| operation.held_bytes).sum::<usize>();
         self.operations.truncate(end);
         let next = self.next();
-        self.turns.retain(|turn| turn.sequence < next);
+        self.turns.split_off(self.turns.partition_point(|turn| turn.sequence < next))
     }
 
     /// The last operation on any of these digests.
@@ -363,16 +364,15 @@ impl Pipeline {
         })
     }
 
-    /// Takes a waiting operation's command out to try it; `settle` puts the outcome in.
-    pub(crate) fn take_waiting(&mut self, sequence: u64) -> Option<Box<Waiting>> {
+    /// Takes a waiting operation's command out to try it, and the turn that it waited for; `settle` puts the outcome in.
+    pub(crate) fn take_waiting(&mut self, sequence: u64) -> Option<(Box<Waiting>, Option<Turn>)> {
         let operation = self.get_mut(sequence).filter(|operation| operation.waiting())?;
         let taken = std::mem::replace(&mut operation.progress, Progress::Done(Bytes::new()));
         self.waiting -= 1;
-        if let Ok(place) = self.turns.binary_search_by_key(&sequence, |turn| turn.sequence) {
-            self.turns.remove(place);
-        }
+        let place = self.turns.binary_search_by_key(&sequence, |turn| turn.sequence);
+        let turn = place.ok().and_then(|place| self.turns.remove(place));
         match taken {
-            Progress::Waiting(waiting) => Some(waiting),
+            Progress::Waiting(waiting) => Some((waiting, turn)),
             _ => unreachable!("it was waiting"),
         }
     }

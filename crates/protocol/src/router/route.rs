@@ -41,6 +41,7 @@ impl Router {
         key: &Key,
         view: View,
         order: Order,
+        dealt: Option<Peer>,
     ) -> Result<Route, Unroutable> {
         match order {
             Order::Wait => Err(Unroutable::Wait),
@@ -48,7 +49,7 @@ impl Router {
                 Ok(Route { peer: Peer::Node(node), ordered: true })
             }
             Order::Follow { .. } => self.route_to_shim(placement.shim(key), order),
-            Order::Free => match self.choose_node(now, placement, key, view) {
+            Order::Free => match self.choose_node(now, placement, key, view, dealt) {
                 Some(node) => Ok(Route { peer: Peer::Node(node), ordered: false }),
                 None => self.route_to_shim(placement.shim(key), order),
             },
@@ -68,7 +69,14 @@ impl Router {
     }
 
     /// Power of k choices (design, section 4; paper, section 3.1).
-    fn choose_node(&mut self, now: Time, placement: &Placement, key: &Key, view: View) -> Option<NodeId> {
+    fn choose_node(
+        &mut self,
+        now: Time,
+        placement: &Placement,
+        key: &Key,
+        view: View,
+        dealt: Option<Peer>,
+    ) -> Option<NodeId> {
         let layers = match self.config.routing {
             Routing::OnPath => None,
             Routing::Learned => {
@@ -88,13 +96,12 @@ impl Router {
             .filter_map(|(_, place)| *place)
             .filter(|node| self.node_admits(now, *node))
             .collect();
-        let roomy = |node: &NodeId| self.has_window(Peer::Node(*node));
-        let candidates = match candidates.iter().any(roomy) {
-            true => candidates.into_iter().filter(roomy).collect(),
-            false => candidates,
-        };
+        // Nodes that have all that they can do have equal loads: then those count for which fewer commands wait.
+        let queue = |node: &NodeId| self.queue_before(Peer::Node(*node), dealt);
+        let shortest = candidates.iter().map(queue).min()?;
+        let candidates: SmallVec<[NodeId; LAYERS_MAX]> =
+            candidates.into_iter().filter(|node| queue(node) == shortest).collect();
         match candidates.as_slice() {
-            [] => None,
             [node] => Some(*node),
             several => self.loads.choose(now, several, random),
         }

@@ -115,7 +115,7 @@ impl Router {
         if (!job.tracked.is_empty() && self.is_untracked(key)) || self.hears_ahead(job.client) {
             return self.route_to_shim(placement.shim(key), order);
         }
-        self.route_read(now, placement, key, view, order)
+        self.route_read(now, placement, key, view, order, job.dealt)
     }
 
     /// Right before the command is sent.

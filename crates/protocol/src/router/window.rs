@@ -36,6 +36,8 @@ struct Window {
     /// Those whose command is the only one of theirs that is under way.
     single: VecDeque<(u32, u64)>,
     others: VecDeque<(u32, u64)>,
+    /// Commands of all of them.
+    commands: usize,
     /// Whose turn was last.
     last_single: bool,
 }
@@ -46,6 +48,7 @@ impl Default for Window {
             limit: Told::UNLIMITED,
             single: VecDeque::new(),
             others: VecDeque::new(),
+            commands: 0,
             last_single: false,
         }
     }
@@ -114,6 +117,19 @@ impl Windows {
         }
     }
 
+    fn awaited(&mut self, peer: Peer) {
+        if let Some(window) = self.slot(peer) {
+            window.commands += 1;
+        }
+    }
+
+    /// A command waits there no longer.
+    pub(crate) fn left(&mut self, peer: Peer) {
+        if let Some(window) = self.slot(peer) {
+            window.commands -= 1;
+        }
+    }
+
     fn pop(&mut self, peer: Peer) -> Option<(u32, u64)> {
         let client = self.slot(peer)?.pop()?;
         self.waiting -= 1;
@@ -151,6 +167,15 @@ impl Router {
             .is_none_or(|window| !window.is_crowded() && self.pending.under_way(peer) < window.limit)
     }
 
+    /// Commands that would have their turn there before one that comes now; none before one whose turn it is.
+    pub(crate) fn queue_before(&self, peer: Peer, dealt: Option<Peer>) -> usize {
+        match self.windows.get(peer).filter(|_| dealt != Some(peer)) {
+            Some(window) if self.pending.under_way(peer) >= window.limit => window.commands + 1,
+            Some(window) => window.commands,
+            None => 0,
+        }
+    }
+
     /// The first of the members without room that the job has not waited for yet.
     pub(crate) fn without_window(&self, job: &Job<'_>, peers: impl Iterator<Item = Peer>) -> Option<Peer> {
         let blocks = |peer: &Peer| job.dealt.is_none_or(|dealt| *peer > dealt) && !self.has_window(*peer);
@@ -171,6 +196,7 @@ impl Router {
             self.counters.turns_awaited += 1;
         }
         let turn = Turn { sequence, peer, since: since.unwrap_or(now) };
+        self.windows.awaited(peer);
         if state.pipeline.await_turn(turn) {
             let (number, single) = (state.number, state.pipeline.first() == sequence);
             self.windows.push(peer, (client, number), single);
@@ -227,9 +253,8 @@ impl Router {
         for (client, turn) in expired {
             let told = self.too_late(turn.peer);
             let Some(state) = self.clients.get_mut(client) else { continue };
-            if state.pipeline.take_waiting(turn.sequence).is_none() {
-                continue;
-            }
+            let Some((_, left)) = state.pipeline.take_waiting(turn.sequence) else { continue };
+            left.iter().for_each(|turn| self.windows.left(turn.peer));
             state.pipeline.settle(turn.sequence, Progress::Done(told));
             let operation = state.pipeline.get(turn.sequence);
             let freed = operation.map_or(Freed::Nothing, |operation| Freed::of(&operation.touch));
