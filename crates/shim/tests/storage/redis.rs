@@ -267,6 +267,26 @@ fn a_write_in_a_frozen_servers_buffer_does_not_happen_after_the_fence() {
 }
 
 #[test]
+fn a_server_that_walks_its_keys_is_not_taken_for_lost() {
+    let Some(server) = Server::start(&[]) else { return };
+    let timeout_us = 100_000;
+    let mut storage =
+        Storage::with(RedisSettings { timeout_us, ..settings(Address::Unix(server.socket()), 1) });
+    storage.until_up();
+    server.freeze();
+    let walk = storage.store(RESP2, &[&["keys", "*"]]);
+    let write = storage.store(RESP2, &[&["SET", "k", "v"]]);
+    let frozen = Instant::now();
+    while frozen.elapsed() < Duration::from_micros(5 * timeout_us) {
+        storage.turn();
+    }
+    assert!(storage.is_up());
+    server.thaw();
+    assert_eq!(storage.ended(walk), Some(Bytes::from_static(b"*0\r\n")));
+    assert_eq!(storage.ended(write), Some(Bytes::from_static(b"+OK\r\n")));
+}
+
+#[test]
 fn a_write_that_reaches_the_server_after_the_fence_does_not_happen() {
     let Some(server) = Server::start(&[]) else { return };
     let relay = Relay::start(&server.socket());

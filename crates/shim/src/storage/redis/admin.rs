@@ -69,7 +69,6 @@ pub(super) enum News {
 pub(super) struct Admin {
     address: Address,
     tls: Option<Dialer>,
-    timeout_us: u64,
     connection: Option<ConnectionId>,
     connected: bool,
     /// It has answered on this connection.
@@ -89,14 +88,12 @@ pub(super) struct Admin {
 impl Admin {
     pub(super) fn new(
         (address, tls): (Address, Option<Dialer>),
-        timeout_us: u64,
         backoff: Backoff,
         takeover: Takeover,
     ) -> Admin {
         Admin {
             address,
             tls,
-            timeout_us,
             connection: None,
             connected: false,
             heard: false,
@@ -198,8 +195,13 @@ impl Admin {
         }
     }
 
-    pub(super) fn tick(&mut self, io: &mut Io, now_us: u64) -> Option<News> {
-        let overdue = |since_us: u64| now_us.saturating_sub(since_us) > self.timeout_us;
+    /// Whether the server owes an answer for longer than this.
+    pub(super) fn overdue(&self, now_us: u64, timeout_us: u64) -> bool {
+        self.waits_since_us.is_some_and(|since_us| now_us.saturating_sub(since_us) > timeout_us)
+    }
+
+    /// `timeout_us`: how long the server may be silent now.
+    pub(super) fn tick(&mut self, io: &mut Io, now_us: u64, timeout_us: u64) -> Option<News> {
         if self.connection.is_none() {
             if now_us >= self.not_before_us {
                 self.connection = Some(io.dial_tls(&self.address, self.tls.as_ref()));
@@ -207,8 +209,8 @@ impl Admin {
             }
             return None;
         }
-        if self.waits_since_us.is_some_and(overdue) {
-            let reason = format!("no answer within {} ms", self.timeout_us / 1000);
+        if self.overdue(now_us, timeout_us) {
+            let reason = format!("no answer within {} ms", timeout_us / 1000);
             return Some(self.give_up(io, now_us, &reason));
         }
         if now_us.saturating_sub(self.checked_us) >= RECHECK_US {

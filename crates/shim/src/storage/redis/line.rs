@@ -42,6 +42,8 @@ struct Awaited {
     sent_us: u64,
     /// Where its bytes start in all that was ever written.
     start: u64,
+    /// It walks all keys of the server, which does nothing else meanwhile.
+    walks: bool,
     replies: SmallVec<[Bytes; 2]>,
 }
 
@@ -205,6 +207,7 @@ impl Line {
             missing: store.commands.len(),
             sent_us: now_us,
             start: self.written,
+            walks: store.commands.iter().any(|command| walks_all_keys(command)),
             replies: SmallVec::new(),
         });
         for command in &store.commands {
@@ -400,6 +403,11 @@ impl Line {
         matches!(self.phase, Phase::Resting { until_us } if now_us >= until_us)
     }
 
+    /// Whether the server may be silent because it walks all its keys for this line.
+    pub(super) fn walks(&self) -> bool {
+        self.awaited.iter().any(|awaited| awaited.walks)
+    }
+
     /// Whether something has been awaited for longer than `timeout_us` without a sign of life.
     pub(super) fn overdue(&self, now_us: u64, timeout_us: u64) -> bool {
         let waits_since = match self.phase {
@@ -436,6 +444,14 @@ impl Line {
 
 fn broken(error: ProtocolError) -> Fault {
     Fault::Broken(error.to_string())
+}
+
+/// Whether a command takes as long as the server has keys.
+fn walks_all_keys(frame: &[u8]) -> bool {
+    // The name is the third line of a frame.
+    let name = frame.splitn(4, |byte| *byte == b'\n').nth(2).unwrap_or_default();
+    let names: [&[u8]; 3] = [b"KEYS\r", b"FLUSHALL\r", b"FLUSHDB\r"];
+    names.iter().any(|walks| name.eq_ignore_ascii_case(walks))
 }
 
 /// Whether a push is a message, not the confirmation of a subscription.

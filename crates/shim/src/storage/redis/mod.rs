@@ -8,6 +8,7 @@ mod admin;
 mod line;
 mod listener;
 pub mod server;
+mod silence;
 mod takeover;
 
 use bytes::Bytes;
@@ -28,9 +29,6 @@ use takeover::{Login, Takeover, Trouble};
 
 /// Pinned connections that are kept for the next blocking command.
 const IDLE_MAX: usize = 8;
-/// Redis says that a script runs for too long after five seconds, which is also how long a silent server is waited for:
-/// its word has to come first.
-const SCRIPT_PATIENCE_US: u64 = 1_000_000;
 /// Of what is asked for nobody: its replies are dropped.
 const NOBODYS_TICKET: u64 = u64::MAX;
 const LOG_INTERVAL_US: u64 = 1_000_000;
@@ -90,7 +88,6 @@ impl Redis {
         Redis {
             admin: Admin::new(
                 (settings.address.clone(), settings.tls.clone()),
-                settings.timeout_us,
                 Backoff::new(fork()),
                 takeover,
             ),
@@ -432,14 +429,14 @@ impl Redis {
 
     fn tick(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
         let now_us = io.now_us();
-        let timeout_us = self.settings.timeout_us;
+        let timeout_us = self.patience_us(now_us);
         if self.standing.is_up() && now_us.saturating_sub(self.up_since_us) >= STABLE_US {
             self.backoff.reset();
             self.listeners.iter_mut().for_each(Listener::reset_backoff);
             self.admin.reset_backoff();
         }
         self.end_retired(io, now_us, events);
-        let news = self.admin.tick(io, now_us);
+        let news = self.admin.tick(io, now_us, timeout_us);
         self.news(io, now_us, news, events);
         let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
         let lines = self.shared.iter_mut().flatten().chain(&mut self.pinned);
@@ -448,27 +445,7 @@ impl Redis {
                 line.probe_again(io.out(*connection));
             }
         }
-        let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
-        let always = self.shared.iter().flatten().chain(listeners);
-        // A script that runs for too long is told of only after a while of silence.
-        let script = |(_, line): &&(ConnectionId, Line)| line.runs_scripts() && line.pending_count() > 0;
-        let patience_us = if self.pinned.iter().any(|one| script(&one)) { SCRIPT_PATIENCE_US } else { 0 };
-        let late_shared: Vec<ConnectionId> = always
-            .filter(|(_, line)| line.overdue(now_us, timeout_us + patience_us))
-            .map(|(connection, _)| *connection)
-            .collect();
-        // Blocking commands may take any time, and so may scripts while the server answers others; making their
-        // connection may not, nor may what does neither.
-        let late_pinned = self.pinned.iter().filter(|(_, line)| {
-            let bounded = !line.is_open() || line.watch().is_some();
-            let silent = line.runs_scripts() && !late_shared.is_empty();
-            (bounded || silent) && line.overdue(now_us, timeout_us)
-        });
-        let late_pinned: Vec<ConnectionId> = late_pinned.map(|(connection, _)| *connection).collect();
-        let late: Vec<ConnectionId> = late_shared.into_iter().chain(late_pinned).collect();
-        for connection in late {
-            self.closed(io, connection, &format!("no answer within {} ms", timeout_us / 1000), events);
-        }
+        self.close_silent(io, now_us, timeout_us, events);
     }
 
     /// Goes on towards `Up`: connections, then the fence, then the word.
