@@ -60,7 +60,7 @@ fn a_moment_without_cache_shows_who_burns_and_who_waits() {
         &lines,
         &[
             "cache OFF   phase 1 of 2   7 s of 20 s",
-            "gets 22.2 % of all requests",
+            "gets 22.2 % of all requests; its server can do 500/s in all.",
             "limit 500 requests/s each",
             "500/s +1,234",
             "r0 server 7",

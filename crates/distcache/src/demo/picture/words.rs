@@ -17,7 +17,7 @@ pub(super) fn story(cast: &Cast, moment: &Moment) -> String {
         None => format!("{} keys go to {} storage servers", thousands(KEYS as f64), cast.servers.len()),
         Some(PhaseKind::WithoutCache) => match moment.hottest {
             Some(share) => format!(
-                "One key in {} gets {} of all requests. Its server can do {limit} requests/s in all.",
+                "One key of {} gets {} of all requests; its server can do {limit}/s in all.",
                 thousands(KEYS as f64),
                 percent(share)
             ),
