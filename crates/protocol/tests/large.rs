@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::command;
 use protocol::placement::Placement;
+use protocol::requests::{Overload, RequestLimits};
 use protocol::shim::{Effect, Input, Shim, TRANSFERS_MAX};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Wish};
 use protocol::time::Time;
@@ -321,6 +322,40 @@ fn a_lost_connection_ends_the_reply_and_says_so() {
     let lost =
         "r2 -ERR DistCache: the connection to storage broke before the reply; the command had no effect";
     world.expect(&[&format!("own {own}: GET k"), lost]);
+}
+
+#[test]
+fn where_requests_wait_one_more_waits_until_another_ends() {
+    let (mut world, first) = World::known();
+    world.shim.limit(RequestLimits {
+        overload: Overload::Wait { patience: Duration::from_secs(2) },
+        ..RequestLimits::default()
+    });
+    for request in 2..=TRANSFERS_MAX as u64 {
+        world.get(request);
+        let own = world.asked();
+        world.large(own);
+        world.part(own, "$9\r\nbegin", false);
+    }
+    world.done.clear();
+    world.get(1000);
+    world.get(1001);
+    world.wait(500);
+    world.expect(&[]);
+    world.part(first, "end\r\n", true);
+    let own = world.asked();
+    world.expect(&["r1 end\r\n, Nothing", &format!("own {own}: GET k")]);
+    world.large(own);
+    world.part(own, "$9\r\nbegin", false);
+    world.expect(&[&format!("take {own} 65536"), "r1000 $9 begin and more"]);
+    // One that does not begin in time is told so, and takes nobody's place.
+    world.wait(2_000);
+    world.expect(&["r1001 busy"]);
+    world.say(ROUTER, Message::Cancel(Cancel { request: 2 }));
+    world.done.clear();
+    world.get(1002);
+    let own = world.asked();
+    world.expect(&[&format!("own {own}: GET k")]);
 }
 
 #[test]

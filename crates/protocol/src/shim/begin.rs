@@ -174,7 +174,6 @@ impl Shim {
     /// An operation of which neither a node nor storage has heard has waited for too long.
     fn give_up(&mut self, id: u32, effects: &mut Vec<Effect>) {
         let operation = self.operations.remove(id as usize);
-        self.larges.asked -= usize::from(operation.streams());
         for key in &operation.keys {
             let Some(state) = self.keys.get_mut(key) else { continue };
             state.queue.retain(|queued| *queued != id);

@@ -38,8 +38,10 @@ pub(super) struct Larges {
     order: VecDeque<(Key, View)>,
     /// By who gets them: the tickets of replies that have begun, and when more of them was asked for last.
     running: BTreeMap<(Peer, u64), (u64, Time)>,
-    /// Operations on connections of their own whose replies have not begun.
+    /// Operations on connections of their own that storage has, and whose replies have not begun.
     pub(super) asked: usize,
+    /// Operations that wait until one of so many ends.
+    waiting: VecDeque<u32>,
 }
 
 impl Larges {
@@ -131,6 +133,7 @@ impl Shim {
         let Some((command, waiting)) = self.take_reading(&key, (view, resp3)) else { return };
         let Purpose::Read { origins, .. } = self.skip(ticket, effects) else { return };
         self.larges.learn(&key, view);
+        self.since = now;
         for origin in origins.into_iter().chain(waiting) {
             self.ask_for_large(now, origin, (key.clone(), view, resp3), command.clone(), effects);
         }
@@ -150,6 +153,7 @@ impl Shim {
         }
         self.skip(ticket, effects);
         self.larges.learn(&key, view);
+        self.since = self.operations[id as usize].since.unwrap_or(now);
         self.operations[id as usize].origin = None;
         self.complete(id, Bytes::new(), true, effects);
         self.ask_for_large(now, origin, (key, view, resp3), command, effects);
@@ -189,7 +193,8 @@ impl Shim {
         if matches!(origin.from, Peer::Node(_)) {
             return self.refuse(origin, &Refusal::large(), effects);
         }
-        if self.larges.count() >= TRANSFERS_MAX && !self.end_stalled_transfer(now, effects) {
+        let waits = self.waiting.limits().waits();
+        if !waits && !self.has_transfer(now, effects) {
             self.statistics.sheds += 1;
             // Not busy: who asks for other things is served as ever.
             return self.refuse(origin, &Refusal::error(TRANSFERS), effects);
@@ -200,7 +205,6 @@ impl Shim {
             return self.refuse(origin, &refusal, effects);
         }
         self.statistics.storage_reads += 1;
-        self.larges.asked += 1;
         let lane = Lane::Pinned { resp3 };
         self.admit_operation(operation(origin, Kind::Read(Some(view)), lane, command, keys));
     }
@@ -283,6 +287,29 @@ impl Shim {
         let running = self.larges.running.keys().filter(|(from, _)| *from == router);
         for wanted in running.copied().collect::<Vec<_>>() {
             self.end_transfer(wanted, effects);
+        }
+    }
+
+    /// Whether a large reply more may be under way.
+    fn has_transfer(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
+        self.larges.count() < TRANSFERS_MAX || self.end_stalled_transfer(now, effects)
+    }
+
+    /// The same for this operation; if not, it is tried again once there may.
+    pub(super) fn must_await_transfer(&mut self, id: u32) -> bool {
+        let full = self.operations[id as usize].streams() && self.larges.count() >= TRANSFERS_MAX;
+        if full && !self.larges.waiting.contains(&id) {
+            self.larges.waiting.push_back(id);
+        }
+        full
+    }
+
+    /// What waits for others to end goes on as far as it may.
+    pub(super) fn begin_transfers(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        if !self.larges.waiting.is_empty() && self.has_transfer(now, effects) {
+            let room = TRANSFERS_MAX.saturating_sub(self.larges.count());
+            let count = room.min(self.larges.waiting.len());
+            self.ready.extend(self.larges.waiting.drain(..count));
         }
     }
 

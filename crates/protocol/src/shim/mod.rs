@@ -405,6 +405,7 @@ impl Shim {
             }
             Input::Tick => self.tick(now, effects),
         }
+        self.begin_transfers(now, effects);
         self.run_ready(now, effects);
         self.begin_waiting(now, effects);
     }

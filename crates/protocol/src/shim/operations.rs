@@ -237,7 +237,7 @@ impl Shim {
                 let lane_free = state.sent == 0 || state.sent_lane == operation.lane;
                 state.queue.first() == Some(&id) && (lane_free || operation.kind == Kind::Purge)
             })
-        })
+        }) && !self.must_await_transfer(id)
     }
 
     /// Leases of earlier incarnations may still run: writes wait until they cannot.
@@ -334,7 +334,9 @@ impl Shim {
             Operation { keys, .. } => self.reach_of(keys),
         };
         let ticket = self.store(now, Purpose::Operation(id), lane, reach, commands, effects);
-        self.operations[id as usize].phase = Phase::Sent { ticket };
+        let operation = &mut self.operations[id as usize];
+        operation.phase = Phase::Sent { ticket };
+        self.larges.asked += usize::from(operation.streams());
         if self.tracking.is_wanted() {
             self.expect_report(id);
         }
@@ -355,7 +357,8 @@ impl Shim {
     /// The end of an operation: answers, lets go of its keys, commits the early value if nothing interfered.
     pub(super) fn complete(&mut self, id: u32, reply: Bytes, success: bool, effects: &mut Vec<Effect>) {
         let operation = self.operations.remove(id as usize);
-        self.larges.asked -= usize::from(operation.streams());
+        let asked = operation.streams() && matches!(operation.phase, Phase::Sent { .. });
+        self.larges.asked -= usize::from(asked);
         if let Lane::Watching { number, .. } = operation.lane {
             self.release_watching(number, matches!(operation.phase, Phase::Sent { .. }), effects);
         }
