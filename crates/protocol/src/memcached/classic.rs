@@ -21,8 +21,15 @@ pub(super) fn steps(request: Request, dialect: Dialect, tallies: &mut Tallies) -
             ask(delete(&key, dialect), counted(dialect), unless(noreply, Tell::Delete))
         }
         Request::Count { key, delta, up, noreply } => {
-            let counting =
-                redis::Counting { up, delta, unique: None, initial: None, touch: None, early: false };
+            let counting = redis::Counting {
+                up,
+                delta,
+                unique: None,
+                initial: None,
+                touch: None,
+                early: false,
+                told: Expiry::Never,
+            };
             let command = match dialect {
                 Dialect::Redis => redis::count(&key, &counting),
                 Dialect::Memcached => {

@@ -83,6 +83,14 @@ fn redis(meta: &Meta) -> Result<(Command, Asked), String> {
                 }),
                 touch,
                 early,
+                // Flags are carried out in their order.
+                told: meta.flags.iter().take_while(|flag| flag[0] != b't').fold(
+                    Expiry::Never,
+                    |told, flag| {
+                        let sets = matches!(flag[0], b'T' | b'N');
+                        sets.then(|| meta.int32(flag[0])).flatten().map_or(told, Expiry::of)
+                    },
+                ),
             };
             (redis::count(key, &counting), Asked::Meta)
         }

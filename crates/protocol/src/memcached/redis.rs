@@ -45,6 +45,8 @@ local v, n, t = redis.call('GET', k), ARGV[4], redis.call('PTTL', k) \
 if not v then \
 if n == '' then return 'NF' end \
 redis.call('SET', k, n) \
+expire(ARGV[10], ARGV[11]) \
+t = redis.call('PTTL', k) \
 expire(ARGV[5], ARGV[6]) \
 else \
 if ARGV[3] ~= '' and string.sub(redis.sha1hex(v), 1, 15) ~= ARGV[3] then return 'EX' end \
@@ -68,8 +70,8 @@ if h < 0 then h, l = 0, 0 end end \
 n = string.format('%.0f', l) \
 if h > 0 then n = string.format('%.0f', h) .. string.rep('0', 10 - #n) .. n end \
 redis.call('SET', k, n, 'KEEPTTL') \
-expire(ARGV[7], ARGV[8]) end \
-if ARGV[9] == '' then t = redis.call('PTTL', k) end \
+expire(ARGV[7], ARGV[8]) \
+if ARGV[9] == '' then t = redis.call('PTTL', k) end end \
 if t < 0 then t = -1 else t = math.ceil(t / 1000) end \
 return 'VA ' .. #n .. ' t' .. t .. '\\r\\n' .. n";
 
@@ -159,6 +161,8 @@ pub(super) struct Counting {
     pub(super) touch: Option<Expiry>,
     /// The remaining time is asked for before the touch.
     pub(super) early: bool,
+    /// Which time one that is not there has when its remaining time is asked for.
+    pub(super) told: Expiry,
 }
 
 pub(super) fn count(key: &[u8], counting: &Counting) -> Command {
@@ -168,7 +172,9 @@ pub(super) fn count(key: &[u8], counting: &Counting) -> Command {
     let (delta, unique) = (counting.delta.to_string(), hexadecimal(counting.unique));
     let how = if counting.up { "I" } else { "D" };
     let early = flag(counting.early);
-    let args = [how, &delta, &unique, &initial, born, &born_number, touch, &touch_number, early];
+    let (told, told_number) = script_option(Some(counting.told));
+    let args =
+        [how, &delta, &unique, &initial, born, &born_number, touch, &touch_number, early, told, &told_number];
     eval("EVAL", COUNT, key, &args.map(str::as_bytes))
 }
 

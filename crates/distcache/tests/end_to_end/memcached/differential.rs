@@ -31,9 +31,9 @@ impl Side {
     }
 }
 
-/// Whether anything may have given a key another unique since.
+/// Whether anything may have given a key another unique since: all but a `get` alone.
 fn find_unique(request: &[u8]) -> bool {
-    !request.starts_with(b"get ")
+    !request.starts_with(b"get ") || request.iter().filter(|&&byte| byte == b'\n').count() > 1
 }
 
 /// An answer without what differs from server to server: uniques, as the last number of a line or behind `c`, and the
@@ -129,4 +129,28 @@ fn over_memcached_it_answers_as_memcached_does() {
     let _machine = shared();
     let servers = [MemcachedServer::start(), MemcachedServer::start()];
     check(Storage::Memcached, servers.iter().map(MemcachedServer::url).collect());
+}
+
+#[test]
+fn flags_of_a_new_number_are_carried_out_in_their_order() {
+    if !installed(&["memcached", "redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let (reference, server) = (MemcachedServer::start(), RedisServer::start());
+    let cluster = cluster(vec![server.url()]);
+    let mut direct = Side::of(reference.connect());
+    let mut through = Side::of(MemcachedClient::connect(cluster.router(0)));
+    for flags in
+        ["T500 t N0", "T500 N0 t", "t T500 N0", "N0 T500 t", "N2000 t T500", "N0 t", "t N500", "T500 t"]
+    {
+        for request in ["md counter\r\n", &format!("ma counter {flags}\r\n"), "mg counter t v\r\n"] {
+            let (expected, got) = (direct.ask(request.as_bytes()), through.ask(request.as_bytes()));
+            assert_eq!(
+                got.escape_ascii().to_string(),
+                expected.escape_ascii().to_string(),
+                "{flags}: {request}"
+            );
+        }
+    }
 }

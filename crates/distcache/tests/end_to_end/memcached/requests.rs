@@ -125,7 +125,8 @@ fn classic_store(random: &mut SmallRng, storage: Storage) -> Vec<u8> {
 fn unique(random: &mut SmallRng, key: &str) -> Vec<u8> {
     match random.random_bool(0.7) {
         true => [UNIQUE, key.as_bytes(), b">"].concat(),
-        false => b"77".to_vec(),
+        // A server counts to small ones.
+        false => b"7777777777777".to_vec(),
     }
 }
 
@@ -177,13 +178,11 @@ fn meta_other(random: &mut SmallRng) -> Vec<u8> {
     let (key, base64) = meta_key(random);
     let deletes = random.random_bool(0.3);
     let text = match deletes {
-        true => format!("md {key}{base64}{}", flags(random, &["q", "k", "Oo", "C77"])),
+        true => format!("md {key}{base64}{}", flags(random, &["q", "k", "Oo", "C7777777777777"])),
         false => {
             let key = counted(random);
-            format!(
-                "ma {key}{}",
-                flags(random, &["v", "k", "Oo", "t", "c", "D5", "MD", "MI", "N0", "J13", "T500"])
-            )
+            // Without T, which memcached sets on the number that it replaces, if it does not count in place.
+            format!("ma {key}{}", flags(random, &["v", "k", "Oo", "t", "c", "D5", "MD", "MI", "N0", "J13"]))
         }
     };
     format!("{text}\r\n").into_bytes()
