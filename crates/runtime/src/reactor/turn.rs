@@ -91,12 +91,14 @@ impl Reactor {
             go_on(io, driver, id);
         }
         let ready = io.ready.len();
+        flush_before(io, ready);
         (io.turn_end_us, io.turn_progressed) = (begun_us + NEW_US, false);
         for event in &self.events {
             if !is_urgent(io, event) {
                 dispatch(io, driver, event);
             }
         }
+        flush_before(io, ready);
         (io.turn_end_us, io.turn_progressed) = (begun_us + TURN_US, false);
         read_ready(io, driver, ready);
         for listener in ready_listeners {
@@ -127,6 +129,13 @@ fn dispatch(io: &mut Io, driver: &mut impl Driver, event: &mio::event::Event) {
         Target::Waker => driver.event(io, Event::Woken),
         Target::Listener(listener) => accept(io, driver, listener),
         Target::Connection(connection) => signal(io, driver, connection, event),
+    }
+}
+
+/// Whoever waits for what is done already does not wait for the connections that have a long turn before them.
+fn flush_before(io: &mut Io, ready: usize) {
+    if ready > 0 {
+        io.flush();
     }
 }
 
