@@ -113,6 +113,8 @@ scripts! {
     shim_cut_off_from_storage
     slot_moves
     views_of_one_key
+    waiting_behind_a_write_that_invalidates
+    waiting_for_the_rate
     write_lost_and_applied_late
     write_queued_after_commit
     write_queued_behind_a_write

@@ -151,6 +151,7 @@ impl World {
             "move" => self.move_slots(&words[1..]),
             "fence" => self.fence(),
             "policy" => self.policy(words[1], &words[2..]),
+            "waits" => self.waits(&words[1..]),
             "purge" => self.purge(words[1].parse().expect("a number"), &words[2..]),
             "drain" => self.step_node(index(words[1]), node::Input::Drain),
             "offer" => self.offer(words[1], &words[2..]),

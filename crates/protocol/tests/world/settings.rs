@@ -6,12 +6,21 @@ use bytes::Bytes;
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission};
 use protocol::policy::{Eligibility, Policies, Rule};
-use protocol::requests::RequestLimits;
+use protocol::requests::{Overload, RequestLimits};
 use protocol::shim::{self, Scope};
 
 use super::{World, index};
 
 impl World {
+    /// `waits MS [rate N]`: what the shim cannot begin waits for so long; of N requests per second.
+    pub(super) fn waits(&mut self, words: &[&str]) {
+        let number = |word: &str| word.parse().expect("a number");
+        let overload = Overload::Wait { patience: Duration::from_millis(number(words[0])) };
+        let rate_max = words.get(2).map_or(0, |rate| number(rate));
+        let shim = self.shim.as_mut().expect("it runs");
+        shim.limit(RequestLimits { rate_max, overload, ..RequestLimits::default() });
+    }
+
     /// `policy n0|n1|s0 PREFIX never|always|heat [ttl MS] [bytes N]`, the only one there is from then on; `policy s0`
     /// alone leaves none, and `policy s0 observe` caches nothing at all.
     pub(super) fn policy(&mut self, member: &str, words: &[&str]) {
