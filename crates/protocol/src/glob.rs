@@ -8,6 +8,8 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
 
 /// `give_up` says that no later start of the text can match either, which keeps `*a*a*a*b` from being exponential.
 fn matches_from(mut pattern: &[u8], mut text: &[u8], give_up: &mut bool) -> bool {
+    // Stars match nothing behind something, but not nothing alone: `*` and the empty text do not match.
+    let starts_empty = text.is_empty();
     while let (Some(&first), false) = (pattern.first(), text.is_empty()) {
         match first {
             b'*' => return matches_star(pattern, text, give_up),
@@ -34,7 +36,7 @@ fn matches_from(mut pattern: &[u8], mut text: &[u8], give_up: &mut bool) -> bool
         }
         pattern = &pattern[1..];
     }
-    if text.is_empty() {
+    if text.is_empty() && !starts_empty {
         pattern = &pattern[pattern.iter().take_while(|&&byte| byte == b'*').count()..];
     }
     pattern.is_empty() && text.is_empty()
@@ -96,7 +98,10 @@ mod tests {
         let check = |pattern: &str, text: &str, expected| {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
         };
-        check("*", "", true);
+        check("*", "", false);
+        check("", "", true);
+        check("*", "a", true);
+        check("a*", "a", true);
         check("h?llo", "hallo", true);
         check("h*llo", "heeeello", true);
         check("h[ae]llo", "hillo", false);

@@ -242,7 +242,10 @@ fn rules_and_verdicts_are_those_of_redis() {
                 continue;
             }
             assert_eq!(got, expected, "{rules:?} {args:?}");
-            assert_eq!(verdict(again, &Command::from_args(&args)), got, "{rules:?} {args:?}");
+            // Redis prints `%RW~*`, which does not match the empty key, as `~*`, which allows every key.
+            if !args.iter().any(String::is_empty) {
+                assert_eq!(verdict(again, &Command::from_args(&args)), got, "{rules:?} {args:?}");
+            }
             *(if got == "OK" { &mut allowed } else { &mut denied }) += 1;
         }
     }
