@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::cluster::mortal;
@@ -85,37 +85,20 @@ impl Drop for Load {
 
 fn slice(line: &str) -> anyhow::Result<Slice> {
     let cells: Vec<u64> = line.split(',').map(str::parse).collect::<Result<_, _>>().context("a series")?;
-    let [
-        _,
-        unix_ms,
-        due,
-        _,
-        in_time,
-        errors,
-        lost,
-        unanswered,
-        p50_us,
-        p90_us,
-        p99_us,
-        _,
-        replies,
-        error_replies,
-    ] = cells[..]
-    else {
-        bail!("{line:?} is no line of a series");
-    };
+    // start, unix, due, answered, in time, errors, lost, unanswered, p50, p90, p99, max, replies, error replies
+    ensure!(cells.len() == 14, "{line:?} is no line of a series");
     Ok(Slice {
-        unix_ms,
-        due,
-        in_time,
-        errors,
-        lost,
-        unanswered,
-        p50_us,
-        p90_us,
-        p99_us,
-        replies,
-        error_replies,
+        unix_ms: cells[1],
+        due: cells[2],
+        in_time: cells[4],
+        errors: cells[5],
+        lost: cells[6],
+        unanswered: cells[7],
+        p50_us: cells[8],
+        p90_us: cells[9],
+        p99_us: cells[10],
+        replies: cells[12],
+        error_replies: cells[13],
     })
 }
 

@@ -20,14 +20,11 @@ const GOODPUT_MIN: f64 = 0.9;
 const RECOVERY_MAX: Duration = Duration::from_secs(10);
 
 const BEFORE: Duration = Duration::from_secs(6);
-const SURGE: Duration = Duration::from_secs(20);
+const SURGE: Duration = Duration::from_secs(12);
 /// Longer than a recovery may take.
 const REST: Duration = Duration::from_secs(14);
-/// What a surge needs to reach every queue; with pipelines of hundreds of commands whose replies come in order, until most
-/// have replies that wait for an older one.
+/// What a surge needs to reach every queue.
 const ONSET_MS: u64 = 1_000;
-const ONSET_WAITING_MS: u64 = 6_000;
-const END_MS: u64 = 1_000;
 const SLICE_MS: u64 = 500;
 /// So many good slices in a row are a recovery: two seconds.
 const WELL_SLICES: usize = 4;
@@ -113,9 +110,8 @@ impl Run {
     }
 
     /// The sum over the surge, per second.
-    fn per_second(&self, overload: Overload, count: impl Fn(&Slice) -> u64) -> f64 {
-        let onset_ms = if overload == Overload::Wait { ONSET_WAITING_MS } else { ONSET_MS };
-        let (from_ms, to_ms) = (self.from_ms + onset_ms, self.to_ms - END_MS);
+    fn per_second(&self, count: impl Fn(&Slice) -> u64) -> f64 {
+        let (from_ms, to_ms) = (self.from_ms + ONSET_MS, self.to_ms - ONSET_MS);
         let within = |slice: &&Slice| slice.unix_ms >= from_ms && slice.unix_ms < to_ms;
         let sum: u64 = self.both().filter(within).map(count).sum();
         sum as f64 * 1e3 / (to_ms - from_ms) as f64
@@ -124,7 +120,7 @@ impl Run {
     /// Replies without an error: of requests that were due in the surge and within a second where a cluster refuses, at
     /// whatever age where it lets wait.
     fn goodput(&self, overload: Overload) -> f64 {
-        self.per_second(overload, |slice| match overload {
+        self.per_second(|slice| match overload {
             Overload::Wait => slice.replies - slice.error_replies,
             Overload::Refuse => slice.in_time,
         })
@@ -185,7 +181,7 @@ fn leases_lost(cluster: &Cluster) -> anyhow::Result<u64> {
 fn judge(finding: &mut Finding, overload: Overload, peak: f64, factor: f64, run: &Run, lost: u64) {
     let (goodput, recovery) = (run.goodput(overload), run.recovery());
     let name = overload.name();
-    let errors = run.per_second(overload, |slice| slice.error_replies);
+    let errors = run.per_second(|slice| slice.error_replies);
     let within = match overload {
         Overload::Wait => "",
         Overload::Refuse => " within a second",

@@ -13,7 +13,7 @@ const OBJECTS_MAX: usize = 250;
 /// An open loop must be able to have all its requests in flight, or it would become a closed one.
 pub(super) const OPEN: [&str; 5] = ["--connections", "128", "--pipeline", "256", "--no-load"];
 /// While the nodes find the hot keys.
-const HEATING: [&str; 6] = ["--connections", "64", "--pipeline", "8", "--seconds", "20"];
+const HEATING: [&str; 6] = ["--connections", "64", "--pipeline", "8", "--seconds", "8"];
 /// Parts of the sum of all rates, of which the cluster may or may not be capable.
 const STEPS: [f64; 6] = [0.6, 0.75, 0.9, 1.05, 1.2, 1.35];
 const STEP: [&str; 6] = ["--warmup", "2", "--seconds", "4", "--slice-ms", "500"];
