@@ -143,6 +143,19 @@ impl World {
         (world, own)
     }
 
+    /// With as many large replies begun as there may be, and the ticket of the first.
+    fn full() -> (World, u64) {
+        let (mut world, first) = World::known();
+        for request in 2..=TRANSFERS_MAX as u64 {
+            world.get(request);
+            let own = world.asked();
+            world.large(own);
+            world.part(own, "$9\r\nbegin", false);
+        }
+        world.done.clear();
+        (world, first)
+    }
+
     /// The ticket of the last command that storage was given.
     fn asked(&self) -> u64 {
         let asked = self.done.iter().rev().find(|done| done.starts_with("own") || done.starts_with("shared"));
@@ -326,18 +339,11 @@ fn a_lost_connection_ends_the_reply_and_says_so() {
 
 #[test]
 fn where_requests_wait_one_more_waits_until_another_ends() {
-    let (mut world, first) = World::known();
+    let (mut world, first) = World::full();
     world.shim.limit(RequestLimits {
         overload: Overload::Wait { patience: Duration::from_secs(2) },
         ..RequestLimits::default()
     });
-    for request in 2..=TRANSFERS_MAX as u64 {
-        world.get(request);
-        let own = world.asked();
-        world.large(own);
-        world.part(own, "$9\r\nbegin", false);
-    }
-    world.done.clear();
     world.get(1000);
     world.get(1001);
     world.wait(500);
@@ -360,14 +366,7 @@ fn where_requests_wait_one_more_waits_until_another_ends() {
 
 #[test]
 fn there_are_so_many_at_a_time_and_who_takes_nothing_gives_way() {
-    let (mut world, first) = World::known();
-    for request in 2..=TRANSFERS_MAX as u64 {
-        world.get(request);
-        let own = world.asked();
-        world.large(own);
-        world.part(own, "$9\r\nbegin", false);
-    }
-    world.done.clear();
+    let (mut world, first) = World::full();
     world.get(1000);
     // An error, but not one that says that this shim is busy: others are served as ever.
     world.expect(&[

@@ -162,18 +162,22 @@ impl Router {
 
     /// Whether one more request may be sent there at once.
     pub(crate) fn has_window(&self, peer: Peer) -> bool {
-        self.windows
-            .get(peer)
-            .is_none_or(|window| !window.is_crowded() && self.pending.under_way(peer) < window.limit)
+        let crowded = self.windows.get(peer).is_some_and(Window::is_crowded);
+        !crowded && self.has_room(peer)
+    }
+
+    /// The same for whose turn it is.
+    fn has_room(&self, peer: Peer) -> bool {
+        self.windows.get(peer).is_none_or(|window| self.pending.under_way(peer) < window.limit)
     }
 
     /// Commands that would have their turn there before one that comes now; none before one whose turn it is.
     pub(crate) fn queue_before(&self, peer: Peer, dealt: Option<Peer>) -> usize {
-        match self.windows.get(peer).filter(|_| dealt != Some(peer)) {
-            Some(window) if self.pending.under_way(peer) >= window.limit => window.commands + 1,
-            Some(window) => window.commands,
-            None => 0,
+        if dealt == Some(peer) {
+            return 0;
         }
+        let waiting = self.windows.get(peer).map_or(0, |window| window.commands);
+        waiting + usize::from(!self.has_room(peer))
     }
 
     /// The first of the members without room that the job has not waited for yet.
@@ -209,7 +213,7 @@ impl Router {
             return;
         }
         for peer in self.windows.crowded() {
-            while self.windows.get(peer).is_some_and(|window| self.pending.under_way(peer) < window.limit)
+            while self.has_room(peer)
                 && let Some(client) = self.windows.pop(peer)
             {
                 self.deal_turn(now, peer, client, effects);
@@ -219,8 +223,7 @@ impl Router {
 
     fn deal_turn(&mut self, now: Time, peer: Peer, (client, number): (u32, u64), effects: &mut Vec<Effect>) {
         for _ in 0..TURN_COMMANDS {
-            let room =
-                self.windows.get(peer).is_some_and(|window| self.pending.under_way(peer) < window.limit);
+            let room = self.has_room(peer);
             let state = self.clients.get(client).filter(|state| state.number == number);
             let Some(turn) = state.and_then(|state| state.pipeline.first_turn(peer)) else { return };
             if !room {

@@ -448,10 +448,10 @@ fn broken(error: ProtocolError) -> Fault {
 
 /// Whether a command takes as long as the server has keys.
 fn walks_all_keys(frame: &[u8]) -> bool {
-    // The name is the third line of a frame.
-    let name = frame.splitn(4, |byte| *byte == b'\n').nth(2).unwrap_or_default();
+    // Few arguments and a short name: nothing has to be searched for in the frames of all others.
+    let [b'*', _, b'\r', b'\n', b'$', _, b'\r', b'\n', name @ ..] = frame else { return false };
     let names: [&[u8]; 3] = [b"KEYS\r", b"FLUSHALL\r", b"FLUSHDB\r"];
-    names.iter().any(|walks| name.eq_ignore_ascii_case(walks))
+    names.iter().any(|walks| name.get(..walks.len()).is_some_and(|name| name.eq_ignore_ascii_case(walks)))
 }
 
 /// Whether a push is a message, not the confirmation of a subscription.
