@@ -112,6 +112,8 @@ scripts! {
     shim_crash_between_the_phases
     shim_cut_off_from_storage
     slot_moves
+    storage_comes_back_empty
+    storage_comes_back_empty_behind_a_write
     views_of_one_key
     waiting_behind_a_write_that_invalidates
     waiting_for_the_rate

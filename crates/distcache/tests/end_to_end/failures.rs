@@ -1,11 +1,13 @@
 //! Processes that die, stop and come back while clients work: nothing stale, nothing stuck. Not wrong configuration.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::Value as Json;
 use wire::resp::Value;
 
-use crate::cluster::{Cluster, Layout, RedisServer, alone, installed, text, until};
+use crate::cluster::{Client, Cluster, Layout, RedisServer, alone, installed, text, until};
 use crate::coherence::{hit_ratio, layout};
 use crate::history::{History, Report};
 
@@ -53,6 +55,20 @@ fn only(report: &Report, allowed: &[&str]) {
     }
 }
 
+fn hits_since(cluster: &Cluster, before: &Json) -> u64 {
+    let hits = |status| crate::cluster::total(status, "nodes", "hits_total");
+    hits(&cluster.status()).saturating_sub(hits(before))
+}
+
+/// Tells the readers to end, also where the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 #[test]
 fn killed_nodes_hold_writes_for_a_lease_at_most() {
     if !installed(&["redis-server"]) {
@@ -71,11 +87,7 @@ fn killed_nodes_hold_writes_for_a_lease_at_most() {
         trial.no_errors_and_writes_within_a_lease(node);
     }
     let before = trial.cluster.status();
-    until("copies are hit again", || {
-        let status = trial.cluster.status();
-        let hits = |status| crate::cluster::total(status, "nodes", "hits_total");
-        (hits(&status) > hits(&before) + 100).then_some(())
-    });
+    until("copies are hit again", || (hits_since(&trial.cluster, &before) > 100).then_some(()));
     let report = trial.history.finish();
     assert!(report.errors.is_empty(), "{report:?}");
 }
@@ -183,6 +195,58 @@ fn a_redis_that_is_killed_comes_back_as_a_new_incarnation() {
     trial.history.wait_for(500, 50);
     let report = trial.history.finish();
     assert!(report.errors.is_empty(), "{report:?}");
+}
+
+/// Readers of one key, at every node and all the time: whoever asks after somebody has been told that it is gone is told so, too.
+#[test]
+fn a_redis_that_comes_back_empty_is_seen_as_one_history() {
+    const READERS: usize = 6;
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = alone();
+    let mut servers = [RedisServer::start()];
+    let cluster = Cluster::apart(layout(&servers));
+    let (routers, mut client) = (&cluster.layout.routers, cluster.connect(0));
+    for round in 0..3 {
+        let value = format!("value {round}");
+        until("a write is taken", || (text(&client.call(&["SET", "k", &value])) == "OK").then_some(()));
+        let (gone, done, hits) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+        let read = |reader: usize| {
+            let mut client = Client::tcp(routers[reader % routers.len()]);
+            while !done.load(SeqCst) {
+                let was_gone = gone.load(SeqCst);
+                match client.call(&["GET", "k"]) {
+                    Value::Null => gone.store(true, SeqCst),
+                    // While storage is away.
+                    Value::Error(_) => {}
+                    found => {
+                        assert_eq!(text(&found), value, "round {round}");
+                        assert!(
+                            !was_gone,
+                            "round {round}: {value:?} after somebody was told that it is gone"
+                        );
+                        hits.fetch_add(1, SeqCst);
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let ends = Ends(&done);
+            (0..READERS).for_each(|reader| {
+                scope.spawn(move || read(reader));
+            });
+            let before = cluster.status();
+            until("copies are hit", || (hits_since(&cluster, &before) > 1000).then_some(()));
+            servers[0].kill();
+            servers[0].run();
+            until("it is gone", || gone.load(SeqCst).then_some(()));
+            // As long as copies of before could last.
+            std::thread::park_timeout(2 * LEASE);
+            drop(ends);
+        });
+        assert!(hits.into_inner() > 1000, "round {round}");
+    }
 }
 
 #[test]

@@ -120,7 +120,7 @@ impl<T> RequestQueue<T> {
 
     /// So many may wait when one more comes.
     fn queue_max(&self, now: Time, class: RequestClass) -> usize {
-        if self.limits.waits() {
+        if self.limits.waits() || self.limits.rate_max == 0 {
             return self.limits.queue_max;
         }
         let standing = class == RequestClass::Client && now.since(self.empty) >= BURST_PATIENCE;

@@ -24,6 +24,9 @@ const WINDOW_AT_RATE_MS: u64 = 30;
 
 const OVERLOADED: &[u8] =
     b"-BUSY DistCache: the shim is over its request rate; the command was not executed, try again later\r\n";
+const HELD: &[u8] =
+    b"-BUSY DistCache: storage came back, maybe without data that are cached, and is not asked before those copies are gone; \
+      the command was not executed, try again in a second\r\n";
 const FULL: &[u8] =
     b"-BUSY DistCache: too many commands wait for this storage server; the command was not executed, try again later\r\n";
 
@@ -42,7 +45,7 @@ impl Shim {
         };
         self.windows.asked(now, from);
         let waited = requests::waited_before(&message);
-        let room = self.has_room(&message, class);
+        let room = self.has_room(now, &message, class);
         if !self.waiting.is_empty() && self.ends_what_blocks(&message) {
             return self.begin(now, from, (message, waited), effects);
         }
@@ -69,8 +72,14 @@ impl Shim {
 
     /// Whether a request can be begun: what cannot be served at all is told so at once, and where overload is refused each
     /// request finds out for itself.
-    fn has_room(&self, message: &Message, class: RequestClass) -> bool {
-        if !self.waiting.limits().waits() || matches!(self.storage, StorageState::Down { .. }) {
+    fn has_room(&self, now: Time, message: &Message, class: RequestClass) -> bool {
+        if matches!(self.storage, StorageState::Down { .. }) {
+            return true;
+        }
+        if self.holds_reads(now) {
+            return false;
+        }
+        if !self.waiting.limits().waits() {
             return true;
         }
         let key_full = match message {
@@ -116,7 +125,7 @@ impl Shim {
                 Message::Fetch(_) => RequestClass::Fill,
                 _ => RequestClass::Client,
             };
-            let room = self.has_room(message, class);
+            let room = self.has_room(now, message, class);
             match self.waiting.next(now, room) {
                 None => return,
                 Some(Due::Serve((since, (from, message)))) => {
@@ -196,8 +205,11 @@ impl Shim {
 
     fn expired(&mut self, from: Peer, message: &Message, effects: &mut Vec<Effect>) {
         self.statistics.expired += 1;
-        let told =
-            if self.waiting.limits().waits() { self.too_late() } else { Bytes::from_static(OVERLOADED) };
+        let told = match self.waiting.limits() {
+            limits if limits.waits() => self.too_late(),
+            limits if limits.rate_max == 0 => Bytes::from_static(HELD),
+            _ => Bytes::from_static(OVERLOADED),
+        };
         if let Some(answer) = requests::refusal(message, told) {
             self.send(from, answer, effects);
         }

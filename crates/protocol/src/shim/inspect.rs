@@ -17,6 +17,8 @@ pub struct ShimBacklog {
     pub tickets: usize,
     /// Keys with reads under way.
     pub readings: usize,
+    /// Requests that have not begun.
+    pub waiting: usize,
     /// INVs and REVOKEs without an acknowledgement.
     pub outstanding: usize,
     pub ready: usize,
@@ -36,6 +38,7 @@ impl Shim {
             operations: self.operations.len(),
             tickets: self.tickets.len(),
             readings: self.readings.len(),
+            waiting: self.waiting.len(),
             outstanding: unacknowledged.sum(),
             ready: self.ready.len(),
             held: self.held.len(),
@@ -73,6 +76,11 @@ impl Shim {
         now < self.hold_until
     }
 
+    /// Whether copies may still show what storage has lost, so that nothing is read there.
+    pub fn holds_reads(&self, now: Time) -> bool {
+        now < self.reads_hold_until
+    }
+
     /// The longest that any INV may yet be waited for, from when it was sent.
     pub fn longest_wait(&self) -> Duration {
         let waits = self.links.iter().filter_map(|link| {
@@ -89,6 +97,8 @@ impl Shim {
         let up = matches!(self.storage, StorageState::Up { .. });
         let hold = (self.hold_until.0 != u64::MAX).then(|| self.hold_until.since(now));
         (self.placement.epoch(), up, self.incarnation, hold, self.proof_age(now, self.proof)).hash(state);
+        self.reads_hold_until.since(now).hash(state);
+        self.waiting.iter().for_each(|waiting| waiting.hash(state));
         (self.sequence, self.barrier_number, self.quarantined_whole).hash(state);
         for link in &self.links {
             self.fingerprint_link(now, link, state);

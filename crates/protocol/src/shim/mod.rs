@@ -262,6 +262,8 @@ pub struct Shim {
     incarnation: Option<u64>,
     /// Until then no write reaches storage: an earlier incarnation's leases may still run.
     hold_until: Time,
+    /// Until then no read does either: copies may still show what storage held before it was lost.
+    reads_hold_until: Time,
     /// When the newest storage command that has been answered was sent.
     proof: Time,
     proof_sent: Time,
@@ -330,6 +332,7 @@ impl Shim {
             storage: StorageState::Down { reason: "it has not been reached yet".into() },
             incarnation: None,
             hold_until: Time(u64::MAX),
+            reads_hold_until: Time(0),
             proof: Time(0),
             proof_sent: Time(0),
             touched: Time(0),

@@ -240,9 +240,11 @@ impl Shim {
         }) && !self.must_await_transfer(id)
     }
 
-    /// Leases of earlier incarnations may still run: writes wait until they cannot.
+    /// Leases of earlier incarnations may still run: writes wait until they cannot, and so does everything else if storage
+    /// may have lost what their copies show.
     fn must_hold(&mut self, now: Time, id: u32) -> bool {
-        let hold = self.operations[id as usize].kind.writes() && now < self.hold_until;
+        let kind = self.operations[id as usize].kind;
+        let hold = kind.writes() && self.holds_writes(now) || !kind.is_silent() && self.holds_reads(now);
         if hold {
             self.held.push(id);
         }

@@ -93,7 +93,7 @@ impl Shim {
     fn storage_up(&mut self, now: Time, incarnation: u64, traits: StorageTraits, effects: &mut Vec<Effect>) {
         self.storage = StorageState::Up { traits };
         if self.incarnation != Some(incarnation) {
-            self.incarnation = Some(incarnation);
+            let earlier = self.incarnation.replace(incarnation);
             self.statistics.incarnations += 1;
             for index in 0..self.links.len() {
                 self.close_session(NodeId(index as u16));
@@ -105,6 +105,10 @@ impl Shim {
             self.touching.clear();
             self.proof = Time(0);
             self.hold_until = now.after(self.config.lease.restart_wait());
+            if earlier.is_some() {
+                // Nobody may see a value, then that it is gone, and then the value again in a copy.
+                self.reads_hold_until = self.hold_until;
+            }
         }
         self.prove(now, effects);
         self.restore_topics(now, effects);

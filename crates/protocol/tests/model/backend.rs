@@ -31,6 +31,8 @@ pub(crate) struct InFlight {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Storage {
     pub(crate) value: u8,
+    /// What it held before it came back with nothing.
+    pub(crate) lost: Option<u8>,
     /// Writes of broken connections and dead shims that may still run, until a fence.
     pub(crate) late: Vec<Write>,
 }
@@ -42,6 +44,12 @@ impl Storage {
             Write::Increment | Write::Block => self.value + 1,
             Write::Flush => 0,
         };
+    }
+
+    /// The server ends, and what was on its way to it; the next one has nothing.
+    pub(crate) fn restart(&mut self) {
+        self.late.clear();
+        self.lost = Some(std::mem::take(&mut self.value));
     }
 }
 

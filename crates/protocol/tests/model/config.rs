@@ -65,6 +65,8 @@ pub(crate) struct Budget {
     pub(crate) takeovers: u8,
     /// All connections from shim to storage break.
     pub(crate) losses: u8,
+    /// Storage ends and comes back without its data.
+    pub(crate) storage_restarts: u8,
     pub(crate) relinks: u8,
     pub(crate) remaps: u8,
     pub(crate) drains: u8,

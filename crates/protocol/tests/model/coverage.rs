@@ -20,6 +20,7 @@ pub(crate) enum Event {
     CommandLost,
     LateWrite,
     WriteHeld,
+    ReadHeld,
     SessionRefused,
     NumberRejected,
     ReplacedShimGranted,
@@ -28,7 +29,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    const ALL: [Event; 18] = [
+    const ALL: [Event; 19] = [
         Event::Hit,
         Event::Joined,
         Event::Poisoned,
@@ -42,6 +43,7 @@ impl Event {
         Event::CommandLost,
         Event::LateWrite,
         Event::WriteHeld,
+        Event::ReadHeld,
         Event::SessionRefused,
         Event::NumberRejected,
         Event::ReplacedShimGranted,

@@ -61,6 +61,7 @@ pub(crate) enum Action {
     TakeOver,
     BringUp,
     LoseConnections,
+    RestartStorage,
     Fence,
     Relink(usize),
     RemapShim,
@@ -95,7 +96,7 @@ impl Cluster {
         let asked = shim.in_flight().filter(|command| reads(command.what)).count();
         let backlog = shim.machine.backlog();
         let joined = shim.machine.pending() - backlog.operations - backlog.tickets;
-        asked + joined < self.config.storage_slots
+        asked + joined + backlog.waiting < self.config.storage_slots
     }
 
     fn machines(&self, state: &State, actions: &mut Vec<Action>) {
@@ -186,6 +187,9 @@ impl Cluster {
         if may(budget.losses) && governing.in_flight().next().is_some() {
             actions.push(Action::LoseConnections);
         }
+        if may(budget.storage_restarts) {
+            actions.push(Action::RestartStorage);
+        }
         if state.unfenced {
             actions.push(Action::Fence);
         }
@@ -236,7 +240,9 @@ impl Cluster {
     fn read(&self, state: &mut State, node: usize, view: View) {
         state.budget.reads -= 1;
         let request = 100 + u64::from(state.budget.reads);
-        let values = SmallVec::from_elem(state.storage.value, 1);
+        let mut values = SmallVec::from_elem(state.storage.value, 1);
+        // Until anybody can see that storage has lost it.
+        values.extend(state.storage.lost.filter(|_| state.is_loss_hidden()));
         state.reads.push(OpenRead { request, node, view, values });
         let (key, command) = (self.key.clone(), self.command(view));
         let message = Message::Read(Read {
@@ -293,6 +299,10 @@ impl Cluster {
                 budget.losses -= 1;
                 let governing = state.governing();
                 self.lose_connections(state, governing);
+            }
+            Action::RestartStorage => {
+                budget.storage_restarts -= 1;
+                self.restart_storage(state);
             }
             Action::Fence => self.fence(state),
             Action::Relink(node) => {

@@ -7,14 +7,21 @@ use super::backend::{self, What};
 use super::config::TICK;
 use super::coverage::Event;
 use super::setup::Cluster;
-use super::state::{Broken, SHIM, State};
+use super::state::{Broken, NodeCell, SHIM, State};
 
 pub(crate) fn all() -> Vec<Property<Cluster>> {
     vec![
         Property::always("a servable copy equals storage", equals_storage),
         Property::always("a servable copy is in the directory, or a restart wait runs", in_the_directory),
-        Property::always("a node's lease ends before its shim thinks so", lease_ends_first),
+        Property::always(
+            "a node's lease ends before its shim thinks so, or a restart wait runs",
+            lease_ends_first,
+        ),
         Property::always("no write is at storage while a copy is servable", no_write_beside_a_copy),
+        Property::always(
+            "nothing is read at storage while a copy shows what it has lost",
+            no_read_beside_a_lost_copy,
+        ),
         Property::always("versions never go back", |_, state: &State| {
             !matches!(state.broken, Some(Broken::VersionWentBack { .. }))
         }),
@@ -44,7 +51,8 @@ fn equals_storage(cluster: &Cluster, state: &State) -> bool {
     state.nodes.iter().all(|node| {
         cluster.views().into_iter().all(|view| {
             let copy = node.machine.servable(node.now(), &cluster.key, view);
-            copy.is_none_or(|copy| *copy == backend::shown(view, state.storage.value).1)
+            let held = [Some(state.storage.value), state.storage.lost.filter(|_| state.is_loss_hidden())];
+            copy.is_none_or(|copy| held.iter().flatten().any(|value| *copy == backend::shown(view, *value).1))
         })
     })
 }
@@ -57,12 +65,32 @@ fn in_the_directory(cluster: &Cluster, state: &State) -> bool {
     servable(cluster, state).all(|node| shim.machine.would_invalidate(&cluster.key, NodeId(node as u16)))
 }
 
+/// Whoever reads there would see that it is gone, and others see it still.
+fn no_read_beside_a_lost_copy(cluster: &Cluster, state: &State) -> bool {
+    let reads = |what| matches!(what, What::Read(_) | What::Fill(_));
+    let governing = &state.shims[state.governing()];
+    let Some(lost) = state.storage.lost else { return true };
+    if governing.machine.holds_reads(governing.now()) && governing.machine.backlog().waiting > 0 {
+        cluster.coverage.note(Event::ReadHeld);
+    }
+    let shows = |node: &NodeCell, view| {
+        let copy = node.machine.servable(node.now(), &cluster.key, view);
+        copy.is_some_and(|copy| *copy == backend::shown(view, lost).1 && lost != state.storage.value)
+    };
+    let quiet = !governing.in_flight().any(|command| reads(command.what));
+    quiet || !state.nodes.iter().any(|node| cluster.views().into_iter().any(|view| shows(node, view)))
+}
+
 /// Of the shim that opened the session; one that has crashed thinks nothing.
 fn lease_ends_first(_: &Cluster, state: &State) -> bool {
     state.nodes.iter().enumerate().all(|(index, node)| {
         let Some(session) = node.machine.leased(node.now(), SHIM) else { return true };
         let opener = state.shims.iter().find(|shim| session >> 32 == u64::from(shim.life) + 1);
-        opener.is_none_or(|shim| shim.machine.grants_run(shim.now(), NodeId(index as u16), session))
+        opener.is_none_or(|shim| {
+            // One that waits after a restart of storage has given up every session at once.
+            let waits = shim.machine.holds_writes(shim.now());
+            waits || shim.machine.grants_run(shim.now(), NodeId(index as u16), session)
+        })
     })
 }
 

@@ -50,6 +50,15 @@ pub(crate) struct OpenRead {
     pub(crate) values: SmallVec<[u8; 8]>,
 }
 
+impl OpenRead {
+    pub(crate) fn may_show(&mut self, value: u8) {
+        if !self.values.contains(&value) {
+            self.values.push(value);
+            self.values.sort_unstable();
+        }
+    }
+}
+
 /// What no state shows afterwards.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Broken {
@@ -139,6 +148,12 @@ impl State {
         self.shims.len() - 1
     }
 
+    /// Whether nothing that storage holds now has been read since it lost what it held.
+    pub(crate) fn is_loss_hidden(&self) -> bool {
+        let shim = &self.shims[self.governing()];
+        !shim.up || shim.machine.holds_reads(shim.now())
+    }
+
     pub(crate) fn send(&mut self, envelope: Envelope) {
         let envelope = Arc::new(envelope);
         self.network.add(&envelope);
@@ -182,7 +197,8 @@ impl Hash for State {
         }
         let mut late = self.storage.late.clone();
         late.sort_unstable();
-        (self.network_digest, self.storage.value, late, &self.reads[..]).hash(state);
+        (self.network_digest, self.storage.value, self.storage.lost, late).hash(state);
+        self.reads.hash(state);
         (self.written, self.unfenced, &self.budget, &self.broken).hash(state);
     }
 }

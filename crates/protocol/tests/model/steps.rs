@@ -133,12 +133,8 @@ impl Cluster {
 
     pub(crate) fn write_storage(&self, state: &mut State, write: Write) {
         state.storage.run(write);
-        for read in &mut state.reads {
-            if !read.values.contains(&state.storage.value) {
-                read.values.push(state.storage.value);
-                read.values.sort_unstable();
-            }
-        }
+        let value = state.storage.value;
+        state.reads.iter_mut().for_each(|read| read.may_show(value));
     }
 
     /// Storage runs the oldest command of a connection that it has not run.
@@ -184,6 +180,23 @@ impl Cluster {
         state.shims[shim].refresh();
     }
 
+    /// Its shim hears that, and reaches the next one later.
+    pub(crate) fn restart_storage(&self, state: &mut State) {
+        let governing = state.governing();
+        let lost = self.strand(state, governing);
+        state.storage.restart();
+        state.unfenced = false;
+        let value = state.storage.value;
+        state.reads.iter_mut().for_each(|read| read.may_show(value));
+        state.shims[governing].up = false;
+        for command in lost {
+            let event = StorageEvent::Lost { ticket: command.ticket, sent: true };
+            self.step_shim(state, governing, shim::Input::Storage(event));
+        }
+        let event = StorageEvent::Down { reason: "it has ended".into() };
+        self.step_shim(state, governing, shim::Input::Storage(event));
+    }
+
     pub(crate) fn fence(&self, state: &mut State) {
         state.storage.late.clear();
         state.unfenced = false;
@@ -205,7 +218,7 @@ impl Cluster {
         }
         let cell = &mut state.shims[governing];
         cell.up = true;
-        let incarnation = (u64::from(cell.life) + 1) << 32;
+        let incarnation = (u64::from(cell.life) + 1) << 32 | u64::from(state.storage.lost.is_some());
         let event = StorageEvent::Up { incarnation, traits: StorageTraits::default() };
         self.step_shim(state, governing, shim::Input::Storage(event));
     }

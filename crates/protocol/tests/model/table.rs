@@ -186,6 +186,21 @@ fn faults() -> Vec<Config> {
             &[Hit, Poisoned, EarlyCommit, CommandLost, LateWrite],
         ),
         base(
+            "storage-restart",
+            SET,
+            Budget { time: 4, reads: 1, storage_restarts: 1, ..none() },
+            &[Hit, EarlyCommit, LeaseLost, CommandLost, WriteHeld, ReadHeld],
+        ),
+        Config {
+            nodes: 2,
+            ..base(
+                "two-storage-restart",
+                &[],
+                Budget { time: 2, offers: 1, evictions: 1, storage_restarts: 1, ..none() },
+                &[Evicted, LeaseLost, Ungranted, CommandLost, ReadHeld, CopyServable],
+            )
+        },
+        base(
             "relink",
             SET,
             Budget { reads: 1, relinks: 1, ..none() },

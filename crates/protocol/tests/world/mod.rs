@@ -146,7 +146,7 @@ impl World {
             "kill" => self.nodes[index(words[1])] = None,
             "start" if words[1] == "s0" => self.start_shim(),
             "start" => self.start_node(index(words[1])),
-            "break" => self.break_storage(),
+            "break" | "empty" => self.break_storage(words[0] == "empty"),
             "apply" => self.apply_stranded(),
             "move" => self.move_slots(&words[1..]),
             "fence" => self.fence(),
@@ -579,7 +579,8 @@ impl World {
         self.parcels.push_back(Parcel::Answer(StorageEvent::Moving(slots)));
     }
 
-    fn break_storage(&mut self) {
+    /// Its connections break; or it ends, and another one without data takes its place.
+    fn break_storage(&mut self, empty: bool) {
         let down = StorageEvent::Down { reason: "broken by the script".into() };
         for (_, parcel) in std::mem::take(&mut self.held) {
             if let Parcel::Command(store) = parcel {
@@ -589,6 +590,11 @@ impl World {
             }
         }
         self.parcels.push_back(Parcel::Answer(down));
+        if empty {
+            self.storage = MiniStorage::default();
+            self.stranded.clear();
+            self.incarnation += 1;
+        }
         let (incarnation, traits) = (self.incarnation, StorageTraits::default());
         self.parcels.push_back(Parcel::Answer(StorageEvent::Up { incarnation, traits }));
     }
