@@ -59,9 +59,9 @@ pub(crate) struct Client {
 /// The window of a new client: one round trip more for whoever pipelines more at once.
 const WINDOW_START: usize = 16;
 
-/// Commands of one client that may wait for room at members: more would only take memory, and those behind them wait in the
-/// order in which they came anyway.
-const TURNS_MAX: usize = 16;
+/// Commands of one client that may wait for room at members. With more, more replies that are there already wait behind them:
+/// under overload a client would lack as many for as long as it lasts. With fewer than leave in a turn, turns would be short.
+const TURNS_MAX: usize = 8;
 
 /// What clients say about themselves; most say nothing.
 #[derive(Clone, Debug, Default)]
