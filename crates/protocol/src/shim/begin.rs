@@ -15,7 +15,7 @@ use crate::requests::{self, Arrival, Due, RequestClass, RequestLimits};
 use crate::storage::Lane;
 use crate::time::Time;
 
-/// How often those who have waited for too long are looked for.
+/// How often those who have waited for too long are looked for, at least.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Routers may have half as many requests under way as storage may have: what is at storage, and what comes next.
 const WINDOW_PER_LIMIT: (u32, u32) = (3, 2);
@@ -144,14 +144,16 @@ impl Shim {
             let message = Message::Window(Window { requests });
             effects.push(Effect::Send { to: Peer::Router(router), message });
         });
-        if now.since(self.expiry) < EXPIRY_INTERVAL {
+        let patience = self.waiting.limits().patience();
+        let interval = patience.map_or(EXPIRY_INTERVAL, |patience| EXPIRY_INTERVAL.min(patience / 4));
+        if now.since(self.expiry) < interval {
             return;
         }
         self.expiry = now;
         for (from, message) in self.waiting.expired(now) {
             self.expired(from, &message, effects);
         }
-        let Some(patience) = self.waiting.limits().patience() else { return };
+        let Some(patience) = patience else { return };
         let late = |operation: &Operation| {
             operation.phase == Phase::Queued
                 && operation.since.is_some_and(|since| now.since(since) >= patience)

@@ -109,8 +109,10 @@ impl Shim {
             key.hash(state);
             self.fingerprint_key(key_state, state);
         }
-        let mut operations: Vec<u64> =
-            self.operations.iter().map(|(_, each)| operation_digest(each)).collect();
+        let patience = self.waiting.limits().patience().unwrap_or_default();
+        let waited = |each: &Operation| each.since.map(|since| now.since(since).min(patience));
+        let mut operations: Vec<(u64, Option<Duration>)> =
+            self.operations.iter().map(|(_, each)| (operation_digest(each), waited(each))).collect();
         operations.sort_unstable();
         let mut held: Vec<u64> = self.held.iter().map(|id| self.operation_digest(*id)).collect();
         held.sort_unstable();

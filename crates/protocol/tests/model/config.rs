@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use protocol::coherence::lease::LeaseTerms;
+use protocol::requests::{Overload, RequestLimits};
 
 use super::coverage::Event;
 
@@ -90,6 +91,8 @@ pub(crate) struct Config {
     pub(crate) nodes: usize,
     pub(crate) lease_ticks: u32,
     pub(crate) guard_ticks: u32,
+    /// How long a request waits before it is begun; none waits where this is 0.
+    pub(crate) patience_ticks: u32,
     /// How far a node's clock may be ahead of the shims'.
     pub(crate) drift: u64,
     pub(crate) ticks: Ticks,
@@ -109,6 +112,14 @@ pub(crate) struct Config {
 impl Config {
     pub(crate) fn lease(&self) -> LeaseTerms {
         LeaseTerms { duration: TICK * self.lease_ticks, guard: TICK * self.guard_ticks }
+    }
+
+    pub(crate) fn requests(&self) -> RequestLimits {
+        let overload = match self.patience_ticks {
+            0 => Overload::Refuse,
+            ticks => Overload::Wait { patience: TICK * ticks },
+        };
+        RequestLimits { overload, ..RequestLimits::default() }
     }
 
     /// Messages that carry a time are alike once they are older than this: no lease of theirs can still run.

@@ -26,10 +26,11 @@ pub(crate) enum Event {
     ReplacedShimGranted,
     CopyServable,
     WriteWaits,
+    Expired,
 }
 
 impl Event {
-    const ALL: [Event; 19] = [
+    const ALL: [Event; 20] = [
         Event::Hit,
         Event::Joined,
         Event::Poisoned,
@@ -49,6 +50,7 @@ impl Event {
         Event::ReplacedShimGranted,
         Event::CopyServable,
         Event::WriteWaits,
+        Event::Expired,
     ];
 }
 
@@ -93,6 +95,7 @@ impl Coverage {
         self.note_if(after.repeats > before.repeats, Event::Repeated);
         self.note_if(after.revokes > before.revokes, Event::Revoked);
         self.note_if(after.fills_ungranted > before.fills_ungranted, Event::Ungranted);
+        self.note_if(after.expired > before.expired, Event::Expired);
         self.note_if(after.storage_lost > before.storage_lost, Event::CommandLost);
     }
 }

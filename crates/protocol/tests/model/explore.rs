@@ -19,6 +19,8 @@ use super::setup::Cluster;
 use super::state::{NodeCell, OpenRead, SHIM, ShimCell, State, time};
 
 const ROUTER: Peer = Peer::Router(RouterId(0));
+/// The number of the first write; reads have lower ones.
+pub(crate) const FIRST_WRITE: u64 = 200;
 /// Far enough from zero for everything that counts from there to be long past.
 const START: u64 = 1000;
 
@@ -259,7 +261,7 @@ impl Cluster {
     }
 
     fn write(&self, state: &mut State, shim: usize, write: Write) {
-        let request = 200 + state.written as u64;
+        let request = FIRST_WRITE + state.written as u64;
         state.written += 1;
         let key = if write == Write::Flush { Key::default() } else { self.key.clone() };
         let command = write.command(&self.key.bytes).frame().clone();
@@ -340,6 +342,7 @@ impl Cluster {
             storage: Default::default(),
             reads: SmallVec::new(),
             written: 0,
+            refused: SmallVec::new(),
             unfenced: false,
             budget: self.config.budget.clone(),
             broken: None,

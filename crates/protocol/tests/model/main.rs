@@ -13,7 +13,8 @@
 //! - **Clocks** (`steps`): in ticks of 10 ms, with leases of one to three ticks. Where they drift, a node's is up to a
 //!   tick ahead of the shims', which the guard covers. Machines may miss their ticks (`Ticks::Free`).
 //! - **Storage** (`backend`): one value; three connections in order; commands run and are answered at separate times;
-//!   connections break and their writes run late, until a fence. A shim that is replaced goes on without knowing.
+//!   connections break and their writes run late, until a fence. A shim that is replaced goes on without knowing. Storage
+//!   itself may end and come back with nothing.
 //! - **Clients**: writes in a given order, among them one whose value rides on INV, one that does not, a barrier and a
 //!   blocking command; reads of two views at nodes. Offers are the only way into a node, so that heat decides nothing,
 //!   and another shim's large object is what pushes a key out.

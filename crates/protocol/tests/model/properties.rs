@@ -28,6 +28,10 @@ pub(crate) fn all() -> Vec<Property<Cluster>> {
         Property::always("no read misses a write that was done before it arrived", |_, state: &State| {
             !matches!(state.broken, Some(Broken::StaleRead { .. }))
         }),
+        Property::always(
+            "nothing is executed of which a client was told that it is not",
+            |_, state: &State| !matches!(state.broken, Some(Broken::RefusedAndExecuted(_))),
+        ),
         Property::always("no write waits for a node longer than a lease", no_longer_than_a_lease),
         Property::always("no machine panics", |_, state: &State| {
             !matches!(state.broken, Some(Broken::Panicked(_)))

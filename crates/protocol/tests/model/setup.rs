@@ -164,7 +164,7 @@ impl Cluster {
             early_value_bytes_max: 64,
             cache_expiring_hashes: false,
             tracked_max: 1000,
-            requests: RequestLimits::default(),
+            requests: self.config.requests(),
             bounded: None,
             seed: u64::from(life),
         };

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use wire::{Peer, ShimId, View};
 
 use super::backend::{InFlight, Storage};
-use super::config::{Budget, TICK};
+use super::config::{Budget, TICK, Write};
 use super::network::{Envelope, Network};
 
 pub(crate) const SHIM: ShimId = ShimId(0);
@@ -64,6 +64,7 @@ impl OpenRead {
 pub(crate) enum Broken {
     StaleRead { got: String, values: SmallVec<[u8; 8]> },
     VersionWentBack { from: u64, to: u64 },
+    RefusedAndExecuted(Write),
     Panicked(String),
 }
 
@@ -76,6 +77,8 @@ pub(crate) struct State {
     pub(crate) storage: Storage,
     pub(crate) reads: SmallVec<[OpenRead; 2]>,
     pub(crate) written: usize,
+    /// Writes of which a client was told that they are not executed.
+    pub(crate) refused: SmallVec<[Write; 2]>,
     /// A connection has broken and no fence has followed.
     pub(crate) unfenced: bool,
     pub(crate) budget: Budget,
@@ -199,7 +202,7 @@ impl Hash for State {
         late.sort_unstable();
         (self.network_digest, self.storage.value, self.storage.lost, late).hash(state);
         self.reads.hash(state);
-        (self.written, self.unfenced, &self.budget, &self.broken).hash(state);
+        (self.written, &self.refused[..], self.unfenced, &self.budget, &self.broken).hash(state);
     }
 }
 

@@ -12,6 +12,7 @@ use wire::{Message, NodeId, Peer, Status};
 use super::backend::{self, InFlight, What};
 use super::config::{Ticks, UNLIMITED, Write};
 use super::coverage::Event;
+use super::explore::FIRST_WRITE;
 use super::network::Envelope;
 use super::setup::Cluster;
 use super::state::{Broken, SHIM, ShimCell, State};
@@ -87,6 +88,10 @@ impl Cluster {
                     }
                     state.send(Envelope::new(Peer::Shim(SHIM), to, message));
                 }
+                shim::Effect::Send { message: Message::Reply(reply), .. } if reply.status == Status::Busy => {
+                    let number = reply.request.checked_sub(FIRST_WRITE);
+                    state.refused.extend(number.map(|number| self.config.writes[number as usize]));
+                }
                 shim::Effect::Store(store) => {
                     self.send_command(&mut state.shims[index], store, &mut answered)
                 }
@@ -133,6 +138,9 @@ impl Cluster {
 
     pub(crate) fn write_storage(&self, state: &mut State, write: Write) {
         state.storage.run(write);
+        if state.refused.contains(&write) {
+            state.broken = Some(Broken::RefusedAndExecuted(write));
+        }
         let value = state.storage.value;
         state.reads.iter_mut().for_each(|read| read.may_show(value));
     }

@@ -31,6 +31,7 @@ fn base(name: &'static str, writes: &'static [Write], budget: Budget, expected: 
         nodes: 1,
         lease_ticks: 2,
         guard_ticks: 0,
+        patience_ticks: 0,
         drift: 0,
         ticks: Ticks::Clocked,
         start: Start::Warm,
@@ -83,6 +84,15 @@ fn leases() -> Vec<Config> {
             Budget { time: UNLIMITED, reads: 1, ..none() },
             &[Hit, Poisoned, EarlyCommit, LeaseLost, LeaseLapsed, Ungranted],
         ),
+        Config {
+            patience_ticks: 1,
+            ..base(
+                "waiting",
+                MIXED,
+                Budget { time: UNLIMITED, ..none() },
+                &[EarlyCommit, LeaseLost, LeaseLapsed, Repeated, WriteWaits, Expired],
+            )
+        },
         Config {
             lease_ticks: 1,
             ticks: Ticks::Free,

@@ -93,6 +93,10 @@ const LEFT_OUT: [&str; 44] = [
     "wait",
 ];
 
+/// What expires earlier may do so between two commands of a case at one server, and not at the other. `commands` lets keys
+/// expire and waits for them.
+const EXPIRY_MS_MIN: i64 = 5000;
+
 /// Bytes and where they are cut.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
@@ -123,7 +127,7 @@ impl Stream {
 
     pub(crate) fn is_left_out(&self) -> bool {
         let text = String::from_utf8_lossy(&self.bytes).to_lowercase();
-        LEFT_OUT.iter().any(|name| text.contains(name))
+        LEFT_OUT.iter().any(|name| text.contains(name)) || self.commands().iter().any(expires_soon)
     }
 
     /// Without a part of it, for finding the smallest stream that shows something.
@@ -137,6 +141,27 @@ impl Stream {
         cuts.dedup();
         Stream { bytes, cuts }
     }
+}
+
+/// Whether what comes next depends on how fast a busy machine is.
+fn expires_soon(command: &Command) -> bool {
+    let soon = |word: Option<&[u8]>, unit_ms: i64| {
+        let number = word.and_then(|word| std::str::from_utf8(word).ok()?.parse::<i64>().ok());
+        number.is_some_and(|number| (1..=EXPIRY_MS_MIN).contains(&number.saturating_mul(unit_ms)))
+    };
+    let is =
+        |word: &[u8], names: [&str; 3]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+    if is(command.name(), ["expire", "setex", "hexpire"]) {
+        return soon(command.get(2), 1000);
+    }
+    if is(command.name(), ["pexpire", "psetex", "hpexpire"]) {
+        return soon(command.get(2), 1);
+    }
+    (1..command.len()).any(|index| match command.arg(index) {
+        word if word.eq_ignore_ascii_case(b"ex") => soon(command.get(index + 1), 1000),
+        word if word.eq_ignore_ascii_case(b"px") => soon(command.get(index + 1), 1),
+        _ => false,
+    })
 }
 
 /// Draws a stream; now and then it is one of `corpus`, broken further.
