@@ -54,6 +54,8 @@ pub(crate) struct Driver {
     ticks: u32,
     /// When to give up draining, once it has begun.
     drain_until_us: Option<u64>,
+    /// Storage has been left. What has been answered is to be written yet.
+    stopped: bool,
     asked_us: u64,
     /// Why storage does not report changes, as far as it is logged.
     feed_refusal: Option<String>,
@@ -79,6 +81,7 @@ impl Driver {
             started: false,
             ticks: 0,
             drain_until_us: None,
+            stopped: false,
             asked_us: 0,
             feed_refusal: None,
             peer_events: Vec::new(),
@@ -244,7 +247,11 @@ impl reactor::Driver for Driver {
         }
         self.peer_events = events;
         let Some(event) = rest else { return };
-        let rest = self.parts.storage.event(io, event, &mut self.storage_events);
+        // It would connect again, and make itself a user that nobody takes away.
+        let rest = match self.stopped {
+            true => Some(event),
+            false => self.parts.storage.event(io, event, &mut self.storage_events),
+        };
         let any_news = !self.storage_events.is_empty();
         self.carry_out(io);
         self.say_first_word(any_news);
@@ -260,6 +267,9 @@ impl reactor::Driver for Driver {
 
     /// Goes on until what was asked is answered; commands that block are left to their fate.
     fn stopping(&mut self, io: &mut Io) -> bool {
+        if self.stopped {
+            return true;
+        }
         let now_us = clock::now_us();
         let until_us = *self.drain_until_us.get_or_insert_with(|| {
             io.close_listener(self.parts.listener);
@@ -271,6 +281,7 @@ impl reactor::Driver for Driver {
         if ended {
             self.parts.storage.stop(io, &mut self.storage_events);
             self.carry_out(io);
+            self.stopped = true;
         }
         ended
     }

@@ -1,25 +1,20 @@
 //! A running shim as its peers see it: start, commands over a link, rate limit, storage away, stop.
 
+mod peer;
+
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use bytes::Bytes;
-use protocol::placement::{Placement, Secret as PlacementSecret};
+use peer::{PATIENCE, Router};
 use runtime::Address;
 use runtime::config::{Config, LayerConfig, NodeConfig, Secret, ShimConfig, StorageConfig};
 use runtime::instance::Instance;
-use runtime::peers::{Identity, PeerEvent, Peers};
-use runtime::reactor::{Driver, Event, Io, Reactor};
 use runtime::status::{MemberStatus, ShimStatus};
 use runtime::stop::Stop;
-use wire::message::{Execute, Read, Reply};
-use wire::resp::Command;
-use wire::{Message, Partition, Peer, RouterId, ShimId, Status, View};
+use wire::{Partition, Status};
 
 const SECRET: Secret = Secret([3; 16]);
-const SHIM: Peer = Peer::Shim(ShimId(0));
-const PATIENCE: Duration = Duration::from_secs(120);
 
 fn config(storage: StorageConfig, change: impl FnOnce(&mut Config)) -> Arc<Config> {
     let mut config = Config::new("test", SECRET);
@@ -31,97 +26,6 @@ fn config(storage: StorageConfig, change: impl FnOnce(&mut Config)) -> Arc<Confi
     config.shims.push(ShimConfig::new("shim-0", "r0", local, storage));
     change(&mut config);
     Arc::new(config)
-}
-
-struct Recorder {
-    peers: Peers,
-    linked: bool,
-    replies: Vec<Reply>,
-}
-
-impl Driver for Recorder {
-    fn event(&mut self, io: &mut Io, event: Event) {
-        let mut events = Vec::new();
-        self.peers.event(io, event, &mut events);
-        for event in events {
-            match event {
-                PeerEvent::Message { message: Message::Reply(reply), .. } => self.replies.push(reply),
-                PeerEvent::Message { .. } => {}
-                PeerEvent::Linked(_) => self.linked = true,
-                PeerEvent::Unlinked(_) => self.linked = false,
-            }
-        }
-    }
-}
-
-/// Asks the shim as a router does.
-struct Router {
-    reactor: Reactor,
-    recorder: Recorder,
-    placement: Placement,
-    requests: u64,
-}
-
-impl Router {
-    fn new(config: &Config, shim: &Instance) -> Router {
-        let peers = Peers::new(Identity { peer: Peer::Router(RouterId(0)), secret: SECRET });
-        let mut reactor = Reactor::new(Io::new().expect("a reactor"));
-        let mut recorder = Recorder { peers, linked: false, replies: Vec::new() };
-        recorder.peers.dial(reactor.io(), SHIM, shim.addresses[0].clone());
-        let placement = Placement::new(PlacementSecret(SECRET.0), config.map()).expect("a map");
-        let mut router = Router { reactor, recorder, placement, requests: 0 };
-        router.until("the link", |recorder| recorder.linked);
-        router
-    }
-
-    fn until(&mut self, what: &str, done: impl Fn(&Recorder) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !done(&self.recorder) {
-            assert!(Instant::now() < deadline, "{what} never came");
-            self.reactor.turn(&mut self.recorder, None).expect("a turn");
-        }
-    }
-
-    fn send(&mut self, args: &[&str]) -> u64 {
-        self.requests += 1;
-        let request = self.requests;
-        let command = Command::from_args(args);
-        let key = self.placement.key(0, command.get(1).map_or(Bytes::new(), Bytes::copy_from_slice));
-        let message = if args[0] == "GET" {
-            let command = Bytes::new();
-            let (view, resp3) = (View::GET, false);
-            Message::Read(Read {
-                request,
-                key,
-                view,
-                resp3,
-                ordered: false,
-                streams: false,
-                waited_ms: 0,
-                command,
-            })
-        } else {
-            let command = command.frame().clone();
-            Message::Execute(Execute {
-                request,
-                key,
-                resp3: false,
-                ordered: false,
-                watch: None,
-                waited_ms: 0,
-                command,
-            })
-        };
-        assert!(self.recorder.peers.send(self.reactor.io(), SHIM, &message));
-        request
-    }
-
-    fn ask(&mut self, args: &[&str]) -> Reply {
-        let request = self.send(args);
-        let is_it = move |reply: &Reply| reply.request == request;
-        self.until("the reply", |recorder| recorder.replies.iter().any(is_it));
-        self.recorder.replies.iter().find(|reply| is_it(reply)).cloned().expect("it came")
-    }
 }
 
 fn status(shim: &Instance) -> ShimStatus {

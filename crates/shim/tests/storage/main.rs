@@ -2,6 +2,8 @@
 
 mod embedded;
 mod failover;
+#[path = "../peer/mod.rs"]
+mod peer;
 mod redis;
 mod relay;
 mod server;

@@ -3,13 +3,18 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use runtime::Address;
 use runtime::config::{Config, LayerConfig, NodeConfig, Password, Secret, ShimConfig, StorageConfig};
 use runtime::stop::Stop;
 use wire::Partition;
 
+use crate::peer::{PATIENCE, Router};
 use crate::server::Server;
+
+/// Long enough for many ticks of a shim.
+const SOON: Duration = Duration::from_millis(500);
 
 fn config(server: &Server, password: Option<&str>) -> Arc<Config> {
     let password = password.map(|password| Password(password.to_owned()));
@@ -47,6 +52,36 @@ fn a_stopped_shim_leaves_no_user_behind() {
     let shim = shim::spawn(&config(&server, None), "shim-0", &stop).expect("it starts");
     assert_eq!(super::redis::users(&server).len(), 2);
     stop.stop();
+    assert!(shim.join());
+    assert_eq!(super::redis::users(&server), ["default"]);
+}
+
+/// What is written yet when storage has been left gives it no reason to come back.
+#[test]
+fn nor_does_one_whose_replies_are_read_late() {
+    const READS: usize = 4000;
+    let Some(server) = Server::start(&[]) else { return };
+    let (config, stop) = (config(&server, None), Stop::new());
+    let shim = shim::spawn(&config, "shim-0", &stop).expect("it starts");
+    let mut router = Router::new(&config, &shim);
+    assert_eq!(router.ask(&["SET", "k", &"x".repeat(10_000)]).value, "+OK\r\n");
+    (0..READS).for_each(|_| {
+        router.send(&["GET", "k"]);
+    });
+    router.until("the first replies", |recorder| recorder.replies.len() > 1);
+    stop.stop();
+    let left = |what: &str, gone: bool| {
+        let end = Instant::now() + if gone { PATIENCE } else { SOON };
+        while (super::redis::users(&server).len() == 1) != gone {
+            if Instant::now() >= end {
+                return assert!(!gone, "{what}");
+            }
+        }
+        assert!(gone, "{what}");
+    };
+    left("it takes its user away", true);
+    left("it came back", false);
+    router.until("the end", |recorder| !recorder.linked);
     assert!(shim.join());
     assert_eq!(super::redis::users(&server), ["default"]);
 }
