@@ -52,7 +52,11 @@ impl Standing {
         self.ups += 1;
         self.refusal = None;
         self.reason.clear();
-        tracing::info!(shim = self.shim, address = %self.address, "storage is up");
+        // Who was told that it is down is told so, too.
+        match self.logged_us {
+            0 => tracing::info!(shim = self.shim, address = %self.address, "storage is up"),
+            _ => tracing::warn!(shim = self.shim, address = %self.address, "storage is up"),
+        }
         events.push(StorageEvent::Up { incarnation, traits });
     }
 

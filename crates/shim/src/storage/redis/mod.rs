@@ -401,7 +401,7 @@ impl Redis {
             None => {}
             Some(News::Void) => {
                 self.close_lines(io, events);
-                self.standing.down(now_us, "the server's data is another's now", events);
+                self.standing.down(now_us, "another server, or another run of it: data may be lost", events);
             }
             // The data connections may be as good as ever.
             Some(News::Trouble(Trouble::Wait(_) | Trouble::Broken(_))) if self.standing.is_up() => {}
