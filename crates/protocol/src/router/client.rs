@@ -10,6 +10,7 @@ use crate::router::pipeline::Pipeline;
 use crate::router::pubsub::{Subscribed, Subscribing};
 use crate::router::transaction::Queued;
 use crate::router::watch::Watch;
+use crate::router::window::TURN_COMMANDS;
 use crate::time::Time;
 
 /// CLIENT REPLY: whether replies are sent.
@@ -59,10 +60,6 @@ pub(crate) struct Client {
 /// The window of a new client: one round trip more for whoever pipelines more at once.
 const WINDOW_START: usize = 16;
 
-/// Commands of one client that may wait for room at members. With more, more replies that are there already wait behind them:
-/// under overload a client would lack as many for as long as it lasts. With fewer than leave in a turn, turns would be short.
-const TURNS_MAX: usize = 8;
-
 /// What clients say about themselves; most say nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Labels {
@@ -84,14 +81,14 @@ impl Client {
     pub(crate) fn is_full(&self, pipeline_max: usize, bytes_max: usize) -> bool {
         self.pipeline.len() >= self.window.min(pipeline_max)
             || self.pipeline.held_bytes() >= bytes_max
-            || self.pipeline.turns().len() >= TURNS_MAX
+            || self.pipeline.turns().len() >= TURN_COMMANDS
     }
 
     /// Whether it has room enough again to be read on.
     pub(crate) fn has_drained(&self, pipeline_max: usize, bytes_max: usize) -> bool {
         self.pipeline.len() <= self.window.min(pipeline_max) / 2
             && self.pipeline.held_bytes() <= bytes_max / 2
-            && self.pipeline.turns().len() <= TURNS_MAX / 2
+            && self.pipeline.turns().len() <= TURN_COMMANDS / 2
     }
 
     /// A reply of this size went out; the next ones may be as large.

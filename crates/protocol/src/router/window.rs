@@ -26,8 +26,10 @@ const WINDOW_START: u32 = 1024;
 /// How often commands that have waited for too long are looked for.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Commands of a client that leave in one turn. With fewer, fewer replies share a write; with more, the others wait for longer.
-const TURN_COMMANDS: usize = 8;
+/// Commands of a client that may wait for room, and leave in one turn. With fewer, fewer replies share a write. With more, the
+/// others wait for longer, and more replies that are there already wait behind them: under overload a client lacks about as
+/// many for as long as it lasts.
+pub(crate) const TURN_COMMANDS: usize = 8;
 
 /// A member's window, and the clients that wait for room in it: each once, with its number.
 #[derive(Debug)]
