@@ -10,6 +10,13 @@ impl Cluster {
         network * 20 + self.shape.storage_latency * 40 + self.shape.tick * 4 + 20_000
     }
 
+    /// What the rate of a shim adds to that where more is asked of it and requests wait.
+    fn rate_wait(&self) -> u64 {
+        let requests = &self.shape.requests;
+        let patience = requests.patience().filter(|_| requests.rate_max > 0);
+        patience.unwrap_or_default().as_micros() as u64
+    }
+
     /// Notes that something is wrong from now on, which may make writes wait.
     pub(crate) fn disturb_until(&mut self, until: u64, leases: Option<u64>) {
         let from = self.now;
@@ -24,7 +31,7 @@ impl Cluster {
 
     /// While nothing but nodes is in trouble, a write waits for the leases of those nodes and no longer.
     pub(crate) fn check_stalls(&mut self) {
-        let (stall, slack) = (self.shape.stall_max(), self.slack());
+        let (stall, slack) = (self.shape.stall_max(), self.slack() + self.rate_wait());
         let mut writes = std::mem::take(&mut self.watch.slow_writes);
         writes.retain(|(since, answered)| answered - since > stall + slack);
         for (since, answered) in writes {
