@@ -213,6 +213,8 @@ impl Ripq {
                 state.forget(digest, place);
                 state.lose_standing(digest);
                 state.statistics.removed += 1;
+                // If the journal cannot be told now, whoever inserts it anew has to.
+                state.evicted.note(digest);
             }
             place.is_some()
         };

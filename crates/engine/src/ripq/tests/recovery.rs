@@ -296,6 +296,26 @@ fn numbers_that_nobody_reaches_are_refused() {
     }
 }
 
+/// The journal was not told of the removal, which was an error. Whoever has inserted the key anew may rely on it.
+#[test]
+fn what_could_not_be_removed_does_not_come_back_once_it_is_replaced() {
+    let settings = settings("lru");
+    let device = faulty(1, &settings);
+    let ripq = Ripq::create(shared(&device), settings.clone()).expect("healthy");
+    let name = 7u16.to_le_bytes();
+    ripq.insert(&name, &value(7, 1, 100)).expect("healthy");
+    ripq.flush().expect("healthy");
+    device.plan(device.operations(), Fault::Error);
+    assert!(ripq.remove(&name).is_err(), "the journal cannot be written");
+    ripq.insert(&name, &value(7, 2, 100)).expect("healthy again");
+    drop(ripq);
+    device.cut_power().expect("the store is healthy");
+    device.restart();
+    let ripq = Ripq::open(shared(&device), settings).expect("healthy");
+    let found = ripq.get(&name).expect("readable");
+    assert!(found.is_none_or(|found| version(&found) == (7, 2)), "the first is back");
+}
+
 /// Lives in which any operation may fail, and of which two in three end with a power cut.
 #[test]
 fn errors_before_a_power_cut_bring_nothing_back() {
