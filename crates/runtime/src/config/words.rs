@@ -10,9 +10,10 @@ pub(super) fn meant<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -
     (likeness(&best) >= LIKENESS_MIN).then_some(best)
 }
 
-/// The same as part of a sentence; empty if nothing is like it.
+/// The same as part of a sentence, in one line of text; empty if nothing is like it.
 pub(super) fn hint<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    meant(wrong, names).map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+    let name = meant(wrong, names).map(printable);
+    name.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
 /// Why a file cannot be read.
@@ -29,7 +30,11 @@ pub(crate) fn unreadable(error: &std::io::Error) -> String {
 
 /// The reader's `message` about `key`, whose line is `line`, in one line of text.
 pub(super) fn plain(message: &str, key: &str, line: &str) -> String {
-    let text = explained(message, key, line);
+    printable(&explained(message, key, line))
+}
+
+/// Control characters, which a terminal would obey, as they are written in code.
+fn printable(text: &str) -> String {
     let shown = |sign: char| match sign.is_control() {
         true => sign.escape_default().to_string(),
         false => sign.to_string(),
@@ -165,6 +170,7 @@ mod tests {
 
     #[test]
     fn the_nearest_name_is_suggested_if_any_is_near() {
+        assert_eq!(super::hint("spin", ["sp\nine"]), " (did you mean `sp\\nine`?)");
         let names = ["cluster", "controller", "layer", "node"];
         assert_eq!(meant("clutser", names), Some("cluster"));
         assert_eq!(meant("nodes", names), Some("node"));
