@@ -15,10 +15,19 @@ pub(crate) struct Births {
     /// By node, session and fill.
     asked: BTreeMap<(HostId, u64, u64), u64>,
     /// By node, digest of the key and view.
-    born: BTreeMap<(HostId, u128, View), u64>,
+    /// By what is held: its version, and when.
+    born: BTreeMap<(HostId, u128, View), (u64, u64)>,
     /// By number: since when, and what.
     pub(crate) purges: BTreeMap<u64, (u64, Scope)>,
     pub(crate) purged: u64,
+}
+
+impl Births {
+    /// A value that came with COMMIT stays where a FILL of the same version follows that was asked for before.
+    fn bear(&mut self, held: (HostId, u128, View), version: u64, now: u64) {
+        let born = self.born.entry(held).or_insert((version, now));
+        *born = if born.0 == version { (version, born.1.max(now)) } else { (version, now) };
+    }
 }
 
 impl Cluster {
@@ -28,13 +37,13 @@ impl Cluster {
                 let asked = (usize::from(node.0), fetch.session, fetch.fill);
                 self.births.asked.entry(asked).or_insert(self.now);
             }
-            (Peer::Shim(_), Message::Fill(Fill { granted: true, session, fill, key, view, .. })) => {
+            (Peer::Shim(_), Message::Fill(Fill { granted: true, session, fill, key, view, version, .. })) => {
                 if let Some(asked) = self.births.asked.remove(&(to, *session, *fill)) {
-                    self.births.born.insert((to, key.digest.0, *view), asked);
+                    self.births.bear((to, key.digest.0, *view), *version, asked);
                 }
             }
             (Peer::Shim(_), Message::Commit(commit)) => {
-                self.births.born.insert((to, commit.key.digest.0, View::GET), self.now);
+                self.births.bear((to, commit.key.digest.0, View::GET), commit.version, self.now);
             }
             _ => {}
         }
@@ -47,7 +56,7 @@ impl Cluster {
         let node = own.node().filter(|_| !own.is_paused(self.now))?;
         let views = key.reads.iter().flat_map(|form| form.views);
         let servable = views.filter(|view| node.servable(now, &key.key, *view).is_some());
-        let born = |view| self.births.born.get(&(host, key.key.digest.0, view)).copied();
+        let born = |view| self.births.born.get(&(host, key.key.digest.0, view)).map(|(_, born)| *born);
         servable.filter_map(born).min()
     }
 
