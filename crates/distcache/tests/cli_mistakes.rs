@@ -227,7 +227,7 @@ const FILES: &[(&str, &str, &[&str])] = &[
         &[":17: ", "`listn`", "did you mean `listen`?"],
     ),
     ("[[shim]]", "bytes_max = \"64 megs\"\n[[shim]]", &[":22: ", "\"64 megs\" is not a size", "\"64MiB\""]),
-    ("[[shim]]", "bytes_max = \"1B\"\n[[shim]]", &[":22: ", "bytes_max = \"1B\"", "at least \"1KiB\""]),
+    ("[[shim]]", "bytes_max = \"1B\"\n[[shim]]", &[":22: ", "bytes_max = \"1B\"", "write \"1KiB\" to"]),
     ("[[shim]]", "objects_max = \"10k\"\n[[shim]]", &[":22: ", "\"10k\"", "objects_max = 10000"]),
     ("[[shim]]", "capacity = 0.0\n[[shim]]", &[":22: ", "capacity = 0", "write 0.001 to 1000.0"]),
     ("[[shim]]", "capacity = \"half\"\n[[shim]]", &[":22: ", "\"half\"", "capacity = 1.5"]),
@@ -247,7 +247,7 @@ const FILES: &[(&str, &str, &[&str])] = &[
         "store = \"etcd://x\"\n[[layer]]",
         &[":7: ", "\"x\" is not HOST:PORT", "etcd://127.0.0.1:2379"],
     ),
-    ("[[layer]]", "member_lease_ms = 10\n[[layer]]", &[":7: ", "member_lease_ms = 10", "at least 1000"]),
+    ("[[layer]]", "member_lease_ms = 10\n[[layer]]", &[":7: ", "member_lease_ms = 10", "write 1000 to"]),
     (
         "redis://127.0.0.1:6391",
         "127.0.0.1:6391",
@@ -303,7 +303,17 @@ const FILES: &[(&str, &str, &[&str])] = &[
     (
         "[[controller]]",
         "[limits]\nclients_max = 0\n[[controller]]",
-        &[":5: ", "clients_max = 0", "at least 1"],
+        &[":5: ", "clients_max = 0", "write 1 to"],
+    ),
+    (
+        "[[controller]]",
+        "[limits]\nlearned_max = 6553600000000\n[[controller]]",
+        &[":5: ", "learned_max = 6553600000000", "write 1 to 16777216", "reserves 10 bytes for each"],
+    ),
+    (
+        "[[controller]]",
+        "[limits]\nstorage_ms_max = 18446744073709552\n[[controller]]",
+        &[":5: ", "storage_ms_max = 18446744073709552", "write 100 to 3600000"],
     ),
     ("[[controller]]", "[limits]\nclient_max = 1\n[[controller]]", &[":5: ", "did you mean `clients_max`?"]),
     (
@@ -316,7 +326,11 @@ const FILES: &[(&str, &str, &[&str])] = &[
         "[heat]\nhysteresis = 0.5\n[[controller]]",
         &[":5: ", "hysteresis = 0.5", "1.0 to 100.0"],
     ),
-    ("[[controller]]", "[slowlog]\nentries_max = 99999\n[[controller]]", &[":5: ", "99999", "at most 16384"]),
+    (
+        "[[controller]]",
+        "[slowlog]\nentries_max = 99999\n[[controller]]",
+        &[":5: ", "99999", "write 0 to 16384"],
+    ),
     (
         "[[controller]]",
         "[log]\nfilter = \"loud\"\n[[controller]]",

@@ -17,6 +17,7 @@ mod outsiders;
 mod pipelines;
 mod proxy;
 mod pubsub;
+mod ranges;
 mod redis_cluster;
 mod replicas;
 mod resp;

@@ -1,5 +1,5 @@
-//! Who was evicted, removed, or lost to an error, since the journal was last synced. Copies of these may still be on the device and
-//! come back after a crash, so whoever inserts one of them anew waits for a sync. Nobody else does.
+//! Who was evicted, removed, or lost to an error, since the journal was last synced. Copies of these may still be on
+//! the device and come back after a crash, so whoever inserts one of them anew waits for a sync. Nobody else does.
 
 use hashbrown::HashTable;
 

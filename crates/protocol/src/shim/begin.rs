@@ -53,7 +53,7 @@ impl Shim {
             Arrival::Serve((from, message)) => self.begin(now, from, (message, waited), effects),
             Arrival::Queued => self.statistics.waited += 1,
             Arrival::Refuse((from, message)) => {
-                let told = if self.waiting.limits().waits() { FULL } else { OVERLOADED };
+                let told = if self.waiting.limits().waits() { FULL } else { self.reason_to_refuse(now) };
                 self.turn_away(from, &message, Bytes::from_static(told), effects);
             }
         }
@@ -132,7 +132,7 @@ impl Shim {
                     self.begin(now, from, (message, now.since(since)), effects);
                     self.run_ready(now, effects);
                 }
-                Some(Due::Refuse((_, (from, message)))) => self.expired(from, &message, effects),
+                Some(Due::Refuse((_, (from, message)))) => self.expired(now, (from, &message), effects),
             }
         }
     }
@@ -151,7 +151,7 @@ impl Shim {
         }
         self.expiry = now;
         for (from, message) in self.waiting.expired(now) {
-            self.expired(from, &message, effects);
+            self.expired(now, (from, &message), effects);
         }
         let Some(patience) = patience else { return };
         let late = |operation: &Operation| {
@@ -205,12 +205,11 @@ impl Shim {
         }
     }
 
-    fn expired(&mut self, from: Peer, message: &Message, effects: &mut Vec<Effect>) {
+    fn expired(&mut self, now: Time, (from, message): (Peer, &Message), effects: &mut Vec<Effect>) {
         self.statistics.expired += 1;
-        let told = match self.waiting.limits() {
-            limits if limits.waits() => self.too_late(),
-            limits if limits.rate_max == 0 => Bytes::from_static(HELD),
-            _ => Bytes::from_static(OVERLOADED),
+        let told = match self.waiting.limits().waits() {
+            true => self.too_late(),
+            false => Bytes::from_static(self.reason_to_refuse(now)),
         };
         if let Some(answer) = requests::refusal(message, told) {
             self.send(from, answer, effects);
@@ -221,6 +220,14 @@ impl Shim {
         self.statistics.overflowed += 1;
         if let Some(answer) = requests::refusal(message, told) {
             self.send(from, answer, effects);
+        }
+    }
+
+    /// Why a shim that does not let requests wait refuses one: without a rate, only a hold makes them wait at all.
+    fn reason_to_refuse(&self, now: Time) -> &'static [u8] {
+        match self.holds_reads(now) || self.waiting.limits().rate_max == 0 {
+            true => HELD,
+            false => OVERLOADED,
         }
     }
 

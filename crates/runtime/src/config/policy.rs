@@ -55,9 +55,6 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         if !seen.insert(policy.prefix_bytes()) {
             return wrong(format!("{at}: there are two of it; write one [[policy]] for each prefix"));
         }
-        if policy.ttl_ms_max == Some(0) {
-            return wrong(format!("{at}: ttl_ms_max = 0: at least 1, or write cache = \"never\""));
-        }
         let limited = policy.ttl_ms_max.is_some() || policy.value_bytes_max.is_some();
         if policy.cache == Caching::Never && limited {
             return wrong(format!(

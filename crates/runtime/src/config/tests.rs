@@ -212,7 +212,7 @@ fn references_between_members_are_checked() {
     );
     check("[[controller]]", "[limits]\nviews_max = 0\n[[controller]]", "[limits] views_max = 0");
     let input = "[limits]\nclient_input_bytes_max = \"1KiB\"\n[[controller]]";
-    check("[[controller]]", input, "client_input_bytes_max = \"1KiB\": at least 64KiB");
+    check("[[controller]]", input, "client_input_bytes_max = \"1KiB\": write \"64KiB\" to");
 }
 
 #[test]
@@ -378,7 +378,7 @@ name = "leaf""#;
     wrong("[[policy]]\ncache = \"never\"", "`prefix` is missing");
     wrong("[[policy]]\nprefix = \"a\"\ncache = \"often\"", "unknown value `often`");
     wrong("[[policy]]\nprefix = \"a\"\n[[policy]]\nprefix = \"a\"", "there are two of it");
-    wrong("[[policy]]\nprefix = \"a\"\nttl_ms_max = 0", "ttl_ms_max = 0: at least 1");
+    wrong("[[policy]]\nprefix = \"a\"\nttl_ms_max = 0", "ttl_ms_max = 0: write 1 to");
     wrong("[[policy]]\nprefix = \"a\"\ncache = \"never\"\nttl_ms_max = 9", "leaves nothing for ttl_ms_max");
     let many: String = (0..257).map(|n| format!("[[policy]]\nprefix = \"{n}\"\n")).collect();
     wrong(&many, "257 of them; at most 256");

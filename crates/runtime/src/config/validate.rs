@@ -12,8 +12,8 @@ use super::ranges;
 use super::users;
 use super::words;
 use super::{
-    ByteSize, ClusterConfig, Config, ControllerConfig, FrontProtocol, MemcachedPlacement, Mode, ReadyShims,
-    ShimConfig, StorageConfig,
+    ClusterConfig, Config, ControllerConfig, FrontProtocol, MemcachedPlacement, Mode, ReadyShims, ShimConfig,
+    StorageConfig,
 };
 use crate::address::Address;
 
@@ -24,10 +24,6 @@ const ID_BYTES_MAX: usize = 64;
 const LEASE_MS_MAX: u64 = 60_000;
 /// Shorter ones cost more renewals than reads.
 const LEASE_MS_MIN: u64 = 20;
-/// Less than a busy machine takes between two ticks would refuse what storage can do; more than an hour nobody waits.
-const QUEUE_MS_MIN: u64 = 100;
-const QUEUE_MS_MAX: u64 = 3_600_000;
-
 /// A copy lives no longer than this whatever is configured.
 const BOUND_MS_MAX: u64 = 60_000;
 
@@ -39,10 +35,9 @@ impl Config {
     /// Checks everything that a single field's type does not.
     pub fn validate(&self) -> Check {
         check_cluster(self)?;
-        check_heat_and_limits(self)?;
         ranges::check(self)?;
+        check_heat(self)?;
         policy::check(self)?;
-        check_slow_log(self)?;
         check_ids(self)?;
         check_layers(self)?;
         check_nodes(self)?;
@@ -105,21 +100,8 @@ fn check_bounded(cluster: &ClusterConfig) -> Check {
     Ok(())
 }
 
-fn check_heat_and_limits(config: &Config) -> Check {
+fn check_heat(config: &Config) -> Check {
     let heat = &config.heat;
-    let sizes = [
-        ("threshold", heat.threshold as usize, 1, u32::MAX as usize),
-        ("window_ms", heat.window_ms as usize, 10, 60_000),
-        ("rows", heat.rows, 1, 8),
-        ("counters", heat.counters, 64, 1 << 24),
-        ("filter_rows", heat.filter_rows, 1, 8),
-        ("filter_bits", heat.filter_bits, 64, 1 << 28),
-    ];
-    for (key, value, min, max) in sizes {
-        if !(min..=max).contains(&value) {
-            return wrong(format!("[heat] {key} = {value}: write {min} to {max}"));
-        }
-    }
     for (key, value) in [("counters", heat.counters), ("filter_bits", heat.filter_bits)] {
         if !value.is_power_of_two() {
             return wrong(format!("[heat] {key} = {value}: write a power of two"));
@@ -128,57 +110,7 @@ fn check_heat_and_limits(config: &Config) -> Check {
     if !(1.0..=100.0).contains(&heat.hysteresis) {
         return wrong(format!("[heat] hysteresis = {}: write 1.0 to 100.0", heat.hysteresis));
     }
-    let limits = &config.limits;
-    let counts = [
-        ("clients_max", limits.clients_max),
-        ("handshakes_max", limits.handshakes_max),
-        ("arguments_max", limits.arguments_max),
-        ("pipeline_max", limits.pipeline_max),
-        ("pipeline_bytes_max", limits.pipeline_bytes_max.0 as usize),
-        ("client_buffers_bytes_max", limits.client_buffers_bytes_max.0 as usize),
-        ("shim_queue_max", limits.shim_queue_max),
-        ("key_queue_max", limits.key_queue_max),
-        ("node_queue_max", limits.node_queue_max),
-        ("views_max", limits.views_max),
-        ("learned_max", limits.learned_max),
-        ("storage_ms_max", limits.storage_ms_max as usize),
-        ("handshake_ms_max", limits.handshake_ms_max as usize),
-    ];
-    if let Some(queue_ms_max) = limits.queue_ms_max
-        && !(QUEUE_MS_MIN..=QUEUE_MS_MAX).contains(&queue_ms_max)
-    {
-        return wrong(format!(
-            "[limits] queue_ms_max = {queue_ms_max}: write {QUEUE_MS_MIN} to {QUEUE_MS_MAX}; to have nothing wait, write \
-             overload = \"refuse\""
-        ));
-    }
-    if let Some((key, _)) = counts.iter().find(|(_, value)| *value == 0) {
-        return wrong(format!("[limits] {key} = 0: write at least 1"));
-    }
-    const INPUT_BYTES_MIN: ByteSize = ByteSize(64 << 10);
-    let input = limits.client_input_bytes_max;
-    if input.0 < INPUT_BYTES_MIN.0 {
-        return wrong(format!("[limits] client_input_bytes_max = \"{input}\": at least {INPUT_BYTES_MIN}"));
-    }
-    let sizes = [
-        ("command_bytes_max", limits.command_bytes_max, wire::codec::VALUE_BYTES_MAX),
-        ("key_bytes_max", limits.key_bytes_max, wire::codec::KEY_BYTES_MAX),
-    ];
-    for (key, value, max) in sizes {
-        if value.0 == 0 || value.0 > max as u64 {
-            let max = ByteSize(max as u64);
-            return wrong(format!("[limits] {key} = \"{value}\": at least 1 byte and at most {max}"));
-        }
-    }
     Ok(())
-}
-
-fn check_slow_log(config: &Config) -> Check {
-    const ENTRIES_MAX: usize = 16_384;
-    match config.slowlog.entries_max {
-        0..=ENTRIES_MAX => Ok(()),
-        more => wrong(format!("[slowlog] entries_max = {more}: write at most {ENTRIES_MAX}")),
-    }
 }
 
 /// Every member as the file names it, for messages.
@@ -284,9 +216,6 @@ fn check_nodes(config: &Config) -> Check {
         if !(0.001..=1000.0).contains(&node.capacity) {
             return wrong(format!("{at}: capacity = {}: write 0.001 to 1000.0", node.capacity));
         }
-        if node.bytes_max < ByteSize(1024) {
-            return wrong(format!("{at}: bytes_max = \"{}\": write at least \"1KiB\"", node.bytes_max));
-        }
     }
     Ok(())
 }
@@ -357,12 +286,6 @@ fn check_controllers(config: &Config) -> Check {
                 ));
             }
         }
-        if controller.member_lease_ms < 1000 {
-            let value = controller.member_lease_ms;
-            return wrong(format!(
-                "[[controller]] {id:?}: member_lease_ms = {value}: write at least 1000, two heartbeats"
-            ));
-        }
     }
     let memory = config.controllers.iter().find(|controller| controller.etcd().is_none());
     match memory.filter(|_| config.controllers.len() > 1) {
@@ -416,9 +339,6 @@ fn check_memcached(config: &Config) -> Check {
             "[cluster] mode = \"bounded\": memcached:// storage cannot tell of other writers; write \"strict\""
                 .to_owned(),
         );
-    }
-    if let Some(shim) = config.shims.iter().find(|shim| !(1..=1 << 16).contains(&shim.weight)) {
-        return wrong(format!("[[shim]] {:?}: weight = {}: write 1 to 65536", shim.id, shim.weight));
     }
     let weighted = config.cluster.memcached_placement == MemcachedPlacement::KetamaWeighted;
     if let Some(shim) = config.shims.iter().find(|shim| shim.weight != 1 && !weighted) {

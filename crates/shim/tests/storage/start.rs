@@ -70,17 +70,14 @@ fn nor_does_one_whose_replies_are_read_late() {
     });
     router.until("the first replies", |recorder| recorder.replies.len() > 1);
     stop.stop();
-    let left = |what: &str, gone: bool| {
-        let end = Instant::now() + if gone { PATIENCE } else { SOON };
-        while (super::redis::users(&server).len() == 1) != gone {
-            if Instant::now() >= end {
-                return assert!(!gone, "{what}");
-            }
-        }
-        assert!(gone, "{what}");
-    };
-    left("it takes its user away", true);
-    left("it came back", false);
+    let (left, end) = (|| super::redis::users(&server) == ["default"], Instant::now() + PATIENCE);
+    while !left() {
+        assert!(Instant::now() < end, "it takes its user away");
+    }
+    let end = Instant::now() + SOON;
+    while Instant::now() < end {
+        assert!(left(), "it came back");
+    }
     router.until("the end", |recorder| !recorder.linked);
     assert!(shim.join());
     assert_eq!(super::redis::users(&server), ["default"]);

@@ -14,8 +14,7 @@ use crate::network::HostId;
 pub(crate) struct Births {
     /// By node, session and fill.
     asked: BTreeMap<(HostId, u64, u64), u64>,
-    /// By node, digest of the key and view.
-    /// By what is held: its version, and when.
+    /// By node, digest of the key and view: the version that is held, and when it was asked for (microseconds).
     born: BTreeMap<(HostId, u128, View), (u64, u64)>,
     /// By number: since when, and what.
     pub(crate) purges: BTreeMap<u64, (u64, Scope)>,
