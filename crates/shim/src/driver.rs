@@ -6,7 +6,8 @@ use std::sync::mpsc::SyncSender;
 
 use protocol::placement::{Placement, Secret};
 use protocol::shim::{Effect, Input, Scope, Shim};
-use protocol::storage::StorageEvent;
+use protocol::storage::network::StorageInput;
+use protocol::storage::{NoteLevel, StorageEvent};
 use protocol::time::Time;
 use runtime::clock;
 use runtime::config::Config;
@@ -122,20 +123,18 @@ impl Driver {
     fn carry_out(&mut self, io: &mut Io) {
         while !self.effects.is_empty() || !self.storage_events.is_empty() {
             let now_us = clock::now_us();
+            let Parts { storage, peers, .. } = &mut self.parts;
+            let mut store = |io: &mut Io, input| storage.step(io, now_us, input, &mut self.storage_events);
             for effect in self.effects.drain(..) {
                 match effect {
                     Effect::Send { to, message } => {
-                        self.counts.messages_out += u64::from(self.parts.peers.send(io, to, &message));
+                        self.counts.messages_out += u64::from(peers.send(io, to, &message));
                     }
-                    Effect::Store(store) => {
-                        self.parts.storage.store(io, now_us, store, &mut self.storage_events);
-                    }
+                    Effect::Store(wanted) => store(io, StorageInput::Store(wanted)),
                     Effect::Release { number, clean } => {
-                        self.parts.storage.release(io, now_us, (number, clean), &mut self.storage_events);
+                        store(io, StorageInput::Release { number, clean });
                     }
-                    Effect::Wish { ticket, wish } => {
-                        self.parts.storage.wish(io, now_us, (ticket, wish), &mut self.storage_events);
-                    }
+                    Effect::Wish { ticket, wish } => store(io, StorageInput::Wish { ticket, wish }),
                     Effect::Purged { number, copies } => {
                         if let Some(done) = self.purges.remove(&number) {
                             done(copies);
@@ -144,6 +143,9 @@ impl Driver {
                 }
             }
             for event in self.storage_events.drain(..) {
+                if let StorageEvent::Note { level, text } = &event {
+                    log(*level, text);
+                }
                 self.parts.shim.step(Time(now_us), Input::Storage(event), &mut self.effects);
             }
         }
@@ -252,7 +254,7 @@ impl reactor::Driver for Driver {
             true => Some(event),
             false => self.parts.storage.event(io, event, &mut self.storage_events),
         };
-        let any_news = !self.storage_events.is_empty();
+        let any_news = self.storage_events.iter().any(|event| !matches!(event, StorageEvent::Note { .. }));
         self.carry_out(io);
         self.say_first_word(any_news);
         match rest {
@@ -279,10 +281,17 @@ impl reactor::Driver for Driver {
         let idle = self.parts.shim.waiting() == 0 && self.parts.shim.pending() == 0;
         let ended = (quiet && idle) || now_us >= until_us;
         if ended {
-            self.parts.storage.stop(io, &mut self.storage_events);
+            self.parts.storage.step(io, now_us, StorageInput::Leave, &mut self.storage_events);
             self.carry_out(io);
             self.stopped = true;
         }
         ended
+    }
+}
+
+fn log(level: NoteLevel, text: &str) {
+    match level {
+        NoteLevel::Info => tracing::info!("{text}"),
+        NoteLevel::Warning => tracing::warn!("{text}"),
     }
 }

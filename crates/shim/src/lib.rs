@@ -12,10 +12,8 @@ use std::time::Duration;
 
 use protocol::coherence::lease::LeaseTerms;
 use protocol::placement::{Placement, Secret};
-use protocol::shards::ShardsConfig;
-use protocol::shim::{Bounded, Settings, Shim, ShimConfig, TRANSFERS_MAX};
-use runtime::address::Address;
-use runtime::config::{Config, Password, StorageConfig};
+use protocol::shim::{Bounded, Settings, Shim, ShimConfig};
+use runtime::config::Config;
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::peers::{Identity, Peers};
@@ -26,11 +24,6 @@ use runtime::stop::Stop;
 use wire::{Peer, ShimId};
 
 use driver::{Driver, Parts};
-use storage::Storage;
-use storage::memcached::{Memcached, MemcachedSettings};
-use storage::redis::{Redis, RedisSettings};
-use storage::redis_cluster::{RedisCluster, RedisClusterSettings};
-use storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
 
 /// Larger values do not ride on INV: each copy would get them whether or not it is read again.
 const EARLY_VALUE_BYTES_MAX: usize = 64 << 10;
@@ -78,7 +71,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         config: Arc::clone(config),
         id: shim,
         shim: Shim::new(machine_config(config, shim), Arc::clone(&placement)),
-        storage: storage(config, shim),
+        storage: storage::open(config, shim),
         peers,
         placement,
         listener,
@@ -108,66 +101,6 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
             Err(refused(reason))
         }
         _ => Ok(instance),
-    }
-}
-
-fn storage(config: &Config, shim: ShimId) -> Storage {
-    let server = |address: &Address, user: &Option<String>, password: &Option<Password>| RedisSettings {
-        address: address.clone(),
-        tls: None,
-        user: user.clone(),
-        password: password.as_ref().map(|password| password.0.clone()),
-        cluster: config.cluster.name.clone(),
-        shim: config.shim(shim).id.clone(),
-        cluster_mode: false,
-        timeout_us: config.limits.storage_ms_max * 1000,
-        pinned_max: config.limits.blocking_max + TRANSFERS_MAX,
-        seed: rand::random(),
-    };
-    // Validation has seen to it that there are certificates where the URL wants them. Servers that others name are known
-    // by their addresses.
-    let certificates = |wanted: bool| config.certificates().storage().filter(|_| wanted).cloned();
-    match &config.shim(shim).storage {
-        StorageConfig::Embedded => Storage::memory(rand::random()),
-        StorageConfig::Memcached { address, .. } => Storage::memcached(Memcached::new(MemcachedSettings {
-            address: address.clone(),
-            shim: config.shim(shim).id.clone(),
-            timeout_us: config.limits.storage_ms_max * 1000,
-            seed: rand::random(),
-        })),
-        StorageConfig::Redis { address, user, password, tls } => {
-            let tls = tls.as_ref().and_then(|host| Some(certificates(true)?.or_named(host)));
-            Storage::redis(Redis::new(RedisSettings { tls, ..server(address, user, password) }))
-        }
-        StorageConfig::RedisSentinel(sentinel) => {
-            let address = Address::Tcp(sentinel.sentinels[0]);
-            Storage::redis_sentinel(RedisSentinel::new(RedisSentinelSettings {
-                sentinels: sentinel.sentinels.clone(),
-                name: sentinel.name.clone(),
-                sentinel_user: sentinel.sentinel_user.clone(),
-                sentinel_password: sentinel.sentinel_password.as_ref().map(|password| password.0.clone()),
-                server: RedisSettings {
-                    tls: certificates(sentinel.tls),
-                    ..server(&address, &sentinel.user, &sentinel.password)
-                },
-            }))
-        }
-        StorageConfig::RedisCluster { seeds, user, password, tls } => {
-            let address = Address::Tcp(seeds[0]);
-            let shards = ShardsConfig {
-                shim,
-                shims_count: config.shims.len(),
-                seeds: seeds.clone(),
-                patience: Duration::from_millis(config.limits.storage_ms_max),
-                seed: rand::random(),
-            };
-            let server = RedisSettings {
-                cluster_mode: true,
-                tls: certificates(*tls),
-                ..server(&address, user, password)
-            };
-            Storage::redis_cluster(RedisCluster::new(RedisClusterSettings { shards, server }))
-        }
     }
 }
 

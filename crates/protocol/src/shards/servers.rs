@@ -49,6 +49,7 @@ impl Shards {
                     effects.push(Effect::Report(event));
                 }
             }
+            StorageEvent::Note { .. } => effects.push(Effect::Report(event)),
             StorageEvent::Unsubscribed => {
                 server.listens = false;
                 effects.push(Effect::Report(event));

@@ -56,6 +56,8 @@ impl Shim {
                     self.lost(now, ticket.purpose, sent, effects);
                 }
             }
+            // People read it.
+            StorageEvent::Note { .. } => {}
             StorageEvent::Published(push) => self.published(&push, effects),
             StorageEvent::Unsubscribed => self.unsubscribed(),
             StorageEvent::Moving(slots) => self.slots_move(slots),

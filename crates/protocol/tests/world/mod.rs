@@ -633,6 +633,7 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
         Parcel::Answer(StorageEvent::Large { .. }) => "storage>s0 begins with something large".into(),
         Parcel::Answer(StorageEvent::Part { .. }) => panic!("nobody here takes parts"),
+        Parcel::Answer(StorageEvent::Note { .. }) => panic!("nobody here talks to people"),
         Parcel::Answer(event @ (StorageEvent::Changed(_) | StorageEvent::FeedDown)) => {
             panic!("{event:?} is the feed's")
         }

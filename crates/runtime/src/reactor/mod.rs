@@ -36,6 +36,16 @@ impl ConnectionId {
     pub fn index(self) -> usize {
         self.index as usize
     }
+
+    /// As one number, for those who keep it and give it back.
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// What `to_bits` made a number of.
+    pub fn from_bits(bits: u64) -> ConnectionId {
+        ConnectionId { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

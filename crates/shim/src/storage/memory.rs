@@ -3,7 +3,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use protocol::storage::network::{Backend, Network, StorageInput};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
+use protocol::time::Time;
 use runtime::clock;
 use smallvec::SmallVec;
 use wire::resp::transaction::MULTI;
@@ -22,6 +24,27 @@ pub(crate) struct Memory {
     announced: bool,
 }
 
+impl Backend for Memory {
+    /// Nothing is ever under way there, and nothing blocks; it refuses WATCH and tells of no large reply.
+    fn step(
+        &mut self,
+        now: Time,
+        input: StorageInput,
+        _network: &mut dyn Network,
+        events: &mut Vec<StorageEvent>,
+    ) {
+        match input {
+            StorageInput::Store(store) => self.store(now.0, store, events),
+            StorageInput::Tick => self.tick(now.0, events),
+            _ => {}
+        }
+    }
+
+    fn is_up(&self) -> bool {
+        true
+    }
+}
+
 impl Memory {
     pub(super) fn new(seed: u64) -> Memory {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -34,7 +57,7 @@ impl Memory {
         }
     }
 
-    pub(super) fn store(&mut self, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
+    fn store(&mut self, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
         let resp3 = match store.lane {
             Lane::Shared { resp3 }
             | Lane::Scripts { resp3 }
@@ -64,7 +87,7 @@ impl Memory {
         events.push(StorageEvent::Replies { ticket: store.ticket, replies });
     }
 
-    pub(super) fn tick(&mut self, now_us: u64, events: &mut Vec<StorageEvent>) {
+    fn tick(&mut self, now_us: u64, events: &mut Vec<StorageEvent>) {
         if !self.announced {
             self.announced = true;
             events.push(StorageEvent::Up { incarnation: self.incarnation, traits: StorageTraits::default() });

@@ -1,178 +1,142 @@
-//! What keeps the data behind a shim: memory, a Redis server or Cluster, a memcached. Not when it may be asked what.
+//! The storage of one shim: which backend the configuration names, and the sockets it uses. Not when it may be asked what,
+//! and not how servers are fenced (`protocol::storage`).
 
 pub mod embedded;
-pub mod memcached;
 mod memory;
-pub mod redis;
-pub mod redis_cluster;
-pub mod redis_sentinel;
-mod scout;
-mod standing;
+mod open;
 mod topics;
 
-use protocol::storage::{StorageEvent, Store, Wish};
-use runtime::reactor::{Event, Io};
+use std::net::SocketAddr;
+use std::ops::Deref;
 
-use memcached::Memcached;
-use memory::Memory;
-use redis::Redis;
-use redis_cluster::RedisCluster;
-use redis_sentinel::RedisSentinel;
+use bytes::Bytes;
+use protocol::storage::StorageEvent;
+use protocol::storage::network::{self, Backend, Endpoint, StorageInput};
+use protocol::time::Time;
+use runtime::address::Address;
+use runtime::reactor::{ConnectionId, Event, Io};
+use runtime::tls::Dialer;
 
-/// The storage of one shim. Every call appends what became known to `events`.
-pub(crate) enum Storage {
-    Memory(Box<Memory>),
-    Redis(Box<Redis>),
-    Memcached(Box<Memcached>),
-    RedisCluster(Box<RedisCluster>),
-    RedisSentinel(Box<RedisSentinel>),
+pub(crate) use open::open;
+
+/// A backend and where its servers are.
+pub struct Storage {
+    backend: Box<dyn Backend>,
+    /// What the configuration names; none where nothing is dialled, or where discovery gives the addresses.
+    configured: Option<Address>,
+    tls: Option<Dialer>,
+}
+
+/// The reactor's sockets as a backend's network.
+struct Sockets<'a> {
+    io: &'a mut Io,
+    configured: Option<&'a Address>,
+    tls: Option<&'a Dialer>,
 }
 
 impl Storage {
-    pub(crate) fn memory(seed: u64) -> Storage {
-        Storage::Memory(Box::new(Memory::new(seed)))
+    pub fn new(backend: Box<dyn Backend>, configured: Option<Address>, tls: Option<Dialer>) -> Storage {
+        Storage { backend, configured, tls }
     }
 
-    pub(crate) fn redis(redis: Redis) -> Storage {
-        Storage::Redis(Box::new(redis))
-    }
-
-    pub(crate) fn memcached(memcached: Memcached) -> Storage {
-        Storage::Memcached(Box::new(memcached))
-    }
-
-    pub(crate) fn redis_cluster(cluster: RedisCluster) -> Storage {
-        Storage::RedisCluster(Box::new(cluster))
-    }
-
-    pub(crate) fn redis_sentinel(sentinel: RedisSentinel) -> Storage {
-        Storage::RedisSentinel(Box::new(sentinel))
-    }
-
-    pub(crate) fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
-        match self {
-            Storage::Memory(memory) => memory.store(now_us, store, events),
-            Storage::Redis(redis) => redis.store(io, now_us, store, events),
-            Storage::Memcached(memcached) => memcached.store(io, now_us, &store, events),
-            Storage::RedisCluster(cluster) => cluster.store(io, now_us, store, events),
-            Storage::RedisSentinel(sentinel) => sentinel.store(io, now_us, store, events),
-        }
-    }
-
-    pub(crate) fn wish(
-        &mut self,
-        io: &mut Io,
-        now_us: u64,
-        (ticket, wish): (u64, Wish),
-        events: &mut Vec<StorageEvent>,
-    ) {
-        match self {
-            // Nothing is ever under way there, and nothing blocks; they tell of no large reply.
-            Storage::Memory(_) | Storage::Memcached(_) => {}
-            Storage::Redis(redis) => redis.wish(io, now_us, (ticket, wish), events),
-            Storage::RedisCluster(cluster) => cluster.wish(io, now_us, (ticket, wish), events),
-            Storage::RedisSentinel(sentinel) => sentinel.wish(io, now_us, (ticket, wish), events),
-        }
-    }
-
-    /// A watching connection serves nobody any more; `clean`: it watches nothing.
-    pub(crate) fn release(
-        &mut self,
-        io: &mut Io,
-        now_us: u64,
-        (number, clean): (u64, bool),
-        events: &mut Vec<StorageEvent>,
-    ) {
-        match self {
-            // They refuse WATCH.
-            Storage::Memory(_) | Storage::Memcached(_) => {}
-            Storage::Redis(redis) => redis.release(io, now_us, (number, clean), events),
-            Storage::RedisCluster(cluster) => cluster.release(io, now_us, (number, clean), events),
-            Storage::RedisSentinel(sentinel) => sentinel.release(io, now_us, (number, clean), events),
-        }
+    pub fn step(&mut self, io: &mut Io, now_us: u64, input: StorageInput, events: &mut Vec<StorageEvent>) {
+        let mut sockets = Sockets { io, configured: self.configured.as_ref(), tls: self.tls.as_ref() };
+        self.backend.step(Time(now_us), input, &mut sockets, events);
     }
 
     /// Gives back what is not its own. `Tick` is taken and given back.
-    pub(crate) fn event(
-        &mut self,
-        io: &mut Io,
-        event: Event,
-        events: &mut Vec<StorageEvent>,
-    ) -> Option<Event> {
-        match self {
-            Storage::Memory(memory) => {
-                if matches!(event, Event::Tick) {
-                    memory.tick(io.now_us(), events);
-                }
-                Some(event)
+    pub fn event(&mut self, io: &mut Io, event: Event, events: &mut Vec<StorageEvent>) -> Option<Event> {
+        let (now_us, input) = match event {
+            Event::Tick => {
+                self.step(io, io.now_us(), StorageInput::Tick, events);
+                return Some(Event::Tick);
             }
-            Storage::Redis(redis) => redis.event(io, event, events),
-            Storage::Memcached(memcached) => memcached.event(io, event, events),
-            Storage::RedisCluster(cluster) => cluster.event(io, event, events),
-            Storage::RedisSentinel(sentinel) => sentinel.event(io, event, events),
-        }
+            Event::Data { connection, bytes, now_us } if self.is_own(connection) => {
+                (now_us, StorageInput::Data { connection: number(connection), bytes })
+            }
+            Event::Connected(connection) if self.is_own(connection) => {
+                (io.now_us(), StorageInput::Connected(number(connection)))
+            }
+            Event::Closed { connection, ref error } if self.is_own(connection) => {
+                let reason =
+                    error.as_ref().map_or("the server closed the connection".into(), ToString::to_string);
+                (io.now_us(), StorageInput::Closed { connection: number(connection), reason })
+            }
+            Event::Writable(connection) if self.is_own(connection) => return None,
+            other => return Some(other),
+        };
+        self.step(io, now_us, input, events);
+        None
     }
 
-    /// Why only a person can make it usable, if so.
-    pub(crate) fn refusal(&self) -> Option<&str> {
-        match self {
-            Storage::Memory(_) => None,
-            Storage::Redis(redis) => redis.refusal(),
-            Storage::Memcached(memcached) => memcached.refusal(),
-            Storage::RedisCluster(cluster) => cluster.refusal(),
-            Storage::RedisSentinel(sentinel) => sentinel.refusal(),
+    fn is_own(&self, connection: ConnectionId) -> bool {
+        self.backend.owns(number(connection))
+    }
+}
+
+impl Deref for Storage {
+    type Target = dyn Backend;
+
+    fn deref(&self) -> &(dyn Backend + 'static) {
+        &*self.backend
+    }
+}
+
+fn number(connection: ConnectionId) -> network::ConnectionId {
+    network::ConnectionId(connection.to_bits())
+}
+
+fn connection(number: network::ConnectionId) -> ConnectionId {
+    ConnectionId::from_bits(number.0)
+}
+
+impl network::Network for Sockets<'_> {
+    fn dial(&mut self, to: Endpoint, urgent: bool) -> network::ConnectionId {
+        let discovered;
+        let address = match (to, self.configured) {
+            (Endpoint::Configured, Some(address)) => address,
+            (Endpoint::Discovered(address), _) => {
+                discovered = Address::Tcp(address);
+                &discovered
+            }
+            (Endpoint::Configured, None) => unreachable!("this backend was given no address"),
+        };
+        let connection = self.io.dial_tls(address, self.tls);
+        if urgent {
+            self.io.set_urgent(connection);
         }
+        number(connection)
     }
 
-    pub(crate) fn is_up(&self) -> bool {
-        match self {
-            Storage::Memory(_) => true,
-            Storage::Redis(redis) => redis.is_up(),
-            Storage::Memcached(memcached) => memcached.is_up(),
-            Storage::RedisCluster(cluster) => cluster.is_up(),
-            Storage::RedisSentinel(sentinel) => sentinel.is_up(),
-        }
+    fn out(&mut self, id: network::ConnectionId) -> &mut Vec<u8> {
+        self.io.out(connection(id))
     }
 
-    /// Whether another process of this shim has taken the server over.
-    pub(crate) fn is_replaced(&self) -> bool {
-        match self {
-            Storage::Memory(_) | Storage::Memcached(_) => false,
-            Storage::Redis(redis) => redis.is_replaced(),
-            Storage::RedisCluster(cluster) => cluster.is_replaced(),
-            Storage::RedisSentinel(sentinel) => sentinel.is_replaced(),
-        }
+    fn unwritten_bytes(&self, id: network::ConnectionId) -> usize {
+        self.io.out_bytes(connection(id))
     }
 
-    pub(crate) fn reconnects(&self) -> u64 {
-        match self {
-            Storage::Memory(_) => 0,
-            Storage::Redis(redis) => redis.reconnects(),
-            Storage::Memcached(memcached) => memcached.reconnects(),
-            Storage::RedisCluster(cluster) => cluster.reconnects(),
-            Storage::RedisSentinel(sentinel) => sentinel.reconnects(),
-        }
+    fn unread(&mut self, id: network::ConnectionId, rest: Bytes) {
+        self.io.unread(connection(id), rest);
     }
 
-    /// Commands without a reply.
-    pub(crate) fn pending_count(&self) -> usize {
-        match self {
-            Storage::Memory(_) => 0,
-            Storage::Redis(redis) => redis.pending_count(),
-            Storage::Memcached(memcached) => memcached.pending_count(),
-            Storage::RedisCluster(cluster) => cluster.pending_count(),
-            Storage::RedisSentinel(sentinel) => sentinel.pending_count(),
-        }
+    fn pause(&mut self, id: network::ConnectionId) {
+        self.io.pause(connection(id));
     }
 
-    /// Leaves the server as it was found, and closes.
-    pub(crate) fn stop(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
-        match self {
-            Storage::Memory(_) => {}
-            Storage::Redis(redis) => redis.stop(io, events),
-            Storage::Memcached(memcached) => memcached.stop(io, events),
-            Storage::RedisCluster(cluster) => cluster.stop(io, events),
-            Storage::RedisSentinel(sentinel) => sentinel.stop(io, events),
-        }
+    fn resume(&mut self, id: network::ConnectionId) {
+        self.io.resume(connection(id));
+    }
+
+    fn close(&mut self, id: network::ConnectionId) {
+        self.io.close(connection(id));
+    }
+
+    fn close_flushed(&mut self, id: network::ConnectionId) {
+        self.io.close_flushed(connection(id));
+    }
+
+    fn own_address(&self, id: network::ConnectionId) -> Option<SocketAddr> {
+        self.io.own_address(connection(id))
     }
 }

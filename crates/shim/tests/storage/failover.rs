@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use protocol::storage::StorageEvent;
+use protocol::storage::redis::RedisSettings;
 use runtime::address::Address;
-use shim::storage::redis::RedisSettings;
 
 use crate::redis::{PATIENCE, PINNED, RESP2, Storage, settings, users};
 use crate::relay::Relay;
@@ -52,7 +52,7 @@ fn pair() -> Option<[(Server, String); 2]> {
 fn a_failover_to_a_replica_is_a_new_incarnation_with_users_of_its_own() {
     let Some([(primary, _), (replica, port)]) = pair() else { return };
     let relay = Relay::start(&primary.socket());
-    let mut storage = Storage::with(settings(Address::Unix(relay.socket.clone()), 1));
+    let mut storage = Storage::with(settings(&Address::Unix(relay.socket.clone()), 1));
     let first = storage.until_up();
     assert_eq!(storage.ask(RESP2, &["SET", "k", "v"]), "+OK\r\n");
     until(&mut replica.client(), &["GET", "k"], "v");
@@ -72,7 +72,7 @@ fn a_failover_to_a_replica_is_a_new_incarnation_with_users_of_its_own() {
 fn a_replica_in_the_place_of_its_primary_is_not_served() {
     let Some([(primary, _), (replica, _)]) = pair() else { return };
     let relay = Relay::start(&primary.socket());
-    let mut storage = Storage::with(settings(Address::Unix(relay.socket.clone()), 1));
+    let mut storage = Storage::with(settings(&Address::Unix(relay.socket.clone()), 1));
     let first = storage.until_up();
     relay.move_to(&replica.socket());
     storage.until_down();
@@ -253,7 +253,7 @@ fn a_paused_shim_that_was_replaced_neither_writes_nor_serves_when_it_goes_on() {
     paused.until_up();
     assert_eq!(paused.ask(RESP2, &["SET", "k", "old"]), "+OK\r\n");
     // Nothing of it turns while the other takes over and writes.
-    let mut successor = Storage::with(RedisSettings { ..settings(Address::Unix(server.socket()), 2) });
+    let mut successor = Storage::with(RedisSettings { ..settings(&Address::Unix(server.socket()), 2) });
     successor.until_up();
     assert_eq!(successor.ask(RESP2, &["SET", "k", "new"]), "+OK\r\n");
     let (write, read) =

@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use protocol::storage::network::{Endpoint, StorageInput};
+use protocol::storage::redis::{Redis, RedisSettings};
 use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
 use runtime::address::Address;
 use runtime::reactor::{Driver, Event, Io, Reactor};
-use shim::storage::redis::{Redis, RedisSettings};
+use shim::storage::Storage as Backed;
 use wire::resp::Command;
 
 use crate::relay::Relay;
@@ -19,7 +21,7 @@ pub(crate) const PINNED: Lane = Lane::Pinned { resp3: false };
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Recorder {
-    redis: Redis,
+    redis: Backed,
     events: Vec<StorageEvent>,
 }
 
@@ -38,11 +40,13 @@ pub(crate) struct Storage {
 
 impl Storage {
     pub(crate) fn new(server: &Server, seed: u64) -> Storage {
-        Storage::with(settings(Address::Unix(server.socket()), seed))
+        Storage::with(settings(&Address::Unix(server.socket()), seed))
     }
 
     pub(crate) fn with(settings: RedisSettings) -> Storage {
-        let recorder = Recorder { redis: Redis::new(settings), events: Vec::new() };
+        let address = settings.address.parse().expect("an address");
+        let redis = Backed::new(Box::new(Redis::new(settings)), Some(address), None);
+        let recorder = Recorder { redis, events: Vec::new() };
         Storage { reactor: Reactor::new(Io::new().expect("a reactor")), recorder, tickets: 0 }
     }
 
@@ -106,7 +110,8 @@ impl Storage {
     }
 
     pub(crate) fn stop(&mut self) {
-        self.recorder.redis.stop(self.reactor.io(), &mut self.recorder.events);
+        let (io, Recorder { redis, events }) = (self.reactor.io(), &mut self.recorder);
+        redis.step(io, io.now_us(), StorageInput::Leave, events);
     }
 
     /// The first reply to a command, or nothing if it was lost.
@@ -137,7 +142,7 @@ impl Storage {
         let store = Store { ticket: self.tickets, lane, reach: Reach::Whole, commands };
         let io = self.reactor.io();
         let now_us = io.now_us();
-        self.recorder.redis.store(io, now_us, store, &mut self.recorder.events);
+        self.recorder.redis.step(io, now_us, StorageInput::Store(store), &mut self.recorder.events);
         self.tickets
     }
 
@@ -164,16 +169,17 @@ impl Storage {
     }
 }
 
-pub(crate) fn settings(address: Address, seed: u64) -> RedisSettings {
+pub(crate) fn settings(address: &Address, seed: u64) -> RedisSettings {
     RedisSettings {
-        address,
-        tls: None,
+        endpoint: Endpoint::Configured,
+        address: address.to_string(),
+        tls: false,
         user: None,
         password: None,
         cluster: "test".to_owned(),
         shim: "shim-0".to_owned(),
         cluster_mode: false,
-        timeout_us: 5_000_000,
+        timeout: Duration::from_secs(5),
         pinned_max: 4,
         seed,
     }
@@ -210,7 +216,7 @@ fn it_works_over_tcp() {
     };
     let Some(_server) = Server::start(&["--port", &port.to_string()]) else { return };
     let address = format!("127.0.0.1:{port}").parse().expect("an address");
-    let mut storage = Storage::with(settings(address, 1));
+    let mut storage = Storage::with(settings(&address, 1));
     storage.until_up();
     assert_eq!(storage.ask(RESP2, &["INCR", "n"]), ":1\r\n");
 }
@@ -238,7 +244,7 @@ fn another_shim_of_the_same_server_is_left_alone() {
     let Some(server) = Server::start(&[]) else { return };
     let mut one = Storage::new(&server, 1);
     one.until_up();
-    let other = RedisSettings { shim: "shim-01".to_owned(), ..settings(Address::Unix(server.socket()), 2) };
+    let other = RedisSettings { shim: "shim-01".to_owned(), ..settings(&Address::Unix(server.socket()), 2) };
     let mut other = Storage::with(other);
     other.until_up();
     assert_eq!(one.ask(RESP2, &["PING"]), "+PONG\r\n");
@@ -248,9 +254,9 @@ fn another_shim_of_the_same_server_is_left_alone() {
 #[test]
 fn a_write_in_a_frozen_servers_buffer_does_not_happen_after_the_fence() {
     let Some(server) = Server::start(&[]) else { return };
-    let timeout_us = 300_000;
+    let timeout = Duration::from_millis(300);
     let mut storage =
-        Storage::with(RedisSettings { timeout_us, ..settings(Address::Unix(server.socket()), 1) });
+        Storage::with(RedisSettings { timeout, ..settings(&Address::Unix(server.socket()), 1) });
     let incarnation = storage.until_up();
     let mut client = server.client();
     client.ask(&["SET", "k", "before"]);
@@ -269,15 +275,15 @@ fn a_write_in_a_frozen_servers_buffer_does_not_happen_after_the_fence() {
 #[test]
 fn a_server_that_walks_its_keys_is_not_taken_for_lost() {
     let Some(server) = Server::start(&[]) else { return };
-    let timeout_us = 100_000;
+    let timeout = Duration::from_millis(100);
     let mut storage =
-        Storage::with(RedisSettings { timeout_us, ..settings(Address::Unix(server.socket()), 1) });
+        Storage::with(RedisSettings { timeout, ..settings(&Address::Unix(server.socket()), 1) });
     storage.until_up();
     server.freeze();
     let walk = storage.store(RESP2, &[&["keys", "*"]]);
     let write = storage.store(RESP2, &[&["SET", "k", "v"]]);
     let frozen = Instant::now();
-    while frozen.elapsed() < Duration::from_micros(5 * timeout_us) {
+    while frozen.elapsed() < 5 * timeout {
         storage.turn();
     }
     assert!(storage.is_up());
@@ -290,9 +296,9 @@ fn a_server_that_walks_its_keys_is_not_taken_for_lost() {
 fn a_write_that_reaches_the_server_after_the_fence_does_not_happen() {
     let Some(server) = Server::start(&[]) else { return };
     let relay = Relay::start(&server.socket());
-    let timeout_us = 200_000;
+    let timeout = Duration::from_millis(200);
     let mut storage =
-        Storage::with(RedisSettings { timeout_us, ..settings(Address::Unix(relay.socket.clone()), 1) });
+        Storage::with(RedisSettings { timeout, ..settings(&Address::Unix(relay.socket.clone()), 1) });
     let incarnation = storage.until_up();
     relay.hold();
     let ticket = storage.store(RESP2, &[&["SET", "k", "late"]]);
@@ -309,7 +315,7 @@ fn a_write_that_reaches_the_server_after_the_fence_does_not_happen() {
 fn a_write_of_a_replaced_shim_that_reaches_the_server_late_does_not_happen() {
     let Some(server) = Server::start(&[]) else { return };
     let relay = Relay::start(&server.socket());
-    let mut old = Storage::with(settings(Address::Unix(relay.socket.clone()), 1));
+    let mut old = Storage::with(settings(&Address::Unix(relay.socket.clone()), 1));
     old.until_up();
     relay.hold();
     old.store(RESP2, &[&["SET", "k", "late"]]);
@@ -404,7 +410,7 @@ fn wrong_and_missing_passwords_are_refused_with_advice() {
     let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
     let with = |password: Option<&str>| {
         let password = password.map(str::to_owned);
-        Storage::with(RedisSettings { password, ..settings(Address::Unix(server.socket()), 1) })
+        Storage::with(RedisSettings { password, ..settings(&Address::Unix(server.socket()), 1) })
     };
     let refusal = with(Some("wrong")).until_refused();
     assert!(refusal.contains("WRONGPASS") && refusal.contains("Check user and password"), "{refusal}");
@@ -421,7 +427,7 @@ fn a_missing_permission_is_named() {
         let mut args = vec!["ACL", "SETUSER", "limited", "reset", "on", ">pw", "~*", "&*", "+@all"];
         args.extend(rules.split(' '));
         assert_eq!(client.ask(&args), "+OK\r\n");
-        let settings = settings(Address::Unix(server.socket()), 1);
+        let settings = settings(&Address::Unix(server.socket()), 1);
         let (user, password) = (Some("limited".to_owned()), Some("pw".to_owned()));
         let refusal = Storage::with(RedisSettings { user, password, ..settings }).until_refused();
         assert!(parts.iter().all(|part| refusal.contains(part)), "{rules}: {refusal}");
@@ -441,7 +447,7 @@ fn commands_run_with_the_rules_of_the_configured_user() {
     assert_eq!(server.client().ask(&rules), "+OK\r\n");
     let (user, password) = (Some("app".to_owned()), Some("pw".to_owned()));
     let mut storage =
-        Storage::with(RedisSettings { user, password, ..settings(Address::Unix(server.socket()), 1) });
+        Storage::with(RedisSettings { user, password, ..settings(&Address::Unix(server.socket()), 1) });
     storage.until_up();
     assert_eq!(storage.ask(RESP2, &["SET", "app:1", "v"]), "+OK\r\n");
     assert_eq!(storage.ask(RESP2, &["APPEND", "log:1", "v"]), ":1\r\n");
@@ -468,7 +474,8 @@ fn a_blocking_command_has_its_own_connection_and_can_be_given_up() {
     }
     let io = storage.reactor.io();
     let now_us = io.now_us();
-    storage.recorder.redis.wish(io, now_us, (blocked, Wish::Abort), &mut storage.recorder.events);
+    let abort = StorageInput::Wish { ticket: blocked, wish: Wish::Abort };
+    storage.recorder.redis.step(io, now_us, abort, &mut storage.recorder.events);
     assert!(storage.until_lost(blocked), "it may have been served while it was given up");
     storage.until_fenced();
     assert_eq!(storage.ask(RESP2, &["LPUSH", "q", "y"]), ":1\r\n");

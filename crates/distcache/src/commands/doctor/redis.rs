@@ -2,10 +2,10 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use protocol::storage::redis::server::{field, traits};
 use runtime::address::Address;
 use runtime::config::{Config, Mode, Password};
 use runtime::tls::Dialer;
-use shim::storage::redis::server::{field, traits};
 use wire::resp::{Command, Value};
 
 use super::finding::Findings;

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::storage::{StorageEvent, Store};
 use bytes::Bytes;
-use protocol::storage::{StorageEvent, Store};
 use smallvec::SmallVec;
 use wire::codec::VALUE_BYTES_MAX;
 use wire::memcached::{ReplyHead, next_reply};

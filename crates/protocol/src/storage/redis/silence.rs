@@ -1,8 +1,8 @@
 //! How long a server may be silent before it is taken for lost, and whose connections are closed then.
 
-use protocol::storage::StorageEvent;
-use runtime::reactor::{ConnectionId, Io};
+use crate::storage::StorageEvent;
 
+use super::super::network::{ConnectionId, Network};
 use super::Redis;
 use super::line::Line;
 
@@ -15,7 +15,7 @@ const WALK_PATIENCE_US: u64 = 60_000_000;
 impl Redis {
     /// How long the server may be silent.
     pub(super) fn patience_us(&self, now_us: u64) -> u64 {
-        let timeout_us = self.settings.timeout_us;
+        let timeout_us = self.settings.timeout.as_micros() as u64;
         let lines = || self.shared.iter().flatten().chain(&self.pinned).map(|(_, line)| line);
         let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
         let silent = self.admin.overdue(now_us, timeout_us)
@@ -29,7 +29,7 @@ impl Redis {
     /// Closes the connections on which an answer is overdue.
     pub(super) fn close_silent(
         &mut self,
-        io: &mut Io,
+        network: &mut dyn Network,
         now_us: u64,
         timeout_us: u64,
         events: &mut Vec<StorageEvent>,
@@ -53,7 +53,13 @@ impl Redis {
         let late_pinned: Vec<ConnectionId> = late_pinned.map(|(connection, _)| *connection).collect();
         let late: Vec<ConnectionId> = late_shared.into_iter().chain(late_pinned).collect();
         for connection in late {
-            self.closed(io, connection, &format!("no answer within {} ms", timeout_us / 1000), events);
+            self.closed(
+                network,
+                connection,
+                now_us,
+                &format!("no answer within {} ms", timeout_us / 1000),
+                events,
+            );
         }
     }
 }

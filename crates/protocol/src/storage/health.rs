@@ -1,11 +1,9 @@
 //! Whether a storage server can be used and why not: told to the machine, and to people in the log. Not what decides it.
 
-use protocol::storage::{StorageEvent, StorageTraits};
-use runtime::address::Address;
+use super::{NoteLevel, StorageEvent, StorageTraits};
 
-pub(super) struct Standing {
-    shim: String,
-    address: Address,
+pub(super) struct StorageHealth {
+    address: String,
     /// Lines about one trouble after the other come no more often.
     log_interval_us: u64,
     pub(super) logged_us: u64,
@@ -15,11 +13,10 @@ pub(super) struct Standing {
     refusal: Option<String>,
 }
 
-impl Standing {
-    pub(super) fn new(shim: &str, address: &Address, log_interval_us: u64) -> Standing {
-        Standing {
-            shim: shim.to_owned(),
-            address: address.clone(),
+impl StorageHealth {
+    pub(super) fn new(address: &str, log_interval_us: u64) -> StorageHealth {
+        StorageHealth {
+            address: address.to_owned(),
             log_interval_us,
             logged_us: 0,
             up: false,
@@ -53,10 +50,8 @@ impl Standing {
         self.refusal = None;
         self.reason.clear();
         // Who was told that it is down is told so, too.
-        match self.logged_us {
-            0 => tracing::info!(shim = self.shim, address = %self.address, "storage is up"),
-            _ => tracing::warn!(shim = self.shim, address = %self.address, "storage is up"),
-        }
+        let level = if self.logged_us == 0 { NoteLevel::Info } else { NoteLevel::Warning };
+        self.note(level, "storage is up", events);
         events.push(StorageEvent::Up { incarnation, traits });
     }
 
@@ -67,11 +62,17 @@ impl Standing {
         }
         if self.up || now_us.saturating_sub(self.logged_us) >= self.log_interval_us {
             self.logged_us = now_us;
-            tracing::warn!(shim = self.shim, reason, "storage is down");
+            let text = format!("storage is down: {reason}");
+            events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
         }
         self.up = false;
         self.reason.clone_from(&reason);
         events.push(StorageEvent::Down { reason });
+    }
+
+    /// Tells people something about this server.
+    pub(super) fn note(&self, level: NoteLevel, text: &str, events: &mut Vec<StorageEvent>) {
+        events.push(StorageEvent::Note { level, text: self.named(text) });
     }
 
     fn named(&self, reason: &str) -> String {

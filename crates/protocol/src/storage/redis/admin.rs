@@ -1,18 +1,13 @@
 //! The admin connection: dials, asks what the takeover wants to know, one question at a time. No data commands.
 
 use bytes::Bytes;
-use rand::RngExt as _;
-use rand::rngs::SmallRng;
-use runtime::address::Address;
-use runtime::reactor::{ConnectionId, Io};
-use runtime::tls::Dialer;
 use wire::foreign::{Foreign, speaks};
 use wire::resp::{ReplyScanner, Value};
 
+use super::super::backoff::Backoff;
+use super::super::network::{ConnectionId, Endpoint, Network};
 use super::takeover::{Progress, Takeover, Trouble};
 
-const BACKOFF_MIN_US: u64 = 50_000;
-const BACKOFF_MAX_US: u64 = 1_000_000;
 /// How often a settled server is asked whether it is still the same one: one that was made a replica is served for this
 /// long at most.
 const RECHECK_US: u64 = 250_000;
@@ -22,28 +17,6 @@ const STANDBY_MIN_US: u64 = 1_000_000;
 const STANDBY_MAX_US: u64 = 16_000_000;
 /// How long a server that says BUSY or LOADING is left alone.
 const WAIT_US: u64 = 100_000;
-
-/// Delays between attempts: doubled each time, spread so that shims do not come back all at once.
-pub(super) struct Backoff {
-    delay_us: u64,
-    random: SmallRng,
-}
-
-impl Backoff {
-    pub(super) fn new(random: SmallRng) -> Backoff {
-        Backoff { delay_us: BACKOFF_MIN_US, random }
-    }
-
-    pub(super) fn next_us(&mut self) -> u64 {
-        let delay_us = self.delay_us;
-        self.delay_us = (delay_us * 2).min(BACKOFF_MAX_US);
-        self.random.random_range(delay_us / 2..=delay_us)
-    }
-
-    pub(super) fn reset(&mut self) {
-        self.delay_us = BACKOFF_MIN_US;
-    }
-}
 
 /// What a TLS port does with a plain client, if it says nothing.
 const MUTE: &str = "; nothing came before: if TLS is spoken there, write rediss:// instead of redis://";
@@ -67,8 +40,8 @@ pub(super) enum News {
 }
 
 pub(super) struct Admin {
-    address: Address,
-    tls: Option<Dialer>,
+    endpoint: Endpoint,
+    tls: bool,
     connection: Option<ConnectionId>,
     connected: bool,
     /// It has answered on this connection.
@@ -86,13 +59,9 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    pub(super) fn new(
-        (address, tls): (Address, Option<Dialer>),
-        backoff: Backoff,
-        takeover: Takeover,
-    ) -> Admin {
+    pub(super) fn new((endpoint, tls): (Endpoint, bool), backoff: Backoff, takeover: Takeover) -> Admin {
         Admin {
-            address,
+            endpoint,
             tls,
             connection: None,
             connected: false,
@@ -121,12 +90,12 @@ impl Admin {
         self.standby_us = STANDBY_MIN_US;
     }
 
-    pub(super) fn connected(&mut self, io: &mut Io, now_us: u64) {
+    pub(super) fn connected(&mut self, network: &mut dyn Network, now_us: u64) {
         self.connected = true;
         self.heard = false;
         self.waits_since_us = None;
         self.takeover.restart();
-        self.ask(io, now_us);
+        self.ask(network, now_us);
     }
 
     pub(super) fn closed(&mut self, now_us: u64, reason: &str) -> News {
@@ -135,11 +104,11 @@ impl Admin {
         self.waits_since_us = None;
         self.scanner = ReplyScanner::new();
         self.rest(now_us);
-        let hint = if mute && self.tls.is_none() { MUTE } else { "" };
+        let hint = if mute && !self.tls { MUTE } else { "" };
         News::Trouble(Trouble::Broken(format!("{reason}{hint}")))
     }
 
-    pub(super) fn data(&mut self, io: &mut Io, now_us: u64, mut bytes: Bytes) -> Option<News> {
+    pub(super) fn data(&mut self, network: &mut dyn Network, now_us: u64, mut bytes: Bytes) -> Option<News> {
         let connection = self.connection?;
         let mut news = None;
         loop {
@@ -147,7 +116,7 @@ impl Admin {
                 Ok(None) => break,
                 Ok(Some(len)) => {
                     let reply = bytes.split_to(len);
-                    news = self.reply(io, now_us, &reply).or(news);
+                    news = self.reply(network, now_us, &reply).or(news);
                     if self.connection.is_none() {
                         return news;
                     }
@@ -155,29 +124,29 @@ impl Admin {
                 Err(error) => {
                     // Only the first bytes tell: what comes later is broken, and not of another kind.
                     let foreign = if self.heard { None } else { speaks(&bytes) };
-                    let broken = self.give_up(io, now_us, &error.to_string());
+                    let broken = self.give_up(network, now_us, &error.to_string());
                     return Some(
                         foreign.map_or(broken, |foreign| News::Trouble(Trouble::Refused(expected(foreign)))),
                     );
                 }
             }
         }
-        io.unread(connection, bytes);
-        self.ask(io, now_us);
+        network.unread(connection, bytes);
+        self.ask(network, now_us);
         news
     }
 
-    fn reply(&mut self, io: &mut Io, now_us: u64, reply: &Bytes) -> Option<News> {
+    fn reply(&mut self, network: &mut dyn Network, now_us: u64, reply: &Bytes) -> Option<News> {
         self.waits_since_us = None;
         self.heard = true;
         let value = match Value::parse(reply) {
             Ok(value) => value,
-            Err(error) => return Some(self.give_up(io, now_us, &error.to_string())),
+            Err(error) => return Some(self.give_up(network, now_us, &error.to_string())),
         };
         match self.takeover.reply(&value) {
             Ok(Progress::Next) => None,
             Ok(Progress::Void) => Some(News::Void),
-            Err(Trouble::Broken(reason)) => Some(self.give_up(io, now_us, &reason)),
+            Err(Trouble::Broken(reason)) => Some(self.give_up(network, now_us, &reason)),
             Err(trouble) => {
                 // The same is asked again: what keeps it from being granted may change.
                 self.not_before_us = match &trouble {
@@ -201,53 +170,53 @@ impl Admin {
     }
 
     /// `timeout_us`: how long the server may be silent now.
-    pub(super) fn tick(&mut self, io: &mut Io, now_us: u64, timeout_us: u64) -> Option<News> {
+    pub(super) fn tick(&mut self, network: &mut dyn Network, now_us: u64, timeout_us: u64) -> Option<News> {
         if self.connection.is_none() {
             if now_us >= self.not_before_us {
-                self.connection = Some(io.dial_tls(&self.address, self.tls.as_ref()));
+                self.connection = Some(network.dial(self.endpoint, false));
                 self.waits_since_us = Some(now_us);
             }
             return None;
         }
         if self.overdue(now_us, timeout_us) {
             let reason = format!("no answer within {} ms", timeout_us / 1000);
-            return Some(self.give_up(io, now_us, &reason));
+            return Some(self.give_up(network, now_us, &reason));
         }
         if now_us.saturating_sub(self.checked_us) >= RECHECK_US {
             self.checked_us = now_us;
             self.takeover.recheck();
         }
-        self.ask(io, now_us);
+        self.ask(network, now_us);
         None
     }
 
     /// Asks what the takeover wants to know next.
-    pub(super) fn ask(&mut self, io: &mut Io, now_us: u64) {
+    pub(super) fn ask(&mut self, network: &mut dyn Network, now_us: u64) {
         let Some(connection) = self.connection.filter(|_| self.connected) else { return };
         if self.waits_since_us.is_some() || now_us < self.not_before_us {
             return;
         }
         if let Some(command) = self.takeover.command() {
-            io.out(connection).extend_from_slice(command.frame());
+            network.out(connection).extend_from_slice(command.frame());
             self.waits_since_us = Some(now_us);
         }
     }
 
     /// Takes this incarnation's user away and closes.
-    pub(super) fn leave(&mut self, io: &mut Io) {
+    pub(super) fn leave(&mut self, network: &mut dyn Network) {
         let Some(connection) = self.connection.take() else { return };
         match self.takeover.farewell().filter(|_| self.connected) {
             Some(command) => {
-                io.out(connection).extend_from_slice(command.frame());
-                io.close_flushed(connection);
+                network.out(connection).extend_from_slice(command.frame());
+                network.close_flushed(connection);
             }
-            None => io.close(connection),
+            None => network.close(connection),
         }
     }
 
-    fn give_up(&mut self, io: &mut Io, now_us: u64, reason: &str) -> News {
+    fn give_up(&mut self, network: &mut dyn Network, now_us: u64, reason: &str) -> News {
         if let Some(connection) = self.connection.take() {
-            io.close(connection);
+            network.close(connection);
         }
         self.closed(now_us, reason)
     }

@@ -1,9 +1,9 @@
 //! A connection on which the server says things on its own, made when it is asked for first. Not what it says.
 
-use protocol::storage::StorageEvent;
-use runtime::reactor::{ConnectionId, Io};
+use crate::storage::StorageEvent;
 
-use super::admin::Backoff;
+use super::super::backoff::Backoff;
+use super::super::network::{ConnectionId, Network};
 use super::line::{Line, Listens};
 
 pub(super) struct Listener {
@@ -36,10 +36,10 @@ impl Listener {
     }
 
     /// It carries nothing that changes data, so there is nothing to fence.
-    pub(super) fn lose(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
+    pub(super) fn lose(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
         if let Some((connection, line)) = self.line.take() {
-            let unwritten = io.out_bytes(connection);
-            io.close(connection);
+            let unwritten = network.unwritten_bytes(connection);
+            network.close(connection);
             line.lose(unwritten, events);
             events.push(match self.listens {
                 Listens::Topics => StorageEvent::Unsubscribed,

@@ -1,14 +1,14 @@
 //! Storage on whichever Redis server the sentinels say is the primary. Not how one server is reached and fenced.
 
-use std::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
-use protocol::storage::{StorageEvent, Store, Wish};
-use runtime::address::Address;
-use runtime::reactor::{Event, Io};
 use wire::resp::{Command, Value};
 
+use super::discovery::Discovery;
+use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::redis::{Redis, RedisSettings};
-use super::scout::Scout;
+use super::{NoteLevel, StorageEvent};
+use crate::time::Time;
 
 /// How often the next sentinel is asked, while storage is up and while it is not.
 const ASK_INTERVAL_US: u64 = 500_000;
@@ -36,7 +36,7 @@ struct Primary {
 pub struct RedisSentinel {
     settings: RedisSettings,
     sentinels: Vec<SocketAddr>,
-    scout: Scout,
+    discovery: Discovery,
     asked: usize,
     asked_us: u64,
     current: Option<(Primary, Redis)>,
@@ -45,13 +45,70 @@ pub struct RedisSentinel {
     switches: u64,
 }
 
+impl Backend for RedisSentinel {
+    fn step(
+        &mut self,
+        now: Time,
+        input: StorageInput,
+        network: &mut dyn Network,
+        events: &mut Vec<StorageEvent>,
+    ) {
+        match &input {
+            StorageInput::Connected(connection)
+            | StorageInput::Data { connection, .. }
+            | StorageInput::Closed { connection, .. }
+                if self.discovery.owns(*connection) =>
+            {
+                self.discovery.step(input, network, events);
+                return self.discovered(now, network, events);
+            }
+            StorageInput::Tick => self.ask(now.0, network),
+            _ => {}
+        }
+        match (&mut self.current, input) {
+            (Some((_, redis)), input) => redis.step(now, input, network, events),
+            (None, StorageInput::Store(store)) => {
+                events.push(StorageEvent::Lost { ticket: store.ticket, sent: false });
+            }
+            (None, _) => {}
+        }
+    }
+
+    fn owns(&self, id: ConnectionId) -> bool {
+        self.discovery.owns(id) || self.redis().is_some_and(|redis| redis.owns(id))
+    }
+
+    fn is_up(&self) -> bool {
+        self.redis().is_some_and(Redis::is_up)
+    }
+
+    fn refusal(&self) -> Option<&str> {
+        match self.redis() {
+            Some(redis) => redis.refusal(),
+            None => self.discovery.refusal(),
+        }
+    }
+
+    fn is_replaced(&self) -> bool {
+        self.redis().is_some_and(Redis::is_replaced)
+    }
+
+    fn reconnects(&self) -> u64 {
+        self.reconnects + self.redis().map_or(0, Redis::reconnects)
+    }
+
+    fn pending_count(&self) -> usize {
+        self.redis().map_or(0, Redis::pending_count)
+    }
+}
+
 impl RedisSentinel {
     pub fn new(settings: RedisSentinelSettings) -> RedisSentinel {
         let RedisSentinelSettings { sentinels, name, sentinel_user, sentinel_password, server } = settings;
         let question = Command::from_args(&["SENTINEL", "MASTER", &name]);
         let login = (sentinel_user, sentinel_password);
         RedisSentinel {
-            scout: Scout::new(login, server.tls.clone(), question, remedy, server.timeout_us),
+            discovery: Discovery::new(login, question, remedy, server.timeout),
             settings: server,
             sentinels,
             asked: 0,
@@ -66,102 +123,37 @@ impl RedisSentinel {
         self.current.as_ref().map(|(_, redis)| redis)
     }
 
-    /// Why only a person can make this storage usable, if so.
-    pub fn refusal(&self) -> Option<&str> {
-        match self.redis() {
-            Some(redis) => redis.refusal(),
-            None => self.scout.refusal(),
-        }
-    }
-
-    pub fn is_up(&self) -> bool {
-        self.redis().is_some_and(Redis::is_up)
-    }
-
-    pub fn is_replaced(&self) -> bool {
-        self.redis().is_some_and(Redis::is_replaced)
-    }
-
-    /// How often storage came back.
-    pub fn reconnects(&self) -> u64 {
-        self.reconnects + self.redis().map_or(0, Redis::reconnects)
-    }
-
-    pub fn pending_count(&self) -> usize {
-        self.redis().map_or(0, Redis::pending_count)
-    }
-
-    pub fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
-        match &mut self.current {
-            Some((_, redis)) => redis.store(io, now_us, store, events),
-            None => events.push(StorageEvent::Lost { ticket: store.ticket, sent: false }),
-        }
-    }
-
-    pub fn wish(
-        &mut self,
-        io: &mut Io,
-        now_us: u64,
-        (ticket, wish): (u64, Wish),
-        events: &mut Vec<StorageEvent>,
-    ) {
-        if let Some((_, redis)) = &mut self.current {
-            redis.wish(io, now_us, (ticket, wish), events);
-        }
-    }
-
-    pub fn release(
-        &mut self,
-        io: &mut Io,
-        now_us: u64,
-        (number, clean): (u64, bool),
-        events: &mut Vec<StorageEvent>,
-    ) {
-        if let Some((_, redis)) = &mut self.current {
-            redis.release(io, now_us, (number, clean), events);
-        }
-    }
-
-    /// Gives back what is not its own.
-    pub fn event(&mut self, io: &mut Io, event: Event, events: &mut Vec<StorageEvent>) -> Option<Event> {
-        let rest = match &mut self.current {
-            Some((_, redis)) => redis.event(io, event, events)?,
-            None => event,
-        };
-        let rest = self.scout.event(io, rest);
-        if let Some((sentinel, found)) = self.scout.take_found() {
-            match primary(&found, sentinel.ip()) {
-                Some(primary) => self.adopt(io, primary, events),
-                None => tracing::warn!(shim = self.settings.shim, %sentinel, "an answer without an address"),
-            }
-        }
-        if matches!(rest, Some(Event::Tick)) {
-            self.ask(io);
-        }
-        rest
-    }
-
-    pub fn stop(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
-        if let Some((_, redis)) = &mut self.current {
-            redis.stop(io, events);
-        }
-    }
-
     /// The sentinels in turn: one that is cut off from the others knows old news only.
-    fn ask(&mut self, io: &mut Io) {
-        let now_us = io.now_us();
+    fn ask(&mut self, now_us: u64, network: &mut dyn Network) {
         let interval_us = if self.is_up() { ASK_INTERVAL_US } else { ASK_INTERVAL_DOWN_US };
         if now_us.saturating_sub(self.asked_us) < interval_us {
             return;
         }
         (self.asked_us, self.asked) = (now_us, self.asked + 1);
         let sentinel = self.sentinels[self.asked % self.sentinels.len()];
-        self.scout.ask(io, now_us, sentinel);
+        self.discovery.ask(network, now_us, sentinel);
+    }
+
+    fn discovered(&mut self, now: Time, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
+        let Some((sentinel, found)) = self.discovery.take_found() else { return };
+        match primary(&found, sentinel.ip()) {
+            Some(primary) => self.adopt(now, primary, network, events),
+            None => {
+                let text = format!("{sentinel}: an answer without an address");
+                events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
+            }
+        }
     }
 
     /// Another server is another storage state: its takeover has a number of its own. What was sent to the old one and is
     /// carried out late there is lost with that one's data.
-    fn adopt(&mut self, io: &mut Io, primary: Primary, events: &mut Vec<StorageEvent>) {
+    fn adopt(
+        &mut self,
+        now: Time,
+        primary: Primary,
+        network: &mut dyn Network,
+        events: &mut Vec<StorageEvent>,
+    ) {
         let up = self.is_up();
         let mut watches = 0;
         if let Some((known, redis)) = &mut self.current {
@@ -171,15 +163,17 @@ impl RedisSentinel {
                 return;
             }
             let reason = format!("the primary is {} now", primary.address);
-            tracing::warn!(shim = self.settings.shim, was = %known.address, reason, "sentinels have switched");
+            let text = format!("sentinels have switched: {reason}, was {}", known.address);
+            events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
             watches = redis.watch_last();
             self.reconnects += redis.reconnects() + u64::from(up);
-            redis.stop(io, events);
+            redis.step(now, StorageInput::Leave, network, events);
             events.push(StorageEvent::Down { reason });
         }
         self.switches += 1;
         let mut redis = Redis::new(RedisSettings {
-            address: Address::Tcp(primary.address),
+            endpoint: Endpoint::Discovered(primary.address),
+            address: primary.address.to_string(),
             seed: self.settings.seed.wrapping_add(self.switches),
             ..self.settings.clone()
         });

@@ -11,18 +11,20 @@ pub mod server;
 mod silence;
 mod takeover;
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
-use runtime::address::Address;
-use runtime::reactor::{ConnectionId, Event, Io};
-use runtime::tls::Dialer;
 use smallvec::SmallVec;
 use wire::resp::Command;
 
-use super::standing::Standing;
-use admin::{Admin, Backoff, News};
+use super::backoff::Backoff;
+use super::health::StorageHealth;
+use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
+use super::{Lane, NoteLevel, Reach, StorageEvent, Store, Wish};
+use crate::time::Time;
+use admin::{Admin, News};
 use line::{Fault, Line, Listens};
 use listener::Listener;
 use takeover::{Login, Takeover, Trouble};
@@ -39,8 +41,11 @@ const STABLE_US: u64 = 10_000_000;
 /// How a server is reached, and in whose name.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    pub address: Address,
-    pub tls: Option<Dialer>,
+    pub endpoint: Endpoint,
+    /// The address as people know it.
+    pub address: String,
+    /// Whether it is reached with TLS, for what is said of a server that does not answer.
+    pub tls: bool,
     /// `None` is the `default` user.
     pub user: Option<String>,
     pub password: Option<String>,
@@ -50,7 +55,7 @@ pub struct RedisSettings {
     /// The server is one of a Redis Cluster.
     pub cluster_mode: bool,
     /// A server that answers nothing for this long is taken for lost.
-    pub timeout_us: u64,
+    pub timeout: Duration,
     /// Connections for blocking commands.
     pub pinned_max: usize,
     pub seed: u64,
@@ -73,9 +78,64 @@ pub struct Redis {
     up_since_us: u64,
     /// Commands were lost, and `Fenced` has not been said since.
     owes_fence: bool,
-    standing: Standing,
+    health: StorageHealth,
     /// It is logged that another process has the server.
     stands_by: bool,
+}
+
+impl Backend for Redis {
+    fn step(
+        &mut self,
+        now: Time,
+        input: StorageInput,
+        network: &mut dyn Network,
+        events: &mut Vec<StorageEvent>,
+    ) {
+        let now_us = now.0;
+        match input {
+            StorageInput::Store(store) => self.store(network, now_us, store, events),
+            StorageInput::Wish { ticket, wish } => self.wish(network, now_us, (ticket, wish), events),
+            StorageInput::Release { number, clean } => self.release(network, now_us, (number, clean), events),
+            StorageInput::Connected(connection) if self.admin.is(connection) => {
+                self.admin.connected(network, now_us);
+            }
+            StorageInput::Connected(_) => {}
+            StorageInput::Data { connection, bytes } => self.data(network, connection, now_us, bytes, events),
+            StorageInput::Closed { connection, reason } => {
+                self.closed(network, connection, now_us, &reason, events);
+            }
+            StorageInput::Tick => self.tick(network, now_us, events),
+            StorageInput::Leave => self.leave(network, events),
+        }
+    }
+
+    fn owns(&self, id: ConnectionId) -> bool {
+        let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
+        let mut lines = self.shared.iter().flatten().chain(&self.pinned).chain(listeners);
+        lines.any(|(connection, _)| *connection == id) || self.admin.is(id)
+    }
+
+    fn is_up(&self) -> bool {
+        self.health.is_up()
+    }
+
+    fn refusal(&self) -> Option<&str> {
+        self.health.refusal()
+    }
+
+    fn is_replaced(&self) -> bool {
+        self.admin.takeover.is_replaced()
+    }
+
+    fn reconnects(&self) -> u64 {
+        self.health.reconnects()
+    }
+
+    fn pending_count(&self) -> usize {
+        let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
+        let lines = self.shared.iter().flatten().chain(&self.pinned).chain(listeners);
+        lines.map(|(_, line)| line.pending_count()).sum()
+    }
 }
 
 impl Redis {
@@ -86,11 +146,7 @@ impl Redis {
         let takeover =
             Takeover::new(login, settings.cluster_mode, (&settings.cluster, &settings.shim), fork());
         Redis {
-            admin: Admin::new(
-                (settings.address.clone(), settings.tls.clone()),
-                Backoff::new(fork()),
-                takeover,
-            ),
+            admin: Admin::new((settings.endpoint, settings.tls), Backoff::new(fork()), takeover),
             shared: [None, None],
             wants_resp3: false,
             listeners: [Listens::Topics, Listens::Changes]
@@ -101,29 +157,10 @@ impl Redis {
             dial_not_before_us: 0,
             up_since_us: 0,
             owes_fence: false,
-            standing: Standing::new(&settings.shim, &settings.address, LOG_INTERVAL_US),
+            health: StorageHealth::new(&settings.address, LOG_INTERVAL_US),
             stands_by: false,
             settings,
         }
-    }
-
-    /// Why only a person can make this storage usable, if so.
-    pub fn refusal(&self) -> Option<&str> {
-        self.standing.refusal()
-    }
-
-    pub fn is_up(&self) -> bool {
-        self.standing.is_up()
-    }
-
-    /// Whether another process of this shim has taken the server over, and this one stands by.
-    pub fn is_replaced(&self) -> bool {
-        self.admin.takeover.is_replaced()
-    }
-
-    /// How often storage came back with its connections made anew.
-    pub fn reconnects(&self) -> u64 {
-        self.standing.reconnects()
     }
 
     /// The largest number under which a connection has watched.
@@ -136,73 +173,72 @@ impl Redis {
         self.watches = self.watches.max(number_max);
     }
 
-    /// Commands without a reply.
-    pub fn pending_count(&self) -> usize {
-        let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
-        let lines = self.shared.iter().flatten().chain(&self.pinned).chain(listeners);
-        lines.map(|(_, line)| line.pending_count()).sum()
-    }
-
-    pub fn store(&mut self, io: &mut Io, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
+    fn store(
+        &mut self,
+        network: &mut dyn Network,
+        now_us: u64,
+        store: Store,
+        events: &mut Vec<StorageEvent>,
+    ) {
         let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
-        if !self.standing.is_up() || store.commands.is_empty() {
+        if !self.health.is_up() || store.commands.is_empty() {
             events.push(lost);
             return;
         }
         let line = match store.lane {
             Lane::Shared { resp3 } => {
                 self.wants_resp3 |= resp3;
-                self.dial_shared(io, now_us);
+                self.dial_shared(network, now_us);
                 self.shared[usize::from(resp3)].as_mut()
             }
-            Lane::Pinned { resp3 } => self.pinned_line(io, now_us, resp3),
-            Lane::Scripts { resp3 } => self.scripts_line(io, now_us, resp3),
-            Lane::Subscriber => self.listening_line(io, now_us, Listens::Topics),
-            Lane::Feed => self.listening_line(io, now_us, Listens::Changes),
-            Lane::Watching { number, resp3 } => self.watching_line(io, now_us, number, resp3),
+            Lane::Pinned { resp3 } => self.pinned_line(network, now_us, resp3),
+            Lane::Scripts { resp3 } => self.scripts_line(network, now_us, resp3),
+            Lane::Subscriber => self.listening_line(network, now_us, Listens::Topics),
+            Lane::Feed => self.listening_line(network, now_us, Listens::Changes),
+            Lane::Watching { number, resp3 } => self.watching_line(network, now_us, number, resp3),
         };
         match line {
-            Some((connection, line)) => line.store(now_us, store, io.out(*connection)),
+            Some((connection, line)) => line.store(now_us, store, network.out(*connection)),
             None => events.push(lost),
         }
     }
 
-    pub fn wish(
+    fn wish(
         &mut self,
-        io: &mut Io,
+        network: &mut dyn Network,
         now_us: u64,
         (ticket, wish): (u64, Wish),
         events: &mut Vec<StorageEvent>,
     ) {
         match wish {
-            Wish::Abort => self.abort(io, now_us, ticket, events),
+            Wish::Abort => self.abort(network, now_us, ticket, events),
             Wish::Unblock { error } => {
                 if let Some((_, line)) = self.pinned.iter_mut().find(|(_, line)| line.holds(ticket)) {
                     // Its next command must not be ended in place of this one.
                     line.retire(error);
-                    self.end_retired(io, now_us, events);
+                    self.end_retired(network, now_us, events);
                 }
             }
             Wish::Skip => {
                 self.lines_mut().any(|(_, line)| line.skip(ticket));
             }
-            Wish::Take { bytes } => self.take(io, ticket, bytes),
+            Wish::Take { bytes } => self.take(network, ticket, bytes),
         }
     }
 
-    fn abort(&mut self, io: &mut Io, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
+    fn abort(&mut self, network: &mut dyn Network, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
         if let Some(index) = self.pinned.iter().position(|(_, line)| line.holds(ticket)) {
             let (connection, line) = self.pinned.swap_remove(index);
-            self.lose(io, connection, line, events);
-            self.settle(io, now_us, events);
+            self.lose(network, connection, line, events);
+            self.settle(network, now_us, events);
         }
     }
 
-    fn take(&mut self, io: &mut Io, ticket: u64, bytes: u64) {
+    fn take(&mut self, network: &mut dyn Network, ticket: u64, bytes: u64) {
         let found =
             self.lines_mut().find_map(|(id, line)| line.take(ticket, bytes).then_some((*id, line.is_full())));
         if let Some((connection, false)) = found {
-            io.resume(connection);
+            network.resume(connection);
         }
     }
 
@@ -212,20 +248,20 @@ impl Redis {
 
     /// Asks the server for the end of what must end, which knows what it has got; again and again, because it may hear of
     /// it before it hears of the command.
-    fn end_retired(&mut self, io: &mut Io, now_us: u64, events: &mut Vec<StorageEvent>) {
+    fn end_retired(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
         let ends: Vec<Command> =
             self.pinned.iter_mut().filter_map(|(_, line)| line.end_retired(events)).collect();
         for command in ends {
             let commands = SmallVec::from_elem(command.frame().clone(), 1);
             let (ticket, lane, reach) = (NOBODYS_TICKET, Lane::Shared { resp3: false }, Reach::Whole);
-            self.store(io, now_us, Store { ticket, lane, reach, commands }, events);
+            self.store(network, now_us, Store { ticket, lane, reach, commands }, events);
         }
     }
 
     /// A watching connection serves nobody any more. If it watches nothing, the next may have it.
-    pub fn release(
+    fn release(
         &mut self,
-        io: &mut Io,
+        network: &mut dyn Network,
         now_us: u64,
         (number, clean): (u64, bool),
         events: &mut Vec<StorageEvent>,
@@ -234,54 +270,22 @@ impl Redis {
         let Some(index) = found else { return };
         self.pinned[index].1.set_watch(None);
         if clean && self.pinned[index].1.is_idle() {
-            return self.trim_idle(io);
+            return self.trim_idle(network);
         }
         let (connection, line) = self.pinned.swap_remove(index);
-        self.lose(io, connection, line, events);
-        self.settle(io, now_us, events);
-    }
-
-    /// Gives back what is not its own.
-    pub fn event(&mut self, io: &mut Io, event: Event, events: &mut Vec<StorageEvent>) -> Option<Event> {
-        match event {
-            Event::Data { connection, bytes, now_us } if self.owns(connection) => {
-                self.data(io, connection, now_us, bytes, events);
-            }
-            Event::Connected(connection) if self.owns(connection) => {
-                if self.admin.is(connection) {
-                    self.admin.connected(io, io.now_us());
-                }
-            }
-            Event::Closed { connection, ref error } if self.owns(connection) => {
-                let reason =
-                    error.as_ref().map_or("the server closed the connection".into(), ToString::to_string);
-                self.closed(io, connection, &reason, events);
-            }
-            Event::Writable(connection) if self.owns(connection) => {}
-            Event::Tick => {
-                self.tick(io, events);
-                return Some(Event::Tick);
-            }
-            other => return Some(other),
-        }
-        None
+        self.lose(network, connection, line, events);
+        self.settle(network, now_us, events);
     }
 
     /// Takes this incarnation's user away and closes everything.
-    pub fn stop(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
-        self.close_lines(io, events);
-        self.admin.leave(io);
-    }
-
-    fn owns(&self, id: ConnectionId) -> bool {
-        let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
-        let mut lines = self.shared.iter().flatten().chain(&self.pinned).chain(listeners);
-        lines.any(|(connection, _)| *connection == id) || self.admin.is(id)
+    fn leave(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
+        self.close_lines(network, events);
+        self.admin.leave(network);
     }
 
     fn data(
         &mut self,
-        io: &mut Io,
+        network: &mut dyn Network,
         id: ConnectionId,
         now_us: u64,
         mut bytes: Bytes,
@@ -290,167 +294,183 @@ impl Redis {
         let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
         let mut lines = self.shared.iter_mut().flatten().chain(&mut self.pinned).chain(listeners);
         let Some((_, line)) = lines.find(|(connection, _)| *connection == id) else {
-            let news = self.admin.data(io, now_us, bytes);
-            self.news(io, now_us, news, events);
+            let news = self.admin.data(network, now_us, bytes);
+            self.news(network, now_us, news, events);
             return;
         };
         let (was_open, was_told) = (line.is_open(), line.has_told());
         // An open line answers nothing; asking for its output would have it flushed for nothing.
         let mut nothing = Vec::new();
-        let out = if was_open { &mut nothing } else { io.out(id) };
+        let out = if was_open { &mut nothing } else { network.out(id) };
         match line.data(now_us, &mut bytes, out, events) {
             Ok(()) => {
                 let told = line.has_told() && !was_told;
                 if line.is_full() || told {
-                    io.pause(id);
+                    network.pause(id);
                 }
-                io.unread(id, bytes);
+                network.unread(id, bytes);
                 if told {
                     // It comes again in the next turn, when the machine has heard of it.
-                    io.resume(id);
+                    network.resume(id);
                 }
                 if line.take_suspicion() {
                     // A replica, or one that is becoming one: the admin connection asks at once.
                     self.admin.takeover.recheck();
-                    self.settle(io, now_us, events);
+                    self.settle(network, now_us, events);
                 } else if line.is_open() != was_open {
-                    self.settle(io, now_us, events);
+                    self.settle(network, now_us, events);
                 }
-                self.trim_idle(io);
+                self.trim_idle(network);
             }
-            Err(fault) => self.fault(io, id, now_us, fault, events),
+            Err(fault) => self.fault(network, id, now_us, fault, events),
         }
     }
 
     fn fault(
         &mut self,
-        io: &mut Io,
+        network: &mut dyn Network,
         id: ConnectionId,
         now_us: u64,
         fault: Fault,
         events: &mut Vec<StorageEvent>,
     ) {
         match fault {
-            Fault::Broken(reason) => self.closed(io, id, &reason, events),
+            Fault::Broken(reason) => self.closed(network, id, now_us, &reason, events),
             Fault::Refused(reason) => {
-                self.standing.refuse(&reason);
-                self.closed(io, id, &reason, events);
+                self.health.refuse(&reason);
+                self.closed(network, id, now_us, &reason, events);
             }
             Fault::UserGone => {
                 self.admin.takeover.renounce();
                 self.admin.rest(now_us);
-                self.close_lines(io, events);
-                self.standing.down(
+                self.close_lines(network, events);
+                self.health.down(
                     now_us,
                     "the server was restarted, or another process has taken it over",
                     events,
                 );
-                self.settle(io, now_us, events);
+                self.settle(network, now_us, events);
             }
         }
     }
 
-    fn closed(&mut self, io: &mut Io, id: ConnectionId, reason: &str, events: &mut Vec<StorageEvent>) {
-        let now_us = io.now_us();
+    fn closed(
+        &mut self,
+        network: &mut dyn Network,
+        id: ConnectionId,
+        now_us: u64,
+        reason: &str,
+        events: &mut Vec<StorageEvent>,
+    ) {
         if self.admin.is(id) {
             let news = self.admin.closed(now_us, reason);
-            self.news(io, now_us, Some(news), events);
+            self.news(network, now_us, Some(news), events);
             return;
         }
         if let Some(index) = self.pinned.iter().position(|(connection, _)| *connection == id) {
             let (connection, line) = self.pinned.swap_remove(index);
-            self.lose(io, connection, line, events);
+            self.lose(network, connection, line, events);
         }
         if let Some(listener) = self.listeners.iter_mut().find(|listener| listener.is(id)) {
             listener.rest(now_us);
-            listener.lose(io, events);
+            listener.lose(network, events);
         }
         for index in 0..self.shared.len() {
             if let Some((connection, line)) = self.shared[index].take_if(|(connection, _)| *connection == id)
             {
-                self.lose(io, connection, line, events);
+                self.lose(network, connection, line, events);
                 self.dial_not_before_us = now_us + self.backoff.next_us();
                 // Whether the server is still the same one has to be known before the next `Up`.
                 self.admin.takeover.recheck();
-                self.standing.down(now_us, reason, events);
+                self.health.down(now_us, reason, events);
             }
         }
-        self.settle(io, now_us, events);
+        self.settle(network, now_us, events);
     }
 
-    fn lose(&mut self, io: &mut Io, connection: ConnectionId, line: Line, events: &mut Vec<StorageEvent>) {
-        let unwritten = io.out_bytes(connection);
-        io.close(connection);
+    fn lose(
+        &mut self,
+        network: &mut dyn Network,
+        connection: ConnectionId,
+        line: Line,
+        events: &mut Vec<StorageEvent>,
+    ) {
+        let unwritten = network.unwritten_bytes(connection);
+        network.close(connection);
         if let Some(client) = line.lose(unwritten, events) {
             self.admin.takeover.lost(client);
             self.owes_fence = true;
         }
     }
 
-    fn close_lines(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
-        self.listeners.iter_mut().for_each(|listener| listener.lose(io, events));
+    fn close_lines(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
+        self.listeners.iter_mut().for_each(|listener| listener.lose(network, events));
         let shared = self.shared.iter_mut().filter_map(Option::take);
         let lines: Vec<_> = shared.chain(self.pinned.drain(..)).collect();
         for (connection, line) in lines {
-            self.lose(io, connection, line, events);
+            self.lose(network, connection, line, events);
         }
     }
 
-    fn news(&mut self, io: &mut Io, now_us: u64, news: Option<News>, events: &mut Vec<StorageEvent>) {
+    fn news(
+        &mut self,
+        network: &mut dyn Network,
+        now_us: u64,
+        news: Option<News>,
+        events: &mut Vec<StorageEvent>,
+    ) {
         match news {
             None => {}
             Some(News::Void) => {
-                self.close_lines(io, events);
-                self.standing.down(now_us, "another server, or another run of it: data may be lost", events);
+                self.close_lines(network, events);
+                self.health.down(now_us, "another server, or another run of it: data may be lost", events);
             }
             // The data connections may be as good as ever.
-            Some(News::Trouble(Trouble::Wait(_) | Trouble::Broken(_))) if self.standing.is_up() => {}
+            Some(News::Trouble(Trouble::Wait(_) | Trouble::Broken(_))) if self.health.is_up() => {}
             Some(News::Trouble(Trouble::Wait(reason) | Trouble::Broken(reason))) => {
-                self.standing.down(now_us, &reason, events);
+                self.health.down(now_us, &reason, events);
             }
             Some(News::Trouble(Trouble::Replaced(reason))) => {
                 if !std::mem::replace(&mut self.stands_by, true) {
-                    let address = &self.settings.address;
-                    tracing::warn!(shim = self.settings.shim, %address, reason, "standing by");
+                    self.health.note(NoteLevel::Warning, &format!("standing by: {reason}"), events);
                 }
-                self.standing.down(now_us, &reason, events);
+                self.health.down(now_us, &reason, events);
             }
             Some(News::Trouble(Trouble::Unfit(reason))) => {
-                self.close_lines(io, events);
-                self.standing.down(now_us, &reason, events);
+                self.close_lines(network, events);
+                self.health.down(now_us, &reason, events);
             }
             Some(News::Trouble(Trouble::Refused(reason))) => {
-                self.standing.refuse(&reason);
-                self.standing.down(now_us, &reason, events);
+                self.health.refuse(&reason);
+                self.health.down(now_us, &reason, events);
             }
         }
-        self.settle(io, now_us, events);
+        self.settle(network, now_us, events);
     }
 
-    fn tick(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
-        let now_us = io.now_us();
+    fn tick(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
         let timeout_us = self.patience_us(now_us);
-        if self.standing.is_up() && now_us.saturating_sub(self.up_since_us) >= STABLE_US {
+        if self.health.is_up() && now_us.saturating_sub(self.up_since_us) >= STABLE_US {
             self.backoff.reset();
             self.listeners.iter_mut().for_each(Listener::reset_backoff);
             self.admin.reset_backoff();
         }
-        self.end_retired(io, now_us, events);
-        let news = self.admin.tick(io, now_us, timeout_us);
-        self.news(io, now_us, news, events);
+        self.end_retired(network, now_us, events);
+        let news = self.admin.tick(network, now_us, timeout_us);
+        self.news(network, now_us, news, events);
         let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
         let lines = self.shared.iter_mut().flatten().chain(&mut self.pinned);
         for (connection, line) in lines.chain(listeners) {
             if line.is_rested(now_us) {
-                line.probe_again(io.out(*connection));
+                line.probe_again(network.out(*connection));
             }
         }
-        self.close_silent(io, now_us, timeout_us, events);
+        self.close_silent(network, now_us, timeout_us, events);
     }
 
     /// Goes on towards `Up`: connections, then the fence, then the word.
-    fn settle(&mut self, io: &mut Io, now_us: u64, events: &mut Vec<StorageEvent>) {
-        self.admin.ask(io, now_us);
+    fn settle(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
+        self.admin.ask(network, now_us);
         let Some((number, traits)) = self.admin.takeover.settled().map(|found| (found.number, found.traits))
         else {
             return;
@@ -458,17 +478,17 @@ impl Redis {
         if std::mem::take(&mut self.owes_fence) {
             events.push(StorageEvent::Fenced);
         }
-        self.dial_shared(io, now_us);
+        self.dial_shared(network, now_us);
         let wanted = if self.wants_resp3 { &self.shared[..] } else { &self.shared[..1] };
         let open = wanted.iter().all(|line| line.as_ref().is_some_and(|(_, line)| line.is_open()));
-        if open && !self.standing.is_up() {
+        if open && !self.health.is_up() {
             self.up_since_us = now_us;
             self.stands_by = false;
-            self.standing.rise(number, traits, events);
+            self.health.rise(number, traits, events);
         }
     }
 
-    fn dial_shared(&mut self, io: &mut Io, now_us: u64) {
+    fn dial_shared(&mut self, network: &mut dyn Network, now_us: u64) {
         let Some(incarnation) = self.admin.takeover.incarnation() else { return };
         if now_us < self.dial_not_before_us {
             return;
@@ -476,8 +496,8 @@ impl Redis {
         for (index, place) in self.shared.iter_mut().enumerate() {
             let resp3 = index == 1;
             if place.is_none() && (!resp3 || self.wants_resp3) {
-                let connection = dial(io, &self.settings);
-                let line = Line::new(now_us, resp3, incarnation, io.out(connection));
+                let connection = network.dial(self.settings.endpoint, true);
+                let line = Line::new(now_us, resp3, incarnation, network.out(connection));
                 *place = Some((connection, line));
             }
         }
@@ -485,22 +505,27 @@ impl Redis {
 
     fn listening_line(
         &mut self,
-        io: &mut Io,
+        network: &mut dyn Network,
         now_us: u64,
         listens: Listens,
     ) -> Option<&mut (ConnectionId, Line)> {
         let listener = &mut self.listeners[listens as usize];
         if listener.may_dial(now_us) {
             let incarnation = self.admin.takeover.incarnation()?;
-            let connection = dial(io, &self.settings);
-            let line = Line::listening(now_us, listens, incarnation, io.out(connection));
+            let connection = network.dial(self.settings.endpoint, true);
+            let line = Line::listening(now_us, listens, incarnation, network.out(connection));
             listener.line = Some((connection, line));
         }
         listener.line.as_mut()
     }
 
     /// An idle pinned connection, or a new one while there may be more.
-    fn pinned_line(&mut self, io: &mut Io, now_us: u64, resp3: bool) -> Option<&mut (ConnectionId, Line)> {
+    fn pinned_line(
+        &mut self,
+        network: &mut dyn Network,
+        now_us: u64,
+        resp3: bool,
+    ) -> Option<&mut (ConnectionId, Line)> {
         let idle = |(_, line): &(ConnectionId, Line)| line.is_idle() && line.is_resp3() == resp3;
         if let Some(index) = self.pinned.iter().position(idle) {
             return self.pinned.get_mut(index);
@@ -509,20 +534,25 @@ impl Redis {
             return None;
         }
         let incarnation = self.admin.takeover.incarnation()?;
-        let connection = dial(io, &self.settings);
-        self.pinned.push((connection, Line::new(now_us, resp3, incarnation, io.out(connection))));
+        let connection = network.dial(self.settings.endpoint, true);
+        self.pinned.push((connection, Line::new(now_us, resp3, incarnation, network.out(connection))));
         self.pinned.last_mut()
     }
 
     /// The connection for scripts, made for the first of them.
-    fn scripts_line(&mut self, io: &mut Io, now_us: u64, resp3: bool) -> Option<&mut (ConnectionId, Line)> {
+    fn scripts_line(
+        &mut self,
+        network: &mut dyn Network,
+        now_us: u64,
+        resp3: bool,
+    ) -> Option<&mut (ConnectionId, Line)> {
         let known = self.pinned.iter().position(|(_, line)| line.runs_scripts() && line.is_resp3() == resp3);
         if let Some(index) = known {
             return self.pinned.get_mut(index);
         }
         let incarnation = self.admin.takeover.incarnation()?;
-        let connection = dial(io, &self.settings);
-        let mut line = Line::new(now_us, resp3, incarnation, io.out(connection));
+        let connection = network.dial(self.settings.endpoint, true);
+        let mut line = Line::new(now_us, resp3, incarnation, network.out(connection));
         line.set_runs_scripts();
         self.pinned.push((connection, line));
         self.pinned.last_mut()
@@ -531,23 +561,23 @@ impl Redis {
     /// The connection that watches under this number: a new one for a new number, and never another later.
     fn watching_line(
         &mut self,
-        io: &mut Io,
+        network: &mut dyn Network,
         now_us: u64,
         number: u64,
         resp3: bool,
     ) -> Option<&mut (ConnectionId, Line)> {
         if number > self.watches {
             self.watches = number;
-            self.pinned_line(io, now_us, resp3)?.1.set_watch(Some(number));
+            self.pinned_line(network, now_us, resp3)?.1.set_watch(Some(number));
         }
         self.pinned.iter_mut().find(|(_, line)| line.watch() == Some(number))
     }
 
-    fn trim_idle(&mut self, io: &mut Io) {
+    fn trim_idle(&mut self, network: &mut dyn Network) {
         self.pinned.retain(|(connection, line)| {
             let done = line.is_retired() && line.pending_count() == 0;
             if done {
-                io.close(*connection);
+                network.close(*connection);
             }
             !done
         });
@@ -559,16 +589,9 @@ impl Redis {
             idle += usize::from(line.is_idle());
             let keep = !line.is_idle() || idle <= IDLE_MAX;
             if !keep {
-                io.close(*connection);
+                network.close(*connection);
             }
             keep
         });
     }
-}
-
-/// What storage says finishes work and renews leases: it goes before what peers want begun.
-fn dial(io: &mut Io, settings: &RedisSettings) -> ConnectionId {
-    let connection = io.dial_tls(&settings.address, settings.tls.as_ref());
-    io.set_urgent(connection);
-    connection
 }

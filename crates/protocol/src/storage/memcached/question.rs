@@ -1,7 +1,7 @@
 //! Commands for storage as requests of the meta protocol, and memcached's replies as storage's. No sockets.
 
+use crate::storage::Store;
 use bytes::Bytes;
-use protocol::storage::Store;
 use smallvec::SmallVec;
 use wire::memcached::{KEY_BYTES_MAX, ReplyHead, write_key};
 use wire::resp::{Command, reply};
@@ -196,7 +196,7 @@ fn remaining(found: bool, text: &[u8]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
-    use protocol::storage::{Lane, Reach};
+    use crate::storage::{Lane, Reach};
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use crate::shards::unblocked;
+use crate::storage::{LARGE_REPLY_BYTES, StorageEvent, Store};
 use bytes::{Buf, Bytes};
-use protocol::shards::unblocked;
-use protocol::storage::{LARGE_REPLY_BYTES, StorageEvent, Store};
 use smallvec::SmallVec;
 use wire::resp::{Command, PartScanner, ProtocolError, ReplyScanner, Value};
 
@@ -479,7 +479,7 @@ fn client_id(hello: &Value) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use protocol::storage::{Lane, Reach};
+    use crate::storage::{Lane, Reach};
 
     use super::*;
 

@@ -1,4 +1,14 @@
-//! What the shim's machine says to its storage and what it hears back. Not how storage is reached.
+//! What the shim's machine says to its storage and hears back, and the machines that reach and fence storage servers. No
+//! sockets.
+
+mod backoff;
+mod discovery;
+mod health;
+pub mod memcached;
+pub mod network;
+pub mod redis;
+pub mod redis_cluster;
+pub mod redis_sentinel;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -105,6 +115,18 @@ pub enum StorageEvent {
     FeedDown,
     /// Whatever was reported lost before has either been executed by now or never will be.
     Fenced,
+    /// For people, in the log: nothing follows from it.
+    Note {
+        level: NoteLevel,
+        text: String,
+    },
+}
+
+/// How much a note matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteLevel {
+    Info,
+    Warning,
 }
 
 /// What the machine has to know about the storage server it talks to.

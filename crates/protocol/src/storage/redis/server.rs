@@ -1,6 +1,6 @@
 //! What INFO says about a storage server: who it is, whether it will do. Not what is done about it.
 
-use protocol::storage::StorageTraits;
+use crate::storage::StorageTraits;
 
 /// One storage state. Another value of either id means that what was known of its data is void.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! Asks one server after the other the same question, each on a connection for that alone. Not what to make of answers.
 
-use std::net::SocketAddr;
+use core::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
-use runtime::address::Address;
-use runtime::reactor::{ConnectionId, Event, Io};
-use runtime::tls::Dialer;
 use wire::resp::{Command, ReplyScanner, Value};
+
+use super::network::{ConnectionId, Endpoint, Network, StorageInput};
+use super::{NoteLevel, StorageEvent};
 
 struct Trip {
     connection: ConnectionId,
@@ -20,13 +21,12 @@ struct Trip {
 /// login.
 pub(super) type Remedy = fn(&str, bool) -> Option<&'static str>;
 
-pub(super) struct Scout {
+pub(super) struct Discovery {
     user: Option<String>,
     password: Option<String>,
-    tls: Option<Dialer>,
     question: Command,
     remedy: Remedy,
-    timeout_us: u64,
+    timeout: Duration,
     trip: Option<Trip>,
     found: Option<(SocketAddr, Value)>,
     refusal: Option<String>,
@@ -34,16 +34,15 @@ pub(super) struct Scout {
     trouble: Option<String>,
 }
 
-impl Scout {
+impl Discovery {
     pub(super) fn new(
         (user, password): (Option<String>, Option<String>),
-        tls: Option<Dialer>,
         question: Command,
         remedy: Remedy,
-        timeout_us: u64,
-    ) -> Scout {
+        timeout: Duration,
+    ) -> Discovery {
         let (trip, found, refusal, trouble) = (None, None, None, None);
-        Scout { user, password, tls, question, remedy, timeout_us, trip, found, refusal, trouble }
+        Discovery { user, password, question, remedy, timeout, trip, found, refusal, trouble }
     }
 
     /// Why a person has to do something, as the server that was asked last has it.
@@ -56,13 +55,15 @@ impl Scout {
     }
 
     /// One at a time: who is asked while another is asked is left out.
-    pub(super) fn ask(&mut self, io: &mut Io, now_us: u64, server: SocketAddr) {
+    pub(super) fn ask(&mut self, network: &mut dyn Network, now_us: u64, server: SocketAddr) {
         match &self.trip {
-            Some(trip) if now_us.saturating_sub(trip.since_us) < self.timeout_us => return,
-            _ => self.end(io),
+            Some(trip) if u128::from(now_us.saturating_sub(trip.since_us)) < self.timeout.as_micros() => {
+                return;
+            }
+            _ => self.end(network),
         }
-        let connection = io.dial_tls(&Address::Tcp(server), self.tls.as_ref());
-        let out = io.out(connection);
+        let connection = network.dial(Endpoint::Discovered(server), false);
+        let out = network.out(connection);
         if let Some(password) = &self.password {
             let login = match &self.user {
                 Some(user) => Command::from_args(&["AUTH", user, password]),
@@ -76,63 +77,66 @@ impl Scout {
         self.trip = Some(Trip { connection, server, since_us: now_us, scanner, logging_in });
     }
 
-    /// Gives back what is not its own.
-    pub(super) fn event(&mut self, io: &mut Io, event: Event) -> Option<Event> {
-        let own =
-            |connection: ConnectionId| self.trip.as_ref().is_some_and(|trip| trip.connection == connection);
-        match event {
-            Event::Data { connection, bytes, .. } if own(connection) => self.data(io, connection, bytes),
-            Event::Closed { connection, error } if own(connection) => self.closed(error),
-            Event::Connected(connection) | Event::Writable(connection) if own(connection) => {}
-            other => return Some(other),
+    pub(super) fn owns(&self, id: ConnectionId) -> bool {
+        self.trip.as_ref().is_some_and(|trip| trip.connection == id)
+    }
+
+    /// Takes what is about its own connection.
+    pub(super) fn step(
+        &mut self,
+        input: StorageInput,
+        network: &mut dyn Network,
+        events: &mut Vec<StorageEvent>,
+    ) {
+        match input {
+            StorageInput::Data { connection, bytes } => self.data(network, connection, bytes),
+            StorageInput::Closed { reason, .. } => self.closed(reason, events),
+            _ => {}
         }
-        None
     }
 
     /// Said once, as long as it stays the same.
-    fn closed(&mut self, error: Option<std::io::Error>) {
-        let server = self.trip.take().map(|trip| trip.server);
-        let trouble = error.map(|error| error.to_string());
-        if let (Some(server), Some(trouble)) = (server, &trouble)
-            && self.trouble.as_ref() != Some(trouble)
-        {
-            tracing::warn!(%server, trouble, "a server cannot be asked about the others");
+    fn closed(&mut self, reason: String, events: &mut Vec<StorageEvent>) {
+        let Some(trip) = self.trip.take() else { return };
+        if self.trouble.as_ref() != Some(&reason) {
+            let text = format!("{}: a server cannot be asked about the others: {reason}", trip.server);
+            events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
         }
-        self.trouble = trouble;
+        self.trouble = Some(reason);
     }
 
-    fn data(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes) {
+    fn data(&mut self, network: &mut dyn Network, connection: ConnectionId, mut bytes: Bytes) {
         while let Some(trip) = &mut self.trip {
             let value = match trip.scanner.scan(&bytes) {
                 Ok(Some(length)) => Value::parse(&bytes.split_to(length)),
-                Ok(None) => return io.unread(connection, bytes),
+                Ok(None) => return network.unread(connection, bytes),
                 Err(error) => Err(error),
             };
             let server = trip.server;
             let answer = match value {
                 Ok(Value::Error(error)) => Err(String::from_utf8_lossy(&error).into_owned()),
                 Ok(value) => Ok(value),
-                Err(_) => return self.end(io),
+                Err(_) => return self.end(network),
             };
             match answer {
                 Ok(_) if trip.logging_in => trip.logging_in = false,
                 Ok(value) => {
                     (self.refusal, self.trouble) = (None, None);
                     self.found = Some((server, value));
-                    return self.end(io);
+                    return self.end(network);
                 }
                 Err(error) => {
                     let remedy = (self.remedy)(&error, trip.logging_in);
                     self.refusal = remedy.map(|remedy| format!("{server}: {error}: {remedy}"));
-                    return self.end(io);
+                    return self.end(network);
                 }
             }
         }
     }
 
-    fn end(&mut self, io: &mut Io) {
+    fn end(&mut self, network: &mut dyn Network) {
         if let Some(trip) = self.trip.take() {
-            io.close(trip.connection);
+            network.close(trip.connection);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The dialogue on the admin connection that makes this incarnation the only one that can write, and keeps it so.
 //! Not the connection itself.
 
+use crate::storage::StorageTraits;
 use bytes::Bytes;
-use protocol::storage::StorageTraits;
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use wire::resp::{Command, Value};

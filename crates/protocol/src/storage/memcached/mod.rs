@@ -7,16 +7,18 @@ mod fence;
 mod line;
 mod question;
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use protocol::storage::{StorageEvent, StorageTraits, Store};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use runtime::address::Address;
-use runtime::reactor::{ConnectionId, Event, Io};
 use wire::foreign::{Foreign, speaks};
 use wire::memcached::{ReplyHead, next_reply};
 
-use super::standing::Standing;
+use super::health::StorageHealth;
+use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
+use super::{NoteLevel, StorageEvent, StorageTraits, Store};
+use crate::time::Time;
 use fence::{Fence, Listing};
 use line::Line;
 
@@ -34,10 +36,11 @@ const NO_VALUES: usize = 0;
 
 #[derive(Clone, Debug)]
 pub struct MemcachedSettings {
-    pub address: Address,
-    pub shim: String,
+    pub endpoint: Endpoint,
+    /// The address as people know it.
+    pub address: String,
     /// A server that answers nothing for this long is taken for lost.
-    pub timeout_us: u64,
+    pub timeout: Duration,
     pub seed: u64,
 }
 
@@ -86,7 +89,57 @@ pub struct Memcached {
     backoff_us: u64,
     random: SmallRng,
     owes_fence: bool,
-    standing: Standing,
+    health: StorageHealth,
+}
+
+impl Backend for Memcached {
+    fn step(
+        &mut self,
+        now: Time,
+        input: StorageInput,
+        network: &mut dyn Network,
+        events: &mut Vec<StorageEvent>,
+    ) {
+        let now_us = now.0;
+        match input {
+            StorageInput::Store(store) => self.store(network, now_us, &store, events),
+            // Nothing blocks there, nothing is watched, and no reply is told to be large.
+            StorageInput::Wish { .. } | StorageInput::Release { .. } => {}
+            StorageInput::Connected(connection) if self.is_watch(connection) => {
+                self.connected(network, now_us, events);
+            }
+            StorageInput::Connected(_) => {}
+            StorageInput::Data { connection, bytes } if self.is_watch(connection) => {
+                self.heard(network, now_us, bytes, events);
+            }
+            StorageInput::Data { bytes, .. } => self.answered(network, now_us, bytes, events),
+            StorageInput::Closed { connection, reason } => {
+                self.closed(network, connection, now_us, &reason, events);
+            }
+            StorageInput::Tick => self.tick(network, now_us, events),
+            StorageInput::Leave => self.leave(network, events),
+        }
+    }
+
+    fn owns(&self, id: ConnectionId) -> bool {
+        self.is_watch(id) || self.is_line(id)
+    }
+
+    fn is_up(&self) -> bool {
+        self.health.is_up()
+    }
+
+    fn refusal(&self) -> Option<&str> {
+        self.health.refusal()
+    }
+
+    fn reconnects(&self) -> u64 {
+        self.health.reconnects()
+    }
+
+    fn pending_count(&self) -> usize {
+        self.line.as_ref().map_or(0, |(_, line)| line.pending_count())
+    }
 }
 
 impl Memcached {
@@ -100,69 +153,31 @@ impl Memcached {
             backoff_us: BACKOFF_MIN_US,
             random: SmallRng::seed_from_u64(settings.seed),
             owes_fence: false,
-            standing: Standing::new(&settings.shim, &settings.address, LOG_INTERVAL_US),
+            health: StorageHealth::new(&settings.address, LOG_INTERVAL_US),
             settings,
         }
     }
 
-    /// Why only a person can make this storage usable, if so.
-    pub fn refusal(&self) -> Option<&str> {
-        self.standing.refusal()
-    }
-
-    pub fn is_up(&self) -> bool {
-        self.standing.is_up()
-    }
-
-    /// How often storage came back with its connections made anew.
-    pub fn reconnects(&self) -> u64 {
-        self.standing.reconnects()
-    }
-
-    /// Commands without a reply.
-    pub fn pending_count(&self) -> usize {
-        self.line.as_ref().map_or(0, |(_, line)| line.pending_count())
-    }
-
-    pub fn store(&mut self, io: &mut Io, now_us: u64, store: &Store, events: &mut Vec<StorageEvent>) {
+    fn store(
+        &mut self,
+        network: &mut dyn Network,
+        now_us: u64,
+        store: &Store,
+        events: &mut Vec<StorageEvent>,
+    ) {
         match &mut self.line {
-            Some((connection, line)) if self.standing.is_up() => {
-                line.store(now_us, store, io.out(*connection), events);
+            Some((connection, line)) if self.health.is_up() => {
+                line.store(now_us, store, network.out(*connection), events);
             }
             _ => events.push(StorageEvent::Lost { ticket: store.ticket, sent: false }),
         }
     }
 
-    /// Gives back what is not its own.
-    pub fn event(&mut self, io: &mut Io, event: Event, events: &mut Vec<StorageEvent>) -> Option<Event> {
-        match event {
-            Event::Data { connection, bytes, now_us } if self.is_watch(connection) => {
-                self.heard(io, now_us, bytes, events);
-            }
-            Event::Data { connection, bytes, now_us } if self.is_line(connection) => {
-                self.answered(io, now_us, bytes, events);
-            }
-            Event::Connected(connection) if self.is_watch(connection) => self.connected(io, events),
-            Event::Closed { connection, ref error } if self.owns(connection) => {
-                let reason =
-                    error.as_ref().map_or("the server closed the connection".into(), ToString::to_string);
-                self.closed(io, connection, &reason, events);
-            }
-            Event::Connected(connection) | Event::Writable(connection) if self.owns(connection) => {}
-            Event::Tick => {
-                self.tick(io, events);
-                return Some(Event::Tick);
-            }
-            other => return Some(other),
-        }
-        None
-    }
-
     /// Closes everything. What was sent is executed before its connection is gone, which the next incarnation awaits.
-    pub fn stop(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
-        self.lose_line(io, events);
+    fn leave(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
+        self.lose_line(network, events);
         if let Some(watch) = self.watch.take() {
-            io.close(watch.connection);
+            network.close(watch.connection);
         }
     }
 
@@ -174,23 +189,25 @@ impl Memcached {
         self.line.as_ref().is_some_and(|(connection, _)| *connection == id)
     }
 
-    fn owns(&self, id: ConnectionId) -> bool {
-        self.is_watch(id) || self.is_line(id)
-    }
-
-    fn connected(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
+    fn connected(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
         let Some(watch) = &mut self.watch else { return };
-        match io.own_address(watch.connection) {
+        match network.own_address(watch.connection) {
             Some(own) => watch.own = Some(own.to_string()),
             None => {
                 let id = watch.connection;
-                return self.closed(io, id, "the connection has no address", events);
+                return self.closed(network, id, now_us, "the connection has no address", events);
             }
         }
-        self.settle(io, io.now_us(), events);
+        self.settle(network, now_us, events);
     }
 
-    fn heard(&mut self, io: &mut Io, now_us: u64, mut bytes: Bytes, events: &mut Vec<StorageEvent>) {
+    fn heard(
+        &mut self,
+        network: &mut dyn Network,
+        now_us: u64,
+        mut bytes: Bytes,
+        events: &mut Vec<StorageEvent>,
+    ) {
         loop {
             let Some(watch) = &mut self.watch else { return };
             let id = watch.connection;
@@ -198,25 +215,31 @@ impl Memcached {
                 && let Some(foreign) = speaks(&bytes).filter(|foreign| *foreign != Foreign::Memcached)
             {
                 let reason = expected(foreign);
-                self.standing.refuse(&reason);
-                return self.closed(io, id, &reason, events);
+                self.health.refuse(&reason);
+                return self.closed(network, id, now_us, &reason, events);
             }
             let outcome = match next_reply(&mut bytes, NO_VALUES) {
                 Ok(None) => {
-                    io.unread(id, bytes);
-                    return self.settle(io, now_us, events);
+                    network.unread(id, bytes);
+                    return self.settle(network, now_us, events);
                 }
-                Ok(Some((head, text))) => self.told(now_us, head, &text),
+                Ok(Some((head, text))) => self.told(now_us, head, &text, events),
                 Err(error) => Err(error.to_owned()),
             };
             if let Err(reason) = outcome {
-                return self.closed(io, id, &reason, events);
+                return self.closed(network, id, now_us, &reason, events);
             }
         }
     }
 
     /// One line of an answer on the second connection.
-    fn told(&mut self, now_us: u64, head: ReplyHead, text: &[u8]) -> Result<(), String> {
+    fn told(
+        &mut self,
+        now_us: u64,
+        head: ReplyHead,
+        text: &[u8],
+        events: &mut Vec<StorageEvent>,
+    ) -> Result<(), String> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         match (watch.asked, head) {
             (asked @ (Asked::Life | Asked::Proof), ReplyHead::Noop) => {
@@ -229,14 +252,14 @@ impl Memcached {
                 let own = watch.own.clone().unwrap_or_default();
                 let begun = self.fence.begun();
                 if let Err(reason) = self.fence.listed(&own, &present) {
-                    self.standing.refuse(&reason);
+                    self.health.refuse(&reason);
                     return Err(reason);
                 }
                 if !begun && self.fence.begun() {
                     self.incarnation = self.random.random();
                 }
                 if !self.fence.is_clear() {
-                    self.tell_of_waiting(now_us);
+                    self.tell_of_waiting(now_us, events);
                 }
             }
             _ => return Err(format!("an answer that fits no question: {}", text.escape_ascii())),
@@ -244,57 +267,68 @@ impl Memcached {
         Ok(())
     }
 
-    fn tell_of_waiting(&mut self, now_us: u64) {
-        if now_us.saturating_sub(self.standing.logged_us) < LOG_INTERVAL_US && self.standing.logged_us > 0 {
+    fn tell_of_waiting(&mut self, now_us: u64, events: &mut Vec<StorageEvent>) {
+        if now_us.saturating_sub(self.health.logged_us) < LOG_INTERVAL_US && self.health.logged_us > 0 {
             return;
         }
-        self.standing.logged_us = now_us;
+        self.health.logged_us = now_us;
         let all: Vec<&str> = self.fence.waits_for().take(8).collect();
-        tracing::warn!(
-            shim = self.settings.shim,
-            address = %self.settings.address,
-            connections = all.join(", "),
-            "waiting until these connections to memcached are closed: an earlier process of this shim may still write \
-             over them; nobody but the shim may connect there"
+        let text = format!(
+            "waiting until these connections to memcached are closed: an earlier process of this shim may still write over \
+             them; nobody but the shim may connect there: {}",
+            all.join(", ")
         );
+        self.health.note(NoteLevel::Warning, &text, events);
     }
 
-    fn answered(&mut self, io: &mut Io, now_us: u64, mut bytes: Bytes, events: &mut Vec<StorageEvent>) {
+    fn answered(
+        &mut self,
+        network: &mut dyn Network,
+        now_us: u64,
+        mut bytes: Bytes,
+        events: &mut Vec<StorageEvent>,
+    ) {
         let Some((id, line)) = &mut self.line else { return };
         let id = *id;
         match line.data(now_us, &mut bytes, events) {
             Ok(()) => {
-                io.unread(id, bytes);
-                if !self.standing.is_up() {
-                    self.settle(io, now_us, events);
+                network.unread(id, bytes);
+                if !self.health.is_up() {
+                    self.settle(network, now_us, events);
                 }
             }
-            Err(reason) => self.closed(io, id, &reason, events),
+            Err(reason) => self.closed(network, id, now_us, &reason, events),
         }
     }
 
-    fn closed(&mut self, io: &mut Io, id: ConnectionId, reason: &str, events: &mut Vec<StorageEvent>) {
-        let now_us = io.now_us();
+    fn closed(
+        &mut self,
+        network: &mut dyn Network,
+        id: ConnectionId,
+        now_us: u64,
+        reason: &str,
+        events: &mut Vec<StorageEvent>,
+    ) {
         if self.is_watch(id) {
-            io.close(id);
+            network.close(id);
             self.watch = None;
             // Whether the next process to answer is this one nobody can tell.
-            self.lose_line(io, events);
+            self.lose_line(network, events);
             self.fence.restart();
             self.owes_fence = false;
         } else if self.is_line(id) {
-            self.lose_line(io, events);
+            self.lose_line(network, events);
         }
         self.not_before_us = now_us + self.random.random_range(self.backoff_us / 2..=self.backoff_us);
         self.backoff_us = (self.backoff_us * 2).min(BACKOFF_MAX_US);
-        self.standing.down(now_us, reason, events);
-        self.settle(io, now_us, events);
+        self.health.down(now_us, reason, events);
+        self.settle(network, now_us, events);
     }
 
-    fn lose_line(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
+    fn lose_line(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
         let Some((connection, line)) = self.line.take() else { return };
-        let (unwritten, own) = (io.out_bytes(connection), io.own_address(connection));
-        io.close(connection);
+        let (unwritten, own) = (network.unwritten_bytes(connection), network.own_address(connection));
+        network.close(connection);
         if line.lose(unwritten, events)
             && let Some(own) = own
         {
@@ -309,15 +343,14 @@ impl Memcached {
         }
     }
 
-    fn tick(&mut self, io: &mut Io, events: &mut Vec<StorageEvent>) {
-        let now_us = io.now_us();
-        let timeout_us = self.settings.timeout_us;
+    fn tick(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
+        let timeout_us = self.settings.timeout.as_micros() as u64;
         let overdue = match (&self.watch, &self.line) {
             (Some(watch), _) if watch.is_overdue(now_us, timeout_us) => Some(watch.connection),
             (_, Some((id, line))) if line.overdue(now_us, timeout_us) => Some(*id),
             (Some(watch), _) if !self.fence.begun() && now_us >= watch.patience_us => {
                 // Not lost: it comes again, and then after those who wait for it now.
-                io.close(watch.connection);
+                network.close(watch.connection);
                 self.watch = None;
                 self.fence.restart();
                 None
@@ -325,16 +358,16 @@ impl Memcached {
             _ => None,
         };
         if let Some(id) = overdue {
-            return self.closed(io, id, "the server does not answer", events);
+            return self.closed(network, id, now_us, "the server does not answer", events);
         }
-        self.settle(io, now_us, events);
+        self.settle(network, now_us, events);
     }
 
     /// Does whatever comes next on the way to being up.
-    fn settle(&mut self, io: &mut Io, now_us: u64, events: &mut Vec<StorageEvent>) {
+    fn settle(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
         let Some(watch) = &mut self.watch else {
             if now_us >= self.not_before_us {
-                let connection = dial(io, &self.settings.address);
+                let connection = network.dial(self.settings.endpoint, true);
                 let patience_us = now_us + self.random.random_range(PATIENCE_US);
                 self.watch = Some(Watch::new(connection, now_us, patience_us));
             }
@@ -346,7 +379,7 @@ impl Memcached {
         let rested = now_us.saturating_sub(watch.asked_us);
         if !self.fence.is_clear() {
             if rested >= LIST_US || !watch.has_asked {
-                watch.ask(io, now_us, Asked::Connections);
+                watch.ask(network, now_us, Asked::Connections);
             }
             return;
         }
@@ -355,19 +388,19 @@ impl Memcached {
         }
         match &self.line {
             None if now_us >= self.not_before_us => {
-                let connection = dial(io, &self.settings.address);
-                self.line = Some((connection, Line::new(now_us, io.out(connection))));
+                let connection = network.dial(self.settings.endpoint, true);
+                self.line = Some((connection, Line::new(now_us, network.out(connection))));
             }
-            Some((_, line)) if line.is_open() && !watch.proven => watch.ask(io, now_us, Asked::Proof),
-            Some((_, line)) if line.is_open() && !self.standing.is_up() => self.rise(events),
-            _ if rested >= IDLE_US => watch.ask(io, now_us, Asked::Life),
+            Some((_, line)) if line.is_open() && !watch.proven => watch.ask(network, now_us, Asked::Proof),
+            Some((_, line)) if line.is_open() && !self.health.is_up() => self.rise(events),
+            _ if rested >= IDLE_US => watch.ask(network, now_us, Asked::Life),
             _ => {}
         }
     }
 
     fn rise(&mut self, events: &mut Vec<StorageEvent>) {
         self.backoff_us = BACKOFF_MIN_US;
-        self.standing.rise(self.incarnation, StorageTraits::default(), events);
+        self.health.rise(self.incarnation, StorageTraits::default(), events);
     }
 }
 
@@ -385,13 +418,13 @@ impl Watch {
         }
     }
 
-    fn ask(&mut self, io: &mut Io, now_us: u64, asked: Asked) {
+    fn ask(&mut self, network: &mut dyn Network, now_us: u64, asked: Asked) {
         let question: &[u8] = match asked {
             Asked::Nothing => return,
             Asked::Connections => b"stats conns\r\n",
             Asked::Life | Asked::Proof => b"mn\r\n",
         };
-        io.out(self.connection).extend_from_slice(question);
+        network.out(self.connection).extend_from_slice(question);
         (self.asked, self.asked_us, self.has_asked) = (asked, now_us, true);
         self.listing = Listing::default();
     }
@@ -400,11 +433,4 @@ impl Watch {
         let waits = self.own.is_none() || self.asked != Asked::Nothing;
         waits && now_us.saturating_sub(self.asked_us) > timeout_us
     }
-}
-
-/// What storage says finishes work and renews leases: it goes before what peers want begun.
-fn dial(io: &mut Io, address: &Address) -> ConnectionId {
-    let connection = io.dial(address);
-    io.set_urgent(connection);
-    connection
 }

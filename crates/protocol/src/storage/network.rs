@@ -1,0 +1,115 @@
+//! What a storage machine hears and how it reaches its servers. Not who carries the bytes: sockets in production, the
+//! simulated network in tests.
+
+use core::net::SocketAddr;
+
+use bytes::Bytes;
+
+use super::{StorageEvent, Store, Wish};
+use crate::time::Time;
+
+/// A connection of one storage machine. Its network gives the numbers, and none twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// Where a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// The address that the configuration gives to this storage.
+    Configured,
+    /// The address that another server has told.
+    Discovered(SocketAddr),
+}
+
+/// What a storage machine is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StorageInput {
+    Store(Store),
+    Wish {
+        ticket: u64,
+        wish: Wish,
+    },
+    /// The connection that watches under this number serves nobody any more. `clean`: it watches nothing.
+    Release {
+        number: u64,
+        clean: bool,
+    },
+    /// A dialled connection is there. If it cannot be made, `Closed` comes instead.
+    Connected(ConnectionId),
+    /// Everything that came and was not given to `Network::unread`.
+    Data {
+        connection: ConnectionId,
+        bytes: Bytes,
+    },
+    /// Nothing more comes or goes. It is not said of connections that the machine has closed.
+    Closed {
+        connection: ConnectionId,
+        reason: String,
+    },
+    /// Every few milliseconds.
+    Tick,
+    /// The last that it is told: it leaves its servers as it found them, and closes everything.
+    Leave,
+}
+
+/// The connections of a storage machine, as its driver keeps them. Calls about a connection that is closed do nothing.
+pub trait Network {
+    /// Begins a connection; `Connected` or `Closed` follows. `urgent`: what comes on it goes before what peers want begun.
+    fn dial(&mut self, to: Endpoint, urgent: bool) -> ConnectionId;
+    /// What is appended is written soon, in order.
+    fn out(&mut self, connection: ConnectionId) -> &mut Vec<u8>;
+    /// Bytes of `out` that have certainly not reached the server.
+    fn unwritten_bytes(&self, connection: ConnectionId) -> usize;
+    /// What cannot be used yet: it comes again with what follows.
+    fn unread(&mut self, connection: ConnectionId, rest: Bytes);
+    /// Nothing is read any more until `resume`.
+    fn pause(&mut self, connection: ConnectionId);
+    fn resume(&mut self, connection: ConnectionId);
+    /// At once; what is unwritten is lost.
+    fn close(&mut self, connection: ConnectionId);
+    /// Once everything is written.
+    fn close_flushed(&mut self, connection: ConnectionId);
+    /// This end's address, as the server sees it; none without a TCP connection.
+    fn own_address(&self, connection: ConnectionId) -> Option<SocketAddr>;
+}
+
+/// The storage behind one shim: takes what the shim's machine wants stored, and reports what becomes of it.
+///
+/// A backend is one implementation of this and one line in `shim::storage::open`.
+pub trait Backend: Send {
+    /// Carries out one input; what became known is appended to `events`.
+    fn step(
+        &mut self,
+        now: Time,
+        input: StorageInput,
+        network: &mut dyn Network,
+        events: &mut Vec<StorageEvent>,
+    );
+
+    /// Whether a connection is this backend's.
+    fn owns(&self, _connection: ConnectionId) -> bool {
+        false
+    }
+
+    fn is_up(&self) -> bool;
+
+    /// Why only a person can make it usable, if so.
+    fn refusal(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether another process of this shim has taken a server over, and this one stands by.
+    fn is_replaced(&self) -> bool {
+        false
+    }
+
+    /// How often storage came back with its connections made anew.
+    fn reconnects(&self) -> u64 {
+        0
+    }
+
+    /// Commands without a reply.
+    fn pending_count(&self) -> usize {
+        0
+    }
+}
