@@ -53,8 +53,9 @@ enum Flow {
     Whole { told: bool },
     /// Nobody wants it.
     Skipped(PartScanner),
-    /// It is handed on in parts, as long as so many bytes more may be; what is read at once goes at once.
-    Parts(PartScanner, i64),
+    /// It is handed on in parts, as long as so many bytes more may be; what is read at once goes at once. `held`: there is
+    /// more than may be handed on, though the window may have some bytes left. The length of a string is not cut in two.
+    Parts { scanner: PartScanner, window: i64, held: bool },
 }
 
 /// Why a line is of no use any more.
@@ -281,11 +282,12 @@ impl Line {
                 bytes.advance(taken);
                 scanner.is_ended()
             }
-            Flow::Parts(_, window) if *window <= 0 => return Ok(false),
-            Flow::Parts(scanner, window) => {
+            Flow::Parts { window, .. } if *window <= 0 => return Ok(false),
+            Flow::Parts { scanner, window, held } => {
                 let most = usize::try_from(*window).map_or(usize::MAX, |most| most.min(bytes.len()));
                 let taken = scanner.take(&bytes[..most]).map_err(broken)?;
                 *window -= taken as i64;
+                *held = most < bytes.len();
                 let (part, last) = (bytes.split_to(taken), scanner.is_ended());
                 if let Some(first) = self.awaited.front().filter(|_| taken > 0) {
                     events.push(StorageEvent::Part { ticket: first.ticket, bytes: part, last });
@@ -315,13 +317,14 @@ impl Line {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let own = self.is_told_of(ticket);
         if own {
-            self.flow = Flow::Parts(PartScanner::default(), bytes);
+            self.flow = Flow::Parts { scanner: PartScanner::default(), window: bytes, held: false };
             return true;
         }
         let first = self.awaited.front().filter(|first| first.ticket == ticket);
         match &mut self.flow {
-            Flow::Parts(_, window) if first.is_some() => {
+            Flow::Parts { window, held, .. } if first.is_some() => {
                 *window = window.saturating_add(bytes);
+                *held &= *window <= 0;
                 true
             }
             _ => false,
@@ -333,9 +336,9 @@ impl Line {
         matches!(self.flow, Flow::Whole { told: true }) && first.is_some()
     }
 
-    /// Whether it has handed on all that may be for now: nothing more is to be read.
+    /// Whether it has handed on all that may be for now: nothing more is to be read before `take`.
     pub(super) fn is_full(&self) -> bool {
-        matches!(self.flow, Flow::Parts(_, window) if window <= 0)
+        matches!(self.flow, Flow::Parts { window, held, .. } if window <= 0 || held)
     }
 
     fn answered(&mut self, reply: Bytes, events: &mut Vec<StorageEvent>) -> Result<(), Fault> {
@@ -551,6 +554,26 @@ mod tests {
         let rest = whole - 1000;
         assert!(matches!(&events[..], [StorageEvent::Part { bytes, last: true, .. }] if bytes.len() == rest));
         assert!(line.is_idle());
+    }
+
+    /// Else it would be read on without bound, and nothing would begin it again once all had come.
+    #[test]
+    fn it_is_full_where_the_next_length_does_not_fit_the_window() {
+        let element = "$5\r\n12345\r\n";
+        let list = format!("*{}\r\n{}", 1 << 17, element.repeat(1 << 17));
+        let header = list.len() - (element.len() << 17);
+        for rest in 0..4 {
+            let (mut line, mut bytes) = (waiting_for(7), Bytes::from(list.clone()));
+            data(&mut line, &mut bytes);
+            let window = header + element.len() + rest;
+            assert!(line.take(7, window as u64));
+            let events = data(&mut line, &mut bytes);
+            let handed = |bytes: usize| matches!(&events[..], [StorageEvent::Part { bytes: part, .. }] if part.len() == bytes);
+            assert!(handed(window - rest), "{rest}: {events:?}");
+            assert!(line.is_full() && data(&mut line, &mut bytes).is_empty(), "{rest}");
+            assert!(line.take(7, element.len() as u64) && !line.is_full(), "{rest}");
+            assert_eq!(data(&mut line, &mut bytes).len(), 1, "{rest}: it goes on");
+        }
     }
 
     #[test]
