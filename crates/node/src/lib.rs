@@ -62,7 +62,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let run = move || {
         let _member = tracing::error_span!("member", id = name, role = "node").entered();
         if let Err(error) = reactor::run(io, &mut driver, &stop) {
-            tracing::error!(node = name, %error, "the node has ended");
+            tracing::error!(%error, "the node has ended");
         }
     };
     let thread = std::thread::Builder::new()

@@ -90,7 +90,7 @@ impl RouterDriver {
         tells: bool,
     ) {
         let from = io.peer_address(connection).map_or_else(String::new, |from| from.to_string());
-        tracing::warn!(router = self.id, from, reason, "a client is closed");
+        tracing::warn!(from, reason, "a client is closed");
         let tells = tells && !self.engine.router.is_streaming(client);
         self.closed(io, connection);
         if !tells {

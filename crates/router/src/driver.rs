@@ -177,7 +177,6 @@ impl RouterDriver {
         if !differing.is_empty() {
             let users = differing.join(" ");
             tracing::warn!(
-                router = self.id,
                 users,
                 "these users are not the same at all storage servers, or have rules that are not known here: the \
                  strictest counts"
@@ -188,11 +187,7 @@ impl RouterDriver {
 
     fn woken(&mut self, io: &mut Io) {
         if self.engine.adopt(io, &self.maps, &mut self.connections) {
-            tracing::info!(
-                router = self.id,
-                epoch = self.engine.router.epoch(),
-                "acting on a newer cluster map"
-            );
+            tracing::info!(epoch = self.engine.router.epoch(), "acting on a newer cluster map");
             self.forget_dropped(io, Time(io.now_us()));
         }
         self.take_orders(io);

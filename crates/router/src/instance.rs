@@ -64,7 +64,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let thread = std::thread::Builder::new().name(id.to_owned()).spawn(move || {
         let _member = tracing::error_span!("member", id = name, role = "router").entered();
         if let Err(error) = reactor::run(io, &mut driver, &stop) {
-            tracing::error!(%error, router = name, "the router has ended");
+            tracing::error!(%error, "the router has ended");
         }
     });
     let thread = thread.map_err(system("cannot start its thread"))?;

@@ -228,7 +228,7 @@ impl RouterDriver {
         if *error == ProtocolError::TlsHello && now_us >= self.tls_told_us + 1_000_000 {
             self.tls_told_us = now_us;
             let from = io.peer_address(connection).map_or_else(String::new, |from| from.to_string());
-            tracing::warn!(router = self.id, from, "a client that speaks TLS came to a plain port");
+            tracing::warn!(from, "a client that speaks TLS came to a plain port");
         }
     }
 }

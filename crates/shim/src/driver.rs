@@ -185,9 +185,7 @@ impl Driver {
         let refusal = self.parts.shim.feed(now).refusal;
         if refusal != self.feed_refusal.as_deref() {
             if let Some(refusal) = refusal {
-                let shim = &self.parts.config.shim(self.parts.id).id;
                 tracing::warn!(
-                    shim,
                     refusal,
                     "storage does not report changes, so nothing is cached; its user needs +client|tracking"
                 );

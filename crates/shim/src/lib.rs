@@ -86,7 +86,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let run = move || {
         let _member = tracing::error_span!("member", id = name, role = "shim").entered();
         if let Err(error) = reactor::run(io, &mut driver, &own_stop) {
-            tracing::error!(shim = name, %error, "the shim has ended");
+            tracing::error!(%error, "the shim has ended");
         }
     };
     let thread = std::thread::Builder::new()

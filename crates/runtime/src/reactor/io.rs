@@ -60,12 +60,10 @@ pub(crate) struct Listener {
     pub(crate) socket: ListenerSocket,
     acceptor: Option<Acceptor>,
     address: Address,
-    open: usize,
-    connections_max: usize,
-    goodbye: &'static [u8],
-    refused_total: u64,
-    /// The process is out of descriptors or memory; accepting is tried again every tick.
+    /// Accepting has failed; it is tried again every tick.
     pub(crate) starved: bool,
+    /// When that was logged last.
+    pub(crate) starved_told_us: Option<u64>,
 }
 
 impl Drop for Listener {
@@ -113,11 +111,8 @@ impl Io {
             address: socket.local_address(address),
             socket,
             acceptor: None,
-            open: 0,
-            connections_max: usize::MAX,
-            goodbye: b"",
-            refused_total: 0,
             starved: false,
+            starved_told_us: None,
         }));
         Ok(id)
     }
@@ -143,23 +138,6 @@ impl Io {
     /// Stops accepting. Connections accepted before stay.
     pub fn close_listener(&mut self, listener: ListenerId) {
         self.listeners[listener.0 as usize] = None;
-    }
-
-    /// Connections beyond `max` get `goodbye` and are closed; the driver never sees them.
-    pub fn set_connections_max(&mut self, listener: ListenerId, max: usize, goodbye: &'static [u8]) {
-        if let Some(listener) = &mut self.listeners[listener.0 as usize] {
-            (listener.connections_max, listener.goodbye) = (max, goodbye);
-        }
-    }
-
-    /// Connections of a listener that are open now.
-    pub fn connections_count(&self, listener: ListenerId) -> usize {
-        self.listeners[listener.0 as usize].as_ref().map_or(0, |listener| listener.open)
-    }
-
-    /// Connections turned away by `set_connections_max` since the start.
-    pub fn refused_total(&self, listener: ListenerId) -> u64 {
-        self.listeners[listener.0 as usize].as_ref().map_or(0, |listener| listener.refused_total)
     }
 
     /// Starts to connect; the outcome is `Event::Connected` or `Event::Closed`. Output may be appended at once.
@@ -364,20 +342,16 @@ impl Io {
         };
         let mut stream = listener.socket.accept()?;
         listener.starved = false;
-        if listener.open >= listener.connections_max {
-            listener.refused_total += 1;
-            if listener.acceptor.is_none() {
-                // The socket is new, so it takes a line; if not, closing it says enough.
-                let _ = stream.write(listener.goodbye);
-            }
-            stream.shutdown_output();
-            return Ok(None);
-        }
         stream.tune();
         if let Some(acceptor) = &listener.acceptor {
-            stream = stream.secured(acceptor)?;
+            stream = match stream.secured(acceptor) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "an accepted connection gets no TLS session and is closed");
+                    return Ok(None);
+                }
+            };
         }
-        listener.open += 1;
         let is_tls = stream.is_tls();
         let mut connection = Connection::new(Some(stream), Some(id));
         connection.connecting = is_tls;
@@ -461,9 +435,6 @@ impl Io {
     pub(crate) fn forget(&mut self, id: ConnectionId) -> bool {
         let Some(connection) = self.connections.remove(id) else { return false };
         self.held_bytes -= connection.counted_bytes;
-        if let Some(listener) = connection.listener.and_then(|id| self.listeners[id.0 as usize].as_mut()) {
-            listener.open -= 1;
-        }
         true
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mio::{Events, Interest};
+use rustix::io::Errno;
 
 use crate::clock;
 use crate::reactor::connection::Target;
@@ -23,6 +24,8 @@ const TURN_US: u64 = 5_000;
 const NEW_US: u64 = TURN_US / 2;
 /// Connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 128;
+/// Accepting that fails is told of no more often than this.
+const STARVED_TOLD_US: u64 = 1_000_000;
 /// A driver that cannot come to an end is left after this long.
 const STOPPING_US: u64 = 10_000_000;
 
@@ -227,9 +230,22 @@ fn accept(io: &mut Io, driver: &mut impl Driver, listener: ListenerId) {
 
 fn starve(io: &mut Io, id: ListenerId, error: &io::Error) {
     let Some(listener) = &mut io.listeners[id.0 as usize] else { return };
-    if !listener.starved {
-        listener.starved = true;
-        tracing::warn!(%error, "cannot accept connections; raise the limit of open files. Trying again");
+    listener.starved = true;
+    let now_us = clock::now_us();
+    if listener.starved_told_us.is_some_and(|told_us| now_us.saturating_sub(told_us) < STARVED_TOLD_US) {
+        return;
+    }
+    listener.starved_told_us = Some(now_us);
+    tracing::warn!(%error, "cannot accept connections{}; trying again", remedy(error));
+}
+
+/// What a person can do about an error of `accept`.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE) => ": raise the limit of open files of this process (LimitNOFILE=, ulimit -n)",
+        Some(Errno::NFILE) => ": raise the machine's limit of open files (sysctl fs.file-max)",
+        Some(Errno::NOMEM | Errno::NOBUFS) => ": the machine has no memory left for sockets",
+        _ => "",
     }
 }
 
@@ -402,4 +418,22 @@ fn end(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, error: Option<io
         io.forget(id);
     }
     driver.event(io, Event::Closed { connection: id, error });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use rustix::io::Errno;
+
+    use super::remedy;
+
+    #[test]
+    fn what_cannot_be_accepted_is_told_as_what_it_is() {
+        let remedy = |errno: Errno| remedy(&io::Error::from(errno));
+        assert!(remedy(Errno::MFILE).contains("ulimit -n"));
+        assert!(remedy(Errno::NFILE).contains("fs.file-max"));
+        assert!(remedy(Errno::NOBUFS).contains("memory"));
+        assert_eq!(remedy(Errno::PERM), "", "the error itself is all that is known");
+    }
 }

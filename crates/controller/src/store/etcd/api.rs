@@ -3,7 +3,7 @@
 //! etcd serves it on the port of its gRPC interface. Numbers of 64 bits are strings there, keys and values base64, and
 //! what is zero is left out.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::time::Duration;
 
 use base64::Engine;
@@ -156,10 +156,10 @@ impl Api {
 
     /// Ends the lease, and the keys that belong to it.
     pub(super) fn revoke(&self, lease: i64) -> Result<(), StoreError> {
-        match self.call::<Value>("lease/revoke", &json!({ "ID": lease.to_string() })) {
+        match self.ask::<Value>("lease/revoke", &json!({ "ID": lease.to_string() })) {
             // Ended already.
-            Err(StoreError(problem)) if problem.contains("lease not found") => Ok(()),
-            other => other.map(drop),
+            Err(Failure { code: Some(NOT_FOUND), .. }) => Ok(()),
+            other => other.map(drop).map_err(|failure| failure.error),
         }
     }
 
@@ -213,7 +213,7 @@ impl Api {
         for line in BufReader::new(body).lines() {
             let line = match line {
                 Ok(line) => line,
-                Err(error) if error.to_string().contains("timeout") => return Ok(()),
+                Err(error) if is_timeout(&error) => return Ok(()),
                 Err(error) => return Err(self.error(&error)),
             };
             let streamed: Streamed<Watched> =
@@ -237,18 +237,51 @@ impl Api {
     }
 
     fn call<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, StoreError> {
+        self.ask(path, body).map_err(|failure| failure.error)
+    }
+
+    fn ask<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Failure> {
+        let failed = |what: &dyn std::fmt::Display| Failure { code: None, error: self.error(what) };
         let request = self.http.post(self.url(path)).send(body.to_string());
-        let mut reply = request.map_err(|error| self.error(&error))?;
+        let mut reply = request.map_err(|error| failed(&error))?;
         let text = reply.body_mut().with_config().limit(BYTES_MAX).read_to_string();
-        let text = text.map_err(|error| self.error(&error))?;
-        match reply.status().as_u16() {
-            200 => serde_json::from_str(&text).map_err(|error| self.error(&error)),
-            404 if !text.contains("etcdserver") => {
-                Err(self.error(&"it has no JSON interface; start it with --enable-grpc-gateway"))
+        let text = text.map_err(|error| failed(&error))?;
+        if reply.status().is_success() {
+            return serde_json::from_str(&text).map_err(|error| failed(&error));
+        }
+        match serde_json::from_str(&text) {
+            Ok(Refused { code, message }) => Err(Failure { code: Some(code), error: self.error(&message) }),
+            Err(_) if reply.status().as_u16() == 404 => {
+                Err(failed(&"it has no JSON interface; start it with --enable-grpc-gateway"))
             }
-            _ => Err(self.error(&text.trim())),
+            Err(_) => Err(failed(&text.trim())),
         }
     }
+}
+
+/// What etcd says instead of an answer.
+#[derive(Debug, Deserialize)]
+struct Refused {
+    /// As gRPC numbers them.
+    code: u32,
+    #[serde(default)]
+    message: String,
+}
+
+/// gRPC's number for what is not there.
+const NOT_FOUND: u32 = 5;
+
+/// Why a request came to nothing. `code`: etcd's reason, if it gave one.
+#[derive(Debug)]
+struct Failure {
+    code: Option<u32>,
+    error: StoreError,
+}
+
+/// Whether a body ended because nothing more came in time, and not because anything failed.
+fn is_timeout(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>());
+    error.kind() == io::ErrorKind::TimedOut || matches!(inner, Some(ureq::Error::Timeout(_)))
 }
 
 fn encode(text: &str) -> String {
