@@ -287,6 +287,38 @@ fn close_flushed_writes_everything_first_and_tells_nobody() {
     assert!(recorder.closed.is_empty());
 }
 
+/// What it says in the meantime, more than is read at once, does not become a reset that takes the last words from it.
+#[test]
+fn close_confirmed_is_heard_by_one_that_talks() {
+    struct Leaving(bool);
+    impl Driver for Leaving {
+        fn event(&mut self, io: &mut Io, event: Event) {
+            if let Event::Connected(connection) = event {
+                io.out(connection).extend_from_slice(b"farewell");
+                io.close_confirmed(connection);
+                self.0 = true;
+            }
+        }
+        fn stopping(&mut self, _io: &mut Io) -> bool {
+            self.0
+        }
+    }
+    let path = socket_path("confirmed");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let other = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&vec![0; 4 << 20]).unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).map(|_| heard)
+    });
+    let mut io = Io::new().unwrap();
+    io.dial(&Address::Unix(path));
+    let stop = Stop::new();
+    stop.stop();
+    runtime::reactor::run(io, &mut Leaving(false), &stop).unwrap();
+    assert_eq!(other.join().unwrap().unwrap(), "farewell");
+}
+
 /// Reads nothing before it has sent everything, and gets what was said before its input was thrown away.
 #[test]
 fn close_lingering_throws_input_away_until_the_other_end_has_read_why() {

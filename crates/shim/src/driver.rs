@@ -124,7 +124,10 @@ impl Driver {
         while !self.effects.is_empty() || !self.storage_events.is_empty() {
             let now_us = clock::now_us();
             let Parts { storage, peers, .. } = &mut self.parts;
-            let mut store = |io: &mut Io, input| storage.step(io, now_us, input, &mut self.storage_events);
+            let mut store = |io: &mut Io, input| match self.stopped {
+                true => {}
+                false => storage.step(io, now_us, input, &mut self.storage_events),
+            };
             for effect in self.effects.drain(..) {
                 match effect {
                     Effect::Send { to, message } => {
@@ -280,8 +283,8 @@ impl reactor::Driver for Driver {
         let ended = (quiet && idle) || now_us >= until_us;
         if ended {
             self.parts.storage.step(io, now_us, StorageInput::Leave, &mut self.storage_events);
-            self.carry_out(io);
             self.stopped = true;
+            self.carry_out(io);
         }
         ended
     }

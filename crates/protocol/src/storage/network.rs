@@ -67,8 +67,8 @@ pub trait Network {
     fn resume(&mut self, connection: ConnectionId);
     /// At once; what is unwritten is lost.
     fn close(&mut self, connection: ConnectionId);
-    /// Once everything is written.
-    fn close_flushed(&mut self, connection: ConnectionId);
+    /// Once the server has taken everything that was written.
+    fn close_confirmed(&mut self, connection: ConnectionId);
     /// This end's address, as the server sees it; none without a TCP connection.
     fn own_address(&self, connection: ConnectionId) -> Option<SocketAddr>;
 }

@@ -44,6 +44,8 @@ pub(crate) struct Connection {
     pub(crate) closing: bool,
     /// Then until the other end has ended, too: what it sends is read and thrown away.
     pub(crate) lingers: bool,
+    /// And a driver that has come to its end waits for that.
+    pub(crate) confirms: bool,
     /// Broken; `Closed` is queued.
     pub(crate) dead: bool,
     /// Read and written before the others, whatever they have.
@@ -72,6 +74,7 @@ impl Connection {
             ended: false,
             closing: false,
             lingers: false,
+            confirms: false,
             dead: false,
             urgent: false,
         }

@@ -210,7 +210,21 @@ impl Io {
     /// As `close_flushed` for one that may read its output only when it has sent everything: what it sends is thrown
     /// away until it ends, or for ten seconds.
     pub fn close_lingering(&mut self, id: ConnectionId) {
-        self.close_later(id, CLOSE_LINGERING_US);
+        self.linger(id, CLOSE_LINGERING_US);
+    }
+
+    /// As `close_flushed` where the other end has to hear the last that is said: it is waited for until it ends, too, for
+    /// five seconds, also by a driver that has come to its end. A reset for what it says meanwhile would take from it what it
+    /// has not read.
+    pub fn close_confirmed(&mut self, id: ConnectionId) {
+        self.linger(id, CLOSE_FLUSHED_US);
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.confirms = true;
+        }
+    }
+
+    fn linger(&mut self, id: ConnectionId, us_max: u64) {
+        self.close_later(id, us_max);
         if let Some(connection) = self.connections.get_mut(id) {
             (connection.lingers, connection.paused) = (true, false);
             self.read_next_turn(id);
@@ -529,10 +543,9 @@ impl Io {
         self.closing = closing;
     }
 
-    /// Whether output is still to be written anywhere.
+    /// Whether all output is written, and was heard where that matters.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.connections
-            .iter()
-            .all(|connection| connection.connecting || connection.dead || connection.is_flushed())
+        let done = |connection: &Connection| connection.is_flushed() && !connection.confirms;
+        self.connections.iter().all(|connection| connection.connecting || connection.dead || done(connection))
     }
 }

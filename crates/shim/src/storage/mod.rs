@@ -132,8 +132,8 @@ impl network::Network for Sockets<'_> {
         self.io.close(connection(id));
     }
 
-    fn close_flushed(&mut self, id: network::ConnectionId) {
-        self.io.close_flushed(connection(id));
+    fn close_confirmed(&mut self, id: network::ConnectionId) {
+        self.io.close_confirmed(connection(id));
     }
 
     fn own_address(&self, id: network::ConnectionId) -> Option<SocketAddr> {

@@ -208,7 +208,7 @@ impl Admin {
         match self.takeover.farewell().filter(|_| self.connected) {
             Some(command) => {
                 network.out(connection).extend_from_slice(command.frame());
-                network.close_flushed(connection);
+                network.close_confirmed(connection);
             }
             None => network.close(connection),
         }
