@@ -145,6 +145,9 @@ fn the_admin_port_shows_metrics_and_health() {
     }
     let metrics = until("the metrics show the requests", || {
         let metrics = http(admin, "/metrics");
+        let has_told = |role: &str| metrics.contains(&format!("distcache_{role}_sheds_total{{"));
+        // Each member tells by itself, every tenth of a second.
+        ["node", "shim", "router"].iter().all(|role| has_told(role)).then_some(())?;
         let sample = metrics.lines().find(|line| line.starts_with("distcache_router_requests_total{"))?;
         let value: f64 = sample.rsplit(' ').next()?.parse().ok()?;
         (value >= 10.0).then_some(metrics)

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 /// Longer than anything here may take; an answer that never comes fails the test by then.
 const REPLY_MAX: Duration = Duration::from_secs(120);
-/// Ends an answer, however many lines it has.
-const BARRIER: &[u8] = b"MN\r\n";
+/// Ends an answer, however many lines it has: the answers to these two, one behind the other. Either may be part of one.
+const BARRIER: &[u8] = b"mn\r\nversion\r\n";
+const BARRIER_BEGINS: &[u8] = b"MN\r\nVERSION ";
 
 pub(crate) struct MemcachedClient {
     stream: TcpStream,
@@ -25,11 +26,13 @@ impl MemcachedClient {
 
     /// Everything that is answered to `request`, up to the answer to a barrier behind it.
     pub(crate) fn ask(&mut self, request: &[u8]) -> Vec<u8> {
-        self.stream.write_all(&[request, b"mn\r\n"].concat()).expect("it takes the request");
+        self.stream.write_all(&[request, BARRIER].concat()).expect("it takes the request");
         loop {
-            if self.received.ends_with(BARRIER) {
+            let begins = |part: &[u8]| part == BARRIER_BEGINS;
+            let barrier = self.received.windows(BARRIER_BEGINS.len()).rposition(begins);
+            if let Some(at) = barrier.filter(|_| self.received.ends_with(b"\r\n")) {
                 let mut answer = std::mem::take(&mut self.received);
-                answer.truncate(answer.len() - BARRIER.len());
+                answer.truncate(at);
                 return answer;
             }
             let mut chunk = [0; 64 << 10];
