@@ -1,6 +1,6 @@
 //! Power cuts, damage and full devices: what is served is what was written, and what was removed stays away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rand::rngs::SmallRng;
@@ -12,6 +12,7 @@ use crate::flash::Error;
 use crate::flash::block::{Builder, Header};
 use crate::flash::journal::Journal;
 use crate::flash::record::Record;
+use crate::ripq::state::State;
 use crate::ripq::{Ripq, Settings};
 
 type Faulty = FaultyDevice<MemoryDevice>;
@@ -169,21 +170,28 @@ fn damage_between_two_lives_brings_nothing_back() {
 /// A process that ends without notice loses what was buffered, and nothing else.
 #[test]
 fn what_was_sealed_survives_a_kill() {
-    for case in cases::seeds(1) {
+    for case in cases::seeds(1).after(&[7_425_078_849_432_003_353]) {
         let settings = settings("slru:3");
         let device: Arc<dyn Device> = Arc::new(device(64, &settings));
         let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
         let (mut random, mut history) = (SmallRng::seed_from_u64(case.seed), History::default());
         history.run(&ripq, &mut random, 5000);
-        let sealed = {
+        let keys = |ripq: &Ripq, wanted: &dyn Fn(&State, u64) -> bool| -> BTreeSet<u16> {
             let state = ripq.state();
-            let places = state.index.places();
-            places.filter(|place| state.stored(place.block).sequence > 0).count()
+            (0..KEYS).filter(|key| wanted(&state, ripq.digest(&key.to_le_bytes()))).collect()
         };
+        let sealed = keys(&ripq, &|state, digest| {
+            state.index.get(digest).is_some_and(|place| state.stored(place.block).sequence > 0)
+        });
+        // The journal may not know yet that they were evicted, or written again where it was not sealed.
+        let maybe =
+            keys(&ripq, &|state, digest| state.evicted.contains(digest) || state.index.get(digest).is_some());
         drop(ripq);
         let ripq = Ripq::open(device, settings).expect("it was there");
-        assert_eq!(ripq.contents().objects, sealed);
-        assert!(history.check(&ripq, "after the kill") == sealed);
+        let found = keys(&ripq, &|state, digest| state.index.get(digest).is_some());
+        assert!(sealed.is_subset(&found), "{sealed:?} {found:?}");
+        assert!(found.is_subset(&maybe), "{maybe:?} {found:?}");
+        assert!(history.check(&ripq, "after the kill") == found.len());
     }
 }
 
