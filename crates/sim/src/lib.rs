@@ -10,6 +10,7 @@ mod cluster;
 mod commands;
 mod delivery;
 mod faults;
+pub mod fencing;
 mod history;
 mod host;
 mod model;

@@ -1,0 +1,112 @@
+//! What goes wrong with processes, connections and the server, and how it ends. Not what follows from it.
+
+use protocol::storage::network::{ConnectionId, StorageInput};
+
+use super::{Event, PROCESSES_MAX, Party, World};
+
+/// What ends by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trouble {
+    Replica,
+    Busy,
+}
+
+/// Between two troubles, mostly.
+const PEACE: u64 = 300_000;
+
+impl World {
+    pub(super) fn trouble(&mut self) -> Result<(), String> {
+        if self.now >= self.troubled_until {
+            self.end_all();
+            return Ok(());
+        }
+        let due = self.now + self.random.wait(PEACE) + 1;
+        self.queue.push(due, Event::Trouble);
+        let process = self.random.index(self.processes.len());
+        match self.random.below(100) {
+            0..35 => self.break_connection(process),
+            35..50 => {
+                let time = self.random.below(1_500_000);
+                self.pause(Party::Server, time);
+            }
+            50..55 => {
+                self.changed_at = self.now;
+                let gone = self.server.restart();
+                self.cut(&gone);
+            }
+            55..60 => {
+                let gone = self.server.lose_users();
+                self.cut(&gone);
+            }
+            60..65 => {
+                self.server.set_primary(false);
+                self.heals(Trouble::Replica, 800_000);
+            }
+            65..72 => {
+                self.server.is_busy = true;
+                self.heals(Trouble::Busy, 600_000);
+            }
+            72..82 => {
+                let time = self.random.below(1_500_000);
+                self.pause(Party::Process(process), time);
+            }
+            82..88 => self.end_process(process),
+            88..91 => {
+                self.step(process, StorageInput::Leave)?;
+                self.end_process(process);
+            }
+            _ => {}
+        }
+        let alive = self.processes.iter().filter(|process| process.machine.is_some()).count();
+        if alive == 0 || alive < PROCESSES_MAX && self.random.percent(6) {
+            self.start_process();
+        }
+        Ok(())
+    }
+
+    fn heals(&mut self, trouble: Trouble, most: u64) {
+        let due = self.now + self.random.below(most);
+        self.queue.push(due, Event::Heal(trouble));
+    }
+
+    pub(super) fn heal(&mut self, trouble: Trouble) {
+        match trouble {
+            Trouble::Replica if !self.server.is_primary => {
+                self.changed_at = self.now;
+                self.server.set_primary(true);
+            }
+            Trouble::Replica => {}
+            Trouble::Busy => self.server.is_busy = false,
+        }
+    }
+
+    /// Nothing is wrong any more, but for pauses that run.
+    fn end_all(&mut self) {
+        self.heal(Trouble::Busy);
+        self.heal(Trouble::Replica);
+    }
+
+    /// Both ends find out, each in its time. What has arrived at the server is carried out until then.
+    fn break_connection(&mut self, process: usize) {
+        let all: Vec<ConnectionId> = self.processes[process].links.all().collect();
+        if all.is_empty() {
+            return;
+        }
+        let connection = self.random.pick(&all);
+        let (near, far) = (self.random.below(100_000), self.random.below(1_500_000));
+        self.queue.push(self.now + near, Event::Broken(connection));
+        self.queue.push(self.now + far, Event::End(connection));
+    }
+
+    /// The process is gone at once; what it has written may still arrive.
+    fn end_process(&mut self, process: usize) {
+        let own = &mut self.processes[process];
+        (own.machine, own.up) = (None, None);
+        let all: Vec<ConnectionId> = own.links.all().collect();
+        for connection in all {
+            let arrives_at = self.wires.get(&connection).map_or(0, |wire| wire.arrives_at);
+            let due = arrives_at.max(self.now) + self.random.below(300_000);
+            self.queue.push(due, Event::End(connection));
+        }
+    }
+}
