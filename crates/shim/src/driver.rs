@@ -255,7 +255,8 @@ impl reactor::Driver for Driver {
             true => Some(event),
             false => self.parts.storage.event(io, event, &mut self.storage_events),
         };
-        let any_news = self.storage_events.iter().any(|event| !matches!(event, StorageEvent::Note { .. }));
+        let is_news = |event: &StorageEvent| !matches!(event, StorageEvent::Note { .. });
+        let any_news = !self.started && self.storage_events.iter().any(is_news);
         self.carry_out(io);
         self.say_first_word(any_news);
         match rest {

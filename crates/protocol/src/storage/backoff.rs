@@ -3,18 +3,19 @@
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 
-const BACKOFF_MIN_US: u64 = 50_000;
 const BACKOFF_MAX_US: u64 = 1_000_000;
 
 /// Delays between attempts: doubled each time, spread so that shims do not come back all at once.
 pub(super) struct Backoff {
+    least_us: u64,
     delay_us: u64,
     random: SmallRng,
 }
 
 impl Backoff {
-    pub(super) fn new(random: SmallRng) -> Backoff {
-        Backoff { delay_us: BACKOFF_MIN_US, random }
+    /// `least_us`: the first delay.
+    pub(super) fn new(least_us: u64, random: SmallRng) -> Backoff {
+        Backoff { least_us, delay_us: least_us, random }
     }
 
     pub(super) fn next_us(&mut self) -> u64 {
@@ -24,6 +25,6 @@ impl Backoff {
     }
 
     pub(super) fn reset(&mut self) {
-        self.delay_us = BACKOFF_MIN_US;
+        self.delay_us = self.least_us;
     }
 }

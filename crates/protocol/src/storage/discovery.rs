@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::resp::{Command, ReplyScanner, Value};
 
+use super::login::Login;
 use super::network::{ConnectionId, Endpoint, Network, StorageInput};
 use super::{NoteLevel, StorageEvent};
 
@@ -22,8 +23,7 @@ struct Trip {
 pub(super) type Remedy = fn(&str, bool) -> Option<&'static str>;
 
 pub(super) struct Discovery {
-    user: Option<String>,
-    password: Option<String>,
+    login: Option<Login>,
     question: Command,
     remedy: Remedy,
     timeout: Duration,
@@ -36,13 +36,13 @@ pub(super) struct Discovery {
 
 impl Discovery {
     pub(super) fn new(
-        (user, password): (Option<String>, Option<String>),
+        login: Option<Login>,
         question: Command,
         remedy: Remedy,
         timeout: Duration,
     ) -> Discovery {
         let (trip, found, refusal, trouble) = (None, None, None, None);
-        Discovery { user, password, question, remedy, timeout, trip, found, refusal, trouble }
+        Discovery { login, question, remedy, timeout, trip, found, refusal, trouble }
     }
 
     /// Why a person has to do something, as the server that was asked last has it.
@@ -64,15 +64,11 @@ impl Discovery {
         }
         let connection = network.dial(Endpoint::Discovered(server), false);
         let out = network.out(connection);
-        if let Some(password) = &self.password {
-            let login = match &self.user {
-                Some(user) => Command::from_args(&["AUTH", user, password]),
-                None => Command::from_args(&["AUTH", password]),
-            };
-            out.extend_from_slice(login.frame());
+        if let Some(login) = &self.login {
+            out.extend_from_slice(login.command().frame());
         }
         out.extend_from_slice(self.question.frame());
-        let logging_in = self.password.is_some();
+        let logging_in = self.login.is_some();
         let scanner = ReplyScanner::new();
         self.trip = Some(Trip { connection, server, since_us: now_us, scanner, logging_in });
     }

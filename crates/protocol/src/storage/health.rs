@@ -56,18 +56,16 @@ impl StorageHealth {
     }
 
     pub(super) fn down(&mut self, now_us: u64, reason: &str, events: &mut Vec<StorageEvent>) {
-        let reason = self.named(reason);
         if !self.up && reason == self.reason {
             return;
         }
         if self.up || now_us.saturating_sub(self.logged_us) >= self.log_interval_us {
             self.logged_us = now_us;
-            let text = format!("storage is down: {reason}");
-            events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
+            self.note(NoteLevel::Warning, &format!("storage is down: {reason}"), events);
         }
         self.up = false;
-        self.reason.clone_from(&reason);
-        events.push(StorageEvent::Down { reason });
+        reason.clone_into(&mut self.reason);
+        events.push(StorageEvent::Down { reason: self.named(reason) });
     }
 
     /// Tells people something about this server.

@@ -4,6 +4,7 @@
 mod backoff;
 mod discovery;
 mod health;
+mod login;
 pub mod memcached;
 pub mod network;
 pub mod redis;

@@ -55,7 +55,11 @@ impl Backend for RedisCluster {
                 self.step_servers(now, &input, network);
                 self.inputs.push_back(Input::Tick);
             }
-            StorageInput::Leave => self.step_servers(now, &input, network),
+            StorageInput::Leave => {
+                self.step_servers(now, &input, network);
+                // They are told nothing more.
+                self.servers.clear();
+            }
         }
         self.carry_on(now, network, events);
     }
@@ -93,7 +97,7 @@ impl RedisCluster {
         let RedisClusterSettings { shards, server } = settings;
         RedisCluster {
             discovery: Discovery::new(
-                (server.user.clone(), server.password.clone()),
+                server.login(),
                 Command::from_args(&["CLUSTER", "NODES"]),
                 remedy,
                 server.timeout,

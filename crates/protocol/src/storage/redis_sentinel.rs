@@ -5,6 +5,7 @@ use core::net::{IpAddr, SocketAddr};
 use wire::resp::{Command, Value};
 
 use super::discovery::Discovery;
+use super::login::Login;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::redis::{Redis, RedisSettings};
 use super::{NoteLevel, StorageEvent};
@@ -106,7 +107,7 @@ impl RedisSentinel {
     pub fn new(settings: RedisSentinelSettings) -> RedisSentinel {
         let RedisSentinelSettings { sentinels, name, sentinel_user, sentinel_password, server } = settings;
         let question = Command::from_args(&["SENTINEL", "MASTER", &name]);
-        let login = (sentinel_user, sentinel_password);
+        let login = Login::new(sentinel_user, sentinel_password);
         RedisSentinel {
             discovery: Discovery::new(login, question, remedy, server.timeout),
             settings: server,

@@ -18,7 +18,7 @@ use protocol::storage::network::{Backend, ConnectionId, Endpoint, StorageInput};
 use protocol::storage::redis::{Redis, RedisSettings};
 use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
 use protocol::time::Time;
-use wire::resp::{Command, Limits, reply, take_command};
+use wire::resp::{Command, Limits, take_command};
 
 use crate::queue::Queue;
 use crate::random::Random;
@@ -488,13 +488,6 @@ impl World {
         let store = Store { ticket, lane, reach: Reach::Whole, commands: [frame].into_iter().collect() };
         self.step(process, StorageInput::Store(store))
     }
-}
-
-/// The reply to the command with this number.
-fn replied(number: u64) -> Bytes {
-    let mut out = Vec::new();
-    reply::bulk(number.to_string().as_bytes(), &mut out);
-    out.into()
 }
 
 #[cfg(test)]

@@ -27,12 +27,14 @@ pub(super) struct Links {
     /// All its connections have numbers from here on, which no other process has.
     next: u64,
     links: BTreeMap<ConnectionId, Link>,
+    /// Where output for connections that are gone ends up.
+    sink: Vec<u8>,
     actions: Vec<Action>,
 }
 
 impl Links {
     pub(super) fn new(first: u64) -> Links {
-        Links { next: first, links: BTreeMap::new(), actions: Vec::new() }
+        Links { next: first, links: BTreeMap::new(), sink: Vec::new(), actions: Vec::new() }
     }
 
     pub(super) fn take_actions(&mut self) -> Vec<Action> {
@@ -83,7 +85,8 @@ impl Network for Links {
     }
 
     fn out(&mut self, connection: ConnectionId) -> &mut Vec<u8> {
-        &mut self.links.entry(connection).or_default().out
+        self.sink.clear();
+        self.links.get_mut(&connection).map_or(&mut self.sink, |link| &mut link.out)
     }
 
     fn unwritten_bytes(&self, connection: ConnectionId) -> usize {

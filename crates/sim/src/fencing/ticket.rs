@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use wire::resp::Command;
+use wire::resp::{Command, reply};
 
-use super::{Tally, replied};
+use super::Tally;
 
 /// What a process was told of a command.
 #[derive(Debug)]
@@ -152,4 +152,11 @@ impl Book {
         }
         Ok(())
     }
+}
+
+/// The reply to the command with this number.
+fn replied(number: u64) -> Bytes {
+    let mut out = Vec::new();
+    reply::bulk(number.to_string().as_bytes(), &mut out);
+    out.into()
 }

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use crate::storage::{StorageEvent, Store};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::codec::VALUE_BYTES_MAX;
 use wire::memcached::{ReplyHead, next_reply};
 
 use super::question::{self, Question, Replies, Written};
+use crate::storage::{StorageEvent, Store};
 
 /// A store whose replies are not complete.
 struct Awaited {

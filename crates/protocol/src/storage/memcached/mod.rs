@@ -15,6 +15,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use wire::foreign::{Foreign, speaks};
 use wire::memcached::{ReplyHead, next_reply};
 
+use super::backoff::Backoff;
 use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::{NoteLevel, StorageEvent, StorageTraits, Store};
@@ -27,7 +28,6 @@ const LIST_US: u64 = 20_000;
 /// A sign of life in between, for servers that close idle connections.
 const IDLE_US: u64 = 1_000_000;
 const BACKOFF_MIN_US: u64 = 20_000;
-const BACKOFF_MAX_US: u64 = 1_000_000;
 /// Who waits for this long comes again after all others: of two that wait for each other one must go on.
 const PATIENCE_US: std::ops::Range<u64> = 1_000_000..3_000_000;
 const LOG_INTERVAL_US: u64 = 5_000_000;
@@ -86,7 +86,7 @@ pub struct Memcached {
     fence: Fence,
     incarnation: u64,
     not_before_us: u64,
-    backoff_us: u64,
+    backoff: Backoff,
     random: SmallRng,
     owes_fence: bool,
     health: StorageHealth,
@@ -144,14 +144,15 @@ impl Backend for Memcached {
 
 impl Memcached {
     pub fn new(settings: MemcachedSettings) -> Memcached {
+        let mut random = SmallRng::seed_from_u64(settings.seed);
         Memcached {
             watch: None,
             line: None,
             fence: Fence::default(),
             incarnation: 0,
             not_before_us: 0,
-            backoff_us: BACKOFF_MIN_US,
-            random: SmallRng::seed_from_u64(settings.seed),
+            backoff: Backoff::new(BACKOFF_MIN_US, SmallRng::from_rng(&mut random)),
+            random,
             owes_fence: false,
             health: StorageHealth::new(&settings.address, LOG_INTERVAL_US),
             settings,
@@ -319,8 +320,7 @@ impl Memcached {
         } else if self.is_line(id) {
             self.lose_line(network, events);
         }
-        self.not_before_us = now_us + self.random.random_range(self.backoff_us / 2..=self.backoff_us);
-        self.backoff_us = (self.backoff_us * 2).min(BACKOFF_MAX_US);
+        self.not_before_us = now_us + self.backoff.next_us();
         self.health.down(now_us, reason, events);
         self.settle(network, now_us, events);
     }
@@ -399,7 +399,7 @@ impl Memcached {
     }
 
     fn rise(&mut self, events: &mut Vec<StorageEvent>) {
-        self.backoff_us = BACKOFF_MIN_US;
+        self.backoff.reset();
         self.health.rise(self.incarnation, StorageTraits::default(), events);
     }
 }

@@ -1,10 +1,11 @@
 //! Commands for storage as requests of the meta protocol, and memcached's replies as storage's. No sockets.
 
-use crate::storage::Store;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::memcached::{KEY_BYTES_MAX, ReplyHead, write_key};
 use wire::resp::{Command, reply};
+
+use crate::storage::Store;
 
 /// More flags than any command needs; with more, memcached would take a data block for commands.
 const FLAGS_MAX: usize = 15;

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use wire::foreign::{Foreign, speaks};
 use wire::resp::{ReplyScanner, Value};
 
-use super::super::backoff::Backoff;
-use super::super::network::{ConnectionId, Endpoint, Network};
 use super::takeover::{Progress, Takeover, Trouble};
+use crate::storage::backoff::Backoff;
+use crate::storage::network::{ConnectionId, Endpoint, Network};
 
 /// How often a settled server is asked whether it is still the same one: one that was made a replica is served for this
 /// long at most.

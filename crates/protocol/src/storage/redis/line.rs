@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use crate::shards::unblocked;
-use crate::storage::{LARGE_REPLY_BYTES, StorageEvent, Store};
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use wire::resp::{Command, PartScanner, ProtocolError, ReplyScanner, Value};
 
 use super::takeover::Incarnation;
+use crate::shards::unblocked;
+use crate::storage::{LARGE_REPLY_BYTES, StorageEvent, Store};
 
 /// How long a server that says BUSY or LOADING is left alone before it is asked again.
 const PROBE_INTERVAL_US: u64 = 100_000;

@@ -1,10 +1,9 @@
 //! A connection on which the server says things on its own, made when it is asked for first. Not what it says.
 
-use crate::storage::StorageEvent;
-
-use super::super::backoff::Backoff;
-use super::super::network::{ConnectionId, Network};
 use super::line::{Line, Listens};
+use crate::storage::StorageEvent;
+use crate::storage::backoff::Backoff;
+use crate::storage::network::{ConnectionId, Network};
 
 pub(super) struct Listener {
     listens: Listens,

@@ -8,10 +8,9 @@ mod admin;
 mod line;
 mod listener;
 pub mod server;
+mod settings;
 mod silence;
 mod takeover;
-
-use std::time::Duration;
 
 use bytes::Bytes;
 use rand::SeedableRng as _;
@@ -21,45 +20,24 @@ use wire::resp::Command;
 
 use super::backoff::Backoff;
 use super::health::StorageHealth;
-use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
+use super::network::{Backend, ConnectionId, Network, StorageInput};
 use super::{Lane, NoteLevel, Reach, StorageEvent, Store, Wish};
 use crate::time::Time;
 use admin::{Admin, News};
 use line::{Fault, Line, Listens};
 use listener::Listener;
-use takeover::{Login, Takeover, Trouble};
+pub use settings::RedisSettings;
+use takeover::{Takeover, Trouble};
 
 /// Pinned connections that are kept for the next blocking command.
 const IDLE_MAX: usize = 8;
 /// Of what is asked for nobody: its replies are dropped.
 const NOBODYS_TICKET: u64 = u64::MAX;
 const LOG_INTERVAL_US: u64 = 1_000_000;
+const BACKOFF_MIN_US: u64 = 50_000;
 /// Up for this long counts as success. Shims that displace each other never get there, so they do it ever more
 /// rarely, down to once a second.
 const STABLE_US: u64 = 10_000_000;
-
-/// How a server is reached, and in whose name.
-#[derive(Clone, Debug)]
-pub struct RedisSettings {
-    pub endpoint: Endpoint,
-    /// The address as people know it.
-    pub address: String,
-    /// Whether it is reached with TLS, for what is said of a server that does not answer.
-    pub tls: bool,
-    /// `None` is the `default` user.
-    pub user: Option<String>,
-    pub password: Option<String>,
-    /// Names of the cluster and the shim, for the ACL users of its incarnations.
-    pub cluster: String,
-    pub shim: String,
-    /// The server is one of a Redis Cluster.
-    pub cluster_mode: bool,
-    /// A server that answers nothing for this long is taken for lost.
-    pub timeout: Duration,
-    /// Connections for blocking commands.
-    pub pinned_max: usize,
-    pub seed: u64,
-}
 
 /// The connections to one server. Every call appends what became known to `events`.
 pub struct Redis {
@@ -141,19 +119,23 @@ impl Backend for Redis {
 impl Redis {
     pub fn new(settings: RedisSettings) -> Redis {
         let mut random = SmallRng::seed_from_u64(settings.seed);
-        let login = settings.password.clone().map(|password| Login { user: settings.user.clone(), password });
+        let login = settings.login();
         let mut fork = || SmallRng::from_rng(&mut random);
         let takeover =
             Takeover::new(login, settings.cluster_mode, (&settings.cluster, &settings.shim), fork());
         Redis {
-            admin: Admin::new((settings.endpoint, settings.tls), Backoff::new(fork()), takeover),
+            admin: Admin::new(
+                (settings.endpoint, settings.tls),
+                Backoff::new(BACKOFF_MIN_US, fork()),
+                takeover,
+            ),
             shared: [None, None],
             wants_resp3: false,
             listeners: [Listens::Topics, Listens::Changes]
-                .map(|listens| Listener::new(listens, Backoff::new(fork()))),
+                .map(|listens| Listener::new(listens, Backoff::new(BACKOFF_MIN_US, fork()))),
             pinned: Vec::new(),
             watches: 0,
-            backoff: Backoff::new(fork()),
+            backoff: Backoff::new(BACKOFF_MIN_US, fork()),
             dial_not_before_us: 0,
             up_since_us: 0,
             owes_fence: false,

@@ -1,10 +1,9 @@
 //! How long a server may be silent before it is taken for lost, and whose connections are closed then.
 
-use crate::storage::StorageEvent;
-
-use super::super::network::{ConnectionId, Network};
 use super::Redis;
 use super::line::Line;
+use crate::storage::StorageEvent;
+use crate::storage::network::{ConnectionId, Network};
 
 /// Redis says that a script runs for too long after five seconds, which is also how long a silent server is waited for:
 /// its word has to come first.

@@ -1,7 +1,6 @@
 //! The dialogue on the admin connection that makes this incarnation the only one that can write, and keeps it so.
 //! Not the connection itself.
 
-use crate::storage::StorageTraits;
 use bytes::Bytes;
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
@@ -9,6 +8,8 @@ use wire::resp::{Command, Value};
 
 use super::acl;
 use super::server::{self, Identity};
+use crate::storage::StorageTraits;
+use crate::storage::login::Login;
 
 /// One life of this shim before one storage state.
 #[derive(Clone, Debug)]
@@ -18,12 +19,6 @@ pub(super) struct Incarnation {
     pub(super) password: String,
     pub(super) traits: StorageTraits,
     identity: Identity,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Login {
-    pub(super) user: Option<String>,
-    pub(super) password: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,10 +164,7 @@ impl Takeover {
         let fixed = |args: &[&str]| Some(Command::from_args(args));
         match self.step {
             Step::Settled => None,
-            Step::Login => self.login.as_ref().map(|login| match &login.user {
-                Some(user) => Command::from_args(&["AUTH", user, &login.password]),
-                None => Command::from_args(&["AUTH", &login.password]),
-            }),
+            Step::Login => self.login.as_ref().map(Login::command),
             Step::Server => fixed(&["INFO", "server"]),
             Step::Replication => fixed(&["INFO", "replication"]),
             Step::Successor => fixed(&["ACL", "USERS"]),

@@ -1,0 +1,35 @@
+//! How a Redis server is reached, and in whose name. Not what is asked of it.
+
+use std::time::Duration;
+
+use crate::storage::login::Login;
+use crate::storage::network::Endpoint;
+
+/// Settings of the connections to one server.
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    pub endpoint: Endpoint,
+    /// The address as people know it.
+    pub address: String,
+    /// Whether it is reached with TLS, for what is said of a server that does not answer.
+    pub tls: bool,
+    /// `None` is the `default` user.
+    pub user: Option<String>,
+    pub password: Option<String>,
+    /// Names of the cluster and the shim, for the ACL users of its incarnations.
+    pub cluster: String,
+    pub shim: String,
+    /// The server is one of a Redis Cluster.
+    pub cluster_mode: bool,
+    /// A server that answers nothing for this long is taken for lost.
+    pub timeout: Duration,
+    /// Connections for blocking commands.
+    pub pinned_max: usize,
+    pub seed: u64,
+}
+
+impl RedisSettings {
+    pub(in crate::storage) fn login(&self) -> Option<Login> {
+        Login::new(self.user.clone(), self.password.clone())
+    }
+}
