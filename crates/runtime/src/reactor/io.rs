@@ -45,6 +45,8 @@ pub struct Io {
     pub(crate) turn_progressed: bool,
     /// To be read in a coming turn without a new edge, in this order.
     pub(crate) ready: VecDeque<ConnectionId>,
+    /// The same for those that have something new and have not been read since: they come before the others.
+    pub(crate) ready_new: VecDeque<ConnectionId>,
     /// To be read, or accepted from, in the next turn without a new edge.
     pub(crate) ready_urgent: Vec<ConnectionId>,
     pub(crate) ready_listeners: Vec<ListenerId>,
@@ -93,6 +95,7 @@ impl Io {
             turn_end_us: u64::MAX,
             turn_progressed: false,
             ready: VecDeque::new(),
+            ready_new: VecDeque::new(),
             ready_urgent: Vec::new(),
             ready_listeners: Vec::new(),
             queued: Vec::new(),
@@ -346,6 +349,14 @@ impl Io {
                 true => self.ready_urgent.push(id),
                 false => self.ready.push_back(id),
             }
+        }
+    }
+
+    /// Puts a connection off that has something new and is not queued yet.
+    pub(crate) fn read_new_next_turn(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.queued = true;
+            self.ready_new.push_back(id);
         }
     }
 

@@ -20,7 +20,8 @@ const READS_MAX: usize = 4;
 /// write; longer, and leases wait behind a flood.
 const TURN_US: u64 = 5_000;
 /// How much of that connections may have that have something new, before those that have not come to their end in earlier
-/// turns: one that asks for a single thing does not wait for hundreds who ask for hundreds, nor these for ever.
+/// turns: one that asks for a single thing does not wait for hundreds who ask for hundreds, nor these for ever. New ones for
+/// which there is no time left are the first of the next turn.
 const NEW_US: u64 = TURN_US / 2;
 /// Connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 128;
@@ -96,6 +97,7 @@ impl Reactor {
         let ready = io.ready.len();
         flush_before(io, ready);
         (io.turn_end_us, io.turn_progressed) = (begun_us + NEW_US, false);
+        read_new(io, driver);
         for event in &self.events {
             if !is_urgent(io, event) {
                 dispatch(io, driver, event);
@@ -114,7 +116,8 @@ impl Reactor {
 
     fn patience(&self, timeout: Option<Duration>) -> Duration {
         let io = &self.io;
-        let ready = !io.ready.is_empty() || !io.ready_urgent.is_empty() || !io.ready_listeners.is_empty();
+        let ready = !io.ready.is_empty() || !io.ready_new.is_empty() || !io.ready_urgent.is_empty();
+        let ready = ready || !io.ready_listeners.is_empty();
         if ready || !io.queued.is_empty() {
             return Duration::ZERO;
         }
@@ -151,6 +154,17 @@ fn read_ready(io: &mut Io, driver: &mut impl Driver, count: usize) {
             return;
         }
         let Some(id) = io.ready.pop_front() else { return };
+        go_on(io, driver, id);
+    }
+}
+
+/// Those that had something new in an earlier turn, which had no time left for it.
+fn read_new(io: &mut Io, driver: &mut impl Driver) {
+    for _ in 0..io.ready_new.len() {
+        if is_over(io) {
+            return;
+        }
+        let Some(id) = io.ready_new.pop_front() else { return };
         go_on(io, driver, id);
     }
 }
@@ -272,7 +286,11 @@ fn signal(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, event: &mio::
     }
     let queued = io.connections.get_mut(id).is_some_and(|connection| connection.queued);
     if !queued && (event.is_readable() || event.is_read_closed() || event.is_error()) {
-        read(io, driver, id);
+        match is_over(io) && !io.is_urgent(id) {
+            // Not behind those that have had a turn and want more.
+            true => io.read_new_next_turn(id),
+            false => read(io, driver, id),
+        }
     }
 }
 
