@@ -7,7 +7,6 @@ use protocol::node::{self, Node};
 use protocol::placement::{Placement, Secret};
 use protocol::router::{self, Router};
 use protocol::shim::{self, Shim};
-use protocol::storage::StorageEvent;
 use wire::resp::Command;
 use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
@@ -22,7 +21,8 @@ use crate::policies::Rules;
 use crate::random::Random;
 use crate::registry::Registry;
 use crate::shape::Shape;
-use crate::storage::{Backend, Server};
+use crate::storage::site::WireEvent;
+use crate::storage::{Backend, RECONNECT, Server};
 use crate::trace::Trace;
 
 /// What features a seed draws shall not change what else it draws.
@@ -66,22 +66,10 @@ pub(crate) enum Event {
         life: u32,
         effects: Effects,
     },
-    Execute {
-        slot: HostId,
-        connection: u32,
-    },
-    Answer {
-        slot: HostId,
-        life: u32,
-        connection: u32,
-    },
-    Storage {
-        slot: HostId,
-        life: u32,
-        event: StorageEvent,
-    },
-    TurnEnds {
+    /// At a storage server, or at a connection to it.
+    Wire {
         server: usize,
+        event: WireEvent,
     },
     /// A process is told what may be cached now.
     Reload {
@@ -94,30 +82,6 @@ pub(crate) enum Event {
     Refresh {
         client: usize,
         key: usize,
-    },
-    Stranded {
-        server: usize,
-        connection: u32,
-    },
-    Takeover {
-        slot: HostId,
-        life: u32,
-    },
-    Notice {
-        slot: HostId,
-        life: u32,
-    },
-    Fence {
-        slot: HostId,
-        life: u32,
-    },
-    Up {
-        slot: HostId,
-        life: u32,
-    },
-    NewIncarnation {
-        slot: HostId,
-        life: u32,
     },
     Client {
         client: usize,
@@ -258,10 +222,6 @@ impl Cluster {
                 self.start(host);
             }
         }
-        for shim in 0..self.servers.len() {
-            let (slot, life) = (self.servers[shim].current, self.hosts[self.servers[shim].current].life);
-            self.at(0, Event::Takeover { slot, life });
-        }
         for link in 0..self.network.links.len() {
             let due = self.soon(2_000);
             self.at(due, Event::Dial { link });
@@ -270,8 +230,8 @@ impl Cluster {
             let due = self.soon(50_000);
             self.at(due, Event::Client { client });
         }
-        // Every shim waits as after a restart, and writes gather meanwhile.
-        self.disturb_until(self.shape.stall_max(), None);
+        // Every shim takes its storage over and waits as after a restart, and writes gather meanwhile.
+        self.disturb_until(RECONNECT + self.shape.stall_max(), None);
         let due = self.soon(self.shape.fault_interval);
         self.at(due, Event::Fault);
         self.at(1_000_000, Event::Inspect);
@@ -366,9 +326,6 @@ impl Cluster {
                 Machine::Controller(Box::new(Controller::new(clock.at(self.now), config, map, &others)))
             }
         };
-        if self.is_slot(host) {
-            self.end_backend(host);
-        }
         let own = &mut self.hosts[host];
         own.life += 1;
         (own.machine, own.clock, own.paused_until, own.pause_in_hand) = (Some(machine), clock, 0, None);
@@ -378,6 +335,9 @@ impl Cluster {
         if !matches!(self.hosts[host].role, Role::Router(_) | Role::Controller) {
             // It reads its configuration before anything else.
             self.reloads(host, life);
+        }
+        if self.is_slot(host) {
+            self.start_backend(host);
         }
         self.note(|| format!("{host} starts"));
         let tick = self.soon(self.tick_of(host));

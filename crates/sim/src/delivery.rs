@@ -1,12 +1,14 @@
 //! Events reach hosts, machines step, and what they want goes on its way. Decides nothing that a machine decides.
 
-use protocol::storage::Wish;
+use protocol::storage::network::StorageInput;
 use protocol::{controller, node, router, shim};
 use wire::{Message, Peer};
 
 use crate::cluster::{Cluster, Effects, Event};
 use crate::host::Machine;
 use crate::network::{HostId, Place};
+use crate::storage;
+use crate::storage::site::WireEvent;
 
 /// What is slow takes so many times as long as the rest.
 const SLOWNESS: u64 = 10;
@@ -20,7 +22,13 @@ impl Cluster {
             Event::Deliver { place, .. } => Some(self.network.links[place.link].hosts[1 - place.from]),
             Event::Late { link, from, .. } => Some(self.network.links[*link].hosts[1 - from]),
             Event::Tell { link, side, .. } => Some(self.network.links[*link].hosts[*side]),
-            Event::Answer { slot, .. } | Event::Storage { slot, .. } => Some(*slot),
+            Event::Wire {
+                event:
+                    WireEvent::Connected(connection)
+                    | WireEvent::Deliver { connection, .. }
+                    | WireEvent::Broken(connection),
+                ..
+            } => Some(storage::slot_of(*connection)),
             Event::Command { host, .. } | Event::Map { host, .. } | Event::Reload { host, .. } => Some(*host),
             _ => None,
         }
@@ -66,7 +74,7 @@ impl Cluster {
             Event::Outsider => self.outsider_acts(),
             Event::Fault => self.fault(),
             Event::Inspect => self.inspect(),
-            storage => self.storage_event(storage),
+            Event::Wire { server, event } => self.wire_event(server, event),
         }
     }
 
@@ -220,7 +228,7 @@ impl Cluster {
         match &own.machine {
             Some(Machine::Node(_)) => self.step_node(host, node::Input::Tick),
             Some(Machine::Shim(_)) => {
-                self.check_storage_timeouts(host);
+                self.step_storage(host, StorageInput::Tick);
                 self.step_shim(host, shim::Input::Tick);
             }
             Some(Machine::Router(_)) => self.step_router(host, router::Input::Tick),
@@ -254,6 +262,9 @@ impl Cluster {
             return;
         }
         self.note(|| format!("{host} wakes"));
+        if self.is_slot(host) {
+            self.tell_shim(host);
+        }
         for event in std::mem::take(&mut self.hosts[host].parked) {
             self.fire(event);
         }
@@ -315,11 +326,13 @@ impl Cluster {
                 for effect in effects {
                     match effect {
                         shim::Effect::Send { to, message } => self.send(host, to, message),
-                        shim::Effect::Store(store) => self.store(host, store),
-                        // The clients of this simulation watch nothing, none unblocks another, and its values are small.
-                        shim::Effect::Release { .. } => {}
-                        shim::Effect::Wish { ticket, wish: Wish::Abort } => self.abort(host, ticket),
-                        shim::Effect::Wish { .. } => {}
+                        shim::Effect::Store(store) => self.step_storage(host, StorageInput::Store(store)),
+                        shim::Effect::Release { number, clean } => {
+                            self.step_storage(host, StorageInput::Release { number, clean });
+                        }
+                        shim::Effect::Wish { ticket, wish } => {
+                            self.step_storage(host, StorageInput::Wish { ticket, wish });
+                        }
                         shim::Effect::Purged { number, .. } => self.check_purged(host, number),
                     }
                 }

@@ -217,7 +217,7 @@ impl Cluster {
             ("unknown", watch.unknown),
             ("refused", watch.refused),
             ("late_writes", late_writes),
-            ("storage_timeouts", watch.storage_timeouts),
+            ("storage_downs", watch.storage_downs),
             ("messages_lost", watch.messages_lost),
             ("maps", watch.maps),
             ("outside_writes", watch.outside),

@@ -14,6 +14,7 @@ use crate::model::What;
 use crate::network::HostId;
 use crate::random::Random;
 use crate::shape::Shape;
+use crate::storage::RECONNECT;
 
 /// A client that does not hear of its own writes may miss others' that storage reports together with them, or takes for
 /// them (decision 21): until this long after.
@@ -21,9 +22,6 @@ const OWN_WRITE_US: u64 = 10_000_000;
 
 /// Until when half of the keys have come to rest.
 const SETTLED_US: u64 = 30_000_000;
-
-/// A shim asks for its feed again after 100 ms.
-const RECONNECT_US: u64 = 200_000;
 
 /// What a client wants to be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,7 +226,7 @@ impl Cluster {
         for server in 0..self.servers.len() {
             if self.shape.has_feed() && self.servers[server].paused_until <= self.now {
                 let now_ms = self.servers[server].now_ms(self.now);
-                self.servers[server].data.sweep(now_ms);
+                self.servers[server].data().sweep(now_ms);
                 self.changed(server);
             }
         }
@@ -241,7 +239,7 @@ impl Cluster {
 
     /// Nothing has held reports up for a while: what had changed before has been told.
     pub(crate) fn check_kept_in_calm(&mut self) {
-        let calm = self.slack() + self.shape.lease / 2 + RECONNECT_US;
+        let calm = self.slack() + self.shape.lease / 2 + RECONNECT;
         let disturbances = self.watch.disturbances.iter().map(|other| other.until);
         let trouble = disturbances.max().unwrap_or(0).max(self.watch.feed_trouble);
         if self.shape.trackers > 0 && trouble + calm < self.now {

@@ -64,7 +64,7 @@ impl Cluster {
             for (resp3, view) in form.views.into_iter().enumerate() {
                 let Some(served) = node.servable(local, key, view) else { continue };
                 let resp3 = resp3 == 1 && form.views[0] != form.views[1];
-                let Some((held, _)) = server.data.execute(now_ms, &form.command, resp3) else { continue };
+                let Some((held, _)) = server.data().execute(now_ms, &form.command, resp3) else { continue };
                 let served = if served.is_empty() { NULL } else { &served[..] };
                 if held != served {
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace("\r\n", " ");

@@ -78,7 +78,7 @@ impl Cluster {
         for index in changed {
             let key = &self.keys[index];
             let own = &mut self.servers[server];
-            let replies = read(&mut own.data, now_ms, key);
+            let replies = read(own.data(), now_ms, key);
             let expires = own.expires_at(&key.key.bytes);
             self.versions.keys[index].push(Version { from: self.now, expires, replies });
         }

@@ -30,7 +30,8 @@ pub(crate) struct Watch {
     pub(crate) invalidations: u64,
     /// Times that a router left a node alone.
     pub(crate) breakers: u64,
-    pub(crate) storage_timeouts: u64,
+    /// Times that storage ceased to serve a shim.
+    pub(crate) storage_downs: u64,
     pub(crate) maps: u64,
     /// Writes that bypassed the shims, and reports of changes that shims got.
     pub(crate) outside: u64,

@@ -10,6 +10,7 @@ use wire::Peer;
 use crate::cluster::{Cluster, Event};
 use crate::commands;
 use crate::network::HostId;
+use crate::storage::RECONNECT;
 
 pub use kind::{FaultKind, FaultSet, UnknownFault};
 pub(crate) use storms::Storms;
@@ -117,14 +118,13 @@ impl Cluster {
             FaultKind::StorageTimeout => {
                 let until = self.now + self.shape.storage_timeout() + self.random.below(lease);
                 self.servers[server].paused_until = until;
-                self.disturb_until(until + lease * 2, None);
+                self.disturb_until(until + lease * 2 + RECONNECT, None);
                 true
             }
             FaultKind::StorageLoss => {
-                let able = serving && self.backends[slot - self.slots_first].has_connections();
+                let able = serving && self.lose_connection(slot);
                 if able {
-                    self.lose_connection(slot, 0);
-                    self.disturb_until(self.now + lease * 2, None);
+                    self.disturb_until(self.now + lease * 2 + RECONNECT, None);
                 }
                 able
             }
@@ -133,7 +133,7 @@ impl Cluster {
             FaultKind::StorageRestart => {
                 if serving {
                     self.lose_incarnation(slot);
-                    self.disturb_until(self.now + lease * 2, None);
+                    self.disturb_until(self.now + lease * 2 + RECONNECT, None);
                 }
                 serving
             }
@@ -232,7 +232,7 @@ impl Cluster {
         self.servers[server].current = new;
         let start = self.soon(lease / 2);
         self.at(start, Event::Start { host: new });
-        self.disturb_until(self.now + lease * 5, None);
+        self.disturb_until(self.now + lease * 5 + RECONNECT, None);
         true
     }
 
@@ -257,10 +257,6 @@ impl Cluster {
             return;
         }
         self.start(host);
-        if self.is_slot(host) {
-            let (due, life) = (self.soon(self.shape.lease / 4), self.hosts[host].life);
-            self.at(due, Event::Takeover { slot: host, life });
-        }
     }
 
     /// A client sends a command that touches everything.

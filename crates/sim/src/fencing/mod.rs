@@ -5,25 +5,23 @@
 //! unsent is never carried out; what was lost is not carried out after `Fenced`; no earlier incarnation's command is
 //! carried out once a later one is up; and somebody is up again once the trouble is over.
 
-mod network;
-mod server;
 mod ticket;
 mod trouble;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use protocol::storage::network::{Backend, ConnectionId, Endpoint, StorageInput};
 use protocol::storage::redis::{Redis, RedisSettings};
 use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
 use protocol::time::Time;
-use wire::resp::{Command, Limits, take_command};
+use wire::resp::Command;
 
 use crate::queue::Queue;
 use crate::random::Random;
-use network::{Action, Links};
-use server::Server;
+use crate::storage::Effect;
+use crate::storage::links::{Action, Links};
+use crate::storage::site::{Habits, Moment, Site, WireEvent};
 use ticket::{Book, Ended};
 use trouble::Trouble;
 
@@ -37,22 +35,11 @@ const PROCESSES_MAX: usize = 3;
 const CONNECTIONS: u64 = 1 << 32;
 /// A process that was replaced looks no less often whether its successor is still there.
 const RECOVERY: u64 = 60_000_000;
+const HABITS: Habits = Habits { part_percent: 5, part_delay: 200_000, late_percent: 2, late_delay: 400_000 };
 
 #[derive(Debug)]
 enum Event {
-    Connected(ConnectionId),
-    /// The kernel takes more of what a process has to write.
-    Flush(ConnectionId),
-    /// Bytes reach the server.
-    Arrive(ConnectionId, Bytes),
-    /// The server sees that the other end has gone.
-    End(ConnectionId),
-    /// The server gets to the next command of a connection.
-    Execute(ConnectionId),
-    /// Bytes reach the process.
-    Deliver(ConnectionId, Bytes),
-    /// The process sees that the connection is no more.
-    Broken(ConnectionId),
+    Wire(WireEvent),
     Tick(usize),
     Work(usize),
     /// Somebody does what was put off.
@@ -73,16 +60,6 @@ enum Party {
 struct Pause {
     until: u64,
     put_off: VecDeque<Event>,
-}
-
-/// A connection between a process and the server, in both directions in order.
-#[derive(Debug)]
-struct Wire {
-    client: Option<u64>,
-    /// At the server, not a whole command yet.
-    received: BytesMut,
-    arrives_at: u64,
-    delivers_at: u64,
 }
 
 struct Process {
@@ -110,9 +87,8 @@ pub(crate) struct World {
     now: u64,
     queue: Queue<Event>,
     random: Random,
-    server: Server,
+    site: Site,
     pauses: BTreeMap<Party, Pause>,
-    wires: BTreeMap<ConnectionId, Wire>,
     processes: Vec<Process>,
     book: Book,
     troubled_until: u64,
@@ -135,9 +111,8 @@ impl World {
             now: 1,
             queue: Queue::new(),
             random: Random::new(seed),
-            server: Server::new(),
+            site: Site::new(HABITS),
             pauses: BTreeMap::new(),
-            wires: BTreeMap::new(),
             processes: Vec::new(),
             book: Book::default(),
             troubled_until,
@@ -235,30 +210,7 @@ impl World {
 
     fn carry_out(&mut self, event: Event) -> Result<(), String> {
         match event {
-            Event::Connected(connection) => self.tell(connection, StorageInput::Connected(connection)),
-            Event::Flush(connection) => {
-                self.flush(connection);
-                Ok(())
-            }
-            Event::Arrive(connection, bytes) => {
-                self.arrive(connection, &bytes);
-                Ok(())
-            }
-            Event::End(connection) => {
-                if let Some(client) = self.wires.get(&connection).and_then(|wire| wire.client) {
-                    self.server.end(client);
-                }
-                Ok(())
-            }
-            Event::Execute(connection) => self.execute(connection),
-            Event::Deliver(connection, bytes) => self.deliver(connection, &bytes),
-            Event::Broken(connection) => {
-                let reason = "the connection broke".to_owned();
-                self.tell(connection, StorageInput::Closed { connection, reason })?;
-                let process = self.owner(connection);
-                self.processes[process].links.forget(connection);
-                Ok(())
-            }
+            Event::Wire(event) => self.wire_event(event),
             Event::Tick(process) => {
                 if self.processes[process].machine.is_some() {
                     let due = self.now + TICK / 2 + self.random.below(TICK);
@@ -279,12 +231,16 @@ impl World {
     /// Whose doing it is.
     fn party(&self, event: &Event) -> Option<Party> {
         match event {
-            Event::Arrive(..) | Event::End(_) | Event::Execute(_) => Some(Party::Server),
-            Event::Connected(connection) | Event::Deliver(connection, _) | Event::Broken(connection) => {
-                Some(Party::Process(self.owner(*connection)))
-            }
+            Event::Wire(
+                WireEvent::Arrive(..) | WireEvent::End(_) | WireEvent::Execute(_) | WireEvent::TurnEnds,
+            ) => Some(Party::Server),
+            Event::Wire(
+                WireEvent::Connected(connection)
+                | WireEvent::Deliver { connection, .. }
+                | WireEvent::Broken(connection),
+            ) => Some(Party::Process(self.owner(*connection))),
             Event::Tick(process) | Event::Work(process) => Some(Party::Process(*process)),
-            Event::Flush(_) | Event::GoOn(_) | Event::Trouble | Event::Heal(_) => None,
+            Event::Wire(WireEvent::Flush(_)) | Event::GoOn(_) | Event::Trouble | Event::Heal(_) => None,
         }
     }
 
@@ -292,8 +248,45 @@ impl World {
         (connection.0 / CONNECTIONS) as usize
     }
 
-    fn latency(&mut self) -> u64 {
-        1 + self.random.wait(LATENCY)
+    /// Does something at the server and its connections, and plans what follows.
+    fn at_site<T>(&mut self, act: impl FnOnce(&mut Site, &mut Moment<'_>) -> T) -> T {
+        let mut at = Moment { now: self.now, random: &mut self.random, latency: LATENCY };
+        let done = act(&mut self.site, &mut at);
+        for (due, event) in self.site.take_due() {
+            self.queue.push(due, Event::Wire(event));
+        }
+        done
+    }
+
+    fn wire_event(&mut self, event: WireEvent) -> Result<(), String> {
+        match event {
+            WireEvent::Connected(connection) => self.tell(connection, StorageInput::Connected(connection)),
+            WireEvent::Flush(connection) => {
+                self.flush(connection);
+                Ok(())
+            }
+            WireEvent::Arrive(connection, bytes) => {
+                self.at_site(|site, at| site.arrive(at, connection, &bytes));
+                Ok(())
+            }
+            WireEvent::End(connection) => {
+                self.site.end(connection);
+                Ok(())
+            }
+            WireEvent::Execute(connection) => self.execute(connection),
+            WireEvent::TurnEnds => {
+                self.at_site(Site::turn_ends);
+                Ok(())
+            }
+            WireEvent::Deliver { connection, bytes, .. } => self.deliver(connection, &bytes),
+            WireEvent::Broken(connection) => {
+                let reason = "the connection broke".to_owned();
+                self.tell(connection, StorageInput::Closed { connection, reason })?;
+                let process = self.owner(connection);
+                self.processes[process].links.forget(connection);
+                Ok(())
+            }
+        }
     }
 
     /// Tells a process about a connection that it still has.
@@ -345,107 +338,24 @@ impl World {
     }
 
     fn act(&mut self, action: Action) -> Result<(), String> {
-        match action {
-            Action::Dial(connection) => {
-                let wire = Wire {
-                    client: Some(self.server.accept()),
-                    received: BytesMut::new(),
-                    arrives_at: 0,
-                    delivers_at: 0,
-                };
-                self.wires.insert(connection, wire);
-                let due = self.now + self.latency();
-                self.queue.push(due, Event::Connected(connection));
-            }
-            Action::Close(connection, rest) => {
-                self.send(connection, rest);
-                let arrives_at = self.wires.get(&connection).map_or(0, |wire| wire.arrives_at);
-                let due = arrives_at.max(self.now) + self.latency();
-                self.queue.push(due, Event::End(connection));
-            }
-            Action::Resume(connection) => return self.deliver(connection, &Bytes::new()),
+        match self.at_site(|site, at| site.act(at, action)) {
+            Some(connection) => self.deliver(connection, &[]),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// The kernel takes what a process has to write, or now and then a part of it.
     fn flush(&mut self, connection: ConnectionId) {
-        let part = self.random.percent(5);
-        let bytes = if part { self.random.index(200) } else { usize::MAX };
         let process = self.owner(connection);
-        let written = self.processes[process].links.write(connection, bytes);
-        self.send(connection, written);
-        if part {
-            let due = self.now + self.random.below(200_000);
-            self.queue.push(due, Event::Flush(connection));
-        }
-    }
-
-    fn send(&mut self, connection: ConnectionId, bytes: Bytes) {
-        let latency = self.latency();
-        let Some(wire) = self.wires.get_mut(&connection).filter(|_| !bytes.is_empty()) else { return };
-        wire.arrives_at = wire.arrives_at.max(self.now + latency);
-        self.queue.push(wire.arrives_at, Event::Arrive(connection, bytes));
-    }
-
-    fn arrive(&mut self, connection: ConnectionId, bytes: &[u8]) {
-        let Some(wire) = self.wires.get_mut(&connection) else { return };
-        let Some(client) = wire.client else { return };
-        wire.received.extend_from_slice(bytes);
-        let mut received = wire.received.split().freeze();
-        let mut commands = Vec::new();
-        while let Ok(Some(command)) = take_command(&mut received, &Limits::default()) {
-            commands.push(command);
-        }
-        wire.received.extend_from_slice(&received);
-        let (idle, any) = (!self.server.has_work(client), !commands.is_empty());
-        self.server.read(client, commands);
-        if idle && any {
-            self.plan(connection);
-        }
-    }
-
-    /// When the server gets to a connection: soon, or when it has done everything else.
-    fn plan(&mut self, connection: ConnectionId) {
-        let troubled = self.now < self.troubled_until;
-        let late = troubled && self.random.percent(2);
-        let wait = if late { self.random.below(400_000) } else { self.latency() };
-        self.queue.push(self.now + wait, Event::Execute(connection));
+        let mut links = std::mem::take(&mut self.processes[process].links);
+        self.at_site(|site, at| site.flush(at, &mut links, connection));
+        self.processes[process].links = links;
     }
 
     fn execute(&mut self, connection: ConnectionId) -> Result<(), String> {
-        let Some(client) = self.wires.get(&connection).and_then(|wire| wire.client) else { return Ok(()) };
-        let Some((command, outcome)) = self.server.execute(client) else { return Ok(()) };
-        if outcome.wrote {
-            self.book.executed(&command)?;
-        }
-        self.answer(connection, outcome.reply);
-        self.cut(&outcome.killed);
-        if self.server.has_work(client) {
-            self.plan(connection);
-        }
-        Ok(())
-    }
-
-    fn answer(&mut self, connection: ConnectionId, bytes: Bytes) {
-        let latency = self.latency();
-        let Some(wire) = self.wires.get_mut(&connection) else { return };
-        wire.delivers_at = wire.delivers_at.max(self.now + latency);
-        self.queue.push(wire.delivers_at, Event::Deliver(connection, bytes));
-    }
-
-    /// The server has closed these connections: their other ends see it behind what was answered before.
-    fn cut(&mut self, clients: &[u64]) {
-        let cut = |wire: &Wire| wire.client.is_some_and(|client| clients.contains(&client));
-        let wires: Vec<ConnectionId> =
-            self.wires.iter().filter(|(_, wire)| cut(wire)).map(|(connection, _)| *connection).collect();
-        for connection in wires {
-            let latency = self.latency();
-            if let Some(wire) = self.wires.get_mut(&connection) {
-                wire.client = None;
-                let due = wire.delivers_at.max(self.now + latency);
-                self.queue.push(due, Event::Broken(connection));
-            }
+        let now_ms = self.now / 1000;
+        match self.at_site(|site, at| site.execute(at, now_ms, connection)) {
+            Some(done) if done.outcome.effect != Effect::Read => self.book.executed(&done.outcome.command),
+            _ => Ok(()),
         }
     }
 
@@ -484,7 +394,8 @@ impl World {
             _ => Lane::Shared { resp3 },
         };
         let ticket = self.book.issue(process, incarnation, matches!(lane, Lane::Pinned { .. }));
-        let frame = Command::from_args(&["SET", &ticket.to_string()]).into_frame();
+        let number = ticket.to_string();
+        let frame = Command::from_args(&["INCRBY", &number, &number]).into_frame();
         let store = Store { ticket, lane, reach: Reach::Whole, commands: [frame].into_iter().collect() };
         self.step(process, StorageInput::Store(store))
     }

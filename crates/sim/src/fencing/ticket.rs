@@ -157,6 +157,6 @@ impl Book {
 /// The reply to the command with this number.
 fn replied(number: u64) -> Bytes {
     let mut out = Vec::new();
-    reply::bulk(number.to_string().as_bytes(), &mut out);
+    reply::integer(number as i64, &mut out);
     out.into()
 }

@@ -31,19 +31,23 @@ impl World {
             }
             50..55 => {
                 self.changed_at = self.now;
-                let gone = self.server.restart();
-                self.cut(&gone);
+                self.at_site(|site, at| {
+                    let gone = site.server.restart();
+                    site.cut(at, &gone);
+                });
             }
             55..60 => {
-                let gone = self.server.lose_users();
-                self.cut(&gone);
+                self.at_site(|site, at| {
+                    let gone = site.server.lose_users();
+                    site.cut(at, &gone);
+                });
             }
             60..65 => {
-                self.server.set_primary(false);
+                self.site.server.set_primary(false);
                 self.heals(Trouble::Replica, 800_000);
             }
             65..72 => {
-                self.server.is_busy = true;
+                self.site.server.is_busy = true;
                 self.heals(Trouble::Busy, 600_000);
             }
             72..82 => {
@@ -71,17 +75,18 @@ impl World {
 
     pub(super) fn heal(&mut self, trouble: Trouble) {
         match trouble {
-            Trouble::Replica if !self.server.is_primary => {
+            Trouble::Replica if !self.site.server.is_primary => {
                 self.changed_at = self.now;
-                self.server.set_primary(true);
+                self.site.server.set_primary(true);
             }
             Trouble::Replica => {}
-            Trouble::Busy => self.server.is_busy = false,
+            Trouble::Busy => self.site.server.is_busy = false,
         }
     }
 
     /// Nothing is wrong any more, but for pauses that run.
     fn end_all(&mut self) {
+        self.site.habits.late_percent = 0;
         self.heal(Trouble::Busy);
         self.heal(Trouble::Replica);
     }
@@ -93,9 +98,11 @@ impl World {
             return;
         }
         let connection = self.random.pick(&all);
-        let (near, far) = (self.random.below(100_000), self.random.below(1_500_000));
-        self.queue.push(self.now + near, Event::Broken(connection));
-        self.queue.push(self.now + far, Event::End(connection));
+        self.at_site(|site, at| {
+            let rest = if at.random.percent(50) { at.random.below(400_000) } else { 0 };
+            let waits = (at.random.below(100_000), at.random.below(1_500_000), rest);
+            site.break_connection(at.now, connection, waits);
+        });
     }
 
     /// The process is gone at once; what it has written may still arrive.
@@ -103,10 +110,11 @@ impl World {
         let own = &mut self.processes[process];
         (own.machine, own.up) = (None, None);
         let all: Vec<ConnectionId> = own.links.all().collect();
-        for connection in all {
-            let arrives_at = self.wires.get(&connection).map_or(0, |wire| wire.arrives_at);
-            let due = arrives_at.max(self.now) + self.random.below(300_000);
-            self.queue.push(due, Event::End(connection));
-        }
+        self.at_site(|site, at| {
+            for connection in all {
+                let wait = at.random.below(300_000);
+                site.gone(at.now, connection, wait);
+            }
+        });
     }
 }

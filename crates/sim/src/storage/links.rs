@@ -1,4 +1,4 @@
-//! The connections of one process to the server, as its storage machine uses them. Not when bytes arrive.
+//! The connections of one process to its storage, as its storage machine uses them. Not when bytes arrive.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use protocol::storage::network::{ConnectionId, Endpoint, Network};
 
 /// What the machine wants done with a connection.
 #[derive(Debug)]
-pub(super) enum Action {
+pub(crate) enum Action {
     Dial(ConnectionId),
     /// Once what is left to write is written; nothing is left where it was closed at once.
     Close(ConnectionId, Bytes),
@@ -22,8 +22,8 @@ struct Link {
     paused: bool,
 }
 
-#[derive(Debug)]
-pub(super) struct Links {
+#[derive(Debug, Default)]
+pub(crate) struct Links {
     /// All its connections have numbers from here on, which no other process has.
     next: u64,
     links: BTreeMap<ConnectionId, Link>,
@@ -33,44 +33,44 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn new(first: u64) -> Links {
+    pub(crate) fn new(first: u64) -> Links {
         Links { next: first, links: BTreeMap::new(), sink: Vec::new(), actions: Vec::new() }
     }
 
-    pub(super) fn take_actions(&mut self) -> Vec<Action> {
+    pub(crate) fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    pub(super) fn has(&self, connection: ConnectionId) -> bool {
+    pub(crate) fn has(&self, connection: ConnectionId) -> bool {
         self.links.contains_key(&connection)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = ConnectionId> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = ConnectionId> {
         self.links.keys().copied()
     }
 
     /// Connections with something to write.
-    pub(super) fn writing(&self) -> Vec<ConnectionId> {
+    pub(crate) fn writing(&self) -> Vec<ConnectionId> {
         let writing = self.links.iter().filter(|(_, link)| !link.out.is_empty());
         writing.map(|(connection, _)| *connection).collect()
     }
 
     /// The kernel takes so many bytes of what is to be written.
-    pub(super) fn write(&mut self, connection: ConnectionId, bytes: usize) -> Bytes {
+    pub(crate) fn write(&mut self, connection: ConnectionId, bytes: usize) -> Bytes {
         let Some(link) = self.links.get_mut(&connection) else { return Bytes::new() };
         let bytes = bytes.min(link.out.len());
         link.out.drain(..bytes).collect::<Vec<u8>>().into()
     }
 
     /// Bytes have come. What the machine is to be given, unless it does not read now.
-    pub(super) fn come(&mut self, connection: ConnectionId, bytes: &[u8]) -> Option<Bytes> {
+    pub(crate) fn come(&mut self, connection: ConnectionId, bytes: &[u8]) -> Option<Bytes> {
         let link = self.links.get_mut(&connection)?;
         link.unread.extend_from_slice(bytes);
         (!link.paused && !link.unread.is_empty()).then(|| link.unread.split().freeze())
     }
 
     /// The connection is no more; the machine may ask about it until it has been told.
-    pub(super) fn forget(&mut self, connection: ConnectionId) {
+    pub(crate) fn forget(&mut self, connection: ConnectionId) {
         self.links.remove(&connection);
     }
 }

@@ -1,53 +1,64 @@
-//! A Redis server as far as fencing goes: users, connections, roles, and commands that are carried out when it gets to
-//! them, whoever still waits. Not the data, and not when bytes come and go.
+//! A Redis server: users, connections, roles, and commands that are carried out when it gets to them, whoever still waits.
+//! Not when bytes come and go.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use wire::resp::{Command, reply};
 
+use super::data::{Data, Effect};
+
 /// The user of connections that have not said who they are; it may do everything.
 const DEFAULT: &[u8] = b"default";
 
 /// A connection as the server has it.
 #[derive(Debug)]
-pub(super) struct Client {
+struct Client {
     user: Bytes,
-    /// Read and not carried out.
-    input: VecDeque<Command>,
+    resp3: bool,
+    /// Read and not carried out, each with the time when it came.
+    input: VecDeque<(u64, Command)>,
+    /// Since when its first command blocks, as a serial number.
+    blocked: Option<u64>,
+    /// It is told of what changes.
+    tracks: bool,
     /// The other end has gone. What was read is carried out all the same.
     ended: bool,
 }
 
 /// What became of one command.
-#[derive(Debug, Default)]
-pub(super) struct Outcome {
-    pub(super) reply: Bytes,
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) command: Command,
+    pub(crate) reply: Bytes,
     /// Connections that are no more, with all that was read from them.
-    pub(super) killed: Vec<u64>,
-    /// It has changed data.
-    pub(super) wrote: bool,
+    pub(crate) killed: Vec<u64>,
+    pub(crate) effect: Effect,
 }
 
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct RedisServer {
+    pub(crate) data: Data,
     clients: BTreeMap<u64, Client>,
     /// Users of incarnations, with their passwords.
     users: BTreeMap<Bytes, Bytes>,
     clients_made: u64,
+    blocked_made: u64,
     run: u64,
     history: u64,
-    pub(super) is_primary: bool,
+    pub(crate) is_primary: bool,
     /// It answers BUSY to all but a few commands.
-    pub(super) is_busy: bool,
+    pub(crate) is_busy: bool,
 }
 
-impl Server {
-    pub(super) fn new() -> Server {
-        Server {
+impl RedisServer {
+    pub(crate) fn new() -> RedisServer {
+        RedisServer {
+            data: Data::default(),
             clients: BTreeMap::new(),
             users: BTreeMap::new(),
             clients_made: 0,
+            blocked_made: 0,
             run: 1,
             history: 1,
             is_primary: true,
@@ -56,32 +67,39 @@ impl Server {
     }
 
     /// A connection is there; its number.
-    pub(super) fn accept(&mut self) -> u64 {
+    pub(crate) fn accept(&mut self) -> u64 {
         self.clients_made += 1;
-        let user = Bytes::from_static(DEFAULT);
-        self.clients.insert(self.clients_made, Client { user, input: VecDeque::new(), ended: false });
+        let client = Client {
+            user: Bytes::from_static(DEFAULT),
+            resp3: false,
+            input: VecDeque::new(),
+            blocked: None,
+            tracks: false,
+            ended: false,
+        };
+        self.clients.insert(self.clients_made, client);
         self.clients_made
     }
 
     /// Reads commands from a connection, unless it is no more.
-    pub(super) fn read(&mut self, client: u64, commands: impl IntoIterator<Item = Command>) {
+    pub(crate) fn read(&mut self, now: u64, client: u64, commands: impl IntoIterator<Item = Command>) {
         if let Some(client) = self.clients.get_mut(&client) {
-            client.input.extend(commands);
+            client.input.extend(commands.into_iter().map(|command| (now, command)));
         }
     }
 
-    /// The other end of a connection has gone.
-    pub(super) fn end(&mut self, client: u64) {
+    /// The other end of a connection has gone. A command that blocks is not carried out any more.
+    pub(crate) fn end(&mut self, client: u64) {
         if let Some(found) = self.clients.get_mut(&client) {
             found.ended = true;
-            if found.input.is_empty() {
+            if found.input.is_empty() || found.blocked.is_some() {
                 self.clients.remove(&client);
             }
         }
     }
 
     /// Another process at the same address, with the same data or none: no user and no connection is left.
-    pub(super) fn restart(&mut self) -> Vec<u64> {
+    pub(crate) fn restart(&mut self) -> Vec<u64> {
         self.run += 1;
         self.history += 1;
         self.users.clear();
@@ -90,38 +108,74 @@ impl Server {
     }
 
     /// It follows another server; or is the primary again, of another history.
-    pub(super) fn set_primary(&mut self, is_primary: bool) {
+    pub(crate) fn set_primary(&mut self, is_primary: bool) {
         self.history += u64::from(is_primary && !self.is_primary);
         self.is_primary = is_primary;
     }
 
     /// Somebody takes a user away who is not a shim.
-    pub(super) fn lose_users(&mut self) -> Vec<u64> {
+    pub(crate) fn lose_users(&mut self) -> Vec<u64> {
         let users: Vec<Bytes> = self.users.keys().cloned().collect();
         self.delete_users(&users)
     }
 
-    /// Carries out the next command of a connection, if there is one.
-    pub(super) fn execute(&mut self, client: u64) -> Option<(Command, Outcome)> {
-        let found = self.clients.get_mut(&client)?;
-        let command = found.input.pop_front()?;
-        let gone = found.ended && found.input.is_empty();
-        let outcome = self.carry_out(client, &command);
-        if gone {
-            self.clients.remove(&client);
+    /// Carries out the next command of a connection at `now_ms` of its clock. None: there is none, or it blocks.
+    pub(crate) fn execute(&mut self, now_ms: u64, client: u64) -> Option<Outcome> {
+        let found = self.clients.get(&client)?;
+        let command = found.input.front()?.1.clone();
+        let Some(outcome) = self.carry_out(now_ms, client, &command) else {
+            self.blocked_made += 1;
+            let serial = self.blocked_made;
+            let found = self.clients.get_mut(&client)?;
+            found.blocked.get_or_insert(serial);
+            if found.ended {
+                self.clients.remove(&client);
+            }
+            return None;
+        };
+        // A command may end its own connection.
+        if let Some(found) = self.clients.get_mut(&client) {
+            found.input.pop_front();
+            found.blocked = None;
+            if found.ended && found.input.is_empty() {
+                self.clients.remove(&client);
+            }
         }
-        Some((command, outcome))
+        Some(outcome)
     }
 
-    pub(super) fn has_work(&self, client: u64) -> bool {
-        self.clients.get(&client).is_some_and(|client| !client.input.is_empty())
+    /// Connections with a command that blocks, those first that came first.
+    pub(crate) fn blocked(&self) -> Vec<u64> {
+        let blocked = self.clients.iter().filter_map(|(id, client)| Some((client.blocked?, *id)));
+        let mut blocked: Vec<(u64, u64)> = blocked.collect();
+        blocked.sort_unstable();
+        blocked.into_iter().map(|(_, id)| id).collect()
     }
 
-    fn carry_out(&mut self, client: u64, command: &Command) -> Outcome {
+    /// Whether a connection has commands that the server can get to.
+    pub(crate) fn has_work(&self, client: u64) -> bool {
+        self.next(client).is_some()
+    }
+
+    /// The next command of a connection that does not block, and when it came.
+    pub(crate) fn next(&self, client: u64) -> Option<&(u64, Command)> {
+        self.clients.get(&client).filter(|client| client.blocked.is_none())?.input.front()
+    }
+
+    pub(crate) fn knows(&self, client: u64) -> bool {
+        self.clients.contains_key(&client)
+    }
+
+    /// Whether a connection is told of what changes.
+    pub(crate) fn tracks(&self, client: u64) -> bool {
+        self.clients.get(&client).is_some_and(|client| client.tracks)
+    }
+
+    /// None: it blocks.
+    fn carry_out(&mut self, now_ms: u64, client: u64, command: &Command) -> Option<Outcome> {
         let name = command.name().to_ascii_uppercase();
         let sub = command.get(1).unwrap_or_default().to_ascii_uppercase();
-        let mut out = Vec::new();
-        let mut outcome = Outcome::default();
+        let (mut out, mut killed, mut effect) = (Vec::new(), Vec::new(), Effect::Read);
         match (name.as_slice(), sub.as_slice()) {
             (b"HELLO", _) => self.hello(client, command, &mut out),
             (b"ACL", b"WHOAMI") => reply::bulk(&self.clients[&client].user, &mut out),
@@ -139,14 +193,14 @@ impl Server {
             }
             (b"ACL", b"DELUSER") => {
                 let users: Vec<Bytes> = (2..command.len()).map(|index| command.arg_bytes(index)).collect();
-                outcome.killed = self.delete_users(&users);
-                reply::integer(outcome.killed.len() as i64, &mut out);
+                killed = self.delete_users(&users);
+                reply::integer(killed.len() as i64, &mut out);
             }
             (b"CLIENT", b"LIST") => self.client_list(&mut out),
             (b"CLIENT", b"KILL") => {
                 let id = std::str::from_utf8(command.arg(3)).ok().and_then(|id| id.parse::<u64>().ok());
-                outcome.killed.extend(id.filter(|id| self.clients.remove(id).is_some()));
-                reply::integer(outcome.killed.len() as i64, &mut out);
+                killed.extend(id.filter(|id| self.clients.remove(id).is_some()));
+                reply::integer(killed.len() as i64, &mut out);
             }
             (b"INFO", b"SERVER") => {
                 let text =
@@ -159,17 +213,24 @@ impl Server {
                 reply::bulk(text.as_bytes(), &mut out);
             }
             _ if self.is_busy => reply::error(b"BUSY Redis is busy running a script.", &mut out),
+            (b"CLIENT", b"TRACKING") => {
+                if let Some(found) = self.clients.get_mut(&client) {
+                    found.tracks = command.arg(2) == b"ON";
+                }
+                reply::simple(b"OK", &mut out);
+            }
             (b"PING", _) => reply::simple(b"PONG", &mut out),
             _ if !self.is_primary => {
                 reply::error(b"READONLY You can't write against a read only replica.", &mut out);
             }
             _ => {
-                outcome.wrote = true;
-                reply::bulk(command.arg(1), &mut out);
+                let resp3 = self.clients.get(&client).is_some_and(|client| client.resp3);
+                let (reply, done) = self.data.execute(now_ms, command, resp3)?;
+                effect = done;
+                out.extend_from_slice(&reply);
             }
         }
-        outcome.reply = out.into();
-        outcome
+        Some(Outcome { command: command.clone(), reply: out.into(), killed, effect })
     }
 
     fn hello(&mut self, client: u64, command: &Command, out: &mut Vec<u8>) {
@@ -184,9 +245,13 @@ impl Server {
                 found.user = Bytes::copy_from_slice(args[at + 1]);
             }
         }
-        reply::array_header(4, out);
+        let resp3 = args.get(1) == Some(&&b"3"[..]);
+        if let Some(found) = self.clients.get_mut(&client) {
+            found.resp3 = resp3;
+        }
+        reply::map_header(2, resp3, out);
         reply::bulk(b"proto", out);
-        reply::integer(2, out);
+        reply::integer(if resp3 { 3 } else { 2 }, out);
         reply::bulk(b"id", out);
         reply::integer(client as i64, out);
     }
