@@ -159,6 +159,7 @@ mod tests {
             sampled,
             strays: vec![Stray { key: Bytes::from_static(b"k\x01"), home: ShimId(1) }; strays],
             others: others.iter().map(other).collect(),
+            has_answered: true,
             trouble: None,
         }
     }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use runtime::address::Address;
 use runtime::config::{Config, FrontProtocol};
 use runtime::stop::Stop;
+use shim::survey::Seen;
 
 use crate::commands::{BadInput, print, say};
 use crate::guard::{self, Demand, KeysElsewhere};
@@ -31,6 +32,9 @@ const CONTROLLER_TRIES: u16 = 20;
 /// How long the first clients are spared errors; storage may be down for longer.
 const SERVING_MAX: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
+/// How long servers may take to answer that are started just before.
+const STARTING_MAX: Duration = Duration::from_secs(10);
+const STARTING_POLL: Duration = Duration::from_millis(100);
 
 /// Run DistCache before the servers that you have: one command, no file
 ///
@@ -163,8 +167,9 @@ fn serve(plan: &Plan, state: &State, cluster: &str, is_new: bool) -> anyhow::Res
     let ids: Vec<&str> = config.member_ids().collect();
     let _process = crate::logging::process(&config, &ids).entered();
     let stop = Stop::on_signals()?;
-    let seen = guard::check(&config, &ids, Demand::All, &stop).map_err(Unserved)?;
-    if is_new && plan.servers.is_divided() {
+    let needs_all = is_new && plan.servers.is_divided();
+    let seen = look(&config, &ids, needs_all, &stop).map_err(Unserved)?;
+    if needs_all {
         guard::check_all_seen(&seen).map_err(Unserved)?;
     }
     plan.assumptions(state, &config).iter().for_each(|line| say(line));
@@ -186,6 +191,26 @@ fn serve(plan: &Plan, state: &State, cluster: &str, is_new: bool) -> anyhow::Res
     }
     print("ready");
     running.wait(&stop)
+}
+
+/// Looks at the servers; again and again for a while, if all are needed and some are not there yet.
+fn look(config: &Config, ids: &[&str], needs_all: bool, stop: &Stop) -> anyhow::Result<Vec<Seen>> {
+    let started = Instant::now();
+    let mut is_told = false;
+    loop {
+        let seen = guard::check(config, ids, Demand::All, stop)?;
+        let absent = seen.iter().find(|seen| seen.trouble.is_some() && !seen.has_answered);
+        let Some(absent) = absent.filter(|_| needs_all && started.elapsed() < STARTING_MAX) else {
+            return Ok(seen);
+        };
+        if !std::mem::replace(&mut is_told, true) {
+            let trouble = absent.trouble.as_deref().unwrap_or_default();
+            say(&format!("waiting  for {}: {trouble}", absent.address));
+        }
+        if stop.wait_timeout(STARTING_POLL) {
+            return Ok(seen);
+        }
+    }
 }
 
 /// Waits until clients are served; what that still lacks when the patience ends.

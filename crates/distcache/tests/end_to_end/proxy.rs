@@ -201,8 +201,12 @@ fn a_first_start_needs_every_server_and_a_later_one_does_not() {
     servers[1].kill();
     let refused = Proxy::refused(&storage, &state);
     assert!(refused.contains("at the first start every one of several servers has to answer"), "{refused}");
+    // One that is started together with its servers waits for them.
+    let proxy = Proxy::launch(&storage, &state);
+    until("it says for whom it waits", || proxy.process.log().contains("waiting  for").then_some(()));
     servers[1].run();
-    Proxy::start(&storage, &state).terminate();
+    proxy.process.wait_for_line("ready");
+    proxy.terminate();
     servers[1].kill();
     let proxy = Proxy::start(&storage, &state);
     assert!(proxy.process.log().contains("could not be looked at"), "{}", proxy.process.log());

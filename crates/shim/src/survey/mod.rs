@@ -35,6 +35,8 @@ pub struct Seen {
     pub sampled: usize,
     pub strays: Vec<Stray>,
     pub others: Vec<Other>,
+    /// It was there and said something.
+    pub has_answered: bool,
     /// Why not all could be looked at.
     pub trouble: Option<String>,
 }
@@ -105,12 +107,21 @@ fn ask_all(
 impl Look {
     fn new(shim: ShimId, server: Server, trouble: Option<String>) -> Look {
         let address = server.address.clone();
-        let seen =
-            Seen { shim, address, keys: 0, sampled: 0, strays: Vec::new(), others: Vec::new(), trouble };
+        let seen = Seen {
+            shim,
+            address,
+            keys: 0,
+            sampled: 0,
+            strays: Vec::new(),
+            others: Vec::new(),
+            has_answered: false,
+            trouble,
+        };
         Look { server, seen }
     }
 
     fn first(&mut self, answers: Answers) {
+        self.seen.has_answered = answers.is_ok();
         let answers = match answers.as_deref() {
             Ok([clients, keyspace]) => [("CLIENT LIST", clients.clone()), ("INFO", keyspace.clone())],
             Ok(_) => return,
