@@ -36,7 +36,8 @@ if ARGV[3] == '' then t = redis.call('PTTL', KEYS[1]) end \
 if t < 0 then t = -1 else t = math.ceil(t / 1000) end \
 return 'VA ' .. #v .. ' t' .. t .. '\\r\\n' .. v";
 
-/// Counts on unsigned 64-bit numbers, which Lua has not: as two halves of ten decimal digits.
+/// Counts on unsigned 64-bit numbers, which Lua has not: as two halves of ten decimal digits. As memcached's, a number is what
+/// strtoull takes for one, and ends with the value, a blank of any kind or a NUL byte, whatever follows.
 const COUNT: &str = "local k = KEYS[1] \
 local function expire(how, ms) \
 if how == '' then redis.call('PERSIST', k) elseif how ~= '-' then \
@@ -50,7 +51,7 @@ t = redis.call('PTTL', k) \
 expire(ARGV[5], ARGV[6]) \
 else \
 if ARGV[3] ~= '' and string.sub(redis.sha1hex(v), 1, 15) ~= ARGV[3] then return 'EX' end \
-local d = string.match(v, '^0*(%d+)%s*$') \
+local d = string.match(v .. ' ', '^%s*%+?0*(%d+)[%s%z]') or string.match(v .. ' ', '^%s*%-0*(0)[%s%z]') \
 local function halves(d) d = string.rep('0', 20 - #d) .. d \
 return tonumber(string.sub(d, 1, 10)), tonumber(string.sub(d, 11)) end \
 local h, l = 1844674408, 0 \

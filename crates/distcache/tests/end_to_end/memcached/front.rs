@@ -165,6 +165,14 @@ fn numbers_have_64_bits_and_no_sign() {
             ),
             ("-1", "incr n 1", "CLIENT_ERROR cannot increment or decrement non-numeric value"),
             ("1", "incr n 18446744073709551616", "CLIENT_ERROR invalid numeric delta argument"),
+            ("7 and more", "incr n 1", "8"),
+            ("7\t8", "decr n 7", "0"),
+            ("7\0x", "incr n 3", "10"),
+            ("\r\n +007\u{b}", "incr n 1", "8"),
+            ("-0", "incr n 4", "4"),
+            ("7x", "incr n 1", "CLIENT_ERROR cannot increment or decrement non-numeric value"),
+            ("+ 7", "incr n 1", "CLIENT_ERROR cannot increment or decrement non-numeric value"),
+            ("", "incr n 1", "CLIENT_ERROR cannot increment or decrement non-numeric value"),
         ] {
             check(&mut client, &format!("set n 0 0 {}\r\n{stored}\r\n", stored.len()), "STORED\r\n");
             check(&mut client, &format!("{request}\r\n"), &format!("{expected}\r\n"));
