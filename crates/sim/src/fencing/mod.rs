@@ -35,7 +35,9 @@ const PROCESSES_MAX: usize = 3;
 const CONNECTIONS: u64 = 1 << 32;
 /// A process that was replaced looks no less often whether its successor is still there.
 const RECOVERY: u64 = 60_000_000;
-const HABITS: Habits = Habits { part_percent: 5, part_delay: 200_000, late_percent: 2, late_delay: 400_000 };
+/// Of this it needs no more before one serves for good: two looks at a successor that is gone, and a takeover.
+const SETTLING: u64 = 40_000_000;
+const HABITS: Habits = Habits { part_percent: 20, part_delay: 200_000, late_percent: 2, late_delay: 400_000 };
 
 #[derive(Debug)]
 enum Event {
@@ -92,6 +94,8 @@ pub(crate) struct World {
     processes: Vec<Process>,
     book: Book,
     troubled_until: u64,
+    /// Nothing more goes wrong before.
+    alone_until: u64,
     /// When the server was the same, with the same data, for the last time.
     changed_at: u64,
 }
@@ -116,6 +120,7 @@ impl World {
             processes: Vec::new(),
             book: Book::default(),
             troubled_until,
+            alone_until: 0,
             changed_at: 0,
         };
         world.start_process();
@@ -221,10 +226,7 @@ impl World {
             Event::Work(process) => self.work(process),
             Event::GoOn(party) => self.go_on(party),
             Event::Trouble => self.trouble(),
-            Event::Heal(trouble) => {
-                self.heal(trouble);
-                Ok(())
-            }
+            Event::Heal(trouble) => self.heal(trouble),
         }
     }
 
@@ -318,6 +320,9 @@ impl World {
     /// What a machine reports to its shim.
     fn heard(&mut self, process: usize, event: StorageEvent) -> Result<(), String> {
         match event {
+            StorageEvent::Up { .. } if self.now > self.troubled_until + SETTLING => {
+                Err(format!("process {process} comes up long after all trouble, and not for the first time"))
+            }
             StorageEvent::Up { incarnation, .. } => {
                 self.processes[process].up = Some(incarnation);
                 self.book.up(incarnation, self.now)

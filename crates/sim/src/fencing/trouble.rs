@@ -8,20 +8,26 @@ use super::{Event, PROCESSES_MAX, Party, World};
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trouble {
     Replica,
+    /// For long enough that everybody knows, with no other trouble beside.
+    LongReplica,
     Busy,
 }
 
+/// Pauses that have begun before, a new connection and a second look fit into it.
+const REPLICA: u64 = 8_000_000;
 /// Between two troubles, mostly.
 const PEACE: u64 = 300_000;
 
 impl World {
     pub(super) fn trouble(&mut self) -> Result<(), String> {
         if self.now >= self.troubled_until {
-            self.end_all();
-            return Ok(());
+            return self.end_all();
         }
         let due = self.now + self.random.wait(PEACE) + 1;
         self.queue.push(due, Event::Trouble);
+        if self.alone_until > self.now {
+            return Ok(());
+        }
         let process = self.random.index(self.processes.len());
         match self.random.below(100) {
             0..35 => self.break_connection(process),
@@ -32,7 +38,7 @@ impl World {
             50..55 => {
                 self.changed_at = self.now;
                 self.at_site(|site, at| {
-                    let gone = site.server.restart();
+                    let gone = site.server.restart(at.random.percent(50), at.random.percent(30));
                     site.cut(at, &gone);
                 });
             }
@@ -42,9 +48,14 @@ impl World {
                     site.cut(at, &gone);
                 });
             }
-            60..65 => {
+            60..64 => {
                 self.site.server.set_primary(false);
                 self.heals(Trouble::Replica, 800_000);
+            }
+            64 => {
+                self.site.server.set_primary(false);
+                self.alone_until = self.now + REPLICA;
+                self.queue.push(self.alone_until, Event::Heal(Trouble::LongReplica));
             }
             65..72 => {
                 self.site.server.is_busy = true;
@@ -73,8 +84,16 @@ impl World {
         self.queue.push(due, Event::Heal(trouble));
     }
 
-    pub(super) fn heal(&mut self, trouble: Trouble) {
+    pub(super) fn heal(&mut self, trouble: Trouble) -> Result<(), String> {
         match trouble {
+            Trouble::LongReplica => {
+                let begun = self.now - REPLICA;
+                let served = (0..self.processes.len()).find(|process| self.is_up(*process));
+                if let Some(process) = served.filter(|_| !self.site.server.is_primary) {
+                    return Err(format!("process {process} serves what is a replica since {begun} us"));
+                }
+                return self.heal(Trouble::Replica);
+            }
             Trouble::Replica if !self.site.server.is_primary => {
                 self.changed_at = self.now;
                 self.site.server.set_primary(true);
@@ -82,13 +101,14 @@ impl World {
             Trouble::Replica => {}
             Trouble::Busy => self.site.server.is_busy = false,
         }
+        Ok(())
     }
 
     /// Nothing is wrong any more, but for pauses that run.
-    fn end_all(&mut self) {
+    fn end_all(&mut self) -> Result<(), String> {
         self.site.habits.late_percent = 0;
-        self.heal(Trouble::Busy);
-        self.heal(Trouble::Replica);
+        self.heal(Trouble::Busy)?;
+        self.heal(Trouble::Replica)
     }
 
     /// Both ends find out, each in its time. What has arrived at the server is carried out until then.

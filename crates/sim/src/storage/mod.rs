@@ -388,7 +388,10 @@ impl Cluster {
     /// The server loses the shim's user and its connections, by somebody's hand or in a restart; it has the same data.
     pub(crate) fn lose_incarnation(&mut self, slot: HostId) {
         self.at_site(self.server_of(slot), |site, at| {
-            let gone = if at.random.percent(50) { site.server.lose_users() } else { site.server.restart() };
+            let gone = match at.random.below(3) {
+                0 => site.server.lose_users(),
+                kind => site.server.restart(kind == 1, at.random.percent(30)),
+            };
             site.cut(at, &gone);
         });
     }

@@ -98,11 +98,14 @@ impl RedisServer {
         }
     }
 
-    /// Another process at the same address, with the same data or none: no user and no connection is left.
-    pub(crate) fn restart(&mut self) -> Vec<u64> {
+    /// Another process at the same address: no connection is left. One that has read its data from a file, which may lack the
+    /// last writes, goes on with the history; users are left if somebody has had them saved.
+    pub(crate) fn restart(&mut self, keeps_history: bool, keeps_users: bool) -> Vec<u64> {
         self.run += 1;
-        self.history += 1;
-        self.users.clear();
+        self.history += u64::from(!keeps_history);
+        if !keeps_users {
+            self.users.clear();
+        }
         (self.is_primary, self.is_busy) = (true, false);
         std::mem::take(&mut self.clients).into_keys().collect()
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use protocol::storage::network::ConnectionId;
+use protocol::storage::network::{ConnectionId, Network as _};
 use wire::resp::{Limits, reply, take_command};
 
 use super::data::Changes;
@@ -171,7 +171,7 @@ impl Site {
     /// The kernel takes what a process has to write, or now and then a part of it.
     pub(crate) fn flush(&mut self, at: &mut Moment<'_>, links: &mut Links, connection: ConnectionId) {
         let part = at.random.percent(self.habits.part_percent);
-        let bytes = if part { at.random.index(200) } else { usize::MAX };
+        let bytes = if part { at.random.index(links.unwritten_bytes(connection) + 1) } else { usize::MAX };
         let written = links.write(connection, bytes);
         self.send(at, connection, written);
         if part {
