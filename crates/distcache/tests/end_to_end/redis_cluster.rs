@@ -247,7 +247,7 @@ fn a_primary_that_is_killed_is_replaced_by_its_replica() {
         return;
     }
     let _machine = shared();
-    let mut storage = RedisCluster::start();
+    let mut storage = RedisCluster::that_fails_over();
     let cluster = Cluster::up(layout(&storage, 3));
     let history = History::start(&cluster.layout.routers, 6, 2);
     history.wait_for(3000, 200);

@@ -53,7 +53,7 @@ fn an_error_leaves_everything_as_it_was() {
 #[test]
 fn a_torn_write_is_a_prefix() {
     let mut prefixes = Vec::new();
-    for case in cases::seeds(40) {
+    for case in cases::seeds(400) {
         for (fault, fails) in [(Fault::Torn, true), (Fault::TornUnnoticed, false)] {
             let device = device(case.seed);
             write(&device, 0, SECTORS, 1).unwrap();

@@ -11,6 +11,16 @@ pub(crate) const PRIMARIES: usize = 3;
 /// What `redis-cli --cluster create` deals to three primaries.
 const SLOTS: [(u16, u16); PRIMARIES] = [(0, 5460), (5461, 10922), (10923, 16383)];
 
+/// Of servers none of which is given up because a busy machine, or a key that moves, keeps it for a while.
+const PATIENT: [&str; 6] = [
+    "--cluster-node-timeout",
+    "5000",
+    "--cluster-replica-no-failover",
+    "yes",
+    "--cluster-require-full-coverage",
+    "no",
+];
+
 /// Killed when dropped.
 pub(crate) struct RedisCluster {
     /// The primaries, then the replica of each.
@@ -25,19 +35,24 @@ impl RedisCluster {
     }
 
     pub(crate) fn of(program: Program) -> RedisCluster {
-        RedisCluster::with(program, &[])
+        RedisCluster::with(program, &PATIENT)
+    }
+
+    /// Whose replicas soon take the place of a primary that is silent.
+    pub(crate) fn that_fails_over() -> RedisCluster {
+        RedisCluster::with(Program::Redis, &["--cluster-node-timeout", "1500"])
     }
 
     /// Whose servers talk TLS to everybody but their Unix sockets.
     pub(crate) fn with_tls(tls: &[&str]) -> RedisCluster {
         RedisCluster::with(
             Program::Redis,
-            &[tls, &["--tls-cluster", "yes", "--tls-replication", "yes"]].concat(),
+            &[tls, &PATIENT, &["--tls-cluster", "yes", "--tls-replication", "yes"]].concat(),
         )
     }
 
     fn with(program: Program, more: &[&str]) -> RedisCluster {
-        let port_option = if more.is_empty() { "--port" } else { "--tls-port" };
+        let port_option = if more.contains(&"--tls-cluster") { "--tls-port" } else { "--port" };
         let ports: Vec<(u16, u16)> = (0..2 * PRIMARIES).map(|_| (free_port(), free_port())).collect();
         let servers = ports.iter().map(|(port, bus)| {
             let (port, bus) = (port.to_string(), bus.to_string());
@@ -50,8 +65,6 @@ impl RedisCluster {
                 "yes",
                 "--bind",
                 "127.0.0.1",
-                "--cluster-node-timeout",
-                "1500",
                 "--repl-diskless-sync-delay",
                 "0",
                 "--appendonly",
