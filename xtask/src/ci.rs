@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::{codegen, fuzz, jepsen, model, setup, tidy};
+use crate::{codegen, fuzz, jepsen, model, mutants, setup, tidy};
 
 /// The newest clippy (`0.1.N`) whose lints this tree is known to pass. A newer one brings new lints: they are
 /// shown then, but they do not fail, or every new toolchain would break a tree in which nothing changed.
@@ -103,7 +103,7 @@ fn steps() -> Vec<Step> {
         by_cargo(TEST_STEPS[0].0, TEST_STEPS[0].1.to_vec()),
         by_cargo(TEST_STEPS[1].0, TEST_STEPS[1].1.to_vec()),
         own("model", "cargo xtask model", model::ci),
-        own("mutants", "cargo xtask mutants", model::all_mutants),
+        own("mutants", "cargo xtask mutants", mutants::all),
         own("fuzz", &format!("cargo xtask fuzz {}", fuzz::SHORT.join(" ")), fuzz::short),
         // A release build simulates hours in seconds; the next step uses it as well.
         by_cargo("simulation", SIMULATION.to_vec()),

@@ -15,6 +15,7 @@ mod fuzz;
 mod garden;
 mod jepsen;
 mod model;
+mod mutants;
 mod night;
 mod picture;
 mod setup;
@@ -38,7 +39,7 @@ Usage: cargo xtask COMMAND
   jepsen             linearizability of real processes under real faults; see `jepsen help`
   compat [UNIT]      Redis' or memcached's own tests through a cluster; see `compat help`
   model [--deep]     explores every state of small clusters of the production machines
-  mutants [NAME]     takes rules out of a copy of the protocol, one by one: the model must notice each
+  mutants [NAME]     takes rules out of a copy of the protocol, one by one: model or simulator must notice each
   dist               target/dist as it is installed: stripped binary, its line tables, man pages, completions
   picture            makes the README's moving picture and plot from a run of the demonstration
   night              all of this for hours, on fresh seeds; see `night help`
@@ -110,8 +111,8 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
             Ok(())
         }
         ["picture", rest @ ..] => picture::run(root(), rest),
-        ["mutants"] => model::all_mutants(root()),
-        ["mutants", name] => model::mutants(root(), name),
+        ["mutants"] => mutants::all(root()),
+        ["mutants", name] => mutants::run(root(), name),
         ["night", rest @ ..] => night::run(root(), rest),
         ["flaky", rest @ ..] => flaky::run(root(), rest),
         [flaky::BURN] => flaky::burn(),

@@ -35,6 +35,8 @@ const PROCESSES_MAX: usize = 3;
 const CONNECTIONS: u64 = 1 << 32;
 /// A process that was replaced looks no less often whether its successor is still there.
 const RECOVERY: u64 = 60_000_000;
+/// Everybody knows by then that the server has another state, whatever else goes wrong.
+const NOTICED: u64 = 10_000_000;
 /// Of this it needs no more before one serves for good: two looks at a successor that is gone, and a takeover.
 const SETTLING: u64 = 40_000_000;
 const HABITS: Habits = Habits { part_percent: 20, part_delay: 200_000, late_percent: 2, late_delay: 400_000 };
@@ -96,8 +98,8 @@ pub(crate) struct World {
     troubled_until: u64,
     /// Nothing more goes wrong before.
     alone_until: u64,
-    /// When the server was the same, with the same data, for the last time.
-    changed_at: u64,
+    /// When the server became another one, or one with other data.
+    changes: Vec<u64>,
 }
 
 /// Several processes before one server for `seconds` of trouble, and until it must be over.
@@ -121,7 +123,7 @@ impl World {
             book: Book::default(),
             troubled_until,
             alone_until: 0,
-            changed_at: 0,
+            changes: Vec::new(),
         };
         world.start_process();
         world.queue.push(1, Event::Trouble);
@@ -139,7 +141,7 @@ impl World {
         match (up.len(), alive) {
             (1, _) => {
                 let incarnation = self.processes[up[0]].up.unwrap_or_default();
-                match self.book.since(incarnation) < self.changed_at {
+                match self.book.since(incarnation) < self.changed_before(self.now) {
                     true => Err("what is up now was up before another state of the server".to_owned()),
                     false => Ok(self.book.tally),
                 }
@@ -152,6 +154,11 @@ impl World {
             }
             _ => Err(format!("processes {up:?} are up at once")),
         }
+    }
+
+    /// When the server became another one for the last time until `time`.
+    fn changed_before(&self, time: u64) -> u64 {
+        self.changes.iter().rev().find(|change| **change <= time).copied().unwrap_or(0)
     }
 
     fn is_up(&self, process: usize) -> bool {
@@ -359,7 +366,10 @@ impl World {
     fn execute(&mut self, connection: ConnectionId) -> Result<(), String> {
         let now_ms = self.now / 1000;
         match self.at_site(|site, at| site.execute(at, now_ms, connection)) {
-            Some(done) if done.outcome.effect != Effect::Read => self.book.executed(&done.outcome.command),
+            Some(done) if done.outcome.effect != Effect::Read => {
+                let stale_before = self.changed_before(self.now.saturating_sub(NOTICED));
+                self.book.executed(&done.outcome.command, stale_before)
+            }
             _ => Ok(()),
         }
     }

@@ -128,7 +128,8 @@ impl Book {
     }
 
     /// The server has carried a command out.
-    pub(super) fn executed(&mut self, command: &Command) -> Result<(), String> {
+    /// The server carries a command out; an incarnation that began before `stale_before` has been long enough to be given up.
+    pub(super) fn executed(&mut self, command: &Command, stale_before: u64) -> Result<(), String> {
         let number = String::from_utf8_lossy(command.arg(1)).parse().unwrap_or_default();
         let Some(ticket) = self.tickets.get_mut(&number) else { return Ok(()) };
         if std::mem::replace(&mut ticket.executed, true) {
@@ -143,7 +144,13 @@ impl Book {
             State::Lost => self.tally.late += 1,
             State::Pending | State::Replied => {}
         }
-        let rank = self.incarnations.get(&ticket.incarnation).map_or(0, |incarnation| incarnation.rank);
+        let incarnation = self.incarnations.get(&ticket.incarnation);
+        let (rank, since) = incarnation.map_or((0, 0), |incarnation| (incarnation.rank, incarnation.since));
+        if since < stale_before {
+            return Err(format!(
+                "command {number} of incarnation {rank}, which was there before another state of the server, is carried out"
+            ));
+        }
         if rank < self.tally.incarnations {
             return Err(format!(
                 "command {number} of incarnation {rank} is carried out although {} is up",

@@ -36,7 +36,7 @@ impl World {
                 self.pause(Party::Server, time);
             }
             50..55 => {
-                self.changed_at = self.now;
+                self.changes.push(self.now);
                 self.at_site(|site, at| {
                     let gone = site.server.restart(at.random.percent(50), at.random.percent(30));
                     site.cut(at, &gone);
@@ -95,7 +95,7 @@ impl World {
                 return self.heal(Trouble::Replica);
             }
             Trouble::Replica if !self.site.server.is_primary => {
-                self.changed_at = self.now;
+                self.changes.push(self.now);
                 self.site.server.set_primary(true);
             }
             Trouble::Replica => {}

@@ -1,0 +1,237 @@
+//! Rules of the protocol taken out one at a time: the model checker must notice each, or the simulated server before which
+//! the machines for storage run.
+//!
+//! A mutant is a patch in `crates/protocol/mutants`. Its first line says which rule it removes, its second what catches it:
+//! a configuration of the model, or `sim::fencing`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+
+use crate::garden::Garden;
+use crate::model::tester;
+use crate::target_folder;
+
+const RULE: &str = "Rule: ";
+const CAUGHT_BY: &str = "Caught by: ";
+const FENCING: &str = "sim::fencing";
+/// Per configuration: a rule that is missing shows long before.
+const MODEL_SECONDS: &str = "300";
+/// Times as many seeds as the tests try: most rules show in the first.
+const FENCING_TIMES: &str = "4";
+
+/// One rule taken out.
+struct Mutant {
+    name: String,
+    rule: String,
+    catcher: Catcher,
+    patch: PathBuf,
+}
+
+enum Catcher {
+    /// The configuration with this name.
+    Model(String),
+    Fencing,
+}
+
+struct Caught {
+    by: String,
+    /// How long the way to it is, in steps of the model or seconds of the simulation.
+    way: String,
+    property: String,
+    taken: Duration,
+}
+
+/// Tries every mutant, or those whose names begin so.
+pub(crate) fn run(root: &Path, begins: &str) -> anyhow::Result<()> {
+    let all = listed(root)?;
+    let chosen: Vec<&Mutant> = all.iter().filter(|mutant| mutant.name.starts_with(begins)).collect();
+    ensure!(!chosen.is_empty(), "no mutant begins with {begins:?}; there are: {}", names(&all));
+    // In a folder of its own: cargo takes a package of the tree and its copy for the same.
+    let folder = target_folder(root).join("mutants");
+    let bench = Bench { garden: Garden::new(root, &folder)?, build: folder.join("build") };
+    bench.check_clean(&chosen)?;
+    let mut missed = Vec::new();
+    for mutant in chosen {
+        match bench.try_out(mutant).with_context(|| mutant.name.clone())? {
+            Some(Caught { by, way, property, taken }) => {
+                println!("{:<36} {by:<16} {way:>10} {:>6.1} s  {property}", mutant.name, taken.as_secs_f64());
+            }
+            None => {
+                println!("{:<36} MISSED: {}", mutant.name, mutant.rule);
+                missed.push(mutant.name.as_str());
+            }
+        }
+    }
+    ensure!(missed.is_empty(), "nobody notices that these rules are gone: {}", missed.join(", "));
+    Ok(())
+}
+
+pub(crate) fn all(root: &Path) -> anyhow::Result<()> {
+    run(root, "")
+}
+
+/// A copy of the tree, and where it is built.
+struct Bench {
+    garden: Garden,
+    build: PathBuf,
+}
+
+impl Bench {
+    fn check_clean(&self, chosen: &[&Mutant]) -> anyhow::Result<()> {
+        let configs: Vec<&str> = chosen
+            .iter()
+            .filter_map(|mutant| match &mutant.catcher {
+                Catcher::Model(config) => Some(config.as_str()),
+                Catcher::Fencing => None,
+            })
+            .collect();
+        let mut clean = Vec::new();
+        if !configs.is_empty() {
+            clean.push(self.explore(&configs.join(","))?);
+        }
+        if configs.len() < chosen.len() {
+            clean.push(self.fence()?);
+        }
+        match clean.iter().find(|output| !output.status.success()) {
+            Some(failed) => bail!("without any mutant it fails:\n{}", text(failed)),
+            None => Ok(()),
+        }
+    }
+
+    fn try_out(&self, mutant: &Mutant) -> anyhow::Result<Option<Caught>> {
+        self.garden.apply(&mutant.patch)?;
+        let caught = match &mutant.catcher {
+            Catcher::Model(config) => self.catch_by_model(config),
+            Catcher::Fencing => self.catch_by_fencing(),
+        };
+        self.garden.revert(&mutant.patch)?;
+        caught
+    }
+
+    /// With the configuration that the patch names, then with all others.
+    fn catch_by_model(&self, config: &str) -> anyhow::Result<Option<Caught>> {
+        let built =
+            tester(self.garden.tree(), &self.build).arg("--no-run").output().context("starting cargo")?;
+        ensure!(built.status.success(), "does not compile:\n{}", text(&built));
+        for configs in [config, "ci"] {
+            let began = Instant::now();
+            let output = self.explore(configs)?;
+            let printed = String::from_utf8_lossy(&output.stdout);
+            let mut before = "";
+            for line in printed.lines() {
+                if let Some(found) = line.strip_prefix("counterexample: ") {
+                    let (property, way) = found.rsplit_once("; ").context("a counterexample has steps")?;
+                    let by = before.split_whitespace().next().unwrap_or(configs).to_owned();
+                    let (property, way, taken) = (property.to_owned(), way.to_owned(), began.elapsed());
+                    return Ok(Some(Caught { by, way, property, taken }));
+                }
+                before = line;
+            }
+            if !output.status.success() && !printed.contains("not complete") {
+                bail!("the model fails without a counterexample:\n{}", text(&output));
+            }
+        }
+        Ok(None)
+    }
+
+    fn explore(&self, configs: &str) -> anyhow::Result<Output> {
+        let mut command = tester(self.garden.tree(), &self.build);
+        command.args(["--", "--nocapture"]).env("MODEL", configs).env("MODEL_SECONDS", MODEL_SECONDS);
+        command.output().context("starting cargo")
+    }
+
+    fn catch_by_fencing(&self) -> anyhow::Result<Option<Caught>> {
+        let built = self.fencing().arg("--no-run").output().context("starting cargo")?;
+        ensure!(built.status.success(), "does not compile:\n{}", text(&built));
+        let began = Instant::now();
+        let output = self.fence()?;
+        if output.status.success() {
+            return Ok(None);
+        }
+        let printed = text(&output);
+        let found = printed.lines().filter_map(|line| line.strip_prefix("seed ")).find_map(violation);
+        let Some((way, property)) = found else { bail!("it fails without a violation:\n{printed}") };
+        Ok(Some(Caught { by: FENCING.to_owned(), way, property, taken: began.elapsed() }))
+    }
+
+    fn fence(&self) -> anyhow::Result<Output> {
+        self.fencing().env("DISTCACHE_TEST_CASES", FENCING_TIMES).output().context("starting cargo")
+    }
+
+    fn fencing(&self) -> Command {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(["test", "--quiet", "--locked", "--package", "sim", "--lib", "fencing::"]);
+        command.current_dir(self.garden.tree()).env("CARGO_TARGET_DIR", &self.build);
+        command
+    }
+}
+
+/// `7, 1.25 s: what` -> when, and what.
+fn violation(line: &str) -> Option<(String, String)> {
+    let (seed_and_time, what) = line.split_once(" s: ")?;
+    let (_, seconds) = seed_and_time.split_once(", ")?;
+    let seconds: f64 = seconds.parse().ok()?;
+    Some((format!("{seconds:.1} s in"), what.to_owned()))
+}
+
+fn listed(root: &Path) -> anyhow::Result<Vec<Mutant>> {
+    let folder = root.join("crates/protocol/mutants");
+    let mut mutants = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let patch = entry?.path();
+        let text = std::fs::read_to_string(&patch).with_context(|| patch.display().to_string())?;
+        let mut lines = text.lines();
+        let mut field = |name: &str| {
+            let line = lines.next().and_then(|line| line.strip_prefix(name)).map(str::to_owned);
+            line.with_context(|| format!("{}: no line {name:?}", patch.display()))
+        };
+        let (rule, caught_by) = (field(RULE)?, field(CAUGHT_BY)?);
+        let catcher = match caught_by == FENCING {
+            true => Catcher::Fencing,
+            false => Catcher::Model(caught_by),
+        };
+        let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        mutants.push(Mutant { name, rule, catcher, patch });
+    }
+    mutants.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(mutants)
+}
+
+fn names(mutants: &[Mutant]) -> String {
+    mutants.iter().map(|mutant| mutant.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{listed, violation};
+    use crate::cluster::Folder;
+    use crate::garden::Garden;
+
+    #[test]
+    fn every_mutant_says_what_it_removes_and_applies() {
+        let folder = Folder::new("mutants").unwrap();
+        let garden = Garden::new(crate::root(), folder.path()).unwrap();
+        let mutants = listed(crate::root()).unwrap();
+        assert!(mutants.len() >= 50, "{}", mutants.len());
+        for mutant in mutants {
+            assert!(mutant.rule.ends_with('.'), "{}", mutant.name);
+            garden.apply(&mutant.patch).unwrap();
+            garden.revert(&mutant.patch).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_violation_is_read() {
+        let line = "16515960321018365708, 7.369532 s: incarnation 4 is up again after 6";
+        let expected = ("7.4 s in".to_owned(), "incarnation 4 is up again after 6".to_owned());
+        assert_eq!(violation(line), Some(expected));
+        assert_eq!(violation("5 fails; to try it again: cargo test"), None);
+    }
+}
