@@ -33,10 +33,6 @@ pub(crate) struct RouterDriver {
     pub(crate) connections: Connections,
     pub(crate) latencies: Histogram<u64>,
     pub(crate) refused_total: u64,
-    /// Closed because all clients together held too much.
-    pub(crate) memory_total: u64,
-    /// Closed because they did not show who they are in time.
-    pub(crate) strangers_total: u64,
     /// As they were last told to the log.
     users_differing: Vec<String>,
     pub(crate) status: StatusCell,
@@ -70,11 +66,9 @@ impl RouterDriver {
         RouterDriver {
             id: id.to_owned(),
             engine,
-            connections: Connections::new(config.limits.output_bytes_max.0 as usize),
+            connections: Connections::new(config.limits.output_bytes_max.0 as usize, protocol),
             latencies: crate::status::histogram(),
             refused_total: 0,
-            memory_total: 0,
-            strangers_total: 0,
             users_differing: Vec::new(),
             status,
             status_next_us: 0,
@@ -146,14 +140,11 @@ impl RouterDriver {
         let refreshes = now_us >= self.status_next_us;
         let held_bytes = io.held_bytes() + self.connections.kept_bytes();
         if refreshes || held_bytes as u64 > self.config.limits.client_buffers_bytes_max.0 {
-            self.close_largest(io);
+            self.tell_held(io, now_us);
         }
         if refreshes {
             self.refresh_status(now_us);
             self.take_orders(io);
-            self.close_stuck(io, now_us);
-            self.close_idle(io, now_us);
-            self.close_strangers(io, now_us);
             self.tell_of_users();
         }
     }

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use protocol::memcached::Dialect;
 use protocol::placement::{Placement, Secret};
 use protocol::router::{
-    ClientId, Effect, Input, Router, RouterConfig, Routing, Settings, SlowLogSettings, UserSource,
+    ClientId, CloseReason, Effect, Input, Router, RouterConfig, Routing, Settings, SlowLogSettings,
+    UserSource,
 };
 use protocol::time::Time;
 use runtime::address::Address;
@@ -17,6 +18,8 @@ use runtime::instance::MapCell;
 use runtime::peers::{Identity, PeerEvent, Peers};
 use runtime::reactor::{Event, Io};
 use wire::{ClusterMap, NodeId, Peer, RouterId, ShimId};
+
+use crate::closing::client_limits;
 
 /// Far below what ends a link, far above what a link in good health ever has.
 const CONGESTED_BYTES: usize = 8 << 20;
@@ -31,8 +34,8 @@ pub(crate) trait Front {
     fn part(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) -> bool;
     /// Something that the client has not asked for now.
     fn push(&mut self, io: &mut Io, client: ClientId, bytes: Bytes);
-    /// After its replies have been written. The machine has forgotten the client by now.
-    fn close(&mut self, io: &mut Io, client: ClientId);
+    /// After its replies have been written, or at once, by the reason. The machine has forgotten the client by now.
+    fn close(&mut self, io: &mut Io, client: ClientId, reason: &CloseReason);
     fn resume(&mut self, io: &mut Io, client: ClientId);
 }
 
@@ -168,9 +171,9 @@ impl Engine {
                     }
                 }
                 Effect::Resume { client } => front.resume(io, client),
-                Effect::Close { client } => {
+                Effect::Close { client, reason } => {
                     self.router.step(now, Input::Closed { client }, &mut effects);
-                    front.close(io, client);
+                    front.close(io, client, &reason);
                 }
             }
             next += 1;
@@ -187,6 +190,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         key_bytes_max: (config.limits.key_bytes_max.0 as usize).min(wire::codec::KEY_BYTES_MAX),
         learned_max: config.limits.learned_max,
         queue_max: config.queue_max().unwrap_or(QUEUE_MAX),
+        client_limits: client_limits(&config.limits),
         slow_log: SlowLogSettings {
             slower_than_us: config.slowlog.slower_than_us,
             entries_max: config.slowlog.entries_max,
@@ -198,7 +202,8 @@ pub(crate) fn settings(config: &Config) -> Settings {
 }
 
 fn machine_config(config: &Config) -> RouterConfig {
-    let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, queue_max, .. } = settings(config);
+    let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, queue_max, client_limits, .. } =
+        settings(config);
     RouterConfig {
         routing: match config.cluster.routing {
             config::Routing::Learned => Routing::Learned,
@@ -209,6 +214,7 @@ fn machine_config(config: &Config) -> RouterConfig {
         pipeline_bytes_max,
         key_bytes_max,
         queue_max,
+        client_limits,
         learned_max: config.limits.learned_max,
         tracked_max: config.limits.tracking_keys_max,
         bounded: config.cluster.bounded().is_some(),

@@ -1,10 +1,12 @@
 //! Client connections of the front door: their output, their limits and when they are read. Not their commands.
 
 use bytes::Bytes;
-use protocol::router::ClientId;
+use protocol::router::{ClientId, CloseReason};
+use runtime::config::FrontProtocol;
 use runtime::reactor::{ConnectionId, Io, OUT_LOW_BYTES};
 use wire::memcached::RequestReader;
 
+use crate::closing::told;
 use crate::engine::Front;
 use crate::kept::Kept;
 
@@ -33,8 +35,6 @@ pub(crate) struct Connection {
     pub(crate) kept: Kept,
     /// Memory of `kept`, as it was counted last.
     counted_bytes: usize,
-    /// While it is halted: the least unwritten output seen so far, and since when it is no less.
-    pub(crate) stuck: Option<(usize, u64)>,
     pub(crate) seen_us: u64,
     /// Of a client that speaks memcached.
     pub(crate) requests: RequestReader,
@@ -51,7 +51,6 @@ impl Connection {
             ended: false,
             kept: Kept::default(),
             counted_bytes: 0,
-            stuck: None,
             seen_us: now_us,
             requests: RequestReader::default(),
         }
@@ -71,21 +70,23 @@ pub(crate) struct Connections {
     out_bytes_max: usize,
     /// What is kept of all clients.
     kept_bytes: usize,
-    /// Closed because they did not read their replies.
+    /// Closed because the replies that they did not read had become too many at once.
     pub(crate) slow_total: u64,
+    protocol: FrontProtocol,
     /// To be taken from the machine once its step is over.
     pub(crate) dropped: Vec<ClientId>,
     resumes: bool,
 }
 
 impl Connections {
-    pub(crate) fn new(out_bytes_max: usize) -> Connections {
+    pub(crate) fn new(out_bytes_max: usize, protocol: FrontProtocol) -> Connections {
         Connections {
             connections: Vec::new(),
             count: 0,
             out_bytes_max,
             kept_bytes: 0,
             slow_total: 0,
+            protocol,
             dropped: Vec::new(),
             resumes: true,
         }
@@ -194,7 +195,7 @@ impl Connections {
             connection.halted = true;
             io.pause(connection.id);
         } else if connection.halted && resumes && held <= in_bytes_max / 2 {
-            (connection.halted, connection.stuck) = (false, None);
+            connection.halted = false;
             io.resume(connection.id);
         }
         self.kept_bytes = self.kept_bytes - before + held;
@@ -229,9 +230,22 @@ impl Front for Connections {
         self.write(io, client, &bytes, PUSH_LIMITS_MAX);
     }
 
-    fn close(&mut self, io: &mut Io, client: ClientId) {
-        if let Some(connection) = self.remove(client) {
-            io.close_flushed(connection.id);
+    fn close(&mut self, io: &mut Io, client: ClientId, reason: &CloseReason) {
+        let Some(Connection { id, .. }) = self.remove(client) else { return };
+        let Some(told) = told(reason) else { return io.close_flushed(id) };
+        let from = io.peer_address(id).map_or_else(String::new, |from| from.to_string());
+        tracing::warn!(from, reason = told, "a client is closed");
+        match *reason {
+            CloseReason::Memory { tells: true, .. } | CloseReason::Unread { tells: true, .. } => {
+                let error = match self.protocol {
+                    FrontProtocol::Memcached => "SERVER_ERROR",
+                    FrontProtocol::Redis => "-ERR",
+                };
+                let line = format!("{error} DistCache: closed: {told}\r\n");
+                io.out(id).extend_from_slice(line.as_bytes());
+                io.close_lingering(id);
+            }
+            _ => io.close(id),
         }
     }
 

@@ -36,9 +36,9 @@ impl RouterDriver {
             ("unavailable", counters.unavailable),
             ("everybody-busy", counters.exhausted),
             ("retry-budget", counters.retries_denied),
-            ("slow_client", self.connections.slow_total),
-            ("client_memory", self.memory_total),
-            ("unauthenticated", self.strangers_total),
+            ("slow_client", counters.closed_unread + self.connections.slow_total),
+            ("client_memory", counters.closed_for_memory),
+            ("unauthenticated", counters.closed_unauthenticated),
         ];
         RouterStatus {
             id: self.id.clone(),

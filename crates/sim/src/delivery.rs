@@ -342,7 +342,7 @@ impl Cluster {
                     match effect {
                         router::Effect::Send { to, message } => self.send(host, to, message),
                         router::Effect::Reply { client, bytes } => self.answered(host, client, &bytes),
-                        router::Effect::Close { client } => {
+                        router::Effect::Close { client, .. } => {
                             self.step_router(host, router::Input::Closed { client });
                             self.closed_by_router(host, client);
                         }

@@ -1,8 +1,13 @@
 //! The router's machine between clients and peers that say anything: as long as peers send whole replies, so does it,
 //! one for each command.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use arbitrary::{Result, Unstructured};
-use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing};
+use protocol::router::{
+    ClientId, ClientLimits, CloseReason, Effect, Held, Input, Router, RouterConfig, Routing,
+};
 use protocol::time::Time;
 use wire::message::Reply;
 use wire::resp::{ProtocolError, ReplyScanner};
@@ -33,6 +38,11 @@ fn config(bytes: &mut Unstructured<'_>) -> Result<RouterConfig> {
         key_bytes_max: *bytes.choose(&[2, 1 << 10])?,
         learned_max: *bytes.choose(&[1, 64])?,
         streams: bytes.arbitrary()?,
+        client_limits: ClientLimits {
+            held_bytes_max: *bytes.choose(&[1 << 10, u64::MAX])?,
+            idle_max: bytes.choose(&[None, Some(Duration::from_secs(1))])?.to_owned(),
+            unauthenticated_max: None,
+        },
         ..RouterConfig::default()
     })
 }
@@ -50,16 +60,20 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
     }
     while !bytes.is_empty() {
         now.0 += pause(bytes)?;
-        let Some(input) = input(bytes, &router, &mut clients, &speech, honest)? else { continue };
+        let Some(input) = input(bytes, (&router, now), &mut clients, &speech, honest)? else { continue };
         inputs += 1;
         router.step(now, input, &mut effects);
         done += effects.len();
+        let mut gone = BTreeSet::new();
         assert!(done <= EFFECTS_PER_INPUT_MAX * inputs, "{done} effects of {inputs} inputs");
         for effect in effects.drain(..) {
             match effect {
                 Effect::Send { message, .. } => speech.hear(&message),
                 Effect::Resume { client } => assert!(router.ready(client), "{client:?} is not ready"),
-                Effect::Close { .. } => {}
+                Effect::Close { client, reason: CloseReason::Answered } => {
+                    assert!(clients[client.0 as usize].open, "nobody is closed");
+                }
+                Effect::Close { client, .. } => assert!(gone.insert(client), "{client:?} is closed twice"),
                 Effect::Push { client, .. } | Effect::Part { client, .. } => {
                     assert!(clients[client.0 as usize].open, "bytes to nobody");
                 }
@@ -77,7 +91,7 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
 
 fn input(
     bytes: &mut Unstructured<'_>,
-    router: &Router,
+    (router, now): (&Router, Time),
     clients: &mut [Client],
     speech: &Speech,
     honest: bool,
@@ -98,6 +112,7 @@ fn input(
             Input::Closed { client }
         }
         5 if bytes.arbitrary()? => Input::Drained { client },
+        5 if bytes.arbitrary()? => Input::Held(held(bytes, clients, now)?),
         5 => Input::Ended { client },
         6 => {
             state.commands += 1;
@@ -116,6 +131,22 @@ fn input(
             Input::Message { from, message: Message::Reply(reply(bytes, speech)?) }
         }
     }))
+}
+
+/// What the connections of those that are there may hold.
+fn held(bytes: &mut Unstructured<'_>, clients: &[Client], now: Time) -> Result<Vec<Held>> {
+    let open = (0..).zip(clients).filter(|(_, client)| client.open);
+    open.map(|(id, _)| {
+        Ok(Held {
+            client: ClientId(id),
+            kept_bytes: bytes.arbitrary::<u16>()?.into(),
+            buffer_bytes: bytes.arbitrary::<u16>()?.into(),
+            unread_bytes: bytes.arbitrary::<u16>()?.into(),
+            waits_for_client: bytes.arbitrary()?,
+            seen: Time(now.0.saturating_sub(bytes.arbitrary::<u32>()?.into())),
+        })
+    })
+    .collect()
 }
 
 /// A reply as a peer may send it: the value fits the status.

@@ -11,7 +11,7 @@ use crate::router::pipeline::{Part, PartReply, Progress, Touch};
 use crate::router::ran::Heard;
 use crate::router::retry::Cause;
 use crate::router::storage_users::NOBODY;
-use crate::router::{ClientId, Effect, Router, Routing, memcached, replies, stream};
+use crate::router::{ClientId, CloseReason, Effect, Router, Routing, memcached, replies, stream};
 use crate::time::Time;
 
 /// What an answer may let go on.
@@ -255,7 +255,7 @@ impl Router {
                 _ => {}
             }
             if operation.closes {
-                effects.push(Effect::Close { client: id });
+                effects.push(Effect::Close { client: id, reason: CloseReason::Answered });
             }
         }
         let holds = state.tracking.as_ref().is_some_and(|tracking| !tracking.held.is_empty());

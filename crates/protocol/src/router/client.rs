@@ -52,6 +52,8 @@ pub(crate) struct Client {
     pub(crate) tracking: Option<Box<ClientTracking>>,
     /// The pipeline was full and has not drained to half since.
     pub(crate) stalled: bool,
+    /// While nothing goes on before it reads: the least that it has left unread, and since when that is no less.
+    pub(crate) stuck: Option<(u64, Time)>,
     /// Commands that may be unanswered. Nobody knows how large a reply will be, so it begins small, grows with every small
     /// reply and shrinks with a large one: what one client has asked for must not fill the links that all share.
     pub(crate) window: usize,
@@ -168,6 +170,7 @@ impl Clients {
             memcached: None,
             tracking: None,
             stalled: false,
+            stuck: None,
             window: WINDOW_START,
         }));
     }

@@ -50,6 +50,11 @@ pub struct Counters {
     pub streamed: u64,
     /// Clients closed because the rest of such a reply could not be had.
     pub broken_off: u64,
+    /// Clients closed because all together held too much, because they did not read, and because they did not show who they
+    /// are in time.
+    pub closed_for_memory: u64,
+    pub closed_unread: u64,
+    pub closed_unauthenticated: u64,
     /// Replies to requests that no longer exist, or from someone who was not asked.
     pub late_replies: u64,
 }

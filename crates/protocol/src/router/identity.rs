@@ -11,7 +11,7 @@ use crate::acl::{Denied, Entry, Log, Reason, User, Users, Where};
 use crate::command::{self, Flag, Spec, integer};
 use crate::router::client::Client;
 use crate::router::connection::{self, BAD_NAME, is_label};
-use crate::router::{ClientId, Effect, REDIS_VERSION, Router, UserSource, plan, replies};
+use crate::router::{ClientId, CloseReason, Effect, REDIS_VERSION, Router, UserSource, plan, replies};
 use crate::time::Time;
 
 /// What Redis answers to a password when there is none.
@@ -309,7 +309,8 @@ impl Router {
                     state.closing = true;
                     match state.pipeline.last_mut().filter(|_| asking == Some(index)) {
                         Some(operation) => operation.closes = true,
-                        None => effects.push(Effect::Close { client: ClientId(index) }),
+                        None => effects
+                            .push(Effect::Close { client: ClientId(index), reason: CloseReason::Answered }),
                     }
                 }
             }

@@ -18,6 +18,7 @@ mod client;
 mod client_command;
 mod client_filter;
 mod client_tracking;
+mod closing;
 mod connection;
 mod counters;
 mod dispatch;
@@ -51,6 +52,7 @@ mod unblock;
 mod watch;
 mod window;
 
+pub use closing::{ClientLimits, CloseReason, Held};
 pub use counters::{Counters, Latencies};
 pub use own_command::HotKey;
 pub use settings::Settings;
@@ -120,6 +122,7 @@ pub struct RouterConfig {
     pub users: UserSource,
     /// Longest that a command waits for room at a node or shim, before it is answered `-BUSY`.
     pub queue_max: Duration,
+    pub client_limits: ClientLimits,
 }
 
 /// Where a router's users come from.
@@ -148,6 +151,7 @@ impl Default for RouterConfig {
             value_bytes_max: 1 << 20,
             users: UserSource::Given(Arc::default()),
             queue_max: Duration::from_secs(5),
+            client_limits: ClientLimits::default(),
         }
     }
 }
@@ -208,6 +212,8 @@ pub enum Input {
     HotKeys(Vec<HotKey>),
     /// Other users from now on, unless they are storage's.
     Users(Arc<Users>),
+    /// What the connections of all clients hold, some times a second and when it is too much.
+    Held(Vec<Held>),
     Tick,
 }
 
@@ -232,9 +238,10 @@ pub enum Effect {
         client: ClientId,
         bytes: Bytes,
     },
-    /// After what was replied so far has been written. `Input::Closed` is still owed.
+    /// After what was replied so far has been written, or at once, by the reason. `Input::Closed` is still owed.
     Close {
         client: ClientId,
+        reason: CloseReason,
     },
     /// The client was not `ready` and is again.
     Resume {
@@ -334,21 +341,6 @@ impl Router {
     /// Whether a reply goes to the client in parts now, and nothing else may be told in between.
     pub fn is_streaming(&self, client: ClientId) -> bool {
         self.clients.get(client.0).is_some_and(|client| client.pipeline.streams())
-    }
-
-    /// Whether nothing of the client is unanswered.
-    pub fn is_idle(&self, client: ClientId) -> bool {
-        self.clients.get(client.0).is_none_or(|client| client.pipeline.len() == 0)
-    }
-
-    /// Memory that the client's commands and replies take here.
-    pub fn held_bytes(&self, client: ClientId) -> usize {
-        self.clients.get(client.0).map_or(0, |client| client.held_bytes())
-    }
-
-    /// Whether the client waits for messages, however long none comes.
-    pub fn is_subscribed(&self, client: ClientId) -> bool {
-        self.clients.get(client.0).is_some_and(|client| client.subscribed.is_some())
     }
 
     /// Channels and patterns that clients have, each counted once.
@@ -485,6 +477,7 @@ impl Router {
                     self.adopt_users(users, None, effects);
                 }
             }
+            Input::Held(all) => self.close_clients(now, &all, effects),
             Input::Tick => self.tick(now, effects),
         }
         self.deal_turns(now, effects);
@@ -493,7 +486,9 @@ impl Router {
             self.tell_unblocked(effects);
         }
         if !self.killed.is_empty() {
-            effects.extend(self.killed.drain(..).map(|client| Effect::Close { client }));
+            effects.extend(
+                self.killed.drain(..).map(|client| Effect::Close { client, reason: CloseReason::Answered }),
+            );
         }
     }
 
@@ -566,7 +561,7 @@ impl Router {
         let blocked = client.pipeline.requests().any(blocks);
         match client.pipeline.last_mut().filter(|_| !blocked) {
             Some(operation) => operation.closes = true,
-            None => effects.push(Effect::Close { client: id }),
+            None => effects.push(Effect::Close { client: id, reason: CloseReason::Answered }),
         }
     }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use protocol::router::{
-    ClientId, CommandSpan, Effect, Input, Router, RouterConfig, Routing, Settings, SlowLogSettings,
+    ClientId, ClientLimits, CommandSpan, Effect, Input, Router, RouterConfig, Routing, Settings,
+    SlowLogSettings,
 };
 use protocol::time::Time;
 use wire::message::Reply;
@@ -23,6 +24,7 @@ fn set(router: &mut Router, spans_one_in: u64) {
         key_bytes_max: 1 << 10,
         learned_max: 1 << 16,
         queue_max: Duration::from_secs(5),
+        client_limits: ClientLimits::default(),
         slow_log,
         spans_one_in,
     };

@@ -245,7 +245,7 @@ impl World {
             Effect::Reply { client, bytes } => format!("{} <- {}", client_name(client), text(&bytes)),
             Effect::Part { client, bytes } => format!("{} <. {}", client_name(client), text(&bytes)),
             Effect::Push { client, bytes } => format!("{} <= {}", client_name(client), text(&bytes)),
-            Effect::Close { client } => format!("close {}", client_name(client)),
+            Effect::Close { client, .. } => format!("close {}", client_name(client)),
             Effect::Resume { client } => format!("resume {}", client_name(client)),
             Effect::Send { to, message } => {
                 let waited_ms = match &message {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
 
 use bytes::Bytes;
-use protocol::router::{ClientId, Input};
+use protocol::router::{ClientId, CloseReason, Input};
 use protocol::time::Time;
 use runtime::instance::MapCell;
 use runtime::reactor::{Driver, Event, Io};
@@ -177,7 +177,7 @@ impl Front for Calls {
     fn push(&mut self, _io: &mut Io, _client: ClientId, _bytes: Bytes) {}
 
     /// QUIT: the commands after it are never answered.
-    fn close(&mut self, _io: &mut Io, client: ClientId) {
+    fn close(&mut self, _io: &mut Io, client: ClientId, _reason: &CloseReason) {
         if let Some(call) = self.calls.get_mut(client.0 as usize).and_then(Option::take) {
             self.free.push(client);
             drop(call);

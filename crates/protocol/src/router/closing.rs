@@ -1,0 +1,264 @@
+//! Which clients have to go: those that hold too much, do not read, idle, or do not show who they are. Not what they are
+//! told, and not what their connections hold.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use crate::router::{ClientId, Effect, Router};
+use crate::time::Time;
+
+/// A client that is not read any more, and reads nothing itself for so long, waits for ever. Shorter, and one that is
+/// only slow is lost; longer, and it costs others the memory.
+const STUCK: Duration = Duration::from_secs(10);
+
+/// What all clients may hold, and how long each may do nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Memory of what all clients have sent and not been answered, and of replies that they have not taken; bytes.
+    pub held_bytes_max: u64,
+    /// How long a client may ask for nothing.
+    pub idle_max: Option<Duration>,
+    /// How long a client may be there without showing who it is, where it has to.
+    pub unauthenticated_max: Option<Duration>,
+}
+
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
+        ClientLimits { held_bytes_max: u64::MAX, idle_max: None, unauthenticated_max: None }
+    }
+}
+
+/// What a client's connection holds, besides what the machine has of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub client: ClientId,
+    /// Commands that have come and that the machine has not got: bytes of memory.
+    pub kept_bytes: u64,
+    /// The connection's buffers: bytes of memory.
+    pub buffer_bytes: u64,
+    /// Bytes of replies that the client has not taken.
+    pub unread_bytes: u64,
+    /// Too much is kept to read on, and nothing goes on before the client reads.
+    pub waits_for_client: bool,
+    /// When something came last.
+    pub seen: Time,
+}
+
+/// Why a client is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// It has its replies, and nothing more of it counts: it has ended, asked for that, was told that it makes no sense, or
+    /// has been killed.
+    Answered,
+    /// All clients hold more than they may, and this one held the most.
+    Memory {
+        all_bytes: u64,
+        bytes_max: u64,
+        bytes: u64,
+        /// Its memory need not be free at once: a line may go behind its replies.
+        tells: bool,
+    },
+    /// It sends, and does not read what it is told.
+    Unread {
+        kept_bytes: u64,
+        unread_bytes: u64,
+        waited: Duration,
+        /// A line may go behind its replies, all of which are whole.
+        tells: bool,
+    },
+    /// It has asked for nothing for too long.
+    Idle,
+    /// It has not shown who it is in time.
+    Unauthenticated,
+}
+
+impl Router {
+    /// Whether nothing of the client is unanswered.
+    pub fn is_idle(&self, client: ClientId) -> bool {
+        self.clients.get(client.0).is_none_or(|client| client.pipeline.len() == 0)
+    }
+
+    /// Closes the clients that have to go, each once.
+    pub(crate) fn close_clients(&mut self, now: Time, all: &[Held], effects: &mut Vec<Effect>) {
+        let mut closed: Vec<(ClientId, CloseReason)> = Vec::new();
+        for held in all {
+            let reason = self.unread(now, held).or_else(|| self.overstayed(now, held));
+            closed.extend(reason.map(|reason| (held.client, reason)));
+        }
+        let left = all.iter().filter(|held| !closed.iter().any(|(client, _)| *client == held.client));
+        let largest = self.largest(left);
+        closed.extend(largest);
+        for (client, reason) in closed {
+            match reason {
+                CloseReason::Memory { .. } => self.counters.closed_for_memory += 1,
+                CloseReason::Unread { .. } => self.counters.closed_unread += 1,
+                CloseReason::Unauthenticated => self.counters.closed_unauthenticated += 1,
+                CloseReason::Answered | CloseReason::Idle => {}
+            }
+            effects.push(Effect::Close { client, reason });
+        }
+    }
+
+    /// Whether it does not read, so that nobody would ever go on.
+    fn unread(&mut self, now: Time, held: &Held) -> Option<CloseReason> {
+        let client = self.clients.get_mut(held.client.0)?;
+        if !held.waits_for_client {
+            client.stuck = None;
+            return None;
+        }
+        let (least, since) = client.stuck.unwrap_or((u64::MAX, now));
+        if held.unread_bytes < least {
+            client.stuck = Some((held.unread_bytes, now));
+            return None;
+        }
+        let tells = !client.pipeline.streams();
+        let Held { kept_bytes, unread_bytes, .. } = *held;
+        (now.since(since) > STUCK).then_some(CloseReason::Unread {
+            kept_bytes,
+            unread_bytes,
+            waited: STUCK,
+            tells,
+        })
+    }
+
+    /// Whether it has done nothing for too long.
+    fn overstayed(&self, now: Time, held: &Held) -> Option<CloseReason> {
+        let over = |since: Time, most: Option<Duration>| most.is_some_and(|most| now.since(since) > most);
+        let limits = &self.config.client_limits;
+        let stranger = self.unauthenticated_since(held.client);
+        if stranger.is_some_and(|since| over(since, limits.unauthenticated_max)) {
+            return Some(CloseReason::Unauthenticated);
+        }
+        let client = self.clients.get(held.client.0)?;
+        let waits = held.kept_bytes > 0 || client.pipeline.len() > 0 || client.subscribed.is_some();
+        (!waits && over(held.seen, limits.idle_max)).then_some(CloseReason::Idle)
+    }
+
+    /// Those that hold the most, until the others hold no more than they may.
+    fn largest<'a>(&self, all: impl Iterator<Item = &'a Held>) -> Vec<(ClientId, CloseReason)> {
+        let bytes_max = self.config.client_limits.held_bytes_max;
+        let here =
+            |held: &Held| self.clients.get(held.client.0).map_or(0, |client| client.held_bytes() as u64);
+        let mut all: Vec<(u64, &Held)> =
+            all.map(|held| (held.buffer_bytes + held.kept_bytes + here(held), held)).collect();
+        let all_bytes: u64 = all.iter().map(|(bytes, _)| bytes).sum();
+        let Some(mut excess) = all_bytes.checked_sub(bytes_max).filter(|excess| *excess > 0) else {
+            return Vec::new();
+        };
+        all.sort_unstable_by_key(|(bytes, held)| (Reverse(*bytes), held.client));
+        let mut largest = Vec::new();
+        for (bytes, held) in all {
+            let tells = held.unread_bytes <= bytes / 2 && !self.is_streaming(held.client);
+            largest.push((held.client, CloseReason::Memory { all_bytes, bytes_max, bytes, tells }));
+            excess = excess.saturating_sub(bytes);
+            if excess == 0 {
+                break;
+            }
+        }
+        largest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::router::{Input, RouterConfig};
+
+    const SECOND: u64 = 1_000_000;
+
+    fn router(client_limits: ClientLimits, clients: u32) -> Router {
+        let mut router = Router::new(RouterConfig { client_limits, ..RouterConfig::default() });
+        for client in 0..clients {
+            router.step(Time(0), Input::Opened { client: ClientId(client) }, &mut Vec::new());
+        }
+        router
+    }
+
+    fn held(client: u32) -> Held {
+        Held {
+            client: ClientId(client),
+            kept_bytes: 0,
+            buffer_bytes: 0,
+            unread_bytes: 0,
+            waits_for_client: false,
+            seen: Time(0),
+        }
+    }
+
+    fn closed(router: &mut Router, now: u64, all: &[Held]) -> Vec<(u32, CloseReason)> {
+        let mut effects = Vec::new();
+        router.step(Time(now), Input::Held(all.to_vec()), &mut effects);
+        let close = |effect: Effect| match effect {
+            Effect::Close { client, reason } => (client.0, reason),
+            other => panic!("{other:?}"),
+        };
+        effects.into_iter().map(close).collect()
+    }
+
+    #[test]
+    fn the_largest_go_until_the_others_have_room() {
+        let limits = ClientLimits { held_bytes_max: 100, ..ClientLimits::default() };
+        let mut router = router(limits, 4);
+        let holds = |client, kept_bytes, buffer_bytes, unread_bytes| Held {
+            kept_bytes,
+            buffer_bytes,
+            unread_bytes,
+            ..held(client)
+        };
+        let all = [holds(0, 10, 10, 0), holds(1, 30, 20, 10), holds(2, 5, 60, 60), holds(3, 0, 15, 0)];
+        let memory = |bytes, tells| CloseReason::Memory { all_bytes: 150, bytes_max: 100, bytes, tells };
+        assert_eq!(closed(&mut router, 1, &all), [(2, memory(65, false))]);
+        assert_eq!(router.counters().closed_for_memory, 1);
+        let less = [all[0], all[1], all[3]];
+        assert_eq!(closed(&mut router, 2, &less), []);
+        let tight = [all[0], all[1], holds(2, 65, 0, 0), holds(3, 0, 90, 0)];
+        let memory = |bytes, tells| CloseReason::Memory { all_bytes: 225, bytes_max: 100, bytes, tells };
+        assert_eq!(closed(&mut router, 3, &tight), [(3, memory(90, true)), (2, memory(65, true))]);
+    }
+
+    #[test]
+    fn who_reads_a_little_stays_and_who_reads_nothing_goes() {
+        let mut router = router(ClientLimits::default(), 2);
+        let waits = |client, unread_bytes| Held {
+            kept_bytes: 7,
+            unread_bytes,
+            waits_for_client: true,
+            ..held(client)
+        };
+        for second in 0..=10 {
+            let all = [waits(0, 50), waits(1, 50 - second)];
+            assert_eq!(closed(&mut router, second * SECOND, &all), [], "{second}");
+        }
+        let all = [waits(0, 60), waits(1, 40)];
+        let reason = CloseReason::Unread { kept_bytes: 7, unread_bytes: 60, waited: STUCK, tells: true };
+        assert_eq!(closed(&mut router, 10 * SECOND + 1, &all), [(0, reason)]);
+        // One that was waited for meanwhile begins anew.
+        assert_eq!(closed(&mut router, 19 * SECOND, &[held(1)]), []);
+        assert_eq!(closed(&mut router, 25 * SECOND, &[waits(1, 40)]), []);
+        assert_eq!(closed(&mut router, 35 * SECOND, &[waits(1, 40)]), []);
+        assert_eq!(closed(&mut router, 35 * SECOND + 1, &[waits(1, 40)]).len(), 1);
+        assert_eq!(router.counters().closed_unread, 2);
+    }
+
+    #[test]
+    fn who_asks_for_nothing_goes_unless_something_of_it_waits() {
+        let limits = ClientLimits { idle_max: Some(Duration::from_secs(5)), ..ClientLimits::default() };
+        let mut router = router(limits, 3);
+        let all = [held(0), Held { seen: Time(SECOND), ..held(1) }, Held { kept_bytes: 1, ..held(2) }];
+        assert_eq!(closed(&mut router, 5 * SECOND, &all), []);
+        assert_eq!(closed(&mut router, 5 * SECOND + 1, &all), [(0, CloseReason::Idle)]);
+        assert_eq!(closed(&mut router, 6 * SECOND + 1, &all[1..]), [(1, CloseReason::Idle)]);
+    }
+
+    #[test]
+    fn nobody_is_closed_twice() {
+        let limits = ClientLimits {
+            held_bytes_max: 1,
+            idle_max: Some(Duration::from_secs(5)),
+            ..ClientLimits::default()
+        };
+        let mut router = router(limits, 1);
+        let all = [Held { buffer_bytes: 10, ..held(0) }];
+        assert_eq!(closed(&mut router, 6 * SECOND, &all), [(0, CloseReason::Idle)]);
+    }
+}
