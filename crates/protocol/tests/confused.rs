@@ -33,7 +33,7 @@ use wire::{
 
 use storage::MiniStorage;
 
-const SEEDS: u32 = 160;
+const SEEDS: u32 = 480;
 const STEPS: usize = 2000;
 
 const LEASE: LeaseTerms =

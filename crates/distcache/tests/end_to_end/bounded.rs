@@ -86,6 +86,12 @@ pub(crate) fn check_followed(program: Program) {
     let _machine = alone();
     let servers = [program.start()];
     let cluster = Cluster::apart(bounded(&servers));
+    // What changes before the shim hears of changes is told nobody.
+    let mut outsider = servers[0].connect();
+    until("the shim hears of changes", || {
+        outsider.call(&["SET", "heard", "x"]);
+        (total(&cluster.status(), "shims", "feed_changes_total") > 0).then_some(())
+    });
     let (written, reads) = (Mutex::new(Written::new()), AtomicU64::new(0));
     let reads_max = 20_000;
     let stalest = std::thread::scope(|scope| {
