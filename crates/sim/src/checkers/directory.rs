@@ -127,7 +127,7 @@ impl Cluster {
                 if !views.any(|view| node.servable(local, &key.key, view).is_some()) {
                     continue;
                 }
-                let slot = &self.hosts[self.servers[usize::from(self.placement.shim(&key.key).0)].current];
+                let slot = &self.hosts[self.servers[usize::from(self.placement.shim(&key.key).0)].obeyed];
                 let Some(shim) = slot.shim() else { continue };
                 let there = slot.clock.at(self.now);
                 let owner = self.placement.shim(&key.key);

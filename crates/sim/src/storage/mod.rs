@@ -39,8 +39,10 @@ pub(crate) struct Server {
     clock: HostClock,
     pub(crate) paused_until: u64,
     pub(crate) slow_until: u64,
-    /// The slot of the shim that it obeys, or will obey.
+    /// The slot of the shim that is to have it. Until an earlier one has ended, that one may win.
     pub(crate) current: HostId,
+    /// The slot of the shim that was told last that it may write.
+    pub(crate) obeyed: HostId,
     /// When it carried out which write.
     pub(crate) executed: Executed,
     /// Writes carried out although their shim had given them up.
@@ -71,6 +73,7 @@ impl Server {
             paused_until: 0,
             slow_until: 0,
             current: slot,
+            obeyed: slot,
             executed: Executed::new(),
             late_writes: 0,
         }
@@ -205,7 +208,11 @@ impl Cluster {
         self.trace.event(self.now, 6, slot);
         self.note(|| format!("storage > {slot}: {event:?}"));
         match &event {
-            StorageEvent::Up { .. } => self.backend(slot).settled = true,
+            StorageEvent::Up { .. } => {
+                self.backend(slot).settled = true;
+                let server = self.server_of(slot);
+                self.servers[server].obeyed = slot;
+            }
             StorageEvent::Down { .. } => self.watch.storage_downs += 1,
             _ => {}
         }
