@@ -87,7 +87,7 @@ impl Cluster {
         // A while of traffic without trouble.
         self.run_until(self.now + self.shape.lease);
         self.quiet = true;
-        self.run_until(self.now + self.shape.stall_max() + self.slack());
+        self.run_until(self.now + self.shape.stall_max() + self.slack() + self.rate_wait());
         if self.violations.is_empty() {
             self.check_answered();
         }

@@ -11,7 +11,7 @@ impl Cluster {
     }
 
     /// What the rate of a shim adds to that where more is asked of it and requests wait.
-    fn rate_wait(&self) -> u64 {
+    pub(crate) fn rate_wait(&self) -> u64 {
         let requests = &self.shape.requests;
         let patience = requests.patience().filter(|_| requests.rate_max > 0);
         patience.unwrap_or_default().as_micros() as u64
