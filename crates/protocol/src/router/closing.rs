@@ -80,14 +80,14 @@ impl Router {
 
     /// Closes the clients that have to go, each once.
     pub(crate) fn close_clients(&mut self, now: Time, all: &[Held], effects: &mut Vec<Effect>) {
-        let mut closed: Vec<(ClientId, CloseReason)> = Vec::new();
+        let (mut closed, mut left) = (Vec::new(), Vec::with_capacity(all.len()));
         for held in all {
-            let reason = self.unread(now, held).or_else(|| self.overstayed(now, held));
-            closed.extend(reason.map(|reason| (held.client, reason)));
+            match self.unread(now, held).or_else(|| self.overstayed(now, held)) {
+                Some(reason) => closed.push((held.client, reason)),
+                None => left.push((self.bytes_of(held), held)),
+            }
         }
-        let left = all.iter().filter(|held| !closed.iter().any(|(client, _)| *client == held.client));
-        let largest = self.largest(left);
-        closed.extend(largest);
+        closed.extend(self.largest(left));
         for (client, reason) in closed {
             match reason {
                 CloseReason::Memory { .. } => self.counters.closed_for_memory += 1,
@@ -134,17 +134,19 @@ impl Router {
         (!waits && over(held.seen, limits.idle_max)).then_some(CloseReason::Idle)
     }
 
+    fn bytes_of(&self, held: &Held) -> u64 {
+        let here = self.clients.get(held.client.0).map_or(0, |client| client.held_bytes() as u64);
+        held.buffer_bytes + held.kept_bytes + here
+    }
+
     /// Those that hold the most, until the others hold no more than they may.
-    fn largest<'a>(&self, all: impl Iterator<Item = &'a Held>) -> Vec<(ClientId, CloseReason)> {
+    fn largest(&self, mut all: Vec<(u64, &Held)>) -> Vec<(ClientId, CloseReason)> {
         let bytes_max = self.config.client_limits.held_bytes_max;
-        let here =
-            |held: &Held| self.clients.get(held.client.0).map_or(0, |client| client.held_bytes() as u64);
-        let mut all: Vec<(u64, &Held)> =
-            all.map(|held| (held.buffer_bytes + held.kept_bytes + here(held), held)).collect();
         let all_bytes: u64 = all.iter().map(|(bytes, _)| bytes).sum();
-        let Some(mut excess) = all_bytes.checked_sub(bytes_max).filter(|excess| *excess > 0) else {
+        let mut excess = all_bytes.saturating_sub(bytes_max);
+        if excess == 0 {
             return Vec::new();
-        };
+        }
         all.sort_unstable_by_key(|(bytes, held)| (Reverse(*bytes), held.client));
         let mut largest = Vec::new();
         for (bytes, held) in all {
