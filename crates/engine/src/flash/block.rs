@@ -45,7 +45,7 @@ pub struct Entry {
 pub struct Header {
     /// Of the cache: blocks of a cache that was here before are not ours.
     pub identity: u64,
-    /// Rises with each block written.
+    /// Rises with each block written, from 1.
     pub sequence: u64,
     pub objects: u32,
     /// Where the table begins.
@@ -74,7 +74,8 @@ impl Header {
             words[0] == MAGIC && words[7] == sealed && header.used_units as usize * UNIT >= HEADER_BYTES;
         let in_range =
             (0.0..=1.0).contains(&header.rank) && header.lowest.is_finite() && header.lowest >= 0.0;
-        (sound && in_range && header.identity == identity).then_some(header)
+        // Zero stands for a block that is not written yet.
+        (sound && in_range && header.sequence > 0 && header.identity == identity).then_some(header)
     }
 
     /// Where the table is, in bytes.
@@ -343,6 +344,16 @@ mod tests {
             let checksum = xxh3_64_with_seed(&bytes, 9);
             let fits = |entries: &Vec<Entry>| entries.len() == objects as usize;
             prop_assert!(parse_table(&bytes, checksum, &claimed).is_none_or(|entries| fits(&entries)));
+        }
+    }
+
+    #[test]
+    fn a_number_that_nobody_gives_is_none() {
+        for sequence in [0, 1] {
+            let mut bytes = [0; HEADER_BYTES];
+            let header = Header { used_units: FIRST_UNIT, ..header(sequence) };
+            header.encode(0, &mut bytes);
+            assert_eq!(Header::parse(&bytes, 42), (sequence == 1).then_some(header));
         }
     }
 
