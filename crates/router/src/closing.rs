@@ -1,5 +1,7 @@
 //! What the clients' connections hold, as the machine is told; and what clients are told that it closes. Not whom it closes.
 
+use std::time::Duration;
+
 use protocol::router::{ClientId, ClientLimits, CloseReason, Held, Input};
 use protocol::time::Time;
 use runtime::config::{ByteSize, Limits};
@@ -38,7 +40,7 @@ impl RouterDriver {
 }
 
 pub(crate) fn client_limits(limits: &Limits) -> ClientLimits {
-    let unless_zero = |ms: u64| (ms > 0).then(|| std::time::Duration::from_millis(ms));
+    let unless_zero = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
     ClientLimits {
         held_bytes_max: limits.client_buffers_bytes_max.0,
         idle_max: unless_zero(limits.client_idle_ms_max),

@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, Effects, Event};
 use crate::host::Machine;
 use crate::network::{HostId, Place};
 use crate::storage;
-use crate::storage::site::WireEvent;
+use crate::storage::site::Doer;
 
 /// What is slow takes so many times as long as the rest.
 const SLOWNESS: u64 = 10;
@@ -22,13 +22,10 @@ impl Cluster {
             Event::Deliver { place, .. } => Some(self.network.links[place.link].hosts[1 - place.from]),
             Event::Late { link, from, .. } => Some(self.network.links[*link].hosts[1 - from]),
             Event::Tell { link, side, .. } => Some(self.network.links[*link].hosts[*side]),
-            Event::Wire {
-                event:
-                    WireEvent::Connected(connection)
-                    | WireEvent::Deliver { connection, .. }
-                    | WireEvent::Broken(connection),
-                ..
-            } => Some(storage::slot_of(*connection)),
+            Event::Wire { event, .. } => match event.doer() {
+                Doer::Process(connection) => Some(storage::slot_of(connection)),
+                Doer::Server | Doer::Kernel => None,
+            },
             Event::Command { host, .. } | Event::Map { host, .. } | Event::Reload { host, .. } => Some(*host),
             _ => None,
         }

@@ -11,7 +11,7 @@ mod trouble;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use protocol::storage::network::{Backend, ConnectionId, Endpoint, StorageInput};
+use protocol::storage::network::{Backend, ConnectionId, StorageInput};
 use protocol::storage::redis::{Redis, RedisSettings};
 use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
 use protocol::time::Time;
@@ -19,9 +19,9 @@ use wire::resp::Command;
 
 use crate::queue::Queue;
 use crate::random::Random;
-use crate::storage::Effect;
 use crate::storage::links::{Action, Links};
-use crate::storage::site::{Habits, Moment, Site, WireEvent};
+use crate::storage::site::{Doer, Habits, Moment, Site, WireEvent};
+use crate::storage::{Effect, settings};
 use ticket::{Book, Ended};
 use trouble::Trouble;
 
@@ -167,19 +167,8 @@ impl World {
 
     fn start_process(&mut self) {
         let process = self.processes.len();
-        let settings = RedisSettings {
-            endpoint: Endpoint::Configured,
-            address: "the server".to_owned(),
-            tls: false,
-            user: None,
-            password: None,
-            cluster: "c".to_owned(),
-            shim: "s".to_owned(),
-            cluster_mode: false,
-            timeout: PATIENCE,
-            pinned_max: 4,
-            seed: self.random.number(),
-        };
+        let settings = settings("the server".to_owned(), PATIENCE, self.random.number());
+        let settings = RedisSettings { pinned_max: 4, ..settings };
         self.processes.push(Process {
             machine: Some(Redis::new(settings)),
             links: Links::new(process as u64 * CONNECTIONS + 1),
@@ -240,16 +229,13 @@ impl World {
     /// Whose doing it is.
     fn party(&self, event: &Event) -> Option<Party> {
         match event {
-            Event::Wire(
-                WireEvent::Arrive(..) | WireEvent::End(_) | WireEvent::Execute(_) | WireEvent::TurnEnds,
-            ) => Some(Party::Server),
-            Event::Wire(
-                WireEvent::Connected(connection)
-                | WireEvent::Deliver { connection, .. }
-                | WireEvent::Broken(connection),
-            ) => Some(Party::Process(self.owner(*connection))),
+            Event::Wire(event) => match event.doer() {
+                Doer::Server => Some(Party::Server),
+                Doer::Process(connection) => Some(Party::Process(self.owner(connection))),
+                Doer::Kernel => None,
+            },
             Event::Tick(process) | Event::Work(process) => Some(Party::Process(*process)),
-            Event::Wire(WireEvent::Flush(_)) | Event::GoOn(_) | Event::Trouble | Event::Heal(_) => None,
+            Event::GoOn(_) | Event::Trouble | Event::Heal(_) => None,
         }
     }
 

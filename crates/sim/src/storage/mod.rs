@@ -23,7 +23,7 @@ use crate::random::Random;
 use crate::shape::Shape;
 pub(crate) use data::{Changes, Data, Effect};
 use links::Links;
-use site::{Done, Habits, Moment, Site, WireEvent};
+use site::{Doer, Done, Habits, Moment, Site, WireEvent};
 
 /// What is slow takes so many times as long as the rest.
 const SLOWNESS: u64 = 20;
@@ -104,6 +104,23 @@ impl Backend {
     }
 }
 
+/// Of a machine before a server without a password.
+pub(crate) fn settings(address: String, timeout: Duration, seed: u64) -> RedisSettings {
+    RedisSettings {
+        endpoint: Endpoint::Configured,
+        address,
+        tls: false,
+        user: None,
+        password: None,
+        cluster: "c".to_owned(),
+        shim: "s".to_owned(),
+        cluster_mode: false,
+        timeout,
+        pinned_max: 16,
+        seed,
+    }
+}
+
 /// The slot of the process that made a connection.
 pub(crate) fn slot_of(connection: ConnectionId) -> HostId {
     (connection.0 >> SLOT_SHIFT) as usize & ((1 << (LIFE_SHIFT - SLOT_SHIFT)) - 1)
@@ -135,19 +152,9 @@ impl Cluster {
     /// A shim's process starts with a machine that has no connections.
     pub(crate) fn start_backend(&mut self, slot: HostId) {
         let life = u64::from(self.hosts[slot].life);
-        let settings = RedisSettings {
-            endpoint: Endpoint::Configured,
-            address: format!("server {}", self.server_of(slot)),
-            tls: false,
-            user: None,
-            password: None,
-            cluster: "c".to_owned(),
-            shim: "s".to_owned(),
-            cluster_mode: false,
-            timeout: Duration::from_micros(self.shape.storage_timeout()),
-            pinned_max: 16,
-            seed: self.random.number(),
-        };
+        let address = format!("server {}", self.server_of(slot));
+        let timeout = Duration::from_micros(self.shape.storage_timeout());
+        let settings = settings(address, timeout, self.random.number());
         *self.backend(slot) = Backend {
             machine: Some(Redis::new(settings)),
             links: Links::new(life << LIFE_SHIFT | (slot as u64) << SLOT_SHIFT),
@@ -236,11 +243,7 @@ impl Cluster {
     /// When the server of an event does something again, if that is what it is about.
     fn rests(&self, server: usize, event: &WireEvent) -> Option<u64> {
         let until = self.servers[server].paused_until;
-        let own = matches!(
-            event,
-            WireEvent::Arrive(..) | WireEvent::End(_) | WireEvent::Execute(_) | WireEvent::TurnEnds
-        );
-        (own && until > self.now).then_some(until)
+        (event.doer() == Doer::Server && until > self.now).then_some(until)
     }
 
     pub(crate) fn wire_event(&mut self, server: usize, event: WireEvent) {
@@ -297,9 +300,13 @@ impl Cluster {
     fn execute(&mut self, server: usize, connection: ConnectionId) {
         let now_ms = self.servers[server].now_ms(self.now);
         let done = self.at_site(server, |site, at| site.execute(at, now_ms, connection));
-        if let Some(done) = done {
-            self.carried_out(server, done);
-            self.wake_blocked(server);
+        match done {
+            Some(done) => {
+                self.carried_out(server, done);
+                self.wake_blocked(server);
+            }
+            // A command that blocks may have found that its key has expired.
+            None => self.changed(server),
         }
     }
 

@@ -36,6 +36,29 @@ pub(crate) enum WireEvent {
     TurnEnds,
 }
 
+/// Whose doing an event is: who does nothing now does it later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doer {
+    Server,
+    /// The process that made this connection.
+    Process(ConnectionId),
+    Kernel,
+}
+
+impl WireEvent {
+    pub(crate) fn doer(&self) -> Doer {
+        match self {
+            WireEvent::Arrive(..) | WireEvent::End(_) | WireEvent::Execute(_) | WireEvent::TurnEnds => {
+                Doer::Server
+            }
+            WireEvent::Connected(connection)
+            | WireEvent::Deliver { connection, .. }
+            | WireEvent::Broken(connection) => Doer::Process(*connection),
+            WireEvent::Flush(_) => Doer::Kernel,
+        }
+    }
+}
+
 /// The time, chance, and how long one way takes, mostly; microseconds.
 pub(crate) struct Moment<'a> {
     pub(crate) now: u64,
