@@ -1,14 +1,10 @@
 //! Every distributed decision of DistCache as sans-I/O machines. Never async, sockets, clocks, threads or files.
 
-pub mod acl;
 pub mod coherence;
-pub mod command;
 pub mod controller;
-pub mod glob;
 pub mod hash;
 pub mod heat;
 pub mod load;
-pub mod memcached;
 pub mod node;
 pub mod placement;
 pub mod policy;

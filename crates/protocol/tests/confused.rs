@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::coherence::lease::LeaseTerms;
-use protocol::command;
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::{Placement, Secret};
@@ -170,10 +169,10 @@ impl Confusion {
             _ => &["GET", &name],
         };
         let command = Command::from_args(args);
-        let classified = command::classify(&command).expect("a command of the table");
+        let classified = commands::classify(&command).expect("a command of the table");
         let view = match self.random.random_range(0..4) {
             0 => View(self.number()),
-            _ => command::view(self.placement.view_hash(), &command, &classified, resp3),
+            _ => commands::view(self.placement.view_hash(), &command, &classified, resp3),
         };
         let frame = match self.random.random_range(0..10) {
             0 => self.text(),

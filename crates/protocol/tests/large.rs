@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::command;
 use protocol::placement::Placement;
 use protocol::requests::{Overload, RequestLimits};
 use protocol::shim::{Effect, Input, Shim, TRANSFERS_MAX};
@@ -285,8 +284,8 @@ fn a_node_gets_none_of_it_and_is_told_at_once_from_then_on() {
 fn a_node_s_read_in_the_queue_of_its_key_is_sent_away_too() {
     let (mut world, _) = World::known();
     let command = Command::from_args(&["HGETALL", "k"]);
-    let classified = command::classify(&command).expect("a read");
-    let view = command::view(world.placement.view_hash(), &command, &classified, false);
+    let classified = commands::classify(&command).expect("a read");
+    let view = commands::view(world.placement.view_hash(), &command, &classified, false);
     let key = world.placement.key(0, "k".into());
     let (request, command, set) = (2, command.frame().clone(), (false, false, false));
     let (resp3, ordered, streams) = set;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::memcached::Dialect;
+use commands::memcached::Dialect;
 use protocol::placement::{Placement, Secret};
 use protocol::router::{
     ClientId, CloseReason, Effect, Input, Router, RouterConfig, Routing, Settings, SlowLogSettings,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::acl::Users;
+use commands::acl::Users;
 use protocol::router::UserSource;
 use runtime::config::{Config, UsersFrom};
 

@@ -1,7 +1,6 @@
 //! What clients ask for: keys of four kinds, and commands with what they do to which of them. Not when, or by whom.
 
 use bytes::Bytes;
-use protocol::command;
 use protocol::placement::Placement;
 use wire::resp::Command;
 use wire::{Key, View};
@@ -77,8 +76,8 @@ impl TestKey {
             let mut args = words.to_vec();
             args.insert(1, name);
             let command = Command::from_args(&args);
-            let classified = command::classify(&command).expect("a command of the table");
-            let view = |resp3| command::view(placement.view_hash(), &command, &classified, resp3);
+            let classified = commands::classify(&command).expect("a command of the table");
+            let view = |resp3| commands::view(placement.view_hash(), &command, &classified, resp3);
             ReadForm { what: what.clone(), views: [view(false), view(true)], command }
         };
         let key = placement.key(0, Bytes::copy_from_slice(name.as_bytes()));

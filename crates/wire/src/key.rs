@@ -30,3 +30,14 @@ impl View {
     /// The plain `GET key`, the same for both RESP versions.
     pub const GET: View = View(0);
 }
+
+/// The part of a key that decides its slot, and with it its shim: what is between the first `{` and the first `}` after it, unless that
+/// is empty; otherwise the whole key.
+pub fn hash_tag(key: &[u8]) -> &[u8] {
+    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
+    let after = &key[open + 1..];
+    match after.iter().position(|&byte| byte == b'}') {
+        None | Some(0) => key,
+        Some(close) => &after[..close],
+    }
+}

@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use protocol::command;
 use protocol::placement::{Placement, Secret};
 use wire::header::{HEADER_BYTES, Header};
 use wire::map::SHARE_WHOLE;
@@ -165,8 +164,8 @@ fn key(bytes: &mut Unstructured<'_>) -> Result<Key> {
 /// A command on this key, and its view if it has one.
 fn command(bytes: &mut Unstructured<'_>, key: &Key) -> Result<(Bytes, u64)> {
     let command = any_command(bytes, &key.bytes)?;
-    let view = command::classify(&command).map_or(0, |classified| {
-        command::view(placement(true).view_hash(), &command, &classified, bytes.ratio(1, 4).unwrap_or(false))
+    let view = commands::classify(&command).map_or(0, |classified| {
+        commands::view(placement(true).view_hash(), &command, &classified, bytes.ratio(1, 4).unwrap_or(false))
             .0
     });
     Ok((command.frame().clone(), view))

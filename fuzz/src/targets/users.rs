@@ -2,8 +2,7 @@
 //! it is read again; who may do everything may, and who has no keys has none.
 
 use bytes::Bytes;
-use protocol::acl::{User, Users};
-use protocol::command;
+use commands::acl::{User, Users};
 use wire::resp::Command;
 
 const NAME: &str = "app";
@@ -29,14 +28,14 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn check(user: &User, again: Option<&User>, command: &Command) {
-    let Ok(spec) = command::resolve(command) else { return };
+    let Ok(spec) = commands::resolve(command) else { return };
     let verdict = user.check(spec, command);
     assert!(verdict.is_ok() || !user.is_unrestricted(), "{command:?}");
     if let Some(again) = again {
         assert_eq!(again.check(spec, command), verdict, "{command:?}");
     }
     let keyless = !user.line().iter().any(|byte| b"~%".contains(byte));
-    if keyless && command::classify(command).is_ok_and(|classified| !classified.keys.is_empty()) {
+    if keyless && commands::classify(command).is_ok_and(|classified| !classified.keys.is_empty()) {
         assert!(verdict.is_err(), "{command:?}");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use protocol::command::REDIS_VERSION;
+use commands::REDIS_VERSION;
 use protocol::router::{Class, Spread, Treatment, surface};
 
 pub(super) const PAGE: &str = "docs/compatibility.md";

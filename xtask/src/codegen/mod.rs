@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use wire::resp::{self, ReplyScanner, Value};
 
-const TABLE: &str = "crates/protocol/src/command/table.rs";
+const TABLE: &str = "crates/commands/src/table.rs";
 
 /// Writes the command table and the page about it, or with `check` fails when a written one is stale.
 pub(crate) fn run(check: bool) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use super::Violation;
 use super::source::Source;
 
 /// Crates whose every run must be a function of its inputs.
-const DETERMINISTIC: [&str; 3] = ["protocol", "engine", "sim"];
+const DETERMINISTIC: [&str; 4] = ["commands", "protocol", "engine", "sim"];
 
 /// Where a ban holds.
 #[derive(Clone, Copy, PartialEq)]
@@ -17,8 +17,8 @@ enum Scope {
     Deterministic,
     /// In the deterministic crates without their tests.
     DeterministicCode,
-    /// In the code of `protocol`, which decides and touches nothing.
-    ProtocolCode,
+    /// In the code of `commands` and `protocol`, which decide and touch nothing.
+    DecidingCode,
     Tests,
     /// All but the two places that talk to devices and to the kernel.
     SafeCode,
@@ -50,11 +50,11 @@ const BANS: [Ban; 28] = [
     ban("random-map", "HashSet : : new (", Scope::DeterministicCode, "a hasher with a fixed seed"),
     ban("random-map", "HashSet : : with_capacity (", Scope::DeterministicCode, "a hasher with a fixed seed"),
     ban("random-map", "HashSet : : from (", Scope::DeterministicCode, "a hasher with a fixed seed"),
-    ban("effects", "async", Scope::ProtocolCode, "an `Effect` that the driver carries out"),
-    ban("effects", "std : : net", Scope::ProtocolCode, "an `Effect` that the driver carries out"),
-    ban("effects", "std : : fs", Scope::ProtocolCode, "an `Effect` that the driver carries out"),
-    ban("effects", "std : : thread", Scope::ProtocolCode, "an `Effect` that the driver carries out"),
-    ban("effects", "std : : process", Scope::ProtocolCode, "an `Effect` that the driver carries out"),
+    ban("effects", "async", Scope::DecidingCode, "an `Effect` that the driver carries out"),
+    ban("effects", "std : : net", Scope::DecidingCode, "an `Effect` that the driver carries out"),
+    ban("effects", "std : : fs", Scope::DecidingCode, "an `Effect` that the driver carries out"),
+    ban("effects", "std : : thread", Scope::DecidingCode, "an `Effect` that the driver carries out"),
+    ban("effects", "std : : process", Scope::DecidingCode, "an `Effect` that the driver carries out"),
     ban("cases", "ProptestConfig", Scope::Everywhere, "`cases::proptest(..)`"),
     ban("sleep", "sleep (", Scope::Tests, "wait for what the test is about"),
     ban("ignored-test", "# [ ignore", Scope::Everywhere, "a test that runs, or none"),
@@ -98,7 +98,7 @@ fn applies(scope: Scope, source: &Source, line: usize) -> bool {
         Scope::Everywhere => true,
         Scope::Deterministic => DETERMINISTIC.contains(&name) && !source.path.contains("/benches/"),
         Scope::DeterministicCode => DETERMINISTIC.contains(&name) && !source.in_tests(line),
-        Scope::ProtocolCode => name == "protocol" && !source.in_tests(line),
+        Scope::DecidingCode => ["commands", "protocol"].contains(&name) && !source.in_tests(line),
         Scope::Tests => source.in_tests(line),
         Scope::SafeCode => name != "xdp" && !source.path.starts_with("crates/engine/src/device"),
     }

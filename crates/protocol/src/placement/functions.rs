@@ -5,7 +5,6 @@ use siphasher::{sip, sip128};
 use wire::Digest;
 
 use super::secret::Secret;
-use super::slot;
 
 /// All of one secret; independent of each other for anyone who does not know it.
 #[derive(Clone, Debug)]
@@ -40,7 +39,7 @@ impl Functions {
 
     /// Where a key lies among storage servers that divide a circle; keys with the same hash tag lie together.
     pub fn storage(&self, key: &[u8]) -> u64 {
-        self.storage.hash(slot::hash_tag(key))
+        self.storage.hash(wire::key::hash_tag(key))
     }
 
     /// Where a key lies in one layer. Panics on layers that were not asked for.

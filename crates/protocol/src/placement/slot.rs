@@ -1,5 +1,6 @@
 //! The hash slots of Redis Cluster, and which shim has each. Not which server has a slot at the moment.
 
+use wire::key::hash_tag;
 use wire::{ClusterMap, ShimId};
 
 pub const SLOTS: u16 = 16_384;
@@ -28,17 +29,6 @@ pub(super) fn owners(map: &ClusterMap) -> Box<[ShimId]> {
         owners.extend((first..end).map(|_| shim.id));
     }
     owners.into_boxed_slice()
-}
-
-/// The part of a key that decides its shim: what is between the first `{` and the first `}` after it, unless that
-/// is empty; otherwise the whole key.
-pub(crate) fn hash_tag(key: &[u8]) -> &[u8] {
-    let Some(open) = key.iter().position(|&byte| byte == b'{') else { return key };
-    let after = &key[open + 1..];
-    match after.iter().position(|&byte| byte == b'}') {
-        None | Some(0) => key,
-        Some(close) => &after[..close],
-    }
 }
 
 #[cfg(test)]

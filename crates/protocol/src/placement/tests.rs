@@ -2,8 +2,8 @@
 
 use wire::ShimMember;
 
-use super::slot::hash_tag;
 use super::*;
+use wire::key::hash_tag;
 
 const SECRET: u128 = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
 

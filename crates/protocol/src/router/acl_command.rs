@@ -3,11 +3,13 @@
 use bytes::Bytes;
 use wire::resp::{Command, reply};
 
-use crate::acl::{Denied, Entry, Rules, User, Users};
-use crate::command::{self, integer};
+use commands::acl::{Denied, Rules, User, Users};
+
+use super::acl_log::Entry;
 use crate::router::storage_users::names_fences;
 use crate::router::{Router, UserSource, plan, replies};
 use crate::time::Time;
+use commands::integer;
 
 /// Entries of ACL LOG that are shown where no number is given.
 const ENTRIES_SHOWN: i64 = 10;
@@ -110,7 +112,7 @@ fn dry_run(users: &Users, command: &Command) -> Bytes {
         return replies::error(&format!("ERR User '{}' not found", text(2)));
     };
     let tried = Command::from_args(&command.args().skip(3).collect::<Vec<_>>());
-    let Ok(spec) = command::resolve(&tried) else {
+    let Ok(spec) = commands::resolve(&tried) else {
         return replies::error(&format!("ERR Command '{}' not found", text(3)));
     };
     if !spec.accepts(tried.len()) {

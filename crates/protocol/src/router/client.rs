@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 
-use crate::memcached::Front;
 use crate::router::ClientId;
 use crate::router::client_tracking::ClientTracking;
 use crate::router::identity::Identity;
@@ -12,6 +11,7 @@ use crate::router::transaction::Queued;
 use crate::router::watch::Watch;
 use crate::router::window::TURN_COMMANDS;
 use crate::time::Time;
+use commands::memcached::Front;
 
 /// CLIENT REPLY: whether replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use wire::resp::Command;
 
-use crate::command::integer;
 use crate::router::client::Client;
 use crate::router::{plan, replies};
+use commands::integer;
 
 const SYNTAX: &str = "ERR syntax error";
 

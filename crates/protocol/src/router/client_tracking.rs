@@ -6,13 +6,13 @@ use std::collections::{BTreeSet, VecDeque};
 use bytes::Bytes;
 use wire::resp::{Command, reply};
 
-use crate::command::integer;
 use crate::router::client::Client;
 use crate::router::dispatch::{Origin, answered, fan};
 use crate::router::gather::Merge;
 use crate::router::pipeline::Operation;
 use crate::router::{Effect, Router, plan, replies};
 use crate::time::Time;
+use commands::integer;
 
 const SYNTAX: &str = "ERR syntax error";
 const SWITCHES_BROADCAST: &str = "ERR You can't switch BCAST mode on/off before disabling tracking for this client, \

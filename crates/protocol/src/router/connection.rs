@@ -4,12 +4,12 @@ use bytes::Bytes;
 use wire::TopicKind;
 use wire::resp::{Command, reply};
 
-use crate::command::integer;
 use crate::router::client::{Client, Labels, Replies};
 use crate::router::{
     Effect, Router, acl_command, client_command, client_tracking, info, own_command, plan, replies, slow_log,
 };
 use crate::time::Time;
+use commands::integer;
 
 pub(crate) enum Answer {
     Reply(Bytes),

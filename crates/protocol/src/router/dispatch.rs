@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 use wire::resp::{Command, ProtocolError};
 use wire::{Key, Peer, ShimId, View};
 
-use crate::command::{self, Classified, Kind};
 use crate::placement::Placement;
 use crate::router::answer::Freed;
 use crate::router::client::Client;
@@ -21,6 +20,7 @@ use crate::router::route::{Route, Unroutable};
 use crate::router::storage_users::changes_users;
 use crate::router::{Effect, Router, connection, pubsub, replies, slow_log, storage_info, transaction};
 use crate::time::Time;
+use commands::{Classified, CommandKind};
 
 const UNNAMED_KEYS: &str = "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other \
                             storage servers; put the key's hash tag before the *, as in {user1}.weight_*";
@@ -83,7 +83,7 @@ impl Router {
         if queues {
             return self.queue(now, client, &command, effects);
         }
-        let mut classified = match command::classify(&command) {
+        let mut classified = match commands::classify(&command) {
             Ok(classified) => {
                 if let Some(state) = self.clients.get_mut(client) {
                     (state.seen, state.last) = (now, classified.spec.name);
@@ -101,7 +101,9 @@ impl Router {
             self.counters.refusals += 1;
             return self.respond(now, client, error, effects);
         }
-        if classified.kind == Kind::Keyless && matches!(classified.spec.name, "config|get" | "config|set") {
+        if classified.kind == CommandKind::Keyless
+            && matches!(classified.spec.name, "config|get" | "config|set")
+        {
             let resp3 = self.clients.get(client).is_some_and(|state| state.resp3);
             if let Some(bytes) = slow_log::configuration(self, resp3, &command) {
                 return self.respond(now, client, bytes, effects);
@@ -110,11 +112,11 @@ impl Router {
                 self.limit_tracking(&command);
             }
         }
-        if classified.kind == Kind::Connection {
+        if classified.kind == CommandKind::Connection {
             if !self.asks_storage(client, &command) {
                 return connection::answer(self, now, client, &command, effects);
             }
-            classified.kind = Kind::Keyless;
+            classified.kind = CommandKind::Keyless;
         }
         let Some(placement) = self.placement.clone() else {
             let error = replies::error("LOADING DistCache: this router has no cluster map yet");
@@ -139,7 +141,7 @@ impl Router {
         let Some(state) = self.clients.get_mut(client) else { return };
         let tracks = Router::take_caching(state) && classified.spec.is_tracked();
         // Confirmations are pushes, which CLIENT REPLY does not keep back.
-        let silent = state.take_silence() && classified.kind != Kind::Subscription;
+        let silent = state.take_silence() && classified.kind != CommandKind::Subscription;
         let (sequence, resp3) = (state.pipeline.next(), state.resp3);
         let (touch, held_bytes) = (touch(&classified, &keys), command.frame().len());
         let script = classified.script;
@@ -158,7 +160,7 @@ impl Router {
             waited_ms,
         };
         let launched = self.launch(now, placement, &job, effects);
-        if classified.kind == Kind::Subscription && !matches!(launched, Ok(Progress::Done(_))) {
+        if classified.kind == CommandKind::Subscription && !matches!(launched, Ok(Progress::Done(_))) {
             self.hold_client(client);
         }
         let turn = match launched {
@@ -380,7 +382,7 @@ impl Router {
         effects: &mut Vec<Effect>,
     ) -> Result<Progress, Unroutable> {
         let key = &job.keys[0];
-        let view = command::view(placement.view_hash(), job.command, job.classified, job.resp3);
+        let view = commands::view(placement.view_hash(), job.command, job.classified, job.resp3);
         let route = self.route_tracked(now, placement, job, key, view)?;
         self.room_for(job, std::iter::once(route.peer))?;
         if self.over_limit(1) {
@@ -461,7 +463,7 @@ impl Router {
             }
             routes.push(route);
         }
-        if !matches!(kind, Kind::BlockingWrite | Kind::BlockingQuery) {
+        if !matches!(kind, CommandKind::BlockingWrite | CommandKind::BlockingQuery) {
             self.room_for(job, routes.iter().map(|route| route.peer))?;
         }
         if self.over_limit(groups.len()) {
@@ -554,7 +556,13 @@ pub(crate) fn keys_of(placement: &Placement, command: &Command, classified: &Cla
 /// Commands whose keys are unknown, and those that hold their client up while they block.
 pub(crate) fn runs_alone(classified: &Classified) -> bool {
     classified.keys.is_empty()
-        || matches!(classified.kind, Kind::Barrier | Kind::BlockingWrite | Kind::BlockingQuery | Kind::Watch)
+        || matches!(
+            classified.kind,
+            CommandKind::Barrier
+                | CommandKind::BlockingWrite
+                | CommandKind::BlockingQuery
+                | CommandKind::Watch
+        )
 }
 
 pub(crate) fn touch(classified: &Classified, keys: &[Key]) -> Touch {

@@ -1,5 +1,5 @@
 //! Who a client is, and whether it may do what it asks for: AUTH, HELLO, RESET and the check before anything else. The
-//! rules themselves are in `acl`.
+//! rules themselves are in `commands::acl`.
 
 use std::sync::Arc;
 
@@ -7,12 +7,14 @@ use bytes::Bytes;
 use wire::TopicKind;
 use wire::resp::{Command, reply};
 
-use crate::acl::{Denied, Entry, Log, Reason, User, Users, Where};
-use crate::command::{self, Flag, Spec, integer};
+use commands::acl::{Denied, User, Users};
+
+use super::acl_log::{Entry, Log, Reason, Where};
 use crate::router::client::Client;
 use crate::router::connection::{self, BAD_NAME, is_label};
 use crate::router::{ClientId, CloseReason, Effect, REDIS_VERSION, Router, UserSource, plan, replies};
 use crate::time::Time;
+use commands::{Flag, Spec, integer};
 
 /// What Redis answers to a password when there is none.
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
@@ -96,7 +98,7 @@ impl Router {
         command: &Command,
         effects: &mut Vec<Effect>,
     ) -> bool {
-        let Ok(spec) = command::resolve(command) else { return true };
+        let Ok(spec) = commands::resolve(command) else { return true };
         // What is no command is answered as such, to whomever.
         if !spec.accepts(command.len()) {
             return true;
@@ -140,7 +142,7 @@ impl Router {
 
     /// The reply in place of a queued command whose permission is gone.
     pub(crate) fn denied_at_exec(&mut self, now: Time, client: u32, command: &Command) -> Option<Bytes> {
-        let spec = command::resolve(command).ok()?;
+        let spec = commands::resolve(command).ok()?;
         let denied = self.clients.get(client)?.identity.user.check(spec, command).err()?;
         self.counters.denials += 1;
         self.log_denial(now, (client, Where::Multi), denied, command, spec);
@@ -336,7 +338,7 @@ fn sort_denied(user: &User, spec: &'static Spec, command: &Command) -> Option<St
     if !matches!(spec.name, "sort" | "sort_ro") {
         return None;
     }
-    let option = command::sort_option_that_reads_keys(command)?;
+    let option = commands::sort_option_that_reads_keys(command)?;
     let denied = !user.reads_all_keys(spec, command);
     denied.then(|| format!("ERR {option} option of SORT denied due to insufficient ACL permissions."))
 }

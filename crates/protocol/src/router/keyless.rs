@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 use wire::resp::Command;
 use wire::{Key, Peer, ShimId};
 
-use crate::command::Kind;
 use crate::placement::Placement;
 use crate::router::dispatch::{Job, Origin, fan};
 use crate::router::gather::Merge;
@@ -15,6 +14,7 @@ use crate::router::plan::Plan;
 use crate::router::route::Route;
 use crate::router::{Effect, Router, info, replies, storage_info};
 use crate::time::Time;
+use commands::CommandKind;
 
 const RANDOMKEY: &[u8] = b"*1\r\n$9\r\nRANDOMKEY\r\n";
 
@@ -111,7 +111,13 @@ impl Router {
         let mut parts = Vec::with_capacity(shims.len());
         for shim in shims.iter().filter(|shim| self.shim_linked(**shim)).copied().collect::<Vec<_>>() {
             let origin = job.origin(parts.len() as u32);
-            parts.push(alone(self.send_keyless(origin, Kind::Keyless, shim, command.frame(), effects)));
+            parts.push(alone(self.send_keyless(
+                origin,
+                CommandKind::Keyless,
+                shim,
+                command.frame(),
+                effects,
+            )));
         }
         if parts.is_empty() {
             return Progress::Done(replies::verbatim(&own, job.resp3));
@@ -133,13 +139,13 @@ impl Router {
         shim: ShimId,
         effects: &mut Vec<Effect>,
     ) -> Sent {
-        self.send_keyless(origin, Kind::Keyless, shim, &Bytes::from_static(RANDOMKEY), effects)
+        self.send_keyless(origin, CommandKind::Keyless, shim, &Bytes::from_static(RANDOMKEY), effects)
     }
 
     pub(crate) fn send_keyless(
         &mut self,
         origin: Origin,
-        kind: Kind,
+        kind: CommandKind,
         shim: ShimId,
         frame: &Bytes,
         effects: &mut Vec<Effect>,

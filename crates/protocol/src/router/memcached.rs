@@ -1,12 +1,12 @@
 //! A memcached client's requests on their way through the router: each becomes commands like any other client's, whose
-//! replies take memcached's shape when their turn comes. Not what the shapes are: that is `crate::memcached`.
+//! replies take memcached's shape when their turn comes. Not what the shapes are: that is `commands::memcached`.
 
 use bytes::Bytes;
 use wire::memcached::{Request, Store, StoreVerb};
 
-use crate::memcached::{self, Dialect, Shape, State, Step, Tallies};
 use crate::router::{ClientId, Effect, Router, replies};
 use crate::time::Time;
+use commands::memcached::{self, Dialect, Shape, State, Step, Tallies};
 
 const NOT_REDIS: &str = "ERR DistCache: storage is memcached, which knows no Redis commands; speak memcached to a router \
                          with protocol = \"memcached\"";

@@ -11,6 +11,7 @@ use wire::resp::{Command, ProtocolError};
 use wire::{Message, Peer};
 
 mod acl_command;
+mod acl_log;
 mod answer;
 mod breaker;
 mod budget;
@@ -60,20 +61,20 @@ pub use slow_log::SlowLogSettings;
 pub use spans::{CommandSpan, RequestSpan};
 pub use surface::{Class, Spread, Treatment, shortest, surface};
 
-use crate::acl::Users;
 use crate::load::LoadTable;
-use crate::memcached::{Dialect, Tallies};
 use crate::placement::Placement;
 use crate::time::Time;
 use breaker::Breaker;
 use budget::Budget;
 use client::Clients;
+use commands::acl::Users;
+use commands::memcached::{Dialect, Tallies};
 use identity::Permissions;
 use learned::Learned;
 use pending::PendingTable;
 
 /// The version of Redis whose behaviour clients get, as HELLO and INFO tell them.
-pub use crate::command::REDIS_VERSION;
+pub use commands::REDIS_VERSION;
 
 /// A client connection, by the number that the driver gave it; numbers are small and are used again after
 /// `Input::Closed`, because tables are indexed by them.

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use wire::resp::{Command, reply};
 
-use crate::command::integer;
 use crate::router::{Router, plan, replies, slow_log};
+use commands::integer;
 
 const HELP: [&str; 16] = [
     "DISTCACHE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",

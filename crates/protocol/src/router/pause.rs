@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::resp::Command;
 
-use crate::command::{Kind, integer};
 use crate::router::answer::Freed;
 use crate::router::client::Client;
 use crate::router::{Effect, Router, plan, replies};
 use crate::time::Time;
+use commands::{CommandKind, integer};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pause {
@@ -60,8 +60,11 @@ impl Router {
         replies::OK
     }
 
-    pub(crate) fn is_paused(&self, now: Time, kind: Kind) -> bool {
-        let writes = matches!(kind, Kind::Write | Kind::BlockingWrite | Kind::Barrier | Kind::Publish);
+    pub(crate) fn is_paused(&self, now: Time, kind: CommandKind) -> bool {
+        let writes = matches!(
+            kind,
+            CommandKind::Write | CommandKind::BlockingWrite | CommandKind::Barrier | CommandKind::Publish
+        );
         self.pause.is_some_and(|pause| now < pause.until && (pause.all || writes))
     }
 

@@ -8,13 +8,13 @@ use smallvec::SmallVec;
 use wire::resp::Command;
 use wire::{Peer, Status};
 
-use crate::command::{Classified, Kind};
-use crate::memcached::Shape;
 use crate::router::dispatch::Keys;
 use crate::router::gather::Merge;
 use crate::router::ran::Ran;
 use crate::router::stream::Streaming;
 use crate::time::Time;
+use commands::memcached::Shape;
+use commands::{Classified, CommandKind};
 
 /// Above this capacity an emptied pipeline gives its memory back: most clients idle most of the time.
 const CAPACITY_KEPT: usize = 64;
@@ -275,7 +275,7 @@ impl Pipeline {
     }
 
     /// The kinds of what is held back.
-    pub(crate) fn waiting_kinds(&self) -> impl Iterator<Item = Kind> {
+    pub(crate) fn waiting_kinds(&self) -> impl Iterator<Item = CommandKind> {
         self.operations.iter().filter_map(|operation| match &operation.progress {
             Progress::Waiting(waiting) => Some(waiting.classified.kind),
             Progress::Sent(_) | Progress::Fan(_) | Progress::Streaming(_) | Progress::Done(_) => None,
@@ -305,7 +305,7 @@ impl Pipeline {
     pub(crate) fn end_before_blocking(&mut self) -> VecDeque<Turn> {
         let blocks = |operation: &Operation| match &operation.progress {
             Progress::Waiting(waiting) => {
-                matches!(waiting.classified.kind, Kind::BlockingWrite | Kind::BlockingQuery)
+                matches!(waiting.classified.kind, CommandKind::BlockingWrite | CommandKind::BlockingQuery)
             }
             Progress::Sent(_) | Progress::Fan(_) | Progress::Streaming(_) | Progress::Done(_) => false,
         };
@@ -356,7 +356,7 @@ impl Pipeline {
     /// What the last of the waiting operations that concern watches leaves: whether keys are watched then.
     pub(crate) fn will_watch(&self) -> Option<bool> {
         self.operations.iter().rev().find_map(|operation| match &operation.progress {
-            Progress::Waiting(waiting) if waiting.classified.kind == Kind::Watch => {
+            Progress::Waiting(waiting) if waiting.classified.kind == CommandKind::Watch => {
                 Some(!waiting.classified.keys.is_empty())
             }
             Progress::Waiting(waiting) if waiting.watched => Some(false),

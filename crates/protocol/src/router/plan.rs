@@ -4,10 +4,10 @@ use smallvec::SmallVec;
 use wire::Key;
 use wire::resp::Command;
 
-use crate::command::{Classified, Kind};
 use crate::placement::Home;
 use crate::router::gather::Merge;
 use crate::router::storage_users::changes_users;
+use commands::{Classified, CommandKind};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -41,14 +41,16 @@ pub(crate) enum Plan {
 
 pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
     match (classified.kind, classified.keys.len()) {
-        (Kind::Read | Kind::Query, 1..) if is(command, 0, "MGET") && !share_tag(command, classified) => {
+        (CommandKind::Read | CommandKind::Query, 1..)
+            if is(command, 0, "MGET") && !share_tag(command, classified) =>
+        {
             Plan::Each
         }
-        (Kind::Read, 1) => Plan::Read,
-        (Kind::Watch, _) => Plan::Watch,
+        (CommandKind::Read, 1) => Plan::Read,
+        (CommandKind::Watch, _) => Plan::Watch,
         (kind, 0) => without_keys(command, kind),
         (_, 1) => Plan::Whole,
-        (Kind::BlockingQuery | Kind::BlockingWrite, _) => Plan::Whole,
+        (CommandKind::BlockingQuery | CommandKind::BlockingWrite, _) => Plan::Whole,
         _ if is(command, 0, "MSET") => Plan::Grouped(Merge::First),
         _ if ["DEL", "UNLINK", "EXISTS", "TOUCH"].iter().any(|name| is(command, 0, name)) => {
             Plan::Grouped(Merge::Sum)
@@ -57,11 +59,11 @@ pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
     }
 }
 
-fn without_keys(command: &Command, kind: Kind) -> Plan {
+fn without_keys(command: &Command, kind: CommandKind) -> Plan {
     match kind {
-        Kind::Subscription => return Plan::Subscription,
-        Kind::Publish => return Plan::Publish,
-        Kind::Purge => return Plan::Everywhere(Merge::Sum),
+        CommandKind::Subscription => return Plan::Subscription,
+        CommandKind::Publish => return Plan::Publish,
+        CommandKind::Purge => return Plan::Everywhere(Merge::Sum),
         _ => {}
     }
     match upper(command.name()).as_slice() {
@@ -79,7 +81,7 @@ fn without_keys(command: &Command, kind: Kind) -> Plan {
         b"LATENCY" if is(command, 1, "RESET") => Plan::Everywhere(Merge::Sum),
         b"LATENCY" | b"MODULE" | b"MEMORY" => Plan::FirstShim,
         b"CONFIG" if !is(command, 1, "GET") && !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
-        _ if kind == Kind::Barrier => Plan::FirstShim,
+        _ if kind == CommandKind::Barrier => Plan::FirstShim,
         _ => Plan::Anywhere,
     }
 }

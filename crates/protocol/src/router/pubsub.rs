@@ -9,7 +9,6 @@ use wire::message::{Deliver, Subscribe, Subscribers};
 use wire::resp::reply;
 use wire::{Key, Message, Peer, Sharding, ShimId, TopicKind};
 
-use crate::command::{Classified, Kind};
 use crate::hash::KeyMap;
 use crate::placement::Placement;
 use crate::router::answer::Freed;
@@ -20,6 +19,7 @@ use crate::router::pipeline::{Part, Progress, Sent};
 use crate::router::route::Route;
 use crate::router::{Effect, Router, replies};
 use crate::time::Time;
+use commands::{Classified, CommandKind};
 
 const KINDS: [TopicKind; 3] = [TopicKind::Channel, TopicKind::Pattern, TopicKind::ShardChannel];
 /// Messages that are kept for a client while its subscription is being confirmed; more are lost, as if they had been
@@ -148,7 +148,7 @@ impl Subscribed {
 /// Redis' refusal of commands that a RESP2 connection with subscriptions has no place for the replies of.
 pub(crate) fn misplaced(classified: &Classified) -> Option<Bytes> {
     let name = classified.spec.name;
-    if classified.kind == Kind::Subscription || matches!(name, "ping" | "quit" | "reset") {
+    if classified.kind == CommandKind::Subscription || matches!(name, "ping" | "quit" | "reset") {
         return None;
     }
     Some(replies::error(&format!(
@@ -449,6 +449,6 @@ impl Router {
         }
         let route = Route { peer: Peer::Shim(shim), ordered: false };
         let (origin, frame) = (job.origin(0), job.command.frame());
-        Progress::Sent(self.send_execute(origin, Kind::Publish, route, channel, frame, effects))
+        Progress::Sent(self.send_execute(origin, CommandKind::Publish, route, channel, frame, effects))
     }
 }

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use wire::Peer;
 use wire::resp::Command;
 
-use crate::command::{Classified, Kind, Spec};
 use crate::router::pending::Pending;
 use crate::router::spans::Followed;
 use crate::time::Time;
+use commands::{Classified, CommandKind, Spec};
 
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
@@ -65,8 +65,10 @@ impl Heard {
 
 impl Ran {
     pub(crate) fn new(now: Time, classified: &Classified) -> Ran {
-        let blocks =
-            matches!(classified.kind, Kind::BlockingWrite | Kind::BlockingQuery | Kind::Subscription);
+        let blocks = matches!(
+            classified.kind,
+            CommandKind::BlockingWrite | CommandKind::BlockingQuery | CommandKind::Subscription
+        );
         Ran { spec: Some(classified.spec), blocks, launched: now, ..Ran::default() }
     }
 

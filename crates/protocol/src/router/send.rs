@@ -4,13 +4,13 @@ use bytes::Bytes;
 use wire::message::{Execute, Read};
 use wire::{Key, Message, Peer};
 
-use crate::command::Kind;
 use crate::router::dispatch::Origin;
 use crate::router::pending::{Pending, PendingRead};
 use crate::router::pipeline::Sent;
 use crate::router::route::Route;
 use crate::router::{Effect, Router};
 use crate::time::Time;
+use commands::CommandKind;
 
 impl Router {
     pub(crate) fn send_read(
@@ -49,7 +49,7 @@ impl Router {
     pub(crate) fn send_execute(
         &mut self,
         origin: Origin,
-        kind: Kind,
+        kind: CommandKind,
         route: Route,
         key: Key,
         frame: &Bytes,
@@ -57,8 +57,11 @@ impl Router {
     ) -> Sent {
         self.counters.executes += 1;
         let Route { peer, ordered } = route;
-        let writes = matches!(kind, Kind::Write | Kind::BlockingWrite | Kind::Barrier | Kind::Publish);
-        let blocking = matches!(kind, Kind::BlockingWrite | Kind::BlockingQuery);
+        let writes = matches!(
+            kind,
+            CommandKind::Write | CommandKind::BlockingWrite | CommandKind::Barrier | CommandKind::Publish
+        );
+        let blocking = matches!(kind, CommandKind::BlockingWrite | CommandKind::BlockingQuery);
         let counted = !blocking;
         let request =
             self.pending.insert(Pending { writes, blocking, counted, ..Pending::new(origin, peer) });

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use wire::Peer;
 use wire::resp::{Command, reply};
 
-use crate::command::{Flag, integer};
 use crate::router::client::Client;
 use crate::router::ran::{Ran, Tally};
 use crate::router::{Router, plan, replies};
 use crate::time::Time;
+use commands::{Flag, integer};
 
 /// As Redis shows them.
 const ARGUMENTS_MAX: usize = 32;
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn passwords_stay_out_of_it() {
         let kept = |args: &[&str]| {
-            let classified = crate::command::classify(&Command::from_args(args)).expect("a known command");
+            let classified = commands::classify(&Command::from_args(args)).expect("a known command");
             is_shown(&Ran::new(Time(0), &classified))
         };
         assert!(kept(&["GET", "k"]) && kept(&["ACL", "GENPASS"]));

@@ -5,11 +5,11 @@ use rand::{Rng, RngExt};
 use wire::Peer;
 use wire::resp::Command;
 
-use crate::command::Spec;
 use crate::router::client::Client;
 use crate::router::pipeline::{Operation, Progress};
 use crate::router::ran::{Heard, Ran};
 use crate::time::Time;
+use commands::Spec;
 
 /// Commands whose spans nobody has taken; what is more is dropped and counted. The driver takes them every few ms.
 const DONE_MAX: usize = 4096;

@@ -9,14 +9,14 @@ use smallvec::SmallVec;
 use wire::resp::{Command, Value};
 use wire::{Peer, ShimId, Status};
 
-use crate::acl::{FENCE_PREFIX, Users};
-use crate::command::Kind;
 use crate::router::answer::Freed;
 use crate::router::dispatch::Origin;
 use crate::router::gather::{self, Merge};
 use crate::router::pipeline::{Part, PartReply, Progress};
 use crate::router::{Effect, Router, UserSource, plan};
 use crate::time::Time;
+use commands::CommandKind;
+use commands::acl::{FENCE_PREFIX, Users};
 
 const ACL_LIST: &[u8] = b"*2\r\n$3\r\nACL\r\n$4\r\nLIST\r\n";
 /// Whose requests the router's own are: no client has this place.
@@ -112,7 +112,7 @@ impl Router {
                 self.storage_users.server(index).asked = true;
                 let origin =
                     Origin { client: NOBODY, part: index as u32, sequence: 0, resp3: false, waited_ms: 0 };
-                self.send_keyless(origin, Kind::Keyless, shim, &Bytes::from_static(ACL_LIST), effects);
+                self.send_keyless(origin, CommandKind::Keyless, shim, &Bytes::from_static(ACL_LIST), effects);
             }
         }
     }
@@ -185,7 +185,7 @@ impl Router {
         for (part, shim) in shims.iter().enumerate() {
             let origin = Origin { part: part as u32, resp3: false, ..origin };
             let frame = Bytes::from_static(ACL_LIST);
-            let sent = self.send_keyless(origin, Kind::Keyless, *shim, &frame, effects);
+            let sent = self.send_keyless(origin, CommandKind::Keyless, *shim, &frame, effects);
             parts.push(Part { sent, touch: SmallVec::new(), reply: None });
         }
         let client = self.clients.get_mut(origin.client);

@@ -4,10 +4,10 @@
 use smallvec::SmallVec;
 use wire::resp::Command;
 
-use crate::command::{self, Classified, Kind, Refusal, Spec};
 use crate::router::plan::{self, Plan};
 use crate::router::{ClientId, Effect, Input, Router, RouterConfig};
 use crate::time::Time;
+use commands::{Classified, CommandKind, Refusal, Spec};
 
 /// One command or subcommand that stands for itself; containers are there only as their subcommands.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub fn surface() -> Vec<Treatment> {
     let leaves = |spec: &'static Spec| {
         if spec.subcommands.is_empty() { std::slice::from_ref(spec) } else { spec.subcommands }
     };
-    command::all().iter().flat_map(leaves).map(treatment).collect()
+    commands::all().iter().flat_map(leaves).map(treatment).collect()
 }
 
 /// The shortest command of this name that has enough arguments.
@@ -81,11 +81,11 @@ pub fn shortest(spec: &'static Spec) -> Command {
 
 fn treatment(spec: &'static Spec) -> Treatment {
     let command = shortest(spec);
-    let kind = match command::kind_of(spec) {
+    let kind = match commands::kind_of(spec) {
         Ok(kind) => kind,
         Err(refusal) => return refused(spec, &refusal.to_string()),
     };
-    if let Some(text) = (kind == Kind::Connection).then(|| refusal_of(&command)).flatten() {
+    if let Some(text) = (kind == CommandKind::Connection).then(|| refusal_of(&command)).flatten() {
         return refused(spec, &text);
     }
     let names_keys = spec.names_keys();
@@ -122,23 +122,23 @@ fn refusal_of(command: &Command) -> Option<String> {
     refusals.next()
 }
 
-fn class(kind: Kind) -> Class {
+fn class(kind: CommandKind) -> Class {
     match kind {
-        Kind::Read => Class::CachedRead,
-        Kind::Query => Class::Read,
-        Kind::Write => Class::Write,
-        Kind::BlockingWrite | Kind::BlockingQuery => Class::Blocking,
-        Kind::Watch => Class::Pinned,
-        Kind::Barrier => Class::Barrier,
-        Kind::Keyless => Class::Keyless,
-        Kind::Connection | Kind::Purge => Class::Answered,
-        Kind::Subscription => Class::Subscription,
-        Kind::Publish => Class::Publish,
+        CommandKind::Read => Class::CachedRead,
+        CommandKind::Query => Class::Read,
+        CommandKind::Write => Class::Write,
+        CommandKind::BlockingWrite | CommandKind::BlockingQuery => Class::Blocking,
+        CommandKind::Watch => Class::Pinned,
+        CommandKind::Barrier => Class::Barrier,
+        CommandKind::Keyless => Class::Keyless,
+        CommandKind::Connection | CommandKind::Purge => Class::Answered,
+        CommandKind::Subscription => Class::Subscription,
+        CommandKind::Publish => Class::Publish,
     }
 }
 
 fn spread(command: &Command, classified: &Classified) -> Spread {
-    if classified.kind == Kind::Connection {
+    if classified.kind == CommandKind::Connection {
         // Of these the router puts its own facts before those of storage.
         let asks = plan::is(command, 0, "INFO") || plan::is(command, 0, "COMMAND");
         let help = plan::is(command, 0, "CLIENT") && plan::is(command, 1, "HELP");

@@ -12,7 +12,6 @@ use wire::message::{Changed, Follow, Track};
 use wire::resp::{Command, reply};
 use wire::{Key, Message, Peer, ShimId, View};
 
-use crate::command::integer;
 use crate::hash::KeyMap;
 use crate::placement::Placement;
 use crate::router::client::Client;
@@ -23,6 +22,7 @@ use crate::router::pipeline::{Part, Sent};
 use crate::router::route::{Route, Unroutable};
 use crate::router::{Effect, Router, plan};
 use crate::time::Time;
+use commands::integer;
 
 /// Writes of one client that are remembered to know their reports (NOLOOP). An older one is taken for anybody's.
 const WRITES_MAX: usize = 1024;

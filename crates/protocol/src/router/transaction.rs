@@ -6,7 +6,6 @@ use wire::Key;
 use wire::resp::Command;
 use wire::resp::transaction::Transaction;
 
-use crate::command::{self, Classified, Kind, Refusal};
 use crate::router::connection::{self, Answer};
 use crate::router::dispatch::{Hold, Job, Keys, fan, keys_of, low, touch};
 use crate::router::gather::Merge;
@@ -15,6 +14,7 @@ use crate::router::plan::{self, Plan};
 use crate::router::ran::Ran;
 use crate::router::{Effect, Router, client_command, replies};
 use crate::time::Time;
+use commands::{Classified, CommandKind, Refusal};
 
 /// Most commands that one transaction may have. A reply of as many elements is no trouble to clients.
 const COMMANDS_MAX: usize = 1 << 18;
@@ -33,7 +33,7 @@ pub(crate) struct Queued {
     /// Commands that the router answers itself, by their place in the whole, and what storage need not be asked.
     own: Vec<(usize, Own)>,
     own_bytes: usize,
-    kind: Kind,
+    kind: CommandKind,
     reads_unnamed_keys: bool,
     script: bool,
     /// Keys that commands read whose replies clients may keep.
@@ -55,7 +55,7 @@ impl Default for Queued {
             storage: Transaction::default(),
             own: Vec::new(),
             own_bytes: 0,
-            kind: Kind::Keyless,
+            kind: CommandKind::Keyless,
             reads_unnamed_keys: false,
             script: false,
             reads: Vec::new(),
@@ -85,9 +85,9 @@ impl Queued {
     fn push(&mut self, command: &Command, classified: &Classified) {
         // A channel is no key, but has a place as keys have.
         let channel = [1];
-        let keys = if classified.kind == Kind::Publish { &channel[..] } else { &classified.keys[..] };
+        let keys = if classified.kind == CommandKind::Publish { &channel[..] } else { &classified.keys[..] };
         self.storage.push(command, keys);
-        self.kind = command::transaction_kind(self.kind, classified.kind);
+        self.kind = commands::transaction_kind(self.kind, classified.kind);
         self.reads_unnamed_keys |= classified.reads_unnamed_keys;
         self.script |= classified.script;
         if classified.spec.is_tracked() {
@@ -108,14 +108,14 @@ impl Queued {
 impl Router {
     /// A command of a client that is between MULTI and EXEC.
     pub(crate) fn queue(&mut self, now: Time, client: u32, command: &Command, effects: &mut Vec<Effect>) {
-        let found = command::classify(command);
+        let found = commands::classify(command);
         if let (Ok(classified), Some(state)) = (&found, self.clients.get_mut(client)) {
             (state.seen, state.last) = (now, classified.spec.name);
         }
         let answer = match found {
             Ok(classified)
-                if classified.kind == Kind::Watch
-                    || classified.kind == Kind::Connection && !plan::is(command, 0, "COMMAND") =>
+                if classified.kind == CommandKind::Watch
+                    || classified.kind == CommandKind::Connection && !plan::is(command, 0, "COMMAND") =>
             {
                 return self.queue_own(now, client, command, effects);
             }
@@ -216,7 +216,7 @@ impl Router {
         let Some(placement) = &self.placement else {
             return Some(replies::error("LOADING DistCache: this router has no cluster map yet"));
         };
-        if matches!(classified.kind, Kind::Subscription | Kind::Purge) {
+        if matches!(classified.kind, CommandKind::Subscription | CommandKind::Purge) {
             let name = classified.spec.name;
             let error = format!("ERR DistCache: '{name}' is not possible inside a transaction");
             return Some(replies::error(&error));
@@ -255,7 +255,7 @@ impl Router {
             return self.respond(now, client, out.into(), effects);
         }
         let command = storage.finish();
-        let Some(spec) = command::find(command.name()) else { return };
+        let Some(spec) = commands::find(command.name()) else { return };
         let keys = (1..command.len()).collect();
         let classified = Classified { spec, kind, keys, reads_unnamed_keys, script };
         let tracked = match (self.clients.get_mut(client).map(Router::take_caching), &self.placement) {
@@ -294,7 +294,7 @@ impl Router {
                 continue;
             }
             let Some(command) = commands.next() else { break };
-            match (self.denied_at_exec(now, client, &command), command::classify(&command)) {
+            match (self.denied_at_exec(now, client, &command), commands::classify(&command)) {
                 (Some(error), _) => replies.push((place, error)),
                 (None, Ok(classified)) => left.push(&command, &classified),
                 (None, Err(refusal)) => replies.push((place, refused(&command, &refusal))),
@@ -325,7 +325,7 @@ impl Router {
         let touch = touch(classified, &keys);
         let first = placement.map().shims[0].id;
         let elsewhere =
-            classified.kind == Kind::Barrier && keys.iter().any(|key| placement.shim(key) != first);
+            classified.kind == CommandKind::Barrier && keys.iter().any(|key| placement.shim(key) != first);
         let mut ran = Ran::new(now, classified);
         let tracked = &waiting.tracked;
         let (dealt, waited_ms) = (None, 0);

@@ -5,8 +5,8 @@ use wire::message::Execute;
 use wire::resp::Command;
 use wire::{Key, Message};
 
-use crate::command::integer;
 use crate::router::{Effect, Router, plan, replies};
+use commands::integer;
 
 impl Router {
     /// CLIENT UNBLOCK id [TIMEOUT | ERROR]: whether that client of this router was blocked.

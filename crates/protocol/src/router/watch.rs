@@ -9,7 +9,6 @@ use wire::message::{Cancel, Execute};
 use wire::resp::Command;
 use wire::{Key, Message, Peer};
 
-use crate::command::{Classified, Kind, find};
 use crate::placement::{Home, Placement};
 use crate::router::dispatch::{Job, Keys, cross_shim, runs_alone};
 use crate::router::pending::Pending;
@@ -18,6 +17,7 @@ use crate::router::route::{Route, Unroutable};
 use crate::router::transaction::ABORTED;
 use crate::router::{Effect, Router, plan, replies};
 use crate::time::Time;
+use commands::{Classified, CommandKind, find};
 
 /// What watches for a client.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Router {
     /// UNWATCH, DISCARD, RESET or an EXEC that does nothing, in its turn.
     pub(crate) fn end_watch(&mut self, now: Time, client: u32, command: Command, effects: &mut Vec<Effect>) {
         let Some(spec) = find(b"unwatch") else { return };
-        let classified = Classified::without_keys(spec, Kind::Watch);
+        let classified = Classified::without_keys(spec, CommandKind::Watch);
         let Some(state) = self.clients.get_mut(client) else { return };
         let (silent, resp3, sequence) = (state.take_silence(), state.resp3, state.pipeline.next());
         let progress = match sequence == state.pipeline.first() {
@@ -139,7 +139,7 @@ impl Router {
         };
         let elsewhere = job.keys.iter().any(|key| placement.home(key) != watch.home)
             || job.classified.reads_unnamed_keys && placement.map().shims.len() > 1
-            || job.classified.kind == Kind::Barrier && placement.map().shims[0].id != watch.home.shim;
+            || job.classified.kind == CommandKind::Barrier && placement.map().shims[0].id != watch.home.shim;
         if elsewhere {
             self.counters.refusals += 1;
             self.drop_watch(job.client, effects);
@@ -173,7 +173,7 @@ impl Router {
     ) -> Sent {
         self.counters.executes += 1;
         let (origin, peer) = (job.origin(0), route.peer);
-        let writes = matches!(job.classified.kind, Kind::Write | Kind::Barrier);
+        let writes = matches!(job.classified.kind, CommandKind::Write | CommandKind::Barrier);
         let request = self.pending.insert(Pending { writes, ..Pending::new(origin, peer) });
         if writes && self.knows_writers() {
             self.note_write(origin.client, request);

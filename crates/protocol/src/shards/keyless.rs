@@ -13,12 +13,12 @@ use wire::resp::{Command, reply};
 use super::fan::{Fan, Finish};
 use super::flight::Flight;
 use super::{Effect, Shards};
-use crate::command::{self, Kind};
 use crate::placement::slot;
 use crate::router::gather::Merge;
 use crate::router::plan::{self, Plan};
 use crate::storage::{Lane, Reach, StorageEvent, Store};
 use crate::time::Time;
+use commands::CommandKind;
 
 const SHARED: &str = "-ERR DistCache: '%' concerns all keys of a primary, and at the moment some of its slots are \
                       another shim's; redis-cli --cluster rebalance gives each shim primaries of its own again\r\n";
@@ -31,14 +31,14 @@ impl Shards {
     pub(super) fn keyless(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
         let resp3 = is_resp3(store.lane);
         let parsed = Command::parse(store.commands[0].clone()).ok();
-        let classified = parsed.and_then(|command| Some((command::classify(&command).ok()?, command)));
+        let classified = parsed.and_then(|command| Some((commands::classify(&command).ok()?, command)));
         if store.commands.len() > 1 {
             return self.keyless_transaction(now, store, effects);
         }
         let Some((classified, command)) = classified else {
             return self.pass(now, self.anchor, store, effects);
         };
-        if classified.kind == Kind::Barrier && self.shared {
+        if classified.kind == CommandKind::Barrier && self.shared {
             let name = String::from_utf8_lossy(command.name()).to_lowercase();
             return refuse(&store, &SHARED.replace('%', &name), effects);
         }
@@ -83,12 +83,12 @@ impl Shards {
             return false;
         }
         let is_wide = |command: &Command| {
-            let Ok(classified) = command::classify(command) else { return false };
+            let Ok(classified) = commands::classify(command) else { return false };
             let everywhere = matches!(
                 plan::plan(command, &classified),
                 Plan::Everywhere(_) | Plan::Scan | Plan::RandomKey | Plan::Info
             );
-            classified.kind == Kind::Barrier || several && everywhere
+            classified.kind == CommandKind::Barrier || several && everywhere
         };
         let commands = store.commands.iter().filter_map(|frame| Command::parse(frame.clone()).ok());
         let Some(wide) = commands.into_iter().find(is_wide) else { return false };

@@ -10,10 +10,10 @@ use wire::{Message, Peer};
 
 use super::operation::{Operation, Phase};
 use super::{Effect, Shim, StorageState};
-use crate::command::{self, Flag};
 use crate::requests::{self, Arrival, Due, RequestClass, RequestLimits};
 use crate::storage::Lane;
 use crate::time::Time;
+use commands::Flag;
 
 /// How often those who have waited for too long are looked for, at least.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -100,7 +100,7 @@ impl Shim {
             return false;
         }
         let command = Command::parse(execute.command.clone()).ok();
-        let classified = command.and_then(|command| command::classify(&command).ok());
+        let classified = command.and_then(|command| commands::classify(&command).ok());
         classified
             .is_some_and(|classified| classified.keys.is_empty() && classified.spec.has(Flag::AllowBusy))
     }

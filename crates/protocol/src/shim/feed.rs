@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use wire::resp::{Command, Value};
 use wire::{Key, NodeId};
 
-use super::operation::{Kind, Operation, Phase, blank};
+use super::operation::{Operation, OperationKind, Phase, blank};
 use super::operations::status_of;
 use super::{Purpose, Shim};
 use crate::shim::Effect;
@@ -252,7 +252,7 @@ impl Shim {
                 && (operation.kind.is_silent() || index.is_some_and(|index| operation.writes_key(index)))
         };
         if !state.queue.iter().any(invalidates) {
-            self.admit_operation(blank(Kind::Change, SmallVec::from_elem(key, 1)));
+            self.admit_operation(blank(OperationKind::Change, SmallVec::from_elem(key, 1)));
         }
     }
 
@@ -264,10 +264,12 @@ impl Shim {
             return;
         }
         let first = self.barriers.front().and_then(|id| self.operations.get(*id as usize));
-        if first.is_some_and(|operation| operation.phase != Phase::Queued || operation.kind == Kind::Flush) {
+        if first.is_some_and(|operation| {
+            operation.phase != Phase::Queued || operation.kind == OperationKind::Flush
+        }) {
             return;
         }
-        let id = self.operations.insert(blank(Kind::Flush, SmallVec::new())) as u32;
+        let id = self.operations.insert(blank(OperationKind::Flush, SmallVec::new())) as u32;
         self.barriers.push_front(id);
         self.ready.push_back(id);
     }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use wire::message::{Credit, Follows, Part, Reply};
 use wire::{Key, Message, Peer, Status, View};
 
-use super::operation::{KeyState, Kind, Origin};
+use super::operation::{KeyState, OperationKind, Origin};
 use super::operations::{operation, status_of};
 use super::reads::own;
 use super::refusal::Refusal;
@@ -142,7 +142,7 @@ impl Shim {
     /// The same for a read that was queued, because other views of its key are large.
     fn skip_operation(&mut self, now: Time, ticket: u64, id: u32, effects: &mut Vec<Effect>) {
         let operation = &self.operations[id as usize];
-        let (Kind::Read(Some(view)), Some(origin), Lane::Shared { resp3 }) =
+        let (OperationKind::Read(Some(view)), Some(origin), Lane::Shared { resp3 }) =
             (operation.kind, operation.origin.filter(needs_no_whole), operation.lane)
         else {
             return;
@@ -200,20 +200,20 @@ impl Shim {
             return self.refuse(origin, &Refusal::error(TRANSFERS), effects);
         }
         let keys = SmallVec::from_elem(key, 1);
-        let refusal = self.overload(&keys, crate::command::Kind::Read);
+        let refusal = self.overload(&keys, commands::CommandKind::Read);
         if let Some(refusal) = refusal.or_else(|| self.storage_overloaded(RequestClass::Client)) {
             return self.refuse(origin, &refusal, effects);
         }
         self.statistics.storage_reads += 1;
         let lane = Lane::Pinned { resp3 };
-        self.admit_operation(operation(origin, Kind::Read(Some(view)), lane, command, keys));
+        self.admit_operation(operation(origin, OperationKind::Read(Some(view)), lane, command, keys));
     }
 
     /// A reply came whole. If it was expected to be large, that may be over.
     pub(super) fn came_whole(&mut self, id: u32, bytes: usize) {
         let operation = &self.operations[id as usize];
         let small = bytes <= LARGE_REPLY_BYTES;
-        if let (true, Kind::Read(Some(view)), [key]) = (small, operation.kind, &operation.keys[..]) {
+        if let (true, OperationKind::Read(Some(view)), [key]) = (small, operation.kind, &operation.keys[..]) {
             self.larges.forget(key, view);
         }
     }
@@ -261,7 +261,7 @@ impl Shim {
         let origin = operation.origin.take().filter(|_| !operation.cancelled);
         let (key, kind) = (operation.keys[0].clone(), operation.kind);
         self.complete(id, Bytes::new(), true, effects);
-        if let (Some(Origin { from, request, .. }), Kind::Read(Some(view))) = (origin, kind) {
+        if let (Some(Origin { from, request, .. }), OperationKind::Read(Some(view))) = (origin, kind) {
             let (status, cached) = (status_of(&value), self.hints(&key, view));
             let reply = Reply { request, status, cached, more: !last, value, ..Reply::default() };
             self.send(from, Message::Reply(reply), effects);

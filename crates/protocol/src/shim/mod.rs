@@ -52,7 +52,7 @@ use operation::{KeyState, Operation, Origin};
 use storage_limit::StorageLimit;
 use watch::Watcher;
 
-pub use crate::command::Scope;
+pub use commands::Scope;
 pub(crate) use feed::changed_keys;
 pub use feed::{Bounded, FeedState};
 pub use inspect::ShimBacklog;

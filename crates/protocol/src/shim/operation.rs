@@ -30,7 +30,7 @@ impl Origin {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     /// Queued only to keep program order behind writes; a cacheable read's view shapes its reply.
     Read(Option<View>),
     Write,
@@ -46,20 +46,20 @@ pub(super) enum Kind {
     Flush,
 }
 
-impl Kind {
+impl OperationKind {
     /// Whether it counts among those at storage, which keep to one connection.
     pub(super) fn occupies_lane(self) -> bool {
-        matches!(self, Kind::Read(_) | Kind::Write)
+        matches!(self, OperationKind::Read(_) | OperationKind::Write)
     }
 
     /// Whether it asks nothing of storage and has no effect but on copies.
     pub(super) fn is_silent(self) -> bool {
-        matches!(self, Kind::Purge | Kind::Change | Kind::Flush)
+        matches!(self, OperationKind::Purge | OperationKind::Change | OperationKind::Flush)
     }
 
     /// Whether it changes what storage holds, as far as anyone can tell.
     pub(super) fn writes(self) -> bool {
-        matches!(self, Kind::Write | Kind::Blocking | Kind::Barrier)
+        matches!(self, OperationKind::Write | OperationKind::Blocking | OperationKind::Barrier)
     }
 }
 
@@ -73,7 +73,7 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     pub(super) origin: Option<Origin>,
-    pub(super) kind: Kind,
+    pub(super) kind: OperationKind,
     pub(super) lane: Lane,
     /// One frame; of a transaction those from MULTI to EXEC.
     pub(super) commands: SmallVec<[Bytes; 2]>,
@@ -117,7 +117,7 @@ pub(super) struct KeyState {
 impl Operation {
     /// Whether it is a read whose reply may be handed on in parts.
     pub(super) fn streams(&self) -> bool {
-        matches!((self.kind, self.lane), (Kind::Read(_), Lane::Pinned { .. }))
+        matches!((self.kind, self.lane), (OperationKind::Read(_), Lane::Pinned { .. }))
     }
 
     /// Whether it writes its key of this index.
@@ -127,7 +127,7 @@ impl Operation {
 }
 
 /// An operation that nobody has asked for and that asks nothing of storage.
-pub(super) fn blank(kind: Kind, keys: SmallVec<[Key; 1]>) -> Operation {
+pub(super) fn blank(kind: OperationKind, keys: SmallVec<[Key; 1]>) -> Operation {
     Operation {
         origin: None,
         kind,

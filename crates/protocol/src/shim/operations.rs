@@ -6,14 +6,14 @@ use wire::message::{Commit, EarlyValue, Execute, Invalidate};
 use wire::resp::{Command, transaction};
 use wire::{Key, Message, Peer, Status};
 
-use super::operation::{KeyState, Kind, Operation, Origin, Phase, blank};
+use super::operation::{KeyState, Operation, OperationKind, Origin, Phase, blank};
 use super::purge::Requester;
 use super::reads::own;
 use super::{Effect, Input, Outstanding, Purpose, Shim, unblock};
-use crate::command::{self, Classified};
 use crate::hash::KeyMap;
 use crate::storage::{Lane, Reach, Wish};
 use crate::time::Time;
+use commands::{Classified, CommandKind};
 
 impl Shim {
     pub(super) fn execute(&mut self, now: Time, from: Peer, execute: Execute, effects: &mut Vec<Effect>) {
@@ -26,7 +26,7 @@ impl Shim {
             return self.unblock(from, execute.request, error, effects);
         }
         let parsed = command.map_err(|error| error.to_string());
-        let classified = parsed.and_then(|command| match command::classify(&command) {
+        let classified = parsed.and_then(|command| match commands::classify(&command) {
             Ok(classified) => Ok((command, classified)),
             Err(refusal) => Err(refusal.to_string()),
         });
@@ -38,7 +38,7 @@ impl Shim {
             return self.reply(origin, None, None, busy, effects);
         }
         let keys = self.keys_of(&execute, &command, &classified);
-        let purges = classified.kind == command::Kind::Purge;
+        let purges = classified.kind == CommandKind::Purge;
         if !purges && self.turned_away(origin, &keys, classified.kind, effects) {
             return;
         }
@@ -53,7 +53,7 @@ impl Shim {
         &mut self,
         origin: Origin,
         keys: &[Key],
-        kind: command::Kind,
+        kind: CommandKind,
         effects: &mut Vec<Effect>,
     ) -> bool {
         let refusal = match keys.is_empty() {
@@ -95,51 +95,51 @@ impl Shim {
             if classified.spec.runs_script() { Lane::Scripts { resp3 } } else { Lane::Shared { resp3 } };
         let pinned = Lane::Pinned { resp3: execute.resp3 };
         let frame = execute.command.clone();
-        use command::Kind as Class;
         match classified.kind {
             kind if is_the_routers(kind, command) => {
                 self.statistics.unexpected += 1;
                 let text = "-ERR DistCache: the router answers this command itself\r\n";
                 self.reply_error(origin, text, effects);
             }
-            Class::Purge => {
-                if let Some(scope) = command::purge_scope(command) {
+            CommandKind::Purge => {
+                if let Some(scope) = commands::purge_scope(command) {
                     self.purge(now, Requester::Client(origin), &scope, effects);
                 }
             }
-            Class::Publish => self.publish(now, origin, (execute, command, classified), effects),
-            Class::Keyless if asks_for_subscriptions(classified) => {
+            CommandKind::Publish => self.publish(now, origin, (execute, command, classified), effects),
+            CommandKind::Keyless if asks_for_subscriptions(classified) => {
                 self.publish(now, origin, (execute, command, classified), effects);
             }
-            Class::Keyless | Class::Connection | Class::Subscription => {
+            CommandKind::Keyless | CommandKind::Connection | CommandKind::Subscription => {
                 let purpose = Purpose::Plain { origin, keys: SmallVec::new() };
                 self.store(now, purpose, shared, Reach::Whole, SmallVec::from_elem(frame, 1), effects);
             }
-            Class::Read | Class::Query => {
+            CommandKind::Read | CommandKind::Query => {
                 self.statistics.storage_reads += 1;
                 let waits = keys.iter().any(|key| self.must_queue(key, shared, execute.ordered));
                 if waits {
-                    self.enqueue(Some(origin), Kind::Read(None), shared, frame, keys);
+                    self.enqueue(Some(origin), OperationKind::Read(None), shared, frame, keys);
                 } else {
                     let (reach, purpose) = (self.reach_of(&keys), Purpose::Plain { origin, keys });
                     self.store(now, purpose, shared, reach, SmallVec::from_elem(frame, 1), effects);
                 }
             }
-            Class::Write => {
+            CommandKind::Write => {
                 self.note_marks(command, keys.first());
                 let early = self.early_value(command, &keys);
-                let operation = Operation { early, ..operation(origin, Kind::Write, shared, frame, keys) };
+                let operation =
+                    Operation { early, ..operation(origin, OperationKind::Write, shared, frame, keys) };
                 self.admit_operation(operation);
             }
-            Class::Watch => self.watch(now, origin, execute, effects),
-            Class::BlockingWrite => {
-                self.admit_operation(operation(origin, Kind::Blocking, pinned, frame, keys))
+            CommandKind::Watch => self.watch(now, origin, execute, effects),
+            CommandKind::BlockingWrite => {
+                self.admit_operation(operation(origin, OperationKind::Blocking, pinned, frame, keys))
             }
-            Class::BlockingQuery => {
-                self.admit_operation(operation(origin, Kind::BlockingQuery, pinned, frame, keys))
+            CommandKind::BlockingQuery => {
+                self.admit_operation(operation(origin, OperationKind::BlockingQuery, pinned, frame, keys))
             }
-            Class::Barrier => {
-                self.admit_barrier(operation(origin, Kind::Barrier, shared, frame, SmallVec::new()));
+            CommandKind::Barrier => {
+                self.admit_barrier(operation(origin, OperationKind::Barrier, shared, frame, SmallVec::new()));
             }
         }
     }
@@ -158,7 +158,7 @@ impl Shim {
         if keys.len() != 1 || self.config.bounded.is_some() || !servable(&keys[0]) {
             return None;
         }
-        let (value, ttl_ms) = command::early_value(command)?;
+        let (value, ttl_ms) = commands::early_value(command)?;
         let rule = self.policies.of(&keys[0].bytes);
         if value.len() > self.config.early_value_bytes_max.min(rule.value_bytes_max) || rule.is_never() {
             return None;
@@ -182,7 +182,7 @@ impl Shim {
     pub(super) fn enqueue(
         &mut self,
         origin: Option<Origin>,
-        kind: Kind,
+        kind: OperationKind,
         lane: Lane,
         command: Bytes,
         keys: SmallVec<[Key; 1]>,
@@ -226,16 +226,16 @@ impl Shim {
             return false;
         }
         let operation = &self.operations[id as usize];
-        if matches!(operation.kind, Kind::Barrier | Kind::Flush) {
+        if matches!(operation.kind, OperationKind::Barrier | OperationKind::Flush) {
             return self.barriers.front() == Some(&id);
         }
-        if operation.kind == Kind::Change {
+        if operation.kind == OperationKind::Change {
             return true;
         }
         operation.keys.iter().all(|key| {
             self.keys.get(key).is_some_and(|state| {
                 let lane_free = state.sent == 0 || state.sent_lane == operation.lane;
-                state.queue.first() == Some(&id) && (lane_free || operation.kind == Kind::Purge)
+                state.queue.first() == Some(&id) && (lane_free || operation.kind == OperationKind::Purge)
             })
         }) && !self.must_await_transfer(id)
     }
@@ -255,9 +255,9 @@ impl Shim {
     fn start(&mut self, now: Time, id: u32, effects: &mut Vec<Effect>) {
         self.operations[id as usize].phase = Phase::Invalidating;
         match self.operations[id as usize].kind {
-            Kind::Read(_) | Kind::BlockingQuery => {}
-            Kind::Barrier | Kind::Flush => self.revoke_all(now, id, effects),
-            Kind::Write | Kind::Blocking | Kind::Purge | Kind::Change => {
+            OperationKind::Read(_) | OperationKind::BlockingQuery => {}
+            OperationKind::Barrier | OperationKind::Flush => self.revoke_all(now, id, effects),
+            OperationKind::Write | OperationKind::Blocking | OperationKind::Purge | OperationKind::Change => {
                 for index in 0..self.operations[id as usize].written {
                     self.invalidate(now, id, index, effects);
                 }
@@ -275,7 +275,7 @@ impl Shim {
         operation.versions.push(version);
         let (key, early) = (operation.keys[index].clone(), operation.early.clone());
         let heard = self.feed.heard();
-        let blocking = operation.kind == Kind::Blocking;
+        let blocking = operation.kind == OperationKind::Blocking;
         self.observe_write(&key);
         let Some(state) = self.keys.get_mut(&key) else { return };
         state.directory.version = version;
@@ -345,7 +345,7 @@ impl Shim {
     }
 
     /// The next operation on the key may follow at once: one connection keeps their order.
-    fn leave_queue(&mut self, id: u32, key: &Key, (kind, writes): (Kind, bool), lane: Lane) {
+    fn leave_queue(&mut self, id: u32, key: &Key, (kind, writes): (OperationKind, bool), lane: Lane) {
         let Some(state) = self.keys.get_mut(key) else { return };
         state.queue.retain(|queued| *queued != id);
         if kind.occupies_lane() {
@@ -364,7 +364,7 @@ impl Shim {
         if let Lane::Watching { number, .. } = operation.lane {
             self.release_watching(number, matches!(operation.phase, Phase::Sent { .. }), effects);
         }
-        if matches!(operation.kind, Kind::Barrier | Kind::Flush) {
+        if matches!(operation.kind, OperationKind::Barrier | OperationKind::Flush) {
             self.barriers.retain(|queued| *queued != id);
             self.ready.extend(self.barriers.front());
         }
@@ -377,7 +377,7 @@ impl Shim {
         }
         if let Some(origin) = operation.origin.filter(|_| !operation.cancelled) {
             let view = match operation.kind {
-                Kind::Read(view) => view,
+                OperationKind::Read(view) => view,
                 _ => None,
             };
             self.reply(origin, operation.keys.first(), view, reply, effects);
@@ -397,7 +397,7 @@ impl Shim {
         if operation.kind.occupies_lane() {
             state.sent -= 1;
             state.writes_sent -= u32::from(operation.writes_key(index));
-        } else if operation.kind == Kind::Blocking {
+        } else if operation.kind == OperationKind::Blocking {
             state.blocked = state.blocked.saturating_sub(1);
         }
         let alone = state.is_quiet() && grants;
@@ -449,10 +449,10 @@ impl Shim {
 }
 
 /// It would change the connection that all share. COMMAND and INFO only sound like one of those.
-fn is_the_routers(kind: command::Kind, command: &Command) -> bool {
+fn is_the_routers(kind: CommandKind, command: &Command) -> bool {
     let asks = |name: &str| command.name().eq_ignore_ascii_case(name.as_bytes());
     match kind {
-        command::Kind::Connection => {
+        CommandKind::Connection => {
             let help = asks("CLIENT") && command.get(1).is_some_and(|sub| sub.eq_ignore_ascii_case(b"HELP"));
             let users = ["LIST", "SETUSER", "DELUSER", "LOAD", "SAVE"];
             let users = users
@@ -462,7 +462,7 @@ fn is_the_routers(kind: command::Kind, command: &Command) -> bool {
             let storages = asks("COMMAND") || asks("INFO") || asks("PING");
             !(help || storages || asks("ACL") && users)
         }
-        kind => kind == command::Kind::Subscription,
+        kind => kind == CommandKind::Subscription,
     }
 }
 
@@ -472,7 +472,9 @@ fn asks_for_subscriptions(classified: &Classified) -> bool {
 
 /// Gives up a blocking command; any other that has begun runs to its end.
 fn abandon(operation: &mut Operation, effects: &mut Vec<Effect>) {
-    if !matches!(operation.kind, Kind::Blocking | Kind::BlockingQuery) && !operation.streams() {
+    if !matches!(operation.kind, OperationKind::Blocking | OperationKind::BlockingQuery)
+        && !operation.streams()
+    {
         return;
     }
     operation.cancelled = true;
@@ -483,7 +485,7 @@ fn abandon(operation: &mut Operation, effects: &mut Vec<Effect>) {
 
 pub(super) fn operation(
     origin: Origin,
-    kind: Kind,
+    kind: OperationKind,
     lane: Lane,
     command: Bytes,
     keys: SmallVec<[Key; 1]>,

@@ -9,11 +9,11 @@ use wire::{Key, Message, Peer, RouterId, TopicKind};
 
 use super::operation::Origin;
 use super::{Effect, Purpose, Shim, StorageState};
-use crate::command::{Classified, Kind};
-use crate::glob;
 use crate::hash::KeyMap;
 use crate::storage::{Lane, Reach};
 use crate::time::Time;
+use commands::glob;
+use commands::{Classified, CommandKind};
 use std::time::Duration;
 
 const KINDS: [TopicKind; 3] = [TopicKind::Channel, TopicKind::Pattern, TopicKind::ShardChannel];
@@ -275,7 +275,7 @@ impl Shim {
         effects: &mut Vec<Effect>,
     ) {
         let is = |name: &str| classified.spec.name == name;
-        let purpose = if classified.kind == Kind::Publish {
+        let purpose = if classified.kind == CommandKind::Publish {
             let channel = self.placement.key(0, command.arg_bytes(1));
             if let Some(refusal) = self.refusal(&channel) {
                 return self.refuse(origin, &refusal, effects);

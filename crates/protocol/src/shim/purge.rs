@@ -5,12 +5,12 @@ use smallvec::SmallVec;
 use wire::message::Reply;
 use wire::{Key, Message, Peer, Status};
 
-use super::operation::{Kind, Operation, Origin};
+use super::operation::{Operation, OperationKind, Origin};
 use super::operations::operation;
 use super::{Effect, Shim};
-use crate::command::Scope;
 use crate::storage::Lane;
 use crate::time::Time;
+use commands::Scope;
 
 /// Keys of one purge whose invalidations are under way at a time: nodes have reads to serve meanwhile.
 const KEYS_AT_ONCE: usize = 256;
@@ -84,7 +84,7 @@ impl Shim {
         let Some(purge) = self.begin_purge(requester, Vec::new(), effects) else { return };
         let purging = &mut self.purges[purge as usize];
         (purging.under_way, purging.copies) = (1, copies);
-        let barrier = self.part_of(purge, Kind::Barrier, SmallVec::new());
+        let barrier = self.part_of(purge, OperationKind::Barrier, SmallVec::new());
         self.admit_barrier(barrier);
     }
 
@@ -117,7 +117,7 @@ impl Shim {
             let Some(state) = self.keys.get(&key) else { continue };
             purging.copies += servable(state.directory.entries.iter());
             purging.under_way += 1;
-            let part = self.part_of(purge, Kind::Purge, SmallVec::from_elem(key, 1));
+            let part = self.part_of(purge, OperationKind::Purge, SmallVec::from_elem(key, 1));
             self.admit_operation(part);
         }
         if self.purges[purge as usize].under_way == 0 {
@@ -127,7 +127,7 @@ impl Shim {
         }
     }
 
-    fn part_of(&self, purge: u32, kind: Kind, keys: SmallVec<[Key; 1]>) -> Operation {
+    fn part_of(&self, purge: u32, kind: OperationKind, keys: SmallVec<[Key; 1]>) -> Operation {
         let blank = Origin::new(Peer::Shim(self.config.id), 0);
         let part = operation(blank, kind, Lane::Shared { resp3: false }, Bytes::new(), keys);
         Operation { origin: None, purge: Some(purge), ..part }

@@ -5,14 +5,14 @@ use smallvec::SmallVec;
 use wire::message::{Fetch, Fill, Offer, Read, Refuse};
 use wire::{Key, LayerSet, Message, NodeId, Peer, View};
 
-use super::operation::{KeyState, Kind, Origin};
+use super::operation::{KeyState, OperationKind, Origin};
 use super::refusal::Refusal;
 use super::{Effect, FillTicket, Purpose, Shim, StorageState};
-use crate::command;
 use crate::node::heat_item;
 use crate::requests::RequestClass;
 use crate::storage::Lane;
 use crate::time::Time;
+use commands::CommandKind;
 use wire::resp::Command;
 
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
@@ -46,7 +46,7 @@ impl Shim {
             self.send_waiting(now, &key, effects);
             self.statistics.storage_reads += 1;
             let keys = SmallVec::from_elem(key, 1);
-            return self.enqueue(Some(origin), Kind::Read(Some(view)), lane, command, keys);
+            return self.enqueue(Some(origin), OperationKind::Read(Some(view)), lane, command, keys);
         }
         if self.join(now, origin, (&key, view, resp3), ordered, effects) {
             return;
@@ -102,10 +102,10 @@ impl Shim {
             return Some((self.frame(GET, &key.bytes), true));
         }
         let found = Command::parse(frame.clone()).ok().and_then(|command| {
-            let classified = command::classify(&command).ok()?;
+            let classified = commands::classify(&command).ok()?;
             let own = matches!(classified.keys[..], [index] if command.arg(index) == &key.bytes[..]);
-            let fits = own && classified.kind == command::Kind::Read;
-            let named = command::view(self.placement.view_hash(), &command, &classified, resp3);
+            let fits = own && classified.kind == CommandKind::Read;
+            let named = commands::view(self.placement.view_hash(), &command, &classified, resp3);
             (fits && named == view).then_some(classified.spec.is_hash())
         });
         let Some(is_hash) = found else {

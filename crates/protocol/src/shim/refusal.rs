@@ -5,10 +5,10 @@ use bytes::Bytes;
 use wire::message::Reply;
 use wire::{Key, Message, Status};
 
-use super::operation::{KeyState, Kind, Operation, Origin};
+use super::operation::{KeyState, Operation, OperationKind, Origin};
 use super::{Effect, Shim, StorageState};
-use crate::command::{self, Flag, Spec};
 use crate::requests::RequestClass;
+use commands::{CommandKind, Flag, Spec};
 
 /// A reply that costs storage nothing.
 #[derive(Clone, Debug)]
@@ -80,10 +80,10 @@ impl Shim {
     }
 
     /// Why this command cannot wait with the others.
-    pub(super) fn overload(&mut self, keys: &[Key], kind: command::Kind) -> Option<Refusal> {
+    pub(super) fn overload(&mut self, keys: &[Key], kind: CommandKind) -> Option<Refusal> {
         let queued = |key| self.keys.get(key).map_or(0, |state: &KeyState| state.queue.len());
-        let watches = kind == command::Kind::Watch;
-        let blocking = matches!(kind, command::Kind::BlockingWrite | command::Kind::BlockingQuery);
+        let watches = kind == CommandKind::Watch;
+        let blocking = matches!(kind, CommandKind::BlockingWrite | CommandKind::BlockingQuery);
         let waits = self.waiting.limits().waits();
         let text = if !waits && keys.iter().any(|key| queued(key) >= self.config.key_queue_max) {
             KEY_QUEUE
@@ -100,7 +100,9 @@ impl Shim {
     }
 
     fn blocking(&self) -> usize {
-        let waits = |operation: &Operation| matches!(operation.kind, Kind::Blocking | Kind::BlockingQuery);
+        let waits = |operation: &Operation| {
+            matches!(operation.kind, OperationKind::Blocking | OperationKind::BlockingQuery)
+        };
         self.operations.iter().filter(|(_, operation)| waits(operation)).count()
     }
 

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use wire::message::{Fill, Reply};
 use wire::{Key, LayerSet, Message, NodeId, Peer, Status, View};
 
-use super::operation::{Kind, Origin, Phase};
+use super::operation::{OperationKind, Origin, Phase};
 use super::operations::status_of;
 use super::{Effect, FillTicket, Purpose, Shim, StorageState, Ticket, transaction};
 use crate::storage::{LARGE_REPLY_BYTES, Lane, StorageEvent, StorageTraits};
@@ -87,7 +87,7 @@ impl Shim {
         let keys: Vec<Key> = cached.map(|(key, _)| key).filter(|key| begins(key)).cloned().collect();
         for key in keys {
             let (lane, keys) = (Lane::Shared { resp3: false }, SmallVec::from_elem(key, 1));
-            self.enqueue(None, Kind::Purge, lane, Bytes::new(), keys);
+            self.enqueue(None, OperationKind::Purge, lane, Bytes::new(), keys);
         }
     }
 
@@ -192,7 +192,7 @@ impl Shim {
                 if first == b":0\r\n"[..] && cached {
                     let lane = Lane::Shared { resp3: false };
                     let keys = SmallVec::from_elem(key, 1);
-                    self.enqueue(None, Kind::Purge, lane, Bytes::new(), keys);
+                    self.enqueue(None, OperationKind::Purge, lane, Bytes::new(), keys);
                 }
             }
         }
@@ -282,7 +282,7 @@ impl Shim {
         let operation = &self.operations[id as usize];
         let unknown = sent && operation.kind.writes();
         if unknown {
-            self.quarantined_whole |= operation.kind == Kind::Barrier;
+            self.quarantined_whole |= operation.kind == OperationKind::Barrier;
             for key in operation.keys.clone() {
                 if let Some(state) = self.keys.get_mut(&key)
                     && !state.quarantined

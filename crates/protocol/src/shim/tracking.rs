@@ -9,7 +9,7 @@ use wire::message::{Changed, Follow, Track};
 use wire::resp::{Command, reply};
 use wire::{Key, Message, Peer, RouterId};
 
-use super::operation::{Kind, Operation, Origin};
+use super::operation::{Operation, OperationKind, Origin};
 use super::reads::own;
 use super::{Effect, Shim, StorageState};
 use crate::hash::KeyMap;
@@ -197,7 +197,7 @@ impl Shim {
     pub(super) fn expect_report(&mut self, id: u32) {
         let operation: &Operation = &self.operations[id as usize];
         // What blocks may change its keys at any time, or never.
-        let (Some(origin), Kind::Write) = (operation.origin, operation.kind) else { return };
+        let (Some(origin), OperationKind::Write) = (operation.origin, operation.kind) else { return };
         let Peer::Router(router) = origin.from else { return };
         let wanted = self.tracking.followers.get(&router).is_some_and(|follower| follower.writers);
         if !wanted || self.tracking.writers.len() >= WRITERS_MAX {

@@ -8,12 +8,12 @@ use wire::message::Execute;
 use wire::resp::transaction::{EXEC, MULTI};
 use wire::{Key, Peer};
 
-use super::operation::{Kind, Operation, Origin, blank};
+use super::operation::{Operation, OperationKind, Origin, blank};
 use super::operations::status_of;
 use super::{Effect, Purpose, Shim};
-use crate::command::{self, Kind as Class, Parts};
 use crate::storage::Lane;
 use crate::time::Time;
+use commands::{CommandKind, Parts};
 use wire::Status;
 
 impl Shim {
@@ -60,13 +60,16 @@ impl Shim {
             Operation { origin: Some(origin), lane, commands, written, ..blank(kind, SmallVec::new()) }
         };
         match parts.kind {
-            Class::Barrier => {
-                self.admit_barrier(Operation { anchor: keys.first().cloned(), ..one(Kind::Barrier) });
+            CommandKind::Barrier => {
+                self.admit_barrier(Operation {
+                    anchor: keys.first().cloned(),
+                    ..one(OperationKind::Barrier)
+                });
             }
-            Class::Write => self.admit_operation(Operation { keys, ..one(Kind::Write) }),
+            CommandKind::Write => self.admit_operation(Operation { keys, ..one(OperationKind::Write) }),
             _ if keys.iter().any(|key| self.must_queue(key, lane, execute.ordered)) => {
                 self.statistics.storage_reads += 1;
-                self.admit_operation(Operation { keys, ..one(Kind::Read(None)) });
+                self.admit_operation(Operation { keys, ..one(OperationKind::Read(None)) });
             }
             _ => {
                 self.statistics.storage_reads += 1;
@@ -84,7 +87,7 @@ impl Shim {
     fn transaction_keys(&self, database: u16, parts: &Parts) -> (SmallVec<[Key; 1]>, usize) {
         let mut named: BTreeMap<&[u8], (Bytes, bool)> = BTreeMap::new();
         for (command, classified) in &parts.commands {
-            let writes = command::writes(classified.kind);
+            let writes = commands::writes(classified.kind);
             for &index in &classified.keys {
                 match named.entry(command.arg(index)) {
                     Entry::Vacant(place) => {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::Peer;
 use wire::resp::Command;
 
-use super::operation::{Kind, Operation, Phase};
+use super::operation::{Operation, OperationKind, Phase};
 use super::{Effect, Shim};
 use crate::storage::{Lane, Wish};
 
@@ -35,7 +35,7 @@ impl Shim {
         let wanted = |operation: &Operation| operation.origin.is_some_and(|origin| origin.is(from, request));
         let found = self.operations.iter_mut().find(|(_, operation)| wanted(operation));
         let Some((_, operation)) = found else { return };
-        if !matches!(operation.kind, Kind::Blocking | Kind::BlockingQuery) {
+        if !matches!(operation.kind, OperationKind::Blocking | OperationKind::BlockingQuery) {
             return;
         }
         match operation.phase {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::command;
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::{Placement, Secret};
@@ -54,9 +53,9 @@ impl Cluster {
         let filler = of(OTHER).max_by_key(|key| key.digest).expect("keys of the other shim");
         assert!(key.digest < filler.digest, "the filler must outlast the key");
         let second = backend::second(&key.bytes);
-        let classified = command::classify(&second).expect("a command of the table");
+        let classified = commands::classify(&second).expect("a command of the table");
         Cluster {
-            second: command::view(placement.view_hash(), &second, &classified, true),
+            second: commands::view(placement.view_hash(), &second, &classified, true),
             second_command: second.frame().clone(),
             remapped: self::placement(config.nodes, false),
             coverage: Coverage::default(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::acl::Users;
+use commands::acl::Users;
 use protocol::placement::{Placement, Secret};
 use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, UserSource};
 use protocol::time::Time;

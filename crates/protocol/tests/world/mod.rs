@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::coherence::lease::LeaseTerms;
-use protocol::command;
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig};
 use protocol::placement::slot::slot;
@@ -300,7 +299,7 @@ impl World {
         let mut whole = Transaction::default();
         for args in words.split(|word| *word == "/") {
             let command = Command::from_args(args);
-            let classified = command::classify(&command).expect("a command of the table");
+            let classified = commands::classify(&command).expect("a command of the table");
             whole.push(&command, &classified.keys);
         }
         let whole = whole.finish();
@@ -341,8 +340,8 @@ impl World {
     /// A cacheable read as routers send it.
     fn view(&self, args: &[&str]) -> (Key, View, Bytes) {
         let command = Command::from_args(args);
-        let classified = command::classify(&command).expect("a command of the table");
-        let view = command::view(self.placement.view_hash(), &command, &classified, false);
+        let classified = commands::classify(&command).expect("a command of the table");
+        let view = commands::view(self.placement.view_hash(), &command, &classified, false);
         let frame = if view == View::GET { Bytes::new() } else { command.frame().clone() };
         (self.key(args[1]), view, frame)
     }

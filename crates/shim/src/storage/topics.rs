@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use protocol::glob;
+use commands::glob;
 use protocol::storage::StorageEvent;
 use wire::resp::{Command, reply};
 

@@ -1,4 +1,4 @@
-//! One command as its RESP frame, with its arguments found. Not its meaning: that is `protocol::command`.
+//! One command as its RESP frame, with its arguments found. Not its meaning: that is `commands`.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

@@ -2,7 +2,7 @@
 
 use super::call::{Call, Fault, NO_SUCH_KEY, Outcome, SYNTAX};
 use super::keyspace::{Encoding, Keyspace, Object};
-use protocol::glob;
+use commands::glob;
 
 #[derive(Default)]
 struct Conditions {

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use wire::memcached::Request;
 use wire::resp::Command;
 
-pub(crate) use shape::{Shape, write};
+pub use shape::{Shape, write};
 pub use stats::Tallies;
-pub(crate) use stats::{State, text};
+pub use stats::{State, text};
 
 /// The version of memcached whose behaviour clients get.
 pub const MEMCACHED_VERSION: &str = "1.6.18";
@@ -26,13 +26,13 @@ pub enum Dialect {
     /// Redis' commands: a value is nothing but its bytes.
     #[default]
     Redis,
-    /// The commands of `command::native`: a value has flags and a unique.
+    /// The commands of `crate::native`: a value has flags and a unique.
     Memcached,
 }
 
 /// What one request makes a router do, in order.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub enum Step {
     Ask(Command, Shape),
     /// In its turn.
     Say(Bytes),
@@ -44,15 +44,15 @@ pub(crate) enum Step {
 
 /// What a memcached client has under way besides its operations.
 #[derive(Debug, Default)]
-pub(crate) struct Front {
+pub struct Front {
     /// For the next operation that enters the pipeline.
-    pub(crate) next: Option<Box<Shape>>,
+    pub next: Option<Box<Shape>>,
     /// A key of the retrieval that is being answered could not be read: it ends with that error.
     pub(crate) failed: bool,
 }
 
 /// The commands that `request` comes to.
-pub(crate) fn steps(request: Request, dialect: Dialect, tallies: &mut Tallies) -> Vec<Step> {
+pub fn steps(request: Request, dialect: Dialect, tallies: &mut Tallies) -> Vec<Step> {
     match request {
         Request::Meta(meta) => vec![meta::step(meta, dialect, tallies)],
         other => classic::steps(other, dialect, tallies),

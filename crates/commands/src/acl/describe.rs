@@ -2,7 +2,7 @@
 
 use super::selector::{Commands, KeyPattern, Patterns, Selector};
 use super::user::{Rules, User};
-use crate::command::{Access, Category, Spec, all, containers};
+use crate::{Access, Category, Spec, all, containers};
 
 /// In the order of `ACL CAT`.
 pub(crate) const CATEGORIES: [(Category, &str); 21] = [

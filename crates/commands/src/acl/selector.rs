@@ -6,10 +6,8 @@ use wire::resp::Command;
 
 use super::describe::category;
 use super::rule_error::RuleError;
-use crate::command::{
-    Access, Accesses, COMMANDS_COUNT, Category, Flag, Spec, accesses, lookup, natives, specs,
-};
 use crate::glob;
+use crate::{Access, Accesses, COMMANDS_COUNT, Category, Flag, Spec, accesses, lookup, natives, specs};
 
 const WORDS: usize = COMMANDS_COUNT.div_ceil(64);
 

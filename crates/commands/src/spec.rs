@@ -54,22 +54,22 @@ impl Spec {
         if self.name.contains('|') { 2 } else { 1 }
     }
 
-    pub(crate) fn names_keys(&self) -> bool {
+    pub fn names_keys(&self) -> bool {
         self.keys.iter().any(|keys| !keys.has(KeyFlag::NotKey))
     }
 
-    pub(crate) fn may_name_several_keys(&self) -> bool {
+    pub fn may_name_several_keys(&self) -> bool {
         let own = || self.keys.iter().filter(|keys| !keys.has(KeyFlag::NotKey));
         own().count() > 1 || own().any(|keys| !matches!(keys.find, Find::Range { last: 0, .. }))
     }
 
     /// Scripts and functions, whose keys are counted and may be none.
-    pub(crate) fn may_name_no_key(&self) -> bool {
+    pub fn may_name_no_key(&self) -> bool {
         matches!(self.group, Group::Scripting)
     }
 
     /// Whether a command of `args` arguments, the name included, has the right number of them.
-    pub(crate) fn accepts(&self, args: usize) -> bool {
+    pub fn accepts(&self, args: usize) -> bool {
         let arity = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { args >= arity } else { args == arity }
     }

@@ -5,7 +5,7 @@ use wire::resp::Command;
 
 use super::refusal::Refusal;
 use super::spec::{Begin, Find, Group, KeyFlag, KeySpec, Spec};
-use crate::placement::slot::hash_tag;
+use wire::key::hash_tag;
 
 /// Argument indexes, in the order of the arguments' roles in the table.
 pub(super) type Keys = SmallVec<[usize; 1]>;
@@ -156,7 +156,7 @@ fn makes_only(tag: &[u8], pattern: &[u8]) -> bool {
 }
 
 /// The first option of SORT by which it reads keys that it derives from its elements, or nothing but the elements.
-pub(crate) fn sort_option_that_reads_keys(command: &Command) -> Option<&'static str> {
+pub fn sort_option_that_reads_keys(command: &Command) -> Option<&'static str> {
     let mut at = 2;
     while let Some(option) = command.get(at) {
         let value = command.get(at + 1);
@@ -232,7 +232,7 @@ pub(super) fn position(command: &Command, keyword: &str, from: usize) -> Option<
 }
 
 /// An integer as strictly as Redis reads one.
-pub(crate) fn integer(text: &[u8]) -> Option<i64> {
+pub fn integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let canonical = match digits {
         [b'0'] => digits.len() == text.len(),

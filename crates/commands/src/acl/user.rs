@@ -8,7 +8,7 @@ use wire::resp::Command;
 use super::password::Hash;
 use super::rule_error::{RuleError, UserError};
 use super::selector::{Denied, Selector};
-use crate::command::Spec;
+use crate::Spec;
 
 /// What a user may do and how it proves to be that user.
 #[derive(Clone, Debug, PartialEq, Eq)]

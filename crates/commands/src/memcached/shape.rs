@@ -38,23 +38,17 @@ pub(crate) enum Tell {
 }
 
 #[derive(Debug)]
-pub(crate) struct Shape {
+pub struct Shape {
     pub(crate) asked: Asked,
     pub(crate) tell: Tell,
 }
 
 impl Shape {
-    pub(crate) const END: Shape = Shape { asked: Asked::Stored, tell: Tell::End };
+    pub const END: Shape = Shape { asked: Asked::Stored, tell: Tell::End };
 }
 
 /// Appends to `pieces` what the client gets for this reply; nothing for what it did not want to be answered.
-pub(crate) fn write(
-    shape: Shape,
-    reply: &Bytes,
-    front: &mut Front,
-    tallies: &mut Tallies,
-    pieces: &mut Vec<Bytes>,
-) {
+pub fn write(shape: Shape, reply: &Bytes, front: &mut Front, tallies: &mut Tallies, pieces: &mut Vec<Bytes>) {
     let line = match shape.tell {
         Tell::Nothing => return,
         Tell::End => {

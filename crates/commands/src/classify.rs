@@ -13,7 +13,7 @@ use super::spec::{Group, Spec};
 
 /// How a command is treated (design, sections 6 and 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum CommandKind {
     /// A deterministic read of exactly one key: cached as a view of that key.
     Read,
     /// Any other read of keys: never cached, never invalidates.
@@ -44,7 +44,7 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Classified {
     pub spec: &'static Spec,
-    pub kind: Kind,
+    pub kind: CommandKind,
     /// Indexes of the arguments that are keys. A key that is given twice is there twice.
     pub keys: SmallVec<[usize; 1]>,
     /// SORT with a BY or GET pattern: it also reads keys that no argument names, and its reply is right only
@@ -62,32 +62,32 @@ pub fn classify(command: &Command) -> Result<Classified, Refusal> {
     }
     let keyed = match spec.rule {
         Rule::Refuse(reason) => return Err(Refusal::unsupported(spec.name, reason)),
-        Rule::Connection => return Ok(Classified::without_keys(spec, Kind::Connection)),
+        Rule::Connection => return Ok(Classified::without_keys(spec, CommandKind::Connection)),
         Rule::Keyless if spec.name == "config|set" && !sets_harmless_parameters(command) => {
             return Err(Refusal::unsupported(spec.name, Reason::Configuration));
         }
-        Rule::Subscription => return Ok(Classified::without_keys(spec, Kind::Subscription)),
+        Rule::Subscription => return Ok(Classified::without_keys(spec, CommandKind::Subscription)),
         Rule::Purge => {
             let (_, key) = own::scope(command).ok_or(Refusal::Syntax)?;
             let keys = key.into_iter().collect();
-            return Ok(Classified { keys, ..Classified::without_keys(spec, Kind::Purge) });
+            return Ok(Classified { keys, ..Classified::without_keys(spec, CommandKind::Purge) });
         }
-        Rule::Publish => return Ok(Classified::without_keys(spec, Kind::Publish)),
-        Rule::Keyless => return Ok(Classified::without_keys(spec, Kind::Keyless)),
+        Rule::Publish => return Ok(Classified::without_keys(spec, CommandKind::Publish)),
+        Rule::Keyless => return Ok(Classified::without_keys(spec, CommandKind::Keyless)),
         keyed => keyed,
     };
     let keys = keys::extract(command, spec)?;
     let blocks =
         || spec.group != Group::Stream || keys::stream_options(command).is_some_and(|found| found.blocks);
     let kind = match keyed {
-        Rule::Write if keys.is_empty() => Kind::Barrier,
-        Rule::BlockingWrite if blocks() => Kind::BlockingWrite,
-        Rule::Write | Rule::BlockingWrite => Kind::Write,
-        _ if keys.is_empty() => Kind::Keyless,
-        Rule::BlockingQuery if blocks() => Kind::BlockingQuery,
-        Rule::Watch => Kind::Watch,
-        Rule::Read if keys.len() == 1 => Kind::Read,
-        _ => Kind::Query,
+        Rule::Write if keys.is_empty() => CommandKind::Barrier,
+        Rule::BlockingWrite if blocks() => CommandKind::BlockingWrite,
+        Rule::Write | Rule::BlockingWrite => CommandKind::Write,
+        _ if keys.is_empty() => CommandKind::Keyless,
+        Rule::BlockingQuery if blocks() => CommandKind::BlockingQuery,
+        Rule::Watch => CommandKind::Watch,
+        Rule::Read if keys.len() == 1 => CommandKind::Read,
+        _ => CommandKind::Query,
     };
     if spec.name == "copy" && names_database(command) {
         return Err(Refusal::unsupported(spec.name, Reason::OtherDatabase));
@@ -98,21 +98,21 @@ pub fn classify(command: &Command) -> Result<Classified, Refusal> {
 }
 
 /// What a command of this name is, whatever its arguments, if they name keys wherever they can.
-pub(crate) fn kind_of(spec: &'static Spec) -> Result<Kind, Refusal> {
+pub fn kind_of(spec: &'static Spec) -> Result<CommandKind, Refusal> {
     Ok(match spec.rule {
         Rule::Refuse(reason) => return Err(Refusal::unsupported(spec.name, reason)),
-        Rule::Connection => Kind::Connection,
-        Rule::Subscription => Kind::Subscription,
-        Rule::Publish => Kind::Publish,
-        Rule::Purge => Kind::Purge,
-        Rule::Keyless => Kind::Keyless,
-        Rule::Write if !spec.names_keys() => Kind::Barrier,
-        Rule::Write => Kind::Write,
-        Rule::BlockingWrite => Kind::BlockingWrite,
-        Rule::BlockingQuery => Kind::BlockingQuery,
-        Rule::Watch => Kind::Watch,
-        Rule::Read => Kind::Read,
-        Rule::Query => Kind::Query,
+        Rule::Connection => CommandKind::Connection,
+        Rule::Subscription => CommandKind::Subscription,
+        Rule::Publish => CommandKind::Publish,
+        Rule::Purge => CommandKind::Purge,
+        Rule::Keyless => CommandKind::Keyless,
+        Rule::Write if !spec.names_keys() => CommandKind::Barrier,
+        Rule::Write => CommandKind::Write,
+        Rule::BlockingWrite => CommandKind::BlockingWrite,
+        Rule::BlockingQuery => CommandKind::BlockingQuery,
+        Rule::Watch => CommandKind::Watch,
+        Rule::Read => CommandKind::Read,
+        Rule::Query => CommandKind::Query,
     })
 }
 
@@ -122,7 +122,7 @@ pub(super) fn is_whole(command: &Command) -> bool {
 }
 
 impl Classified {
-    pub(crate) fn without_keys(spec: &'static Spec, kind: Kind) -> Classified {
+    pub fn without_keys(spec: &'static Spec, kind: CommandKind) -> Classified {
         Classified { spec, kind, keys: SmallVec::new(), reads_unnamed_keys: false, script: false }
     }
 }

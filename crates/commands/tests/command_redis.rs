@@ -1,7 +1,7 @@
 //! The command table, the key extraction and the error texts against a real redis-server, where there is one.
 
 use bytes::Bytes;
-use protocol::command::{Classified, Kind, REDIS_VERSION, classify, find};
+use commands::{Classified, CommandKind, REDIS_VERSION, classify, find};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use redis_server::{Connection, Redis};
@@ -175,7 +175,7 @@ fn keys_are_found_among_confusing_arguments_too() {
             let Ok(classified) = classify(&command) else { continue };
             // Redis parses an option's argument that looks like STREAMS as the former; its key search does not.
             let options = args.iter().filter(|arg| arg.eq_ignore_ascii_case("streams")).count();
-            if classified.kind == Kind::Connection || options > 1 {
+            if classified.kind == CommandKind::Connection || options > 1 {
                 continue;
             }
             let Ok(expected) = keys_of(&mut connection, &args) else { continue };

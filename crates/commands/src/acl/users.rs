@@ -10,7 +10,6 @@ use super::describe::{CATEGORIES, category};
 use super::rule_error::{RuleError, UserError};
 use super::selector::has_spaces;
 use super::user::{Rules, User};
-use crate::command;
 
 /// What the names of the users begin with by which shims fence their storage connections: nobody else's business.
 pub const FENCE_PREFIX: &[u8] = b"distcache:";
@@ -111,7 +110,7 @@ impl Users {
     /// The full names of the commands in a category; `None` if there is no such category.
     pub fn commands_of(name: &[u8]) -> Option<impl Iterator<Item = &'static str>> {
         let category = category(name)?;
-        Some(command::specs().filter(move |spec| spec.belongs_to(category)).map(|spec| spec.name))
+        Some(crate::specs().filter(move |spec| spec.belongs_to(category)).map(|spec| spec.name))
     }
 
     /// The user, if this is a password of it and it is on.
@@ -158,8 +157,8 @@ fn without_other_versions(rule: &[u8]) -> Cow<'_, [u8]> {
         _ => return Cow::Borrowed(rule),
     };
     let container = name.split(|&byte| byte == b'|').next().unwrap_or_default();
-    let unknown = command::find(container).is_none_or(|spec| {
-        name.contains(&b'|') && !spec.subcommands.is_empty() && command::lookup(name).is_none()
+    let unknown = crate::find(container).is_none_or(|spec| {
+        name.contains(&b'|') && !spec.subcommands.is_empty() && crate::lookup(name).is_none()
     });
     match unknown {
         true => Cow::Owned(rule.iter().copied().filter(|byte| matches!(byte, b'(' | b')')).collect()),
@@ -205,7 +204,7 @@ mod tests {
         let app = users.get(b"app").expect("both have it");
         let may = |key: &str| {
             let command = wire::resp::Command::from_args(&["GET", key]);
-            app.check(crate::command::find(b"get").expect("known"), &command).is_ok()
+            app.check(crate::find(b"get").expect("known"), &command).is_ok()
         };
         assert!(may("ab") && !may("a") && !may("b"));
     }

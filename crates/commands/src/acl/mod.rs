@@ -1,14 +1,12 @@
 //! Who may do what: users, their rules in Redis' language, and the check of one command. Not where users come from.
 
 mod describe;
-mod log;
 mod password;
 mod rule_error;
 mod selector;
 mod user;
 mod users;
 
-pub(crate) use log::{Entry, Log, Reason, Where};
 pub use rule_error::{RuleError, UserError};
 pub use selector::Denied;
 pub use user::{Rules, User};

@@ -5,9 +5,9 @@ use wire::resp::Command;
 use super::rule::Rule;
 use super::spec::{Flag, Spec};
 use super::table::TABLE;
-use super::{Kind, classify};
+use super::{CommandKind, classify};
 
-fn check(expected: Kind, lines: &[&str]) {
+fn check(expected: CommandKind, lines: &[&str]) {
     for line in lines {
         let args: Vec<&str> = line.split(' ').collect();
         let classified =
@@ -62,7 +62,7 @@ fn these_commands_have_nothing_to_do_with_keys() {
 #[test]
 fn parameters_that_coherence_depends_on_stay_with_storage() {
     check(
-        Kind::Keyless,
+        CommandKind::Keyless,
         &["CONFIG SET notify-keyspace-events KEA", "config set HZ 10 list-compress-depth 1"],
     );
     for line in ["CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET hz 10 requirepass x"] {
@@ -88,49 +88,55 @@ fn no_write_is_taken_for_a_read() {
 #[test]
 fn kinds_follow_the_arguments() {
     check(
-        Kind::Read,
+        CommandKind::Read,
         &["GET k", "hgetall k", "EXISTS k", "SINTER k", "ZUNION 1 k", "XINFO STREAM k", "MGET k"],
     );
     check(
-        Kind::Query,
+        CommandKind::Query,
         &["EXISTS a b", "SINTER a b", "ZUNION 2 a b", "LCS a b", "TTL k", "TOUCH k", "SORT_RO k"],
     );
     check(
-        Kind::Query,
+        CommandKind::Query,
         &["XREAD STREAMS a 0", "XREAD COUNT 1 STREAMS block 0", "EVAL_RO s 1 k", "OBJECT FREQ k"],
     );
-    check(Kind::BlockingQuery, &["XREAD BLOCK 0 STREAMS a 0", "xread count 1 block 5 streams a b 0 0"]);
     check(
-        Kind::Write,
+        CommandKind::BlockingQuery,
+        &["XREAD BLOCK 0 STREAMS a 0", "xread count 1 block 5 streams a b 0 0"],
+    );
+    check(
+        CommandKind::Write,
         &["SET k v", "MSET a 1 b 2", "PFCOUNT k", "SORT k", "GETEX k", "XREADGROUP GROUP g c STREAMS k >"],
     );
     check(
-        Kind::Write,
+        CommandKind::Write,
         &["EVAL s 1 k", "FCALL f 2 a b", "GEORADIUS k 1 2 3 m", "COPY a b", "XGROUP CREATE k g 0"],
     );
     check(
-        Kind::Write,
+        CommandKind::Write,
         &["XREADGROUP GROUP block streams STREAMS k >", "EXPIRE k 1", "PERSIST k", "PFMERGE d"],
     );
-    check(Kind::BlockingWrite, &["BLPOP a b 0", "BLMOVE a b LEFT LEFT 0", "BZMPOP 0 1 k MIN"]);
-    check(Kind::BlockingWrite, &["XREADGROUP GROUP g c NOACK BLOCK 0 STREAMS k >"]);
+    check(CommandKind::BlockingWrite, &["BLPOP a b 0", "BLMOVE a b LEFT LEFT 0", "BZMPOP 0 1 k MIN"]);
+    check(CommandKind::BlockingWrite, &["XREADGROUP GROUP g c NOACK BLOCK 0 STREAMS k >"]);
     check(
-        Kind::Barrier,
+        CommandKind::Barrier,
         &["FLUSHALL", "FLUSHDB ASYNC", "SWAPDB 0 1", "EVAL s 0", "EVALSHA s 0 a", "FCALL f 0"],
     );
-    check(Kind::Barrier, &["FUNCTION LOAD s", "FUNCTION FLUSH"]);
-    check(Kind::Keyless, &["DBSIZE", "SCAN 0", "EVAL_RO s 0", "COMMAND", "COMMAND DOCS get", "OBJECT HELP"]);
-    check(Kind::Subscription, &["SUBSCRIBE c", "punsubscribe", "SSUBSCRIBE a b", "SUNSUBSCRIBE a"]);
-    check(Kind::Purge, &["DISTCACHE PURGE k", "distcache purge ALL", "DistCache Purge Prefix p"]);
-    check(Kind::Connection, &["DISTCACHE HELP"]);
-    check(Kind::Publish, &["PUBLISH c m", "spublish c m"]);
-    check(Kind::Keyless, &["PUBSUB NUMPAT", "PUBSUB CHANNELS a*"]);
+    check(CommandKind::Barrier, &["FUNCTION LOAD s", "FUNCTION FLUSH"]);
     check(
-        Kind::Connection,
+        CommandKind::Keyless,
+        &["DBSIZE", "SCAN 0", "EVAL_RO s 0", "COMMAND", "COMMAND DOCS get", "OBJECT HELP"],
+    );
+    check(CommandKind::Subscription, &["SUBSCRIBE c", "punsubscribe", "SSUBSCRIBE a b", "SUNSUBSCRIBE a"]);
+    check(CommandKind::Purge, &["DISTCACHE PURGE k", "distcache purge ALL", "DistCache Purge Prefix p"]);
+    check(CommandKind::Connection, &["DISTCACHE HELP"]);
+    check(CommandKind::Publish, &["PUBLISH c m", "spublish c m"]);
+    check(CommandKind::Keyless, &["PUBSUB NUMPAT", "PUBSUB CHANNELS a*"]);
+    check(
+        CommandKind::Connection,
         &["PING", "HELLO 3", "CLIENT ID", "CLIENT SETINFO LIB-NAME x", "SELECT 1", "INFO", "RESET"],
     );
-    check(Kind::Connection, &["MULTI", "EXEC", "DISCARD", "UNWATCH"]);
-    check(Kind::Watch, &["WATCH a b"]);
+    check(CommandKind::Connection, &["MULTI", "EXEC", "DISCARD", "UNWATCH"]);
+    check(CommandKind::Watch, &["WATCH a b"]);
 }
 
 #[test]

@@ -39,7 +39,7 @@ mod tests {
     use wire::resp::Command;
 
     use super::view;
-    use crate::command::classify;
+    use crate::classify;
 
     fn of(line: &str, resp3: bool) -> View {
         let args: Vec<&str> = line.split(' ').collect();

@@ -1,10 +1,14 @@
-//! What a Redis command is: its entry in the command table, its keys and how a cache has to treat it.
+//! What a client's command means, for Redis' commands and memcached's: its entry in the command table, its keys, how a
+//! cache has to treat it, and who may use it. Not the cluster: where a command goes is decided by `protocol`.
 
 mod access;
+pub mod acl;
 mod classify;
 mod early;
+pub mod glob;
 mod keys;
 mod lookup;
+pub mod memcached;
 mod native;
 mod own;
 mod parameter;
@@ -18,10 +22,10 @@ mod transaction;
 mod view;
 
 pub(crate) use access::{Access, Accesses, accesses};
-pub(crate) use classify::kind_of;
-pub use classify::{Classified, Kind, classify, resolve};
+pub use classify::kind_of;
+pub use classify::{Classified, CommandKind, classify, resolve};
 pub use early::early_value;
-pub(crate) use keys::{integer, sort_option_that_reads_keys};
+pub use keys::{integer, sort_option_that_reads_keys};
 pub use lookup::{all, find, specs};
 pub(crate) use lookup::{containers, lookup};
 pub(crate) use native::{COMMANDS_COUNT, natives};
@@ -30,5 +34,5 @@ pub use refusal::{Reason, Refusal};
 pub(crate) use spec::Category;
 pub use spec::{Flag, Group, Spec, Tip};
 pub use table::REDIS_VERSION;
-pub(crate) use transaction::{Parts, transaction_kind, writes};
+pub use transaction::{Parts, transaction_kind, writes};
 pub use view::view;

@@ -15,19 +15,19 @@ pub struct Tallies {
 }
 
 /// What else is in `stats`.
-pub(crate) struct State {
-    pub(crate) uptime_s: u64,
-    pub(crate) clients: usize,
-    pub(crate) clients_opened: u64,
-    pub(crate) value_bytes_max: usize,
-    pub(crate) nodes_linked: usize,
-    pub(crate) shims_linked: usize,
+pub struct State {
+    pub uptime_s: u64,
+    pub clients: usize,
+    pub clients_opened: u64,
+    pub value_bytes_max: usize,
+    pub nodes_linked: usize,
+    pub shims_linked: usize,
     /// Served by a node's copy.
-    pub(crate) hits: u64,
+    pub hits: u64,
 }
 
 /// The answer to `stats`, or to `stats` with an argument.
-pub(crate) fn text(arguments: &[Bytes], tallies: &mut Tallies, state: &State) -> Bytes {
+pub fn text(arguments: &[Bytes], tallies: &mut Tallies, state: &State) -> Bytes {
     let lines = match arguments.first().map(|argument| &argument[..]) {
         None => general(tallies, state),
         Some(b"reset") => {

@@ -1,8 +1,8 @@
 //! Users and their permissions against a real redis-server: random rules, random commands, equal words.
 
 use bytes::Bytes;
-use protocol::acl::{Denied, User, Users};
-use protocol::command::{self, Spec};
+use commands::Spec;
+use commands::acl::{Denied, User, Users};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -94,7 +94,7 @@ impl Draw {
     }
 
     fn spec(&mut self) -> &'static Spec {
-        let all: Vec<&'static Spec> = command::specs().filter(|spec| !is_own(spec.name)).collect();
+        let all: Vec<&'static Spec> = commands::specs().filter(|spec| !is_own(spec.name)).collect();
         all.choose(&mut self.0).expect("not empty")
     }
 
@@ -189,7 +189,7 @@ fn line_of(redis: &mut Connection, name: &str) -> Bytes {
 }
 
 fn verdict(user: &User, command: &Command) -> String {
-    let spec = command::resolve(command).expect("a known command");
+    let spec = commands::resolve(command).expect("a known command");
     let access = |index: usize, what: &str| {
         let name = String::from_utf8_lossy(command.arg(index));
         format!("This user has no permissions to access the '{name}' {what}")
@@ -263,7 +263,7 @@ fn no_key_of_a_command_goes_unchecked() {
     for case in cases::seeds(50_000) {
         let mut draw = Draw(SmallRng::seed_from_u64(case.seed));
         let command = Command::from_args(&draw.command());
-        let Ok(classified) = command::classify(&command) else { continue };
+        let Ok(classified) = commands::classify(&command) else { continue };
         for index in &classified.keys {
             seen += 1;
             // A user that may use all the other keys may still not use this one.

@@ -62,17 +62,17 @@ pub(crate) fn natives() -> impl Iterator<Item = &'static Spec> {
 mod tests {
     use wire::resp::Command;
 
-    use crate::command::{Kind, classify};
+    use crate::{CommandKind, classify};
 
     #[test]
     fn what_changes_an_item_is_a_write_of_its_key() {
         for (line, kind) in [
-            (".ma k", Kind::Write),
-            (".ms k v", Kind::Write),
-            (".md k", Kind::Write),
-            (".mgt k T0", Kind::Write),
-            (".mg k t", Kind::Query),
-            (".me k", Kind::Query),
+            (".ma k", CommandKind::Write),
+            (".ms k v", CommandKind::Write),
+            (".md k", CommandKind::Write),
+            (".mgt k T0", CommandKind::Write),
+            (".mg k t", CommandKind::Query),
+            (".me k", CommandKind::Query),
         ] {
             let classified = classify(&Command::from_args(&line.split(' ').collect::<Vec<_>>())).expect(line);
             assert_eq!((classified.kind, classified.keys.as_slice()), (kind, &[1][..]), "{line}");
