@@ -238,7 +238,13 @@ impl Cluster {
 
     /// Everybody's counters as last put down, at most some 100 ms ago.
     pub(crate) fn sample(&self, at_us: u64, answered: u64) -> Sample {
-        let mut sample = Sample { at_us, answered, nodes: vec![0; self.nodes.len()], ..Sample::default() };
+        let mut sample = Sample {
+            at_us,
+            answered,
+            waited_us: super::cores::waited_us(),
+            nodes: vec![0; self.nodes.len()],
+            ..Sample::default()
+        };
         for instance in &self.shims {
             let MemberStatus::Shim(status) = instance.status.get() else { continue };
             sample.servers.push(status.storage_reads_total + status.storage_writes_total);

@@ -32,6 +32,8 @@ pub(crate) struct PhaseSummary {
     pub(crate) late: u64,
     /// Refused, or lost with their connections.
     pub(crate) errors: u64,
+    /// Threads that were ready and waited for a core, on average: what else this machine had to do made them late.
+    pub(crate) cpu_wait: Option<f64>,
     /// Due in the phase.
     #[serde(skip)]
     pub(crate) requests: u64,
@@ -128,6 +130,7 @@ impl Phase {
             p99_us: at(0.99),
             late: self.late,
             errors: self.errors,
+            cpu_wait: rates.cpu_wait,
             requests: self.requests,
         }
     }
@@ -192,6 +195,7 @@ mod tests {
         let phase = serde_json::json!({
             "throughput": 0.0, "storage_max_over_avg": null, "node_max_over_avg": null, "hit_ratio": 0.0,
             "busiest_storage_per_s": 0.0, "p99_us": 0, "late": 0, "errors": 0,
+            "cpu_wait": null,
         });
         let expected = serde_json::json!({"without_cache": phase.clone(), "with_cache": phase});
         assert_eq!(serde_json::to_value(figures.summary()).expect("plain data"), expected);

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod cluster;
+mod cores;
 mod directory;
 mod figures;
 mod hottest;

@@ -8,6 +8,8 @@ pub(crate) struct Sample {
     pub(crate) answered: u64,
     pub(crate) router_replies: u64,
     pub(crate) router_hits: u64,
+    /// Of this process' threads, for a core.
+    pub(crate) waited_us: Option<u64>,
     /// Requests that reached storage, by storage server.
     pub(crate) servers: Vec<u64>,
     /// Requests by cache node; zero of one that does not run.
@@ -21,6 +23,7 @@ pub(crate) struct Passed {
     answered: u64,
     router_replies: u64,
     router_hits: u64,
+    waited_us: Option<u64>,
     servers: Vec<u64>,
     nodes: Vec<u64>,
 }
@@ -31,6 +34,8 @@ pub(crate) struct Rates {
     pub(crate) throughput: f64,
     /// Share of all requests that never reached storage, 0 to 1.
     pub(crate) hit_ratio: f64,
+    /// Threads that were ready and waited for a core, on average; nothing where it is not known.
+    pub(crate) cpu_wait: Option<f64>,
     pub(crate) servers: Vec<f64>,
     pub(crate) nodes: Vec<f64>,
 }
@@ -41,6 +46,9 @@ impl Passed {
         self.answered += later.answered.saturating_sub(earlier.answered);
         self.router_replies += later.router_replies.saturating_sub(earlier.router_replies);
         self.router_hits += later.router_hits.saturating_sub(earlier.router_hits);
+        if let (Some(before), Some(after)) = (earlier.waited_us, later.waited_us) {
+            *self.waited_us.get_or_insert_default() += after.saturating_sub(before);
+        }
         add_each(&mut self.servers, &earlier.servers, &later.servers);
         add_each(&mut self.nodes, &earlier.nodes, &later.nodes);
     }
@@ -53,6 +61,7 @@ impl Passed {
         Rates {
             throughput: rate(self.answered),
             hit_ratio: share.min(1.0),
+            cpu_wait: self.waited_us.filter(|_| self.us > 0).map(|us| us as f64 / self.us as f64),
             servers: rates(&self.servers),
             nodes: rates(&self.nodes),
         }
@@ -97,6 +106,7 @@ mod tests {
             answered: 100,
             router_replies: 100,
             router_hits: 0,
+            waited_us: Some(500),
             servers: vec![10, 20],
             nodes: Vec::new(),
         };
@@ -105,12 +115,13 @@ mod tests {
             answered: 500,
             router_replies: 500,
             router_hits: 300,
+            waited_us: Some(600_500),
             servers: vec![50, 80],
             nodes: vec![100, 200],
         };
         let rates = Rates::between(&earlier, &later);
         assert_eq!(rates.throughput, 200.0);
-        assert_eq!(rates.hit_ratio, 0.75);
+        assert_eq!((rates.hit_ratio, rates.cpu_wait), (0.75, Some(0.3)));
         assert_eq!(rates.servers, [20.0, 30.0]);
         assert_eq!(rates.nodes, [50.0, 100.0]);
         assert_eq!((rates.busiest_server(), max_over_avg(&rates.servers)), (30.0, Some(1.2)));
@@ -129,7 +140,7 @@ mod tests {
     fn no_time_and_no_load_give_no_infinities() {
         let sample = Sample { servers: vec![5], ..Sample::default() };
         let rates = Rates::between(&sample, &sample);
-        assert_eq!((rates.throughput, rates.hit_ratio), (0.0, 0.0));
+        assert_eq!((rates.throughput, rates.hit_ratio, rates.cpu_wait), (0.0, 0.0, None));
         assert_eq!(max_over_avg(&[0.0, 0.0]), None);
         assert_eq!(max_over_avg(&[]), None);
     }

@@ -17,6 +17,7 @@ fn moment(kind: Option<PhaseKind>, servers: usize, nodes: usize) -> Moment {
     let mut rates = Rates {
         throughput: 1_834.6,
         hit_ratio: 0.678,
+        cpu_wait: None,
         servers: vec![100.0; servers],
         nodes: vec![1_000.0; nodes],
     };
@@ -127,6 +128,7 @@ fn phase(busiest: f64, p99_us: u64, bad: u64) -> PhaseSummary {
         p99_us,
         late: bad / 2,
         errors: bad - bad / 2,
+        cpu_wait: Some(0.02),
         requests: 16_000,
     }
 }
@@ -140,6 +142,9 @@ fn the_summary_compares_and_says_what_happened() {
         lines.join(" ")
     };
     let good = text(&both(phase(25.0, 4_000, 0)));
+    assert!(!good.contains("busy"), "{good}");
+    let busy = text(&both(PhaseSummary { cpu_wait: Some(2.25), ..phase(25.0, 4_000, 0) }));
+    assert!(busy.contains("0.0 of the demo's threads (with the cache 2.2) were ready"), "{busy}");
     for piece in [
         "499",
         "25",

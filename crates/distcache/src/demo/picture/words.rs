@@ -8,6 +8,8 @@ use crate::demo::sample::max_over_avg;
 
 /// No terminal is narrower, and longer lines are hard to read.
 const LINE_CHARS: usize = 79;
+/// Threads that wait for a core; about 0.2 do on two idle ones.
+const BUSY: f64 = 0.5;
 
 /// What there is to see now.
 pub(super) fn story(cast: &Cast, moment: &Moment) -> String {
@@ -72,8 +74,21 @@ pub(crate) fn summary(cast: &Cast, summary: &Summary) -> Vec<String> {
     ]
     .into_iter()
     .chain(wrap(&sentence(cast, summary)))
+    .chain(busy(summary).iter().flat_map(|text| wrap(text)))
     .chain(wrap(&conditions(cast)))
     .collect()
+}
+
+/// What else made requests late, if this machine had much else to do.
+fn busy(summary: &Summary) -> Option<String> {
+    let waits = [&summary.without_cache, &summary.with_cache].map(|phase| phase.cpu_wait.unwrap_or(0.0));
+    let [without, with] = waits;
+    waits.iter().any(|wait| *wait > BUSY).then(|| {
+        format!(
+            "This machine is busy: at any time {without:.1} of the demo's threads (with the cache {with:.1}) were \
+             ready and waited for a core, which is in the latencies."
+        )
+    })
 }
 
 fn conditions(cast: &Cast) -> String {
