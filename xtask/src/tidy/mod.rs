@@ -1,6 +1,7 @@
 //! The house rules as a check: `cargo xtask tidy`, and a test of this crate. Each rule has its own file.
 
 mod banned;
+mod decisions;
 mod edges;
 mod licences;
 mod names;
@@ -56,11 +57,13 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
 fn violations(root: &Path) -> anyhow::Result<Vec<Violation>> {
     let mut found = Vec::new();
     let mut sources = Vec::new();
+    let mut decisions = decisions::Decisions::default();
     for path in tracked_files(root)? {
         let bytes = std::fs::read(root.join(&path)).with_context(|| format!("reading {path}"))?;
         // What is not text (images, snapshots) has no lines to check.
         let Ok(text) = String::from_utf8(bytes) else { continue };
         tracked::check(&path, &text, &mut found);
+        decisions.see(&path, &text);
         if path.ends_with(".rs") {
             sources.push(Source::parse(&path, &text)?);
         }
@@ -72,6 +75,7 @@ fn violations(root: &Path) -> anyhow::Result<Vec<Violation>> {
             rule(source, &mut found);
         }
     }
+    decisions.check(&mut found);
     edges::check(&metadata(root, &["--no-deps", "--offline"])?, &mut found);
     let deny = std::fs::read_to_string(root.join("deny.toml")).context("reading deny.toml")?;
     let everything = metadata(root, &["--locked", "--all-features", "--filter-platform", &crate::host()?])?;
