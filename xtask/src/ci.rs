@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::{codegen, fuzz, jepsen, model, mutants, setup, tidy};
+use crate::{codegen, docs, fuzz, jepsen, model, mutants, setup, tidy};
 
 /// The newest clippy (`0.1.N`) whose lints this tree is known to pass. A newer one brings new lints: they are
 /// shown then, but they do not fail, or every new toolchain would break a tree in which nothing changed.
@@ -100,6 +100,7 @@ fn steps() -> Vec<Step> {
         },
         own("codegen", "cargo xtask codegen --check", |_| codegen::run(true)),
         by_cargo("build", BUILD_TESTS.to_vec()),
+        own("docs", "cargo xtask docs", docs::run),
         by_cargo(TEST_STEPS[0].0, TEST_STEPS[0].1.to_vec()),
         by_cargo(TEST_STEPS[1].0, TEST_STEPS[1].1.to_vec()),
         own("model", "cargo xtask model", model::ci),
@@ -192,6 +193,7 @@ mod tests {
                 "deny",
                 "codegen",
                 "build",
+                "docs",
                 "test",
                 "end-to-end",
                 "model",

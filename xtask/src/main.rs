@@ -1,5 +1,5 @@
-//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `compat`, `dist`, `fuzz`, `jepsen`, `model`,
-//! `mutants`, `night`, `flaky`, `picture`, `show`, `setup`. Never product code.
+//! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `compat`, `dist`, `docs`, `fuzz`, `jepsen`,
+//! `model`, `mutants`, `night`, `flaky`, `picture`, `show`, `setup`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
@@ -10,6 +10,7 @@ mod cluster;
 mod codegen;
 mod compat;
 mod dist;
+mod docs;
 mod flaky;
 mod fuzz;
 mod garden;
@@ -41,6 +42,7 @@ Usage: cargo xtask COMMAND
   model [--deep]     explores every state of small clusters of the production machines
   mutants [NAME]     takes rules out of a copy of the protocol, one by one: model or simulator must notice each
   dist               target/dist as it is installed: stripped binary, its line tables, man pages, completions
+  docs               the API's pages below target/doc, private items included, without a warning; runs their examples
   picture            makes the README's moving picture and plot from a run of the demonstration
   night              all of this for hours, on fresh seeds; see `night help`
   flaky [FILTER]     the tests again and again beside busy processes; see `flaky help`
@@ -84,6 +86,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
         ["codegen", "--check"] => codegen::run(true),
         ["setup"] => setup::run(root()),
         ["dist"] => dist::run(root()),
+        ["docs"] => docs::run(root()),
         ["bench", "help"] => {
             print!("{}", bench::USAGE);
             Ok(())

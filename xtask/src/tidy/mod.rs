@@ -1,6 +1,7 @@
 //! The house rules as a check: `cargo xtask tidy`, and a test of this crate. Each rule has its own file.
 
 mod banned;
+mod decisions;
 mod edges;
 mod licences;
 mod names;
@@ -8,6 +9,7 @@ mod opening;
 mod size;
 mod source;
 mod tracked;
+mod words;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -40,6 +42,9 @@ impl fmt::Display for Violation {
     }
 }
 
+/// The rules in words, with the table of words.
+const STYLE: &str = "docs/style.md";
+
 const SOURCE_RULES: [fn(&Source, &mut Vec<Violation>); 4] =
     [size::check, opening::check, banned::check, names::check];
 
@@ -56,22 +61,28 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
 fn violations(root: &Path) -> anyhow::Result<Vec<Violation>> {
     let mut found = Vec::new();
     let mut sources = Vec::new();
+    let mut decisions = decisions::Decisions::default();
     for path in tracked_files(root)? {
         let bytes = std::fs::read(root.join(&path)).with_context(|| format!("reading {path}"))?;
         // What is not text (images, snapshots) has no lines to check.
         let Ok(text) = String::from_utf8(bytes) else { continue };
         tracked::check(&path, &text, &mut found);
+        decisions.see(&path, &text);
         if path.ends_with(".rs") {
             sources.push(Source::parse(&path, &text)?);
         }
     }
+    let glossary = std::fs::read_to_string(root.join(STYLE)).with_context(|| format!("reading {STYLE}"))?;
+    let glossary = words::Glossary::read(&glossary)?;
     let test_files: HashSet<String> = sources.iter().flat_map(Source::test_files).collect();
     for source in &mut sources {
         source.test_file |= test_files.contains(&source.path);
         for rule in SOURCE_RULES {
             rule(source, &mut found);
         }
+        glossary.check(source, &mut found);
     }
+    decisions.check(&mut found);
     edges::check(&metadata(root, &["--no-deps", "--offline"])?, &mut found);
     let deny = std::fs::read_to_string(root.join("deny.toml")).context("reading deny.toml")?;
     let everything = metadata(root, &["--locked", "--all-features", "--filter-platform", &crate::host()?])?;

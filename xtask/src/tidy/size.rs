@@ -36,9 +36,16 @@ fn file_lines(source: &Source, found: &mut Vec<Violation>) {
 
 fn comment_share(source: &Source, found: &mut Vec<Violation>) {
     let (mut lines, mut comments) = (0, 0);
+    // Whether the block of a doc comment that is open now is an example.
+    let mut block = None;
     for (index, text) in source.text.lines().enumerate() {
         let line = index + 1;
-        if source.in_tests(line) || text.trim().is_empty() {
+        // The example of a doc comment is compiled: it is neither comment nor the code that it explains.
+        let fence = fence(text).filter(|_| source.is_comment(line, text));
+        let (opened, closes) =
+            (block.or(fence.map(|kind| kind != "text")), block.is_some() && fence.is_some());
+        block = opened.filter(|_| !closes);
+        if source.in_tests(line) || text.trim().is_empty() || opened == Some(true) {
             continue;
         }
         lines += 1;
@@ -51,6 +58,13 @@ fn comment_share(source: &Source, found: &mut Vec<Violation>) {
         );
         found.push(Violation::new(source, 1, "comment-share", message));
     }
+}
+
+/// What stands behind the backquotes that begin or end a block of a doc comment.
+fn fence(text: &str) -> Option<&str> {
+    let text = text.trim_start();
+    let text = text.strip_prefix("///").or_else(|| text.strip_prefix("//!"))?;
+    text.trim_start().strip_prefix("```").map(str::trim)
 }
 
 /// Whoever reads a file top-down meets the code first.
@@ -164,6 +178,19 @@ mod tests {
         let quarter = "// Why.\nconst A: u8 = 1;\nconst B: u8 = 1;\nconst C: u8 = 1;\n".repeat(30);
         assert!(rules(&quarter).is_empty());
         assert!(rules("// Why.\nconst A: u8 = 1;\n").is_empty(), "too short to judge");
+    }
+
+    #[test]
+    fn examples_are_no_comments_and_pictures_are() {
+        let code = "const A: u8 = 1;\n".repeat(90);
+        let block = |kind| format!("/// Why.\n/// ```{kind}\n{}/// ```\n{code}", "/// a(b);\n".repeat(60));
+        assert!(rules(&block("")).is_empty());
+        assert!(rules(&block("no_run")).is_empty());
+        assert_eq!(rules(&block("text")), ["comment-share"]);
+        let after = format!("{}{}", block(""), "// Why.\n".repeat(90));
+        assert_eq!(rules(&after), ["comment-share"], "the example has ended");
+        let picture = format!("/// ```text\n/// a\n/// ```\n{}{code}", "// Why.\n".repeat(90));
+        assert_eq!(rules(&picture), ["comment-share"], "no example has begun");
     }
 
     #[test]

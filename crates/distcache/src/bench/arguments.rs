@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 #[derive(Clone, Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
 pub(crate) struct Arguments {
-    /// Server to load: redis://[USER:PASSWORD@]HOST:PORT, rediss:// with TLS, or redis+unix:///PATH
+    /// Server to load: `redis://[USER:PASSWORD@]HOST:PORT`, rediss:// with TLS, or redis+unix:///PATH
     #[arg(long, value_name = "URL", env = "DISTCACHE_TARGET", hide_env_values = true)]
     pub(crate) target: String,
 

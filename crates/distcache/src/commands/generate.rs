@@ -10,9 +10,9 @@ use super::print;
 
 /// Print what makes a shell complete this command's words; --help says where it goes
 ///
-/// bash: distcache completions bash > ~/.local/share/bash-completion/completions/distcache
-/// zsh: distcache completions zsh > "${fpath[1]}/_distcache"
-/// fish: distcache completions fish > ~/.config/fish/completions/distcache.fish
+/// bash: `distcache completions bash > ~/.local/share/bash-completion/completions/distcache`
+/// zsh: `distcache completions zsh > "${fpath[1]}/_distcache"`
+/// fish: `distcache completions fish > ~/.config/fish/completions/distcache.fish`
 #[derive(Clone, Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Completions {

@@ -41,7 +41,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SHARE/REQUESTS")]
     churn: Option<Churn>,
 
-    /// A crowd, as START:REQUESTS:SHARE[:OBJECTS]: from that request on, for so many, this share of all requests goes to
+    /// A crowd, as `START:REQUESTS:SHARE[:OBJECTS]`: from that request on, for so many, this share of all requests goes to
     /// so many new objects (1); may be given several times
     #[arg(long, value_name = "CROWD")]
     flash_crowd: Vec<FlashCrowd>,

@@ -5,7 +5,7 @@ use super::queue::{NOWHERE, Place, Queue, queue_of};
 use super::sizes::Sizes;
 use super::{Policy, Request};
 
-/// More segments than this are refused: they would not fit into a [`Place`].
+/// More segments than this are refused: they would not fit into a `Place`.
 pub const SEGMENTS_MAX: u32 = super::queue::QUEUES_MAX;
 
 /// Where a miss goes.

@@ -105,7 +105,7 @@ fn describe_selector(parts: &[Vec<u8>; 3], out: &mut Vec<u8>) {
     }
 }
 
-/// ACL DRYRUN user command [argument]...
+/// `ACL DRYRUN user command [argument]...`
 fn dry_run(users: &Users, command: &Command) -> Bytes {
     let text = |index: usize| String::from_utf8_lossy(command.arg(index)).into_owned();
     let Some(user) = users.get(command.arg(2)) else {

@@ -80,7 +80,7 @@ pub(crate) fn is_tracking(command: &Command) -> bool {
     plan::is(command, 0, "CLIENT") && plan::is(command, 1, "TRACKING") && command.len() >= 3
 }
 
-/// CLIENT TRACKING ON|OFF [REDIRECT id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]
+/// `CLIENT TRACKING ON|OFF [REDIRECT id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]`
 pub(crate) fn set(router: &mut Router, now: Time, client: u32, command: &Command, effects: &mut Vec<Effect>) {
     let tracking = match parse(router, client, command) {
         Ok(tracking) => tracking,

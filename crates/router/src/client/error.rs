@@ -14,6 +14,18 @@ pub enum ConnectError {
 }
 
 /// Why a command has no value.
+///
+/// ```
+/// use router::Error;
+///
+/// /// Whether the same command may do better later.
+/// fn is_passing(error: &Error) -> bool {
+///     matches!(error, Error::Reply(text) if text.starts_with("BUSY"))
+/// }
+///
+/// assert!(is_passing(&Error::Reply("BUSY DistCache: too much to do".to_owned())));
+/// assert!(!is_passing(&Error::Closed));
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An error reply, such as `WRONGTYPE ...`.

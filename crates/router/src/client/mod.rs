@@ -36,6 +36,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// Commands of one call take effect in their order per key, and so do successive calls of one thread. Calls of
 /// different threads do not wait for each other.
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// let config = runtime::config::Config::load(Path::new("cluster.toml"))?;
+/// let client = router::Client::connect(&config)?;
+/// client.set("visits", "0")?;
+/// let counting: Vec<_> = (0..4)
+///     .map(|_| {
+///         let client = client.clone();
+///         std::thread::spawn(move || client.command(&["INCR", "visits"]))
+///     })
+///     .collect();
+/// for thread in counting {
+///     thread.join().expect("it does not panic")?;
+/// }
+/// assert_eq!(client.get("visits")?.as_deref(), Some(&b"4"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -62,7 +81,16 @@ impl Drop for Shared {
 impl Client {
     /// Connects to every node and shim of `config` and waits until all storage is reachable, at most 5 s.
     ///
-    /// Nodes that are not there are done without, as in a router.
+    /// Nodes that are not there are done without, as in a router. What can never work is refused at once:
+    ///
+    /// ```
+    /// use router::{Client, ConnectError};
+    /// use runtime::config::{Config, Secret};
+    ///
+    /// let without_storage = Config::new("shop", Secret(*b"0123456789abcdef"));
+    /// let error = Client::connect(&without_storage).unwrap_err();
+    /// assert!(matches!(error, ConnectError::Map(_)), "{error}");
+    /// ```
     ///
     /// # Errors
     /// A configuration without a usable map, a system without sockets or threads, or shims that do not answer.
@@ -102,6 +130,20 @@ impl Client {
 
     /// Runs one command, its name first, and waits for the reply.
     ///
+    /// ```no_run
+    /// # fn example(client: &router::Client) -> Result<(), router::Error> {
+    /// use router::Error;
+    /// use wire::resp::Value;
+    ///
+    /// assert_eq!(client.command(&["RPUSH", "queue", "a", "b"])?, Value::Integer(2));
+    /// match client.command(&["INCR", "queue"]) {
+    ///     Err(Error::Reply(text)) => assert!(text.starts_with("WRONGTYPE")),
+    ///     other => panic!("a list is no number: {other:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// `Error::Reply` for an error reply, of storage or of DistCache.
     pub fn command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Result<Value, Error> {
@@ -117,6 +159,18 @@ impl Client {
         Pipeline { client: self, commands: Vec::new() }
     }
 
+    /// The string at `key`, or `None` if there is none.
+    ///
+    /// ```no_run
+    /// # fn example(client: &router::Client) -> Result<(), router::Error> {
+    /// client.set("greeting", "hello")?;
+    /// assert_eq!(client.get("greeting")?.as_deref(), Some(&b"hello"[..]));
+    /// assert!(client.del("greeting")?);
+    /// assert_eq!(client.get("greeting")?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As `command`; a value that is not a string is one of them.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, Error> {
@@ -165,6 +219,22 @@ impl Client {
 }
 
 /// Commands to be sent together. Per key they take effect in their order; across keys they may overtake.
+///
+/// ```no_run
+/// # fn example(client: &router::Client) -> Result<(), router::Error> {
+/// use wire::resp::Value;
+///
+/// let replies = client
+///     .pipeline()
+///     .command(&["SET", "a", "1"])
+///     .command(&["INCR", "a"])
+///     .command(&["LPUSH", "a", "x"])
+///     .run()?;
+/// assert!(matches!(replies[1], Ok(Value::Integer(2))));
+/// assert!(replies[2].is_err(), "one command's error is its own");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Pipeline<'a> {
     client: &'a Client,

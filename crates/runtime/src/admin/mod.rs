@@ -28,7 +28,7 @@ pub fn start(listener: TcpListener, process: Process, stop: &Stop) -> io::Result
     serve("admin", listener, routes(process), stop)
 }
 
-/// Binds an address for [`start`] or [`serve`].
+/// Binds an address for [`start`] or [`serve()`].
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;

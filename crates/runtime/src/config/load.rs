@@ -143,6 +143,27 @@ impl Config {
     }
 
     /// Reads and validates a text; `secret_file` is relative to the current directory.
+    ///
+    /// ```
+    /// use runtime::config::Config;
+    ///
+    /// let text = r#"
+    ///     [cluster]
+    ///     secret = "00112233445566778899aabbccddeeff"
+    ///
+    ///     [[shim]]
+    ///     storage = "redis://127.0.0.1:6391"
+    ///
+    ///     [[router]]
+    /// "#;
+    /// let config = Config::parse(text)?;
+    /// assert_eq!(config.shims[0].id, "shim-0");
+    /// assert!(config.assumed().iter().any(|line| line.contains("127.0.0.1:6380")));
+    ///
+    /// let error = Config::parse(&text.replace("storage", "store")).unwrap_err();
+    /// assert!(error.to_string().contains("unknown"));
+    /// # Ok::<(), runtime::config::ConfigError>(())
+    /// ```
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         read(text, "configuration", Path::new(""), &[])
     }

@@ -15,6 +15,20 @@ pub(super) type Spans = SmallVec<[(u32, u32); 8]>;
 
 /// A well-formed RESP array of one or more bulk strings; or a transaction, which is several of them and has its keys
 /// for arguments. Clones and slices share the frame's buffer.
+///
+/// ```
+/// use wire::resp::Command;
+///
+/// let command = Command::from_args(&["SET", "greeting", "hello"]);
+/// assert_eq!(command.name(), b"SET");
+/// assert_eq!(command.arg(1), b"greeting");
+/// assert_eq!(command.get(3), None);
+/// assert_eq!(&command.frame()[..], b"*3\r\n$3\r\nSET\r\n$8\r\ngreeting\r\n$5\r\nhello\r\n");
+///
+/// let read = Command::parse(command.frame().clone())?;
+/// assert!(read.args().eq(command.args()));
+/// # Ok::<(), wire::resp::ProtocolError>(())
+/// ```
 #[derive(Clone)]
 pub struct Command {
     frame: Bytes,

@@ -12,6 +12,21 @@ const DEPTH_MAX: usize = 128;
 const RESERVED_MAX: usize = 1024;
 
 /// One reply. Nulls of all kinds are one, and attributes are dropped.
+///
+/// ```
+/// use bytes::Bytes;
+/// use wire::resp::Value;
+///
+/// let reply = Value::parse(&Bytes::from_static(b"*2\r\n:7\r\n$-1\r\n"))?;
+/// assert_eq!(reply, Value::Array(vec![Value::Integer(7), Value::Null]));
+///
+/// let (mut resp2, mut resp3) = (Vec::new(), Vec::new());
+/// reply.write(false, &mut resp2);
+/// reply.write(true, &mut resp3);
+/// assert_eq!(resp2, b"*2\r\n:7\r\n$-1\r\n");
+/// assert_eq!(resp3, b"*2\r\n:7\r\n_\r\n");
+/// # Ok::<(), wire::resp::ProtocolError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Simple(Bytes),
