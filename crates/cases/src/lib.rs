@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn a_failure_names_the_command_that_repeats_it() {
-        let unit = Path::new("/x/target/debug/deps/engine-0123456789abcdef");
+        let unit = Path::new("/x/target/debug/deps/flash-0123456789abcdef");
         assert_eq!(
-            command(7, None, "engine", unit, Some("ripq::tests::holds")),
-            "DISTCACHE_TEST_SEED=7 cargo test -p engine -- --exact ripq::tests::holds"
+            command(7, None, "flash", unit, Some("ripq::tests::holds")),
+            "DISTCACHE_TEST_SEED=7 cargo test -p flash -- --exact ripq::tests::holds"
         );
         let apart = Path::new("/x/target/debug/deps/end_to_end-0123456789abcdef");
         assert_eq!(

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 
 use at_hand::Trace;
-use engine::policy::Spec;
+use policies::Spec;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};

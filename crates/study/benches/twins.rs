@@ -6,10 +6,10 @@
 
 #[path = "../tests/at_hand/mod.rs"]
 mod at_hand;
-#[path = "../../engine/tests/twins/mod.rs"]
+#[path = "../../policies/tests/twins/mod.rs"]
 mod twins;
 
-use engine::policy::Spec;
+use policies::Spec;
 
 fn main() {
     // Cargo also runs benchmarks as tests, without this flag.

@@ -4,13 +4,13 @@
 #![expect(clippy::print_stdout, reason = "whoever runs the tests should see what is skipped")]
 
 mod at_hand;
-#[path = "../../engine/tests/twins/mod.rs"]
+#[path = "../../policies/tests/twins/mod.rs"]
 mod twins;
 
 use std::fmt::Write;
 
 use at_hand::{TRACES, Trace, read};
-use engine::policy::{Insertion, Misses, Simulation, Slru, Spec};
+use policies::{Insertion, Misses, Simulation, Slru, Spec};
 use study::what_if::{Outcome, Setting};
 use twins::twin;
 

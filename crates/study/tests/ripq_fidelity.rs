@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use at_hand::TRACES;
-use engine::device::{Device, MemoryDevice, SECTOR};
-use engine::policy::{Request, Spec};
-use engine::ripq::{Ripq, Settings, Statistics};
+use flash::device::{Device, MemoryDevice, SECTOR};
+use flash::ripq::{Ripq, Settings, Statistics};
+use policies::{Request, Spec};
 
 /// No object of it is requested so often that it fills upper segments of SLRU.
 const CLOUD_PHYSICS: &str = TRACES[0];
@@ -178,4 +178,10 @@ fn lru_writes_no_more_than_it_has_to() {
         assert!(trace.name != CLOUD_PHYSICS || written <= 1.25, "{written} bytes written for each inserted");
         assert_lean(&trace, "slru:1", &statistics, least_written_again(&trace));
     }
+}
+
+/// What is simulated can be run.
+#[test]
+fn flash_has_as_many_segments_as_the_simulation() {
+    assert_eq!(flash::priority::SEGMENTS_MAX, policies::SEGMENTS_MAX);
 }

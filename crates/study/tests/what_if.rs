@@ -1,7 +1,7 @@
 //! Grids of policies and sizes over a trace: what is counted, and what must be known beforehand. Not what one
 //! policy does.
 
-use engine::policy::Spec;
+use policies::Spec;
 use proptest::prelude::*;
 use study::what_if::{Outcome, Setting, WhatIfError};
 use trace::{Access, Next, Operation, TraceError};

@@ -8,10 +8,10 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use arbitrary::{Result, Unstructured};
-use engine::device::{AlignedBuffer, BufferPool, Device, DeviceCounts, MemoryDevice};
-use engine::flash::Error;
-use engine::flash::layout::Layout;
-use engine::ripq::{Ripq, Settings};
+use flash::Error;
+use flash::device::{AlignedBuffer, BufferPool, Device, DeviceCounts, MemoryDevice};
+use flash::layout::Layout;
+use flash::ripq::{Ripq, Settings};
 
 const KEYS: u16 = 150;
 const BLOCK_BYTES: u64 = 8192;

@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn property_tests_are_found_and_rounds_fill_the_time() {
         let users = users_of(CASES, &metadata(crate::root()).unwrap());
-        for user in ["engine", "protocol", "wire", "trace", "study", "shim"] {
+        for user in ["flash", "policies", "commands", "protocol", "wire", "trace", "study", "shim"] {
             assert!(users.iter().any(|known| known == user), "{user} of {users:?}");
         }
         let second = Duration::from_secs(1);

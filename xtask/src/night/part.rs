@@ -186,15 +186,15 @@ mod tests {
     use crate::cluster::Folder;
 
     const OUTPUT: &str = "\
-     Running unittests src/lib.rs (target/debug/deps/engine-0123456789abcdef)
+     Running unittests src/lib.rs (target/debug/deps/flash-0123456789abcdef)
 test a::holds ... ok
 test a::breaks ... FAILED
 
 failures:
 
 ---- a::breaks stdout ----
-to try the same cases again: DISTCACHE_TEST_SEED=7 cargo test -p engine -- --exact a::breaks
-to try the same cases again: DISTCACHE_TEST_SEED=7 cargo test -p engine -- --exact a::breaks
+to try the same cases again: DISTCACHE_TEST_SEED=7 cargo test -p flash -- --exact a::breaks
+to try the same cases again: DISTCACHE_TEST_SEED=7 cargo test -p flash -- --exact a::breaks
 error: to run it again: cargo xtask jepsen --seed 3
 
 failures:
@@ -214,10 +214,7 @@ failures:
         assert_eq!(failed_tests(OUTPUT), failed);
         assert_eq!(
             hints(OUTPUT),
-            [
-                "DISTCACHE_TEST_SEED=7 cargo test -p engine -- --exact a::breaks",
-                "cargo xtask jepsen --seed 3"
-            ]
+            ["DISTCACHE_TEST_SEED=7 cargo test -p flash -- --exact a::breaks", "cargo xtask jepsen --seed 3"]
         );
     }
 

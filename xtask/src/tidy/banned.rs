@@ -6,7 +6,7 @@ use super::Violation;
 use super::source::Source;
 
 /// Crates whose every run must be a function of its inputs.
-const DETERMINISTIC: [&str; 4] = ["commands", "protocol", "engine", "sim"];
+const DETERMINISTIC: [&str; 5] = ["commands", "protocol", "policies", "flash", "sim"];
 
 /// Where a ban holds.
 #[derive(Clone, Copy, PartialEq)]
@@ -66,7 +66,7 @@ const BANS: [Ban; 28] = [
     ),
     ban("allow", "# [ allow (", Scope::Everywhere, "`#[expect(.., reason = \"..\")]`"),
     ban("allow", "# ! [ allow (", Scope::Everywhere, "`#![expect(.., reason = \"..\")]`"),
-    ban("unsafe", "unsafe", Scope::SafeCode, "safe code: only `engine::device` and `xdp` may"),
+    ban("unsafe", "unsafe", Scope::SafeCode, "safe code: only `flash::device` and `xdp` may"),
     ban("unfinished", "todo !", Scope::Everywhere, "the code"),
     ban("unfinished", "unimplemented !", Scope::Everywhere, "the code"),
     ban("unfinished", "dbg !", Scope::Everywhere, "`tracing`"),
@@ -100,7 +100,7 @@ fn applies(scope: Scope, source: &Source, line: usize) -> bool {
         Scope::DeterministicCode => DETERMINISTIC.contains(&name) && !source.in_tests(line),
         Scope::DecidingCode => ["commands", "protocol"].contains(&name) && !source.in_tests(line),
         Scope::Tests => source.in_tests(line),
-        Scope::SafeCode => name != "xdp" && !source.path.starts_with("crates/engine/src/device"),
+        Scope::SafeCode => name != "xdp" && !source.path.starts_with("crates/flash/src/device"),
     }
 }
 
@@ -194,7 +194,7 @@ mod tests {
             assert!(rules(RUNTIME, &in_code(line)).is_empty(), "{line}");
         }
         assert!(rules(PROTOCOL, &in_code("SmallRng::seed_from_u64(seed);")).is_empty());
-        assert!(rules("crates/engine/benches/device.rs", &in_code("Instant::now();")).is_empty());
+        assert!(rules("crates/flash/benches/device.rs", &in_code("Instant::now();")).is_empty());
     }
 
     #[test]
@@ -253,8 +253,8 @@ mod tests {
     fn unsafe_has_two_homes() {
         let text = "fn a() { unsafe { b() } }\n";
         assert_eq!(rules(RUNTIME, text), ["unsafe"]);
-        assert_eq!(rules("crates/engine/src/dram.rs", text), ["unsafe"]);
-        assert!(rules("crates/engine/src/device/file.rs", text).is_empty());
+        assert_eq!(rules("crates/flash/src/dram.rs", text), ["unsafe"]);
+        assert!(rules("crates/flash/src/device/file.rs", text).is_empty());
         assert!(rules("crates/xdp/src/load.rs", text).is_empty());
     }
 

@@ -5,10 +5,11 @@ use serde_json::Value;
 use super::Violation;
 
 /// Our own crates that each crate may use. `distcache`, `fuzz` and `xtask` stand at the top and are not listed.
-const EDGES: [(&str, &[&str]); 14] = [
+const EDGES: [(&str, &[&str]); 15] = [
     (OF_TESTS, &[]),
     ("wire", &[]),
-    ("engine", &[]),
+    ("policies", &[]),
+    ("flash", &[]),
     ("trace", &[]),
     ("commands", &["wire"]),
     ("protocol", &["commands", "wire"]),
@@ -19,7 +20,7 @@ const EDGES: [(&str, &[&str]); 14] = [
     ("shim", &["runtime", "protocol", "commands", "wire"]),
     ("controller", &["runtime", "protocol", "wire"]),
     ("sim", &["protocol", "commands", "trace", "wire"]),
-    ("study", &["protocol", "engine", "trace", "wire"]),
+    ("study", &["protocol", "policies", "flash", "trace", "wire"]),
 ];
 /// May use every other crate, and nothing may use them.
 const TOPS: [&str; 3] = ["distcache", "fuzz", "xtask"];
@@ -28,10 +29,10 @@ const TOPS: [&str; 3] = ["distcache", "fuzz", "xtask"];
 const OF_TESTS: &str = "cases";
 
 /// Crates from outside that must stay out of the crates that touch nothing.
-const WITHOUT_EFFECTS: [&str; 5] = ["wire", "commands", "protocol", "engine", "trace"];
+const WITHOUT_EFFECTS: [&str; 6] = ["wire", "commands", "protocol", "policies", "flash", "trace"];
 const EFFECTS: [&str; 9] =
     ["tokio", "mio", "socket2", "rustix", "axum", "ureq", "signal-hook", "libc", "io-uring"];
-/// But for these, with which `engine::device` reaches files.
+/// But for these, with which `flash::device` reaches files.
 const OF_DEVICES: [&str; 3] = ["rustix", "libc", "io-uring"];
 
 /// Checks the output of `cargo metadata --no-deps`.
@@ -75,7 +76,7 @@ fn refuse(name: &str, dependency: &Value) -> Option<String> {
     if shipped && target == "anyhow" {
         return Some("`anyhow` is for `distcache` and `xtask`; a library has its own small error".to_owned());
     }
-    let device = name == "engine" && OF_DEVICES.contains(&target);
+    let device = name == "flash" && OF_DEVICES.contains(&target);
     if shipped && WITHOUT_EFFECTS.contains(&name) && EFFECTS.contains(&target) && !device {
         return Some(format!("touches nothing outside, so it must not depend on `{target}`"));
     }
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(ours("protocol", "runtime"), 1);
         assert_eq!(ours("wire", "protocol"), 1);
         assert_eq!(ours("node", "router"), 1, "no role depends on a role");
-        assert_eq!(ours("shim", "engine"), 1);
+        assert_eq!(ours("shim", "flash"), 1);
         assert_eq!(ours("node", "distcache"), 1, "nothing depends on the binary");
         assert_eq!(ours("distcache", "xtask"), 1);
     }
@@ -141,8 +142,8 @@ mod tests {
         assert_eq!(messages("protocol", "tokio", None, None), 1);
         assert_eq!(messages("protocol", "bytes", None, None), 0);
         assert_eq!(messages("runtime", "mio", None, None), 0);
-        assert_eq!(messages("engine", "io-uring", None, None), 0, "devices");
-        assert_eq!(messages("engine", "mio", None, None) + messages("trace", "libc", None, None), 2);
+        assert_eq!(messages("flash", "io-uring", None, None), 0, "devices");
+        assert_eq!(messages("flash", "mio", None, None) + messages("trace", "libc", None, None), 2);
         assert_eq!(messages("shim", "anyhow", None, None), 1);
         assert_eq!(messages("distcache", "anyhow", None, None), 0);
     }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context;
-use engine::device::{Device, FileDevice, FileOptions, FtlOptions, MemoryDevice, SECTOR, Timings};
+use flash::device::{Device, FileDevice, FileOptions, FtlOptions, MemoryDevice, SECTOR, Timings};
 use indicatif::{ProgressBar, ProgressStyle};
 use runtime::config::ByteSize;
 use study::flash::{Measured, Simulated, Surface};

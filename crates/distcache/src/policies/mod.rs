@@ -6,7 +6,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use engine::policy::Spec;
+use policies::Spec;
 use serde::Serialize;
 use study::what_if::{Outcome, Setting, Size};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::policy::Spec;
+use policies::Spec;
 use study::what_if::{Outcome, Size};
 
 use super::{Arguments, Row, row};

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use engine::device::{AlignedBuffer, Device};
+use flash::device::{AlignedBuffer, Device};
 use rand::RngExt;
 
 use super::{Cell, MIB, Pattern, Surface, TABLE_BYTES, asked, used};

@@ -1,6 +1,6 @@
 //! Section 4.2's experiments on the simulated flash translation layer. No bytes are written, and no time passes.
 
-use engine::device::{Ftl, FtlOptions, Timings};
+use flash::device::{Ftl, FtlOptions, Timings};
 use rand::RngExt;
 
 use super::{Cell, MIB, Pattern, Surface, TABLE_BYTES, asked, used};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use engine::device::{Device as _, FtlDevice, FtlOptions, MemoryDevice, Timings};
+use flash::device::{Device as _, FtlDevice, FtlOptions, MemoryDevice, Timings};
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! A trace in chunks of requests with dense numbers of objects, which all simulations share. No simulation.
 
-use engine::policy::{NEVER, Objects, Request};
+use policies::{NEVER, Objects, Request};
 use trace::{Access, Next, TraceError};
 
 use super::WhatIfError;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use engine::policy::{Misses, Request, Simulation, Spec};
+use policies::{Misses, Request, Simulation, Spec};
 use rustix::time::{ClockId, clock_gettime};
 use trace::{Access, Next, TraceError};
 

@@ -6,8 +6,8 @@ mod grid;
 mod size;
 mod survey;
 
-use engine::policy::NEVER;
 pub use grid::{Outcome, Setting};
+use policies::NEVER;
 pub use size::{Size, SizeError};
 pub use survey::Survey;
 
@@ -17,7 +17,7 @@ pub enum WhatIfError {
     #[error(transparent)]
     Trace(#[from] trace::TraceError),
     #[error(transparent)]
-    Objects(#[from] engine::policy::TooManyObjects),
+    Objects(#[from] policies::TooManyObjects),
     #[error("request {request}: an object of {bytes} bytes; at most 4294967295 can be simulated")]
     Bytes { request: u64, bytes: u64 },
     #[error("request {request} is for object {object}, whose last one announced {}; {RIGHT}", when(*announced))]

@@ -1,6 +1,6 @@
 //! A first pass over a trace, where something must be known before the simulation begins. No simulation.
 
-use engine::policy::{NEVER, Objects};
+use policies::{NEVER, Objects};
 use trace::{Access, Next, TraceError};
 
 use super::WhatIfError;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::policy::{NEVER, Objects, Request};
+use policies::{NEVER, Objects, Request};
 
 pub(crate) const TRACES: [&str; 4] = [
     "libcachesim/cloudPhysicsIO.oracleGeneral.bin",

@@ -1,11 +1,11 @@
 //! Damage to the bytes of a device, mostly where a format has a field, and checksums that fit it. Not what must come of it.
 
 use arbitrary::{Result, Unstructured};
-use engine::device::SECTOR;
-use engine::flash::layout::Layout;
+use flash::device::SECTOR;
+use flash::layout::Layout;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// As `docs/engine.md` has them.
+/// As `docs/ripq.md` has them.
 const BLOCK: &[u8; 8] = b"DCblock\x01";
 const CHANGES: &[u8; 8] = b"DCchang\x01";
 const JOURNAL_HEADER_BYTES: usize = 32;

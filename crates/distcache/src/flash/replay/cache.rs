@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use bytes::Bytes;
-use engine::device::{Device, DeviceCounts};
-use engine::flash;
-use engine::ripq::Ripq;
+use flash::device::{Device, DeviceCounts};
+use flash::ripq::Ripq;
 
 /// A cache under test.
 pub(super) trait Cache {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::ensure;
-use engine::policy::Objects;
+use policies::Objects;
 
 use super::Arguments;
 use super::cache::Cache;

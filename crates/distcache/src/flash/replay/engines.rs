@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use engine::device::{AlignedBuffer, Device, FileDevice, FileOptions, FtlDevice, MemoryDevice, SECTOR};
-use engine::flash::{self, layout::Layout};
-use engine::ripq::{Ripq, Settings};
+use flash::device::{AlignedBuffer, Device, FileDevice, FileOptions, FtlDevice, MemoryDevice, SECTOR};
+use flash::ripq::{Ripq, Settings};
+use flash::{self, layout::Layout};
 use runtime::config::ByteSize;
 
 use super::cache::{Cache, OnRipq};

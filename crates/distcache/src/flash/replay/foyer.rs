@@ -7,7 +7,7 @@ use ::foyer::{
     PsyncIoEngineConfig, RecoverMode,
 };
 use bytes::Bytes;
-use engine::device::DeviceCounts;
+use flash::device::DeviceCounts;
 use tokio::runtime::{Builder, Runtime};
 
 use super::Arguments;

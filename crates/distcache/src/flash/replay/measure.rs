@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use engine::device::DeviceCounts;
+use flash::device::DeviceCounts;
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use trace::Access;

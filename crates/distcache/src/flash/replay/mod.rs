@@ -19,8 +19,8 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::Context;
-use engine::flash::Policy;
-use engine::policy::Spec;
+use flash::Policy;
+use policies::Spec;
 use runtime::config::ByteSize;
 use study::what_if::{Setting, Size, Survey, WhatIfError};
 use trace::Access;

@@ -1,7 +1,7 @@
 //! Whether a cache of some size can be, by numbers alone: whole sectors, blocks, simulated flash, memory. It makes nothing.
 
-use engine::device::{FtlOptions, SECTOR};
-use engine::flash::layout::{BLOCKS_COUNT_MIN, Layout};
+use flash::device::{FtlOptions, SECTOR};
+use flash::layout::{BLOCKS_COUNT_MIN, Layout};
 use runtime::config::ByteSize;
 use study::what_if::Size;
 

@@ -8,9 +8,9 @@ use std::path::Path;
 use ::rocksdb::{BlockBasedOptions, Cache as BlockCache, DB, DBCompressionType, Options, WriteOptions};
 use anyhow::Context;
 use bytes::Bytes;
-use engine::device::DeviceCounts;
-use engine::flash::{Policy, record};
-use engine::sipq::Logical;
+use flash::device::DeviceCounts;
+use flash::sipq::Logical;
+use flash::{Policy, record};
 
 use super::Arguments;
 use super::baseline::{buffer_bytes, path};
