@@ -9,6 +9,7 @@ mod opening;
 mod size;
 mod source;
 mod tracked;
+mod words;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -41,6 +42,9 @@ impl fmt::Display for Violation {
     }
 }
 
+/// The rules in words, with the table of words.
+const STYLE: &str = "docs/style.md";
+
 const SOURCE_RULES: [fn(&Source, &mut Vec<Violation>); 4] =
     [size::check, opening::check, banned::check, names::check];
 
@@ -68,12 +72,15 @@ fn violations(root: &Path) -> anyhow::Result<Vec<Violation>> {
             sources.push(Source::parse(&path, &text)?);
         }
     }
+    let glossary = std::fs::read_to_string(root.join(STYLE)).with_context(|| format!("reading {STYLE}"))?;
+    let glossary = words::Glossary::read(&glossary)?;
     let test_files: HashSet<String> = sources.iter().flat_map(Source::test_files).collect();
     for source in &mut sources {
         source.test_file |= test_files.contains(&source.path);
         for rule in SOURCE_RULES {
             rule(source, &mut found);
         }
+        glossary.check(source, &mut found);
     }
     decisions.check(&mut found);
     edges::check(&metadata(root, &["--no-deps", "--offline"])?, &mut found);

@@ -1,4 +1,4 @@
-//! Names that say nothing: of crates, modules, files and types. Which words a concept has is for people to check.
+//! Names that say nothing: of crates, modules, files and types. Not which word a concept has: that is `words`.
 
 use std::collections::BTreeSet;
 
