@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::controller::{Controller, ControllerConfig, Effect, Input};
+use protocol::controller::partitions::{Effect, Input, Partitions, Terms};
 use protocol::time::Time;
 use runtime::config::{Config, ConfigError, EPOCH_FIRST};
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
@@ -42,7 +42,7 @@ struct Agent {
 pub(crate) struct Service {
     /// With the members that were added since the start.
     pub(crate) config: Arc<Config>,
-    pub(crate) machine: Controller,
+    pub(crate) machine: Partitions,
     id: String,
     /// This life of this replica, as its maps name it.
     by: String,
@@ -71,9 +71,8 @@ pub(crate) struct Service {
 impl Service {
     pub(crate) fn new(now: Time, config: Arc<Config>, index: usize, store: Box<dyn Store>) -> Service {
         let own = &config.controllers[index];
-        let durations =
-            ControllerConfig { lease: own.member_lease(), grace: own.grace(), step: own.return_step() };
-        let machine = Controller::new(now, durations, config.map(), &routers(&config));
+        let durations = Terms { lease: own.member_lease(), grace: own.grace(), step: own.return_step() };
+        let machine = Partitions::new(now, durations, config.map(), &routers(&config));
         let by = format!("{} {:016x}", own.id, rand::random::<u64>());
         Service {
             committed: stored(rand::random(), &by, &config, &machine),
@@ -344,7 +343,7 @@ fn routers(config: &Config) -> Vec<Peer> {
     (0..config.routers.len()).map(|index| Peer::Router(RouterId(index as u16))).collect()
 }
 
-fn stored(history: u64, by: &str, config: &Config, machine: &Controller) -> StoredMap {
+fn stored(history: u64, by: &str, config: &Config, machine: &Partitions) -> StoredMap {
     let nodes = machine.ownership().into_iter();
     StoredMap {
         epoch: machine.map().epoch,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::controller::Liveness;
+use protocol::controller::partitions::Liveness;
 use protocol::time::Time;
 use serde::{Deserialize, Serialize};
 use wire::{Partition, Peer, SHARE_WHOLE};

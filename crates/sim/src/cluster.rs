@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::controller::Controller;
+use protocol::controller::partitions::Partitions;
 use protocol::node::{self, Node};
 use protocol::placement::{Placement, Secret};
 use protocol::router::{self, Router};
@@ -323,7 +323,7 @@ impl Cluster {
                 self.registry.join(host - self.controllers_first);
                 let config = self.registry.config();
                 let map = self.shape.map.clone();
-                Machine::Controller(Box::new(Controller::new(clock.at(self.now), config, map, &others)))
+                Machine::Controller(Box::new(Partitions::new(clock.at(self.now), config, map, &others)))
             }
         };
         let own = &mut self.hosts[host];

@@ -1,7 +1,8 @@
 //! Events reach hosts, machines step, and what they want goes on its way. Decides nothing that a machine decides.
 
+use protocol::controller::partitions;
 use protocol::storage::network::StorageInput;
-use protocol::{controller, node, router, shim};
+use protocol::{node, router, shim};
 use wire::{Message, Peer};
 
 use crate::cluster::{Cluster, Effects, Event};
@@ -291,12 +292,12 @@ impl Cluster {
         self.do_or_hold(host, Effects::Router(effects));
     }
 
-    pub(crate) fn step_controller(&mut self, host: HostId, input: controller::Input) {
+    pub(crate) fn step_controller(&mut self, host: HostId, input: partitions::Input) {
         let own = &mut self.hosts[host];
         let Some(Machine::Controller(machine)) = &mut own.machine else { return };
         let mut effects = Vec::new();
         machine.step(own.clock.at(self.now), input, &mut effects);
-        for controller::Effect::Publish(map) in effects {
+        for partitions::Effect::Publish(map) in effects {
             self.publish(host, &map);
         }
     }

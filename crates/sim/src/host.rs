@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use protocol::controller::Controller;
+use protocol::controller::partitions::Partitions;
 use protocol::node::Node;
 use protocol::router::Router;
 use protocol::shim::Shim;
@@ -35,7 +35,7 @@ pub(crate) enum Machine {
     Node(Box<Node>),
     Shim(Box<Shim>),
     Router(Box<Router>),
-    Controller(Box<Controller>),
+    Controller(Box<Partitions>),
 }
 
 pub(crate) struct Host {
@@ -101,7 +101,7 @@ impl Host {
         }
     }
 
-    pub(crate) fn controller(&self) -> Option<&Controller> {
+    pub(crate) fn controller(&self) -> Option<&Partitions> {
         match &self.machine {
             Some(Machine::Controller(controller)) => Some(controller),
             _ => None,

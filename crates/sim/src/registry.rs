@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::controller::{self, ControllerConfig, Ownership};
+use protocol::controller::partitions::{self, Ownership, Terms};
 use protocol::placement::Placement;
 use wire::{ClusterMap, NodeId, Peer};
 
@@ -59,8 +59,8 @@ impl Registry {
         }
     }
 
-    pub(crate) fn config(&self) -> ControllerConfig {
-        ControllerConfig {
+    pub(crate) fn config(&self) -> Terms {
+        Terms {
             lease: Duration::from_micros(self.lease),
             grace: Duration::from_micros(self.grace),
             step: Duration::from_micros(self.step),
@@ -127,7 +127,7 @@ impl Cluster {
         self.registry.keep(now, member);
         let epoch = self.watch.epoch_of(host, life);
         let empty = self.hosts[host].node().is_none_or(|node| node.objects() == 0);
-        self.step_controller(controller, controller::Input::Heartbeat { member, epoch, empty });
+        self.step_controller(controller, partitions::Input::Heartbeat { member, epoch, empty });
         let Some(newest) = self.hosts[controller].controller().map(|machine| machine.map()) else { return };
         if newest.epoch > epoch {
             let placement = Arc::new(placement(newest.clone()));
@@ -140,10 +140,10 @@ impl Cluster {
         if self.registry.lost_until <= self.now {
             self.watch_registry(host);
             for (node, drained) in std::mem::take(&mut self.registry.wishes) {
-                self.step_controller(host, controller::Input::Drain { node, drained });
+                self.step_controller(host, partitions::Input::Drain { node, drained });
             }
         }
-        self.step_controller(host, controller::Input::Tick);
+        self.step_controller(host, partitions::Input::Tick);
     }
 
     pub(crate) fn operate(&mut self, node: NodeId, drained: bool) {
@@ -155,11 +155,11 @@ impl Cluster {
         let index = host - self.controllers_first;
         while let Some(change) = self.registry.replicas[index].changes.pop_front() {
             let input = match change {
-                Change::Registered(member) => controller::Input::Registered { member },
-                Change::Expired(member) => controller::Input::Expired { member },
+                Change::Registered(member) => partitions::Input::Registered { member },
+                Change::Expired(member) => partitions::Input::Expired { member },
                 Change::Published { version, epoch, nodes } => {
                     self.registry.replicas[index].version = version;
-                    controller::Input::Published { epoch, nodes }
+                    partitions::Input::Published { epoch, nodes }
                 }
             };
             self.step_controller(host, input);

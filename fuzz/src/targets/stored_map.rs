@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use controller::store::StoredMap;
-use protocol::controller::{Controller, ControllerConfig, Input, Ownership};
+use protocol::controller::partitions::{Input, Ownership, Partitions, Terms};
 use protocol::placement::{Placement, Secret};
 use protocol::time::Time;
 use runtime::config::Config;
@@ -63,7 +63,7 @@ fn config() -> Arc<Config> {
 /// The next map is a later one that places keys.
 fn go_on(config: &Config, stored: &StoredMap) {
     let (mut now, mut effects) = (Time(1_000_000), Vec::new());
-    let mut machine = Controller::new(now, ControllerConfig::default(), config.map(), &[]);
+    let mut machine = Partitions::new(now, Terms::default(), config.map(), &[]);
     if !machine.believes(stored.epoch) {
         return;
     }

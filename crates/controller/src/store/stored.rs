@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::controller::Ownership;
+use protocol::controller::partitions::Ownership;
 use runtime::config::{Roster, RosterSize};
 use serde::{Deserialize, Serialize};
 use wire::{NodeId, SHARE_WHOLE};
