@@ -1,6 +1,7 @@
-//! Scripted transcripts of the controller: whose partitions are whose.
+//! Scripted transcripts of the controller: whose partitions are whose, and what a replica makes of members and its store.
 
 mod partitions;
+mod replica;
 
 use wire::{
     ClusterMap, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE, Sharding,
@@ -46,4 +47,9 @@ fn check(name: &str, play: impl Fn(&str) -> String) {
 #[test]
 fn partitions_go_and_come_back() {
     check("partitions", partitions::play);
+}
+
+#[test]
+fn a_replica_shares_its_map() {
+    check("controller", replica::play);
 }
