@@ -35,7 +35,7 @@ pub(crate) struct Service {
     pub(crate) machine: Controller<Configured>,
     id: String,
     store: Box<dyn Store>,
-    /// Of the members that this replica has heard of within a lease.
+    /// What members said that this replica has heard of within a lease.
     pub(crate) statuses: BTreeMap<String, MemberStatus>,
     pub(crate) errands: Errands,
     /// Heartbeats that were not authentic or came from strangers.

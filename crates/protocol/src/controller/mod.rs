@@ -57,7 +57,7 @@ pub struct Heartbeat {
     pub agent: u64,
     /// Grows with every heartbeat of the agent.
     pub sequence: u64,
-    /// Of the map that the process acts on; 0 if it has only its configuration's.
+    /// The history of the map that the process acts on; 0 if it has only its configuration's.
     pub history: u64,
     pub members: Vec<Beat>,
     /// Members that stop in order: it is their last word.
