@@ -158,12 +158,12 @@ async fn drain(
         Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
     };
     let mut service = api.service();
-    let Some(node) = service.config.node_id(&drain.node) else {
-        let ids: Vec<&str> = service.config.nodes.iter().map(|node| node.id.as_str()).collect();
+    let Some(node) = service.config().node_id(&drain.node) else {
+        let ids: Vec<&str> = service.config().nodes.iter().map(|node| node.id.as_str()).collect();
         let what = format!("{:?} is not a node; the nodes are {}", drain.node, ids.join(", "));
         return problem(StatusCode::NOT_FOUND, &what);
     };
-    if let Some(error) = &service.store_problem {
+    if let Some(error) = service.problem() {
         // Whoever is told that it failed must not find it done later.
         return problem(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
     }
@@ -173,7 +173,7 @@ async fn drain(
 
 /// It is done once the map shows it, unless the store is away.
 fn changed(service: &Service) -> Response {
-    match &service.store_problem {
+    match service.problem() {
         Some(error) => problem(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
         None => Json(MapView::of(service)).into_response(),
     }
@@ -196,7 +196,7 @@ async fn inspect_key(State(api): State<Api>, key: Result<Query<Key>, QueryReject
 
 /// It can answer: it has read its store, and hears from it.
 async fn readiness(State(api): State<Api>) -> Response {
-    match &api.service().store_problem {
+    match api.service().problem() {
         None => Json(json!({ "ready": true, "lacking": [] })).into_response(),
         Some(error) => {
             let lacking = [error.to_string()];

@@ -33,7 +33,7 @@ pub struct Place {
 }
 
 pub(crate) fn inspect(service: &Service, key: &[u8]) -> Result<Inspection, MapError> {
-    let config = &service.config;
+    let config = service.config();
     let placement = Placement::new(Secret(config.secret().0), service.map())?;
     let text = key_text(key);
     let key = placement.key(0, Bytes::copy_from_slice(key));

@@ -4,6 +4,7 @@ mod errands;
 mod hot;
 mod http;
 mod inspect;
+mod members;
 mod orders;
 mod service;
 mod spawn;

@@ -69,7 +69,7 @@ pub(crate) async fn purge(
     };
     let members: BTreeSet<String> = {
         let service = api.service();
-        let all = service.config.shims.iter().map(|shim| shim.id.clone());
+        let all = service.config().shims.iter().map(|shim| shim.id.clone());
         let (here, away): (Vec<_>, Vec<_>) = all.partition(|id| service.statuses.contains_key(id));
         if !away.is_empty() {
             let what = format!(
@@ -149,10 +149,10 @@ type Problem = (StatusCode, String);
 
 /// Reads the controller's file again; the map then, and the members that are heard of.
 fn grow(api: &Api) -> Result<(MapView, BTreeSet<String>), Problem> {
-    let config = Arc::clone(&api.service().config);
+    let config = Arc::clone(api.service().config());
     let newer = config.read_again().map_err(|error| (StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
     let mut service = api.service();
-    let away = |service: &Service| match &service.store_problem {
+    let away = |service: &Service| match service.problem() {
         Some(error) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
         None => Ok(()),
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::controller::Liveness;
+use protocol::controller::partitions::Liveness;
 use protocol::time::Time;
 use serde::{Deserialize, Serialize};
 use wire::{Partition, Peer, SHARE_WHOLE};
@@ -70,7 +70,7 @@ pub enum MemberState {
 
 impl MapView {
     pub(crate) fn of(service: &Service) -> MapView {
-        let (config, map) = (&service.config, service.map());
+        let (config, map) = (service.config(), service.map());
         let racks = config.racks();
         let layers = map.layers.iter().map(|layer| LayerView {
             name: layer.name.clone(),
@@ -85,7 +85,7 @@ impl MapView {
                     id: config.node(node.id).id.clone(),
                     rack: node.rack.map(|rack| racks[usize::from(rack.0)].to_owned()),
                     capacity: f64::from(node.capacity) / 1000.0,
-                    drained: service.committed.drained(node.id),
+                    drained: service.machine.committed().drained(node.id),
                     share: f64::from(node.share) / f64::from(SHARE_WHOLE),
                 })
                 .collect(),
@@ -99,9 +99,9 @@ pub(crate) fn members(service: &Service, now: Time) -> Vec<MemberView> {
     let map = service.map();
     let nodes = map.layers.iter().flat_map(|layer| &layer.nodes);
     let down: Vec<Peer> = nodes.filter(|node| !node.is_up()).map(|node| Peer::Node(node.id)).collect();
-    let silence = |id: &str| service.heard(id).map(|heard| now.since(heard));
+    let silence = |peer| service.machine.heard(peer).map(|heard| now.since(heard));
     let state = |peer, liveness, silence: Option<Duration>| match (peer, liveness) {
-        (Peer::Node(id), _) if service.committed.drained(id) => MemberState::Drained,
+        (Peer::Node(id), _) if service.machine.committed().drained(id) => MemberState::Drained,
         (peer, _) if down.contains(&peer) => MemberState::Down,
         (_, Liveness::Up) if silence.is_some_and(|silence| silence > LATE) => MemberState::Late,
         (_, Liveness::Up) => MemberState::Up,
@@ -112,14 +112,13 @@ pub(crate) fn members(service: &Service, now: Time) -> Vec<MemberView> {
         Peer::Shim(_) => "shim",
         Peer::Router(_) => "router",
     };
-    let members = service.machine.members().map(|(peer, liveness)| {
-        let id = service.config.peer_name(peer);
-        let silence = silence(&id);
+    let members = service.machine.liveness().map(|(peer, liveness)| {
+        let silence = silence(peer);
         MemberView {
             role: role(peer).to_owned(),
             state: state(peer, liveness, silence),
             silent_ms: silence.map(|silence| silence.as_millis() as u64),
-            id,
+            id: service.config().peer_name(peer),
         }
     });
     members.collect()

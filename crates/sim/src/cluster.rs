@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use protocol::controller::Controller;
 use protocol::node::{self, Node};
 use protocol::placement::{Placement, Secret};
 use protocol::router::{self, Router};
 use protocol::shim::{self, Shim};
 use wire::resp::Command;
-use wire::{Message, NodeId, Peer, RouterId, ShimId};
+use wire::{Message, NodeId, RouterId, ShimId};
 
+use crate::cast::{Cast, Roster};
 use crate::checkers::{Births, Versions, Watch};
 use crate::clients::{Client, TestKey};
 use crate::clock::{HostClock, ROUTER_TICK_US};
+use crate::controllers::{Follower, Operator, Told};
 use crate::faults::{FaultSet, Storms};
 use crate::history::History;
 use crate::host::{Host, Machine, Role};
@@ -96,14 +97,21 @@ pub(crate) enum Event {
         client: usize,
         connection: u32,
     },
+    /// To the controller that this agent is for.
     Heartbeat {
         host: HostId,
         life: u32,
+        agent: usize,
     },
     Map {
         host: HostId,
         life: u32,
-        placement: Arc<Placement>,
+        told: Told,
+    },
+    /// What a controller proposed reaches its store.
+    Propose {
+        host: HostId,
+        life: u32,
     },
     Start {
         host: HostId,
@@ -145,6 +153,9 @@ pub(crate) struct Cluster {
     /// By slot.
     pub(crate) backends: Vec<Backend>,
     pub(crate) registry: Registry,
+    /// Everybody that there is.
+    pub(crate) cast: Cast,
+    pub(crate) operator: Operator,
     /// The map that clusters start with.
     pub(crate) placement: Arc<Placement>,
     pub(crate) keys: Vec<TestKey>,
@@ -174,8 +185,9 @@ impl Cluster {
         let placement = Arc::new(placement(shape.map.clone()));
         let mut trace = Trace::new(seed, with_text);
         trace.note(0, || format!("seed {seed}: {shape:#?}"));
-        let (hosts, network) = lay_out(&shape, &mut random);
+        let (hosts, network) = lay_out(&shape, &placement, &mut random);
         let slots_first = placement.nodes_count();
+        let everybody = Roster { nodes: slots_first, routers: shape.routers };
         let shims = shape.map.shims.len();
         let keys = crate::clients::keys(&shape, &placement);
         let mut cluster = Cluster {
@@ -189,6 +201,8 @@ impl Cluster {
                 .collect(),
             backends: (0..2 * shims).map(|_| Backend::default()).collect(),
             registry: Registry::new(shape.controllers, &mut random),
+            cast: Cast::new(Arc::new(shape.map.clone()), everybody),
+            operator: Operator::default(),
             history: History::new(keys.len()),
             versions: Versions::new(&keys),
             births: Births::default(),
@@ -318,16 +332,15 @@ impl Cluster {
                 Machine::Router(Box::new(router))
             }
             Role::Controller => {
-                let others: Vec<Peer> =
-                    self.routers().filter_map(|router| self.hosts[router].role.peer()).collect();
                 self.registry.join(host - self.controllers_first);
-                let config = self.registry.config();
-                let map = self.shape.map.clone();
-                Machine::Controller(Box::new(Controller::new(clock.at(self.now), config, map, &others)))
+                Machine::Controller(Box::new(self.new_controller(host, clock.at(self.now), seed)))
             }
         };
+        let numbers: Vec<u64> = self.controllers().map(|_| self.random.number()).collect();
+        let follower = Follower::new(Arc::clone(&self.placement), numbers.into_iter());
         let own = &mut self.hosts[host];
         own.life += 1;
+        own.follower = follower;
         (own.machine, own.clock, own.paused_until, own.pause_in_hand) = (Some(machine), clock, 0, None);
         own.parked.clear();
         own.reloaded = (self.now, 0);
@@ -343,8 +356,7 @@ impl Cluster {
         let tick = self.soon(self.tick_of(host));
         self.at(tick, Event::Tick { host, life });
         if !matches!(self.hosts[host].role, Role::Controller) {
-            let due = self.soon(self.registry.heartbeat_interval());
-            self.at(due, Event::Heartbeat { host, life });
+            self.begin_heartbeats(host);
         }
     }
 
@@ -382,7 +394,7 @@ pub(crate) fn placement(map: wire::ClusterMap) -> Placement {
 }
 
 /// Hosts in the order nodes, slots of shims, routers, controllers; and who dials whom.
-fn lay_out(shape: &Shape, random: &mut Random) -> (Vec<Host>, Network) {
+fn lay_out(shape: &Shape, placement: &Arc<Placement>, random: &mut Random) -> (Vec<Host>, Network) {
     let nodes = shape.map.layers.iter().map(|layer| layer.nodes.len()).sum::<usize>() as u16;
     let shims = shape.map.shims.len() as u16;
     let routers = shape.routers as u16;
@@ -410,6 +422,7 @@ fn lay_out(shape: &Shape, random: &mut Random) -> (Vec<Host>, Network) {
         (0..nodes).for_each(|node| link(Role::Router(RouterId(router)), Role::Node(NodeId(node))));
         (0..shims).for_each(|shim| link(Role::Router(RouterId(router)), Role::Shim(ShimId(shim))));
     }
-    let hosts = roles.iter().map(|role| Host::new(*role, HostClock::draw(random, false))).collect();
-    (hosts, network)
+    let follower = || Follower::new(Arc::clone(placement), std::iter::empty());
+    let hosts = roles.iter().map(|role| Host::new(*role, HostClock::draw(random, false), follower()));
+    (hosts.collect(), network)
 }

@@ -1,7 +1,7 @@
 //! Events reach hosts, machines step, and what they want goes on its way. Decides nothing that a machine decides.
 
 use protocol::storage::network::StorageInput;
-use protocol::{controller, node, router, shim};
+use protocol::{node, router, shim};
 use wire::{Message, Peer};
 
 use crate::cluster::{Cluster, Effects, Event};
@@ -57,8 +57,9 @@ impl Cluster {
                 self.commanded(host, client, connection, command);
             }
             Event::Cancel { client, connection } => self.give_up(client, connection),
-            Event::Heartbeat { host, life } => self.heartbeat(host, life),
-            Event::Map { host, life, placement } => self.adopt(host, life, placement),
+            Event::Heartbeat { host, life, agent } => self.heartbeat(host, life, agent),
+            Event::Map { host, life, told } => self.adopt(host, life, told),
+            Event::Propose { host, life } => self.proposed(host, life),
             Event::Operator { node, drained } => self.operate(node, drained),
             Event::Start { host } => self.restart(host),
             Event::Kill { host, life } => {
@@ -289,16 +290,6 @@ impl Cluster {
         let mut effects = Vec::new();
         router.step(own.clock.at(self.now), input, &mut effects);
         self.do_or_hold(host, Effects::Router(effects));
-    }
-
-    pub(crate) fn step_controller(&mut self, host: HostId, input: controller::Input) {
-        let own = &mut self.hosts[host];
-        let Some(Machine::Controller(machine)) = &mut own.machine else { return };
-        let mut effects = Vec::new();
-        machine.step(own.clock.at(self.now), input, &mut effects);
-        for controller::Effect::Publish(map) in effects {
-            self.publish(host, &map);
-        }
     }
 
     fn do_or_hold(&mut self, host: HostId, effects: Effects) {

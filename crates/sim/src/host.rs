@@ -8,8 +8,10 @@ use protocol::router::Router;
 use protocol::shim::Shim;
 use wire::{NodeId, Peer, RouterId, ShimId};
 
+use crate::cast::Cast;
 use crate::clock::HostClock;
 use crate::cluster::Event;
+use crate::controllers::Follower;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -35,7 +37,7 @@ pub(crate) enum Machine {
     Node(Box<Node>),
     Shim(Box<Shim>),
     Router(Box<Router>),
-    Controller(Box<Controller>),
+    Controller(Box<Controller<Cast>>),
 }
 
 pub(crate) struct Host {
@@ -49,12 +51,13 @@ pub(crate) struct Host {
     pub(crate) reloaded: (u64, u32),
     /// Tells what is meant for this process from what was meant for those that were here before.
     pub(crate) life: u32,
+    pub(crate) follower: Follower,
     /// What has reached a paused process.
     pub(crate) parked: VecDeque<Event>,
 }
 
 impl Host {
-    pub(crate) fn new(role: Role, clock: HostClock) -> Host {
+    pub(crate) fn new(role: Role, clock: HostClock, follower: Follower) -> Host {
         let (machine, pause_in_hand) = (None, None);
         Host {
             role,
@@ -64,6 +67,7 @@ impl Host {
             pause_in_hand,
             reloaded: (0, 0),
             life: 0,
+            follower,
             parked: VecDeque::new(),
         }
     }
@@ -101,7 +105,7 @@ impl Host {
         }
     }
 
-    pub(crate) fn controller(&self) -> Option<&Controller> {
+    pub(crate) fn controller(&self) -> Option<&Controller<Cast>> {
         match &self.machine {
             Some(Machine::Controller(controller)) => Some(controller),
             _ => None,

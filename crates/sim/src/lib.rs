@@ -3,11 +3,13 @@
 //!
 //! A seed decides everything: the cluster, its traffic and what goes wrong. The same seed gives the same trace.
 
+mod cast;
 mod checkers;
 mod clients;
 mod clock;
 mod cluster;
 mod commands;
+mod controllers;
 mod delivery;
 mod faults;
 pub mod fencing;

@@ -1,203 +1,213 @@
-//! Where controllers keep leases of members and the map: a store that is always consistent. Not what they decide.
+//! The store that replicas of the controller share: leases of members, one map with versions, a watch for each replica.
+//! Not what they make of it.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use protocol::controller::{self, ControllerConfig, Ownership};
-use protocol::placement::Placement;
-use wire::{ClusterMap, NodeId, Peer};
+use protocol::controller::partitions::Terms;
+use protocol::controller::{Change, StoredMap};
+use wire::Peer;
 
-use crate::cluster::{Cluster, Event, placement};
-use crate::host::Machine;
-use crate::network::HostId;
+use crate::cast::Roster;
 use crate::random::Random;
 
-/// One change that a controller has yet to see.
-#[derive(Clone, Debug)]
-enum Change {
-    Registered(Peer),
-    Expired(Peer),
-    Published { version: u64, epoch: u32, nodes: Vec<Ownership> },
-}
-
-/// One controller's view of the store.
+/// How one replica reaches the store: what it writes waits while it is cut off, and it reads everything again after that.
 #[derive(Clone, Debug, Default)]
 struct Replica {
-    changes: VecDeque<Change>,
-    /// The version of the map that it has seen last.
+    /// It hears of each change.
+    watching: bool,
+    news: VecDeque<Change<Roster>>,
+    /// What it has been told: who has a lease, and the version of the map.
+    leases: BTreeSet<Peer>,
     version: u64,
+    /// What it wants written: the leases of members, `true` of those that live, and a map for a version.
+    members: BTreeMap<Peer, bool>,
+    proposal: Option<(u64, StoredMap<Roster>)>,
 }
 
 pub(crate) struct Registry {
-    lease: u64,
-    grace: u64,
-    step: u64,
+    pub(crate) terms: Terms,
     /// When each member's lease ends.
-    members: BTreeMap<Peer, u64>,
+    leases: BTreeMap<Peer, u64>,
+    map: Option<(u64, StoredMap<Roster>)>,
+    /// The version of the map that was written last: no two maps have the same.
     version: u64,
-    published: Option<Change>,
     replicas: Vec<Replica>,
-    /// What the operator wants of nodes and no controller has taken.
-    wishes: Vec<(NodeId, bool)>,
-    /// Neither controllers nor members reach it until then.
+    /// Nobody reaches it, and no member a controller, until then.
     pub(crate) lost_until: u64,
 }
 
 impl Registry {
     pub(crate) fn new(controllers: usize, random: &mut Random) -> Registry {
+        let mut pick = |among: &[u64]| Duration::from_micros(random.pick(among));
         Registry {
-            lease: random.pick(&[1_000_000, 2_000_000]),
-            grace: random.pick(&[100_000, 300_000, 2_000_000]),
-            step: random.pick(&[200_000, 1_000_000]),
-            members: BTreeMap::new(),
+            terms: Terms {
+                lease: pick(&[1_000_000, 2_000_000]),
+                grace: pick(&[100_000, 300_000, 2_000_000]),
+                step: pick(&[200_000, 1_000_000]),
+            },
+            leases: BTreeMap::new(),
+            map: None,
             version: 0,
-            published: None,
             replicas: vec![Replica::default(); controllers],
-            wishes: Vec::new(),
             lost_until: 0,
         }
     }
 
-    pub(crate) fn config(&self) -> ControllerConfig {
-        ControllerConfig {
-            lease: Duration::from_micros(self.lease),
-            grace: Duration::from_micros(self.grace),
-            step: Duration::from_micros(self.step),
-        }
+    fn lease(&self) -> u64 {
+        self.terms.lease.as_micros() as u64
     }
 
     pub(crate) fn heartbeat_interval(&self) -> u64 {
-        self.lease / 4
+        self.lease() / 4
     }
 
     /// From a node's end to the map without it, at most.
     pub(crate) fn remap_max(&self) -> u64 {
-        self.lease + self.grace + 500_000
+        (self.terms.lease + self.terms.grace).as_micros() as u64 + 500_000
     }
 
-    fn tell_all(&mut self, change: &Change) {
-        self.replicas.iter_mut().for_each(|replica| replica.changes.push_back(change.clone()));
+    pub(crate) fn is_lost(&self, now: u64) -> bool {
+        self.lost_until > now
     }
 
-    fn keep(&mut self, now: u64, member: Peer) {
-        if self.members.insert(member, now + self.lease).is_none() {
-            self.tell_all(&Change::Registered(member));
+    /// A controller starts and knows nothing yet.
+    pub(crate) fn join(&mut self, index: usize) {
+        self.replicas[index] = Replica::default();
+    }
+
+    /// A member's lease starts anew, or ends.
+    pub(crate) fn keep(&mut self, now: u64, index: usize, member: Peer, lives: bool) {
+        self.replicas[index].members.insert(member, lives);
+        if !self.is_lost(now) {
+            self.write_members(now, index);
         }
     }
 
-    /// A controller that starts reads what the store has.
-    pub(crate) fn join(&mut self, index: usize) {
-        let members = self.members.keys().map(|member| Change::Registered(*member));
-        let changes = self.published.iter().cloned().chain(members).collect();
-        self.replicas[index] = Replica { changes, version: 0 };
+    /// A replica wants this map in the place of `version`, rather than what it wanted before. Whether nothing was waiting.
+    pub(crate) fn propose(&mut self, index: usize, version: u64, map: StoredMap<Roster>) -> bool {
+        self.replicas[index].proposal.replace((version, map)).is_none()
+    }
+
+    /// The replica's proposal arrives. The map, if it is the store's now; an error if nothing arrives.
+    pub(crate) fn carry(&mut self, now: u64, index: usize) -> Result<Option<&StoredMap<Roster>>, ()> {
+        if self.is_lost(now) {
+            return Err(());
+        }
+        let Some((version, map)) = self.replicas[index].proposal.take() else { return Ok(None) };
+        if version != self.map.as_ref().map_or(0, |(version, _)| *version) {
+            return Ok(None);
+        }
+        self.version += 1;
+        self.tell(&Change::Map { version: self.version, map: Ok(map.clone()) });
+        Ok(Some(&self.map.insert((self.version, map)).1))
+    }
+
+    /// Everything that has changed since the replica looked last, or why it cannot know.
+    pub(crate) fn changes(&mut self, now: u64, index: usize) -> Result<VecDeque<Change<Roster>>, String> {
+        if self.is_lost(now) {
+            self.replicas[index].watching = false;
+            return Err("it is lost".to_owned());
+        }
+        self.expire(now);
+        if !self.replicas[index].watching {
+            self.list(index);
+        }
+        self.write_members(now, index);
+        Ok(std::mem::take(&mut self.replicas[index].news))
+    }
+
+    /// What is there, as changes of what the replica was told last.
+    fn list(&mut self, index: usize) {
+        let own = &mut self.replicas[index];
+        own.watching = true;
+        match &self.map {
+            None if own.version != 0 => own.news.push_back(Change::NoMap),
+            Some((version, map)) if *version != own.version => {
+                own.news.push_back(Change::Map { version: *version, map: Ok(map.clone()) });
+            }
+            _ => {}
+        }
+        own.version = self.map.as_ref().map_or(0, |(version, _)| *version);
+        let gone = own.leases.iter().filter(|member| !self.leases.contains_key(*member));
+        own.news.extend(gone.map(|member| Change::Gone(*member)));
+        own.news.extend(self.leases.keys().map(|member| Change::Registered(*member)));
+        own.leases = self.leases.keys().copied().collect();
+    }
+
+    fn write_members(&mut self, now: u64, index: usize) {
+        self.expire(now);
+        for (member, lives) in std::mem::take(&mut self.replicas[index].members) {
+            let end = now + self.lease();
+            let had = if lives { self.leases.insert(member, end) } else { self.leases.remove(&member) };
+            match (had.is_some(), lives) {
+                (false, true) => self.tell(&Change::Registered(member)),
+                (true, false) => self.tell(&Change::Gone(member)),
+                _ => {}
+            }
+        }
     }
 
     fn expire(&mut self, now: u64) {
-        let ended: Vec<Peer> =
-            self.members.iter().filter(|(_, end)| **end <= now).map(|(member, _)| *member).collect();
-        for member in ended {
-            self.members.remove(&member);
-            self.tell_all(&Change::Expired(member));
+        let ended = self.leases.iter().filter(|(_, end)| **end <= now).map(|(member, _)| *member);
+        for member in ended.collect::<Vec<_>>() {
+            self.leases.remove(&member);
+            self.tell(&Change::Gone(member));
+        }
+    }
+
+    fn tell(&mut self, change: &Change<Roster>) {
+        for replica in self.replicas.iter_mut().filter(|replica| replica.watching) {
+            match change {
+                Change::Registered(member) => drop(replica.leases.insert(*member)),
+                Change::Gone(member) => drop(replica.leases.remove(member)),
+                Change::Map { version, .. } => replica.version = *version,
+                Change::NoMap => replica.version = 0,
+            }
+            replica.news.push_back(change.clone());
         }
     }
 }
 
-impl Cluster {
-    /// A member says that it lives, to any controller, which answers with its map.
-    pub(crate) fn heartbeat(&mut self, host: HostId, life: u32) {
-        if self.hosts[host].life != life {
-            return;
-        }
-        let interval = self.registry.heartbeat_interval();
-        let due = self.now + interval / 2 + self.random.below(interval / 2);
-        self.at(due, Event::Heartbeat { host, life });
-        let controller = self.controllers_first + self.random.index(self.controllers().len());
-        let now = self.now;
-        let awake = self.hosts[host].is_awake(now) && self.hosts[controller].is_awake(now);
-        let cut = self.network.cut_until(now, host, controller).is_some();
-        let silent = self.storms.is_silent(now, host) || self.registry.lost_until > now;
-        let Some(member) = self.hosts[host].role.peer() else { return };
-        // A shim that was replaced has nothing to say any more.
-        let replaced = self.is_slot(host) && self.servers[self.server_of(host)].current != host;
-        if !awake || cut || silent || replaced {
-            return;
-        }
-        self.watch_registry(controller);
-        self.registry.keep(now, member);
-        let epoch = self.watch.epoch_of(host, life);
-        let empty = self.hosts[host].node().is_none_or(|node| node.objects() == 0);
-        self.step_controller(controller, controller::Input::Heartbeat { member, epoch, empty });
-        let Some(newest) = self.hosts[controller].controller().map(|machine| machine.map()) else { return };
-        if newest.epoch > epoch {
-            let placement = Arc::new(placement(newest.clone()));
-            let due = self.now + self.random.wait(self.shape.latency);
-            self.at(due, Event::Map { host, life, placement });
+#[cfg(test)]
+mod tests {
+    use super::Registry;
+    use crate::cast::Roster;
+    use crate::random::Random;
+    use protocol::controller::{Change, StoredMap};
+    use wire::{NodeId, Peer};
+
+    const N0: Peer = Peer::Node(NodeId(0));
+
+    fn map(epoch: u32) -> StoredMap<Roster> {
+        StoredMap { epoch, history: 1, by: "a".to_owned(), roster: Roster::default(), nodes: Vec::new() }
+    }
+
+    #[test]
+    fn one_proposal_wins_and_every_replica_hears_of_it() {
+        let mut store = Registry::new(2, &mut Random::new(1));
+        assert!((0..2).all(|index| store.changes(0, index).unwrap().is_empty()));
+        assert!(store.propose(0, 0, map(2)) && store.propose(1, 0, map(3)));
+        assert_eq!(store.carry(0, 1), Ok(Some(&map(3))));
+        assert_eq!(store.carry(0, 0), Ok(None), "it was for another version");
+        for index in 0..2 {
+            let change = Change::Map { version: 1, map: Ok(map(3)) };
+            assert_eq!(store.changes(0, index).unwrap(), [change]);
         }
     }
 
-    pub(crate) fn tick_controller(&mut self, host: HostId) {
-        if self.registry.lost_until <= self.now {
-            self.watch_registry(host);
-            for (node, drained) in std::mem::take(&mut self.registry.wishes) {
-                self.step_controller(host, controller::Input::Drain { node, drained });
-            }
-        }
-        self.step_controller(host, controller::Input::Tick);
-    }
-
-    pub(crate) fn operate(&mut self, node: NodeId, drained: bool) {
-        self.registry.wishes.push((node, drained));
-    }
-
-    fn watch_registry(&mut self, host: HostId) {
-        self.registry.expire(self.now);
-        let index = host - self.controllers_first;
-        while let Some(change) = self.registry.replicas[index].changes.pop_front() {
-            let input = match change {
-                Change::Registered(member) => controller::Input::Registered { member },
-                Change::Expired(member) => controller::Input::Expired { member },
-                Change::Published { version, epoch, nodes } => {
-                    self.registry.replicas[index].version = version;
-                    controller::Input::Published { epoch, nodes }
-                }
-            };
-            self.step_controller(host, input);
-        }
-    }
-
-    /// A controller writes its map, unless another one was faster: then that one's is on its way here.
-    pub(crate) fn publish(&mut self, host: HostId, map: &ClusterMap) {
-        let index = host - self.controllers_first;
-        let Some(nodes) = self.hosts[host].controller().map(|machine| machine.ownership()) else { return };
-        let registry = &mut self.registry;
-        if registry.lost_until > self.now || registry.replicas[index].version != registry.version {
-            return;
-        }
-        registry.version += 1;
-        let change = Change::Published { version: registry.version, epoch: map.epoch, nodes };
-        // Its own map is no news to a controller, which may be ahead of it.
-        let others = registry.replicas.iter_mut().enumerate().filter(|(other, _)| *other != index);
-        others.for_each(|(_, replica)| replica.changes.push_back(change.clone()));
-        registry.published = Some(change);
-        // Its next write needs the version of this one.
-        registry.replicas[index].version = registry.version;
-        self.watch.maps += 1;
-        self.note(|| format!("{host} publishes {map:?}"));
-    }
-
-    pub(crate) fn adopt(&mut self, host: HostId, life: u32, placement: Arc<Placement>) {
-        if self.hosts[host].life != life || placement.epoch() <= self.watch.epoch_of(host, life) {
-            return;
-        }
-        self.watch.adopts(host, life, placement.epoch());
-        self.trace.event(self.now, 4, host);
-        self.trace.word(u64::from(placement.epoch()));
-        match &self.hosts[host].machine {
-            Some(Machine::Node(_)) => self.step_node(host, protocol::node::Input::Map(placement)),
-            Some(Machine::Shim(_)) => self.step_shim(host, protocol::shim::Input::Map(placement)),
-            Some(Machine::Router(_)) => self.step_router(host, protocol::router::Input::Map(placement)),
-            Some(Machine::Controller(_)) | None => {}
-        }
+    #[test]
+    fn who_was_cut_off_is_told_what_it_missed_and_writes_what_it_could_not() {
+        let mut store = Registry::new(1, &mut Random::new(1));
+        store.keep(0, 0, N0, true);
+        assert_eq!(store.changes(0, 0).unwrap(), [Change::Registered(N0)]);
+        store.lost_until = 10_000_000;
+        store.keep(1, 0, N0, true);
+        store.propose(0, 0, map(2));
+        assert_eq!(store.carry(1, 0), Err(()));
+        assert!(store.changes(1, 0).is_err());
+        let after = store.changes(10_000_000, 0).unwrap();
+        assert_eq!(after, [Change::Gone(N0), Change::Registered(N0)]);
+        assert_eq!(store.carry(10_000_000, 0), Ok(Some(&map(2))));
     }
 }

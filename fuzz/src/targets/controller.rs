@@ -2,7 +2,7 @@
 //! and each of its maps places keys.
 
 use arbitrary::{Result, Unstructured};
-use protocol::controller::{Controller, ControllerConfig, Effect, Input, Ownership};
+use protocol::controller::partitions::{Effect, Input, Ownership, Partitions, Terms};
 use protocol::placement::{Placement, Secret};
 use protocol::time::Time;
 use wire::{ClusterMap, NodeId, Peer, RouterId};
@@ -16,8 +16,7 @@ pub(crate) fn run(data: &[u8]) {
 fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
     let first = placement(true).map().clone();
     let mut now = Time(1_000_000);
-    let mut machine =
-        Controller::new(now, ControllerConfig::default(), first.clone(), &[Peer::Router(RouterId(0))]);
+    let mut machine = Partitions::new(now, Terms::default(), first.clone(), &[Peer::Router(RouterId(0))]);
     while !bytes.is_empty() {
         now.0 += u64::from(bytes.arbitrary::<u16>()?) * 40;
         let (mut effects, before) = (Vec::new(), machine.map().epoch);

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use controller::store::StoredMap;
-use protocol::controller::{Controller, ControllerConfig, Input, Ownership};
+use controller::store::{StoredMap, map_text, parse_map};
+use protocol::controller::partitions::{Input, Partitions, Terms};
 use protocol::placement::{Placement, Secret};
 use protocol::time::Time;
 use runtime::config::Config;
@@ -33,15 +33,15 @@ listen = "127.0.0.1:7002"
 
 pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let stored = match StoredMap::parse(text) {
+    let stored = match parse_map(text) {
         Ok(stored) => stored,
         Err(refused) => return assert!(!refused.to_string().is_empty()),
     };
-    assert_eq!(StoredMap::parse(&stored.to_text()).expect("what was written can be read"), stored);
+    assert_eq!(parse_map(&map_text(&stored)).expect("what was written can be read"), stored);
     let config = config();
     let grown = match config.grown(&stored.roster) {
         Ok(None) => {
-            assert!(!stored.size().exceeds(&config.roster_size()));
+            assert!(!stored.roster.size().exceeds(&config.roster_size()));
             config
         }
         Ok(Some(grown)) => {
@@ -63,12 +63,11 @@ fn config() -> Arc<Config> {
 /// The next map is a later one that places keys.
 fn go_on(config: &Config, stored: &StoredMap) {
     let (mut now, mut effects) = (Time(1_000_000), Vec::new());
-    let mut machine = Controller::new(now, ControllerConfig::default(), config.map(), &[]);
+    let mut machine = Partitions::new(now, Terms::default(), config.map(), &[]);
     if !machine.believes(stored.epoch) {
         return;
     }
-    let own = |node: &controller::store::StoredNode| Ownership { share: node.share, drained: node.drained };
-    let nodes = stored.nodes.iter().map(own).collect();
+    let nodes = stored.nodes.clone();
     machine.step(now, Input::Published { epoch: stored.epoch, nodes }, &mut effects);
     // One that is behind is answered with a later one, so that whoever has seen this controller's first goes on.
     let behind = stored.epoch < config.map().epoch;

@@ -14,7 +14,7 @@ use wire::{NodeId, Partition};
 
 use super::{Refusal, Service};
 use crate::inspect::inspect;
-use crate::store::{Change, MemoryStore, Store, StoreError, StoredMap};
+use crate::store::{Change, MemoryStore, Store, StoreError, StoredMap, map_text};
 use crate::view::{MemberState, members};
 
 /// A store that tests share between replicas, take away and make forget.
@@ -287,7 +287,7 @@ fn a_store_that_is_away_stops_nothing() {
     assert_eq!(world.beat(500, everyone()), reply(1, &[]), "members go on with the last map");
     assert!(!world.service.own_status().store_up);
     world.until(20_000);
-    assert_eq!(world.service.machine.map().epoch, 1);
+    assert_eq!(world.service.machine.partitions().map().epoch, 1);
     world.set_away(false);
     // All leases ran out meanwhile; who comes back within a lease and the grace period keeps its partition.
     world.until(25_900);
@@ -316,7 +316,7 @@ fn a_controller_that_forgot_everything_starts_above_what_any_member_knows() {
         old.service.drain(Time(ms * 1000), NodeId(node), true);
     }
     let beat = |world: &mut World, agent, id: &str, epoch| {
-        let history = old.service.committed.history;
+        let history = old.service.machine.committed().history;
         let members = vec![status(id, epoch)];
         world
             .service
@@ -326,7 +326,7 @@ fn a_controller_that_forgot_everything_starts_above_what_any_member_knows() {
     let mut new = World::new();
     // One member has not heard of the last map yet, and the new controller hears from it first.
     let first = beat(&mut new, 1, "n0", 2);
-    assert!(first.epoch > 2 && first.history != old.service.committed.history);
+    assert!(first.epoch > 2 && first.history != old.service.machine.committed().history);
     let second = beat(&mut new, 2, "n1", 3);
     assert!(second.epoch > 3, "no epoch stands for two maps: {second:?}");
 }
@@ -339,7 +339,7 @@ fn replicas_over_one_store_agree_on_the_map() {
         a.beat(ms, vec![status("n0", 1)]).unwrap();
         b.beat(ms, vec![status("s0", 1)]).unwrap();
         if ms == 5_500 {
-            assert_eq!((a.service.committed.epoch, b.service.committed.epoch), (1, 1));
+            assert_eq!((a.service.machine.committed().epoch, b.service.machine.committed().epoch), (1, 1));
         }
     }
     // n1 never came, n0 beats at the other replica: the same map goes out once, and neither drops n0.
@@ -361,7 +361,7 @@ fn a_replica_that_was_cut_off_tells_nobody_what_it_made_up() {
     b.beat(0, everyone()).unwrap();
     a.set_away(true);
     a.service.drain(Time(100_000), NodeId(0), true);
-    assert_eq!(a.service.machine.map().epoch, 2);
+    assert_eq!(a.service.machine.partitions().map().epoch, 2);
     assert_eq!(a.beat(500, everyone()), reply(1, &[]), "only what the store has is told");
     assert_eq!(a.state("n0"), MemberState::Up);
     b.service.drain(Time(500_000), NodeId(1), true);
@@ -400,7 +400,7 @@ fn members_are_added_by_one_replica_for_all() {
     // A replica that starts with the longer file knows them; one that starts with the old one learns them.
     let mut c = World::replica(&store, "c");
     c.until(600);
-    assert_eq!(c.service.config.roster_size(), a.service.config.roster_size());
+    assert_eq!(c.service.config().roster_size(), a.service.config().roster_size());
 }
 
 #[test]
@@ -422,9 +422,9 @@ fn a_replica_with_a_longer_file_brings_its_members_along() {
 #[test]
 fn a_map_of_another_cluster_is_left_alone() {
     let store = Fickle::new();
-    let mut other = StoredMap { epoch: 9, ..World::replica(&store, "z").service.committed };
+    let mut other = StoredMap { epoch: 9, ..World::replica(&store, "z").service.machine.committed().clone() };
     other.roster.nodes[0].id = "somebody-else".to_owned();
-    for map in [serde_json::to_string(&other).unwrap(), "nonsense".to_owned()] {
+    for map in [map_text(&other), "nonsense".to_owned()] {
         let store = Fickle::new();
         store.shared.lock().unwrap().memory.propose(Time(0), 0, &map);
         let mut world = World::replica(&store, "a");

@@ -9,7 +9,8 @@ mod stored;
 
 pub use etcd::{EtcdSettings, EtcdStore};
 pub use memory::MemoryStore;
-pub use stored::{StoredMap, StoredMapError, StoredNode};
+pub(crate) use stored::shares;
+pub use stored::{StoredMap, StoredMapError, map_text, parse_map};
 
 use protocol::time::Time;
 

@@ -62,6 +62,13 @@ pub struct RosterSize {
     pub routers: usize,
 }
 
+impl Roster {
+    pub fn size(&self) -> RosterSize {
+        let Roster { layers, nodes, routers, .. } = self;
+        RosterSize { layers: layers.len(), nodes: nodes.len(), routers: routers.len() }
+    }
+}
+
 impl RosterSize {
     pub fn exceeds(&self, other: &RosterSize) -> bool {
         self.layers > other.layers || self.nodes > other.nodes || self.routers > other.routers

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use crate::clients::Asked;
 use crate::commands::Verdict;
 use crate::faults::FaultKind;
-use crate::network::HostId;
 
 /// A time in which writes may take longer for another reason than a node in trouble.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +47,6 @@ pub(crate) struct Watch {
     /// Writes: when asked, when answered or given up.
     pub(crate) slow_writes: Vec<(u64, u64)>,
     pub(crate) stall_longest: u64,
-    /// Of the map that each process has or is about to get.
-    epochs: BTreeMap<(HostId, u32), u32>,
 }
 
 impl Watch {
@@ -65,13 +62,5 @@ impl Watch {
             self.stall_longest = self.stall_longest.max(now - since);
             self.slow_writes.push((since, now));
         }
-    }
-
-    pub(crate) fn epoch_of(&self, host: HostId, life: u32) -> u32 {
-        self.epochs.get(&(host, life)).copied().unwrap_or(1)
-    }
-
-    pub(crate) fn adopts(&mut self, host: HostId, life: u32, epoch: u32) {
-        self.epochs.insert((host, life), epoch);
     }
 }

@@ -184,6 +184,7 @@ impl Cluster {
         let mut end = self.now;
         if drains {
             self.step_node(host, node::Input::Drain);
+            self.say_farewell(host);
             end = self.soon(self.shape.lease / 2);
         }
         self.at(end, Event::Kill { host, life });

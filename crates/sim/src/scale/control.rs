@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::controller::{Controller, Effect, Input};
+use protocol::controller::partitions::{Effect, Input, Partitions};
 use protocol::time::Time;
 use protocol::{node, router, shim};
 use wire::message::Offer;
@@ -10,23 +10,23 @@ use wire::resp::Command;
 use wire::{ClusterMap, Message, NodeId, Peer, View};
 
 use super::cluster::{Cluster, HOP_US};
-use super::layout::controller;
+use super::layout::controller_terms;
 use super::{Layers, Routing, Scenario};
 
 const HEARTBEAT_US: u64 = 500_000;
 /// As long as a read takes that no node answers.
 const READ_US: u64 = 4 * HOP_US;
 
-/// The controller, and when members are heard of next.
+/// The controller's decisions, and when members are heard of next.
 pub(super) struct Control {
-    controller: Controller,
+    partitions: Partitions,
     heartbeat: u64,
 }
 
 impl Control {
     pub(super) fn new(scenario: &Scenario, now: u64) -> Control {
-        let controller = Controller::new(Time(now), controller(), scenario.map(), &[]);
-        Control { controller, heartbeat: now + HEARTBEAT_US }
+        let partitions = Partitions::new(Time(now), controller_terms(), scenario.map(), &[]);
+        Control { partitions, heartbeat: now + HEARTBEAT_US }
     }
 
     pub(super) fn due(&self) -> u64 {
@@ -56,7 +56,7 @@ impl Cluster {
 
     fn control(&mut self, input: Input) {
         let mut effects = Vec::new();
-        self.control.controller.step(Time(self.now), input, &mut effects);
+        self.control.partitions.step(Time(self.now), input, &mut effects);
         for Effect::Publish(map) in effects {
             self.adopt(map);
         }

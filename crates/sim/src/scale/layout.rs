@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use protocol::coherence::lease::LeaseTerms;
-use protocol::controller::ControllerConfig;
+use protocol::controller::partitions::Terms;
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, NodeConfig};
 use protocol::placement::{Placement, Secret};
@@ -127,6 +127,6 @@ pub(super) fn terms() -> LeaseTerms {
 }
 
 /// Nodes are lost when the scenario says so, and not by themselves.
-pub(super) fn controller() -> ControllerConfig {
-    ControllerConfig { grace: Duration::from_secs(1 << 20), ..ControllerConfig::default() }
+pub(super) fn controller_terms() -> Terms {
+    Terms { grace: Duration::from_secs(1 << 20), ..Terms::default() }
 }

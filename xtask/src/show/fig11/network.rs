@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::controller::{Controller, ControllerConfig, Effect, Input};
+use protocol::controller::partitions::{Effect, Input, Partitions, Terms};
 use protocol::heat::{HeatConfig, HeavyHitters};
 use protocol::load::{LoadMeter, LoadTable};
 use protocol::placement::{Placement, Secret};
@@ -86,7 +86,7 @@ pub(super) struct Network {
     events: BinaryHeap<Reverse<Event>>,
     numbered: u64,
     placement: Placement,
-    controller: Controller,
+    partitions: Partitions,
     tables: Vec<LoadTable>,
     nodes: Vec<Node>,
     servers_free_us: Vec<u64>,
@@ -99,7 +99,7 @@ pub(super) struct Network {
 impl Network {
     pub(super) fn new(setup: &Setup) -> Network {
         // Whatever has failed is taken for lost when the experiment says so, and not by itself.
-        let config = ControllerConfig { grace: Duration::from_secs(1 << 20), ..ControllerConfig::default() };
+        let terms = Terms { grace: Duration::from_secs(1 << 20), ..Terms::default() };
         let map = map();
         let mut sum = 0.0;
         let popularity = (1..=KEYS).map(|rank| {
@@ -126,7 +126,7 @@ impl Network {
             events: BinaryHeap::from([Reverse((0, 0, Step::Arrives, first))]),
             numbered: 0,
             placement: Placement::new(SECRET, map.clone()).expect("the map is in order"),
-            controller: Controller::new(Time(0), config, map, &[]),
+            partitions: Partitions::new(Time(0), terms, map, &[]),
             tables: vec![LoadTable::new(nodes_count); ROUTERS],
             nodes: (0..nodes_count as u64).map(node).collect(),
             servers_free_us: vec![0; usize::from(RACKS * SERVERS)],
@@ -204,7 +204,7 @@ impl Network {
 
     fn control(&mut self, input: Input) {
         let mut effects = Vec::new();
-        self.controller.step(Time(self.now_us), input, &mut effects);
+        self.partitions.step(Time(self.now_us), input, &mut effects);
         for Effect::Publish(map) in effects {
             self.placement = Placement::new(SECRET, map).expect("the map is in order");
             self.adopt_map();

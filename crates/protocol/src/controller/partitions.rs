@@ -1,4 +1,5 @@
-//! The controller's machine: which members live, and the cluster map that follows. Not where members are registered.
+//! Whose partitions are whose: which members live, and the map that follows. Not what the store has, nor what members are
+//! told.
 //!
 //! A member holds a lease in the store and keeps it by heartbeats. A node whose lease has run out keeps its partition
 //! for a grace period, since remapping moves keys; then the map's next epoch gives its partition to the others. It
@@ -19,9 +20,9 @@ const STEP: u16 = SHARE_WHOLE / 4;
 /// followed it would leave no epoch for the maps to come.
 const EPOCH_MAX: u32 = u32::MAX / 2;
 
-/// Durations of the machine.
+/// How long members may be silent, and how fast one takes its partition back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ControllerConfig {
+pub struct Terms {
     /// Length of a member's lease in the store; members that have never registered get one from the start.
     pub lease: Duration,
     /// From the end of a node's lease to the map without it.
@@ -30,9 +31,9 @@ pub struct ControllerConfig {
     pub step: Duration,
 }
 
-impl Default for ControllerConfig {
-    fn default() -> ControllerConfig {
-        ControllerConfig {
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms {
             lease: Duration::from_secs(2),
             grace: Duration::from_millis(300),
             step: Duration::from_secs(1),
@@ -40,7 +41,7 @@ impl Default for ControllerConfig {
     }
 }
 
-/// All that the controller sees.
+/// All that decides whose partitions are whose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// The member's lease was granted or kept. It acts on the map of `epoch`; `empty` says that it holds no copies.
@@ -72,7 +73,7 @@ pub struct Ownership {
     pub drained: bool,
 }
 
-/// All that the controller does.
+/// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     Publish(ClusterMap),
@@ -99,8 +100,8 @@ struct Share {
 }
 
 #[derive(Clone, Debug)]
-pub struct Controller {
-    config: ControllerConfig,
+pub struct Partitions {
+    terms: Terms,
     map: ClusterMap,
     members: BTreeMap<Peer, Liveness>,
     /// By node.
@@ -110,16 +111,16 @@ pub struct Controller {
     forgiven: Time,
 }
 
-impl Controller {
+impl Partitions {
     /// Starts from the configuration's map; `others` are members beside its nodes and shims.
-    pub fn new(now: Time, config: ControllerConfig, map: ClusterMap, others: &[Peer]) -> Controller {
+    pub fn new(now: Time, terms: Terms, map: ClusterMap, others: &[Peer]) -> Partitions {
         let lost = Liveness::Lost { since: now };
         let nodes = nodes_of(&map).map(|node| Peer::Node(node.id));
         let shims = map.shims.iter().map(|shim| Peer::Shim(shim.id));
         let members = nodes.chain(shims).chain(others.iter().copied()).map(|peer| (peer, lost)).collect();
         let share = Share { drained: false, emptied: map.epoch, changed: now };
         let shares = vec![share; nodes_of(&map).count()];
-        Controller { config, map, members, shares, ticked: now, forgiven: now.after(config.lease) }
+        Partitions { terms, map, members, shares, ticked: now, forgiven: now.after(terms.lease) }
     }
 
     /// The newest map.
@@ -278,8 +279,8 @@ impl Controller {
 
     fn tick(&mut self, now: Time) -> bool {
         // Nobody looked for so long that members may have kept leases, or tried to, unseen.
-        if now.since(self.ticked) > self.config.lease / 2 {
-            self.forgiven = now.after(self.config.lease);
+        if now.since(self.ticked) > self.terms.lease / 2 {
+            self.forgiven = now.after(self.terms.lease);
         }
         self.ticked = now;
         self.remove_lost(now) | self.raise(now)
@@ -288,7 +289,7 @@ impl Controller {
     fn remove_lost(&mut self, now: Time) -> bool {
         let overdue = |liveness: &Liveness| match *liveness {
             Liveness::Up => false,
-            Liveness::Lost { since } => now >= since.max(self.forgiven).after(self.config.grace),
+            Liveness::Lost { since } => now >= since.max(self.forgiven).after(self.terms.grace),
         };
         let nodes = nodes_of(&self.map).map(|node| node.id);
         let lost: Vec<NodeId> =
@@ -302,7 +303,7 @@ impl Controller {
         for node in nodes_mut(&mut self.map).filter(|node| node.is_up() && node.share < SHARE_WHOLE) {
             let share = &mut self.shares[index(node.id)];
             let lives = self.members.get(&Peer::Node(node.id)) == Some(&Liveness::Up);
-            if lives && now >= share.changed.after(self.config.step) {
+            if lives && now >= share.changed.after(self.terms.step) {
                 node.share = SHARE_WHOLE.min(node.share / STEP * STEP + STEP);
                 share.changed = now;
                 changed = true;

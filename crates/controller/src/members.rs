@@ -1,0 +1,35 @@
+//! The members of a configuration as the controller's machine numbers them. Not how they become more.
+
+use std::sync::Arc;
+
+use protocol::controller::Members;
+use runtime::config::{Config, Roster};
+use wire::{ClusterMap, Peer, RouterId};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Configured(pub(crate) Arc<Config>);
+
+impl Members for Configured {
+    type Roster = Roster;
+
+    fn roster(&self) -> Roster {
+        self.0.roster()
+    }
+
+    fn map(&self) -> ClusterMap {
+        self.0.map()
+    }
+
+    fn others(&self) -> Vec<Peer> {
+        (0..self.0.routers.len()).map(|index| Peer::Router(RouterId(index as u16))).collect()
+    }
+
+    fn grown(&self, roster: &Roster) -> Result<Option<Configured>, String> {
+        let grown = self.0.grown(roster).map_err(|error| error.to_string())?;
+        Ok(grown.map(|config| Configured(Arc::new(config))))
+    }
+
+    fn exceeds(&self, roster: &Roster) -> bool {
+        self.0.roster_size().exceeds(&roster.size())
+    }
+}
