@@ -1,19 +1,10 @@
 //! The `distcache` command line: parses, dispatches, turns errors into one line and an exit code. No rule of the protocol.
 
-mod bench;
 mod commands;
-mod demo;
-mod flash;
 mod guard;
 mod launch;
 mod logging;
-mod plan;
-mod policies;
 mod proxy;
-mod reproduce;
-mod sim;
-mod study;
-mod trace;
 mod usage;
 mod version;
 
@@ -21,6 +12,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use lab::terminal;
 
 /// Flags of every command come last in its help.
 const LOGGING: &str = "Logging";
@@ -52,8 +44,8 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Demo(demo::Arguments),
-    Bench(bench::Arguments),
+    Demo(lab::demo::Arguments),
+    Bench(lab::bench::Arguments),
     Proxy(proxy::Arguments),
     Init(commands::init::Arguments),
     Up(commands::up::Arguments),
@@ -66,13 +58,13 @@ enum Command {
     Drain(commands::drain::Arguments),
     Purge(commands::purge::Arguments),
     Reload(commands::reload::Arguments),
-    Sim(sim::Arguments),
-    Plan(plan::Arguments),
-    Policies(policies::Arguments),
-    Study(study::Arguments),
-    Reproduce(reproduce::Arguments),
-    Trace(trace::Arguments),
-    Flash(flash::Arguments),
+    Sim(lab::sim::Arguments),
+    Plan(lab::plan::Arguments),
+    Policies(lab::policies::Arguments),
+    Study(lab::study::Arguments),
+    Reproduce(lab::reproduce::Arguments),
+    Trace(lab::trace::Arguments),
+    Flash(lab::flash::Arguments),
     Completions(commands::generate::Completions),
     Man(commands::generate::Man),
     Version(version::Arguments),
@@ -89,14 +81,14 @@ fn main() -> ExitCode {
     let default = if quiet { "error" } else { "warn" };
     let done = logging::start(line.log.as_deref(), default, line.log_format)
         .and_then(|()| dispatch(line.command))
-        .and_then(|()| commands::printed());
+        .and_then(|()| terminal::printed());
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<commands::ReaderGone>() => ExitCode::SUCCESS,
+        Err(error) if error.is::<terminal::ReaderGone>() => ExitCode::SUCCESS,
         Err(error) => {
             // Where an exit code says it all, there is nothing to add to what was printed.
             if !error.is::<commands::MembersLost>() {
-                commands::say(&format!("distcache: {error:#}"));
+                terminal::say(&format!("distcache: {error:#}"));
             }
             exit_code(&error)
         }
@@ -106,20 +98,20 @@ fn main() -> ExitCode {
 /// 2 for mistakes on the command line and in files, 3 where a member is lost, 1 for work that failed.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
     let mistake = |cause: &(dyn Error + 'static)| {
-        cause.is::<commands::BadInput>() || cause.is::<runtime::config::ConfigError>()
+        cause.is::<terminal::BadInput>() || cause.is::<runtime::config::ConfigError>()
     };
     match () {
         () if error.is::<commands::MembersLost>() => ExitCode::from(3),
         // The context of an error is asked for by itself: it stands in no chain.
-        () if error.is::<commands::BadInput>() || error.chain().any(mistake) => ExitCode::from(2),
+        () if error.is::<terminal::BadInput>() || error.chain().any(mistake) => ExitCode::from(2),
         () => ExitCode::FAILURE,
     }
 }
 
 fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
-        Command::Demo(arguments) => demo::run(arguments),
-        Command::Bench(arguments) => bench::run(arguments),
+        Command::Demo(arguments) => lab::demo::run(arguments),
+        Command::Bench(arguments) => lab::bench::run(arguments),
         Command::Proxy(arguments) => proxy::run(&arguments),
         Command::Init(arguments) => commands::init::run(&arguments),
         Command::Up(arguments) => commands::up::run(&arguments),
@@ -132,13 +124,13 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Drain(arguments) => commands::drain::run(&arguments),
         Command::Purge(arguments) => commands::purge::run(&arguments),
         Command::Reload(arguments) => commands::reload::run(&arguments),
-        Command::Plan(arguments) => plan::run(&arguments),
-        Command::Policies(arguments) => policies::run(&arguments),
-        Command::Sim(arguments) => sim::run(&arguments),
-        Command::Study(arguments) => study::run(&arguments),
-        Command::Reproduce(arguments) => reproduce::run(&arguments),
-        Command::Trace(arguments) => trace::run(&arguments),
-        Command::Flash(arguments) => flash::run(&arguments),
+        Command::Plan(arguments) => lab::plan::run(&arguments),
+        Command::Policies(arguments) => lab::policies::run(&arguments),
+        Command::Sim(arguments) => lab::sim::run(&arguments),
+        Command::Study(arguments) => lab::study::run(&arguments),
+        Command::Reproduce(arguments) => lab::reproduce::run(&arguments),
+        Command::Trace(arguments) => lab::trace::run(&arguments),
+        Command::Flash(arguments) => lab::flash::run(&arguments),
         Command::Completions(arguments) => arguments.run(&mut CommandLine::command()),
         Command::Man(arguments) => arguments.run(CommandLine::command()),
         Command::Version(arguments) => version::run(&arguments),

@@ -36,7 +36,7 @@ pub(crate) fn print(error: &Error, mut command: Command) -> u8 {
         }
         None => text,
     };
-    crate::commands::say(text.trim_end());
+    lab::terminal::say(text.trim_end());
     2
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::commands::print;
+use lab::terminal::print;
 
 const NUMBER: &str = env!("CARGO_PKG_VERSION");
 /// Where it was built from; empty outside of a repository.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use ureq::Body;
 use ureq::http::Response;
 
-use super::BadInput;
+use lab::terminal::BadInput;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A change is answered when all members concerned have made it, which may take as long as leases do.

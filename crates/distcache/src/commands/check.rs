@@ -1,6 +1,7 @@
 //! `distcache check`: validates a configuration file. It starts and contacts nothing.
 
-use super::{BadInput, ConfigArguments, print};
+use super::ConfigArguments;
+use lab::terminal::{BadInput, print};
 
 /// Validate a configuration file, and print what it leaves out and is assumed
 #[derive(Clone, Debug, clap::Args)]

@@ -10,7 +10,7 @@ use runtime::status::ClusterStatus;
 use serde::Serialize;
 
 use super::ask::ControllerArguments;
-use super::print;
+use lab::terminal::print;
 
 /// How often it looks whether the nodes are done.
 const LOOK: Duration = Duration::from_millis(100);

@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Command;
 use clap_complete::Shell;
 
-use super::print;
+use lab::terminal::print;
 
 /// Print what makes a shell complete this command's words; --help says where it goes
 ///

@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use runtime::address::Address;
 use runtime::config::{Config, FrontProtocol};
 
-use super::{BadInput, print, say};
 use crate::proxy::{self, Protocol, Servers, quoted};
+use lab::terminal::{BadInput, print, say};
 
 /// Write a configuration file: asks what it needs to know, or takes it from the flags
 #[derive(Clone, Debug, clap::Args)]

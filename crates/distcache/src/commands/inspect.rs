@@ -3,7 +3,7 @@
 use controller::Inspection;
 
 use super::ask::ControllerArguments;
-use super::print;
+use lab::terminal::print;
 
 /// Show where a key is stored, where it may be cached, and whether it is hot
 #[derive(Clone, Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! The subcommands that run or ask a cluster, and what they share: the configuration flags and where output goes.
+//! The subcommands that run or ask a cluster, and what they share: the configuration flags.
 
 pub(crate) mod ask;
 pub(crate) mod check;
@@ -14,10 +14,10 @@ pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod up;
 
-use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use lab::terminal::BadInput;
 use runtime::config::{Config, Override};
 
 /// Flags of every command that reads a configuration.
@@ -64,30 +64,6 @@ impl ConfigArguments {
     }
 }
 
-/// What was asked for makes no sense: exit code 2, as for flags that do not parse.
-#[derive(Debug)]
-pub(crate) struct BadInput(pub(crate) String);
-
-impl BadInput {
-    /// Why something cannot be done as asked for.
-    pub(crate) fn of(error: impl std::fmt::Display) -> anyhow::Error {
-        BadInput(error.to_string()).into()
-    }
-}
-
-impl std::fmt::Display for BadInput {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadInput {}
-
-/// An error about what somebody asked for, with all that it says.
-pub(crate) fn mistake(error: anyhow::Error) -> anyhow::Error {
-    BadInput(format!("{error:#}")).into()
-}
-
 /// The answer is complete, and members are lost: exit code 3, for scripts.
 #[derive(Debug)]
 pub(crate) struct MembersLost;
@@ -99,38 +75,3 @@ impl std::fmt::Display for MembersLost {
 }
 
 impl std::error::Error for MembersLost {}
-
-/// Who reads what this command writes has seen enough: the end of the command, and no error.
-#[derive(Debug)]
-pub(crate) struct ReaderGone;
-
-impl std::fmt::Display for ReaderGone {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the reader of standard output has gone")
-    }
-}
-
-impl std::error::Error for ReaderGone {}
-
-/// Why not all that was printed is there.
-static PRINTING: OnceLock<io::Error> = OnceLock::new();
-
-/// Writes one line to stdout at once. A reader that has gone away is not an error worth dying for; for any other,
-/// `printed` tells.
-pub(crate) fn print(line: &str) {
-    let mut out = io::stdout().lock();
-    match writeln!(out, "{line}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => drop(PRINTING.set(error)),
-        _ => {}
-    }
-}
-
-/// Whether everything has been printed so far.
-pub(crate) fn printed() -> anyhow::Result<()> {
-    PRINTING.get().map_or(Ok(()), |error| Err(anyhow::anyhow!("standard output: {error}")))
-}
-
-/// Writes one line to stderr.
-pub(crate) fn say(line: &str) {
-    drop(writeln!(std::io::stderr().lock(), "{line}"));
-}

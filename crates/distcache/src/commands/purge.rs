@@ -4,7 +4,7 @@ use controller::{PURGE_PATH, Purge, PurgeView};
 use runtime::orders::PurgeScope;
 
 use super::ask::ControllerArguments;
-use super::print;
+use lab::terminal::print;
 
 /// Drop the cached copies of a key, of a prefix or of everything; the data stays, and reads fill them again
 ///

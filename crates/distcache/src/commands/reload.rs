@@ -9,7 +9,7 @@ use runtime::reload::Reloader;
 use runtime::stop;
 
 use super::ask::ControllerArguments;
-use super::print;
+use lab::terminal::print;
 
 /// Let all members read their configuration files again while they serve
 ///

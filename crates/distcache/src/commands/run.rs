@@ -2,9 +2,10 @@
 
 use runtime::stop::Stop;
 
-use super::{BadInput, ConfigArguments, print};
+use super::ConfigArguments;
 use crate::guard::{self, Demand};
 use crate::launch;
+use lab::terminal::{BadInput, print};
 
 /// Run one member of a configuration
 ///

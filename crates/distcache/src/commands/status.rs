@@ -5,8 +5,9 @@ use runtime::config::ByteSize;
 use runtime::status::{ClusterStatus, NodeStatus, RouterStatus, ShimStatus};
 use serde::Serialize;
 
+use super::MembersLost;
 use super::ask::ControllerArguments;
-use super::{MembersLost, print};
+use lab::terminal::print;
 
 /// Show the members of a cluster, how they are and what they do
 ///

@@ -6,7 +6,7 @@ use std::time::Duration;
 use controller::HotKeyView;
 
 use super::ask::ControllerArguments;
-use super::print;
+use lab::terminal::print;
 
 const PERIOD: Duration = Duration::from_secs(1);
 

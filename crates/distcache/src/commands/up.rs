@@ -2,9 +2,10 @@
 
 use runtime::stop::Stop;
 
-use super::{ConfigArguments, print, say};
+use super::ConfigArguments;
 use crate::guard::{self, Demand};
 use crate::launch;
+use lab::terminal::{print, say};
 
 /// Run every member of a configuration in this process
 ///

@@ -14,9 +14,9 @@ use runtime::config::{Config, FrontProtocol};
 use runtime::stop::Stop;
 use shim::survey::Seen;
 
-use crate::commands::{BadInput, print, say};
 use crate::guard::{self, Demand, KeysElsewhere};
 use crate::launch::{self, Running};
+use lab::terminal::{BadInput, print, say};
 pub(crate) use plan::quoted;
 use plan::{Plan, cluster_name};
 pub(crate) use servers::Servers;

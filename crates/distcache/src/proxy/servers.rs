@@ -3,7 +3,7 @@
 use protocol::placement::{Functions, Secret};
 use runtime::config::StorageConfig;
 
-use crate::commands::BadInput;
+use lab::terminal::BadInput;
 
 /// What makes the names of state folders; no secret.
 const FOLDERS: Secret = Secret(*b"distcache state\0");

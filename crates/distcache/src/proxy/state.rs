@@ -10,7 +10,7 @@ use runtime::config::{Secret, secret_file};
 use rustix::fs::{FlockOperation, flock};
 
 use super::servers::Servers;
-use crate::commands::BadInput;
+use lab::terminal::BadInput;
 
 /// The longest path that a Unix socket may have.
 const SOCKET_BYTES_MAX: usize = 107;

@@ -9,8 +9,9 @@ mod talk;
 
 use std::time::Duration;
 
-use super::{BadInput, ConfigArguments, print};
+use super::ConfigArguments;
 use finding::{Findings, Level};
+use lab::terminal::{BadInput, print};
 
 /// Check the living storage and members of a configuration, and say what to do about what is wrong
 ///

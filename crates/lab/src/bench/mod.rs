@@ -1,0 +1,159 @@
+//! `distcache bench`: a load generator for anything that speaks RESP. Not a correctness checker.
+
+mod arguments;
+mod arrivals;
+mod connection;
+mod drive;
+mod engine;
+mod frames;
+mod load;
+pub(crate) mod open_files;
+mod output;
+mod pacer;
+mod plan;
+mod replay;
+mod requests;
+mod schedule;
+mod series;
+mod tally;
+mod target;
+
+use std::fs::File;
+use std::io::Write;
+
+use anyhow::{Context, Result, bail};
+use runtime::stop::Stop;
+use trace::Workload;
+
+pub use arguments::Arguments;
+pub(crate) use arrivals::Arrivals;
+pub(crate) use drive::drive;
+pub(crate) use frames::Frames;
+pub(crate) use load::load;
+pub(crate) use plan::{End, Fate, Length, Live, Pace, Plan};
+pub(crate) use requests::{Keys, Requests, Rounds};
+pub(crate) use target::Target;
+
+use crate::terminal::mistake;
+use drive::Progress;
+use output::ProgressLine;
+use plan::{Ending, Outcome};
+use replay::Replay;
+
+/// Runs the benchmark and prints its result. Fails also if no request was answered without an error.
+pub fn run(arguments: Arguments) -> Result<()> {
+    arguments.check().map_err(mistake)?;
+    let plan = plan(&arguments).map_err(mistake)?;
+    let (requests, keys) = requests(&arguments).map_err(mistake)?;
+    let frames = Frames::new(arguments.value_bytes, arguments.seed);
+    open_files::allow(plan.connections)?;
+    // A path that cannot be written is better found before the run than after it.
+    let series_file = arguments.series.as_ref().map(|path| {
+        File::create(path).with_context(|| format!("--series {}: cannot be written", path.display()))
+    });
+    let mut series_file = series_file.transpose().map_err(mistake)?;
+    let stop = Stop::on_signals()?;
+    let mut line = ProgressLine::new();
+    if !arguments.no_load {
+        let count = keys.count;
+        let loaded = load(&plan, keys, &frames, &stop, &mut |written| {
+            line.show(&format!("writing keys: {written} of {count}"));
+        });
+        line.clear();
+        loaded?;
+    }
+    let driven = drive(&plan, requests, &frames, &Live::default(), &stop, &mut |progress| {
+        line.show(&progress_text(&plan, progress));
+    });
+    line.clear();
+    let outcome = driven?;
+    report_problems(&outcome);
+    let summary = outcome.tally.summary();
+    if let (Some(file), Some(series)) = (&mut series_file, &outcome.tally.series) {
+        file.write_all(series.csv().as_bytes()).context("the file of --series cannot be written")?;
+    }
+    if arguments.json {
+        output::print(&format!("{}\n", serde_json::to_string(&summary)?))?;
+    } else {
+        output::print(&output::table(&plan, &summary))?;
+    }
+    match outcome.ending {
+        Ending::Stopped => bail!("stopped before the end; the result is about what was done until then"),
+        Ending::Silent => bail!("{} has not answered for 30 s", plan.target),
+        Ending::Done if summary.requests == summary.errors => {
+            bail!("no request to {} was answered without an error", plan.target)
+        }
+        Ending::Done => Ok(()),
+    }
+}
+
+/// What is asked for, and all the keys that may be, with their number.
+fn requests(arguments: &Arguments) -> Result<(Requests, Keys)> {
+    if let Some(path) = arguments.trace() {
+        let replay = Replay::read(path).with_context(|| format!("--dist trace:{}", path.display()))?;
+        let keys = replay.keys();
+        return Ok((Requests::Replay(replay), keys));
+    }
+    let workload = Workload {
+        keys: arguments.keys,
+        distribution: arguments.dist.parse().with_context(|| format!("--dist {}", arguments.dist))?,
+        write_ratio: arguments.write_ratio,
+        value_bytes: arguments.value_bytes,
+        seed: arguments.seed,
+    };
+    Ok((Requests::Mix(workload.requests(0)?), Keys::below(workload.keys)))
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan> {
+    let us = |seconds: f64| (seconds * 1e6) as u64;
+    Ok(Plan {
+        target: target::parse(&arguments.target, arguments.ca_file.as_deref())?,
+        connections: arguments.connections,
+        pipeline: arguments.pipeline,
+        pace: arguments.rate.map_or(Pace::Closed, Pace::Even),
+        warmup_us: us(arguments.warmup),
+        length: match (arguments.requests, arguments.seconds) {
+            (Some(requests), _) => Length::Requests(requests),
+            (None, seconds) => Length::Time(us(seconds.unwrap_or(arguments::SECONDS_DEFAULT))),
+        },
+        slice_us: arguments.series.as_ref().map(|_| arguments.slice_ms * 1_000),
+    })
+}
+
+fn progress_text(plan: &Plan, progress: &Progress<'_>) -> String {
+    let Some(measured_us) = progress.measured_us else {
+        return format!("warming up  {:.0} requests/s", progress.throughput);
+    };
+    let summary = progress.tally.summary();
+    let done = match plan.length {
+        Length::Time(time_us) => format!("{} s of {} s", measured_us / 1_000_000, time_us / 1_000_000),
+        Length::Requests(requests) => format!("{} of {requests} requests", summary.requests),
+    };
+    format!(
+        "{done}  {:.0} requests/s  p50 {}  p99 {}  errors {}",
+        progress.throughput,
+        output::duration(summary.latency_us.p50),
+        output::duration(summary.latency_us.p99),
+        summary.errors,
+    )
+}
+
+/// What the numbers alone do not tell.
+fn report_problems(outcome: &Outcome) {
+    let tally = &outcome.tally;
+    for text in &tally.texts {
+        output::warn(text);
+    }
+    if tally.lost > 0 {
+        output::warn(&format!("{} requests were lost with their connections", tally.lost));
+    }
+    if tally.unanswered > 0 {
+        output::warn(&format!(
+            "{} requests were still unanswered at the end; the latencies count them with the time they waited",
+            tally.unanswered
+        ));
+    }
+}
+
+#[cfg(test)]
+mod tests;
