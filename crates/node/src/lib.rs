@@ -5,6 +5,7 @@ mod settings;
 mod status;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::coherence::lease::LeaseTerms;
 use protocol::node::{Node, NodeConfig, Settings};
@@ -39,7 +40,10 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let placement =
         Placement::new(Secret(secret.0), config.map()).map_err(|error| refused(error.to_string()))?;
     let placement = Arc::new(placement);
-    let mut peers = Peers::new(Identity { peer: Peer::Node(node), secret });
+    let mut peers = Peers::new(
+        Identity { peer: Peer::Node(node), secret },
+        Duration::from_millis(config.limits.handshake_ms_max),
+    );
     peers.accept_on(listener);
     peers.secure(config.certificates().peers_dialer());
     for (index, shim) in config.shims.iter().enumerate() {

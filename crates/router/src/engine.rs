@@ -65,7 +65,7 @@ impl Engine {
         let identity = Identity { peer: Peer::Router(id), secret: *config.secret() };
         let mut engine = Engine {
             router: Router::new(RouterConfig { users, streams, ..machine_config(config) }),
-            peers: Peers::new(identity),
+            peers: Peers::new(identity, Duration::from_millis(config.limits.handshake_ms_max)),
             messages_in: 0,
             messages_out: 0,
             linked: 0,

@@ -16,6 +16,8 @@ const ROUTER: Peer = Peer::Router(RouterId(4));
 const NODE: Peer = Peer::Node(NodeId(2));
 const SHIM: Peer = Peer::Shim(ShimId(0));
 const SECRET: Secret = Secret([9; 16]);
+/// No handshake of a test comes near it.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
 struct Member {
     peers: Peers,
@@ -36,7 +38,8 @@ struct End {
 
 impl End {
     fn new(peer: Peer, secret: Secret) -> End {
-        let member = Member { peers: Peers::new(Identity { peer, secret }), events: Vec::new() };
+        let member =
+            Member { peers: Peers::new(Identity { peer, secret }, HANDSHAKE_MAX), events: Vec::new() };
         End { reactor: Reactor::new(Io::new().unwrap()), member }
     }
 
@@ -229,6 +232,21 @@ fn unproven_connections_are_limited() {
     let mut router = End::new(ROUTER, SECRET);
     router.dial(NODE, &address);
     turn_until([&mut router, &mut node], |[router, _]| router.member.peers.is_linked(NODE));
+}
+
+#[test]
+fn an_unproven_connection_is_closed_when_its_time_is_over() {
+    let mut node = End::new(NODE, SECRET);
+    node.member.peers = Peers::new(Identity { peer: NODE, secret: SECRET }, Duration::from_millis(100));
+    let listener = node.reactor.io().listen(&"127.0.0.1:0".parse().unwrap()).unwrap();
+    node.member.peers.accept_on(listener);
+    let Address::Tcp(socket) = node.reactor.io().local_address(listener) else { unreachable!() };
+    let began = Instant::now();
+    let silent = TcpStream::connect(socket).unwrap();
+    silent.set_nonblocking(true).unwrap();
+    turn_until([&mut node], |_| matches!((&silent).read(&mut [0]), Ok(0)));
+    let took = began.elapsed();
+    assert!(took >= Duration::from_millis(100) && took < HANDSHAKE_MAX, "{took:?}");
 }
 
 #[test]

@@ -50,7 +50,10 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let placement =
         Placement::new(Secret(secret.0), config.map()).map_err(|error| refused(error.to_string()))?;
     let placement = Arc::new(placement);
-    let mut peers = Peers::new(Identity { peer: Peer::Shim(shim), secret });
+    let mut peers = Peers::new(
+        Identity { peer: Peer::Shim(shim), secret },
+        Duration::from_millis(config.limits.handshake_ms_max),
+    );
     peers.accept_on(listener);
     let status =
         StatusCell::new(MemberStatus::Shim(ShimStatus { id: id.to_owned(), ..ShimStatus::default() }));

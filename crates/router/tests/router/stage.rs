@@ -34,7 +34,8 @@ impl Stage {
         let mut io = Io::new().unwrap();
         let listener = io.listen(&local()).unwrap();
         let shim_address = io.local_address(listener);
-        let mut peers = Peers::new(Identity { peer: Peer::Shim(ShimId(0)), secret: SECRET });
+        let mut peers =
+            Peers::new(Identity { peer: Peer::Shim(ShimId(0)), secret: SECRET }, Duration::from_secs(5));
         peers.accept_on(listener);
         let shim_stop = Stop::new();
         let flag = shim_stop.clone();

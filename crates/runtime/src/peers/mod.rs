@@ -8,6 +8,8 @@ pub mod frame;
 pub mod handshake;
 mod link;
 
+use std::time::Duration;
+
 use bytes::{Buf, Bytes};
 use wire::message::Reply;
 use wire::{Message, NodeId, Peer, RouterId, ShimId, Status};
@@ -32,8 +34,6 @@ const LARGE_REPLY_BYTES: usize = 16 << 10;
 /// The answering side reads no further requests of a peer that leaves this much of its replies unread. Only
 /// that side: were both to wait, neither would read.
 const REPLIES_BYTES_MAX: usize = 4 << 20;
-/// A connection must be proven, and a link whole, within this time.
-const HANDSHAKE_US_MAX: u64 = 5_000_000;
 /// Accepted connections that may be unproven at one time; beyond it they are closed.
 const UNPROVEN_MAX: usize = 256;
 
@@ -61,6 +61,7 @@ pub enum PeerEvent {
 
 pub struct Peers {
     identity: Identity,
+    handshake_us_max: u64,
     /// For links over TCP; without it they are plain.
     dialer: Option<Dialer>,
     key: LinkKey,
@@ -77,8 +78,11 @@ pub struct Peers {
 }
 
 impl Peers {
-    pub fn new(identity: Identity) -> Peers {
+    /// Links of `identity`. A connection must be proven, and a link whole, within `handshake_max` (`[limits]
+    /// handshake_ms_max`).
+    pub fn new(identity: Identity, handshake_max: Duration) -> Peers {
         Peers {
+            handshake_us_max: handshake_max.as_micros() as u64,
             key: LinkKey::derive(&identity.secret),
             identity,
             dialer: None,
@@ -258,7 +262,7 @@ impl Peers {
             return;
         }
         let handshake = Handshake::answer(&self.key, self.hello(Channel::Data, 0));
-        self.slots.add_unproven(connection, Some(handshake), None, now_us + HANDSHAKE_US_MAX);
+        self.slots.add_unproven(connection, Some(handshake), None, now_us + self.handshake_us_max);
     }
 
     fn dial_link(&mut self, io: &mut Io, position: usize) {
@@ -270,7 +274,7 @@ impl Peers {
         for channel in Channel::BOTH {
             let connection = io.dial_tls(&address, self.dialer.as_ref());
             self.links[position].attach(channel, connection);
-            let deadline_us = self.links[position].started_us + HANDSHAKE_US_MAX;
+            let deadline_us = self.links[position].started_us + self.handshake_us_max;
             self.slots.add_unproven(connection, None, Some((position as u32, channel)), deadline_us);
         }
     }
@@ -450,7 +454,7 @@ impl Peers {
         let waits = !link.linked && !link.is_idle();
         if link.is_silent(now_us) {
             self.unlink(io, position, &"it says nothing any more");
-        } else if waits && now_us > link.started_us + HANDSHAKE_US_MAX {
+        } else if waits && now_us > link.started_us + self.handshake_us_max {
             self.unlink(io, position, &"its second connection takes too long");
         } else if link.dial.as_ref().is_some_and(|dial| now_us >= dial.next_us) {
             self.dial_link(io, position);

@@ -46,7 +46,10 @@ pub(crate) struct Router {
 
 impl Router {
     pub(crate) fn new(config: &Config, shim: &Instance) -> Router {
-        let peers = Peers::new(Identity { peer: Peer::Router(RouterId(0)), secret: *config.secret() });
+        let peers = Peers::new(
+            Identity { peer: Peer::Router(RouterId(0)), secret: *config.secret() },
+            Duration::from_secs(5),
+        );
         let mut reactor = Reactor::new(Io::new().expect("a reactor"));
         let mut recorder = Recorder { peers, linked: false, replies: Vec::new() };
         recorder.peers.dial(reactor.io(), SHIM, shim.addresses[0].clone());
