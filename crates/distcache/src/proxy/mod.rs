@@ -121,76 +121,77 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let plan = plan(arguments)?;
     let state = State::open(arguments.state.as_deref(), &plan.servers)?;
     if arguments.print_config {
-        let (secret, _) = state.secret()?;
-        let text = plan.text(&state, &cluster_name(secret))?;
+        let text = plan.text(&state, &cluster_name(state.secret()?))?;
         Config::parse(&text).map_err(BadInput::of)?;
         print(text.trim_end());
         return Ok(());
     }
     let _lock = state.lock()?;
-    let (secret, is_new) = state.secret()?;
-    let served = serve(&plan, &state, &cluster_name(secret), is_new);
-    match served.map_err(anyhow::Error::downcast::<Unserved>) {
-        Err(Ok(Unserved(error))) => {
-            if is_new {
-                state.forget_secret()?;
-            }
-            let path = state.secret_path();
-            match is_new && error.is::<KeysElsewhere>() {
-                true => Err(error.context(format!(
-                    "there was no secret in {} (--state DIR names another place)",
-                    path.display()
-                ))),
-                false => Err(error),
-            }
-        }
-        Err(Err(error)) => Err(error),
-        Ok(()) => Ok(()),
-    }
-}
-
-/// Nothing was written under the secret.
-#[derive(Debug)]
-struct Unserved(anyhow::Error);
-
-impl std::fmt::Display for Unserved {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:#}", self.0)
-    }
-}
-
-impl std::error::Error for Unserved {}
-
-fn serve(plan: &Plan, state: &State, cluster: &str, is_new: bool) -> anyhow::Result<()> {
-    let text = plan.text(state, cluster)?;
+    let secret = state.secret()?;
+    let text = plan.text(&state, &cluster_name(secret))?;
     let config = Arc::new(Config::parse(&text).map_err(BadInput::of)?);
     let ids: Vec<&str> = config.member_ids().collect();
     let _process = crate::logging::process(&config, &ids).entered();
     let stop = Stop::on_signals()?;
-    let needs_all = is_new && plan.servers.is_divided();
-    let seen = look(&config, &ids, needs_all, &stop).map_err(Unserved)?;
+    let seen =
+        inspect(&plan, &config, &ids, !state.has_served(secret)?, &stop).map_err(|error| match error
+            .is::<KeysElsewhere>(
+        ) && !state
+            .has_served(secret)
+            .unwrap_or(true)
+        {
+            true => error.context(format!(
+                "nothing was served before with the secret in {} (--state DIR names another place)",
+                state.secret_path().display()
+            )),
+            false => error,
+        })?;
+    state.keep_served(secret)?;
+    tell(&plan, &state, &config, &seen);
+    serve(&config, &ids, &stop)
+}
+
+/// Looks whether the servers may be served. At the first start all of several have to be seen.
+fn inspect(
+    plan: &Plan,
+    config: &Config,
+    ids: &[&str],
+    is_first: bool,
+    stop: &Stop,
+) -> anyhow::Result<Vec<Seen>> {
+    let needs_all = is_first && plan.servers.is_divided();
+    let seen = look(config, ids, needs_all, stop)?;
     if needs_all {
-        guard::check_all_seen(&seen).map_err(Unserved)?;
+        guard::check_all_seen(&seen)?;
     }
-    plan.assumptions(state, &config).iter().for_each(|line| say(line));
+    Ok(seen)
+}
+
+/// Says what is assumed, and what could not be looked at.
+fn tell(plan: &Plan, state: &State, config: &Config, seen: &[Seen]) {
+    plan.assumptions(state, config).iter().for_each(|line| say(line));
     if plan.servers.is_memcached() {
         say("note     memcached does not tell its keys: where they lie was not looked at");
     }
-    for seen in seen.iter().filter(|seen| seen.trouble.is_some()) {
-        let trouble = seen.trouble.as_deref().unwrap_or_default();
-        say(&format!("note     {} could not be looked at: {trouble}", seen.address));
+    for seen in seen {
+        if let Some(trouble) = &seen.trouble {
+            say(&format!("note     {} could not be looked at: {trouble}", seen.address));
+        }
     }
-    let running = launch::launch(&config, &ids, &stop)?;
-    if let Err(error) = guard::check_alone(&config) {
+}
+
+fn serve(config: &Arc<Config>, ids: &[&str], stop: &Stop) -> anyhow::Result<()> {
+    let running = launch::launch(config, ids, stop)?;
+    if let Err(error) = guard::check_alone(config) {
         stop.stop();
-        drop(running.wait(&stop));
+        drop(running.wait(stop));
         return Err(error);
     }
-    if let Some(lacking) = awaited(&running, &stop) {
+    if let Some(lacking) = awaited(&running, stop) {
         say(&format!("note     {lacking}; clients get errors until it is"));
     }
     print("ready");
-    running.wait(&stop)
+    running.wait(stop)
 }
 
 /// Looks at the servers; again and again for a while, if all are needed and some are not there yet.

@@ -162,7 +162,7 @@ mod tests {
         ] {
             let plan = plan(storage, nodes);
             let state = State::open(Some(&parent), &plan.servers).expect("a folder");
-            let (secret, _) = state.secret().expect("a secret");
+            let secret = state.secret().expect("a secret");
             let text = plan.text(&state, &cluster_name(secret)).expect("a file");
             let config = Config::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             assert!(config.assumed().is_empty(), "{:?}", config.assumed());

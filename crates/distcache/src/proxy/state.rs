@@ -1,4 +1,5 @@
-//! The folder in which a proxy keeps the secret of one set of servers. Not the secret's use.
+//! The folder in which a proxy keeps the secret of one set of servers, and whether it has served under it. Not the
+//! secret's use.
 
 use std::fs::{DirBuilder, File};
 use std::io::{Read as _, Write as _};
@@ -70,22 +71,31 @@ impl State {
         Ok(path)
     }
 
-    /// The secret, and whether it is new.
-    pub(crate) fn secret(&self) -> anyhow::Result<(Secret, bool)> {
+    /// The secret of these servers; a new one where there is none yet.
+    pub(crate) fn secret(&self) -> anyhow::Result<Secret> {
         let path = self.secret_path();
         let wrong = |error| anyhow!("{}: the secret cannot be read or kept: {error}", path.display());
-        if let Some(secret) = secret_file::read(&path).map_err(wrong)? {
-            return Ok((secret, false));
+        match secret_file::read(&path).map_err(wrong)? {
+            Some(secret) => Ok(secret),
+            None => secret_file::keep(&path, Secret::random()).map_err(wrong),
         }
-        let made = Secret::random();
-        let kept = secret_file::keep(&path, made).map_err(wrong)?;
-        Ok((kept, kept == made))
     }
 
-    /// No key was written under it.
-    pub(crate) fn forget_secret(&self) -> anyhow::Result<()> {
-        let path = self.secret_path();
-        std::fs::remove_file(&path).with_context(|| format!("{}: cannot be removed", path.display()))
+    /// True if keys may have been written under this secret. A secret alone is no proof: printing a configuration
+    /// makes one, and so does a process that is killed while it waits for its servers.
+    pub(crate) fn has_served(&self, secret: Secret) -> anyhow::Result<bool> {
+        let served = secret_file::read(&self.served_path());
+        Ok(served.with_context(|| self.served_path().display().to_string())? == Some(secret))
+    }
+
+    /// Records that keys may be written under this secret from now on.
+    pub(crate) fn keep_served(&self, secret: Secret) -> anyhow::Result<()> {
+        secret_file::replace(&self.served_path(), secret)
+            .with_context(|| format!("{}: cannot be written", self.served_path().display()))
+    }
+
+    fn served_path(&self) -> PathBuf {
+        self.0.join("served")
     }
 
     /// Refuses a second process.
@@ -137,17 +147,23 @@ mod tests {
     fn a_secret_is_made_once_and_one_process_holds_the_folder() {
         let parent = std::env::temp_dir().join(format!("distcache-state-{}", std::process::id()));
         let state = State::open(Some(&parent), &servers()).expect("a folder");
-        let (secret, is_new) = state.secret().expect("a secret");
-        assert!(is_new);
+        let secret = state.secret().expect("a secret");
+        assert!(!state.has_served(secret).expect("no record"));
         let again = State::open(Some(&parent), &servers()).expect("the folder");
-        assert_eq!(again.secret().expect("the secret"), (secret, false));
+        assert_eq!(again.secret().expect("the secret"), secret);
+        again.keep_served(secret).expect("kept");
+        assert!(state.has_served(secret).expect("a record"));
+        assert!(
+            !state.has_served(Secret([9; 16])).expect("a record"),
+            "another secret places keys elsewhere"
+        );
+        state.keep_served(Secret([9; 16])).expect("kept");
+        assert!(!state.has_served(secret).expect("a record"));
         let lock = state.lock().expect("nobody has it");
         let error = again.lock().expect_err("it is held").to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
         drop(lock);
         again.lock().expect("nobody has it any more");
-        state.forget_secret().expect("it is there");
-        assert_ne!(again.secret().expect("another").0, secret);
         let error = state.socket(&"x".repeat(100)).expect_err("too long").to_string();
         assert!(error.contains("write --state DIR"), "{error}");
         std::fs::remove_dir_all(&parent).expect("removed");

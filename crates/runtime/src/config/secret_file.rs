@@ -33,21 +33,38 @@ pub fn read(path: &Path) -> io::Result<Option<Secret>> {
 ///
 /// The file appears whole or not at all, so of many who do this at once one is first and the others read what it wrote.
 pub fn keep(path: &Path, secret: Secret) -> io::Result<Secret> {
-    let directory = match path.parent() {
-        Some(directory) if !directory.as_os_str().is_empty() => directory,
-        _ => Path::new("."),
-    };
-    // The library makes it with mode 0600.
-    let mut file = NamedTempFile::new_in(directory)?;
-    writeln!(file, "{}", secret.digits())?;
-    file.as_file().sync_all()?;
-    match file.persist_noclobber(path) {
-        // Keys would be lost with it: it has to outlive a power cut.
-        Ok(_) => File::open(directory)?.sync_all().map(|()| secret),
+    match written_beside(path, secret)?.persist_noclobber(path) {
+        Ok(_) => sync_directory(path).map(|()| secret),
         Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
             read(path)?.ok_or_else(|| io::Error::from(ErrorKind::NotFound))
         }
         Err(error) => Err(error.error),
+    }
+}
+
+/// Puts `secret` into a file that only its owner may read, in place of what is there.
+pub fn replace(path: &Path, secret: Secret) -> io::Result<()> {
+    written_beside(path, secret)?.persist(path)?;
+    sync_directory(path)
+}
+
+/// A file of the same directory, with mode 0600 (the library's), that can take the place of `path` at once.
+fn written_beside(path: &Path, secret: Secret) -> io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::new_in(directory(path))?;
+    writeln!(file, "{}", secret.digits())?;
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+/// Keys would be lost with the secret: its name has to outlive a power cut, too.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(directory(path))?.sync_all()
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
     }
 }
 
