@@ -91,6 +91,7 @@ scripts! {
     purge_meets_a_write
     purge_of_a_key
     purge_of_many
+    purge_when_storage_comes_back_empty
     purge_waits_for_a_lease
     read_joined_to_an_earlier_one
     reads_meet_at_the_shim

@@ -70,7 +70,15 @@ impl Shim {
         self.purge_goes_on(purge, effects);
     }
 
-    /// Those for which no lease of an earlier incarnation runs any more.
+    /// The directory was forgotten: copies of before end with their leases, and no purge is done earlier.
+    pub(super) fn hold_purges(&mut self) {
+        for (index, purging) in &mut self.purges {
+            purging.under_way += 1;
+            self.purges_held.push((self.hold_until, index as u32));
+        }
+    }
+
+    /// Lets go of the purges for which no lease of an earlier incarnation runs any more.
     pub(super) fn release_purges(&mut self, now: Time, effects: &mut Vec<Effect>) {
         while let Some(index) = self.purges_held.iter().position(|(end, _)| now >= *end) {
             let (_, purge) = self.purges_held.remove(index);

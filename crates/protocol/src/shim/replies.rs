@@ -111,6 +111,7 @@ impl Shim {
                 // Nobody may see a value, then that it is gone, and then the value again in a copy.
                 self.reads_hold_until = self.hold_until;
             }
+            self.hold_purges();
         }
         self.prove(now, effects);
         self.restore_topics(now, effects);

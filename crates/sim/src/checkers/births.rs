@@ -4,28 +4,57 @@ use std::collections::BTreeMap;
 
 use protocol::shim::Scope;
 use wire::message::Fill;
+use wire::resp::Command;
 use wire::{Key, Message, Peer, View};
 
 use crate::cluster::Cluster;
 use crate::network::HostId;
 
-/// When what nodes hold was asked for at the shims.
+/// When what nodes hold was asked for at the shims, and read in storage.
 #[derive(Debug, Default)]
 pub(crate) struct Births {
     /// By node, session and fill.
     asked: BTreeMap<(HostId, u64, u64), u64>,
-    /// By node, digest of the key and view: the version that is held, and when it was asked for (microseconds).
-    born: BTreeMap<(HostId, u128, View), (u64, u64)>,
+    /// By key: when storage carried out the PTTL that every read for a copy begins with.
+    read: BTreeMap<Vec<u8>, Vec<u64>>,
+    born: BTreeMap<Held, Birth>,
     /// By number: since when, and what.
     pub(crate) purges: BTreeMap<u64, (u64, Scope)>,
     pub(crate) purged: u64,
 }
 
+/// A node, the digest of a key, and a view of it.
+type Held = (HostId, u128, View);
+
+/// Times in microseconds.
+#[derive(Clone, Copy, Debug)]
+struct Birth {
+    version: u64,
+    asked: u64,
+    /// Not before this: of two reads for copies of one key the earlier one is taken for both.
+    read: u64,
+}
+
 impl Births {
     /// A value that came with COMMIT stays where a FILL of the same version follows that was asked for before.
-    fn bear(&mut self, held: (HostId, u128, View), version: u64, now: u64) {
-        let born = self.born.entry(held).or_insert((version, now));
-        *born = if born.0 == version { (version, born.1.max(now)) } else { (version, now) };
+    fn bear(&mut self, held: Held, birth: Birth) {
+        let born = self.born.entry(held).or_insert(birth);
+        *born = match born.version == birth.version {
+            true => Birth { asked: born.asked.max(birth.asked), read: born.read.max(birth.read), ..birth },
+            false => birth,
+        };
+    }
+
+    pub(crate) fn note_execution(&mut self, command: &Command, now: u64) {
+        if let (b"PTTL", Some(key)) = (command.name(), command.get(1)) {
+            self.read.entry(key.to_vec()).or_default().push(now);
+        }
+    }
+
+    /// The first time that storage was read for a copy of the key, after this one was asked for.
+    fn read_since(&self, key: &Key, asked: u64) -> u64 {
+        let times = self.read.get(&*key.bytes).map_or(&[][..], Vec::as_slice);
+        times.get(times.partition_point(|time| *time < asked)).copied().unwrap_or(asked)
     }
 }
 
@@ -38,25 +67,27 @@ impl Cluster {
             }
             (Peer::Shim(_), Message::Fill(Fill { granted: true, session, fill, key, view, version, .. })) => {
                 if let Some(asked) = self.births.asked.remove(&(to, *session, *fill)) {
-                    self.births.bear((to, key.digest.0, *view), *version, asked);
+                    let read = self.births.read_since(key, asked);
+                    self.births.bear((to, key.digest.0, *view), Birth { version: *version, asked, read });
                 }
             }
             (Peer::Shim(_), Message::Commit(commit)) => {
-                self.births.bear((to, commit.key.digest.0, View::GET), commit.version, self.now);
+                let birth = Birth { version: commit.version, asked: self.now, read: self.now };
+                self.births.bear((to, commit.key.digest.0, View::GET), birth);
             }
             _ => {}
         }
     }
 
-    /// The oldest copy of a key that a node would serve now: when its value was asked for.
-    fn oldest_servable(&self, host: HostId, key: usize) -> Option<u64> {
+    /// The births of the copies of a key that a node would serve now.
+    fn servable_births(&self, host: HostId, key: usize) -> impl Iterator<Item = Birth> {
         let own = &self.hosts[host];
         let (key, now) = (&self.keys[key], own.clock.at(self.now));
-        let node = own.node().filter(|_| !own.is_paused(self.now))?;
-        let views = key.reads.iter().flat_map(|form| form.views);
-        let servable = views.filter(|view| node.servable(now, &key.key, *view).is_some());
-        let born = |view| self.births.born.get(&(host, key.key.digest.0, view)).map(|(_, born)| *born);
-        servable.filter_map(born).min()
+        let node = own.node().filter(|_| !own.is_paused(self.now));
+        let servable =
+            move |view: &View| node.is_some_and(|node| node.servable(now, &key.key, *view).is_some());
+        let views = key.reads.iter().flat_map(|form| form.views).filter(servable);
+        views.filter_map(move |view| self.births.born.get(&(host, key.key.digest.0, view)).copied())
     }
 
     /// A shim says that a purge is done.
@@ -77,7 +108,7 @@ impl Cluster {
             if !named(&key.key) || !here(&key.key) || self.servers[server].current != slot {
                 continue;
             }
-            let old = |host: &HostId| self.oldest_servable(*host, index).is_some_and(|born| born < since);
+            let old = |host: &HostId| self.servable_births(*host, index).any(|birth| birth.read < since);
             if let Some(host) = self.nodes().find(old) {
                 left = Some(format!(
                     "purge {number} of {scope:?} is done, and node {host} serves a copy of {:?} from before",
@@ -99,7 +130,9 @@ impl Cluster {
             let ruled = number == self.rules.number && number > 0 && since < settled;
             for index in 0..self.keys.len() {
                 let key = &self.keys[index].key;
-                let Some(born) = self.oldest_servable(host, index) else { continue };
+                let Some(born) = self.servable_births(host, index).map(|birth| birth.asked).min() else {
+                    continue;
+                };
                 let rule = if ruled { self.rules.policies.of(&key.bytes) } else { Default::default() };
                 let age = self.shape.bounded.map_or(u64::MAX, |bounded| bounded.age.as_millis() as u64);
                 let age = rule.ttl_ms_max.min(age);

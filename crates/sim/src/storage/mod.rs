@@ -326,6 +326,7 @@ impl Cluster {
         self.note(|| {
             format!("storage {server} executes {:?} of {connection:?}, late: {late}", outcome.command)
         });
+        self.births.note_execution(&outcome.command, self.now);
         self.changed(server);
         if outcome.effect == Effect::Read {
             return;
