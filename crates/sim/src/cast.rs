@@ -10,6 +10,16 @@ use wire::{ClusterMap, NodeMember, Peer, RouterId};
 pub(crate) struct Roster {
     pub(crate) nodes: usize,
     pub(crate) routers: usize,
+    /// They are those of another cluster.
+    pub(crate) stranger: bool,
+}
+
+impl Roster {
+    /// As long as there are some left.
+    pub(crate) fn without_the_last(self) -> Roster {
+        let fewer = |count: usize| count.saturating_sub(1).max(1);
+        Roster { nodes: fewer(self.nodes), routers: fewer(self.routers), ..self }
+    }
 }
 
 /// The first ones of all members.
@@ -23,6 +33,19 @@ pub(crate) struct Cast {
 impl Cast {
     pub(crate) fn new(whole: Arc<ClusterMap>, roster: Roster) -> Cast {
         Cast { whole, roster }
+    }
+
+    /// Another number of the same members.
+    pub(crate) fn with(&self, roster: Roster) -> Cast {
+        Cast::new(Arc::clone(&self.whole), roster)
+    }
+
+    pub(crate) fn knows(&self, member: Peer) -> bool {
+        match member {
+            Peer::Node(id) => usize::from(id.0) < self.roster.nodes,
+            Peer::Router(id) => usize::from(id.0) < self.roster.routers,
+            Peer::Shim(_) => true,
+        }
     }
 
     /// The map as members make it who know everybody.
@@ -57,8 +80,12 @@ impl Members for Cast {
 
     fn grown(&self, roster: &Roster) -> Result<Option<Cast>, String> {
         let own = self.roster;
-        let roster = Roster { nodes: own.nodes.max(roster.nodes), routers: own.routers.max(roster.routers) };
-        Ok((roster != own).then(|| Cast::new(Arc::clone(&self.whole), roster)))
+        if roster.stranger {
+            return Err("it has other members".to_owned());
+        }
+        let (nodes, routers) = (own.nodes.max(roster.nodes), own.routers.max(roster.routers));
+        let roster = Roster { nodes, routers, ..own };
+        Ok((roster != own).then(|| self.with(roster)))
     }
 
     fn exceeds(&self, roster: &Roster) -> bool {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use protocol::controller::Heartbeat;
 use protocol::node::{self, Node};
 use protocol::placement::{Placement, Secret};
 use protocol::router::{self, Router};
@@ -28,6 +29,8 @@ use crate::trace::Trace;
 
 /// What features a seed draws shall not change what else it draws.
 const FEATURES: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Nor shall what befalls the controllers' store.
+const STORES: u64 = 0xc2b2_ae3d_27d4_eb4f;
 const SECRET: Secret = Secret([7; 16]);
 
 /// What happens at a time.
@@ -108,6 +111,16 @@ pub(crate) enum Event {
         life: u32,
         told: Told,
     },
+    /// The operator adds members.
+    Grow,
+    /// The operator takes what does not belong there out of the controllers' store.
+    Mend,
+    /// A heartbeat that a controller has taken, in that life, reaches it again.
+    Repeat {
+        host: HostId,
+        life: u32,
+        heartbeat: Heartbeat,
+    },
     /// What a controller proposed reaches its store.
     Propose {
         host: HostId,
@@ -153,7 +166,7 @@ pub(crate) struct Cluster {
     /// By slot.
     pub(crate) backends: Vec<Backend>,
     pub(crate) registry: Registry,
-    /// Everybody that there is.
+    /// The members that configurations of controllers have now.
     pub(crate) cast: Cast,
     pub(crate) operator: Operator,
     /// The map that clusters start with.
@@ -181,13 +194,16 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(seed: u64, allowed: FaultSet, with_text: bool) -> Cluster {
         let mut random = Random::new(seed);
-        let shape = Shape::draw(&mut random, &mut Random::new(seed ^ FEATURES), allowed);
+        let [mut features, mut stores] = [FEATURES, STORES].map(|source| Random::new(seed ^ source));
+        let shape = Shape::draw(&mut random, &mut features, allowed);
+        let shape = shape.with_controllers_troubles(&mut stores, allowed);
         let placement = Arc::new(placement(shape.map.clone()));
         let mut trace = Trace::new(seed, with_text);
         trace.note(0, || format!("seed {seed}: {shape:#?}"));
         let (hosts, network) = lay_out(&shape, &placement, &mut random);
         let slots_first = placement.nodes_count();
-        let everybody = Roster { nodes: slots_first, routers: shape.routers };
+        let everybody = Roster { nodes: slots_first, routers: shape.routers, stranger: false };
+        let first = if shape.grows_at.is_some() { everybody.without_the_last() } else { everybody };
         let shims = shape.map.shims.len();
         let keys = crate::clients::keys(&shape, &placement);
         let mut cluster = Cluster {
@@ -201,7 +217,7 @@ impl Cluster {
                 .collect(),
             backends: (0..2 * shims).map(|_| Backend::default()).collect(),
             registry: Registry::new(shape.controllers, &mut random),
-            cast: Cast::new(Arc::new(shape.map.clone()), everybody),
+            cast: Cast::new(Arc::new(shape.map.clone()), first),
             operator: Operator::default(),
             history: History::new(keys.len()),
             versions: Versions::new(&keys),
@@ -249,6 +265,9 @@ impl Cluster {
         let due = self.soon(self.shape.fault_interval);
         self.at(due, Event::Fault);
         self.at(1_000_000, Event::Inspect);
+        if let Some(grows_at) = self.shape.grows_at {
+            self.at(grows_at, Event::Grow);
+        }
         if self.shape.bounded.is_some() {
             self.at(0, Event::Outsider);
         }

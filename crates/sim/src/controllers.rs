@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use protocol::controller::{self, Beat, Controller, ControllerConfig, Effect, Heartbeat, Input, StoredMap};
+use protocol::controller::{
+    self, Beat, Controller, ControllerConfig, Effect, Heartbeat, Input, Members, StoredMap,
+};
 use protocol::placement::Placement;
 use protocol::time::Time;
 use wire::{NodeId, Peer};
@@ -47,10 +49,12 @@ impl Follower {
     }
 }
 
-/// What the operator wants and the map does not show yet.
+/// What the operator wants, who looks at the map and says again what it does not show.
 #[derive(Debug, Default)]
 pub(crate) struct Operator {
-    drains: BTreeMap<NodeId, bool>,
+    drained: BTreeMap<NodeId, bool>,
+    /// That every controller takes its file's new members.
+    grows: bool,
 }
 
 impl Cluster {
@@ -108,22 +112,46 @@ impl Cluster {
         let (agent_number, sequence, history) = (own.number, own.sequence, follower.history);
         let controller = self.controllers_first + agent;
         let cut = self.network.cut_until(self.now, host, controller).is_some();
+        let machine = self.hosts[controller].controller();
+        let stranger = |beat: &Beat| machine.is_some_and(|machine| !machine.members().knows(beat.member));
+        // One that names strangers is not taken at all.
+        let strange = members.iter().any(stranger);
         let silent = self.storms.is_silent(self.now, host) || self.registry.is_lost(self.now);
-        if cut || silent || !self.hosts[controller].is_awake(self.now) {
+        if cut || silent || strange || !self.hosts[controller].is_awake(self.now) {
             return;
         }
         let heartbeat = Heartbeat { agent: agent_number, sequence, history, members, leaving };
+        if self.storms.doubles(self.now, &mut self.random) {
+            let due = self.soon(self.shape.lease * 2);
+            let life = self.hosts[controller].life;
+            self.at(due, Event::Repeat { host: controller, life, heartbeat: heartbeat.clone() });
+        }
         self.step_controller(controller, Input::Heartbeat(heartbeat));
         self.look(controller);
         self.answer(controller, host);
     }
 
-    /// The map that the controller tells goes to who asked, if there it is news.
+    /// Somebody sends again what a controller has taken: it is taken once.
+    pub(crate) fn repeat(&mut self, host: HostId, life: u32, heartbeat: Heartbeat) {
+        let replays = |cluster: &Cluster| {
+            cluster.hosts[host].controller().map_or(0, |machine| machine.statistics().replays)
+        };
+        let before = replays(self);
+        if self.hosts[host].life == life {
+            self.step_controller(host, Input::Heartbeat(heartbeat));
+            if replays(self) == before {
+                self.fail(format!("controller {host} takes a heartbeat twice"));
+            }
+        }
+    }
+
+    /// The map that the controller tells goes to the process that asked, if it is news there.
     fn answer(&mut self, controller: HostId, host: HostId) {
         let epoch = self.hosts[host].follower.placement.epoch();
         let told = self.hosts[controller].controller().and_then(Controller::told);
-        let Some(map) = told.filter(|map| map.epoch > epoch) else { return };
-        let told = Told { history: map.history, placement: Arc::new(placement(self.cast.told(map))) };
+        let Some(map) = told.filter(|map| map.epoch > epoch).cloned() else { return };
+        self.check_told(controller, &map);
+        let told = Told { history: map.history, placement: Arc::new(placement(self.cast.told(&map))) };
         if self.network.cut_until(self.now, controller, host).is_none() {
             let due = self.now + self.random.wait(self.shape.latency);
             let life = self.hosts[host].life;
@@ -132,20 +160,46 @@ impl Cluster {
     }
 
     pub(crate) fn tick_controller(&mut self, host: HostId) {
-        let reached = |controller: &Controller<Cast>| controller.problem().is_none();
-        if self.hosts[host].controller().is_some_and(reached) {
-            for (node, drained) in self.operator.drains.clone() {
+        let machine = self.hosts[host].controller();
+        let reached = machine.filter(|machine| machine.problem().is_none());
+        if let Some(map) = reached.and_then(Controller::told) {
+            let other = |(node, drained): &(&NodeId, &bool)| map.drained(**node) != **drained;
+            let wanted = self.operator.drained.iter().filter(other);
+            for (node, drained) in wanted.map(|(node, drained)| (*node, *drained)).collect::<Vec<_>>() {
                 self.step_controller(host, Input::Drain { node, drained });
             }
+            self.take_new_members(host);
         }
         self.look(host);
-        let Some(map) = self.hosts[host].controller().and_then(Controller::told) else { return };
-        self.operator.drains.retain(|node, drained| map.drained(*node) != *drained);
+    }
+
+    /// Files of controllers have everybody from now on.
+    pub(crate) fn grow(&mut self) {
+        self.cast = self.cast.with(self.everybody());
+        self.operator.grows = true;
+    }
+
+    pub(crate) fn everybody(&self) -> Roster {
+        Roster { nodes: self.slots_first, routers: self.shape.routers, stranger: false }
+    }
+
+    /// The operator has a controller read its file again, until all of them know everybody.
+    fn take_new_members(&mut self, host: HostId) {
+        let file = self.cast.roster();
+        let lacks = |host: HostId| {
+            let machine = self.hosts[host].controller();
+            machine.is_some_and(|machine| machine.members().roster() != file)
+        };
+        if self.operator.grows && lacks(host) {
+            self.step_controller(host, Input::Grown(self.cast.clone()));
+        } else if !self.controllers().any(lacks) {
+            self.operator.grows = false;
+        }
     }
 
     /// The operator wants a node's partition taken away, or given back.
     pub(crate) fn operate(&mut self, node: NodeId, drained: bool) {
-        self.operator.drains.insert(node, drained);
+        self.operator.drained.insert(node, drained);
     }
 
     /// A controller hears what its store has to say, lets time pass, and sees what came of that.

@@ -23,13 +23,16 @@ struct Replica {
     /// What it wants written: the leases of members, `true` of those that live, and a map for a version.
     members: BTreeMap<Peer, bool>,
     proposal: Option<(u64, StoredMap<Roster>)>,
+    /// It alone does not reach the store until then.
+    cut_until: u64,
 }
 
 pub(crate) struct Registry {
     pub(crate) terms: Terms,
     /// When each member's lease ends.
     leases: BTreeMap<Peer, u64>,
-    map: Option<(u64, StoredMap<Roster>)>,
+    /// The map and its version, or something that is none.
+    map: Option<(u64, Result<StoredMap<Roster>, String>)>,
     /// The version of the map that was written last: no two maps have the same.
     version: u64,
     replicas: Vec<Replica>,
@@ -73,13 +76,60 @@ impl Registry {
 
     /// A controller starts and knows nothing yet.
     pub(crate) fn join(&mut self, index: usize) {
-        self.replicas[index] = Replica::default();
+        let cut_until = self.replicas[index].cut_until;
+        self.replicas[index] = Replica { cut_until, ..Replica::default() };
+    }
+
+    pub(crate) fn cut(&mut self, index: usize, until: u64) {
+        self.replicas[index].cut_until = until;
+    }
+
+    fn reaches(&self, now: u64, index: usize) -> bool {
+        !self.is_lost(now) && self.replicas[index].cut_until <= now
+    }
+
+    /// The map, if there is one and it is one.
+    pub(crate) fn map(&self) -> Option<&StoredMap<Roster>> {
+        self.map.as_ref().and_then(|(_, map)| map.as_ref().ok())
+    }
+
+    /// Somebody deletes everything. False if there is nothing.
+    pub(crate) fn empty(&mut self) -> bool {
+        let leases = std::mem::take(&mut self.leases);
+        leases.keys().for_each(|member| self.tell(&Change::Gone(*member)));
+        self.delete_map() || !leases.is_empty()
+    }
+
+    fn delete_map(&mut self) -> bool {
+        let had = self.map.take().is_some();
+        if had {
+            self.tell(&Change::NoMap);
+        }
+        had
+    }
+
+    /// Somebody writes what is no map, or none of this cluster.
+    pub(crate) fn spoil(&mut self, map: Result<StoredMap<Roster>, String>) {
+        self.put(map);
+    }
+
+    /// The operator takes such a thing away again.
+    pub(crate) fn mend(&mut self) {
+        if self.map.is_some() && self.map().is_none_or(|map| map.roster.stranger) {
+            self.delete_map();
+        }
+    }
+
+    fn put(&mut self, map: Result<StoredMap<Roster>, String>) {
+        self.version += 1;
+        self.tell(&Change::Map { version: self.version, map: map.clone() });
+        self.map = Some((self.version, map));
     }
 
     /// A member's lease starts anew, or ends.
     pub(crate) fn keep(&mut self, now: u64, index: usize, member: Peer, lives: bool) {
         self.replicas[index].members.insert(member, lives);
-        if !self.is_lost(now) {
+        if self.reaches(now, index) {
             self.write_members(now, index);
         }
     }
@@ -91,23 +141,22 @@ impl Registry {
 
     /// The replica's proposal arrives. The map, if it is the store's now; an error if nothing arrives.
     pub(crate) fn carry(&mut self, now: u64, index: usize) -> Result<Option<&StoredMap<Roster>>, ()> {
-        if self.is_lost(now) {
+        if !self.reaches(now, index) {
             return Err(());
         }
         let Some((version, map)) = self.replicas[index].proposal.take() else { return Ok(None) };
         if version != self.map.as_ref().map_or(0, |(version, _)| *version) {
             return Ok(None);
         }
-        self.version += 1;
-        self.tell(&Change::Map { version: self.version, map: Ok(map.clone()) });
-        Ok(Some(&self.map.insert((self.version, map)).1))
+        self.put(Ok(map));
+        Ok(self.map())
     }
 
     /// Everything that has changed since the replica looked last, or why it cannot know.
     pub(crate) fn changes(&mut self, now: u64, index: usize) -> Result<VecDeque<Change<Roster>>, String> {
-        if self.is_lost(now) {
+        if !self.reaches(now, index) {
             self.replicas[index].watching = false;
-            return Err("it is lost".to_owned());
+            return Err("nothing reaches it".to_owned());
         }
         self.expire(now);
         if !self.replicas[index].watching {
@@ -124,7 +173,7 @@ impl Registry {
         match &self.map {
             None if own.version != 0 => own.news.push_back(Change::NoMap),
             Some((version, map)) if *version != own.version => {
-                own.news.push_back(Change::Map { version: *version, map: Ok(map.clone()) });
+                own.news.push_back(Change::Map { version: *version, map: map.clone() });
             }
             _ => {}
         }

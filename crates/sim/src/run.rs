@@ -112,6 +112,9 @@ impl Cluster {
         if self.violations.is_empty() && !self.may_lose_messages() {
             self.check_phantoms();
         }
+        if self.violations.is_empty() {
+            self.check_maps();
+        }
         (0..self.hosts.len()).for_each(|host| self.count_up(host));
         self.settle_unknown();
         for key in 0..self.keys.len() {

@@ -30,6 +30,8 @@ pub(crate) struct Shape {
     pub(crate) routers: usize,
     pub(crate) clients: usize,
     pub(crate) controllers: usize,
+    /// When controllers hear of the last node and the last router, if not from the start.
+    pub(crate) grows_at: Option<u64>,
     pub(crate) routing: Routing,
     /// Mean time between a client's reply and its next command.
     pub(crate) think: u64,
@@ -158,6 +160,7 @@ impl Shape {
         let trackers = if tracks { features.between(2, 6) as usize } else { 0 };
         let allowed =
             if bounded.is_some() || tracks { allowed } else { allowed.without(FaultKind::needs_feed) };
+        let allowed = allowed.without(FaultKind::is_of_store);
         Shape {
             lease,
             guard: lease / random.pick(&[50, 100]),
@@ -169,6 +172,7 @@ impl Shape {
             routers: random.between(1, 2) as usize,
             clients: random.between(10, 18) as usize,
             controllers: random.between(1, 2) as usize,
+            grows_at: None,
             routing,
             think: random.pick(&[50_000, 100_000, 150_000]),
             traffic: Traffic {
@@ -203,6 +207,18 @@ impl Shape {
             heat_window: random.pick(&[50_000, 300_000, 1_000_000]),
             requests: requests(features, lease),
         }
+    }
+
+    /// With what befalls controllers: their store is in trouble, unless the run is without faults, and in half of the
+    /// clusters members are added while it serves.
+    pub(crate) fn with_controllers_troubles(self, stores: &mut Random, allowed: FaultSet) -> Shape {
+        let at = stores.between(1_000_000, 15_000_000);
+        let grows_at = stores.percent(50).then_some(at);
+        let chosen = allowed != FaultSet::ALL;
+        let on = |_: &FaultKind| chosen || (stores.percent(40) && !self.faults.is_empty());
+        let kinds = allowed.kinds().filter(|kind| kind.is_of_store());
+        let faults = kinds.filter(on).fold(self.faults, FaultSet::with);
+        Shape { grows_at, faults, ..self }
     }
 
     pub(crate) fn terms(&self) -> LeaseTerms {

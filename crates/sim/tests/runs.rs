@@ -95,6 +95,20 @@ fn rules_change_and_copies_are_purged() {
     let sum = |name| reports.iter().map(|report| report.counts[name]).sum::<u64>();
     assert!(sum("purges") > 10 && reports.iter().all(|report| report.hits > 0), "{reports:?}");
     run(4, 30, kinds);
+    // A purge was done while a copy of before storage's restart was still served.
+    run(83, 20, FaultSet::NONE.with(FaultKind::Purge).with(FaultKind::StorageRestart));
+}
+
+/// The controllers' store is emptied and spoilt, and hidden from one of them. Once a foreign map had been deleted, the
+/// store had none for ever (37); the map that a replica gave back to an emptied store had the epoch of another one (27).
+#[test]
+fn controllers_agree_on_a_map_whatever_their_store_loses() {
+    let kinds = [FaultKind::StoreCut, FaultKind::StoreEmptied, FaultKind::StoreForeign];
+    let others = [FaultKind::CrashController, FaultKind::CrashNode, FaultKind::Remap, FaultKind::Resize];
+    let kinds = kinds.into_iter().chain(others).fold(FaultSet::NONE, FaultSet::with);
+    let seeds = cases::seeds(8).map(|case| case.seed).chain([27, 37]);
+    let maps: u64 = seeds.map(|seed| run(seed, 20, kinds).counts["maps"]).sum();
+    assert!(maps > 50, "{maps} maps");
 }
 
 /// Reads that a node passed on overtook each other at the shim, where those of one view wait for the next read.

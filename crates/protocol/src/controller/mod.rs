@@ -26,7 +26,7 @@ pub struct ControllerConfig<M> {
     pub terms: Terms,
     /// This life of this replica, as its maps name it.
     pub by: String,
-    /// Random: the history of a store that has no map yet.
+    /// Random: the history of a store that has no map yet; others follow it, when such a store has lost one.
     pub history: u64,
     pub members: M,
 }
@@ -145,6 +145,10 @@ pub struct Controller<M: Members> {
     partitions: Partitions,
     /// The store's map, which is the only one that members are told.
     committed: StoredMap<M::Roster>,
+    /// The history that the store has, or gets with this replica's next map.
+    history: u64,
+    /// The last history that this replica has begun.
+    history_begun: u64,
     /// The epoch that every cluster begins with.
     epoch_first: u32,
     /// The store's version of its map; 0 if it has none.
@@ -172,6 +176,8 @@ impl<M: Members> Controller<M> {
             by,
             lease: terms.lease,
             partitions,
+            history,
+            history_begun: history,
             epoch_first,
             version: 0,
             read: false,
@@ -251,7 +257,7 @@ impl<M: Members> Controller<M> {
             return effects.push(Effect::Refuse);
         }
         self.statistics.heartbeats += 1;
-        let forgotten = ![0, self.committed.history].contains(&heartbeat.history);
+        let forgotten = ![0, self.history].contains(&heartbeat.history);
         for Beat { member, epoch, empty } in heartbeat.members.iter().copied() {
             effects.push(Effect::Keep(member));
             if forgotten {
@@ -277,7 +283,7 @@ impl<M: Members> Controller<M> {
             }
             // Perhaps at another replica, which then has its heartbeats.
             Change::Registered(member) => self.decide(now, partitions::Input::Registered { member }),
-            Change::NoMap => self.version = 0,
+            Change::NoMap => self.lose_map(),
             Change::Map { version, map } => {
                 self.version = version;
                 let taken = map.and_then(|map| self.take_map(now, &map).map(|()| map));
@@ -307,13 +313,20 @@ impl<M: Members> Controller<M> {
                 self.grow(now, false);
             }
         }
+        self.history = map.history;
         // Members do not go back, so neither does what they are told.
-        if map.epoch > self.committed.epoch {
+        if map.epoch >= self.committed.epoch {
             self.committed = map.clone();
-        } else {
-            self.committed.history = map.history;
         }
         Ok(())
+    }
+
+    /// Another replica may have seen later maps than this one, and members with it: in another history their epochs are
+    /// not taken for those of this one.
+    fn lose_map(&mut self) {
+        (self.version, self.foreign) = (0, false);
+        self.history_begun = self.history_begun.wrapping_add(1);
+        self.history = self.history_begun;
     }
 
     fn grow(&mut self, now: Time, stored: bool) {
@@ -339,7 +352,7 @@ impl<M: Members> Controller<M> {
         let newer = self.partitions.map().epoch > self.committed.epoch;
         let lost = self.version == 0 && self.committed.epoch > self.epoch_first;
         if !self.foreign && (newer || lost) {
-            let map = proposal(&self.partitions, &self.members, self.committed.history, &self.by);
+            let map = proposal(&self.partitions, &self.members, self.history, &self.by);
             effects.push(Effect::Propose { version: self.version, map });
         }
     }

@@ -39,25 +39,34 @@ impl Cluster {
         found.into_iter().next()
     }
 
-    /// Where no EVICT can have been lost, the directory knows of no copy that its node does not.
+    /// Where no EVICT can have been lost, the directory knows of no copy that its node does not, but for as long as an
+    /// EVICT is on its way or a lease has ended at the node alone.
     pub(crate) fn check_phantoms(&mut self) {
-        let mut phantom = None;
-        for server in &self.servers {
-            let Some(shim) = self.hosts[server.current].shim() else { continue };
-            for key in &self.keys {
+        let before = self.phantoms();
+        if before.is_empty() {
+            return;
+        }
+        self.run_until(self.now + self.shape.stall_max() + self.slack());
+        let after = self.phantoms();
+        if let Some((node, key)) = before.into_iter().find(|phantom| after.contains(phantom)) {
+            let key = &self.keys[key].key.bytes;
+            self.fail(format!("the directory has node {node} for {key:?}, which does not have it"));
+        }
+    }
+
+    /// Nodes and keys that they are said to have.
+    fn phantoms(&self) -> Vec<(u16, usize)> {
+        let mut phantoms = Vec::new();
+        for shim in self.servers.iter().filter_map(|server| self.hosts[server.current].shim()) {
+            for (index, key) in self.keys.iter().enumerate() {
                 for NodeId(holder) in shim.holders(&key.key) {
                     let node = self.hosts[usize::from(holder)].node();
                     if !node.is_some_and(|node| node.knows(&key.key)) {
-                        phantom = Some(format!(
-                            "the directory has node {holder} for {:?}, which does not have it",
-                            key.key.bytes
-                        ));
+                        phantoms.push((holder, index));
                     }
                 }
             }
         }
-        if let Some(phantom) = phantom {
-            self.fail(phantom);
-        }
+        phantoms
     }
 }

@@ -6,6 +6,7 @@ mod leaks;
 pub(crate) mod linearize;
 mod liveness;
 mod load;
+mod maps;
 mod staleness;
 mod versions;
 mod watch;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use protocol::controller::partitions::Ownership;
+
 use crate::clients::Asked;
 use crate::commands::Verdict;
 use crate::faults::FaultKind;
@@ -47,6 +49,8 @@ pub(crate) struct Watch {
     /// Writes: when asked, when answered or given up.
     pub(crate) slow_writes: Vec<(u64, u64)>,
     pub(crate) stall_longest: u64,
+    /// What each node owns in the maps that members were told, by history and epoch.
+    pub(crate) told: BTreeMap<(u64, u32), Vec<Ownership>>,
 }
 
 impl Watch {

@@ -55,6 +55,9 @@ kinds! {
     FeedHang "feed-hang",
     Reload "reload",
     Purge "purge",
+    StoreCut "store-cut",
+    StoreEmptied "store-emptied",
+    StoreForeign "store-foreign",
 }
 
 impl FaultKind {
@@ -66,6 +69,11 @@ impl FaultKind {
     /// Those that came later: what a seed draws of them is no part of the other draws.
     pub(crate) fn is_of_feature(self) -> bool {
         self.needs_feed() || matches!(self, FaultKind::Reload | FaultKind::Purge)
+    }
+
+    /// Those of the controllers' store, which came later still.
+    pub(crate) fn is_of_store(self) -> bool {
+        matches!(self, FaultKind::StoreCut | FaultKind::StoreEmptied | FaultKind::StoreForeign)
     }
 }
 

@@ -4,9 +4,11 @@ mod confused;
 mod kind;
 mod storms;
 
+use protocol::controller::StoredMap;
 use protocol::node;
 use wire::Peer;
 
+use crate::cast::Roster;
 use crate::cluster::{Cluster, Event};
 use crate::commands;
 use crate::network::HostId;
@@ -100,6 +102,9 @@ impl Cluster {
                 self.registry.lost_until = self.soon(5_000_000);
                 true
             }
+            FaultKind::StoreCut => self.cut_store(),
+            FaultKind::StoreEmptied => self.registry.empty(),
+            FaultKind::StoreForeign => self.spoil_store(),
             storage => self.strike_storage(storage, brief),
         }
     }
@@ -139,6 +144,25 @@ impl Cluster {
             }
             other => unreachable!("{other:?} is no fault of storage"),
         }
+    }
+
+    /// One controller does not reach the store for a while.
+    fn cut_store(&mut self) -> bool {
+        let (index, until) = (self.random.index(self.controllers().len()), self.soon(5_000_000));
+        self.registry.cut(index, until);
+        true
+    }
+
+    /// Another cluster uses this one's place in the store, or somebody writes nonsense there, until the operator sees it.
+    fn spoil_store(&mut self) -> bool {
+        let (epoch, history, by) = (self.random.below(50) as u32, self.random.number(), "another".to_owned());
+        let roster = Roster { stranger: true, ..self.everybody() };
+        let map = StoredMap { epoch, history, by, roster, nodes: Vec::new() };
+        let nonsense = self.random.percent(50);
+        self.registry.spoil(if nonsense { Err("nonsense".to_owned()) } else { Ok(map) });
+        let due = self.soon(5_000_000);
+        self.at(due, Event::Mend);
+        true
     }
 
     fn random_of(&mut self, hosts: std::ops::Range<HostId>) -> HostId {

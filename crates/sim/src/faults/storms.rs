@@ -48,6 +48,11 @@ impl Storms {
         self.evicts_until > now
     }
 
+    /// Whether a heartbeat comes a second time.
+    pub(crate) fn doubles(&self, now: u64, random: &mut Random) -> bool {
+        self.duplicates.until > now && random.per_mille(self.duplicates.per_mille)
+    }
+
     pub(crate) fn silence(&mut self, host: HostId, until: u64) {
         self.silent.retain(|(other, _)| *other != host);
         self.silent.push((host, until));
