@@ -10,68 +10,32 @@ use wire::memcached::Request;
 use wire::resp::{Command, ProtocolError};
 use wire::{Message, Peer};
 
-mod acl_command;
-mod acl_log;
-mod answer;
-mod breaker;
-mod budget;
-mod client;
-mod client_command;
-mod client_filter;
-mod client_tracking;
-mod closing;
-mod connection;
 mod counters;
-mod dispatch;
-pub(crate) mod gather;
-mod identity;
-mod info;
-mod keyless;
-mod learned;
-mod memcached;
-mod own_command;
-mod pause;
-mod pending;
-pub(crate) mod pipeline;
-pub(crate) mod plan;
-mod pubsub;
-mod ran;
+pub(crate) mod flow;
+mod front;
 mod replies;
-mod retry;
-mod route;
-mod send;
 mod settings;
-mod slow_log;
-mod spans;
-mod storage_info;
-mod storage_users;
-mod stream;
 mod surface;
-mod tracking;
-mod transaction;
-mod unblock;
-mod watch;
-mod window;
 
-pub use closing::{ClientLimits, CloseReason, Held};
 pub use counters::{Counters, Latencies};
-pub use own_command::HotKey;
+pub use front::closing::{ClientLimits, CloseReason, Held};
+pub use front::own_command::HotKey;
+pub use front::slow_log::SlowLogSettings;
+pub use front::spans::{CommandSpan, RequestSpan};
 pub use settings::Settings;
-pub use slow_log::SlowLogSettings;
-pub use spans::{CommandSpan, RequestSpan};
 pub use surface::{Class, Spread, Treatment, shortest, surface};
 
 use crate::load::LoadTable;
 use crate::placement::Placement;
 use crate::time::Time;
-use breaker::Breaker;
-use budget::Budget;
-use client::Clients;
 use commands::acl::Users;
 use commands::memcached::{Dialect, Tallies};
-use identity::Permissions;
-use learned::Learned;
-use pending::PendingTable;
+use flow::breaker::Breaker;
+use flow::budget::Budget;
+use flow::learned::Learned;
+use flow::pending::PendingTable;
+use front::client::Clients;
+use front::identity::Permissions;
 
 /// The version of Redis whose behaviour clients get, as HELLO and INFO tell them.
 pub use commands::REDIS_VERSION;
@@ -256,13 +220,13 @@ pub struct Router {
     config: RouterConfig,
     clients: Clients,
     pending: PendingTable,
-    windows: window::Windows,
+    windows: flow::window::Windows,
     /// Of the step that is being taken.
     now: Time,
     permissions: Permissions,
-    storage_users: storage_users::StorageUsers,
-    subscriptions: pubsub::Subscriptions,
-    tracking: tracking::Tracking,
+    storage_users: front::storage_users::StorageUsers,
+    subscriptions: front::pubsub::Subscriptions,
+    tracking: front::tracking::Tracking,
     learned: Learned,
     loads: LoadTable,
     placement: Option<Arc<Placement>>,
@@ -280,16 +244,16 @@ pub struct Router {
     /// When the first client came.
     began: Option<Time>,
     latencies: Latencies,
-    rate: info::Rate,
+    rate: front::info::Rate,
     /// None before a controller has told any.
     hot: Option<Vec<HotKey>>,
-    slow_log: slow_log::SlowLog,
-    sampler: spans::Sampler,
+    slow_log: front::slow_log::SlowLog,
+    sampler: front::spans::Sampler,
     /// By CLIENT KILL, in this step.
     killed: Vec<ClientId>,
     /// By CLIENT UNBLOCK: whom to tell, of which request, and whether it ends with an error.
     unblocked: Vec<(Peer, u64, bool)>,
-    pause: Option<pause::Pause>,
+    pause: Option<flow::pause::Pause>,
 }
 
 impl Router {
@@ -298,12 +262,12 @@ impl Router {
             clients: Clients::default(),
             // A shim or node may yet answer what an earlier process asked in this router's name.
             pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
-            windows: window::Windows::default(),
+            windows: flow::window::Windows::default(),
             now: Time(0),
             permissions: Permissions::new(&config.users),
-            storage_users: storage_users::StorageUsers::default(),
-            subscriptions: pubsub::Subscriptions::default(),
-            tracking: tracking::Tracking::default(),
+            storage_users: front::storage_users::StorageUsers::default(),
+            subscriptions: front::pubsub::Subscriptions::default(),
+            tracking: front::tracking::Tracking::default(),
             learned: Learned::new(config.learned_max),
             loads: LoadTable::new(0),
             placement: None,
@@ -318,10 +282,10 @@ impl Router {
             tallies: Tallies::default(),
             began: None,
             latencies: Latencies::default(),
-            rate: info::Rate::default(),
+            rate: front::info::Rate::default(),
             hot: None,
-            slow_log: slow_log::SlowLog::new(),
-            sampler: spans::Sampler::new(),
+            slow_log: front::slow_log::SlowLog::new(),
+            sampler: front::spans::Sampler::new(),
             killed: Vec::new(),
             unblocked: Vec::new(),
             pause: None,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::router::learned::Learned;
+use crate::router::flow::learned::Learned;
 use crate::router::{ClientLimits, Router, SlowLogSettings};
 
 /// A router's settings that can change while it serves.

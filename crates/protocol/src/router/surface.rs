@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 use wire::resp::Command;
 
-use crate::router::plan::{self, Plan};
+use crate::router::flow::plan::{self, Plan};
 use crate::router::{ClientId, Effect, Input, Router, RouterConfig};
 use crate::time::Time;
 use commands::{Classified, CommandKind, Refusal, Spec};

@@ -6,8 +6,8 @@ use wire::Status;
 use wire::resp::reply;
 
 use super::{Effect, Shards};
-use crate::router::gather::{Merge, merge};
-use crate::router::pipeline::PartReply;
+use crate::router::flow::gather::{Merge, merge};
+use crate::router::flow::pipeline::PartReply;
 use crate::storage::StorageEvent;
 
 #[derive(Clone, Debug)]

@@ -1,0 +1,491 @@
+//! One client's unanswered operations, in order, and what their order demands of the next one (design: program
+//! order). Not where operations go.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::resp::Command;
+use wire::{Peer, Status};
+
+use crate::router::flow::dispatch::Keys;
+use crate::router::flow::gather::Merge;
+use crate::router::flow::ran::Ran;
+use crate::router::flow::stream::Streaming;
+use crate::time::Time;
+use commands::memcached::Shape;
+use commands::{Classified, CommandKind};
+
+/// Above this capacity an emptied pipeline gives its memory back: most clients idle most of the time.
+const CAPACITY_KEPT: usize = 64;
+
+/// A command between its arrival and its reply.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) received: Time,
+    pub(crate) touch: Touch,
+    pub(crate) progress: Progress,
+    /// Of the command, and of its reply while that waits for earlier ones.
+    pub(crate) held_bytes: usize,
+    pub(crate) resp3: bool,
+    pub(crate) script: bool,
+    /// CLIENT REPLY OFF or SKIP: it takes its turn, but its reply is not sent.
+    pub(crate) silent: bool,
+    pub(crate) closes: bool,
+    /// Its reply came in parts.
+    pub(crate) streamed: bool,
+    /// How a memcached client gets to read the reply.
+    pub(crate) shape: Option<Box<Shape>>,
+    pub(crate) ran: Ran,
+}
+
+/// Which connection to storage a shim uses: one for each, and none waits for another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lane {
+    pub(crate) resp3: bool,
+    pub(crate) script: bool,
+}
+
+/// The keys whose order an operation takes part in, each as the low half of its digest. Two keys that share
+/// it are kept in order without need, nothing worse.
+#[derive(Debug)]
+pub(crate) enum Touch {
+    Nothing,
+    One(u64),
+    Many(Box<[u64]>),
+    /// Runs alone: after everything earlier, before everything later.
+    All,
+}
+
+#[derive(Debug)]
+pub(crate) enum Progress {
+    Waiting(Box<Waiting>),
+    Sent(Sent),
+    Fan(Box<Fan>),
+    Streaming(Box<Streaming>),
+    Done(Bytes),
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) command: Command,
+    pub(crate) classified: Classified,
+    /// Of a transaction: replies of the router's own, by their place in the whole.
+    pub(crate) own_replies: Vec<(usize, Bytes)>,
+    /// A transaction that is to be carried out only if what its client watches has not changed.
+    pub(crate) watched: bool,
+    /// Keys of which its client keeps what it reads.
+    pub(crate) tracked: Keys,
+}
+
+/// A command that waits for room at a member.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) sequence: u64,
+    pub(crate) peer: Peer,
+    /// When it first had to wait for room anywhere.
+    pub(crate) since: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) request: u64,
+    pub(crate) peer: Peer,
+    pub(crate) read: bool,
+}
+
+/// An operation in several parts.
+#[derive(Debug)]
+pub(crate) struct Fan {
+    pub(crate) parts: Vec<Part>,
+    pub(crate) outstanding: usize,
+    pub(crate) merge: Merge,
+}
+
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) sent: Sent,
+    pub(crate) touch: SmallVec<[u64; 1]>,
+    pub(crate) reply: Option<PartReply>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PartReply {
+    pub(crate) status: Status,
+    pub(crate) value: Bytes,
+}
+
+/// What the earlier operations on a key allow the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Free,
+    /// All of them went to this peer; `reads`: and none of them writes.
+    Follow {
+        peer: Peer,
+        reads: bool,
+    },
+    Wait,
+}
+
+impl Order {
+    fn after(self, sent: Sent) -> Order {
+        match self {
+            Order::Free => Order::Follow { peer: sent.peer, reads: sent.read },
+            Order::Follow { peer, reads } if peer == sent.peer => {
+                Order::Follow { peer, reads: reads && sent.read }
+            }
+            Order::Follow { .. } | Order::Wait => Order::Wait,
+        }
+    }
+}
+
+impl Touch {
+    pub(crate) fn contains(&self, digest: u64) -> bool {
+        match self {
+            Touch::Nothing => false,
+            Touch::One(own) => *own == digest,
+            Touch::Many(own) => own.contains(&digest),
+            Touch::All => true,
+        }
+    }
+}
+
+impl Operation {
+    /// One that holds nothing, is asked in RESP2, and whose reply is sent as it comes.
+    pub(crate) fn new(received: Time, touch: Touch, progress: Progress) -> Operation {
+        Operation {
+            received,
+            touch,
+            progress,
+            held_bytes: 0,
+            resp3: false,
+            script: false,
+            silent: false,
+            closes: false,
+            streamed: false,
+            shape: None,
+            ran: Ran::default(),
+        }
+    }
+
+    pub(crate) fn answered(&self) -> bool {
+        matches!(self.progress, Progress::Done(_))
+    }
+
+    pub(crate) fn waiting(&self) -> bool {
+        matches!(self.progress, Progress::Waiting(_))
+    }
+
+    fn join(&self, digest: u64, lane: Lane, order: Order) -> Order {
+        let own = Lane { resp3: self.resp3, script: self.script };
+        let after = |sent, order: Order| if own == lane { order.after(sent) } else { Order::Wait };
+        match &self.progress {
+            // Storage has carried it out by the time its reply begins.
+            Progress::Done(_) | Progress::Streaming(_) => order,
+            _ if !self.touch.contains(digest) => order,
+            Progress::Waiting(_) => Order::Wait,
+            _ if matches!(self.touch, Touch::All) => Order::Wait,
+            Progress::Sent(sent) => after(*sent, order),
+            Progress::Fan(fan) => fan
+                .parts
+                .iter()
+                .filter(|part| part.reply.is_none() && part.touch.contains(&digest))
+                .fold(order, |order, part| after(part.sent, order)),
+        }
+    }
+}
+
+/// The operations of one client that have not been answered to it, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Pipeline {
+    operations: VecDeque<Operation>,
+    /// Sequence number of the front.
+    first: u64,
+    /// How many are held back.
+    waiting: usize,
+    /// Those of them that only wait for room, in order.
+    turns: VecDeque<Turn>,
+    held_bytes: usize,
+}
+
+impl Pipeline {
+    pub(crate) fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Bytes of commands without a reply, and of replies that wait for earlier ones.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// A reply has come, maybe before its turn.
+    pub(crate) fn hold(&mut self, sequence: u64, reply_bytes: usize) {
+        if let Some(operation) = self.get_mut(sequence) {
+            operation.held_bytes += reply_bytes;
+            self.held_bytes += reply_bytes;
+        }
+    }
+
+    /// Whether the next reply goes to the client in parts.
+    #[inline]
+    pub(crate) fn streams(&self) -> bool {
+        let front = self.operations.front();
+        front.is_some_and(|operation| matches!(operation.progress, Progress::Streaming(_)))
+    }
+
+    /// The reply that goes to the client in parts now.
+    pub(crate) fn streaming(&mut self) -> Option<(&mut Operation, &mut usize)> {
+        let operation = self.operations.front_mut()?;
+        matches!(operation.progress, Progress::Streaming(_)).then_some((operation, &mut self.held_bytes))
+    }
+
+    /// The sequence number that the next operation gets.
+    pub(crate) fn next(&self) -> u64 {
+        self.first + self.operations.len() as u64
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Whether anything waits for the answers to others, and not only for room.
+    pub(crate) fn any_held_back(&self) -> bool {
+        self.waiting > self.turns.len()
+    }
+
+    pub(crate) fn turns(&self) -> impl ExactSizeIterator<Item = &Turn> {
+        self.turns.iter()
+    }
+
+    /// The oldest command that waits for room at this member.
+    pub(crate) fn first_turn(&self, peer: Peer) -> Option<Turn> {
+        self.turns.iter().find(|turn| turn.peer == peer).copied()
+    }
+
+    pub(crate) fn has_turn(&self, sequence: u64) -> bool {
+        self.turns.binary_search_by_key(&sequence, |turn| turn.sequence).is_ok()
+    }
+
+    /// A command waits for room from now on. Whether it is the only one that does at its member.
+    pub(crate) fn await_turn(&mut self, turn: Turn) -> bool {
+        let first = self.first_turn(turn.peer).is_none();
+        let place = self.turns.partition_point(|other| other.sequence < turn.sequence);
+        self.turns.insert(place, turn);
+        first
+    }
+
+    /// The kinds of what is held back.
+    pub(crate) fn waiting_kinds(&self) -> impl Iterator<Item = CommandKind> {
+        self.operations.iter().filter_map(|operation| match &operation.progress {
+            Progress::Waiting(waiting) => Some(waiting.classified.kind),
+            Progress::Sent(_) | Progress::Fan(_) | Progress::Streaming(_) | Progress::Done(_) => None,
+        })
+    }
+
+    pub(crate) fn push(&mut self, operation: Operation) {
+        self.waiting += usize::from(operation.waiting());
+        self.held_bytes += operation.held_bytes;
+        self.operations.push_back(operation);
+    }
+
+    pub(crate) fn get(&self, sequence: u64) -> Option<&Operation> {
+        self.operations.get(sequence.checked_sub(self.first)? as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut Operation> {
+        self.operations.get_mut(sequence.checked_sub(self.first)? as usize)
+    }
+
+    pub(crate) fn last_mut(&mut self) -> Option<&mut Operation> {
+        self.operations.back_mut()
+    }
+
+    /// Forgets a command that blocks and is held back, and all behind it: nothing of that has been sent. The turns that
+    /// these waited for.
+    pub(crate) fn end_before_blocking(&mut self) -> VecDeque<Turn> {
+        let blocks = |operation: &Operation| match &operation.progress {
+            Progress::Waiting(waiting) => {
+                matches!(waiting.classified.kind, CommandKind::BlockingWrite | CommandKind::BlockingQuery)
+            }
+            Progress::Sent(_) | Progress::Fan(_) | Progress::Streaming(_) | Progress::Done(_) => false,
+        };
+        let Some(end) = self.operations.iter().position(blocks) else { return VecDeque::new() };
+        self.waiting -= self.operations.range(end..).filter(|operation| operation.waiting()).count();
+        self.held_bytes -= self.operations.range(end..).map(|operation| operation.held_bytes).sum::<usize>();
+        self.operations.truncate(end);
+        let next = self.next();
+        self.turns.split_off(self.turns.partition_point(|turn| turn.sequence < next))
+    }
+
+    /// The last operation on any of these digests.
+    pub(crate) fn last_about(&self, digests: &[u64]) -> Option<u64> {
+        let about = |operation: &Operation| digests.iter().any(|digest| operation.touch.contains(*digest));
+        self.operations.iter().rposition(about).map(|index| self.first + index as u64)
+    }
+
+    /// Takes the front off if it has been answered.
+    #[inline]
+    pub(crate) fn pop_answered(&mut self) -> Option<(Operation, Bytes)> {
+        if !self.operations.front()?.answered() {
+            return None;
+        }
+        let mut operation = self.operations.pop_front()?;
+        self.first += 1;
+        self.held_bytes -= operation.held_bytes;
+        if self.operations.is_empty() && self.operations.capacity() > CAPACITY_KEPT {
+            self.operations = VecDeque::new();
+        }
+        match std::mem::replace(&mut operation.progress, Progress::Done(Bytes::new())) {
+            Progress::Done(bytes) => Some((operation, bytes)),
+            _ => unreachable!("it was answered"),
+        }
+    }
+
+    /// What the operations before `sequence` demand of one on `digest`.
+    pub(crate) fn order(&self, sequence: u64, digest: u64, lane: Lane) -> Order {
+        let mut order = Order::Free;
+        for operation in self.operations.range(..(sequence - self.first) as usize) {
+            order = operation.join(digest, lane, order);
+            if order == Order::Wait {
+                break;
+            }
+        }
+        order
+    }
+
+    /// What the last of the waiting operations that concern watches leaves: whether keys are watched then.
+    pub(crate) fn will_watch(&self) -> Option<bool> {
+        self.operations.iter().rev().find_map(|operation| match &operation.progress {
+            Progress::Waiting(waiting) if waiting.classified.kind == CommandKind::Watch => {
+                Some(!waiting.classified.keys.is_empty())
+            }
+            Progress::Waiting(waiting) if waiting.watched => Some(false),
+            _ => None,
+        })
+    }
+
+    /// Takes a waiting operation's command out to try it, and the turn that it waited for; `settle` puts the outcome in.
+    pub(crate) fn take_waiting(&mut self, sequence: u64) -> Option<(Box<Waiting>, Option<Turn>)> {
+        let operation = self.get_mut(sequence).filter(|operation| operation.waiting())?;
+        let taken = std::mem::replace(&mut operation.progress, Progress::Done(Bytes::new()));
+        self.waiting -= 1;
+        let place = self.turns.binary_search_by_key(&sequence, |turn| turn.sequence);
+        let turn = place.ok().and_then(|place| self.turns.remove(place));
+        match taken {
+            Progress::Waiting(waiting) => Some((waiting, turn)),
+            _ => unreachable!("it was waiting"),
+        }
+    }
+
+    pub(crate) fn settle(&mut self, sequence: u64, progress: Progress) {
+        self.waiting += usize::from(matches!(progress, Progress::Waiting(_)));
+        if let Some(operation) = self.get_mut(sequence) {
+            operation.progress = progress;
+        }
+    }
+
+    /// The reads on `digest` that are in flight to `peer`, in their order, and whether the operation `sequence` is
+    /// past being asked again: something else on that key writes, or something behind one of those reads has been answered.
+    pub(crate) fn reads_at(&self, peer: Peer, sequence: u64, digest: u64) -> (SmallVec<[u64; 2]>, bool) {
+        let (mut found, mut late) = (SmallVec::new(), false);
+        let look = |sent: &Sent, found: &mut SmallVec<[u64; 2]>| match sent.read {
+            true if sent.peer == peer => {
+                found.push(sent.request);
+                false
+            }
+            // Of the same command, which names the key twice.
+            true => false,
+            false => true,
+        };
+        for (at, operation) in (self.first..).zip(&self.operations) {
+            if !operation.touch.contains(digest) {
+                continue;
+            }
+            match &operation.progress {
+                Progress::Done(_) | Progress::Streaming(_) => late |= at > sequence || !found.is_empty(),
+                Progress::Sent(sent) => late |= look(sent, &mut found),
+                Progress::Fan(fan) => {
+                    for part in fan.parts.iter().filter(|part| part.touch.contains(&digest)) {
+                        late |= match part.reply {
+                            Some(_) => at > sequence || !found.is_empty(),
+                            None => look(&part.sent, &mut found),
+                        };
+                    }
+                }
+                Progress::Waiting(_) => {}
+            }
+        }
+        (found, late)
+    }
+
+    /// Every request of it that is in flight.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = u64> + '_ {
+        self.operations.iter().flat_map(|operation| {
+            let (single, fan) = match &operation.progress {
+                Progress::Sent(sent) => (Some(sent.request), None),
+                Progress::Fan(fan) => (None, Some(fan)),
+                Progress::Streaming(streaming) => (Some(streaming.request), None),
+                Progress::Waiting(_) | Progress::Done(_) => (None, None),
+            };
+            let parts = fan.into_iter().flat_map(|fan| &fan.parts);
+            single.into_iter().chain(parts.filter(|part| part.reply.is_none()).map(|part| part.sent.request))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{NodeId, ShimId};
+
+    use super::*;
+
+    const SHIM: Peer = Peer::Shim(ShimId(0));
+    const NODE: Peer = Peer::Node(NodeId(0));
+
+    fn pipeline(sent: &[(Touch, Peer, bool)]) -> Pipeline {
+        let mut pipeline = Pipeline::default();
+        for (index, (touch, peer, read)) in sent.iter().enumerate() {
+            let touch = match touch {
+                Touch::Nothing => Touch::Nothing,
+                Touch::One(digest) => Touch::One(*digest),
+                Touch::Many(digests) => Touch::Many(digests.clone()),
+                Touch::All => Touch::All,
+            };
+            let progress = Progress::Sent(Sent { request: index as u64, peer: *peer, read: *read });
+            pipeline.push(Operation::new(Time(0), touch, progress));
+        }
+        pipeline
+    }
+
+    fn check(sent: &[(Touch, Peer, bool)], expected: Order) {
+        let pipeline = pipeline(sent);
+        assert_eq!(pipeline.order(pipeline.next(), 7, Lane::default()), expected);
+    }
+
+    #[test]
+    fn other_keys_are_free() {
+        check(&[], Order::Free);
+        check(&[(Touch::One(8), SHIM, false)], Order::Free);
+    }
+
+    #[test]
+    fn one_destination_can_be_followed() {
+        check(&[(Touch::One(7), NODE, true)], Order::Follow { peer: NODE, reads: true });
+        let mixed = [(Touch::One(7), SHIM, true), (Touch::Many([7, 9].into()), SHIM, false)];
+        check(&mixed, Order::Follow { peer: SHIM, reads: false });
+    }
+
+    #[test]
+    fn two_destinations_and_operations_that_run_alone_make_it_wait() {
+        check(&[(Touch::One(7), SHIM, true), (Touch::One(7), NODE, true)], Order::Wait);
+        check(&[(Touch::All, SHIM, false)], Order::Wait);
+    }
+
+    #[test]
+    fn an_answered_operation_orders_nothing() {
+        let mut pipeline = pipeline(&[(Touch::One(8), SHIM, true), (Touch::One(7), SHIM, true)]);
+        pipeline.settle(1, Progress::Done(Bytes::new()));
+        assert_eq!(pipeline.order(2, 7, Lane::default()), Order::Free);
+        assert!(pipeline.pop_answered().is_none(), "the front is not answered");
+    }
+}

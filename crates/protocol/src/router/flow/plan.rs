@@ -1,0 +1,168 @@
+//! How a command spreads over the shims: whole, in parts, or everywhere. Not which peers are reachable.
+
+use smallvec::SmallVec;
+use wire::Key;
+use wire::resp::Command;
+
+use crate::placement::Home;
+use crate::router::flow::gather::Merge;
+use crate::router::front::storage_users::changes_users;
+use commands::{Classified, CommandKind};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// One cacheable read.
+    Read,
+    /// One command to the shim that owns all of its keys.
+    Whole,
+    /// MGET: a cacheable GET per key.
+    Each,
+    /// The command once per shim, with that shim's keys.
+    Grouped(Merge),
+    /// The same command to every shim.
+    Everywhere(Merge),
+    /// To any one shim.
+    Anywhere,
+    /// Always to the same shim: scripts without keys, whose effects must at least meet each other.
+    FirstShim,
+    Scan,
+    RandomKey,
+    /// WATCH, and what ends it.
+    Watch,
+    /// The router's own sections, then those of all storage servers together.
+    Info,
+    /// Changes users, at every server.
+    Users,
+    /// Begins or ends subscriptions.
+    Subscription,
+    /// To the shim of the channel.
+    Publish,
+}
+
+pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
+    match (classified.kind, classified.keys.len()) {
+        (CommandKind::Read | CommandKind::Query, 1..)
+            if is(command, 0, "MGET") && !share_tag(command, classified) =>
+        {
+            Plan::Each
+        }
+        (CommandKind::Read, 1) => Plan::Read,
+        (CommandKind::Watch, _) => Plan::Watch,
+        (kind, 0) => without_keys(command, kind),
+        (_, 1) => Plan::Whole,
+        (CommandKind::BlockingQuery | CommandKind::BlockingWrite, _) => Plan::Whole,
+        _ if is(command, 0, "MSET") => Plan::Grouped(Merge::First),
+        _ if ["DEL", "UNLINK", "EXISTS", "TOUCH"].iter().any(|name| is(command, 0, name)) => {
+            Plan::Grouped(Merge::Sum)
+        }
+        _ => Plan::Whole,
+    }
+}
+
+fn without_keys(command: &Command, kind: CommandKind) -> Plan {
+    match kind {
+        CommandKind::Subscription => return Plan::Subscription,
+        CommandKind::Publish => return Plan::Publish,
+        CommandKind::Purge => return Plan::Everywhere(Merge::Sum),
+        _ => {}
+    }
+    match upper(command.name()).as_slice() {
+        b"DBSIZE" => Plan::Everywhere(Merge::Sum),
+        b"FLUSHALL" | b"FLUSHDB" | b"SWAPDB" => Plan::Everywhere(Merge::First),
+        b"KEYS" => Plan::Everywhere(Merge::Concatenation),
+        b"PUBSUB" => pubsub(command),
+        b"SCAN" => Plan::Scan,
+        b"RANDOMKEY" => Plan::RandomKey,
+        b"INFO" => Plan::Info,
+        b"ACL" if changes_users(command) => Plan::Users,
+        b"SCRIPT" | b"FUNCTION" if is(command, 1, "KILL") => Plan::Everywhere(Merge::Any),
+        b"SCRIPT" if is(command, 1, "EXISTS") => Plan::Everywhere(Merge::Everywhere),
+        b"SCRIPT" | b"FUNCTION" if !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
+        b"LATENCY" if is(command, 1, "RESET") => Plan::Everywhere(Merge::Sum),
+        b"LATENCY" | b"MODULE" | b"MEMORY" => Plan::FirstShim,
+        b"CONFIG" if !is(command, 1, "GET") && !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
+        _ if kind == CommandKind::Barrier => Plan::FirstShim,
+        _ => Plan::Anywhere,
+    }
+}
+
+/// Patterns are subscribed to at every server, so that any one knows how many there are.
+fn pubsub(command: &Command) -> Plan {
+    match upper(command.get(1).unwrap_or_default()).as_slice() {
+        b"CHANNELS" | b"SHARDCHANNELS" => Plan::Everywhere(Merge::Union),
+        b"NUMSUB" | b"SHARDNUMSUB" => Plan::Everywhere(Merge::Counts),
+        b"NUMPAT" => Plan::FirstShim,
+        _ => Plan::Anywhere,
+    }
+}
+
+pub(crate) fn is(command: &Command, argument: usize, name: &str) -> bool {
+    argument < command.len() && command.arg(argument).eq_ignore_ascii_case(name.as_bytes())
+}
+
+pub(crate) fn upper(name: &[u8]) -> SmallVec<[u8; 24]> {
+    name.iter().map(u8::to_ascii_uppercase).collect()
+}
+
+/// Whether several keys carry one hash tag: the user said that they belong together.
+fn share_tag(command: &Command, classified: &Classified) -> bool {
+    let mut tags = classified.keys.iter().map(|&key| tag(command.arg(key)));
+    classified.keys.len() > 1
+        && tags.next().flatten().is_some_and(|first| tags.all(|other| other == Some(first)))
+}
+
+/// The part of a key between its first `{` and the next `}`, as Redis Cluster has it.
+fn tag(key: &[u8]) -> Option<&[u8]> {
+    let start = key.iter().position(|&byte| byte == b'{')? + 1;
+    let length = key[start..].iter().position(|&byte| byte == b'}')?;
+    (length > 0).then(|| &key[start..start + length])
+}
+
+/// What goes to a shim as one command: which of the keys, by their place among them.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) home: Home,
+    pub(crate) members: SmallVec<[usize; 4]>,
+}
+
+pub(crate) fn groups(keys: &[Key], home_of: impl Fn(&Key) -> Home) -> SmallVec<[Group; 1]> {
+    let mut groups: SmallVec<[Group; 1]> = SmallVec::new();
+    for (member, key) in keys.iter().enumerate() {
+        let home = home_of(key);
+        match groups.iter_mut().find(|group| group.home == home) {
+            Some(group) => group.members.push(member),
+            None => groups.push(Group { home, members: SmallVec::from_slice(&[member]) }),
+        }
+    }
+    groups
+}
+
+/// The command with only the group's keys, each with the arguments between it and the next key (MSET's value).
+pub(crate) fn narrowed(command: &Command, classified: &Classified, group: &Group) -> Command {
+    let stride = classified.keys[1] - classified.keys[0];
+    let mut arguments: Vec<&[u8]> = vec![command.name()];
+    for &member in &group.members {
+        let start = classified.keys[member];
+        arguments.extend((start..(start + stride).min(command.len())).map(|index| command.arg(index)));
+    }
+    Command::from_args(&arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_those_of_redis_cluster() {
+        for (key, expected) in [
+            ("{user1}.name", Some("user1")),
+            ("a{b}{c}", Some("b")),
+            ("a{}{c}", None),
+            ("plain", None),
+            ("open{brace", None),
+            ("{{x}}", Some("{x")),
+        ] {
+            assert_eq!(tag(key.as_bytes()), expected.map(str::as_bytes), "{key}");
+        }
+    }
+}

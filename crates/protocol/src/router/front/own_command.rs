@@ -1,0 +1,126 @@
+//! The DISTCACHE command as far as the router answers it itself. What concerns copies goes to the shims.
+
+use bytes::Bytes;
+use wire::resp::{Command, reply};
+
+use crate::router::flow::plan;
+use crate::router::front::slow_log;
+use crate::router::{Router, replies};
+use commands::integer;
+
+const HELP: [&str; 16] = [
+    "DISTCACHE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "HOTKEYS [COUNT <count>]",
+    "    Show the hottest keys of the cluster (default 10): requests per second, share of all requests,",
+    "    and the layers that cache them.",
+    "PURGE <key>",
+    "PURGE KEY <key>",
+    "    Drop the cached copies of a key, not its data. Return how many there were.",
+    "PURGE PREFIX <prefix>",
+    "    The same for all keys that begin with the prefix.",
+    "PURGE ALL",
+    "    The same for all keys.",
+    "SLOWLOG [<count>]",
+    "    As SLOWLOG GET, with how long each command waited for earlier ones of its client, who was",
+    "    asked, whether caches had the answer, and how long router, nodes and shims took.",
+    "HELP",
+    "    Print this help.",
+];
+const COUNT: usize = 10;
+
+/// A key that is hot in the whole cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HotKey {
+    pub key: Bytes,
+    /// Requests per second.
+    pub rate: u64,
+    /// Of all requests.
+    pub share: f64,
+    /// Names of the layers that cache it.
+    pub layers: Vec<Bytes>,
+}
+
+pub(crate) fn answer(router: &Router, client: u32, command: &Command) -> Bytes {
+    let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
+    if plan::is(command, 1, "HELP") {
+        return replies::lines(&HELP);
+    }
+    if plan::is(command, 1, "SLOWLOG") {
+        return slow_log::explained(router, resp3, command);
+    }
+    if plan::is(command, 1, "HOTKEYS") {
+        return hot_keys(router, resp3, command);
+    }
+    replies::error("ERR wrong number of arguments for 'distcache' command")
+}
+
+fn hot_keys(router: &Router, resp3: bool, command: &Command) -> Bytes {
+    let count = match command.len() {
+        2 => Some(COUNT),
+        4 if plan::is(command, 2, "COUNT") => {
+            integer(command.arg(3)).and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0)
+        }
+        _ => return replies::error("ERR syntax error"),
+    };
+    let Some(count) = count else {
+        return replies::error("ERR COUNT must be a positive integer");
+    };
+    let Some(hot) = &router.hot else {
+        return replies::error("ERR DistCache: this router has not heard from a controller yet, which knows");
+    };
+    let count = count.min(hot.len());
+    let mut out = Vec::new();
+    replies::array_header(count, &mut out);
+    for HotKey { key, rate, share, layers } in &hot[..count] {
+        reply::map_header(4, resp3, &mut out);
+        reply::bulk(b"key", &mut out);
+        reply::bulk(key, &mut out);
+        reply::bulk(b"rate", &mut out);
+        reply::integer(i64::try_from(*rate).unwrap_or(i64::MAX), &mut out);
+        reply::bulk(b"share", &mut out);
+        reply::double(*share, resp3, &mut out);
+        reply::bulk(b"cached", &mut out);
+        replies::array_header(layers.len(), &mut out);
+        layers.iter().for_each(|layer| reply::bulk(layer, &mut out));
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HotKey;
+    use crate::router::{ClientId, Effect, Input, Router, RouterConfig};
+    use crate::time::Time;
+    use wire::resp::Command;
+
+    fn ask(router: &mut Router, args: &[&str]) -> String {
+        let mut effects = Vec::new();
+        let command = Command::from_args(args);
+        router.step(Time(0), Input::Command { client: ClientId(0), command }, &mut effects);
+        match effects.pop() {
+            Some(Effect::Reply { bytes, .. }) => String::from_utf8_lossy(&bytes).replace("\r\n", " "),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn hot_keys_are_told_in_both_protocols() {
+        let mut router = Router::new(RouterConfig::default());
+        router.step(Time(0), Input::Opened { client: ClientId(0) }, &mut Vec::new());
+        let hotkeys = ["DISTCACHE", "HOTKEYS"];
+        assert!(ask(&mut router, &hotkeys).starts_with("-ERR DistCache: this router has not heard"));
+        let hot =
+            |key: &'static [u8]| HotKey { key: key.into(), rate: 7, share: 0.5, layers: vec!["leaf".into()] };
+        router.step(Time(0), Input::HotKeys(vec![hot(b"a\0"), hot(b"b")]), &mut Vec::new());
+        let one = ["distcache", "hotkeys", "count", "1"];
+        let resp2 = "*1 *8 $3 key $2 a\0 $4 rate :7 $5 share $3 0.5 $6 cached *1 $4 leaf ";
+        assert_eq!(ask(&mut router, &one), resp2);
+        assert!(ask(&mut router, &hotkeys).starts_with("*2 *8 "));
+        ask(&mut router, &["HELLO", "3"]);
+        let resp3 = "*1 %4 $3 key $2 a\0 $4 rate :7 $5 share ,0.5 $6 cached *1 $4 leaf ";
+        assert_eq!(ask(&mut router, &one), resp3);
+        let none = ask(&mut router, &["DISTCACHE", "HOTKEYS", "COUNT", "0"]);
+        assert_eq!(none, "-ERR COUNT must be a positive integer ");
+        assert_eq!(ask(&mut router, &["DISTCACHE", "HOTKEYS", "LIMIT", "1"]), "-ERR syntax error ");
+    }
+}

@@ -1,0 +1,344 @@
+//! The slow log: the last commands that took long, with what SLOWLOG and CONFIG say of it. Not how long is measured.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use wire::Peer;
+use wire::resp::{Command, reply};
+
+use crate::router::flow::plan;
+use crate::router::flow::ran::{Ran, Tally};
+use crate::router::front::client::Client;
+use crate::router::{Router, replies};
+use crate::time::Time;
+use commands::{Flag, integer};
+
+/// As Redis shows them.
+const ARGUMENTS_MAX: usize = 32;
+const ARGUMENT_BYTES_MAX: usize = 128;
+/// An entry takes up to 4 KiB.
+const ENTRIES_MAX: usize = 16_384;
+const COUNT: usize = 10;
+
+const SLOWER_THAN: &str = "slowlog-log-slower-than";
+const MAX_LEN: &str = "slowlog-max-len";
+const COUNT_ERROR: &str = "ERR count should be greater than or equal to -1";
+const HELP: [&str; 12] = [
+    "SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET [<count>]",
+    "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
+    "    Entries are made of:",
+    "    id, timestamp, time in microseconds, arguments array, client IP and port,",
+    "    client name",
+    "LEN",
+    "    Return the length of the slowlog.",
+    "RESET",
+    "    Reset the slowlog.",
+    "HELP",
+    "    Print this help.",
+];
+
+/// What may change while serving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowLogSettings {
+    /// In microseconds; below zero nothing is logged.
+    pub slower_than_us: i64,
+    pub entries_max: usize,
+    /// Arguments are not shown.
+    pub hides_arguments: bool,
+    /// Unix time, in microseconds, when this router's clock was zero.
+    pub epoch_us: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct SlowLog {
+    settings: SlowLogSettings,
+    entries: VecDeque<Entry>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: u64,
+    at: Time,
+    took: Duration,
+    /// Behind earlier commands of its client.
+    waited: Duration,
+    asked: Option<Peer>,
+    hit: String,
+    /// Of the router, of nodes, of shims.
+    split_us: [u32; 3],
+    retries: u16,
+    arguments: Vec<Bytes>,
+    address: String,
+    name: Bytes,
+}
+
+impl SlowLog {
+    /// Logs nothing before it is told to.
+    pub(crate) fn new() -> SlowLog {
+        let settings =
+            SlowLogSettings { slower_than_us: -1, entries_max: 0, hides_arguments: false, epoch_us: 0 };
+        SlowLog { settings, entries: VecDeque::new(), next: 0 }
+    }
+
+    pub(crate) fn set(&mut self, settings: SlowLogSettings) {
+        self.settings = settings;
+        self.settings.entries_max = settings.entries_max.min(ENTRIES_MAX);
+        self.entries.truncate(self.settings.entries_max);
+    }
+
+    #[inline]
+    pub(crate) fn ended(&mut self, ran: &Ran, received: Time, client: &Client) {
+        let took_us = ran.answered.0.saturating_sub(ran.launched.0);
+        // As a number without a sign, what is below zero is more than any time.
+        if took_us >= self.settings.slower_than_us as u64 && ran.answered != Time(0) && is_shown(ran) {
+            self.log(ran, took_us, received, client);
+        }
+    }
+
+    fn log(&mut self, ran: &Ran, took_us: u64, received: Time, client: &Client) {
+        let id = self.next;
+        self.next += 1;
+        if self.settings.entries_max == 0 {
+            return;
+        }
+        self.entries.truncate(self.settings.entries_max - 1);
+        let tally = ran.tally();
+        self.entries.push_front(Entry {
+            id,
+            at: ran.answered,
+            took: Duration::from_micros(took_us),
+            waited: ran.launched.since(received),
+            asked: ran.last.map(|heard| heard.peer),
+            hit: hit(tally),
+            split_us: [ran.router_us(), tally.node_us, tally.shim_us],
+            retries: ran.retries(),
+            arguments: arguments(&ran.frame, self.settings.hides_arguments),
+            address: client.known.as_ref().map_or_else(String::new, |known| known.0.clone()),
+            name: client.labels.as_ref().map(|labels| labels.name.clone()).unwrap_or_default(),
+        });
+    }
+
+    /// How many there have been.
+    pub(crate) fn total(&self) -> u64 {
+        self.next
+    }
+
+    fn seconds(&self, at: Time) -> i64 {
+        ((self.settings.epoch_us + at.0) / 1_000_000) as i64
+    }
+}
+
+/// One that blocks takes as long as it was asked to, and passwords are no business of who reads the log.
+fn is_shown(ran: &Ran) -> bool {
+    let Some(spec) = ran.spec else { return false };
+    !ran.blocks && spec.name != "acl|setuser" && !spec.has(Flag::SkipSlowlog)
+}
+
+/// Whether copies have answered it; nothing of a command that they never answer.
+fn hit(tally: Tally) -> String {
+    match (tally.hits, tally.reads) {
+        (_, 0) => String::new(),
+        (0, _) => "no".to_owned(),
+        (hits, reads) if hits == reads => "yes".to_owned(),
+        (hits, reads) => format!("{hits} of {reads}"),
+    }
+}
+
+/// Cut as Redis cuts them, in buffers of their own: the command's would stay alive whole.
+fn arguments(frame: &Bytes, hides: bool) -> Vec<Bytes> {
+    let Ok(command) = Command::parse(frame.clone()) else {
+        return vec![Bytes::from_static(b"EXEC")];
+    };
+    if hides {
+        let hidden = format!("... ({} hidden arguments)", command.len() - 1);
+        return vec![Bytes::copy_from_slice(command.name()), hidden.into()];
+    }
+    let count = command.len().min(ARGUMENTS_MAX);
+    let shown = |index: usize| match command.arg(index) {
+        _ if count != command.len() && index == count - 1 => {
+            format!("... ({} more arguments)", command.len() - count + 1).into()
+        }
+        argument if argument.len() > ARGUMENT_BYTES_MAX => {
+            let (start, rest) = argument.split_at(ARGUMENT_BYTES_MAX);
+            [start, format!("... ({} more bytes)", rest.len()).as_bytes()].concat().into()
+        }
+        argument => Bytes::copy_from_slice(argument),
+    };
+    (0..count).map(shown).collect()
+}
+
+/// SLOWLOG.
+pub(crate) fn answer(router: &mut Router, command: &Command) -> Bytes {
+    let log = &mut router.slow_log;
+    match plan::upper(command.get(1).unwrap_or_default()).as_slice() {
+        b"LEN" => replies::integer(log.entries.len() as i64),
+        b"RESET" => {
+            log.entries.clear();
+            replies::OK
+        }
+        b"HELP" => replies::lines(&HELP),
+        b"GET" if command.len() > 3 => {
+            replies::error("ERR wrong number of arguments for 'slowlog|get' command")
+        }
+        b"GET" => match count(log, command.get(2)) {
+            Some(count) => entries(log, count),
+            None => replies::error(COUNT_ERROR),
+        },
+        _ => replies::error("ERR wrong number of arguments for 'slowlog' command"),
+    }
+}
+
+fn count(log: &SlowLog, argument: Option<&[u8]>) -> Option<usize> {
+    let Some(argument) = argument else { return Some(COUNT.min(log.entries.len())) };
+    match integer(argument)? {
+        -1 => Some(log.entries.len()),
+        count => usize::try_from(count).ok().map(|count| count.min(log.entries.len())),
+    }
+}
+
+fn entries(log: &SlowLog, count: usize) -> Bytes {
+    let mut out = Vec::new();
+    replies::array_header(count, &mut out);
+    for entry in log.entries.iter().take(count) {
+        replies::array_header(6, &mut out);
+        reply::integer(entry.id as i64, &mut out);
+        reply::integer(log.seconds(entry.at), &mut out);
+        reply::integer(entry.took.as_micros() as i64, &mut out);
+        words(&entry.arguments, &mut out);
+        reply::bulk(entry.address.as_bytes(), &mut out);
+        reply::bulk(&entry.name, &mut out);
+    }
+    out.into()
+}
+
+fn words(words: &[Bytes], out: &mut Vec<u8>) {
+    replies::array_header(words.len(), out);
+    words.iter().for_each(|word| reply::bulk(word, out));
+}
+
+/// DISTCACHE SLOWLOG: the same with where the time went.
+pub(crate) fn explained(router: &Router, resp3: bool, command: &Command) -> Bytes {
+    let log = &router.slow_log;
+    let Some(count) = count(log, command.get(2)).filter(|_| command.len() <= 3) else {
+        return replies::error(COUNT_ERROR);
+    };
+    let mut out = Vec::new();
+    replies::array_header(count, &mut out);
+    for entry in log.entries.iter().take(count) {
+        reply::map_header(13, resp3, &mut out);
+        let [router_us, node_us, shim_us] = entry.split_us;
+        let numbers = [
+            ("id", entry.id as i64),
+            ("time", log.seconds(entry.at)),
+            ("duration-us", entry.took.as_micros() as i64),
+            ("waited-us", entry.waited.as_micros() as i64),
+            ("router-us", i64::from(router_us)),
+            ("nodes-us", i64::from(node_us)),
+            ("shims-us", i64::from(shim_us)),
+            ("retries", i64::from(entry.retries)),
+        ];
+        for (name, number) in numbers {
+            reply::bulk(name.as_bytes(), &mut out);
+            reply::integer(number, &mut out);
+        }
+        let asked = match entry.asked {
+            Some(Peer::Shim(shim)) => router.shim_name(shim),
+            Some(Peer::Node(node)) => format!("node number {}", node.0),
+            Some(Peer::Router(_)) | None => "several".to_owned(),
+        };
+        let texts = [
+            ("asked", asked.as_bytes()),
+            ("hit", entry.hit.as_bytes()),
+            ("address", entry.address.as_bytes()),
+            ("name", &entry.name),
+        ];
+        for (name, text) in texts {
+            reply::bulk(name.as_bytes(), &mut out);
+            reply::bulk(text, &mut out);
+        }
+        reply::bulk(b"arguments", &mut out);
+        words(&entry.arguments, &mut out);
+    }
+    out.into()
+}
+
+/// CONFIG GET and SET of nothing but this log's parameters, which are the router's.
+pub(crate) fn configuration(router: &mut Router, resp3: bool, command: &Command) -> Option<Bytes> {
+    let own = |index: usize| [SLOWER_THAN, MAX_LEN].into_iter().find(|name| plan::is(command, index, name));
+    let settings = &mut router.slow_log.settings;
+    if plan::is(command, 1, "GET") {
+        let names: Vec<&str> = (2..command.len()).map(own).collect::<Option<_>>()?;
+        let mut out = Vec::new();
+        reply::map_header(names.len(), resp3, &mut out);
+        for name in names {
+            let value = match name {
+                SLOWER_THAN => settings.slower_than_us,
+                _ => settings.entries_max as i64,
+            };
+            reply::bulk(name.as_bytes(), &mut out);
+            reply::bulk(value.to_string().as_bytes(), &mut out);
+        }
+        return Some(out.into());
+    }
+    let pairs = (2..command.len()).step_by(2);
+    let names: Vec<(usize, &str)> = pairs.map(|index| Some((index, own(index)?))).collect::<Option<_>>()?;
+    let mut newer = *settings;
+    for (index, name) in names {
+        let (low, high) = if name == SLOWER_THAN { (-1, i64::MAX) } else { (0, ENTRIES_MAX as i64) };
+        let problem = match command.get(index + 1).and_then(integer) {
+            Some(value) if (low..=high).contains(&value) => {
+                match name {
+                    SLOWER_THAN => newer.slower_than_us = value,
+                    _ => newer.entries_max = value as usize,
+                }
+                continue;
+            }
+            Some(_) => format!("argument must be between {low} and {high} inclusive"),
+            None => "argument couldn't be parsed into an integer".to_owned(),
+        };
+        let what = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {problem}");
+        return Some(replies::error(&what));
+    }
+    router.slow_log.set(newer);
+    Some(replies::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::resp::Command;
+
+    use super::{Ran, arguments, is_shown};
+    use crate::time::Time;
+
+    fn shown(args: &[&str], hides: bool) -> Vec<String> {
+        let frame = Command::from_args(args).frame().clone();
+        arguments(&frame, hides).iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
+    #[test]
+    fn arguments_are_cut_as_redis_cuts_them() {
+        let long = "x".repeat(130);
+        let expected = format!("{}... (2 more bytes)", "x".repeat(128));
+        assert_eq!(shown(&["SET", "k", &long], false), ["SET", "k", &expected]);
+        assert_eq!(shown(&["SET", "k", &long[..128]], false)[2].len(), 128);
+        let many: Vec<String> = (0..40).map(|index| index.to_string()).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let cut = shown(&many, false);
+        assert_eq!((cut.len(), cut[30].as_str(), cut[31].as_str()), (32, "30", "... (9 more arguments)"));
+        assert_eq!(shown(&many[..32], false)[31], "31");
+        assert_eq!(shown(&["SET", "k", "v"], true), ["SET", "... (2 hidden arguments)"]);
+    }
+
+    #[test]
+    fn passwords_stay_out_of_it() {
+        let kept = |args: &[&str]| {
+            let classified = commands::classify(&Command::from_args(args)).expect("a known command");
+            is_shown(&Ran::new(Time(0), &classified))
+        };
+        assert!(kept(&["GET", "k"]) && kept(&["ACL", "GENPASS"]));
+        assert!(!kept(&["ACL", "SETUSER", "app", "on", ">secret"]));
+    }
+}
