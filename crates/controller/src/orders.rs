@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use runtime::heartbeat::{Outcome, Task};
 use runtime::orders::PurgeScope;
-use runtime::reload::Reloaded;
+use runtime::reload::{Reloaded, read_again};
 use serde::{Deserialize, Serialize};
 
 use crate::errands::Standing;
@@ -150,7 +150,7 @@ type Problem = (StatusCode, String);
 /// Reads the controller's file again; the map then, and the members that are heard of.
 fn grow(api: &Api) -> Result<(MapView, BTreeSet<String>), Problem> {
     let config = Arc::clone(api.service().config());
-    let newer = config.read_again().map_err(|error| (StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
+    let newer = read_again(&config).map_err(|error| (StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
     let mut service = api.service();
     let away = |service: &Service| match service.problem() {
         Some(error) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),

@@ -9,6 +9,8 @@ use runtime::stop::Stop;
 use shim::survey::{Other, Seen, survey};
 use wire::ShimId;
 
+use crate::launch::Loaded;
+
 /// How long all servers together may take for one question; one that does not answer is told of and not waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long connections of a process that has just ended may still be listed.
@@ -40,14 +42,15 @@ impl std::fmt::Display for KeysElsewhere {
 impl std::error::Error for KeysElsewhere {}
 
 /// Looks at the Redis servers of those of `ids` that are shims; an error says what is wrong and what to do.
-pub(crate) fn check(config: &Config, ids: &[&str], demand: Demand, stop: &Stop) -> anyhow::Result<Vec<Seen>> {
+pub(crate) fn check(loaded: &Loaded, ids: &[&str], demand: Demand, stop: &Stop) -> anyhow::Result<Vec<Seen>> {
+    let Loaded { config, certificates } = loaded;
     let shims: Vec<ShimId> = ids.iter().filter_map(|id| config.shim_id(id)).collect();
     if shims.is_empty() {
         return Ok(Vec::new());
     }
     let started = Instant::now();
     let seen = loop {
-        let seen = survey(config, &shims, PATIENCE)?;
+        let seen = survey(config, certificates, &shims, PATIENCE)?;
         let found = stranger(config, &seen, demand);
         match found {
             None => break seen,
@@ -77,9 +80,10 @@ pub(crate) fn check_all_seen(seen: &[Seen]) -> anyhow::Result<()> {
 }
 
 /// Once this process has made its own users: of two that come at once, at least the later one sees the other.
-pub(crate) fn check_alone(config: &Config) -> anyhow::Result<()> {
+pub(crate) fn check_alone(loaded: &Loaded) -> anyhow::Result<()> {
+    let Loaded { config, certificates } = loaded;
     let shims: Vec<ShimId> = (0..config.shims.len()).map(|index| ShimId(index as u16)).collect();
-    let seen = survey(config, &shims, PATIENCE)?;
+    let seen = survey(config, certificates, &shims, PATIENCE)?;
     match stranger(config, &seen, Demand::Plausible) {
         Some((seen, other)) => bail!(occupied(seen, other)),
         None => Ok(()),

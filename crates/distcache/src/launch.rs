@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use runtime::admin;
-use runtime::config::{Config, Member};
+use runtime::config::{Config, ConfigError, Member};
 use runtime::heartbeat::{self, Pulse};
 use runtime::instance::{Instance, StartError};
 use runtime::reload::Reloader;
 use runtime::status::{MemberStatus, StatusCell};
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 
 /// How often a process looks whether a member has ended although nobody stopped it.
 const WATCH: Duration = Duration::from_millis(200);
@@ -45,16 +46,30 @@ fn stage_of(member: Member) -> usize {
     }
 }
 
+/// A configuration, and what the files hold that it names.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Arc<Config>,
+    pub(crate) certificates: Certificates,
+}
+
+impl Loaded {
+    pub(crate) fn new(config: Config) -> Result<Loaded, ConfigError> {
+        let certificates = Certificates::load(&config)?;
+        Ok(Loaded { config: Arc::new(config), certificates })
+    }
+}
+
 /// Starts the members called `ids`; every listener accepts when it returns. On an error nothing is left running.
-pub(crate) fn launch(config: &Arc<Config>, ids: &[&str], stop: &Stop) -> anyhow::Result<Running> {
+pub(crate) fn launch(loaded: &Loaded, ids: &[&str], stop: &Stop) -> anyhow::Result<Running> {
     let mut running = Running {
         stages: Default::default(),
         services: Stop::new(),
         threads: Vec::new(),
         reloader: None,
-        linger: linger(config, ids),
+        linger: linger(&loaded.config, ids),
     };
-    if let Err(error) = running.start(config, ids, stop) {
+    if let Err(error) = running.start(loaded, ids, stop) {
         running.end();
         return Err(error);
     }
@@ -62,7 +77,8 @@ pub(crate) fn launch(config: &Arc<Config>, ids: &[&str], stop: &Stop) -> anyhow:
 }
 
 impl Running {
-    fn start(&mut self, config: &Arc<Config>, ids: &[&str], stop: &Stop) -> anyhow::Result<()> {
+    fn start(&mut self, loaded: &Loaded, ids: &[&str], stop: &Stop) -> anyhow::Result<()> {
+        let Loaded { config, certificates } = loaded;
         // Bound before members start, so that a port in use is found before anything serves.
         let listeners = admin_addresses(config, ids)
             .into_iter()
@@ -74,21 +90,21 @@ impl Running {
             }
             let member = config.member(id).with_context(|| format!("no member has the id {id:?}"))?;
             let stage = &mut self.stages[stage_of(member)];
-            let instance = spawn(config, member, id, &stage.stop)?;
+            let instance = spawn(loaded, member, id, &stage.stop)?;
             let addresses: Vec<String> = instance.addresses.iter().map(ToString::to_string).collect();
             tracing::info!(id, addresses = addresses.join(" "), "started");
             stage.instances.push(instance);
         }
         let orders = self.stages.iter().flat_map(|stage| &stage.instances);
         let orders = orders.map(|instance| instance.orders.clone()).collect();
-        let reloader = Reloader::new(config, orders, Box::new(crate::logging::follow));
+        let reloader = Reloader::new(config, certificates, orders, Box::new(crate::logging::follow));
         let reloader = Arc::new(reloader.checking(Box::new(|config| router::users(config).map(drop))));
         self.reloader = Some(Arc::clone(&reloader));
         for (listener, ids) in listeners {
             let process = admin::Process {
                 members: ids.iter().filter_map(|id| self.status(id)).collect(),
                 reloader: Arc::clone(&reloader),
-                certificates: config.certificates(),
+                certificates: certificates.clone(),
                 leaving: stop.clone(),
             };
             self.threads.push(admin::start(listener, process, &self.services)?);
@@ -175,12 +191,13 @@ impl Running {
     }
 }
 
-fn spawn(config: &Arc<Config>, member: Member, id: &str, stop: &Stop) -> Result<Instance, StartError> {
+fn spawn(loaded: &Loaded, member: Member, id: &str, stop: &Stop) -> Result<Instance, StartError> {
+    let Loaded { config, certificates } = loaded;
     match member {
         Member::Controller(_) => controller::spawn(config, id, stop),
-        Member::Node(_) => node::spawn(config, id, stop),
-        Member::Shim(_) => shim::spawn(config, id, stop),
-        Member::Router(_) => router::spawn(config, id, stop),
+        Member::Node(_) => node::spawn(config, certificates, id, stop),
+        Member::Shim(_) => shim::spawn(config, certificates, id, stop),
+        Member::Router(_) => router::spawn(config, certificates, id, stop),
     }
 }
 

@@ -18,6 +18,7 @@ use runtime::reactor::{self, Io};
 use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, NodeStatus, StatusCell};
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 use wire::{NodeId, Peer, ShimId};
 
 use driver::Driver;
@@ -26,14 +27,19 @@ use driver::Driver;
 ///
 /// # Errors
 /// An unknown id, an address that cannot be listened on, or a thread that cannot be had.
-pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, StartError> {
+pub fn spawn(
+    config: &Arc<Config>,
+    certificates: &Certificates,
+    id: &str,
+    stop: &Stop,
+) -> Result<Instance, StartError> {
     let unknown = || StartError::UnknownId { role: "node", id: id.to_owned() };
     let node = config.node_id(id).ok_or_else(unknown)?;
     let system = |what| move |error| StartError::System { id: id.to_owned(), what, error };
     let member = config.node(node).clone();
     let mut io = Io::new().map_err(system("cannot wait for sockets"))?;
     let listener = io
-        .listen_tls(&member.listen, config.certificates().peers_acceptor())
+        .listen_tls(&member.listen, certificates.peers_acceptor())
         .map_err(|error| StartError::Listen { id: id.to_owned(), address: member.listen.clone(), error })?;
     let secret = *config.secret();
     let refused = |reason: String| StartError::Refused { id: id.to_owned(), reason };
@@ -45,7 +51,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         Duration::from_millis(config.limits.handshake_ms_max),
     );
     peers.accept_on(listener);
-    peers.secure(config.certificates().peers_dialer());
+    peers.secure(certificates.peers_dialer());
     for (index, shim) in config.shims.iter().enumerate() {
         peers.dial(&mut io, Peer::Shim(ShimId(index as u16)), shim.listen.clone());
     }

@@ -17,6 +17,7 @@ use runtime::config::{self, Config};
 use runtime::instance::MapCell;
 use runtime::peers::{Identity, PeerEvent, Peers};
 use runtime::reactor::{Event, Io};
+use runtime::tls::Certificates;
 use wire::{ClusterMap, NodeId, Peer, RouterId, ShimId};
 
 use crate::closing::client_limits;
@@ -76,10 +77,14 @@ impl Engine {
             effects: Vec::with_capacity(64),
             peer_events: Vec::with_capacity(64),
         };
-        engine.peers.secure(config.certificates().peers_dialer());
         let placement = engine.placement(config.map())?;
         engine.router.step(Time(0), Input::Map(placement), &mut engine.effects);
         Ok(engine)
+    }
+
+    /// Shows and demands certificates on the links that are dialled from now on.
+    pub(crate) fn secure(&mut self, certificates: &Certificates) {
+        self.peers.secure(certificates.peers_dialer());
     }
 
     pub(crate) fn dial(&mut self, io: &mut Io, config: &Config) {

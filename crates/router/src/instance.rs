@@ -10,6 +10,7 @@ use runtime::reactor::{self, Io};
 use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, RouterStatus, StatusCell};
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 
 use crate::driver::RouterDriver;
 use crate::engine::Engine;
@@ -19,7 +20,12 @@ use crate::users::users;
 ///
 /// # Errors
 /// An id that is no router's, an address that cannot be bound, or a system without threads or sockets.
-pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, StartError> {
+pub fn spawn(
+    config: &Arc<Config>,
+    certificates: &Certificates,
+    id: &str,
+    stop: &Stop,
+) -> Result<Instance, StartError> {
     let unknown = || StartError::UnknownId { role: "router", id: id.to_owned() };
     let router_id = config.router_id(id).ok_or_else(unknown)?;
     let system = |what: &'static str| {
@@ -29,7 +35,6 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let mut io = Io::new().map_err(system("cannot wait for sockets"))?;
     let mut listeners = Vec::new();
     io.set_handshakes_max(config.limits.handshakes_max);
-    let certificates = config.certificates();
     let protocol = config.router(router_id).protocol;
     for listen in config.router(router_id).listens() {
         let address = listen.address;
@@ -41,6 +46,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let users = users(config).map_err(refused)?;
     let streams = protocol == FrontProtocol::Redis;
     let mut engine = Engine::new(config, router_id, users, streams).map_err(refused)?;
+    engine.secure(certificates);
     engine.dial(&mut io, config);
     let status =
         StatusCell::new(MemberStatus::Router(RouterStatus { id: id.to_owned(), ..RouterStatus::default() }));

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::orders::Orders;
+use crate::tls::Certificates;
 
 /// What a reload has come to, field by field, as `[section] key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,12 +18,20 @@ pub struct Reloaded {
     pub restart_needed: Vec<String>,
 }
 
+/// Reads the file again that `config` came from, and what it names: both are good, or it is an error.
+pub fn read_again(config: &Config) -> Result<Config, ConfigError> {
+    let newer = config.read_again()?;
+    Certificates::load(&newer)?;
+    Ok(newer)
+}
+
 type Act = Box<dyn Fn(&Config) + Send + Sync>;
 type Check = Box<dyn Fn(&Config) -> Result<(), String> + Send + Sync>;
 
 /// Of one process. Reloads come one after the other, whoever asks.
 pub struct Reloader {
     config: Mutex<Arc<Config>>,
+    certificates: Certificates,
     members: Vec<Orders>,
     /// What else acts on settings.
     act: Act,
@@ -30,8 +39,19 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    pub fn new(config: &Arc<Config>, members: Vec<Orders>, act: Act) -> Reloader {
-        Reloader { config: Mutex::new(Arc::clone(config)), members, act, check: Box::new(|_| Ok(())) }
+    pub fn new(
+        config: &Arc<Config>,
+        certificates: &Certificates,
+        members: Vec<Orders>,
+        act: Act,
+    ) -> Reloader {
+        Reloader {
+            config: Mutex::new(Arc::clone(config)),
+            certificates: certificates.clone(),
+            members,
+            act,
+            check: Box::new(|_| Ok(())),
+        }
     }
 
     /// What only the roles know of a configuration is checked, too.
@@ -57,11 +77,11 @@ impl Reloader {
 
     fn read(&self) -> Result<Reloaded, String> {
         let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let newer = current.read_again().map_err(|error| error.to_string())?;
+        let newer = read_again(&current).map_err(|error| error.to_string())?;
         let (config, reloaded) = current.changed_to(&newer).map_err(|error| error.to_string())?;
         (self.check)(&config)?;
         // What is wrong with single tables is in the log; the others are in use by then.
-        current.certificates().reload().map_err(|errors| format!("certificates: {}", errors.join("; ")))?;
+        self.certificates.reload().map_err(|errors| format!("certificates: {}", errors.join("; ")))?;
         *current = Arc::new(config);
         (self.act)(&current);
         self.members.iter().for_each(|orders| orders.set(&current));

@@ -21,6 +21,7 @@ use runtime::reactor::{self, Io};
 use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, ShimStatus, StatusCell};
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 use wire::{Peer, ShimId};
 
 use driver::{Driver, Parts};
@@ -36,14 +37,18 @@ const FIRST_WORD_MAX: Duration = Duration::from_secs(3);
 /// # Errors
 /// An unknown id, an address that cannot be listened on, a thread that cannot be had, or storage that refuses
 /// the credentials or a permission without which nothing can be fenced (design, section 7).
-pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, StartError> {
+pub fn spawn(
+    config: &Arc<Config>,
+    certificates: &Certificates,
+    id: &str,
+    stop: &Stop,
+) -> Result<Instance, StartError> {
     let unknown = || StartError::UnknownId { role: "shim", id: id.to_owned() };
     let shim = config.shim_id(id).ok_or_else(unknown)?;
     let system = |what| move |error| StartError::System { id: id.to_owned(), what, error };
     let refused = |reason: String| StartError::Refused { id: id.to_owned(), reason };
     let address = config.shim(shim).listen.clone();
     let mut io = Io::new().map_err(system("cannot wait for sockets"))?;
-    let certificates = config.certificates();
     let listener = io.listen_tls(&address, certificates.peers_acceptor());
     let listener = listener.map_err(|error| StartError::Listen { id: id.to_owned(), address, error })?;
     let secret = *config.secret();
@@ -74,7 +79,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
         config: Arc::clone(config),
         id: shim,
         shim: Shim::new(machine_config(config, shim), Arc::clone(&placement)),
-        storage: storage::open(config, shim),
+        storage: storage::open(config, certificates, shim),
         peers,
         placement,
         listener,

@@ -12,6 +12,7 @@ use runtime::config::{Config, LayerConfig, NodeConfig, Secret, ShimConfig, Stora
 use runtime::instance::Instance;
 use runtime::status::{MemberStatus, ShimStatus};
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 use wire::{Partition, Status};
 
 const SECRET: Secret = Secret([3; 16]);
@@ -44,7 +45,7 @@ fn end(shim: Instance, stop: &Stop) {
 fn an_embedded_shim_serves_writes_and_reads_and_counts_them() {
     let config = config(StorageConfig::Embedded, |_| {});
     let stop = Stop::new();
-    let shim = shim::spawn(&config, "shim-0", &stop).expect("it starts");
+    let shim = shim::spawn(&config, &Certificates::default(), "shim-0", &stop).expect("it starts");
     let mut router = Router::new(&config, &shim);
     assert_eq!(router.ask(&["SET", "k", "v"]).value, "+OK\r\n");
     assert_eq!(router.ask(&["GET", "k"]).value, "$1\r\nv\r\n");
@@ -71,7 +72,7 @@ fn a_rate_limit_delays_then_refuses_and_loses_nothing() {
         config.limits.shim_queue_max = 50;
     });
     let stop = Stop::new();
-    let shim = shim::spawn(&config, "shim-0", &stop).expect("it starts");
+    let shim = shim::spawn(&config, &Certificates::default(), "shim-0", &stop).expect("it starts");
     let mut router = Router::new(&config, &shim);
     for _ in 0..500 {
         router.send(&["GET", "k"]);
@@ -95,7 +96,7 @@ fn storage_that_is_away_does_not_keep_a_shim_from_starting() {
     };
     let config = config(storage, |_| {});
     let stop = Stop::new();
-    let shim = shim::spawn(&config, "shim-0", &stop).expect("it starts");
+    let shim = shim::spawn(&config, &Certificates::default(), "shim-0", &stop).expect("it starts");
     let mut router = Router::new(&config, &shim);
     let reply = router.ask(&["GET", "k"]);
     let text = String::from_utf8_lossy(&reply.value);
@@ -108,12 +109,16 @@ fn storage_that_is_away_does_not_keep_a_shim_from_starting() {
 fn what_cannot_start_says_why() {
     let config = config(StorageConfig::Embedded, |_| {});
     let stop = Stop::new();
-    let error = shim::spawn(&config, "nobody", &stop).expect_err("there is no such shim").to_string();
+    let error = shim::spawn(&config, &Certificates::default(), "nobody", &stop)
+        .expect_err("there is no such shim")
+        .to_string();
     assert!(error.contains("nobody"), "{error}");
-    let shim = shim::spawn(&config, "shim-0", &stop).expect("it starts");
+    let shim = shim::spawn(&config, &Certificates::default(), "shim-0", &stop).expect("it starts");
     let mut taken = Config::clone(&config);
     taken.shims[0].listen = shim.addresses[0].clone();
-    let error = shim::spawn(&Arc::new(taken), "shim-0", &stop).expect_err("the address is taken").to_string();
+    let error = shim::spawn(&Arc::new(taken), &Certificates::default(), "shim-0", &stop)
+        .expect_err("the address is taken")
+        .to_string();
     assert!(error.contains("in use"), "{error}");
     end(shim, &stop);
 }

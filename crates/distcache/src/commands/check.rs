@@ -1,6 +1,7 @@
 //! `distcache check`: validates a configuration file. It starts and contacts nothing.
 
 use super::ConfigArguments;
+use crate::launch::Loaded;
 use lab::terminal::{BadInput, print};
 
 /// Validate a configuration file, and print what it leaves out and is assumed
@@ -11,7 +12,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let config = arguments.config.look()?;
+    let Loaded { config, .. } = arguments.config.look()?;
     router::users(&config)
         .map_err(|error| BadInput::of(format!("{}: {error}", arguments.config.config.display())))?;
     let layers: Vec<String> = config

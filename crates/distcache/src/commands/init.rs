@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use runtime::address::Address;
 use runtime::config::{Config, FrontProtocol};
 
+use crate::launch::Loaded;
 use crate::proxy::{self, Protocol, Servers, quoted};
 use lab::terminal::{BadInput, print, say};
 
@@ -70,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let text = text(&facts)?;
     // No secret is needed to see that the rest is right.
     let with_secret = format!("{text}\n[cluster]\nsecret = \"{}\"\n", "0".repeat(32));
-    Config::parse(&with_secret).map_err(BadInput::of)?;
+    Config::parse(&with_secret).and_then(Loaded::new).map_err(BadInput::of)?;
     let mut options = File::options();
     // A login is nobody else's to read.
     let with_login = facts.servers.0.iter().any(|server| server.url.contains('@'));

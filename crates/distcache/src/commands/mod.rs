@@ -15,8 +15,8 @@ pub(crate) mod top;
 pub(crate) mod up;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
+use crate::launch::Loaded;
 use lab::terminal::BadInput;
 use runtime::config::{Config, Override};
 
@@ -35,17 +35,19 @@ pub(crate) struct ConfigArguments {
 
 impl ConfigArguments {
     /// For a command that starts members.
-    pub(crate) fn load(&self) -> anyhow::Result<Arc<Config>> {
+    pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
         let config = self.with_filter(Config::load_to_start(&self.config, &self.flags()?)?)?;
-        for assumed in config.assumed() {
+        let loaded = Loaded::new(config)?;
+        for assumed in loaded.config.assumed() {
             tracing::info!(assumed, "the configuration leaves it out");
         }
-        Ok(Arc::new(config))
+        Ok(loaded)
     }
 
     /// For a command that starts nothing.
-    pub(crate) fn look(&self) -> anyhow::Result<Config> {
-        self.with_filter(Config::load_to_check(&self.config, &self.flags()?)?)
+    pub(crate) fn look(&self) -> anyhow::Result<Loaded> {
+        let config = self.with_filter(Config::load_to_check(&self.config, &self.flags()?)?)?;
+        Ok(Loaded::new(config)?)
     }
 
     fn flags(&self) -> anyhow::Result<Vec<Override>> {

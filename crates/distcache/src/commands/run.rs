@@ -21,7 +21,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let config = arguments.config.load()?;
+    let loaded = arguments.config.load()?;
+    let config = &loaded.config;
     let id = arguments.id.as_str();
     if config.member(id).is_none() {
         return Err(BadInput::of(format!(
@@ -30,12 +31,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             config.member_ids().collect::<Vec<_>>().join(", ")
         )));
     }
-    crate::logging::follow(&config);
-    let _process = crate::logging::process(&config, &[id]).entered();
+    crate::logging::follow(config);
+    let _process = crate::logging::process(config, &[id]).entered();
     let stop = Stop::on_signals()?;
-    let started = super::reload::on_hangup(&config, &[id])?;
-    guard::check(&config, &[id], Demand::Plausible, &stop)?;
-    let running = launch::launch(&config, &[id], &stop)?;
+    let started = super::reload::on_hangup(config, &[id])?;
+    guard::check(&loaded, &[id], Demand::Plausible, &stop)?;
+    let running = launch::launch(&loaded, &[id], &stop)?;
     // Nobody else sets it.
     let _ = started.set(running.reloader());
     print("ready");

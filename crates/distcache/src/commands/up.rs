@@ -17,14 +17,15 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let config = arguments.config.load()?;
+    let loaded = arguments.config.load()?;
+    let config = &loaded.config;
     let ids: Vec<&str> = config.member_ids().collect();
-    crate::logging::follow(&config);
-    let _process = crate::logging::process(&config, &ids).entered();
+    crate::logging::follow(config);
+    let _process = crate::logging::process(config, &ids).entered();
     let stop = Stop::on_signals()?;
-    let started = super::reload::on_hangup(&config, &ids)?;
-    guard::check(&config, &ids, Demand::Plausible, &stop)?;
-    let running = launch::launch(&config, &ids, &stop)?;
+    let started = super::reload::on_hangup(config, &ids)?;
+    guard::check(&loaded, &ids, Demand::Plausible, &stop)?;
+    let running = launch::launch(&loaded, &ids, &stop)?;
     // Nobody else sets it.
     let _ = started.set(running.reloader());
     if !config.assumed().is_empty() {

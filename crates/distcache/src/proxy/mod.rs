@@ -6,7 +6,6 @@ mod state;
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use runtime::address::Address;
@@ -15,7 +14,7 @@ use runtime::stop::Stop;
 use shim::survey::Seen;
 
 use crate::guard::{self, Demand, KeysElsewhere};
-use crate::launch::{self, Running};
+use crate::launch::{self, Loaded, Running};
 use lab::terminal::{BadInput, print, say};
 pub(crate) use plan::quoted;
 use plan::{Plan, cluster_name};
@@ -122,19 +121,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let state = State::open(arguments.state.as_deref(), &plan.servers)?;
     if arguments.print_config {
         let text = plan.text(&state, &cluster_name(state.secret()?))?;
-        Config::parse(&text).map_err(BadInput::of)?;
+        Config::parse(&text).and_then(Loaded::new).map_err(BadInput::of)?;
         print(text.trim_end());
         return Ok(());
     }
     let _lock = state.lock()?;
     let secret = state.secret()?;
     let text = plan.text(&state, &cluster_name(secret))?;
-    let config = Arc::new(Config::parse(&text).map_err(BadInput::of)?);
+    let loaded = Config::parse(&text).and_then(Loaded::new).map_err(BadInput::of)?;
+    let config = &loaded.config;
     let ids: Vec<&str> = config.member_ids().collect();
-    let _process = crate::logging::process(&config, &ids).entered();
+    let _process = crate::logging::process(config, &ids).entered();
     let stop = Stop::on_signals()?;
     let seen =
-        inspect(&plan, &config, &ids, !state.has_served(secret)?, &stop).map_err(|error| match error
+        inspect(&plan, &loaded, &ids, !state.has_served(secret)?, &stop).map_err(|error| match error
             .is::<KeysElsewhere>(
         ) && !state
             .has_served(secret)
@@ -147,20 +147,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             false => error,
         })?;
     state.keep_served(secret)?;
-    tell(&plan, &state, &config, &seen);
-    serve(&config, &ids, &stop)
+    tell(&plan, &state, config, &seen);
+    serve(&loaded, &ids, &stop)
 }
 
 /// Looks whether the servers may be served. At the first start all of several have to be seen.
 fn inspect(
     plan: &Plan,
-    config: &Config,
+    loaded: &Loaded,
     ids: &[&str],
     is_first: bool,
     stop: &Stop,
 ) -> anyhow::Result<Vec<Seen>> {
     let needs_all = is_first && plan.servers.is_divided();
-    let seen = look(config, ids, needs_all, stop)?;
+    let seen = look(loaded, ids, needs_all, stop)?;
     if needs_all {
         guard::check_all_seen(&seen)?;
     }
@@ -180,9 +180,9 @@ fn tell(plan: &Plan, state: &State, config: &Config, seen: &[Seen]) {
     }
 }
 
-fn serve(config: &Arc<Config>, ids: &[&str], stop: &Stop) -> anyhow::Result<()> {
-    let running = launch::launch(config, ids, stop)?;
-    if let Err(error) = guard::check_alone(config) {
+fn serve(loaded: &Loaded, ids: &[&str], stop: &Stop) -> anyhow::Result<()> {
+    let running = launch::launch(loaded, ids, stop)?;
+    if let Err(error) = guard::check_alone(loaded) {
         stop.stop();
         drop(running.wait(stop));
         return Err(error);
@@ -195,11 +195,11 @@ fn serve(config: &Arc<Config>, ids: &[&str], stop: &Stop) -> anyhow::Result<()> 
 }
 
 /// Looks at the servers; again and again for a while, if all are needed and some are not there yet.
-fn look(config: &Config, ids: &[&str], needs_all: bool, stop: &Stop) -> anyhow::Result<Vec<Seen>> {
+fn look(loaded: &Loaded, ids: &[&str], needs_all: bool, stop: &Stop) -> anyhow::Result<Vec<Seen>> {
     let started = Instant::now();
     let mut is_told = false;
     loop {
-        let seen = guard::check(config, ids, Demand::All, stop)?;
+        let seen = guard::check(loaded, ids, Demand::All, stop)?;
         let absent = seen.iter().find(|seen| seen.trouble.is_some() && !seen.has_answered);
         let Some(absent) = absent.filter(|_| needs_all && started.elapsed() < STARTING_MAX) else {
             return Ok(seen);

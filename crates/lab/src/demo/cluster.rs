@@ -13,6 +13,7 @@ use runtime::config::{
 use runtime::instance::{Instance, StartError};
 use runtime::status::MemberStatus;
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 use wire::Partition;
 
 use super::arguments::Arguments;
@@ -116,14 +117,15 @@ impl Cluster {
         config.validate()?;
         let config = Arc::new(config);
         let stop = Stop::new();
+        let plain = Certificates::default();
         let mut nodes: Vec<Node> = Vec::new();
         let mut started = || -> Result<(Vec<Instance>, Instance), StartError> {
-            let shims = config.shims.iter().map(|member| shim::spawn(&config, &member.id, &stop));
+            let shims = config.shims.iter().map(|member| shim::spawn(&config, &plain, &member.id, &stop));
             let shims = shims.collect::<Result<_, _>>()?;
             for member in &config.nodes {
                 nodes.push(Node::start(&config, &member.id)?);
             }
-            Ok((shims, router::spawn(&config, &config.routers[0].id, &stop)?))
+            Ok((shims, router::spawn(&config, &plain, &config.routers[0].id, &stop)?))
         };
         match started() {
             Ok((shims, router)) => Ok(Cluster { config, stop, shims, nodes, router }),
@@ -274,7 +276,11 @@ impl Cluster {
 impl Node {
     fn start(config: &Arc<Config>, id: &str) -> Result<Node, StartError> {
         let stop = Stop::new();
-        Ok(Node { instance: Some(node::spawn(config, id, &stop)?), stop, wanted: true })
+        Ok(Node {
+            instance: Some(node::spawn(config, &Certificates::default(), id, &stop)?),
+            stop,
+            wanted: true,
+        })
     }
 }
 

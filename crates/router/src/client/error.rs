@@ -1,5 +1,6 @@
 //! What can go wrong for an application that links the router.
 
+use runtime::config::ConfigError;
 use wire::resp::{ProtocolError, Value};
 
 /// Why a client could not be made.
@@ -7,6 +8,8 @@ use wire::resp::{ProtocolError, Value};
 pub enum ConnectError {
     #[error("the configuration has no usable cluster map: {0}")]
     Map(String),
+    #[error("{0}")]
+    Certificates(#[from] ConfigError),
     #[error("cannot open sockets or start a thread: {0}")]
     System(std::io::Error),
     #[error("not every shim of the configuration answered within {seconds} s; is the cluster running?")]

@@ -16,6 +16,7 @@ use runtime::instance::MapCell;
 use runtime::orders::Orders;
 use runtime::reactor::{self, Io};
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 use wire::RouterId;
 use wire::resp::{Command, Value};
 
@@ -93,13 +94,14 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// A configuration without a usable map, a system without sockets or threads, or shims that do not answer.
+    /// A configuration without a usable map or with wrong certificates, a system without sockets or threads, or shims that do not answer.
     pub fn connect(config: &Config) -> Result<Client, ConnectError> {
         let mut io = Io::new().map_err(ConnectError::System)?;
         let id = RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX));
         // Whoever has the cluster's secret has the data.
         let owner = UserSource::Given(Arc::default());
         let mut engine = Engine::new(config, id, owner, false).map_err(ConnectError::Map)?;
+        engine.secure(&Certificates::load(config)?);
         engine.dial(&mut io, config);
         let queue = Queue::new(io.waker());
         let maps = MapCell::default();

@@ -14,6 +14,7 @@ use runtime::peers::{Identity, PeerEvent, Peers};
 use runtime::reactor::{self, Address, Driver, Event, Io};
 use runtime::status::{MemberStatus, RouterStatus};
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 use wire::message::Reply;
 use wire::resp::{Command, reply};
 use wire::{Message, Partition, Peer, ShimId, Status};
@@ -52,7 +53,7 @@ impl Stage {
         adjust(&mut config);
         let config = Arc::new(config);
         let stop = Stop::new();
-        let router = router::spawn(&config, "router-0", &stop).unwrap();
+        let router = router::spawn(&config, &Certificates::default(), "router-0", &stop).unwrap();
         Stage { config, stop, router: Some(router), shim_stop, shim: Some(shim) }
     }
 

@@ -150,7 +150,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (leaving, stop) = (Stop::new(), Stop::new());
         let config = Arc::new(Config::new("t", Secret([1; 16])));
-        let reloader = Arc::new(Reloader::new(&config, Vec::new(), Box::new(|_| ())));
+        let reloader =
+            Arc::new(Reloader::new(&config, &Certificates::default(), Vec::new(), Box::new(|_| ())));
         let certificates = Certificates::default();
         let process = Process { members, reloader, certificates, leaving: leaving.clone() };
         let thread = start(listener, process, &stop).unwrap();

@@ -118,8 +118,8 @@ fn with(section: &str, key: &str, value: &str) -> String {
 
 /// What a process acts on, without where it was read from.
 fn acted_on(config: &Config) -> String {
-    let (source, table, started, assumed, certificates) = Default::default();
-    format!("{:?}", Config { source, table, started, assumed, certificates, ..config.clone() })
+    let (source, table, started, assumed) = Default::default();
+    format!("{:?}", Config { source, table, started, assumed, ..config.clone() })
 }
 
 /// What is wrong with how this setting is read again.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use toml::{Table, Value};
 
 use super::{Config, Secret, assumed, place, secret_file, words};
-use crate::tls::Certificates;
 
 /// Tables that environment and flags may change; the others list members.
 const SECTIONS: [&str; 6] = ["cluster", "security", "limits", "heat", "slowlog", "tracing"];
@@ -142,6 +141,14 @@ impl Config {
         }
     }
 
+    /// What somebody else has found wrong with this configuration, named as the errors of its own are.
+    pub fn error(&self, what: &str) -> ConfigError {
+        match &self.source {
+            Some((path, _)) => ConfigError(format!("{}: {what}", path.display())),
+            None => ConfigError(format!("configuration: {what}")),
+        }
+    }
+
     /// Reads and validates a text; `secret_file` is relative to the current directory.
     ///
     /// ```
@@ -244,11 +251,9 @@ fn read_with(
             None => make_secret(&config, path, *no_secret).map_err(named)?,
         };
     }
-    let certificates = Certificates::load(&config.tls);
     config.table = Arc::new(table);
     config.started = Arc::clone(&config.table);
     config.assumed = said.into();
-    config.certificates = Some(certificates.map_err(|what| ConfigError(format!("{file}: {what}")))?);
     Ok(config)
 }
 

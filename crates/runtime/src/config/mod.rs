@@ -44,7 +44,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::tls::Certificates;
 use serde::Deserialize;
 use wire::{
     ClusterMap, Ketama, KetamaServer, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
@@ -101,9 +100,6 @@ pub struct Config {
     /// What the file left out.
     #[serde(skip)]
     assumed: Arc<[String]>,
-    /// What `tls` names, loaded; `None` in a configuration that code has built.
-    #[serde(skip)]
-    certificates: Option<Certificates>,
 }
 
 /// A member of the configuration, by its place there.
@@ -143,7 +139,6 @@ impl Config {
             table: Arc::default(),
             started: Arc::default(),
             assumed: Arc::default(),
-            certificates: None,
         }
     }
 
@@ -163,13 +158,6 @@ impl Config {
         let default_ms = limits.storage_ms_max.max(self.cluster.lease_ms.saturating_mul(2));
         let queue_ms_max = limits.queue_ms_max.unwrap_or(default_ms);
         (limits.overload == Overload::Wait).then(|| Duration::from_millis(queue_ms_max))
-    }
-
-    /// The certificates of this process; the clones of a configuration share them.
-    pub fn certificates(&self) -> Certificates {
-        let loaded = self.certificates.clone();
-        assert!(loaded.is_some() || self.tls == TlsConfig::default(), "[tls] is loaded with its file");
-        loaded.unwrap_or_default()
     }
 
     /// The member with this id.

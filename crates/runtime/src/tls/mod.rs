@@ -16,7 +16,7 @@ pub(crate) use explain::explain;
 pub(crate) use tally::Tally;
 pub use tally::TlsStatus;
 
-use crate::config::{ClientCertificates, TlsConfig};
+use crate::config::{ClientCertificates, Config, ConfigError, TlsConfig};
 use table::{Ends, Files, Table};
 
 /// What this process shows and demands, by direction. Clones share it, so that a reload reaches every member.
@@ -29,8 +29,15 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Reads the files. An error is one line that names table, key and file.
-    pub(crate) fn load(config: &TlsConfig) -> Result<Certificates, String> {
+    /// Reads the files that `[tls]` names.
+    ///
+    /// # Errors
+    /// One line that names the configuration, table, key and file.
+    pub fn load(config: &Config) -> Result<Certificates, ConfigError> {
+        Certificates::load_tables(&config.tls).map_err(|what| config.error(&what))
+    }
+
+    fn load_tables(config: &TlsConfig) -> Result<Certificates, String> {
         let mut loaded = Certificates::default();
         if let Some(clients) = &config.clients {
             let files = Files {

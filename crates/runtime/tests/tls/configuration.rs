@@ -1,6 +1,7 @@
 //! What a configuration with `[tls]` tables is told that names the wrong files.
 
 use runtime::config::Config;
+use runtime::tls::Certificates;
 
 use crate::authority::Authority;
 
@@ -21,15 +22,20 @@ rack = "r0"
 listen = "127.0.0.1:7100"
 "#;
 
-pub(crate) fn load(authority: &Authority, tables: &str, router: &str) -> Result<Config, String> {
+/// A configuration, and what its files hold.
+type Loaded = Result<(Config, Certificates), String>;
+
+pub(crate) fn load(authority: &Authority, tables: &str, router: &str) -> Loaded {
     load_members(authority, MEMBERS, tables, router)
 }
 
-fn load_members(authority: &Authority, members: &str, tables: &str, router: &str) -> Result<Config, String> {
+fn load_members(authority: &Authority, members: &str, tables: &str, router: &str) -> Loaded {
     let file = authority.path("cluster.toml");
     let router = format!("[[router]]\nid = \"router-0\"\n{router}\n");
     std::fs::write(&file, format!("{members}\n{router}\n{tables}")).unwrap();
-    Config::load(&file).map_err(|error| error.to_string())
+    let config = Config::load(&file).map_err(|error| error.to_string())?;
+    let certificates = Certificates::load(&config).map_err(|error| error.to_string())?;
+    Ok((config, certificates))
 }
 
 /// The line that a configuration with `tables` gets must say all of `parts`.
@@ -169,7 +175,7 @@ fn the_password_of_storage_may_be_in_a_file_of_its_own() {
     let url = "redis://cache@127.0.0.1:1";
     assert!(refused(url).contains("[[shim]] \"shim-0\": storage_password_file = "), "{}", refused(url));
     std::fs::write(authority.path("pass"), "hunter2 \n").unwrap();
-    let config = load_members(&authority, &shim(url), "", plain).unwrap();
+    let (config, _) = load_members(&authority, &shim(url), "", plain).unwrap();
     let StorageConfig::Redis { user, password, .. } = &config.shims[0].storage else {
         panic!("a Redis server")
     };
@@ -185,8 +191,8 @@ fn the_password_of_storage_may_be_in_a_file_of_its_own() {
 fn an_expired_certificate_is_no_reason_not_to_start() {
     let authority = Authority::new();
     authority.sign_until("a", 2020);
-    let config = load(&authority, CLIENTS, ROUTER).unwrap();
-    let [status] = config.certificates().status().try_into().unwrap();
+    let (_, certificates) = load(&authority, CLIENTS, ROUTER).unwrap();
+    let [status] = certificates.status().try_into().unwrap();
     assert!(
         status.table == "clients" && status.expires_in_s.is_some_and(|seconds| seconds < 0),
         "{status:?}"

@@ -60,7 +60,7 @@ fn server(keys: &str) -> Server {
     authority.sign("server");
     let files = "certificate_file = \"server.crt\"\nkey_file = \"server.key\"";
     let tables = format!("[tls.clients]\n{files}\n{keys}\n");
-    let certificates = load(&authority, &tables, "listen_tls = \"127.0.0.1:1\"").unwrap().certificates();
+    let (_, certificates) = load(&authority, &tables, "listen_tls = \"127.0.0.1:1\"").unwrap();
     let mut io = Io::new().unwrap();
     let acceptor = certificates.clients().unwrap();
     let listener = io.listen_tls(&"127.0.0.1:0".parse().unwrap(), Some(acceptor)).unwrap();

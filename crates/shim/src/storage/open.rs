@@ -10,12 +10,13 @@ use protocol::storage::redis::{Redis, RedisSettings};
 use protocol::storage::redis_cluster::{RedisCluster, RedisClusterSettings};
 use protocol::storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
 use runtime::config::{Config, Password, StorageConfig};
+use runtime::tls::Certificates;
 use wire::ShimId;
 
 use super::Storage;
 use super::memory::Memory;
 
-pub(crate) fn open(config: &Config, shim: ShimId) -> Storage {
+pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId) -> Storage {
     let timeout = Duration::from_millis(config.limits.storage_ms_max);
     let server =
         |address: String, user: &Option<String>, password: &Option<Password>, tls: bool| RedisSettings {
@@ -33,7 +34,7 @@ pub(crate) fn open(config: &Config, shim: ShimId) -> Storage {
         };
     // Validation has seen to it that there are certificates where the URL wants them. Servers that others name are known
     // by their addresses.
-    let certificates = |wanted: bool| config.certificates().storage().filter(|_| wanted).cloned();
+    let dialer = |wanted: bool| certificates.storage().filter(|_| wanted).cloned();
     match &config.shim(shim).storage {
         StorageConfig::Embedded => Storage::new(Box::new(Memory::new(rand::random())), None, None),
         StorageConfig::Memcached { address, .. } => {
@@ -46,7 +47,7 @@ pub(crate) fn open(config: &Config, shim: ShimId) -> Storage {
             Storage::new(Box::new(Memcached::new(settings)), Some(address.clone()), None)
         }
         StorageConfig::Redis { address, user, password, tls } => {
-            let tls = tls.as_ref().and_then(|host| Some(certificates(true)?.or_named(host)));
+            let tls = tls.as_ref().and_then(|host| Some(dialer(true)?.or_named(host)));
             let redis = Redis::new(server(address.to_string(), user, password, tls.is_some()));
             Storage::new(Box::new(redis), Some(address.clone()), tls)
         }
@@ -58,7 +59,7 @@ pub(crate) fn open(config: &Config, shim: ShimId) -> Storage {
                 sentinel_password: sentinel.sentinel_password.as_ref().map(|password| password.0.clone()),
                 server: server(String::new(), &sentinel.user, &sentinel.password, sentinel.tls),
             };
-            Storage::new(Box::new(RedisSentinel::new(settings)), None, certificates(sentinel.tls))
+            Storage::new(Box::new(RedisSentinel::new(settings)), None, dialer(sentinel.tls))
         }
         StorageConfig::RedisCluster { seeds, user, password, tls } => {
             let shards = ShardsConfig {
@@ -70,7 +71,7 @@ pub(crate) fn open(config: &Config, shim: ShimId) -> Storage {
             };
             let server = RedisSettings { cluster_mode: true, ..server(String::new(), user, password, *tls) };
             let cluster = RedisCluster::new(RedisClusterSettings { shards, server });
-            Storage::new(Box::new(cluster), None, certificates(*tls))
+            Storage::new(Box::new(cluster), None, dialer(*tls))
         }
     }
 }

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use protocol::placement::{Placement, Secret};
 use runtime::address::Address;
 use runtime::config::{Config, Password, StorageConfig};
+use runtime::tls::{Certificates, Dialer};
 use wire::resp::{Command, Value};
 use wire::{Sharding, ShimId};
 
@@ -68,8 +69,13 @@ struct Look {
 ///
 /// # Errors
 /// Only if the kernel refuses to wait for sockets.
-pub fn survey(config: &Config, shims: &[ShimId], patience: Duration) -> io::Result<Vec<Seen>> {
-    let mut looks = servers(config, shims, patience)?;
+pub fn survey(
+    config: &Config,
+    certificates: &Certificates,
+    shims: &[ShimId],
+    patience: Duration,
+) -> io::Result<Vec<Seen>> {
+    let mut looks = servers(config, certificates, shims, patience)?;
     let questions =
         || vec![Command::from_args(&["CLIENT", "LIST"]), Command::from_args(&["INFO", "keyspace"])];
     for (look, answers) in ask_all(&mut looks, patience, |_| questions())? {
@@ -198,17 +204,22 @@ fn others(clients: &str) -> Vec<Other> {
 }
 
 /// The servers behind the shims, with those that others have to name asked for.
-fn servers(config: &Config, shims: &[ShimId], patience: Duration) -> io::Result<Vec<Look>> {
+fn servers(
+    config: &Config,
+    certificates: &Certificates,
+    shims: &[ShimId],
+    patience: Duration,
+) -> io::Result<Vec<Look>> {
     let mut looks = Vec::new();
     for &shim in shims {
         match &config.shim(shim).storage {
             StorageConfig::Embedded | StorageConfig::Memcached { .. } => {}
             StorageConfig::Redis { address, user, password, tls } => {
-                let tls = tls.as_ref().and_then(|host| Some(config.certificates().storage()?.or_named(host)));
+                let tls = tls.as_ref().and_then(|host| Some(certificates.storage()?.or_named(host)));
                 looks.push(Look::new(shim, server(address.clone(), tls, user, password), None));
             }
             StorageConfig::RedisSentinel(sentinel) => {
-                let tls = config.certificates().storage().filter(|_| sentinel.tls).cloned();
+                let tls = certificates.storage().filter(|_| sentinel.tls).cloned();
                 let login = (&sentinel.sentinel_user, &sentinel.sentinel_password);
                 let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &sentinel.name];
                 let told = tell(&sentinel.sentinels, login, tls.as_ref(), &question, patience, primary)?;
@@ -226,7 +237,7 @@ fn servers(config: &Config, shims: &[ShimId], patience: Duration) -> io::Result<
             // Slots decide where its keys lie, and every shim has the same servers.
             StorageConfig::RedisCluster { .. } if looks.iter().any(|look: &Look| look.seen.shim != shim) => {}
             StorageConfig::RedisCluster { seeds, user, password, tls } => {
-                let tls = config.certificates().storage().filter(|_| *tls).cloned();
+                let tls = certificates.storage().filter(|_| *tls).cloned();
                 let told =
                     tell(seeds, (user, password), tls.as_ref(), &["CLUSTER", "NODES"], patience, primaries)?;
                 let (addresses, trouble) = match told {
@@ -245,7 +256,7 @@ fn servers(config: &Config, shims: &[ShimId], patience: Duration) -> io::Result<
 
 fn server(
     address: Address,
-    tls: Option<runtime::tls::Dialer>,
+    tls: Option<Dialer>,
     user: &Option<String>,
     password: &Option<Password>,
 ) -> Server {
@@ -257,7 +268,7 @@ fn server(
 fn tell<T>(
     servers: &[SocketAddr],
     (user, password): (&Option<String>, &Option<Password>),
-    tls: Option<&runtime::tls::Dialer>,
+    tls: Option<&Dialer>,
     question: &[&str],
     patience: Duration,
     read: impl Fn(&Value) -> Option<T>,

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use runtime::Address;
 use runtime::config::{Config, LayerConfig, NodeConfig, Password, Secret, ShimConfig, StorageConfig};
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 use wire::Partition;
 
 use crate::peer::{PATIENCE, Router};
@@ -34,7 +35,7 @@ fn before(storage: StorageConfig) -> Arc<Config> {
 fn storage_that_refuses_the_credentials_keeps_a_shim_from_starting() {
     let Some(server) = Server::start(&["--requirepass", "right"]) else { return };
     let stop = Stop::new();
-    let start = |password| shim::spawn(&config(&server, password), "shim-0", &stop);
+    let start = |password| shim::spawn(&config(&server, password), &Certificates::default(), "shim-0", &stop);
     let error = start(Some("wrong")).expect_err("the password is wrong").to_string();
     assert!(error.starts_with("shim-0: ") && error.contains("WRONGPASS"), "{error}");
     let error = start(None).expect_err("there is no password").to_string();
@@ -49,7 +50,8 @@ fn storage_that_refuses_the_credentials_keeps_a_shim_from_starting() {
 fn a_stopped_shim_leaves_no_user_behind() {
     let Some(server) = Server::start(&[]) else { return };
     let stop = Stop::new();
-    let shim = shim::spawn(&config(&server, None), "shim-0", &stop).expect("it starts");
+    let shim =
+        shim::spawn(&config(&server, None), &Certificates::default(), "shim-0", &stop).expect("it starts");
     assert_eq!(super::redis::users(&server).len(), 2);
     stop.stop();
     assert!(shim.join());
@@ -62,7 +64,7 @@ fn nor_does_one_whose_replies_are_read_late() {
     const READS: usize = 4000;
     let Some(server) = Server::start(&[]) else { return };
     let (config, stop) = (config(&server, None), Stop::new());
-    let shim = shim::spawn(&config, "shim-0", &stop).expect("it starts");
+    let shim = shim::spawn(&config, &Certificates::default(), "shim-0", &stop).expect("it starts");
     let mut router = Router::new(&config, &shim);
     assert_eq!(router.ask(&["SET", "k", &"x".repeat(10_000)]).value, "+OK\r\n");
     (0..READS).for_each(|_| {
@@ -113,7 +115,9 @@ fn storage_of_another_kind_is_named_and_what_to_write() {
         let url = format!("{scheme}://127.0.0.1:{}", parrot(answer));
         let storage = url.parse().expect("a storage URL");
         let stop = Stop::new();
-        let error = shim::spawn(&before(storage), "shim-0", &stop).expect_err(&url).to_string();
+        let error = shim::spawn(&before(storage), &Certificates::default(), "shim-0", &stop)
+            .expect_err(&url)
+            .to_string();
         assert!(error.starts_with("shim-0: 127.0.0.1:") && error.contains(expected), "{url}: {error}");
     }
 }

@@ -6,6 +6,7 @@ use controller::{MemberState, MemberView};
 use runtime::address::Address;
 use runtime::config::{Config, FrontProtocol};
 use runtime::peers::handshake::LinkKey;
+use runtime::tls::{Certificates, Dialer};
 use serde::Deserialize;
 use wire::Peer;
 use wire::resp::Command;
@@ -14,12 +15,17 @@ use super::finding::Findings;
 use super::talk::{Answer, Question, Speech, ask};
 use crate::commands::ask::agent;
 
-pub(super) fn check(config: &Config, patience: Duration, findings: &mut Findings) -> std::io::Result<()> {
+pub(super) fn check(
+    config: &Config,
+    certificates: &Certificates,
+    patience: Duration,
+    findings: &mut Findings,
+) -> std::io::Result<()> {
     let agent = agent(patience);
     for controller in &config.controllers {
         check_controller(&agent, &controller.id, &format!("http://{}", controller.listen), findings);
     }
-    check_links(config, patience, findings)?;
+    check_links(config, certificates.peers_dialer(), patience, findings)?;
     check_doors(config, patience, findings)?;
     for id in config.member_ids() {
         if let Some(admin) = config.admin(id) {
@@ -81,7 +87,12 @@ fn lack(ailment: &serde_json::Value) -> String {
     }
 }
 
-fn check_links(config: &Config, patience: Duration, findings: &mut Findings) -> std::io::Result<()> {
+fn check_links(
+    config: &Config,
+    dialer: Option<&Dialer>,
+    patience: Duration,
+    findings: &mut Findings,
+) -> std::io::Result<()> {
     let key = LinkKey::derive(config.secret());
     let nodes = config.nodes.iter().map(|node| (&node.id, &node.listen));
     let shims = config.shims.iter().map(|shim| (&shim.id, &shim.listen));
@@ -90,7 +101,7 @@ fn check_links(config: &Config, patience: Duration, findings: &mut Findings) -> 
     let question = |&(_, address, peer): &(&String, &Address, Peer)| Question {
         address: address.clone(),
         tls: match address {
-            Address::Tcp(_) => config.certificates().peers_dialer().cloned(),
+            Address::Tcp(_) => dialer.cloned(),
             Address::Unix(_) => None,
         },
         speech: Speech::Link(key.clone(), peer),

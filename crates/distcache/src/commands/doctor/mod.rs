@@ -10,6 +10,7 @@ mod talk;
 use std::time::Duration;
 
 use super::ConfigArguments;
+use crate::launch::Loaded;
 use finding::{Findings, Level};
 use lab::terminal::{BadInput, print};
 
@@ -39,11 +40,11 @@ pub(crate) struct Arguments {
 const EXPIRES_S_MIN: i64 = 14 * 86_400;
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let config = arguments.config.look()?;
+    let Loaded { config, certificates } = arguments.config.look()?;
     router::users(&config).map_err(BadInput::of)?;
     let patience = Duration::from_secs(arguments.timeout);
     let mut findings = Findings::default();
-    for tls in config.certificates().status() {
+    for tls in certificates.status() {
         let subject = format!("[tls.{}]", tls.table);
         match tls.expires_in_s.map(|seconds| (seconds, seconds / 86_400)) {
             Some((..=0, _)) => {
@@ -59,9 +60,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             None => {}
         }
     }
-    storage::check(&config, patience, &mut findings)?;
+    storage::check(&config, &certificates, patience, &mut findings)?;
     if !arguments.storage_only {
-        members::check(&config, patience, &mut findings)?;
+        members::check(&config, &certificates, patience, &mut findings)?;
     }
     print(&match arguments.json {
         true => serde_json::to_string(&findings.0)?,

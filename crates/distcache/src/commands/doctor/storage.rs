@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use runtime::address::Address;
 use runtime::config::{Config, SentinelStorage, StorageConfig};
+use runtime::tls::Certificates;
 use wire::resp::{Command, Value};
 
 use super::finding::Findings;
@@ -14,12 +15,16 @@ use super::talk::{Answer, Question, Speech, ask};
 /// The first release with the meta protocol as shims use it.
 const MEMCACHED_VERSION_MIN: (u32, u32) = (1, 6);
 
-pub(super) fn check(config: &Config, patience: Duration, findings: &mut Findings) -> std::io::Result<()> {
+pub(super) fn check(
+    config: &Config,
+    certificates: &Certificates,
+    patience: Duration,
+    findings: &mut Findings,
+) -> std::io::Result<()> {
     let mut servers = Vec::new();
     let mut memcacheds = Vec::new();
     for (index, shim) in config.shims.iter().enumerate() {
         let id = &shim.id;
-        let certificates = config.certificates();
         let tls = |wanted: bool| certificates.storage().filter(|_| wanted).cloned();
         match &shim.storage {
             StorageConfig::Embedded => findings.doubt(
@@ -39,7 +44,7 @@ pub(super) fn check(config: &Config, patience: Duration, findings: &mut Findings
                 cluster_mode: false,
             }),
             StorageConfig::RedisSentinel(sentinel) => {
-                let primary = primary(config, id, sentinel, patience, findings)?;
+                let primary = primary(certificates, id, sentinel, patience, findings)?;
                 servers.extend(primary.map(|primary| Server {
                     subject: format!("{id} {} at {primary}", sentinel.name),
                     address: Address::Tcp(primary),
@@ -95,7 +100,7 @@ fn check_redis(
 
 /// Where the sentinels say that the primary is. Each must answer, and they must agree.
 fn primary(
-    config: &Config,
+    certificates: &Certificates,
     shim: &str,
     sentinel: &SentinelStorage,
     patience: Duration,
@@ -109,7 +114,7 @@ fn primary(
         let asked = Command::from_args(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &sentinel.name]);
         Question {
             address: Address::Tcp(*address),
-            tls: config.certificates().storage().filter(|_| sentinel.tls).cloned(),
+            tls: certificates.storage().filter(|_| sentinel.tls).cloned(),
             speech: Speech::Redis(login.into_iter().chain([asked]).collect()),
         }
     };
