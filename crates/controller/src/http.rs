@@ -13,10 +13,11 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use config::key_bytes;
 use protocol::time::Time;
 use runtime::heartbeat::{self, Heartbeat, HeartbeatKey, MAC_HEADER};
 use runtime::metrics;
-use runtime::status::{MemberStatus, key_bytes};
+use runtime::status::MemberStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

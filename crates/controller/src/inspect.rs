@@ -1,8 +1,9 @@
 //! Where one key lives: its storage, its place in every layer, and whether members report it as hot. It asks nobody.
 
 use bytes::Bytes;
+use config::key_text;
 use protocol::placement::{MapError, Placement, Secret};
-use runtime::status::{HotKeyView, key_text};
+use runtime::status::HotKeyView;
 use serde::{Deserialize, Serialize};
 
 use crate::hot::hottest;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use config::{Config, Roster};
 use protocol::controller::Members;
-use runtime::config::{Config, Roster};
 use wire::{ClusterMap, Peer, RouterId};
 
 #[derive(Clone, Debug)]

@@ -10,9 +10,10 @@ use axum::body::Bytes;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use config::Reloaded;
 use runtime::heartbeat::{Outcome, Task};
 use runtime::orders::PurgeScope;
-use runtime::reload::{Reloaded, read_again};
+use runtime::reload::read_again;
 use serde::{Deserialize, Serialize};
 
 use crate::errands::Standing;

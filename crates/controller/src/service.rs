@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use config::{Config, ConfigError, Roster};
 use protocol::controller::partitions::Terms;
 use protocol::controller::{self, Beat, Controller, ControllerConfig, Effect, Event, Input};
 use protocol::time::Time;
-use runtime::config::{Config, ConfigError, Roster};
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{ClusterStatus, ControllerStatus, MemberStatus};
 use wire::{ClusterMap, NodeId, Peer};

@@ -5,11 +5,11 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use config::Address;
+use config::{Config, Member};
 use protocol::time::Time;
-use runtime::address::Address;
 use runtime::admin;
 use runtime::clock;
-use runtime::config::{Config, Member};
 use runtime::heartbeat::HeartbeatKey;
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use runtime::address::Address;
-use runtime::config::{
+use config::Address;
+use config::{
     Config, ControllerConfig, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig,
 };
 use runtime::heartbeat::{self, HeartbeatKey, MAC_HEADER, Pulse};

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use runtime::config::{Config, Mode};
+use config::{Config, Mode};
 use runtime::stop::Stop;
 use shim::survey::{Other, Seen, survey};
 use wire::ShimId;
@@ -136,7 +136,7 @@ fn check_keys(config: &Config, seen: &[Seen], demand: Demand) -> anyhow::Result<
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use runtime::config::{Secret, ShimConfig, StorageConfig};
+    use config::{Secret, ShimConfig, StorageConfig};
     use shim::survey::Stray;
 
     use super::*;

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use config::{Config, ConfigError, Member};
 use runtime::admin;
-use runtime::config::{Config, ConfigError, Member};
 use runtime::heartbeat::{self, Pulse};
 use runtime::instance::{Instance, StartError};
 use runtime::reload::Reloader;

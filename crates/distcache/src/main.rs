@@ -97,9 +97,8 @@ fn main() -> ExitCode {
 
 /// 2 for mistakes on the command line and in files, 3 where a member is lost, 1 for work that failed.
 fn exit_code(error: &anyhow::Error) -> ExitCode {
-    let mistake = |cause: &(dyn Error + 'static)| {
-        cause.is::<terminal::BadInput>() || cause.is::<runtime::config::ConfigError>()
-    };
+    let mistake =
+        |cause: &(dyn Error + 'static)| cause.is::<terminal::BadInput>() || cause.is::<config::ConfigError>();
     match () {
         () if error.is::<commands::MembersLost>() => ExitCode::from(3),
         // The context of an error is asked for by itself: it stands in no chain.

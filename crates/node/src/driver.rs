@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use config::Config;
 use protocol::node::{Effect, Input, Node};
 use protocol::placement::{Placement, Secret};
 use protocol::time::Time;
 use runtime::clock;
-use runtime::config::Config;
 use runtime::instance::MapCell;
 use runtime::orders::{Order, Orders};
 use runtime::peers::{PeerEvent, Peers};

@@ -7,10 +7,10 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::Config;
 use protocol::coherence::lease::LeaseTerms;
 use protocol::node::{Node, NodeConfig, Settings};
 use protocol::placement::{Placement, Secret};
-use runtime::config::Config;
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::peers::{Identity, Peers};

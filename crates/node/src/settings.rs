@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use config::{Caching, Config, PolicyConfig};
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, Settings};
 use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::requests::{Overload, RequestLimits};
-use runtime::config::{Caching, Config, PolicyConfig};
 use wire::NodeId;
 
 /// Replies larger than this pass by uncached, whatever the node could hold.

@@ -7,8 +7,8 @@ use std::error::Error;
 use std::io::Write;
 use std::path::Path;
 
+use config::Config;
 use router::Client;
-use runtime::config::Config;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let Some(file) = std::env::args().nth(1) else {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use config::{ByteSize, Limits};
 use protocol::router::{ClientId, ClientLimits, CloseReason, Held, Input};
 use protocol::time::Time;
-use runtime::config::{ByteSize, Limits};
 use runtime::reactor::Io;
 
 use crate::driver::RouterDriver;

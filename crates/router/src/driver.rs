@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use config::Address;
+use config::key_bytes;
+use config::{Config, FrontProtocol};
 use hdrhistogram::Histogram;
 use protocol::router::{ClientId, HotKey, Input, UserSource};
 use protocol::time::Time;
-use runtime::address::Address;
-use runtime::config::{Config, FrontProtocol};
 use runtime::instance::MapCell;
 use runtime::orders::{Order, Orders};
 use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
 use runtime::spans::{Span, SpanQueue};
-use runtime::status::{HotKeyView, StatusCell, key_bytes};
+use runtime::status::{HotKeyView, StatusCell};
 use wire::memcached;
 use wire::resp::Limits;
 

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use commands::memcached::Dialect;
+use config::Address;
+use config::{self, Config};
 use protocol::placement::{Placement, Secret};
 use protocol::router::{
     ClientId, CloseReason, Effect, Input, Router, RouterConfig, Routing, Settings, SlowLogSettings,
     UserSource,
 };
 use protocol::time::Time;
-use runtime::address::Address;
 use runtime::clock;
-use runtime::config::{self, Config};
 use runtime::instance::MapCell;
 use runtime::peers::{Identity, PeerEvent, Peers};
 use runtime::reactor::{Event, Io};

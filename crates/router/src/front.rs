@@ -1,8 +1,8 @@
 //! Client connections of the front door: their output, their limits and when they are read. Not their commands.
 
 use bytes::Bytes;
+use config::FrontProtocol;
 use protocol::router::{ClientId, CloseReason};
-use runtime::config::FrontProtocol;
 use runtime::reactor::{ConnectionId, Io, OUT_LOW_BYTES};
 use wire::memcached::RequestReader;
 

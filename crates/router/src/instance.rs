@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use runtime::config::{Config, FrontProtocol};
+use config::{Config, FrontProtocol};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::reactor::{self, Io};

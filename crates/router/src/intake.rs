@@ -1,9 +1,9 @@
 //! Client bytes to commands, handed to the machine while it may have more. Not what becomes of them.
 
 use bytes::Bytes;
+use config::Config;
 use protocol::router::{ClientId, Input};
 use protocol::time::Time;
-use runtime::config::Config;
 use runtime::reactor::{ConnectionId, Io, OUT_LOW_BYTES};
 use wire::memcached;
 use wire::resp::{Limits, ProtocolError, Taken, next_command};

@@ -1,7 +1,7 @@
 //! The machine's spans with the names that OpenTelemetry has for what is in them. Not which commands have any.
 
+use config::Config;
 use protocol::router::{CommandSpan, RequestSpan};
-use runtime::config::Config;
 use runtime::spans::{Attribute, Span};
 use wire::Peer;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use commands::acl::Users;
+use config::{Config, UsersFrom};
 use protocol::router::UserSource;
-use runtime::config::{Config, UsersFrom};
 
 /// Where the users of the routers of this configuration come from.
 ///
@@ -24,8 +24,8 @@ pub fn users(config: &Config) -> Result<UserSource, String> {
 
 #[cfg(test)]
 mod tests {
+    use config::{Config, Secret, UserConfig};
     use protocol::router::UserSource;
-    use runtime::config::{Config, Secret, UserConfig};
 
     use super::users;
 

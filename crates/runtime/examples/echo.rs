@@ -1,6 +1,6 @@
 //! Answers every line with `+PONG`: the reactor's own cost per request, for `redis-benchmark -t ping_inline`.
 
-use runtime::Address;
+use config::Address;
 use runtime::reactor::{Driver, Event, Io};
 use runtime::stop::Stop;
 

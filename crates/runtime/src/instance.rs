@@ -6,10 +6,10 @@ use std::thread::JoinHandle;
 
 use wire::ClusterMap;
 
-use crate::address::Address;
 use crate::orders::Orders;
 use crate::spans::SpanQueue;
 use crate::status::StatusCell;
+use config::Address;
 
 /// A member that runs on its own thread. Its listeners accept from the moment this value exists.
 #[derive(Debug)]

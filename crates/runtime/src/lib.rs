@@ -1,9 +1,7 @@
-//! Effects that every role shares: sockets, timers, configuration, status, metrics, stop. Never a DistCache decision.
+//! Effects that every role shares: sockets, timers, status, metrics, stop. Never a DistCache decision.
 
-pub mod address;
 pub mod admin;
 pub mod clock;
-pub mod config;
 pub mod heartbeat;
 pub mod instance;
 pub mod metrics;
@@ -17,5 +15,3 @@ pub mod status;
 pub mod stop;
 pub mod threads;
 pub mod tls;
-
-pub use address::Address;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::Config;
 use crate::status::HotKeyView;
+use config::Config;
 
 /// Purges that wait for their member; it takes all of them at its next turn.
 const PURGES_MAX: usize = 64;
@@ -97,7 +97,7 @@ impl std::fmt::Debug for Orders {
 #[cfg(test)]
 mod tests {
     use super::{Order, Orders, PURGES_MAX, PurgeScope};
-    use crate::config::{Config, Secret};
+    use config::{Config, Secret};
     use std::sync::Arc;
     use std::sync::mpsc;
 

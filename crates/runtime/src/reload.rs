@@ -3,20 +3,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::{Deserialize, Serialize};
-
-use crate::config::{Config, ConfigError};
 use crate::orders::Orders;
 use crate::tls::Certificates;
-
-/// What a reload has come to, field by field, as `[section] key`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reloaded {
-    /// Acted on from now on.
-    pub changed: Vec<String>,
-    /// Different in the file since the process started, and not acted on before it starts again.
-    pub restart_needed: Vec<String>,
-}
+use config::{Config, ConfigError, Reloaded};
 
 /// Reads the file again that `config` came from, and what it names: both are good, or it is an error.
 pub fn read_again(config: &Config) -> Result<Config, ConfigError> {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use runtime::config::Config;
+use config::Config;
 
 fn document(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);

@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use runtime::Address;
-use runtime::config::Secret;
+use config::Address;
+use config::Secret;
 use runtime::peers::{Identity, PeerEvent, Peers};
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use wire::message::{Cancel, Execute, Refuse, Reply};

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use runtime::Address;
+use config::Address;
 use runtime::reactor::{ConnectionId, Driver, Event, Io, OUT_LOW_BYTES, Reactor};
 use runtime::stop::Stop;
 

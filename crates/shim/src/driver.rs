@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use config::Config;
+use config::key_bytes;
 use protocol::placement::{Placement, Secret};
 use protocol::shim::{Effect, Input, Scope, Shim};
 use protocol::storage::network::StorageInput;
 use protocol::storage::{NoteLevel, StorageEvent};
 use protocol::time::Time;
 use runtime::clock;
-use runtime::config::Config;
 use runtime::instance::MapCell;
 use runtime::orders::{Order, Orders, PurgeScope, Purged};
 use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{self, Event, Io, ListenerId};
-use runtime::status::{StatusCell, key_bytes};
+use runtime::status::StatusCell;
 use runtime::stop::Stop;
 use wire::{Message, ShimId};
 

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use config::Config;
 use protocol::coherence::lease::LeaseTerms;
 use protocol::placement::{Placement, Secret};
 use protocol::shim::{Bounded, Settings, Shim, ShimConfig};
-use runtime::config::Config;
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::peers::{Identity, Peers};
@@ -69,11 +69,7 @@ pub fn spawn(
     let waker = io.waker();
     orders.register(move || waker.wake());
     let addresses = vec![io.local_address(listener)];
-    let own_stop = Stop::new();
-    stop.register({
-        let own_stop = own_stop.clone();
-        move || own_stop.stop()
-    });
+    let own_stop = follower(stop);
     let (first_word, heard) = mpsc::sync_channel(1);
     let mut driver = Driver::new(Parts {
         config: Arc::clone(config),
@@ -110,6 +106,14 @@ pub fn spawn(
         }
         _ => Ok(instance),
     }
+}
+
+/// Stops with `stop`, and may stop alone.
+fn follower(stop: &Stop) -> Stop {
+    let own = Stop::new();
+    let follower = own.clone();
+    stop.register(move || follower.stop());
+    own
 }
 
 fn machine_config(config: &Config, shim: ShimId) -> ShimConfig {

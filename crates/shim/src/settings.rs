@@ -1,11 +1,11 @@
 //! What the configuration says of a shim that can change while it serves. Not what the machine makes of it.
 
 use bytes::Bytes;
+use config::{Caching, Config, LayerConfig, PolicyConfig};
 use protocol::heat::HeatConfig;
 use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::requests::{Overload, RequestLimits};
 use protocol::shim::Settings;
-use runtime::config::{Caching, Config, LayerConfig, PolicyConfig};
 use wire::ShimId;
 
 pub(crate) fn settings(config: &Config, shim: ShimId) -> Settings {

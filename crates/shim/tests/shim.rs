@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use config::Address;
+use config::{Config, LayerConfig, NodeConfig, Secret, ShimConfig, StorageConfig};
 use peer::{PATIENCE, Router};
-use runtime::Address;
-use runtime::config::{Config, LayerConfig, NodeConfig, Secret, ShimConfig, StorageConfig};
 use runtime::instance::Instance;
 use runtime::status::{MemberStatus, ShimStatus};
 use runtime::stop::Stop;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use config::{Config, Override};
 use protocol::placement::{Placement, Secret};
-use runtime::config::{Config, Override};
 use toml::Value;
 
 pub(crate) fn run(data: &[u8]) {

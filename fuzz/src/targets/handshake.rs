@@ -2,7 +2,7 @@
 //! who changes a genuine handshake on its way ends it.
 
 use bytes::Bytes;
-use runtime::config::Secret;
+use config::Secret;
 use runtime::peers::frame::{Channel, Hello, Refusal, write_refusal};
 use runtime::peers::handshake::{Handshake, LinkKey};
 use wire::{NodeId, Peer, ShimId};

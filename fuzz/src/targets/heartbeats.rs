@@ -1,9 +1,9 @@
 //! What members tell the controller, and what people ask it: JSON says the same after it was written again, and
 //! becomes metrics that can be read.
 
+use config::{key_bytes, key_text};
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::metrics;
-use runtime::status::{key_bytes, key_text};
 
 pub(crate) fn run(data: &[u8]) {
     if let Ok(heartbeat) = serde_json::from_slice::<Heartbeat>(data) {

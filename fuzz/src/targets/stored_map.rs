@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, OnceLock};
 
+use config::Config;
 use controller::store::{StoredMap, map_text, parse_map};
 use protocol::controller::partitions::{Input, Partitions, Terms};
 use protocol::placement::{Placement, Secret};
 use protocol::time::Time;
-use runtime::config::Config;
 use wire::{NodeId, Peer};
 
 /// The configuration of the controller that reads the map: fewer members than the map may have.

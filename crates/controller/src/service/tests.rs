@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use protocol::time::Time;
-use runtime::config::{
+use config::{
     Config, ControllerConfig, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig,
 };
+use protocol::time::Time;
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{HotKey, MemberStatus, NodeStatus, RouterStatus, ShimStatus};
 use wire::{NodeId, Partition};

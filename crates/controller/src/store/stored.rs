@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use config::Roster;
 use protocol::controller::partitions::Ownership;
-use runtime::config::Roster;
 use serde::{Deserialize, Serialize};
 use wire::SHARE_WHOLE;
 

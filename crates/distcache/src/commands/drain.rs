@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use config::ByteSize;
 use controller::{DRAIN_PATH, Drain, MapView};
-use runtime::config::ByteSize;
 use runtime::status::ClusterStatus;
 use serde::Serialize;
 

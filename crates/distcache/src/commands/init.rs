@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use runtime::address::Address;
-use runtime::config::{Config, FrontProtocol};
+use config::Address;
+use config::{Config, FrontProtocol};
 
 use crate::launch::Loaded;
 use crate::proxy::{self, Protocol, Servers, quoted};

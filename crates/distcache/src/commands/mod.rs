@@ -17,8 +17,8 @@ pub(crate) mod up;
 use std::path::PathBuf;
 
 use crate::launch::Loaded;
+use config::{Config, Override};
 use lab::terminal::BadInput;
-use runtime::config::{Config, Override};
 
 /// Flags of every command that reads a configuration.
 #[derive(Clone, Debug, clap::Args)]

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use config::Config;
 use controller::{RELOAD_PATH, Reload, ReloadView};
-use runtime::config::Config;
 use runtime::reload::Reloader;
 use runtime::stop;
 

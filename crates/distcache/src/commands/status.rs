@@ -1,7 +1,7 @@
 //! `distcache status`: the members and their counters, as a table or as JSON. It computes nothing.
 
+use config::ByteSize;
 use controller::{MemberState, MemberView};
-use runtime::config::ByteSize;
 use runtime::status::{ClusterStatus, NodeStatus, RouterStatus, ShimStatus};
 use serde::Serialize;
 

@@ -8,8 +8,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use runtime::address::Address;
-use runtime::config::{Config, FrontProtocol};
+use config::Address;
+use config::{Config, FrontProtocol};
 use runtime::stop::Stop;
 use shim::survey::Seen;
 

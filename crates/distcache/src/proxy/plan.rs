@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use config::Address;
+use config::{Config, FrontProtocol};
 use protocol::placement::{Functions, Secret};
-use runtime::address::Address;
-use runtime::config::{Config, FrontProtocol};
 use toml::Value;
 
 use super::servers::Servers;
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
 
 /// Users of shims are named after the cluster, so a secret of its own gives each proxy users of its own: two of them
 /// before one server never take its users from each other.
-pub(crate) fn cluster_name(secret: runtime::config::Secret) -> String {
+pub(crate) fn cluster_name(secret: config::Secret) -> String {
     let digest = Functions::new(Secret(secret.0), 0).digest(0, b"name of the cluster");
     format!("proxy-{:08x}", (digest.0 >> 96) as u32)
 }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn clusters_of_other_secrets_have_other_names() {
-        let name = |byte| cluster_name(runtime::config::Secret([byte; 16]));
+        let name = |byte| cluster_name(config::Secret([byte; 16]));
         assert_ne!(name(1), name(2));
         assert_eq!(name(1), name(1));
         assert_eq!(name(1).len(), "proxy-00000000".len());

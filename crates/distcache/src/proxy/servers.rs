@@ -1,7 +1,7 @@
 //! The storage servers of `--storage`: a list of URLs, checked and put in an order of their own. Not what is at them.
 
+use config::StorageConfig;
 use protocol::placement::{Functions, Secret};
-use runtime::config::StorageConfig;
 
 use lab::terminal::BadInput;
 

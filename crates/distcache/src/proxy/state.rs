@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail};
-use runtime::config::{Secret, secret_file};
+use config::{Secret, secret_file};
 use rustix::fs::{FlockOperation, flock};
 
 use super::servers::Servers;

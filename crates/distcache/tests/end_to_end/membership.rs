@@ -1,7 +1,7 @@
 //! Nodes and layers that leave and come while clients work, by the commands of an operator. Not how they fail.
 
+use config::Config;
 use router::Client;
-use runtime::config::Config;
 use rustix::process::Signal;
 use serde_json::Value as Json;
 

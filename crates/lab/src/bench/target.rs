@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use runtime::config::StorageConfig;
+use config::StorageConfig;
 use runtime::reactor::Address;
 use runtime::tls::Dialer;
 use wire::resp::Command;

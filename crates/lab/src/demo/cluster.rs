@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use protocol::placement::{self, Placement};
-use runtime::address::Address;
-use runtime::config::{
+use config::Address;
+use config::{
     Caching, Config, LayerConfig, NodeConfig, PolicyConfig, RouterConfig, Secret, ShimConfig, StorageConfig,
 };
+use protocol::placement::{self, Placement};
 use runtime::instance::{Instance, StartError};
 use runtime::status::MemberStatus;
 use runtime::stop::Stop;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, bail};
-use runtime::address::Address;
+use config::Address;
 use runtime::stop::Stop;
 use trace::{Distribution, Workload};
 

@@ -5,9 +5,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Context;
+use config::ByteSize;
 use flash::device::{Device, FileDevice, FileOptions, FtlOptions, MemoryDevice, SECTOR, Timings};
 use indicatif::{ProgressBar, ProgressStyle};
-use runtime::config::ByteSize;
 use study::flash::{Measured, Simulated, Surface};
 
 use super::memory;

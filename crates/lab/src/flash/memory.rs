@@ -1,6 +1,6 @@
 //! How much memory there is for what a subcommand simulates, so that it is refused before it is taken. It takes none.
 
-use runtime::config::ByteSize;
+use config::ByteSize;
 use rustix::process::{Resource, getrlimit};
 
 use crate::terminal::BadInput;

@@ -1,6 +1,6 @@
 //! What can go wrong for an application that links the router.
 
-use runtime::config::ConfigError;
+use config::ConfigError;
 use wire::resp::{ProtocolError, Value};
 
 /// Why a client could not be made.

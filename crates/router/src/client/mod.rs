@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
+use config::Config;
 use protocol::router::UserSource;
-use runtime::config::Config;
 use runtime::heartbeat::{self, Pulse};
 use runtime::instance::MapCell;
 use runtime::orders::Orders;
@@ -41,7 +41,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// ```no_run
 /// use std::path::Path;
 ///
-/// let config = runtime::config::Config::load(Path::new("cluster.toml"))?;
+/// let config = config::Config::load(Path::new("cluster.toml"))?;
 /// let client = router::Client::connect(&config)?;
 /// client.set("visits", "0")?;
 /// let counting: Vec<_> = (0..4)
@@ -86,7 +86,7 @@ impl Client {
     ///
     /// ```
     /// use router::{Client, ConnectError};
-    /// use runtime::config::{Config, Secret};
+    /// use config::{Config, Secret};
     ///
     /// let without_storage = Config::new("shop", Secret(*b"0123456789abcdef"));
     /// let error = Client::connect(&without_storage).unwrap_err();

@@ -51,8 +51,8 @@ fn nonsense_is_told_after_the_earlier_replies_and_ends_the_connection() {
 #[test]
 fn frames_and_keys_beyond_the_limits_are_refused() {
     let stage = Stage::new(|config| {
-        config.limits.command_bytes_max = runtime::config::ByteSize(4096);
-        config.limits.key_bytes_max = runtime::config::ByteSize(16);
+        config.limits.command_bytes_max = config::ByteSize(4096);
+        config.limits.key_bytes_max = config::ByteSize(16);
     });
     let mut client = stage.connect();
     client.send(b"GET a-key-of-more-than-16-bytes\r\nPING\r\n");
@@ -168,7 +168,7 @@ fn a_client_may_send_everything_before_it_reads_anything() {
 /// be closed for what they hold.
 #[test]
 fn a_client_that_writes_faster_than_storage_waits_and_is_not_closed() {
-    let bytes_max = runtime::config::ByteSize(8 << 20);
+    let bytes_max = config::ByteSize(8 << 20);
     let stage = Stage::new(|config| config.limits.client_buffers_bytes_max = bytes_max);
     let mut client = stage.connect();
     let set = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000\r\n{}\r\n", "v".repeat(1000));
@@ -182,7 +182,7 @@ fn a_client_that_writes_faster_than_storage_waits_and_is_not_closed() {
 #[test]
 fn a_client_that_never_reads_is_told_so_and_closed() {
     let stage = Stage::new(|config| {
-        config.limits.client_input_bytes_max = runtime::config::ByteSize(64 << 10);
+        config.limits.client_input_bytes_max = config::ByteSize(64 << 10);
     });
     let flood = Flood::new();
     let mut client = stage.connect();
@@ -226,7 +226,7 @@ fn what_is_kept_ends_with_its_client_or_with_the_router() {
 
 #[test]
 fn the_clients_that_hold_the_most_memory_have_to_go() {
-    let bytes_max = runtime::config::ByteSize(4 << 20);
+    let bytes_max = config::ByteSize(4 << 20);
     let stage = Stage::new(|config| config.limits.client_buffers_bytes_max = bytes_max);
     let mut good = stage.connect();
     let half = [b"*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n$9000000\r\n".as_slice(), &vec![b'v'; 1 << 20]].concat();

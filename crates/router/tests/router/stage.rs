@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use runtime::config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
+use config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
 use runtime::instance::Instance;
 use runtime::peers::{Identity, PeerEvent, Peers};
 use runtime::reactor::{self, Address, Driver, Event, Io};

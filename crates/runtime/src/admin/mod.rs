@@ -129,10 +129,10 @@ async fn readiness(State(process): Members, RawQuery(query): RawQuery) -> Respon
 #[cfg(test)]
 mod tests {
     use super::{Process, Reloader, bind, start};
-    use crate::config::{Config, Secret};
     use crate::status::{MemberStatus, NodeStatus, RouterStatus, ShimStatus, StatusCell};
     use crate::stop::Stop;
     use crate::tls::Certificates;
+    use config::{Config, Secret};
     use std::net::SocketAddr;
     use std::sync::Arc;
     use std::thread::JoinHandle;

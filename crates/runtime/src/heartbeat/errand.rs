@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::orders::PurgeScope;
-use crate::reload::Reloaded;
+use config::Reloaded;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

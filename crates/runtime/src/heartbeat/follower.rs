@@ -5,10 +5,10 @@ use std::sync::Arc;
 use wire::{NodeId, SHARE_WHOLE};
 
 use super::message::{Heartbeat, HeartbeatReply};
-use crate::config::{Config, EPOCH_FIRST};
 use crate::instance::{Instance, MapCell};
 use crate::orders::Orders;
 use crate::status::{HotKeyView, StatusCell};
+use config::{Config, EPOCH_FIRST};
 
 /// What the agents keep of one member. A client library has no status: nobody waits for it.
 #[derive(Clone, Debug)]
@@ -142,12 +142,12 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::{Follower, Pulse};
-    use crate::config::RosterSize;
-    use crate::config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
     use crate::heartbeat::HeartbeatReply;
     use crate::instance::MapCell;
     use crate::orders::Orders;
     use crate::status::{MemberStatus, RouterStatus, StatusCell};
+    use config::RosterSize;
+    use config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
     use std::sync::Arc;
     use wire::Partition;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::config::Secret;
+use config::Secret;
 
 /// The header that carries the code, in hexadecimal digits.
 pub const MAC_HEADER: &str = "x-distcache-mac";
@@ -75,7 +75,7 @@ fn digits(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::HeartbeatKey;
-    use crate::config::Secret;
+    use config::Secret;
 
     #[test]
     fn only_the_same_secret_body_and_direction_pass() {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::errand::{Errand, Report};
-use crate::config::{Roster, RosterSize};
 use crate::status::{HotKeyView, MemberStatus};
+use config::{Roster, RosterSize};
 
 /// Where a controller takes heartbeats.
 pub const PATH: &str = "/v1/heartbeat";

@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::config::Config;
 use crate::reload::Reloader;
 use crate::stop::Stop;
 use crate::threads;
+use config::Config;
 use follower::Follower;
 use runner::Runner;
 

@@ -17,8 +17,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use wire::Peer;
 
-use crate::config::Secret;
 use crate::peers::frame::{Frame, Hello, Name, PROOF_BYTES, Refusal, take, write_proof};
+use config::Secret;
 
 /// The key of proofs, derived from the cluster's secret so that a proof says nothing about placement.
 #[derive(Clone)]
@@ -142,9 +142,9 @@ impl Handshake {
 #[cfg(test)]
 mod tests {
     use super::{Handshake, LinkKey};
-    use crate::config::Secret;
     use crate::peers::frame::{Channel, Hello, Refusal, write_refusal};
     use bytes::Bytes;
+    use config::Secret;
     use wire::{NodeId, Peer, ShimId};
 
     const NODE: Peer = Peer::Node(NodeId(3));

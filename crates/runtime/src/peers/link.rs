@@ -3,9 +3,9 @@
 use rand::RngExt;
 use wire::Peer;
 
-use crate::address::Address;
 use crate::peers::frame::{Channel, Name};
 use crate::reactor::ConnectionId;
+use config::Address;
 
 /// First wait before a lost link is dialled again, doubled up to the maximum: fast after a restart, and yet
 /// no storm of dials at a member that is down.

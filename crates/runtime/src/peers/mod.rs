@@ -14,14 +14,14 @@ use bytes::{Buf, Bytes};
 use wire::message::Reply;
 use wire::{Message, NodeId, Peer, RouterId, ShimId, Status};
 
-use crate::address::Address;
-use crate::config::Secret;
 use crate::peers::connections::{Role, Slots};
 use crate::peers::frame::{Channel, Hello, Name, Refusal};
 use crate::peers::handshake::{Handshake, LinkKey};
 use crate::peers::link::{Dial, Link, Log};
 use crate::reactor::{ConnectionId, Event, Io, ListenerId};
 use crate::tls::Dialer;
+use config::Address;
+use config::Secret;
 
 /// Output that a link may pile up before it is closed: a peer this far behind is better off with a fresh one. A message of
 /// the largest size is not far behind.

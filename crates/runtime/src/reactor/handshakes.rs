@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 
-use crate::address::Address;
 use crate::reactor::{ConnectionId, Io};
+use config::Address;
 
 /// A handshake takes no longer than this, whoever began it.
 const HANDSHAKE_US_MAX: u64 = 5_000_000;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use mio::{Interest, Poll};
 
-use crate::address::Address;
 use crate::clock;
 use crate::reactor::connection::{Connection, Connections, WAKER};
 use crate::reactor::handshakes::Handshakes;
@@ -17,6 +16,7 @@ use crate::reactor::output::Spares;
 use crate::reactor::socket::{ListenerSocket, Stream};
 use crate::reactor::{ConnectionId, Event, ListenerId, OUT_LOW_BYTES, TICK_US, Waker};
 use crate::tls::{Acceptor, Dialer};
+use config::Address;
 
 /// A client that does not take its last reply is dropped after this long.
 const CLOSE_FLUSHED_US: u64 = 5_000_000;

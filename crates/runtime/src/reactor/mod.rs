@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use crate::address::Address;
+pub use config::Address;
 pub use io::Io;
 pub use turn::{Reactor, run};
 

@@ -11,9 +11,9 @@ use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
-use crate::address::Address;
 use crate::reactor::tls::TlsStream;
 use crate::tls::{Acceptor, Dialer};
+use config::Address;
 
 /// Connections that the kernel holds until they are accepted: a reconnecting herd of clients must fit.
 const BACKLOG: i32 = 1024;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::{Span, SpanQueue, count, otlp};
 use crate::clock;
-use crate::config::TracingConfig;
 use crate::stop::Stop;
 use crate::threads;
+use config::TracingConfig;
 
 /// How long spans are collected before they are sent.
 const PERIOD: Duration = Duration::from_secs(1);

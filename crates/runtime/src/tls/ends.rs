@@ -10,7 +10,7 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::table::{Ends, Files, Table};
 use super::tally::Tally;
-use crate::config::ClientCertificates;
+use config::ClientCertificates;
 
 /// Makes the session of every connection that a listener accepts.
 #[derive(Clone, Debug)]

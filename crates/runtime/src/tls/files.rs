@@ -9,7 +9,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::validity::validity;
-use crate::config::unreadable;
+use config::unreadable;
 
 /// A certificate is warned of when it ends this soon.
 const EXPIRY_WARNING_S: i64 = 7 * 24 * 3600;

@@ -16,7 +16,7 @@ pub(crate) use explain::explain;
 pub(crate) use tally::Tally;
 pub use tally::TlsStatus;
 
-use crate::config::{ClientCertificates, Config, ConfigError, TlsConfig};
+use config::{ClientCertificates, Config, ConfigError, TlsConfig};
 use table::{Ends, Files, Table};
 
 /// What this process shows and demands, by direction. Clones share it, so that a reload reaches every member.

@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ServerConfig};
 use super::files::{self, Chain};
 use super::provider;
 use super::tally::Tally;
-use crate::config::ClientCertificates;
+use config::ClientCertificates;
 
 #[derive(Clone, Debug)]
 pub(super) struct Files {

@@ -1,6 +1,6 @@
 //! What a configuration with `[tls]` tables is told that names the wrong files.
 
-use runtime::config::Config;
+use config::Config;
 use runtime::tls::Certificates;
 
 use crate::authority::Authority;
@@ -166,7 +166,7 @@ fn storage_with_tls_and_its_table_need_each_other() {
 
 #[test]
 fn the_password_of_storage_may_be_in_a_file_of_its_own() {
-    use runtime::config::{Password, StorageConfig};
+    use config::{Password, StorageConfig};
     let authority = Authority::new();
     let plain = "listen = \"127.0.0.1:6379\"";
     let shim =

@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 
 use bytes::Bytes;
+use config::Address;
 use protocol::storage::StorageEvent;
 use protocol::storage::network::{self, Backend, Endpoint, StorageInput};
 use protocol::time::Time;
-use runtime::address::Address;
 use runtime::reactor::{ConnectionId, Event, Io};
 use runtime::tls::Dialer;
 

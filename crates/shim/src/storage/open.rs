@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use config::{Config, Password, StorageConfig};
 use protocol::shards::ShardsConfig;
 use protocol::shim::TRANSFERS_MAX;
 use protocol::storage::memcached::{Memcached, MemcachedSettings};
@@ -9,7 +10,6 @@ use protocol::storage::network::Endpoint;
 use protocol::storage::redis::{Redis, RedisSettings};
 use protocol::storage::redis_cluster::{RedisCluster, RedisClusterSettings};
 use protocol::storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
-use runtime::config::{Config, Password, StorageConfig};
 use runtime::tls::Certificates;
 use wire::ShimId;
 

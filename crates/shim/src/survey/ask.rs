@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use runtime::address::Address;
+use config::Address;
 use runtime::reactor::{ConnectionId, Driver, Event, Io, Reactor};
 use runtime::tls::Dialer;
 use wire::resp::{Command, ReplyScanner, Value};

@@ -11,9 +11,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
+use config::Address;
+use config::{Config, Password, StorageConfig};
 use protocol::placement::{Placement, Secret};
-use runtime::address::Address;
-use runtime::config::{Config, Password, StorageConfig};
 use runtime::tls::{Certificates, Dialer};
 use wire::resp::{Command, Value};
 use wire::{Sharding, ShimId};

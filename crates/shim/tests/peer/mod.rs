@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use config::Config;
 use protocol::placement::{Placement, Secret as PlacementSecret};
-use runtime::config::Config;
 use runtime::instance::Instance;
 use runtime::peers::{Identity, PeerEvent, Peers};
 use runtime::reactor::{Driver, Event, Io, Reactor};

@@ -4,9 +4,9 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use config::Address;
 use protocol::storage::StorageEvent;
 use protocol::storage::redis::RedisSettings;
-use runtime::address::Address;
 
 use crate::redis::{PATIENCE, PINNED, RESP2, Storage, settings, users};
 use crate::relay::Relay;

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use config::Address;
 use protocol::storage::network::{Endpoint, StorageInput};
 use protocol::storage::redis::{Redis, RedisSettings};
 use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
-use runtime::address::Address;
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use shim::storage::Storage as Backed;
 use wire::resp::Command;

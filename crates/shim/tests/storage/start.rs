@@ -5,8 +5,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use runtime::Address;
-use runtime::config::{Config, LayerConfig, NodeConfig, Password, Secret, ShimConfig, StorageConfig};
+use config::Address;
+use config::{Config, LayerConfig, NodeConfig, Password, Secret, ShimConfig, StorageConfig};
 use runtime::stop::Stop;
 use runtime::tls::Certificates;
 use wire::Partition;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use config::Address;
+use config::{Config, FrontProtocol};
 use controller::{MemberState, MemberView};
-use runtime::address::Address;
-use runtime::config::{Config, FrontProtocol};
 use runtime::peers::handshake::LinkKey;
 use runtime::tls::{Certificates, Dialer};
 use serde::Deserialize;

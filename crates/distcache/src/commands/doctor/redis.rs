@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use config::Address;
+use config::{Config, Mode, Password};
 use protocol::storage::redis::server::{field, traits};
-use runtime::address::Address;
-use runtime::config::{Config, Mode, Password};
 use runtime::tls::Dialer;
 use wire::resp::{Command, Value};
 

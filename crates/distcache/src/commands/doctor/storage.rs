@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use runtime::address::Address;
-use runtime::config::{Config, SentinelStorage, StorageConfig};
+use config::Address;
+use config::{Config, SentinelStorage, StorageConfig};
 use runtime::tls::Certificates;
 use wire::resp::{Command, Value};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use runtime::address::Address;
+use config::Address;
 use runtime::peers::frame::{Channel, Hello};
 use runtime::peers::handshake::{Handshake, LinkKey};
 use runtime::reactor::{ConnectionId, Driver, Event, Io, Reactor};

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use config::ByteSize;
 use flash::device::{AlignedBuffer, Device, FileDevice, FileOptions, FtlDevice, MemoryDevice, SECTOR};
 use flash::ripq::{Ripq, Settings};
 use flash::{self, layout::Layout};
-use runtime::config::ByteSize;
 
 use super::cache::{Cache, OnRipq};
 use super::{Arguments, plan};

@@ -19,9 +19,9 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::Context;
+use config::ByteSize;
 use flash::Policy;
 use policies::Spec;
-use runtime::config::ByteSize;
 use study::what_if::{Setting, Size, Survey, WhatIfError};
 use trace::Access;
 

@@ -1,8 +1,8 @@
 //! Whether a cache of some size can be, by numbers alone: whole sectors, blocks, simulated flash, memory. It makes nothing.
 
+use config::ByteSize;
 use flash::device::{FtlOptions, SECTOR};
 use flash::layout::{BLOCKS_COUNT_MIN, Layout};
-use runtime::config::ByteSize;
 use study::what_if::Size;
 
 use super::Arguments;

@@ -1,11 +1,14 @@
-//! The configuration of a cluster: plain structs, read from TOML, validated once. Not where keys go.
+//! The configuration of a cluster: plain structs, read from TOML, validated once. Not where keys go, and nothing that lives:
+//! no socket, certificate or thread.
 
+mod address;
 mod assumed;
 mod changes;
 #[cfg(test)]
 mod described;
 #[cfg(test)]
 mod every_setting;
+mod key_text;
 mod load;
 mod members;
 mod place;
@@ -22,6 +25,9 @@ mod users;
 mod validate;
 mod words;
 
+pub use address::{Address, AddressError};
+pub use changes::Reloaded;
+pub use key_text::{key_bytes, key_text};
 pub use load::{ConfigError, Override};
 pub use members::{
     ControllerConfig, FrontListen, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig,
@@ -37,7 +43,7 @@ pub use storage::{Password, SentinelStorage, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
 pub use tracing::TracingConfig;
 pub use users::{UserConfig, UsersFrom};
-pub(crate) use words::unreadable;
+pub use words::unreadable;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

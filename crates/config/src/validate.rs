@@ -15,7 +15,7 @@ use super::{
     ClusterConfig, Config, ControllerConfig, FrontProtocol, MemcachedPlacement, Mode, ReadyShims, ShimConfig,
     StorageConfig,
 };
-use crate::address::Address;
+use crate::Address;
 
 type Check = Result<(), ConfigError>;
 

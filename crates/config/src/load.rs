@@ -152,7 +152,7 @@ impl Config {
     /// Reads and validates a text; `secret_file` is relative to the current directory.
     ///
     /// ```
-    /// use runtime::config::Config;
+    /// use config::Config;
     ///
     /// let text = r#"
     ///     [cluster]
@@ -169,7 +169,7 @@ impl Config {
     ///
     /// let error = Config::parse(&text.replace("storage", "store")).unwrap_err();
     /// assert!(error.to_string().contains("unknown"));
-    /// # Ok::<(), runtime::config::ConfigError>(())
+    /// # Ok::<(), config::ConfigError>(())
     /// ```
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         read(text, "configuration", Path::new(""), &[])

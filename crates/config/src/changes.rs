@@ -3,11 +3,20 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::load::ConfigError;
 use super::{Config, NodeConfig, ShimConfig};
-use crate::reload::Reloaded;
+
+/// What a reload has come to, field by field, as `[section] key`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Acted on from now on.
+    pub changed: Vec<String>,
+    /// Different in the file since the process started, and not acted on before it starts again.
+    pub restart_needed: Vec<String>,
+}
 
 /// A field that a restart is needed for unless it is listed here.
 pub(super) fn is_hot(section: &str, key: &str) -> bool {
@@ -126,8 +135,8 @@ fn names<'a>(old: &'a Table, new: &'a Table) -> BTreeSet<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
-    use crate::reload::Reloaded;
+    use crate::Config;
+    use crate::Reloaded;
 
     const TEXT: &str = r#"
 [cluster]

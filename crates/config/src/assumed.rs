@@ -248,7 +248,7 @@ mod tests {
     use toml::Table;
 
     use super::complete;
-    use crate::config::{Config, FrontProtocol};
+    use crate::{Config, FrontProtocol};
 
     const SECRET: &str = "[cluster]\nsecret = \"00112233445566778899aabbccddeeff\"\n";
 

@@ -209,7 +209,7 @@ fn check_members(config: &Config) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
+    use crate::Config;
 
     #[test]
     fn numbers_beyond_reason_are_slips() {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::load::ConfigError;
 use super::{ByteSize, Config};
-use crate::status::key_bytes;
+use crate::key_bytes;
 
 /// Looked through at every miss that might be cached.
 const POLICIES_MAX: usize = 256;

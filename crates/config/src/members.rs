@@ -9,7 +9,7 @@ use wire::Partition;
 
 use super::scalar::{ByteSize, ReadyShims};
 use super::storage::StorageConfig;
-use crate::address::Address;
+use crate::Address;
 
 /// `[[controller]]`, one per replica.
 #[derive(Clone, Debug, Deserialize)]

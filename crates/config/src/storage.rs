@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, de};
 
 use super::load::ConfigError;
-use crate::address::Address;
+use crate::Address;
 
 /// `embedded:`, `memcached://HOST:PORT`, `redis://USER:PASSWORD@HOST:PORT` (`rediss://` with TLS),
 /// `redis+unix://USER:PASSWORD@/PATH`, `redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT` or

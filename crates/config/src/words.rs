@@ -17,7 +17,7 @@ pub(super) fn hint<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// Why a file cannot be read.
-pub(crate) fn unreadable(error: &std::io::Error) -> String {
+pub fn unreadable(error: &std::io::Error) -> String {
     use std::io::ErrorKind::{InvalidData, IsADirectory, NotFound, PermissionDenied};
     match error.kind() {
         NotFound => "there is no such file".to_owned(),

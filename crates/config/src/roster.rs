@@ -5,7 +5,7 @@ use wire::Partition;
 
 use super::load::ConfigError;
 use super::{Config, FrontListen, LayerConfig, NodeConfig, RouterConfig};
-use crate::address::Address;
+use crate::Address;
 
 /// Everything that others need to know of the members. Their order is their numbering.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,7 +195,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::Config;
-    use crate::config::{LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
+    use crate::{LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
     use wire::Partition;
 
     fn config() -> Config {
