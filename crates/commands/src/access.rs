@@ -5,33 +5,33 @@ use wire::resp::Command;
 
 use super::keys::{self, integer};
 use super::own;
-use super::spec::{Begin, Find, KeyFlag, KeySpec, Spec};
+use super::spec::{Begin, CommandSpec, Find, KeyFlag, KeySpec};
 
 /// Reading, writing, both or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Access {
+pub(crate) struct AccessMode {
     read: bool,
     write: bool,
 }
 
-impl Access {
-    pub(crate) const NONE: Access = Access { read: false, write: false };
-    pub(crate) const READ: Access = Access { read: true, write: false };
-    pub(crate) const WRITE: Access = Access { read: false, write: true };
-    pub(crate) const READ_WRITE: Access = Access { read: true, write: true };
+impl AccessMode {
+    pub(crate) const NONE: AccessMode = AccessMode { read: false, write: false };
+    pub(crate) const READ: AccessMode = AccessMode { read: true, write: false };
+    pub(crate) const WRITE: AccessMode = AccessMode { read: false, write: true };
+    pub(crate) const READ_WRITE: AccessMode = AccessMode { read: true, write: true };
 
-    pub(crate) fn covers(self, needed: Access) -> bool {
+    pub(crate) fn covers(self, needed: AccessMode) -> bool {
         (self.read || !needed.read) && (self.write || !needed.write)
     }
 
-    pub(crate) fn and(self, other: Access) -> Access {
-        Access { read: self.read || other.read, write: self.write || other.write }
+    pub(crate) fn and(self, other: AccessMode) -> AccessMode {
+        AccessMode { read: self.read || other.read, write: self.write || other.write }
     }
 
     /// EXISTS and its like neither read nor write a value.
-    fn of(spec: &KeySpec) -> Access {
+    fn of(spec: &KeySpec) -> AccessMode {
         let writes = [KeyFlag::Insert, KeyFlag::Delete, KeyFlag::Update];
-        Access { read: spec.has(KeyFlag::Access), write: writes.iter().any(|flag| spec.has(*flag)) }
+        AccessMode { read: spec.has(KeyFlag::Access), write: writes.iter().any(|flag| spec.has(*flag)) }
     }
 }
 
@@ -39,37 +39,39 @@ impl Access {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyAccess {
     pub(crate) index: usize,
-    pub(crate) access: Access,
+    pub(crate) access: AccessMode,
 }
 
-pub(crate) type Accesses = SmallVec<[KeyAccess; 4]>;
+pub(crate) type KeyAccesses = SmallVec<[KeyAccess; 4]>;
 
 /// Every key of a command. None where its arguments make no sense, because it will not be carried out then.
-pub(crate) fn accesses(command: &Command, spec: &'static Spec) -> Accesses {
+pub(crate) fn accesses(command: &Command, spec: &'static CommandSpec) -> KeyAccesses {
     let at = |index, access| KeyAccess { index, access };
     if !spec.accepts(command.len()) {
-        return Accesses::new();
+        return KeyAccesses::new();
     }
     match spec.name {
         "set" => SmallVec::from_slice(&[at(1, set(command))]),
         "bitfield" => SmallVec::from_slice(&[at(1, bit_field(command))]),
         "sort" => {
             let keys = keys::extract(command, spec).unwrap_or_default().into_iter().enumerate();
-            keys.map(|(place, index)| at(index, if place == 0 { Access::READ } else { Access::WRITE }))
-                .collect()
+            keys.map(|(place, index)| {
+                at(index, if place == 0 { AccessMode::READ } else { AccessMode::WRITE })
+            })
+            .collect()
         }
-        "migrate" => keys::migrate(command).map(|index| at(index, Access::READ_WRITE)).collect(),
-        "sort_ro" => SmallVec::from_slice(&[at(1, Access::READ)]),
+        "migrate" => keys::migrate(command).map(|index| at(index, AccessMode::READ_WRITE)).collect(),
+        "sort_ro" => SmallVec::from_slice(&[at(1, AccessMode::READ)]),
         "distcache|purge" => {
             let key = own::scope(command).and_then(|(_, key)| key);
-            key.map(|index| at(index, Access::WRITE)).into_iter().collect()
+            key.map(|index| at(index, AccessMode::WRITE)).into_iter().collect()
         }
         // Here the table's description can miss a key that the command uses.
         "georadius" | "georadiusbymember" | "pfmerge" | "xread" | "xreadgroup" => {
             let mut found = described(command, spec).unwrap_or_default();
             for index in keys::extract(command, spec).unwrap_or_default() {
                 if !found.iter().any(|known| known.index == index) {
-                    found.push(at(index, Access::READ_WRITE));
+                    found.push(at(index, AccessMode::READ_WRITE));
                 }
             }
             found
@@ -79,8 +81,8 @@ pub(crate) fn accesses(command: &Command, spec: &'static Spec) -> Accesses {
 }
 
 /// The keys of all specifications; `None` if one of them does not fit the arguments.
-fn described(command: &Command, spec: &'static Spec) -> Option<Accesses> {
-    let mut found = Accesses::new();
+fn described(command: &Command, spec: &'static CommandSpec) -> Option<KeyAccesses> {
+    let mut found = KeyAccesses::new();
     for key_spec in spec.keys.iter().filter(|key_spec| !key_spec.has(KeyFlag::NotKey)) {
         let first = match key_spec.begin {
             Begin::Index(index) => index,
@@ -102,7 +104,7 @@ fn described(command: &Command, spec: &'static Spec) -> Option<Accesses> {
         if end > command.len() || end <= first {
             return None;
         }
-        let access = Access::of(key_spec);
+        let access = AccessMode::of(key_spec);
         found.extend((first..end).step_by(step.max(1)).map(|index| KeyAccess { index, access }));
         if key_spec.has(KeyFlag::Incomplete) {
             return None;
@@ -121,21 +123,21 @@ fn range_end(command: &Command, first: usize, last: i16, limit: usize) -> Option
 }
 
 /// SET with GET reads what it overwrites.
-fn set(command: &Command) -> Access {
+fn set(command: &Command) -> AccessMode {
     let reads = (3..command.len()).any(|index| command.arg(index).eq_ignore_ascii_case(b"get"));
-    if reads { Access::READ_WRITE } else { Access::WRITE }
+    if reads { AccessMode::READ_WRITE } else { AccessMode::WRITE }
 }
 
 /// BITFIELD writes unless all of its operations are known to read.
-fn bit_field(command: &Command) -> Access {
+fn bit_field(command: &Command) -> AccessMode {
     let mut at = 2;
     while let Some(operation) = command.get(at) {
         let left = command.len() - at - 1;
         at += match operation.to_ascii_lowercase().as_slice() {
             b"get" if left >= 2 => 3,
             b"overflow" if left >= 1 => 2,
-            _ => return Access::READ_WRITE,
+            _ => return AccessMode::READ_WRITE,
         };
     }
-    Access::READ
+    AccessMode::READ
 }

@@ -7,9 +7,9 @@ use super::keys;
 use super::lookup::{find, find_subcommand};
 use super::own;
 use super::parameter;
-use super::refusal::{Reason, Refusal};
-use super::rule::Rule;
-use super::spec::{Group, Spec};
+use super::refusal::{CommandRefusal, RefusalReason};
+use super::rule::CommandRule;
+use super::spec::{CommandGroup, CommandSpec};
 
 /// How a command is treated (design, sections 6 and 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,7 +43,7 @@ pub enum CommandKind {
 /// What is known about a command that can be carried out.
 #[derive(Clone, Debug)]
 pub struct Classified {
-    pub spec: &'static Spec,
+    pub spec: &'static CommandSpec,
     pub kind: CommandKind,
     /// Indexes of the arguments that are keys. A key that is given twice is there twice.
     pub keys: SmallVec<[usize; 1]>,
@@ -55,64 +55,66 @@ pub struct Classified {
 }
 
 /// Looks a command up and finds its keys. The error is what its client gets to read.
-pub fn classify(command: &Command) -> Result<Classified, Refusal> {
+pub fn classify(command: &Command) -> Result<Classified, CommandRefusal> {
     let spec = resolve(command)?;
     if !spec.accepts(command.len()) {
-        return Err(Refusal::Arity(spec.name));
+        return Err(CommandRefusal::Arity(spec.name));
     }
     let keyed = match spec.rule {
-        Rule::Refuse(reason) => return Err(Refusal::unsupported(spec.name, reason)),
-        Rule::Connection => return Ok(Classified::without_keys(spec, CommandKind::Connection)),
-        Rule::Keyless if spec.name == "config|set" && !sets_harmless_parameters(command) => {
-            return Err(Refusal::unsupported(spec.name, Reason::Configuration));
+        CommandRule::Refuse(reason) => return Err(CommandRefusal::unsupported(spec.name, reason)),
+        CommandRule::Connection => return Ok(Classified::without_keys(spec, CommandKind::Connection)),
+        CommandRule::Keyless if spec.name == "config|set" && !sets_harmless_parameters(command) => {
+            return Err(CommandRefusal::unsupported(spec.name, RefusalReason::Configuration));
         }
-        Rule::Subscription => return Ok(Classified::without_keys(spec, CommandKind::Subscription)),
-        Rule::Purge => {
-            let (_, key) = own::scope(command).ok_or(Refusal::Syntax)?;
+        CommandRule::Subscription => return Ok(Classified::without_keys(spec, CommandKind::Subscription)),
+        CommandRule::Purge => {
+            let (_, key) = own::scope(command).ok_or(CommandRefusal::Syntax)?;
             let keys = key.into_iter().collect();
             return Ok(Classified { keys, ..Classified::without_keys(spec, CommandKind::Purge) });
         }
-        Rule::Publish => return Ok(Classified::without_keys(spec, CommandKind::Publish)),
-        Rule::Keyless => return Ok(Classified::without_keys(spec, CommandKind::Keyless)),
+        CommandRule::Publish => return Ok(Classified::without_keys(spec, CommandKind::Publish)),
+        CommandRule::Keyless => return Ok(Classified::without_keys(spec, CommandKind::Keyless)),
         keyed => keyed,
     };
     let keys = keys::extract(command, spec)?;
-    let blocks =
-        || spec.group != Group::Stream || keys::stream_options(command).is_some_and(|found| found.blocks);
+    let blocks = || {
+        spec.group != CommandGroup::Stream || keys::stream_options(command).is_some_and(|found| found.blocks)
+    };
     let kind = match keyed {
-        Rule::Write if keys.is_empty() => CommandKind::Barrier,
-        Rule::BlockingWrite if blocks() => CommandKind::BlockingWrite,
-        Rule::Write | Rule::BlockingWrite => CommandKind::Write,
+        CommandRule::Write if keys.is_empty() => CommandKind::Barrier,
+        CommandRule::BlockingWrite if blocks() => CommandKind::BlockingWrite,
+        CommandRule::Write | CommandRule::BlockingWrite => CommandKind::Write,
         _ if keys.is_empty() => CommandKind::Keyless,
-        Rule::BlockingQuery if blocks() => CommandKind::BlockingQuery,
-        Rule::Watch => CommandKind::Watch,
-        Rule::Read if keys.len() == 1 => CommandKind::Read,
+        CommandRule::BlockingQuery if blocks() => CommandKind::BlockingQuery,
+        CommandRule::Watch => CommandKind::Watch,
+        CommandRule::Read if keys.len() == 1 => CommandKind::Read,
         _ => CommandKind::Query,
     };
     if spec.name == "copy" && names_database(command) {
-        return Err(Refusal::unsupported(spec.name, Reason::OtherDatabase));
+        return Err(CommandRefusal::unsupported(spec.name, RefusalReason::OtherDatabase));
     }
-    let reads_unnamed_keys =
-        spec.group == Group::Generic && spec.name.starts_with("sort") && keys::sort_reads_other_keys(command);
+    let reads_unnamed_keys = spec.group == CommandGroup::Generic
+        && spec.name.starts_with("sort")
+        && keys::sort_reads_other_keys(command);
     Ok(Classified { spec, kind, keys, reads_unnamed_keys, script: spec.runs_script() })
 }
 
 /// What a command of this name is, whatever its arguments, if they name keys wherever they can.
-pub fn kind_of(spec: &'static Spec) -> Result<CommandKind, Refusal> {
+pub fn kind_of(spec: &'static CommandSpec) -> Result<CommandKind, CommandRefusal> {
     Ok(match spec.rule {
-        Rule::Refuse(reason) => return Err(Refusal::unsupported(spec.name, reason)),
-        Rule::Connection => CommandKind::Connection,
-        Rule::Subscription => CommandKind::Subscription,
-        Rule::Publish => CommandKind::Publish,
-        Rule::Purge => CommandKind::Purge,
-        Rule::Keyless => CommandKind::Keyless,
-        Rule::Write if !spec.names_keys() => CommandKind::Barrier,
-        Rule::Write => CommandKind::Write,
-        Rule::BlockingWrite => CommandKind::BlockingWrite,
-        Rule::BlockingQuery => CommandKind::BlockingQuery,
-        Rule::Watch => CommandKind::Watch,
-        Rule::Read => CommandKind::Read,
-        Rule::Query => CommandKind::Query,
+        CommandRule::Refuse(reason) => return Err(CommandRefusal::unsupported(spec.name, reason)),
+        CommandRule::Connection => CommandKind::Connection,
+        CommandRule::Subscription => CommandKind::Subscription,
+        CommandRule::Publish => CommandKind::Publish,
+        CommandRule::Purge => CommandKind::Purge,
+        CommandRule::Keyless => CommandKind::Keyless,
+        CommandRule::Write if !spec.names_keys() => CommandKind::Barrier,
+        CommandRule::Write => CommandKind::Write,
+        CommandRule::BlockingWrite => CommandKind::BlockingWrite,
+        CommandRule::BlockingQuery => CommandKind::BlockingQuery,
+        CommandRule::Watch => CommandKind::Watch,
+        CommandRule::Read => CommandKind::Read,
+        CommandRule::Query => CommandKind::Query,
     })
 }
 
@@ -122,22 +124,22 @@ pub(super) fn is_whole(command: &Command) -> bool {
 }
 
 impl Classified {
-    pub fn without_keys(spec: &'static Spec, kind: CommandKind) -> Classified {
+    pub fn without_keys(spec: &'static CommandSpec, kind: CommandKind) -> Classified {
         Classified { spec, kind, keys: SmallVec::new(), reads_unnamed_keys: false, script: false }
     }
 }
 
 /// The entry of the command or, for a container, of its subcommand.
-pub fn resolve(command: &Command) -> Result<&'static Spec, Refusal> {
-    let spec = find(command.name()).ok_or_else(|| Refusal::unknown_command(command))?;
+pub fn resolve(command: &Command) -> Result<&'static CommandSpec, CommandRefusal> {
+    let spec = find(command.name()).ok_or_else(|| CommandRefusal::unknown_command(command))?;
     if spec.subcommands.is_empty() || command.len() == 1 {
         return Ok(spec);
     }
     match find_subcommand(spec, command.arg(1)) {
         Some(subcommand) => Ok(subcommand),
         // CLIENT has subcommands that are newer than the table; what it does is up to the router.
-        None if spec.group == Group::Connection => Ok(spec),
-        None => Err(Refusal::unknown_subcommand(command)),
+        None if spec.group == CommandGroup::Connection => Ok(spec),
+        None => Err(CommandRefusal::unknown_subcommand(command)),
     }
 }
 

@@ -3,15 +3,15 @@
 use smallvec::SmallVec;
 use wire::resp::Command;
 
-use super::refusal::Refusal;
-use super::spec::{Begin, Find, Group, KeyFlag, KeySpec, Spec};
+use super::refusal::CommandRefusal;
+use super::spec::{Begin, CommandGroup, CommandSpec, Find, KeyFlag, KeySpec};
 use wire::key::hash_tag;
 
 /// Argument indexes, in the order of the arguments' roles in the table.
-pub(super) type Keys = SmallVec<[usize; 1]>;
+pub(super) type KeyIndexes = SmallVec<[usize; 1]>;
 
 /// The keys of a command, or the error that Redis would answer because it finds none where some must be.
-pub(super) fn extract(command: &Command, spec: &'static Spec) -> Result<Keys, Refusal> {
+pub(super) fn extract(command: &Command, spec: &'static CommandSpec) -> Result<KeyIndexes, CommandRefusal> {
     // In these the table's description is not what Redis does when options repeat or look like each other.
     match spec.name {
         "sort" => return Ok(sort(command)),
@@ -20,7 +20,7 @@ pub(super) fn extract(command: &Command, spec: &'static Spec) -> Result<Keys, Re
         "xread" | "xreadgroup" => return streams(command),
         _ => {}
     }
-    let mut keys = Keys::new();
+    let mut keys = KeyIndexes::new();
     for key_spec in spec.keys {
         if !key_spec.has(KeyFlag::NotKey) {
             add(command, spec, key_spec, &mut keys)?;
@@ -29,7 +29,12 @@ pub(super) fn extract(command: &Command, spec: &'static Spec) -> Result<Keys, Re
     Ok(keys)
 }
 
-fn add(command: &Command, spec: &'static Spec, key_spec: &KeySpec, keys: &mut Keys) -> Result<(), Refusal> {
+fn add(
+    command: &Command,
+    spec: &'static CommandSpec,
+    key_spec: &KeySpec,
+    keys: &mut KeyIndexes,
+) -> Result<(), CommandRefusal> {
     let begin = match key_spec.begin {
         Begin::Index(index) => index,
         Begin::Keyword(keyword, from) => match position(command, keyword, from) {
@@ -55,11 +60,11 @@ fn add(command: &Command, spec: &'static Spec, key_spec: &KeySpec, keys: &mut Ke
 
 fn range(
     command: &Command,
-    spec: &'static Spec,
+    spec: &'static CommandSpec,
     first: usize,
     (last, step, limit): (i16, usize, usize),
-    keys: &mut Keys,
-) -> Result<(), Refusal> {
+    keys: &mut KeyIndexes,
+) -> Result<(), CommandRefusal> {
     let behind = match (usize::try_from(last), limit) {
         (Ok(last), _) => first + last + 1,
         (Err(_), 0 | 1) => command.len() + 1 - usize::from(last.unsigned_abs()),
@@ -68,7 +73,7 @@ fn range(
     // MSET: a key without its value.
     let uneven = step > 1 && last < 0 && !command.len().saturating_sub(first).is_multiple_of(step);
     if behind > command.len() || uneven {
-        return Err(Refusal::Arity(spec.name));
+        return Err(CommandRefusal::Arity(spec.name));
     }
     // May be none at all: PFMERGE without a source.
     keys.extend((first..behind).step_by(step.max(1)));
@@ -76,29 +81,34 @@ fn range(
 }
 
 /// The number of keys that the argument at `count` announces, all of them there from `first` on.
-fn key_count(command: &Command, spec: &'static Spec, count: usize, first: usize) -> Result<usize, Refusal> {
-    let scripting = spec.group == Group::Scripting;
+fn key_count(
+    command: &Command,
+    spec: &'static CommandSpec,
+    count: usize,
+    first: usize,
+) -> Result<usize, CommandRefusal> {
+    let scripting = spec.group == CommandGroup::Scripting;
     let pops = spec.name.ends_with("mpop");
     let cardinality = spec.name == "sintercard";
-    let Some(text) = command.get(count) else { return Err(Refusal::Arity(spec.name)) };
+    let Some(text) = command.get(count) else { return Err(CommandRefusal::Arity(spec.name)) };
     let available = command.len().saturating_sub(first);
     match integer(text) {
-        None if spec.name.starts_with("fcall") => Err(Refusal::BadKeyCount),
-        None if pops || cardinality => Err(Refusal::KeyCountNotPositive),
-        None => Err(Refusal::NotInteger),
-        Some(number) if scripting && number < 0 => Err(Refusal::NegativeKeyCount),
-        Some(number) if number < 1 && (pops || cardinality) => Err(Refusal::KeyCountNotPositive),
-        Some(number) if number < 1 && !scripting => Err(Refusal::NoInputKey(spec.name)),
+        None if spec.name.starts_with("fcall") => Err(CommandRefusal::BadKeyCount),
+        None if pops || cardinality => Err(CommandRefusal::KeyCountNotPositive),
+        None => Err(CommandRefusal::NotInteger),
+        Some(number) if scripting && number < 0 => Err(CommandRefusal::NegativeKeyCount),
+        Some(number) if number < 1 && (pops || cardinality) => Err(CommandRefusal::KeyCountNotPositive),
+        Some(number) if number < 1 && !scripting => Err(CommandRefusal::NoInputKey(spec.name)),
         Some(number) if number as u64 > available as u64 => {
-            Err(if scripting || cardinality { Refusal::TooManyKeys } else { Refusal::Syntax })
+            Err(if scripting || cardinality { CommandRefusal::TooManyKeys } else { CommandRefusal::Syntax })
         }
         Some(number) => Ok(number as usize),
     }
 }
 
 /// The source, and the destination of the last STORE.
-fn sort(command: &Command) -> Keys {
-    let mut keys = Keys::from_elem(1, 1);
+fn sort(command: &Command) -> KeyIndexes {
+    let mut keys = KeyIndexes::from_elem(1, 1);
     let mut at = 2;
     while at < command.len() {
         let option = command.arg(at);
@@ -172,8 +182,8 @@ pub fn sort_option_that_reads_keys(command: &Command) -> Option<&'static str> {
 }
 
 /// The source, and the destination of the last STORE or STOREDIST.
-fn geo_radius(command: &Command, options: usize) -> Keys {
-    let mut keys = Keys::from_elem(1, 1);
+fn geo_radius(command: &Command, options: usize) -> KeyIndexes {
+    let mut keys = KeyIndexes::from_elem(1, 1);
     let mut at = options;
     while at + 1 < command.len() {
         let option = command.arg(at);
@@ -213,14 +223,14 @@ pub(super) fn stream_options(command: &Command) -> Option<StreamOptions> {
     }
 }
 
-fn streams(command: &Command) -> Result<Keys, Refusal> {
-    let first = stream_options(command).ok_or(Refusal::Syntax)?.keys;
+fn streams(command: &Command) -> Result<KeyIndexes, CommandRefusal> {
+    let first = stream_options(command).ok_or(CommandRefusal::Syntax)?.keys;
     let rest = command.len().saturating_sub(first);
     if rest == 0 {
-        return Err(Refusal::Syntax);
+        return Err(CommandRefusal::Syntax);
     }
     if rest % 2 != 0 {
-        return Err(Refusal::UnbalancedStreams);
+        return Err(CommandRefusal::UnbalancedStreams);
     }
     Ok((first..first + rest / 2).collect())
 }

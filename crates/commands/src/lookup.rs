@@ -2,7 +2,7 @@
 
 use super::native;
 use super::own::DISTCACHE;
-use super::spec::Spec;
+use super::spec::CommandSpec;
 use super::table::TABLE;
 
 /// Longer than any name in the table.
@@ -16,12 +16,12 @@ static INDEX: [u16; SLOTS] = index();
 const _: () = assert!(TABLE.len() * 2 < SLOTS, "lookups need empty slots to end");
 
 /// The whole table: commands without subcommands, and containers.
-pub fn all() -> &'static [Spec] {
+pub fn all() -> &'static [CommandSpec] {
     TABLE
 }
 
 /// The table entry of a command without subcommands, or of a container.
-pub fn find(name: &[u8]) -> Option<&'static Spec> {
+pub fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     if name.len() > NAME_BYTES_MAX {
         return None;
     }
@@ -47,13 +47,13 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
 }
 
 /// The entry of a container's subcommand.
-pub(super) fn find_subcommand(container: &'static Spec, name: &[u8]) -> Option<&'static Spec> {
+pub(super) fn find_subcommand(container: &'static CommandSpec, name: &[u8]) -> Option<&'static CommandSpec> {
     let prefix = container.name.len() + 1;
     container.subcommands.iter().find(|spec| spec.name.as_bytes()[prefix..].eq_ignore_ascii_case(name))
 }
 
 /// The entry with this full name, as `config|get`.
-pub(crate) fn lookup(name: &[u8]) -> Option<&'static Spec> {
+pub(crate) fn lookup(name: &[u8]) -> Option<&'static CommandSpec> {
     match name.iter().position(|&byte| byte == b'|') {
         None => find(name),
         Some(bar) => find_subcommand(find(&name[..bar])?, &name[bar + 1..]),
@@ -61,12 +61,12 @@ pub(crate) fn lookup(name: &[u8]) -> Option<&'static Spec> {
 }
 
 /// Every command and container, in the order of their names.
-pub(crate) fn containers() -> impl Iterator<Item = &'static Spec> {
+pub(crate) fn containers() -> impl Iterator<Item = &'static CommandSpec> {
     TABLE.iter().chain(std::iter::once(&DISTCACHE))
 }
 
 /// Every command, container and subcommand.
-pub fn specs() -> impl Iterator<Item = &'static Spec> {
+pub fn specs() -> impl Iterator<Item = &'static CommandSpec> {
     containers().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands))
 }
 

@@ -6,13 +6,13 @@ use super::spec::Begin::Index;
 use super::spec::Flag::{Readonly, Write};
 use super::spec::KeyFlag::{Ro, Rw};
 use super::spec::Tip::NondeterministicOutput;
-use super::spec::{Category, Group, KeySpec, Spec, command, keys, range};
+use super::spec::{Category, CommandGroup, CommandSpec, KeySpec, command, keys, range};
 
 const FIRST: u16 = own::COMMANDS_COUNT as u16;
 /// The table's, DistCache's own and those here.
 pub(crate) const COMMANDS_COUNT: usize = own::COMMANDS_COUNT + NATIVE.len();
 
-static NATIVE: [Spec; 6] = [
+static NATIVE: [CommandSpec; 6] = [
     write(0, ".ma", -2),
     read(1, ".me"),
     // What it is asked for changes without a write: remaining time, time of the last use.
@@ -26,9 +26,9 @@ static NATIVE: [Spec; 6] = [
 const READ: &[KeySpec] = &[keys(&[Ro], Index(1), range(0, 1, 0))];
 const WRITTEN: &[KeySpec] = &[keys(&[Rw], Index(1), range(0, 1, 0))];
 
-const fn read(number: u16, name: &'static str) -> Spec {
+const fn read(number: u16, name: &'static str) -> CommandSpec {
     command(
-        (FIRST + number, name, -2, Group::String),
+        (FIRST + number, name, -2, CommandGroup::String),
         &[Readonly],
         &[NondeterministicOutput],
         &[Category::Read, Category::String],
@@ -37,9 +37,9 @@ const fn read(number: u16, name: &'static str) -> Spec {
     )
 }
 
-const fn write(number: u16, name: &'static str, arity: i16) -> Spec {
+const fn write(number: u16, name: &'static str, arity: i16) -> CommandSpec {
     command(
-        (FIRST + number, name, arity, Group::String),
+        (FIRST + number, name, arity, CommandGroup::String),
         &[Write],
         &[],
         &[Category::Write, Category::String],
@@ -49,12 +49,12 @@ const fn write(number: u16, name: &'static str, arity: i16) -> Spec {
 }
 
 /// The entry of a command whose name starts with a dot.
-pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
+pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     NATIVE.iter().find(|spec| spec.name.as_bytes() == name)
 }
 
 /// Not part of Redis' table, but of its categories.
-pub(crate) fn natives() -> impl Iterator<Item = &'static Spec> {
+pub(crate) fn natives() -> impl Iterator<Item = &'static CommandSpec> {
     NATIVE.iter()
 }
 

@@ -7,7 +7,7 @@ const SHOWN_BYTES_MAX: usize = 128;
 
 /// `Display` is the text of the error reply, its code included.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CommandRefusal {
     #[error(
         "ERR unknown command '{name}', with args beginning with: {args} (DistCache knows the commands of Redis {})",
         super::REDIS_VERSION
@@ -36,12 +36,12 @@ pub enum Refusal {
     #[error("ERR This instance has cluster support disabled")]
     NoCluster,
     #[error("ERR DistCache does not carry '{name}': {reason}")]
-    Unsupported { name: &'static str, reason: Reason },
+    Unsupported { name: &'static str, reason: RefusalReason },
 }
 
 /// Why this release refuses a command that Redis has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason {
+pub enum RefusalReason {
     #[error("it would look like one server of a Redis Cluster, which it is not")]
     Cluster,
     #[error("administrative commands go to the storage server itself")]
@@ -68,8 +68,8 @@ pub enum Reason {
     Debugging,
 }
 
-impl Refusal {
-    pub(super) fn unknown_command(command: &Command) -> Refusal {
+impl CommandRefusal {
+    pub(super) fn unknown_command(command: &Command) -> CommandRefusal {
         let mut args = String::new();
         for arg in command.args().skip(1) {
             let Some(left) = SHOWN_BYTES_MAX.checked_sub(args.len()).filter(|left| *left > 0) else { break };
@@ -77,32 +77,35 @@ impl Refusal {
             args.push_str(&shown(arg, left));
             args.push_str("' ");
         }
-        Refusal::UnknownCommand { name: shown(command.name(), SHOWN_BYTES_MAX).into(), args: args.into() }
+        CommandRefusal::UnknownCommand {
+            name: shown(command.name(), SHOWN_BYTES_MAX).into(),
+            args: args.into(),
+        }
     }
 
     /// For a command whose second argument names no subcommand of its first.
-    pub fn unknown_subcommand(command: &Command) -> Refusal {
+    pub fn unknown_subcommand(command: &Command) -> CommandRefusal {
         let container = shown(command.name(), SHOWN_BYTES_MAX).to_ascii_uppercase().into();
         let name = command.get(1).map(|name| shown(name, SHOWN_BYTES_MAX)).unwrap_or_default();
-        Refusal::UnknownSubcommand { container, name: name.into() }
+        CommandRefusal::UnknownSubcommand { container, name: name.into() }
     }
 
     /// Whether Redis finds out only when it carries the command out, so that a transaction takes it.
     pub fn is_of_execution(&self, command: &Command) -> bool {
         match self {
-            Refusal::UnknownCommand { .. } | Refusal::UnknownSubcommand { .. } => false,
+            CommandRefusal::UnknownCommand { .. } | CommandRefusal::UnknownSubcommand { .. } => false,
             // CONFIG SET is only looked at when it is carried out.
-            Refusal::Unsupported { reason: Reason::Configuration, .. } => true,
-            Refusal::NoCluster | Refusal::Unsupported { .. } => false,
-            Refusal::Arity(_) => super::classify::is_whole(command),
+            CommandRefusal::Unsupported { reason: RefusalReason::Configuration, .. } => true,
+            CommandRefusal::NoCluster | CommandRefusal::Unsupported { .. } => false,
+            CommandRefusal::Arity(_) => super::classify::is_whole(command),
             _ => true,
         }
     }
 
-    pub(super) fn unsupported(name: &'static str, reason: Reason) -> Refusal {
+    pub(super) fn unsupported(name: &'static str, reason: RefusalReason) -> CommandRefusal {
         match reason {
-            Reason::Cluster => Refusal::NoCluster,
-            reason => Refusal::Unsupported { name, reason },
+            RefusalReason::Cluster => CommandRefusal::NoCluster,
+            reason => CommandRefusal::Unsupported { name, reason },
         }
     }
 }
@@ -118,20 +121,21 @@ fn shown(text: &[u8], bytes_max: usize) -> String {
 mod tests {
     use wire::resp::Command;
 
-    use super::Refusal;
+    use super::CommandRefusal;
 
     #[test]
     fn unknown_commands_are_shown_as_redis_shows_them_and_cut() {
         let long = "x".repeat(200);
-        let text = Refusal::unknown_command(&Command::from_args(&["fo\r\no", "a", "b\nc"])).to_string();
+        let text =
+            CommandRefusal::unknown_command(&Command::from_args(&["fo\r\no", "a", "b\nc"])).to_string();
         assert!(
             text.starts_with("ERR unknown command 'fo  o', with args beginning with: 'a' 'b c' "),
             "{text}"
         );
-        let text = Refusal::unknown_command(&Command::from_args(&[&long, &long, &long])).to_string();
+        let text = CommandRefusal::unknown_command(&Command::from_args(&[&long, &long, &long])).to_string();
         assert!(text.contains(&format!("'{}', with", "x".repeat(128))), "{text}");
         assert!(text.contains(&format!("with: '{}'  (", "x".repeat(128))), "{text}");
-        let text = Refusal::unknown_subcommand(&Command::from_args(&["config", "nO"])).to_string();
+        let text = CommandRefusal::unknown_subcommand(&Command::from_args(&["config", "nO"])).to_string();
         assert_eq!(text, "ERR unknown subcommand 'nO'. Try CONFIG HELP.");
     }
 }

@@ -1,26 +1,26 @@
 //! The shape of the command table: what Redis says about each of its commands. The facts are in `table`.
 
-use super::rule::{self, Rule};
+use super::rule::{self, CommandRule};
 
 /// One command or subcommand as Redis describes it.
 #[derive(Debug)]
-pub struct Spec {
+pub struct CommandSpec {
     /// Lower case; a subcommand's holds its container's: `config|get`.
     pub name: &'static str,
     /// Number of arguments with the name; negative: at least so many.
     pub arity: i16,
-    pub group: Group,
+    pub group: CommandGroup,
     pub(super) flags: Set,
     pub(super) tips: Set,
     pub(super) categories: Set,
     pub(super) keys: &'static [KeySpec],
-    pub subcommands: &'static [Spec],
-    pub(super) rule: Rule,
+    pub subcommands: &'static [CommandSpec],
+    pub(super) rule: CommandRule,
     /// Its place in the table with all subcommands counted: what a user's rules are kept by.
     pub(crate) number: u16,
 }
 
-impl Spec {
+impl CommandSpec {
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.has(flag as u32)
     }
@@ -35,12 +35,12 @@ impl Spec {
 
     /// EVAL, FCALL and their like, which may run for long.
     pub fn runs_script(&self) -> bool {
-        matches!(self.group, Group::Scripting) && self.has(Flag::NoMandatoryKeys)
+        matches!(self.group, CommandGroup::Scripting) && self.has(Flag::NoMandatoryKeys)
     }
 
     /// Whether its replies may change with the expiry of a hash's fields, without a write.
     pub fn is_hash(&self) -> bool {
-        matches!(self.group, Group::Hash)
+        matches!(self.group, CommandGroup::Hash)
     }
 
     /// Whether clients may keep what it says of its keys: what only reads, and scripts, which may.
@@ -65,7 +65,7 @@ impl Spec {
 
     /// Scripts and functions, whose keys are counted and may be none.
     pub fn may_name_no_key(&self) -> bool {
-        matches!(self.group, Group::Scripting)
+        matches!(self.group, CommandGroup::Scripting)
     }
 
     /// Whether a command of `args` arguments, the name included, has the right number of them.
@@ -165,7 +165,7 @@ pub enum Tip {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum CommandGroup {
     Bitmap,
     Cluster,
     Connection,
@@ -270,20 +270,20 @@ pub(super) enum Find {
 // What the generated table is written in.
 
 /// A command's number and name, its arity and its group, then its flags, tips and categories.
-type Facts = (u16, &'static str, i16, Group);
+type CommandFacts = (u16, &'static str, i16, CommandGroup);
 
 pub(super) const fn command(
-    (number, name, arity, group): Facts,
+    (number, name, arity, group): CommandFacts,
     flags: &[Flag],
     tips: &[Tip],
     categories: &[Category],
     keys: &'static [KeySpec],
-    subcommands: &'static [Spec],
-) -> Spec {
+    subcommands: &'static [CommandSpec],
+) -> CommandSpec {
     let (flags, tips, categories) =
         (Set::of_flags(flags), Set::of_tips(tips), Set::of_categories(categories));
     let rule = rule::derive(name.as_bytes(), group, flags, tips, keys);
-    Spec { name, arity, group, flags, tips, categories, keys, subcommands, rule, number }
+    CommandSpec { name, arity, group, flags, tips, categories, keys, subcommands, rule, number }
 }
 
 pub(super) const fn keys(flags: &[KeyFlag], begin: Begin, find: Find) -> KeySpec {

@@ -2,8 +2,8 @@
 
 use wire::resp::Command;
 
-use super::rule::Rule;
-use super::spec::{Flag, Spec};
+use super::rule::CommandRule;
+use super::spec::{CommandSpec, Flag};
 use super::table::TABLE;
 use super::{CommandKind, classify};
 
@@ -17,8 +17,8 @@ fn check(expected: CommandKind, lines: &[&str]) {
 }
 
 /// The names of all commands with this rule, containers without subcommands of their own left out.
-fn names(wanted: impl Fn(Rule) -> bool) -> String {
-    let leaves = |spec: &'static Spec| {
+fn names(wanted: impl Fn(CommandRule) -> bool) -> String {
+    let leaves = |spec: &'static CommandSpec| {
         if spec.subcommands.is_empty() { std::slice::from_ref(spec) } else { spec.subcommands }
     };
     let names = TABLE.iter().flat_map(leaves).filter(|spec| wanted(spec.rule)).map(|spec| spec.name);
@@ -32,7 +32,7 @@ fn these_reads_are_cached() {
         lrange mget scard sdiff sinter sintercard sismember smembers smismember strlen substr sunion type \
         xinfo|groups xinfo|stream xlen xrange xrevrange zcard zcount zdiff zinter zintercard zlexcount zmscore \
         zrange zrangebylex zrangebyscore zrank zrevrange zrevrangebylex zrevrangebyscore zrevrank zscore zunion";
-    assert_eq!(names(|rule| rule == Rule::Read), expected);
+    assert_eq!(names(|rule| rule == CommandRule::Read), expected);
 }
 
 #[test]
@@ -40,9 +40,12 @@ fn these_reads_are_not_cached() {
     let expected = "dump eval_ro evalsha_ro expiretime fcall_ro hrandfield hscan memory|usage object|encoding \
         object|freq object|idletime object|refcount pexpiretime pttl sort_ro srandmember sscan touch ttl \
         xinfo|consumers xpending zrandmember zscan";
-    assert_eq!(names(|rule| rule == Rule::Query), expected);
+    assert_eq!(names(|rule| rule == CommandRule::Query), expected);
     let blocking = "blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin xread xreadgroup";
-    assert_eq!(names(|rule| matches!(rule, Rule::BlockingQuery | Rule::BlockingWrite)), blocking);
+    assert_eq!(
+        names(|rule| matches!(rule, CommandRule::BlockingQuery | CommandRule::BlockingWrite)),
+        blocking
+    );
 }
 
 #[test]
@@ -56,7 +59,7 @@ fn these_commands_have_nothing_to_do_with_keys() {
         object|help pfselftest pubsub|channels pubsub|help pubsub|numpat pubsub|numsub pubsub|shardchannels pubsub|shardnumsub \
         randomkey role scan script|exists script|flush script|help script|kill script|load time \
         xgroup|help xinfo|help";
-    assert_eq!(names(|rule| rule == Rule::Keyless), expected);
+    assert_eq!(names(|rule| rule == CommandRule::Keyless), expected);
 }
 
 #[test]
@@ -76,10 +79,11 @@ fn parameters_that_coherence_depends_on_stay_with_storage() {
 fn no_write_is_taken_for_a_read() {
     for spec in TABLE.iter().flat_map(|spec| std::iter::once(spec).chain(spec.subcommands)) {
         if spec.has(Flag::Write) {
-            let safe = matches!(spec.rule, Rule::Write | Rule::BlockingWrite | Rule::Refuse(_));
+            let safe =
+                matches!(spec.rule, CommandRule::Write | CommandRule::BlockingWrite | CommandRule::Refuse(_));
             assert!(safe, "{} is {:?}", spec.name, spec.rule);
         }
-        if spec.rule == Rule::Read {
+        if spec.rule == CommandRule::Read {
             assert!(spec.has(Flag::Readonly) && !spec.has(Flag::Blocking), "{}", spec.name);
         }
     }

@@ -18,14 +18,14 @@ pub fn transaction_kind(so_far: CommandKind, more: CommandKind) -> CommandKind {
 }
 
 /// A transaction that may go to storage.
-pub struct Parts {
+pub struct TransactionParts {
     pub commands: Vec<(Command, Classified)>,
     pub kind: CommandKind,
 }
 
-impl Parts {
+impl TransactionParts {
     /// Takes a peer's frame apart. The error says what must not reach a connection that others share.
-    pub fn parse(frame: &Bytes) -> Result<Parts, String> {
+    pub fn parse(frame: &Bytes) -> Result<TransactionParts, String> {
         let (mut commands, mut kind) = (Vec::new(), CommandKind::Keyless);
         for command in transaction::split(frame).map_err(|error| error.to_string())? {
             let classified = classify(&command).map_err(|refusal| refusal.to_string())?;
@@ -43,7 +43,7 @@ impl Parts {
             kind = transaction_kind(kind, classified.kind);
             commands.push((command, classified));
         }
-        Ok(Parts { commands, kind })
+        Ok(TransactionParts { commands, kind })
     }
 }
 

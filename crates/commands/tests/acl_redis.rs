@@ -1,7 +1,7 @@
 //! Users and their permissions against a real redis-server: random rules, random commands, equal words.
 
 use bytes::Bytes;
-use commands::Spec;
+use commands::CommandSpec;
 use commands::acl::{Denied, User, Users};
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -93,8 +93,8 @@ impl Draw {
         from.choose(&mut self.0).expect("not empty")
     }
 
-    fn spec(&mut self) -> &'static Spec {
-        let all: Vec<&'static Spec> = commands::specs().filter(|spec| !is_own(spec.name)).collect();
+    fn spec(&mut self) -> &'static CommandSpec {
+        let all: Vec<&'static CommandSpec> = commands::specs().filter(|spec| !is_own(spec.name)).collect();
         all.choose(&mut self.0).expect("not empty")
     }
 

@@ -5,7 +5,7 @@ use commands::{Classified, CommandKind, REDIS_VERSION, classify, find};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use redis_server::{Connection, Redis};
-use wire::resp::{Command, Limits, Value, take_command};
+use wire::resp::{Command, RespLimits, Value, take_command};
 
 mod redis_server;
 
@@ -296,7 +296,7 @@ fn malformed_streams_get_the_errors_of_redis() {
         connection.send(stream);
         let Value::Error(expected) = connection.reply() else { panic!("Redis takes it") };
         let error =
-            take_command(&mut Bytes::copy_from_slice(stream), &Limits::default()).expect_err("malformed");
+            take_command(&mut Bytes::copy_from_slice(stream), &RespLimits::default()).expect_err("malformed");
         let shown = stream[..stream.len().min(40)].escape_ascii();
         assert_eq!(format!("ERR {error}"), String::from_utf8_lossy(&expected), "{shown}");
     }
@@ -320,7 +320,7 @@ fn inline_commands_are_split_as_redis_splits_them() {
         let stream = format!("{line}\r\n");
         connection.send(stream.as_bytes());
         let expected = connection.reply();
-        let command = take_command(&mut Bytes::from(stream), &Limits::default()).expect("well formed");
+        let command = take_command(&mut Bytes::from(stream), &RespLimits::default()).expect("well formed");
         let command = command.expect("whole");
         assert_eq!(command.len(), 2, "{line}");
         assert_eq!(Some(&command.arg_bytes(1)), expected.bytes(), "{line}");

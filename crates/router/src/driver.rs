@@ -15,7 +15,7 @@ use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
 use runtime::spans::{Span, SpanQueue};
 use runtime::status::{HotKeyView, StatusCell};
 use wire::memcached;
-use wire::resp::Limits;
+use wire::resp::RespLimits;
 
 use crate::engine::{Engine, settings};
 use crate::front::Connections;
@@ -47,11 +47,11 @@ pub(crate) struct RouterDriver {
     /// What the exporter has not had time for yet.
     spans_left: Vec<Span>,
     pub(crate) spans: SpanQueue,
-    pub(crate) limits: Limits,
+    pub(crate) limits: RespLimits,
     /// Where the clients speak memcached.
-    pub(crate) memcached: Option<memcached::Limits>,
+    pub(crate) memcached: Option<memcached::MemcachedLimits>,
     /// Of those who have to show who they are.
-    pub(crate) strangers: Limits,
+    pub(crate) strangers: RespLimits,
     drain_until_us: Option<u64>,
     pub(crate) tls_told_us: u64,
 }
@@ -81,7 +81,7 @@ impl RouterDriver {
             spans,
             limits: limits(config),
             memcached: (protocol == FrontProtocol::Memcached).then(|| memcached_limits(config)),
-            strangers: Limits { authenticated: false, ..limits(config) },
+            strangers: RespLimits { authenticated: false, ..limits(config) },
             drain_until_us: None,
             tls_told_us: 0,
             config: Arc::clone(config),
@@ -203,7 +203,7 @@ impl RouterDriver {
     fn set(&mut self, io: &mut Io, config: Arc<Config>) {
         self.config = config;
         self.limits = limits(&self.config);
-        self.strangers = Limits { authenticated: false, ..self.limits };
+        self.strangers = RespLimits { authenticated: false, ..self.limits };
         self.memcached = self.memcached.map(|_| memcached_limits(&self.config));
         self.connections.set_out_bytes_max(self.config.limits.output_bytes_max.0 as usize);
         io.set_handshakes_max(self.config.limits.handshakes_max);

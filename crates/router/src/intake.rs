@@ -6,7 +6,7 @@ use protocol::router::{ClientId, Input};
 use protocol::time::Time;
 use runtime::reactor::{ConnectionId, Io, OUT_LOW_BYTES};
 use wire::memcached;
-use wire::resp::{Limits, ProtocolError, Taken, next_command};
+use wire::resp::{ProtocolError, RespLimits, RespTaken, next_command};
 
 use crate::driver::RouterDriver;
 use crate::front::Connection;
@@ -209,16 +209,19 @@ impl RouterDriver {
         let stranger = self.engine.router.unauthenticated_since(client).is_some();
         let Some(limits) = &self.memcached else {
             return match next_command(bytes, if stranger { &self.strangers } else { &self.limits }) {
-                Ok(Taken::Command(command)) => Next::Input(Input::Command { client, command }),
-                Ok(Taken::Needs(needs)) => Next::Needs(needs),
+                Ok(RespTaken::Command(command)) => Next::Input(Input::Command { client, command }),
+                Ok(RespTaken::Needs(needs)) => Next::Needs(needs),
                 Err(error) => Next::Last(Input::Malformed { client, error }),
             };
         };
         let Some(state) = self.connections.get_mut(client) else { return Next::Needs(usize::MAX) };
-        match state.requests.next(bytes, if stranger { &memcached::Limits::STRANGER } else { limits }) {
-            memcached::Taken::Request(request) => Next::Input(Input::Memcached { client, request }),
-            memcached::Taken::Needs(needs) => Next::Needs(needs),
-            memcached::Taken::Hangup(told) => Next::Last(Input::Garbled { client, told }),
+        match state
+            .requests
+            .next(bytes, if stranger { &memcached::MemcachedLimits::STRANGER } else { limits })
+        {
+            memcached::MemcachedTaken::Request(request) => Next::Input(Input::Memcached { client, request }),
+            memcached::MemcachedTaken::Needs(needs) => Next::Needs(needs),
+            memcached::MemcachedTaken::Hangup(told) => Next::Last(Input::Garbled { client, told }),
         }
     }
 
@@ -233,17 +236,17 @@ impl RouterDriver {
     }
 }
 
-pub(crate) fn memcached_limits(config: &Config) -> memcached::Limits {
-    let default = memcached::Limits::default();
+pub(crate) fn memcached_limits(config: &Config) -> memcached::MemcachedLimits {
+    let default = memcached::MemcachedLimits::default();
     let value_bytes_max = default.value_bytes_max.min(config.limits.command_bytes_max.0 as usize);
-    memcached::Limits { value_bytes_max, ..default }
+    memcached::MemcachedLimits { value_bytes_max, ..default }
 }
 
 /// Of the commands that clients send.
-pub(crate) fn limits(config: &Config) -> Limits {
+pub(crate) fn limits(config: &Config) -> RespLimits {
     let command_bytes_max = config.limits.command_bytes_max.0 as usize;
-    let default = Limits::default();
-    Limits {
+    let default = RespLimits::default();
+    RespLimits {
         arguments_max: config.limits.arguments_max,
         bulk_bytes_max: command_bytes_max.min(default.bulk_bytes_max),
         frame_bytes_max: command_bytes_max.min(default.frame_bytes_max),

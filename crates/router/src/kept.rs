@@ -156,7 +156,7 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{RngExt, SeedableRng};
     use wire::memcached::{self, RequestReader};
-    use wire::resp::{Limits, Taken, next_command};
+    use wire::resp::{RespLimits, RespTaken, next_command};
 
     use super::{CHUNK_BYTES, Kept};
 
@@ -172,9 +172,9 @@ mod tests {
 
     impl Reader for Resp {
         fn next(&mut self, bytes: &mut Bytes) -> Result<String, usize> {
-            match next_command(bytes, &Limits::default()).unwrap() {
-                Taken::Command(command) => Ok(format!("{:?}", command.args().collect::<Vec<_>>())),
-                Taken::Needs(needs) => Err(needs),
+            match next_command(bytes, &RespLimits::default()).unwrap() {
+                RespTaken::Command(command) => Ok(format!("{:?}", command.args().collect::<Vec<_>>())),
+                RespTaken::Needs(needs) => Err(needs),
             }
         }
 
@@ -199,11 +199,14 @@ mod tests {
     impl Reader for Memcached {
         fn next(&mut self, bytes: &mut Bytes) -> Result<String, usize> {
             // Larger values are skipped, for which the reader keeps state.
-            let limits = memcached::Limits { value_bytes_max: 100_000, ..memcached::Limits::default() };
+            let limits = memcached::MemcachedLimits {
+                value_bytes_max: 100_000,
+                ..memcached::MemcachedLimits::default()
+            };
             match self.0.next(bytes, &limits) {
-                memcached::Taken::Request(request) => Ok(format!("{request:?}")),
-                memcached::Taken::Needs(needs) => Err(needs),
-                memcached::Taken::Hangup(told) => panic!("hung up: {told:?}"),
+                memcached::MemcachedTaken::Request(request) => Ok(format!("{request:?}")),
+                memcached::MemcachedTaken::Needs(needs) => Err(needs),
+                memcached::MemcachedTaken::Hangup(told) => panic!("hung up: {told:?}"),
             }
         }
 
@@ -332,9 +335,11 @@ mod tests {
         let (mut front, mut joins) = (kept.take_front(), 0);
         let mut found = Vec::new();
         loop {
-            match next_command(&mut front, &Limits::default()).unwrap() {
-                Taken::Command(command) => found.push(command.args().map(<[u8]>::len).collect::<Vec<_>>()),
-                Taken::Needs(needs) => match kept.join(front, needs) {
+            match next_command(&mut front, &RespLimits::default()).unwrap() {
+                RespTaken::Command(command) => {
+                    found.push(command.args().map(<[u8]>::len).collect::<Vec<_>>())
+                }
+                RespTaken::Needs(needs) => match kept.join(front, needs) {
                     Ok(more) => (front, joins) = (more, joins + 1),
                     Err(_) => break,
                 },

@@ -7,7 +7,7 @@ use std::sync::mpsc::SyncSender;
 use config::Config;
 use config::key_bytes;
 use protocol::placement::{Placement, Secret};
-use protocol::shim::{Effect, Input, Scope, Shim};
+use protocol::shim::{Effect, Input, PurgeTarget, Shim};
 use protocol::storage::network::StorageInput;
 use protocol::storage::{NoteLevel, StorageEvent};
 use protocol::time::Time;
@@ -209,9 +209,9 @@ impl Driver {
                     let number = self.purges_begun;
                     self.purges.insert(number, done);
                     let scope = match scope {
-                        PurgeScope::Key(key) => Scope::Key(key_bytes(&key).into()),
-                        PurgeScope::Prefix(prefix) => Scope::Prefix(key_bytes(&prefix).into()),
-                        PurgeScope::All => Scope::All,
+                        PurgeScope::Key(key) => PurgeTarget::Key(key_bytes(&key).into()),
+                        PurgeScope::Prefix(prefix) => PurgeTarget::Prefix(key_bytes(&prefix).into()),
+                        PurgeScope::All => PurgeTarget::All,
                     };
                     self.step(io, clock::now_us(), Input::Purge { number, scope });
                 }

@@ -2,7 +2,7 @@
 
 use protocol::node::{self, Admission};
 use protocol::policy::{Eligibility, Policies, Rule};
-use protocol::shim::{self, Scope};
+use protocol::shim::{self, PurgeTarget};
 use std::time::Duration;
 use wire::NodeId;
 
@@ -103,9 +103,9 @@ impl Cluster {
             return false;
         }
         let scope = match self.random.below(3) {
-            0 => Scope::Key(self.keys[self.random.index(self.keys.len())].key.bytes.clone()),
-            1 => Scope::Prefix(self.random.pick(&PREFIXES).into()),
-            _ => Scope::All,
+            0 => PurgeTarget::Key(self.keys[self.random.index(self.keys.len())].key.bytes.clone()),
+            1 => PurgeTarget::Prefix(self.random.pick(&PREFIXES).into()),
+            _ => PurgeTarget::All,
         };
         self.serial += 1;
         let number = self.serial;

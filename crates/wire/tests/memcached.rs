@@ -2,24 +2,25 @@
 
 use bytes::{Bytes, BytesMut};
 use wire::memcached::{
-    Limits, ReplyHead, Request, RequestReader, Store, StoreVerb, Taken, next_reply, write_key,
+    MemcachedLimits, MemcachedRequest, MemcachedTaken, ReplyHead, RequestReader, StoreRequest, StoreVerb,
+    next_reply, write_key,
 };
 
-const LIMITS: Limits = Limits { line_bytes_max: 10_000, value_bytes_max: 100 };
+const LIMITS: MemcachedLimits = MemcachedLimits { line_bytes_max: 10_000, value_bytes_max: 100 };
 
 /// The requests of a stream that comes in pieces of this size.
-fn read(stream: &[u8], piece: usize) -> Vec<Taken> {
+fn read(stream: &[u8], piece: usize) -> Vec<MemcachedTaken> {
     let (mut reader, mut found, mut buffer) = (RequestReader::default(), Vec::new(), BytesMut::new());
     for piece in stream.chunks(piece) {
         buffer.extend_from_slice(piece);
         let mut rest = buffer.split().freeze();
         loop {
             match reader.next(&mut rest, &LIMITS) {
-                Taken::Needs(bytes) => {
+                MemcachedTaken::Needs(bytes) => {
                     assert!(bytes > rest.len(), "{bytes} are needed, {} are there", rest.len());
                     break;
                 }
-                last @ Taken::Hangup(_) => {
+                last @ MemcachedTaken::Hangup(_) => {
                     found.push(last);
                     return found;
                 }
@@ -31,13 +32,13 @@ fn read(stream: &[u8], piece: usize) -> Vec<Taken> {
     found
 }
 
-fn requests(stream: &str) -> Vec<Request> {
+fn requests(stream: &str) -> Vec<MemcachedRequest> {
     let whole = read(stream.as_bytes(), stream.len().max(1));
     for piece in [1, 2, 7] {
         assert_eq!(read(stream.as_bytes(), piece), whole, "in pieces of {piece}");
     }
     let request = |taken| match taken {
-        Taken::Request(request) => request,
+        MemcachedTaken::Request(request) => request,
         other => panic!("{other:?}"),
     };
     whole.into_iter().map(request).collect()
@@ -45,7 +46,7 @@ fn requests(stream: &str) -> Vec<Request> {
 
 fn error(line: &str) -> String {
     match requests(line).first() {
-        Some(Request::Failed { error, noreply, .. }) => {
+        Some(MemcachedRequest::Failed { error, noreply, .. }) => {
             format!("{error}{}", if *noreply { " (silent)" } else { "" })
         }
         other => panic!("{line}: {other:?}"),
@@ -55,7 +56,7 @@ fn error(line: &str) -> String {
 #[test]
 fn a_store_has_its_block_whatever_is_in_it() {
     let found = requests("set k 5 -1 6 noreply\r\n\r\nget \r\ncas k 0 0 0 77\n\r\n");
-    let store = Store {
+    let store = StoreRequest {
         verb: StoreVerb::Set,
         key: "k".into(),
         flags: 5,
@@ -63,7 +64,7 @@ fn a_store_has_its_block_whatever_is_in_it() {
         value: "\r\nget ".into(),
         noreply: true,
     };
-    let cas = Store {
+    let cas = StoreRequest {
         verb: StoreVerb::Cas(77),
         flags: 0,
         exptime: 0,
@@ -71,7 +72,7 @@ fn a_store_has_its_block_whatever_is_in_it() {
         noreply: false,
         ..store.clone()
     };
-    assert_eq!(found, [Request::Store(store), Request::Store(cas)]);
+    assert_eq!(found, [MemcachedRequest::Store(store), MemcachedRequest::Store(cas)]);
 }
 
 #[test]
@@ -106,15 +107,16 @@ fn errors_are_those_of_memcached() {
 fn a_block_over_the_limit_is_passed_over_and_takes_the_old_value_along() {
     let block = "x".repeat(101);
     let found = requests(&format!("set k 0 0 101\r\n{block}\r\nadd k 0 0 101\r\n{block}\r\nmn\r\n"));
-    let stale = |request: &Request| matches!(request, Request::Failed { stale: Some(_), .. });
+    let stale =
+        |request: &MemcachedRequest| matches!(request, MemcachedRequest::Failed { stale: Some(_), .. });
     assert_eq!(found.iter().map(stale).collect::<Vec<_>>(), [true, false, false]);
-    assert_eq!(found[2], Request::Noop);
+    assert_eq!(found[2], MemcachedRequest::Noop);
 }
 
 #[test]
 fn keys_in_base64_are_decoded_and_answered_as_they_came() {
     let found = requests("mg Zm8g b v k\r\n");
-    let [Request::Meta(meta)] = &found[..] else { panic!("{found:?}") };
+    let [MemcachedRequest::Meta(meta)] = &found[..] else { panic!("{found:?}") };
     assert_eq!((&meta.key[..], meta.base64), (&b"fo "[..], true));
     let mut echoed = Vec::new();
     meta.write_key(&mut echoed);
@@ -130,19 +132,22 @@ fn what_is_no_text_ends_the_connection() {
     assert!(read(&binary[..23], 1).is_empty(), "a header is answered when it is whole");
     for piece in [1, 24] {
         let found = read(binary, piece);
-        let [Taken::Hangup(told)] = &found[..] else { panic!("{found:?}") };
+        let [MemcachedTaken::Hangup(told)] = &found[..] else { panic!("{found:?}") };
         assert_eq!(told[..8], *b"\x81\x0a\0\0\0\0\0\x81");
         assert_eq!(told[8..12], (told.len() as u32 - 24).to_be_bytes());
         assert_eq!(told[12..24], *b"mark\0\0\0\0\0\0\0\0");
         assert!(told[24..].starts_with(b"DistCache: the binary protocol is not carried"), "{told:?}");
     }
-    assert_eq!(read(&[b'x'; 2100], 100), [Taken::Hangup(Bytes::new())]);
+    assert_eq!(read(&[b'x'; 2100], 100), [MemcachedTaken::Hangup(Bytes::new())]);
     // A retrieval with many keys is long, and no memory for ever.
     let long = [b"get ".to_vec(), b"key ".repeat(1000), b"\r\n".to_vec()].concat();
     assert!(
-        matches!(&read(&long, 500)[..], [Taken::Request(Request::Get { keys, .. })] if keys.len() == 1000)
+        matches!(&read(&long, 500)[..], [MemcachedTaken::Request(MemcachedRequest::Get { keys, .. })] if keys.len() == 1000)
     );
-    assert_eq!(read(&[b"get ".to_vec(), b"key ".repeat(3000)].concat(), 500), [Taken::Hangup(Bytes::new())]);
+    assert_eq!(
+        read(&[b"get ".to_vec(), b"key ".repeat(3000)].concat(), 500),
+        [MemcachedTaken::Hangup(Bytes::new())]
+    );
 }
 
 #[test]

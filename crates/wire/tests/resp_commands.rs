@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use proptest::prelude::{Strategy, any, prop, proptest};
-use wire::resp::{Command, Limits, ProtocolError, Taken, next_command, take_command};
+use wire::resp::{Command, ProtocolError, RespLimits, RespTaken, next_command, take_command};
 
-fn taken(mut buffer: Bytes, limits: &Limits) -> (Vec<Command>, Result<usize, ProtocolError>) {
+fn taken(mut buffer: Bytes, limits: &RespLimits) -> (Vec<Command>, Result<usize, ProtocolError>) {
     let mut commands = Vec::new();
     loop {
         match take_command(&mut buffer, limits) {
@@ -16,7 +16,7 @@ fn taken(mut buffer: Bytes, limits: &Limits) -> (Vec<Command>, Result<usize, Pro
 }
 
 /// Feeds `stream` in pieces of `step` bytes, as a connection would.
-fn taken_in_pieces(stream: &[u8], step: usize, limits: &Limits) -> Result<Vec<Command>, ProtocolError> {
+fn taken_in_pieces(stream: &[u8], step: usize, limits: &RespLimits) -> Result<Vec<Command>, ProtocolError> {
     let mut commands = Vec::new();
     let mut held = Vec::new();
     for piece in stream.chunks(step) {
@@ -43,9 +43,9 @@ fn error_of_a_patient_reader(stream: &[u8], step: usize) -> Option<ProtocolError
         }
         let mut buffer = Bytes::from(held);
         loop {
-            match next_command(&mut buffer, &Limits::default()) {
-                Ok(Taken::Command(_)) => {}
-                Ok(Taken::Needs(bytes)) => break needed = bytes,
+            match next_command(&mut buffer, &RespLimits::default()) {
+                Ok(RespTaken::Command(_)) => {}
+                Ok(RespTaken::Needs(bytes)) => break needed = bytes,
                 Err(error) => return Some(error),
             }
         }
@@ -73,7 +73,7 @@ fn a_mistake_is_told_although_the_client_sends_no_more() {
 
 #[test]
 fn a_line_that_is_too_long_is_so_however_it_is_cut() {
-    let limits = Limits { line_bytes_max: 24, ..Limits::default() };
+    let limits = RespLimits { line_bytes_max: 24, ..RespLimits::default() };
     let nines = "9".repeat(30);
     for (stream, error) in [
         (format!("*{nines}\r\n"), ProtocolError::MultibulkLine),
@@ -97,16 +97,20 @@ fn a_stream_gives_the_same_commands_however_it_is_cut() {
         Command::from_args(&["QUIT"]),
     ];
     for step in 1..=STREAM.len() {
-        assert_eq!(taken_in_pieces(STREAM, step, &Limits::default()).as_ref(), Ok(&expected), "step {step}");
+        assert_eq!(
+            taken_in_pieces(STREAM, step, &RespLimits::default()).as_ref(),
+            Ok(&expected),
+            "step {step}"
+        );
     }
     for cut in 0..STREAM.len() {
         let mut buffer = Bytes::from_static(&STREAM[..cut]);
         let mut commands = Vec::new();
-        while let Some(command) = take_command(&mut buffer, &Limits::default()).expect("well formed") {
+        while let Some(command) = take_command(&mut buffer, &RespLimits::default()).expect("well formed") {
             commands.push(command);
         }
         let mut rest = Bytes::from([&buffer[..], &STREAM[cut..]].concat());
-        while let Some(command) = take_command(&mut rest, &Limits::default()).expect("well formed") {
+        while let Some(command) = take_command(&mut rest, &RespLimits::default()).expect("well formed") {
             commands.push(command);
         }
         assert_eq!(commands, expected, "cut at {cut}");
@@ -134,7 +138,7 @@ fn malformed_streams_get_the_texts_of_redis() {
         (&long_line, "too big mbulk count string"),
         (&long_bulk_line, "too big bulk count string"),
     ] {
-        let (commands, end) = taken(Bytes::copy_from_slice(stream), &Limits::default());
+        let (commands, end) = taken(Bytes::copy_from_slice(stream), &RespLimits::default());
         assert!(commands.is_empty());
         let shown = stream[..stream.len().min(40)].escape_ascii();
         assert_eq!(end.map_err(|error| error.to_string()), Err(format!("Protocol error: {text}")), "{shown}");
@@ -144,14 +148,14 @@ fn malformed_streams_get_the_texts_of_redis() {
 #[test]
 fn commands_before_an_error_are_taken() {
     let (commands, end) =
-        taken(Bytes::from_static(b"PING\r\n*1\r\n$4\r\nQUIT\r\n*1\r\n+"), &Limits::default());
+        taken(Bytes::from_static(b"PING\r\n*1\r\n$4\r\nQUIT\r\n*1\r\n+"), &RespLimits::default());
     assert_eq!(commands, [Command::from_args(&["PING"]), Command::from_args(&["QUIT"])]);
     assert_eq!(end, Err(ProtocolError::BulkExpected(b'+')));
 }
 
 #[test]
 fn the_largest_lengths_are_only_promises() {
-    let limits = Limits::default();
+    let limits = RespLimits::default();
     for (header, needed) in [
         ("*1\r\n$536870912\r\n", 16 + 536_870_912 + 2),
         ("*2\r\n$3\r\nGET\r\n$536870912\r\n", 25 + 536_870_912 + 2),
@@ -159,23 +163,23 @@ fn the_largest_lengths_are_only_promises() {
         ("*1048576\r\n", 10 + 1),
     ] {
         let taken = next_command(&mut Bytes::copy_from_slice(header.as_bytes()), &limits);
-        assert_eq!(taken, Ok(Taken::Needs(needed)), "{header:?}");
+        assert_eq!(taken, Ok(RespTaken::Needs(needed)), "{header:?}");
     }
     let two = b"*2\r\n$536870912\r\n";
     assert_eq!(taken(Bytes::from_static(two), &limits).1, Ok(two.len()));
-    let small = Limits { frame_bytes_max: 1000, ..limits };
+    let small = RespLimits { frame_bytes_max: 1000, ..limits };
     assert_eq!(taken(Bytes::from_static(b"*2\r\n$990\r\n"), &small).1, Err(ProtocolError::FrameBytes(1000)));
 }
 
 #[test]
 fn strangers_get_little() {
-    let stranger = Limits { authenticated: false, ..Limits::default() };
+    let stranger = RespLimits { authenticated: false, ..RespLimits::default() };
     for (stream, error) in [
         (&b"*11\r\n"[..], ProtocolError::UnauthenticatedMultibulkLength),
         (b"*1\r\n$16385\r\n", ProtocolError::UnauthenticatedBulkLength),
     ] {
         assert_eq!(taken(Bytes::copy_from_slice(stream), &stranger).1, Err(error));
-        assert_eq!(taken(Bytes::copy_from_slice(stream), &Limits::default()).1, Ok(stream.len()));
+        assert_eq!(taken(Bytes::copy_from_slice(stream), &RespLimits::default()).1, Ok(stream.len()));
     }
     assert_eq!(taken(Bytes::from_static(b"*10\r\n$16384\r\n"), &stranger).1, Ok(13));
 }
@@ -192,12 +196,12 @@ fn a_caller_that_waits_for_what_is_needed_reads_in_few_attempts() {
             continue;
         }
         attempts += 1;
-        match next_command(&mut frame.slice(..arrived), &Limits::default()).expect("well formed") {
-            Taken::Command(command) => {
+        match next_command(&mut frame.slice(..arrived), &RespLimits::default()).expect("well formed") {
+            RespTaken::Command(command) => {
                 assert_eq!(command, whole);
                 break;
             }
-            Taken::Needs(bytes) => {
+            RespTaken::Needs(bytes) => {
                 assert!(arrived < bytes && bytes <= frame.len(), "{arrived} < {bytes} <= {}", frame.len());
                 needed = bytes;
             }
@@ -223,16 +227,16 @@ proptest! {
     fn commands_are_read_as_they_were_written(commands in prop::collection::vec(arguments(), 1..6), step in 1usize..64) {
         let commands: Vec<Command> = commands.iter().map(|args| Command::from_args(args)).collect();
         let stream: Vec<u8> = commands.iter().flat_map(|command| command.frame().to_vec()).collect();
-        assert_eq!(taken(Bytes::from(stream.clone()), &Limits::default()), (commands.clone(), Ok(0)));
-        assert_eq!(taken_in_pieces(&stream, step, &Limits::default()), Ok(commands));
+        assert_eq!(taken(Bytes::from(stream.clone()), &RespLimits::default()), (commands.clone(), Ok(0)));
+        assert_eq!(taken_in_pieces(&stream, step, &RespLimits::default()), Ok(commands));
     }
 
     #[test]
     fn what_is_needed_is_never_more_than_the_command_has(args in arguments()) {
         let frame = Command::from_args(&args).frame().clone();
         for cut in 0..frame.len() {
-            match next_command(&mut frame.slice(..cut), &Limits::default()) {
-                Ok(Taken::Needs(bytes)) => assert!(cut < bytes && bytes <= frame.len(), "cut at {cut}"),
+            match next_command(&mut frame.slice(..cut), &RespLimits::default()) {
+                Ok(RespTaken::Needs(bytes)) => assert!(cut < bytes && bytes <= frame.len(), "cut at {cut}"),
                 other => panic!("cut at {cut}: {other:?}"),
             }
         }
@@ -240,21 +244,21 @@ proptest! {
 
     #[test]
     fn random_bytes_never_panic_and_read_the_same_in_pieces(bytes in nearly_resp(), step in 1usize..16) {
-        let (commands, end) = taken(Bytes::from(bytes.clone()), &Limits::default());
+        let (commands, end) = taken(Bytes::from(bytes.clone()), &RespLimits::default());
         for command in &commands {
             assert_eq!(Command::parse(command.frame().clone()).as_ref(), Ok(command));
         }
         // The commands before an error are the same too, but the error ends the other reading.
         if end.is_ok() {
-            assert_eq!(taken_in_pieces(&bytes, step, &Limits::default()), Ok(commands));
+            assert_eq!(taken_in_pieces(&bytes, step, &RespLimits::default()), Ok(commands));
         } else {
-            assert_eq!(taken_in_pieces(&bytes, step, &Limits::default()).err(), end.err());
+            assert_eq!(taken_in_pieces(&bytes, step, &RespLimits::default()).err(), end.err());
         }
     }
 
     #[test]
     fn any_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let _ = taken(Bytes::from(bytes.clone()), &Limits::default());
+        let _ = taken(Bytes::from(bytes.clone()), &RespLimits::default());
         let _ = Command::parse(Bytes::from([b"*2\r\n$", &bytes[..]].concat()));
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use shim::storage::embedded::Embedded;
-use wire::resp::{Command, Limits, ReplyScanner, Value, take_command};
+use wire::resp::{Command, ReplyScanner, RespLimits, Value, take_command};
 
 /// SETRANGE makes strings as long as Redis does: up to 512 MiB, which no bound by the input could allow.
 const OFFSET_DIGITS_MAX: usize = 5;
@@ -12,7 +12,7 @@ pub(crate) fn run(data: &[u8]) {
     let mut storage = Embedded::new(1);
     let mut now_ms = 1_000_000;
     let mut rest = Bytes::copy_from_slice(stream);
-    while let Ok(Some(command)) = take_command(&mut rest, &Limits::default()) {
+    while let Ok(Some(command)) = take_command(&mut rest, &RespLimits::default()) {
         if command.name().eq_ignore_ascii_case(b"setrange")
             && command.get(2).is_some_and(|offset| offset.len() > OFFSET_DIGITS_MAX)
         {

@@ -1,16 +1,16 @@
 //! memcached's text as clients and servers send it: the same comes out however the stream is cut, and no limit is passed.
 
 use bytes::Bytes;
-use wire::memcached::{Limits, Request, RequestReader, Taken, next_reply};
+use wire::memcached::{MemcachedLimits, MemcachedRequest, MemcachedTaken, RequestReader, next_reply};
 
 pub(crate) fn run(data: &[u8]) {
     let Some((&[piece], stream)) = data.split_first_chunk::<1>() else { return };
     let piece = usize::from(piece) % 61 + 1;
-    let limits = Limits { line_bytes_max: 2500, value_bytes_max: 64 };
+    let limits = MemcachedLimits { line_bytes_max: 2500, value_bytes_max: 64 };
     let whole = read(stream, stream.len().max(1), &limits);
     assert_eq!(read(stream, piece, &limits), whole, "in pieces of {piece}");
     for taken in &whole {
-        if let Taken::Request(Request::Store(store)) = taken {
+        if let MemcachedTaken::Request(MemcachedRequest::Store(store)) = taken {
             assert!(store.key.len() <= wire::memcached::KEY_BYTES_MAX && store.value.len() <= 64);
         }
     }
@@ -22,7 +22,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-fn read(stream: &[u8], piece: usize, limits: &Limits) -> Vec<Taken> {
+fn read(stream: &[u8], piece: usize, limits: &MemcachedLimits) -> Vec<MemcachedTaken> {
     let (mut reader, mut found, mut rest, mut end) = (RequestReader::default(), Vec::new(), Bytes::new(), 0);
     while end < stream.len() {
         let taken = end - rest.len();
@@ -30,11 +30,11 @@ fn read(stream: &[u8], piece: usize, limits: &Limits) -> Vec<Taken> {
         rest = Bytes::copy_from_slice(&stream[taken..end]);
         loop {
             match reader.next(&mut rest, limits) {
-                Taken::Needs(bytes) => {
+                MemcachedTaken::Needs(bytes) => {
                     assert!(bytes > rest.len(), "{bytes} bytes are needed, {} are there", rest.len());
                     break;
                 }
-                last @ Taken::Hangup(_) => {
+                last @ MemcachedTaken::Hangup(_) => {
                     found.push(last);
                     return found;
                 }

@@ -1,7 +1,7 @@
 //! Commands as clients send them: the same ones come out however the stream is cut, each in its one canonical form.
 
 use bytes::Bytes;
-use wire::resp::{Command, Limits, ProtocolError, Taken, next_command};
+use wire::resp::{Command, ProtocolError, RespLimits, RespTaken, next_command};
 
 /// What a whole stream turned out to be.
 #[derive(Debug, PartialEq)]
@@ -30,10 +30,10 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 /// The defaults, or limits that a short input can reach.
-fn limits(shape: u8) -> Limits {
-    let mut limits = Limits { authenticated: shape & 1 == 0, ..Limits::default() };
+fn limits(shape: u8) -> RespLimits {
+    let mut limits = RespLimits { authenticated: shape & 1 == 0, ..RespLimits::default() };
     if shape & 2 != 0 {
-        limits = Limits {
+        limits = RespLimits {
             arguments_max: 3,
             bulk_bytes_max: 40,
             line_bytes_max: 24,
@@ -46,7 +46,7 @@ fn limits(shape: u8) -> Limits {
 
 /// Reads a stream that arrives in pieces. Who is patient asks again only when there are as many bytes as were said to
 /// be needed.
-fn read(stream: &[u8], piece: usize, patient: bool, limits: &Limits) -> Read {
+fn read(stream: &[u8], piece: usize, patient: bool, limits: &RespLimits) -> Read {
     let mut found = Read { commands: Vec::new(), error: None };
     let (mut rest, mut needed) = (Bytes::new(), 1);
     let mut end = 0;
@@ -60,12 +60,12 @@ fn read(stream: &[u8], piece: usize, patient: bool, limits: &Limits) -> Read {
         loop {
             let before = rest.len();
             match next_command(&mut rest, limits) {
-                Ok(Taken::Command(command)) => {
+                Ok(RespTaken::Command(command)) => {
                     assert!(before >= needed, "a whole command before the {needed} bytes that it needs");
                     needed = 1;
                     found.commands.push(command);
                 }
-                Ok(Taken::Needs(bytes)) => {
+                Ok(RespTaken::Needs(bytes)) => {
                     assert!(bytes > rest.len(), "{bytes} bytes are needed, {} are there", rest.len());
                     needed = bytes;
                     break;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use protocol::policy::{Eligibility, Policies, Rule};
-use protocol::shim::{Bounded, Effect, Input, Scope, Settings, Shim, ShimConfig};
+use protocol::shim::{Bounded, Effect, Input, PurgeTarget, Settings, Shim, ShimConfig};
 use protocol::storage::{StorageEvent, StorageTraits, Wish};
 use protocol::time::Time;
 use wire::ShimId;
@@ -46,8 +46,9 @@ fn config(bytes: &mut Unstructured<'_>) -> Result<ShimConfig> {
     })
 }
 
-fn scope(bytes: &mut Unstructured<'_>) -> Result<Scope> {
-    let scopes = [Scope::All, Scope::Prefix(Bytes::new()), Scope::Prefix(Bytes::from_static(b"k"))];
+fn scope(bytes: &mut Unstructured<'_>) -> Result<PurgeTarget> {
+    let scopes =
+        [PurgeTarget::All, PurgeTarget::Prefix(Bytes::new()), PurgeTarget::Prefix(Bytes::from_static(b"k"))];
     bytes.choose(&scopes).cloned()
 }
 

@@ -142,15 +142,15 @@ fn table(server: &mut Server, version: &str) -> anyhow::Result<String> {
          use super::spec::Category as Of;\n\
          use super::spec::Find;\n\
          use super::spec::Flag::*;\n\
-         use super::spec::Group;\n\
+         use super::spec::CommandGroup;\n\
          use super::spec::KeyFlag::*;\n\
-         use super::spec::Spec;\n\
+         use super::spec::CommandSpec;\n\
          use super::spec::Tip::*;\n\
          use super::spec::{command, count, keys, range};\n\n\
          /// The version whose commands these are.\n",
     );
     writeln!(out, "{}\n", version_line(version))?;
-    out.push_str("/// Sorted by name.\n#[rustfmt::skip]\npub(super) static TABLE: &[Spec] = &[\n");
+    out.push_str("/// Sorted by name.\n#[rustfmt::skip]\npub(super) static TABLE: &[CommandSpec] = &[\n");
     let mut number = 0;
     for command in &commands {
         command.write(&groups, "    ", &mut number, &mut out)?;
@@ -235,7 +235,7 @@ impl Entry {
         let (flags, tips) = (self.flags.join(", "), self.tips.join(", "));
         write!(
             out,
-            "{indent}command(({number}, \"{}\", {}, Group::{}), &[{flags}], &[{tips}], &[{}], &[{}], &[",
+            "{indent}command(({number}, \"{}\", {}, CommandGroup::{}), &[{flags}], &[{tips}], &[{}], &[{}], &[",
             self.name,
             self.arity,
             camel(group),

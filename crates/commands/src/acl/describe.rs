@@ -1,8 +1,8 @@
 //! Rules as text, the way Redis prints them in `ACL LIST` and `ACL GETUSER`. Not how they are read.
 
 use super::selector::{Commands, KeyPattern, Patterns, Selector};
-use super::user::{Rules, User};
-use crate::{Access, Category, Spec, all, containers};
+use super::user::{User, UserRules};
+use crate::{AccessMode, Category, CommandSpec, all, containers};
 
 /// In the order of `ACL CAT`.
 pub(crate) const CATEGORIES: [(Category, &str); 21] = [
@@ -47,7 +47,7 @@ impl User {
     }
 }
 
-impl Rules {
+impl UserRules {
     /// The words that `ACL GETUSER` lists as flags.
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.on { "on" } else { "off" }];
@@ -117,8 +117,8 @@ impl Selector {
         let Patterns::Some(patterns) = &self.keys else { return b"~*".to_vec() };
         let text = |known: &KeyPattern| {
             let prefix: &[u8] = match known.access {
-                Access::READ => b"%R~",
-                Access::WRITE => b"%W~",
+                AccessMode::READ => b"%R~",
+                AccessMode::WRITE => b"%W~",
                 _ => b"~",
             };
             [prefix, &known.pattern].concat()
@@ -152,7 +152,7 @@ impl Selector {
         }
     }
 
-    fn describe_single(&self, spec: &'static Spec, told: &mut Commands, out: &mut Vec<u8>) {
+    fn describe_single(&self, spec: &'static CommandSpec, told: &mut Commands, out: &mut Vec<u8>) {
         let allowed = self.commands.has(spec);
         if allowed == told.has(spec) {
             return;
@@ -162,7 +162,7 @@ impl Selector {
         told.change(spec, allowed);
     }
 
-    fn describe_first_args(&self, spec: &Spec, out: &mut Vec<u8>) {
+    fn describe_first_args(&self, spec: &CommandSpec, out: &mut Vec<u8>) {
         let allowed = self.first_args.get(&spec.number).filter(|_| !self.commands.has(spec));
         for first_arg in allowed.into_iter().flatten() {
             out.extend_from_slice(&[b" +", spec.name.as_bytes(), b"|", first_arg].concat());

@@ -9,5 +9,5 @@ mod users;
 
 pub use rule_error::{RuleError, UserError};
 pub use selector::Denied;
-pub use user::{Rules, User};
+pub use user::{User, UserRules};
 pub use users::{FENCE_PREFIX, Users};

@@ -7,7 +7,9 @@ use wire::resp::Command;
 use super::describe::category;
 use super::rule_error::RuleError;
 use crate::glob;
-use crate::{Access, Accesses, COMMANDS_COUNT, Category, Flag, Spec, accesses, lookup, natives, specs};
+use crate::{
+    AccessMode, COMMANDS_COUNT, Category, CommandSpec, Flag, KeyAccesses, accesses, lookup, natives, specs,
+};
 
 const WORDS: usize = COMMANDS_COUNT.div_ceil(64);
 
@@ -18,18 +20,18 @@ pub(super) struct Commands([u64; WORDS]);
 impl Commands {
     pub(super) const ALL: Commands = Commands([u64::MAX; WORDS]);
 
-    pub(super) fn has(&self, spec: &Spec) -> bool {
+    pub(super) fn has(&self, spec: &CommandSpec) -> bool {
         self.0[usize::from(spec.number) / 64] >> (spec.number % 64) & 1 == 1
     }
 
-    fn set(&mut self, spec: &Spec, value: bool) {
+    fn set(&mut self, spec: &CommandSpec, value: bool) {
         let bit = 1 << (spec.number % 64);
         let word = &mut self.0[usize::from(spec.number) / 64];
         *word = if value { *word | bit } else { *word & !bit };
     }
 
     /// A container takes its subcommands along.
-    pub(super) fn change(&mut self, spec: &'static Spec, value: bool) {
+    pub(super) fn change(&mut self, spec: &'static CommandSpec, value: bool) {
         self.set(spec, value);
         spec.subcommands.iter().for_each(|sub| self.set(sub, value));
     }
@@ -42,7 +44,7 @@ impl Commands {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeyPattern {
-    pub(super) access: Access,
+    pub(super) access: AccessMode,
     pub(super) pattern: Box<[u8]>,
 }
 
@@ -103,7 +105,7 @@ impl Selector {
             _ if is("resetchannels") => self.channels = Patterns::Some(Vec::new()),
             _ if is("allcommands") || is("+@all") => self.all(true),
             _ if is("nocommands") || is("-@all") => self.all(false),
-            [b'~', pattern @ ..] => self.add_key(Access::READ_WRITE, pattern)?,
+            [b'~', pattern @ ..] => self.add_key(AccessMode::READ_WRITE, pattern)?,
             [b'%', rest @ ..] => {
                 if self.keys == Patterns::All {
                     return Err(RuleError::KeysAfterAll);
@@ -134,7 +136,7 @@ impl Selector {
         self.first_args.clear();
     }
 
-    fn change(&mut self, spec: &'static Spec, value: bool) {
+    fn change(&mut self, spec: &'static CommandSpec, value: bool) {
         self.commands.change(spec, value);
         self.all_commands &= value;
         self.first_args.remove(&spec.number);
@@ -165,7 +167,7 @@ impl Selector {
         Ok(())
     }
 
-    fn add_key(&mut self, access: Access, pattern: &[u8]) -> Result<(), RuleError> {
+    fn add_key(&mut self, access: AccessMode, pattern: &[u8]) -> Result<(), RuleError> {
         let Patterns::Some(patterns) = &mut self.keys else { return Err(RuleError::KeysAfterAll) };
         if has_spaces(pattern) {
             return Err(RuleError::Syntax);
@@ -190,9 +192,9 @@ impl Selector {
 
     pub(super) fn check(
         &self,
-        spec: &'static Spec,
+        spec: &'static CommandSpec,
         command: &Command,
-        found: &mut Option<Accesses>,
+        found: &mut Option<KeyAccesses>,
     ) -> Result<(), Denied> {
         let allowed = self.all_commands || spec.has(Flag::NoAuth) || self.commands.has(spec);
         if !allowed && !self.allows_first_arg(spec, command) {
@@ -215,12 +217,12 @@ impl Selector {
         Ok(())
     }
 
-    fn allows_first_arg(&self, spec: &Spec, command: &Command) -> bool {
+    fn allows_first_arg(&self, spec: &CommandSpec, command: &Command) -> bool {
         let Some(allowed) = self.first_args.get(&spec.number) else { return false };
         command.get(1).is_some_and(|first| allowed.iter().any(|known| known.eq_ignore_ascii_case(first)))
     }
 
-    fn allows_key(&self, key: &[u8], access: Access) -> bool {
+    fn allows_key(&self, key: &[u8], access: AccessMode) -> bool {
         match &self.keys {
             Patterns::All => true,
             Patterns::Some(patterns) => {
@@ -234,7 +236,7 @@ impl Selector {
         match &self.keys {
             Patterns::All => true,
             Patterns::Some(patterns) => {
-                patterns.iter().any(|known| known.access.covers(Access::READ) && *known.pattern == *b"*")
+                patterns.iter().any(|known| known.access.covers(AccessMode::READ) && *known.pattern == *b"*")
             }
         }
     }
@@ -251,7 +253,7 @@ impl Selector {
 
 /// Which arguments are channels that the command listens or publishes to, and whether they are patterns. Who gives
 /// channels up needs no permission.
-fn channels(spec: &Spec, command: &Command) -> Option<(std::ops::Range<usize>, bool)> {
+fn channels(spec: &CommandSpec, command: &Command) -> Option<(std::ops::Range<usize>, bool)> {
     match spec.name {
         "subscribe" | "ssubscribe" => Some((1..command.len(), false)),
         "psubscribe" => Some((1..command.len(), true)),
@@ -261,13 +263,13 @@ fn channels(spec: &Spec, command: &Command) -> Option<(std::ops::Range<usize>, b
 }
 
 /// `RW~pattern` without its `%`, each letter at most once.
-fn key_access(rest: &[u8]) -> Result<(Access, &[u8]), RuleError> {
+fn key_access(rest: &[u8]) -> Result<(AccessMode, &[u8]), RuleError> {
     let end = rest.iter().position(|&byte| byte == b'~').unwrap_or(rest.len());
-    let mut access = Access::NONE;
+    let mut access = AccessMode::NONE;
     for letter in &rest[..end] {
         let more = match letter.to_ascii_uppercase() {
-            b'R' => Access::READ,
-            b'W' => Access::WRITE,
+            b'R' => AccessMode::READ,
+            b'W' => AccessMode::WRITE,
             _ => return Err(RuleError::Syntax),
         };
         if access.covers(more) {
@@ -276,7 +278,7 @@ fn key_access(rest: &[u8]) -> Result<(Access, &[u8]), RuleError> {
         access = access.and(more);
     }
     // Redis takes a pattern for nothing at all, and then cannot print it.
-    if access == Access::NONE {
+    if access == AccessMode::NONE {
         return Err(RuleError::Syntax);
     }
     Ok((access, rest.get(end + 1..).unwrap_or_default()))

@@ -8,11 +8,11 @@ use wire::resp::Command;
 use super::password::Hash;
 use super::rule_error::{RuleError, UserError};
 use super::selector::{Denied, Selector};
-use crate::Spec;
+use crate::CommandSpec;
 
 /// What a user may do and how it proves to be that user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct UserRules {
     pub(super) on: bool,
     pub(super) nopass: bool,
     /// `None`: neither of the flags about payloads was given.
@@ -23,9 +23,9 @@ pub struct Rules {
 }
 
 /// As a user that `ACL SETUSER` has just made: it may do nothing.
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules {
+impl Default for UserRules {
+    fn default() -> UserRules {
+        UserRules {
             on: false,
             nopass: false,
             sanitize: None,
@@ -35,10 +35,10 @@ impl Default for Rules {
     }
 }
 
-impl Rules {
+impl UserRules {
     /// What the default user may do where nobody has said anything: everything, without a password.
-    pub fn unrestricted() -> Rules {
-        let mut rules = Rules::default();
+    pub fn unrestricted() -> UserRules {
+        let mut rules = UserRules::default();
         for rule in ["+@all", "~*", "&*", "on", "nopass"] {
             rules.apply(rule.as_bytes()).expect("rules of the language");
         }
@@ -49,7 +49,7 @@ impl Rules {
     ///
     /// # Errors
     /// The first rule that cannot be applied.
-    pub fn with<A: AsRef<[u8]>>(&self, rules: &[A]) -> Result<Rules, UserError> {
+    pub fn with<A: AsRef<[u8]>>(&self, rules: &[A]) -> Result<UserRules, UserError> {
         let mut changed = self.clone();
         for rule in merged(rules)? {
             let shown = || String::from_utf8_lossy(&rule).into_owned();
@@ -82,7 +82,7 @@ impl Rules {
                 self.selectors.push(selector);
             }
             _ if is("clearselectors") => self.selectors.truncate(1),
-            _ if is("reset") => *self = Rules { sanitize: Some(true), ..Rules::default() },
+            _ if is("reset") => *self = UserRules { sanitize: Some(true), ..UserRules::default() },
             rule => self.selectors[0].apply(rule)?,
         }
         Ok(())
@@ -111,7 +111,7 @@ impl Rules {
         self.selectors.iter().any(Selector::is_unrestricted)
     }
 
-    fn check(&self, spec: &'static Spec, command: &Command) -> Result<(), Denied> {
+    fn check(&self, spec: &'static CommandSpec, command: &Command) -> Result<(), Denied> {
         let (mut denied, mut found) = (Denied::Command, None);
         for selector in &self.selectors {
             match selector.check(spec, command, &mut found) {
@@ -127,23 +127,23 @@ impl Rules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     pub name: Bytes,
-    pub(super) rules: Rules,
+    pub(super) rules: UserRules,
     /// Where several servers define the user in different ways: those ways. All of them hold.
-    pub(super) stricter: Vec<Rules>,
+    pub(super) stricter: Vec<UserRules>,
     unrestricted: bool,
 }
 
 impl User {
-    pub(super) fn new(name: Bytes, rules: Rules, stricter: Vec<Rules>) -> User {
-        let unrestricted = rules.is_unrestricted() && stricter.iter().all(Rules::is_unrestricted);
+    pub(super) fn new(name: Bytes, rules: UserRules, stricter: Vec<UserRules>) -> User {
+        let unrestricted = rules.is_unrestricted() && stricter.iter().all(UserRules::is_unrestricted);
         User { name, rules, stricter, unrestricted }
     }
 
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &UserRules {
         &self.rules
     }
 
-    fn all(&self) -> impl Iterator<Item = &Rules> {
+    fn all(&self) -> impl Iterator<Item = &UserRules> {
         std::iter::once(&self.rules).chain(&self.stricter)
     }
 
@@ -166,12 +166,12 @@ impl User {
     ///
     /// # Errors
     /// Why it may not.
-    pub fn check(&self, spec: &'static Spec, command: &Command) -> Result<(), Denied> {
+    pub fn check(&self, spec: &'static CommandSpec, command: &Command) -> Result<(), Denied> {
         self.all().try_for_each(|rules| rules.check(spec, command))
     }
 
     /// SORT with BY or GET reads keys that no argument names: whether it may read all.
-    pub fn reads_all_keys(&self, spec: &'static Spec, command: &Command) -> bool {
+    pub fn reads_all_keys(&self, spec: &'static CommandSpec, command: &Command) -> bool {
         let reads = |selector: &Selector| {
             selector.reads_all_keys() && selector.check(spec, command, &mut None).is_ok()
         };

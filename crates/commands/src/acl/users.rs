@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::describe::{CATEGORIES, category};
 use super::rule_error::{RuleError, UserError};
 use super::selector::has_spaces;
-use super::user::{Rules, User};
+use super::user::{User, UserRules};
 
 /// What the names of the users begin with by which shims fence their storage connections: nobody else's business.
 pub const FENCE_PREFIX: &[u8] = b"distcache:";
@@ -25,7 +25,7 @@ pub struct Users {
 impl Default for Users {
     fn default() -> Users {
         let mut users = Users { by_name: BTreeMap::new() };
-        users.insert(Bytes::from_static(DEFAULT), Rules::unrestricted(), Vec::new());
+        users.insert(Bytes::from_static(DEFAULT), UserRules::unrestricted(), Vec::new());
         users
     }
 }
@@ -39,14 +39,14 @@ impl Users {
     pub fn configured<A: AsRef<[u8]>>(users: &[(String, Vec<A>)]) -> Result<Users, (String, UserError)> {
         let mut table = Users::default();
         if !users.is_empty() {
-            table.insert(Bytes::from_static(DEFAULT), Rules::default(), Vec::new());
+            table.insert(Bytes::from_static(DEFAULT), UserRules::default(), Vec::new());
         }
         for (name, rules) in users {
             let of = |error| (name.clone(), error);
             if name.is_empty() || has_spaces(name.as_bytes()) {
                 return Err(of(UserError::Name));
             }
-            let rules = Rules::default().with(rules).map_err(of)?;
+            let rules = UserRules::default().with(rules).map_err(of)?;
             table.insert(Bytes::copy_from_slice(name.as_bytes()), rules, Vec::new());
         }
         Ok(table)
@@ -56,12 +56,12 @@ impl Users {
     /// servers define it in different ways, all of these ways hold. Also returns the names of those users, and of
     /// those whose rules this version cannot read, which nobody can use.
     pub fn of_storage(lists: &[Vec<Bytes>]) -> (Users, Vec<String>) {
-        let servers: Vec<BTreeMap<Bytes, Result<Rules, UserError>>> =
+        let servers: Vec<BTreeMap<Bytes, Result<UserRules, UserError>>> =
             lists.iter().map(|list| list.iter().filter_map(parse_line).collect()).collect();
         let (mut users, mut odd) = (Users { by_name: BTreeMap::new() }, Vec::new());
         let names: BTreeSet<&Bytes> = servers.iter().flat_map(|server| server.keys()).collect();
         for name in names {
-            let mut known: Vec<Rules> = Vec::new();
+            let mut known: Vec<UserRules> = Vec::new();
             let mut complete = true;
             for server in &servers {
                 match server.get(name) {
@@ -79,12 +79,12 @@ impl Users {
             }
         }
         if users.get(DEFAULT).is_none() {
-            users.insert(Bytes::from_static(DEFAULT), Rules::default(), Vec::new());
+            users.insert(Bytes::from_static(DEFAULT), UserRules::default(), Vec::new());
         }
         (users, odd)
     }
 
-    fn insert(&mut self, name: Bytes, rules: Rules, stricter: Vec<Rules>) {
+    fn insert(&mut self, name: Bytes, rules: UserRules, stricter: Vec<UserRules>) {
         self.by_name.insert(name.clone(), Arc::new(User::new(name, rules, stricter)));
     }
 
@@ -120,17 +120,17 @@ impl Users {
 }
 
 /// `user NAME RULE...`; none for users that fence storage connections.
-fn parse_line(line: &Bytes) -> Option<(Bytes, Result<Rules, UserError>)> {
+fn parse_line(line: &Bytes) -> Option<(Bytes, Result<UserRules, UserError>)> {
     let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
     if words.next() != Some(b"user") {
         return None;
     }
     let name = words.next().filter(|name| !name.starts_with(FENCE_PREFIX))?;
     let rules: Vec<Cow<'_, [u8]>> = words.map(without_other_versions).collect();
-    let read = Rules::default().with(&rules).or_else(|error| match error {
+    let read = UserRules::default().with(&rules).or_else(|error| match error {
         UserError::Rule { error: RuleError::KeysAfterAll, .. } => {
             let rules: Vec<Cow<'_, [u8]>> = rules.into_iter().map(all_keys_as_pattern).collect();
-            Rules::default().with(&rules)
+            UserRules::default().with(&rules)
         }
         error => Err(error),
     });

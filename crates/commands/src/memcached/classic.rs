@@ -1,26 +1,32 @@
 //! The text protocol's commands as commands for storage. Not how their replies look: that is `shape`.
 
 use bytes::Bytes;
-use wire::memcached::{Request, Store, StoreVerb};
+use wire::memcached::{MemcachedRequest, StoreRequest, StoreVerb};
 use wire::resp::Command;
 
-use super::shape::{Asked, Shape, Tell};
-use super::{Dialect, Expiry, MEMCACHED_VERSION, Step, Tallies, native, redis, say};
+use super::shape::{ExpectedReply, ReplyShape, Tell};
+use super::{Dialect, Expiry, MEMCACHED_VERSION, MemcachedStep, Tallies, native, redis, say};
 
 pub(super) const FLAGS_REFUSED: &str =
     "SERVER_ERROR DistCache: flags other than 0 need memcached storage; Redis storage keeps none";
 
-pub(super) fn steps(request: Request, dialect: Dialect, tallies: &mut Tallies) -> Vec<Step> {
+pub(super) fn steps(
+    request: MemcachedRequest,
+    dialect: Dialect,
+    tallies: &mut Tallies,
+) -> Vec<MemcachedStep> {
     vec![match request {
-        Request::Get { keys, with_cas, touch } => return retrieval(&keys, with_cas, touch, dialect, tallies),
-        Request::Store(store) => {
+        MemcachedRequest::Get { keys, with_cas, touch } => {
+            return retrieval(&keys, with_cas, touch, dialect, tallies);
+        }
+        MemcachedRequest::Store(store) => {
             tallies.sets += 1;
             store_step(&store, dialect)
         }
-        Request::Delete { key, noreply } => {
+        MemcachedRequest::Delete { key, noreply } => {
             ask(delete(&key, dialect), counted(dialect), unless(noreply, Tell::Delete))
         }
-        Request::Count { key, delta, up, noreply } => {
+        MemcachedRequest::Count { key, delta, up, noreply } => {
             let counting = redis::Counting {
                 up,
                 delta,
@@ -37,45 +43,47 @@ pub(super) fn steps(request: Request, dialect: Dialect, tallies: &mut Tallies) -
                     native::command(".ma", &key, None, &[mode, delta.as_bytes(), b"v"])
                 }
             };
-            ask(command, Asked::Meta, unless(noreply, Tell::Count))
+            ask(command, ExpectedReply::Meta, unless(noreply, Tell::Count))
         }
-        Request::Touch { key, exptime, noreply } => {
+        MemcachedRequest::Touch { key, exptime, noreply } => {
             tallies.touches += 1;
             let (command, asked) = match (dialect, Expiry::of(exptime)) {
-                (Dialect::Redis, expiry @ Expiry::Never) => (redis::touch(&key, expiry), Asked::Value),
-                (Dialect::Redis, expiry) => (redis::touch(&key, expiry), Asked::Counted),
-                (Dialect::Memcached, _) => (touching(&key, exptime, &[]), Asked::Meta),
+                (Dialect::Redis, expiry @ Expiry::Never) => {
+                    (redis::touch(&key, expiry), ExpectedReply::Value)
+                }
+                (Dialect::Redis, expiry) => (redis::touch(&key, expiry), ExpectedReply::Counted),
+                (Dialect::Memcached, _) => (touching(&key, exptime, &[]), ExpectedReply::Meta),
             };
             ask(command, asked, unless(noreply, Tell::Touch))
         }
-        Request::Noop => say("MN"),
-        Request::FlushAll { delay: 1.., noreply: true } => Step::Say(Bytes::new()),
-        Request::FlushAll { delay: 1.., .. } => {
+        MemcachedRequest::Noop => say("MN"),
+        MemcachedRequest::FlushAll { delay: 1.., noreply: true } => MemcachedStep::Say(Bytes::new()),
+        MemcachedRequest::FlushAll { delay: 1.., .. } => {
             say("SERVER_ERROR DistCache: flush_all with a delay is not carried; send it when it is due")
         }
-        Request::FlushAll { noreply, .. } => {
+        MemcachedRequest::FlushAll { noreply, .. } => {
             tallies.flushes += 1;
-            ask(Command::from_args(&["FLUSHALL"]), Asked::Stored, unless(noreply, Tell::Text("OK")))
+            ask(Command::from_args(&["FLUSHALL"]), ExpectedReply::Stored, unless(noreply, Tell::Text("OK")))
         }
-        Request::Stats(arguments) => Step::Stats(arguments.to_vec()),
-        Request::Version => say(&format!("VERSION {MEMCACHED_VERSION}")),
-        Request::Verbosity { noreply: true } => Step::Say(Bytes::new()),
-        Request::Verbosity { noreply: false } => say("OK"),
-        Request::Quit => Step::Hangup,
-        Request::NotCarried(name) => {
+        MemcachedRequest::Stats(arguments) => MemcachedStep::Stats(arguments.to_vec()),
+        MemcachedRequest::Version => say(&format!("VERSION {MEMCACHED_VERSION}")),
+        MemcachedRequest::Verbosity { noreply: true } => MemcachedStep::Say(Bytes::new()),
+        MemcachedRequest::Verbosity { noreply: false } => say("OK"),
+        MemcachedRequest::Quit => MemcachedStep::Hangup,
+        MemcachedRequest::NotCarried(name) => {
             say(&format!("SERVER_ERROR DistCache: '{name}' is not carried; ask the memcached server itself"))
         }
-        Request::Failed { error, noreply, stale: Some(key) } => {
+        MemcachedRequest::Failed { error, noreply, stale: Some(key) } => {
             ask(delete(&key, dialect), counted(dialect), unless(noreply, Tell::Text(error)))
         }
-        Request::Failed { noreply: true, .. } => Step::Say(Bytes::new()),
-        Request::Failed { error, .. } => say(error),
-        Request::Meta(_) => unreachable!("the meta protocol's commands are translated in `meta`"),
+        MemcachedRequest::Failed { noreply: true, .. } => MemcachedStep::Say(Bytes::new()),
+        MemcachedRequest::Failed { error, .. } => say(error),
+        MemcachedRequest::Meta(_) => unreachable!("the meta protocol's commands are translated in `meta`"),
     }]
 }
 
-fn ask(command: Command, asked: Asked, tell: Tell) -> Step {
-    Step::Ask(command, Shape { asked, tell })
+fn ask(command: Command, asked: ExpectedReply, tell: Tell) -> MemcachedStep {
+    MemcachedStep::Ask(command, ReplyShape { asked, tell })
 }
 
 fn unless(noreply: bool, tell: Tell) -> Tell {
@@ -89,18 +97,22 @@ fn retrieval(
     touch: Option<i32>,
     dialect: Dialect,
     tallies: &mut Tallies,
-) -> Vec<Step> {
+) -> Vec<MemcachedStep> {
     let mut steps = Vec::with_capacity(keys.len() + 1);
     for key in keys {
         let (command, asked) = match (touch, dialect) {
             (None, dialect) => (Command::from_args(&[b"GET", &key[..]]), read(dialect)),
-            (Some(exptime), Dialect::Redis) => (redis::get_and_touch(key, Expiry::of(exptime)), Asked::Value),
-            (Some(exptime), Dialect::Memcached) => (touching(key, exptime, &[b"v", b"f", b"c"]), Asked::Meta),
+            (Some(exptime), Dialect::Redis) => {
+                (redis::get_and_touch(key, Expiry::of(exptime)), ExpectedReply::Value)
+            }
+            (Some(exptime), Dialect::Memcached) => {
+                (touching(key, exptime, &[b"v", b"f", b"c"]), ExpectedReply::Meta)
+            }
         };
         tallies.touches += u64::from(touch.is_some());
         steps.push(ask(command, asked, Tell::Value { key: key.clone(), with_cas }));
     }
-    steps.push(Step::End);
+    steps.push(MemcachedStep::End);
     steps
 }
 
@@ -112,17 +124,17 @@ fn touching(key: &[u8], exptime: i32, flags: &[&[u8]]) -> Command {
 }
 
 /// How the reply to GET reads.
-pub(super) fn read(dialect: Dialect) -> Asked {
+pub(super) fn read(dialect: Dialect) -> ExpectedReply {
     match dialect {
-        Dialect::Redis => Asked::Value,
-        Dialect::Memcached => Asked::Meta,
+        Dialect::Redis => ExpectedReply::Value,
+        Dialect::Memcached => ExpectedReply::Meta,
     }
 }
 
-pub(super) fn counted(dialect: Dialect) -> Asked {
+pub(super) fn counted(dialect: Dialect) -> ExpectedReply {
     match dialect {
-        Dialect::Redis => Asked::Counted,
-        Dialect::Memcached => Asked::Meta,
+        Dialect::Redis => ExpectedReply::Counted,
+        Dialect::Memcached => ExpectedReply::Meta,
     }
 }
 
@@ -133,27 +145,29 @@ pub(super) fn delete(key: &[u8], dialect: Dialect) -> Command {
     }
 }
 
-fn store_step(store: &Store, dialect: Dialect) -> Step {
+fn store_step(store: &StoreRequest, dialect: Dialect) -> MemcachedStep {
     let tell = unless(store.noreply, Tell::Store);
     if dialect == Dialect::Memcached {
-        return ask(native_store(store), Asked::Meta, tell);
+        return ask(native_store(store), ExpectedReply::Meta, tell);
     }
     // Appending and prepending leave the flags as they are.
     if store.flags != 0 && !matches!(store.verb, StoreVerb::Append | StoreVerb::Prepend) {
-        return if store.noreply { Step::Say(Bytes::new()) } else { say(FLAGS_REFUSED) };
+        return if store.noreply { MemcachedStep::Say(Bytes::new()) } else { say(FLAGS_REFUSED) };
     }
     let (key, value, expiry) = (&store.key, &store.value, Expiry::of(store.exptime));
     match store.verb {
-        StoreVerb::Set => ask(redis::set(key, value, None, expiry), Asked::Stored, tell),
-        StoreVerb::Add => ask(redis::set(key, value, Some("NX"), expiry), Asked::Stored, tell),
-        StoreVerb::Replace => ask(redis::set(key, value, Some("XX"), expiry), Asked::Stored, tell),
-        StoreVerb::Append => ask(redis::concatenate(key, true, value, None), Asked::Meta, tell),
-        StoreVerb::Prepend => ask(redis::concatenate(key, false, value, None), Asked::Meta, tell),
-        StoreVerb::Cas(unique) => ask(redis::compare_and_set(key, unique, value, expiry), Asked::Meta, tell),
+        StoreVerb::Set => ask(redis::set(key, value, None, expiry), ExpectedReply::Stored, tell),
+        StoreVerb::Add => ask(redis::set(key, value, Some("NX"), expiry), ExpectedReply::Stored, tell),
+        StoreVerb::Replace => ask(redis::set(key, value, Some("XX"), expiry), ExpectedReply::Stored, tell),
+        StoreVerb::Append => ask(redis::concatenate(key, true, value, None), ExpectedReply::Meta, tell),
+        StoreVerb::Prepend => ask(redis::concatenate(key, false, value, None), ExpectedReply::Meta, tell),
+        StoreVerb::Cas(unique) => {
+            ask(redis::compare_and_set(key, unique, value, expiry), ExpectedReply::Meta, tell)
+        }
     }
 }
 
-fn native_store(store: &Store) -> Command {
+fn native_store(store: &StoreRequest) -> Command {
     let mode: &[u8] = match store.verb {
         StoreVerb::Set | StoreVerb::Cas(_) => b"MS",
         StoreVerb::Add => b"ME",

@@ -5,11 +5,11 @@ use smallvec::SmallVec;
 use wire::resp::Value;
 
 use super::content_unique;
-use super::shape::Asked;
+use super::shape::ExpectedReply;
 
 /// The outcome of a command.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum MemcachedOutcome {
     Done(Item),
     NotStored,
     Exists,
@@ -56,40 +56,42 @@ impl Item {
 }
 
 /// Reads a complete RESP reply.
-pub(super) fn outcome(asked: Asked, reply: &Bytes) -> Outcome {
+pub(super) fn outcome(asked: ExpectedReply, reply: &Bytes) -> MemcachedOutcome {
     if let Some(text) = reply.strip_prefix(b"-") {
-        return Outcome::Failed(error(text));
+        return MemcachedOutcome::Failed(error(text));
     }
     let Ok(value) = Value::parse(reply) else { return unexpected() };
     match (asked, value) {
-        (Asked::Value, Value::Bulk(value)) => Outcome::Done(Item { value: Some(value), ..Item::default() }),
-        (Asked::Value, Value::Null) => Outcome::NotFound,
-        (Asked::Stored, Value::Null) => Outcome::NotStored,
-        (Asked::Stored, Value::Simple(_)) => Outcome::Done(Item::default()),
-        (Asked::Counted, Value::Integer(0)) => Outcome::NotFound,
-        (Asked::Counted, Value::Integer(_)) => Outcome::Done(Item::default()),
-        (Asked::Meta, Value::Null) => Outcome::NotFound,
-        (Asked::Meta, Value::Bulk(text)) => native(&text),
+        (ExpectedReply::Value, Value::Bulk(value)) => {
+            MemcachedOutcome::Done(Item { value: Some(value), ..Item::default() })
+        }
+        (ExpectedReply::Value, Value::Null) => MemcachedOutcome::NotFound,
+        (ExpectedReply::Stored, Value::Null) => MemcachedOutcome::NotStored,
+        (ExpectedReply::Stored, Value::Simple(_)) => MemcachedOutcome::Done(Item::default()),
+        (ExpectedReply::Counted, Value::Integer(0)) => MemcachedOutcome::NotFound,
+        (ExpectedReply::Counted, Value::Integer(_)) => MemcachedOutcome::Done(Item::default()),
+        (ExpectedReply::Meta, Value::Null) => MemcachedOutcome::NotFound,
+        (ExpectedReply::Meta, Value::Bulk(text)) => native(&text),
         _ => unexpected(),
     }
 }
 
 /// A meta command's reply without its last line end.
-fn native(text: &Bytes) -> Outcome {
+fn native(text: &Bytes) -> MemcachedOutcome {
     let end = text.windows(2).position(|pair| pair == b"\r\n").unwrap_or(text.len());
     let mut words = Words { line: text.slice(..end) };
     let head = words.next().unwrap_or_default();
     match &head[..] {
         b"VA" if end + 2 <= text.len() => {
             let _length = words.next();
-            Outcome::Done(Item { value: Some(text.slice(end + 2..)), tokens: words.collect() })
+            MemcachedOutcome::Done(Item { value: Some(text.slice(end + 2..)), tokens: words.collect() })
         }
-        b"HD" => Outcome::Done(Item { value: None, tokens: words.collect() }),
-        b"NS" => Outcome::NotStored,
-        b"EX" => Outcome::Exists,
-        b"NF" | b"EN" => Outcome::NotFound,
-        b"CLIENT_ERROR" | b"SERVER_ERROR" => Outcome::Failed(text.to_vec()),
-        b"ME" => Outcome::Line(text.clone()),
+        b"HD" => MemcachedOutcome::Done(Item { value: None, tokens: words.collect() }),
+        b"NS" => MemcachedOutcome::NotStored,
+        b"EX" => MemcachedOutcome::Exists,
+        b"NF" | b"EN" => MemcachedOutcome::NotFound,
+        b"CLIENT_ERROR" | b"SERVER_ERROR" => MemcachedOutcome::Failed(text.to_vec()),
+        b"ME" => MemcachedOutcome::Line(text.clone()),
         _ => unexpected(),
     }
 }
@@ -119,21 +121,24 @@ fn error(text: &[u8]) -> Vec<u8> {
     }
 }
 
-fn unexpected() -> Outcome {
-    Outcome::Failed(b"SERVER_ERROR DistCache: storage gave a reply that does not fit the command".to_vec())
+fn unexpected() -> MemcachedOutcome {
+    MemcachedOutcome::Failed(
+        b"SERVER_ERROR DistCache: storage gave a reply that does not fit the command".to_vec(),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(asked: Asked, reply: &'static str) -> Outcome {
+    fn check(asked: ExpectedReply, reply: &'static str) -> MemcachedOutcome {
         outcome(asked, &Bytes::from_static(reply.as_bytes()))
     }
 
     #[test]
     fn a_value_comes_with_what_storage_says_of_it() {
-        let Outcome::Done(item) = check(Asked::Meta, "$21\r\nVA 5 f30 c17 W\r\nhello\r\n") else {
+        let MemcachedOutcome::Done(item) = check(ExpectedReply::Meta, "$21\r\nVA 5 f30 c17 W\r\nhello\r\n")
+        else {
             panic!("it is there")
         };
         assert_eq!(item.value.as_deref(), Some(&b"hello"[..]));
@@ -143,24 +148,26 @@ mod tests {
 
     #[test]
     fn a_bare_value_has_no_flags_and_a_unique_of_its_content() {
-        let Outcome::Done(item) = check(Asked::Value, "$5\r\nhello\r\n") else { panic!("it is there") };
+        let MemcachedOutcome::Done(item) = check(ExpectedReply::Value, "$5\r\nhello\r\n") else {
+            panic!("it is there")
+        };
         assert_eq!((item.client_flags(), item.unique(None)), (&b"0"[..], 0x0aaf_4c61_ddcc_5e8a));
     }
 
     #[test]
     fn outcomes_and_errors_are_told_apart() {
-        assert_eq!(check(Asked::Stored, "$-1\r\n"), Outcome::NotStored);
-        assert_eq!(check(Asked::Counted, ":0\r\n"), Outcome::NotFound);
-        assert_eq!(check(Asked::Meta, "$2\r\nEX\r\n"), Outcome::Exists);
+        assert_eq!(check(ExpectedReply::Stored, "$-1\r\n"), MemcachedOutcome::NotStored);
+        assert_eq!(check(ExpectedReply::Counted, ":0\r\n"), MemcachedOutcome::NotFound);
+        assert_eq!(check(ExpectedReply::Meta, "$2\r\nEX\r\n"), MemcachedOutcome::Exists);
         assert_eq!(
-            check(Asked::Meta, "-SERVER_ERROR out of memory\r\n"),
-            Outcome::Failed(b"SERVER_ERROR out of memory".to_vec())
+            check(ExpectedReply::Meta, "-SERVER_ERROR out of memory\r\n"),
+            MemcachedOutcome::Failed(b"SERVER_ERROR out of memory".to_vec())
         );
         assert_eq!(
-            check(Asked::Value, "-BUSY try again\r\n"),
-            Outcome::Failed(b"SERVER_ERROR BUSY try again".to_vec())
+            check(ExpectedReply::Value, "-BUSY try again\r\n"),
+            MemcachedOutcome::Failed(b"SERVER_ERROR BUSY try again".to_vec())
         );
-        assert!(matches!(check(Asked::Value, ":1\r\n"), Outcome::Failed(_)));
-        assert!(matches!(check(Asked::Meta, "$4\r\nwhat\r\n"), Outcome::Failed(_)));
+        assert!(matches!(check(ExpectedReply::Value, ":1\r\n"), MemcachedOutcome::Failed(_)));
+        assert!(matches!(check(ExpectedReply::Meta, "$4\r\nwhat\r\n"), MemcachedOutcome::Failed(_)));
     }
 }

@@ -4,14 +4,14 @@ use wire::memcached::{Meta, MetaVerb};
 use wire::resp::Command;
 
 use super::classic::{counted, delete, read};
-use super::shape::{Asked, Shape, Tell};
-use super::{Dialect, Expiry, Step, Tallies, native, redis, say};
+use super::shape::{ExpectedReply, ReplyShape, Tell};
+use super::{Dialect, Expiry, MemcachedStep, Tallies, native, redis, say};
 
 /// Flags of each verb that storage without memcached's items cannot keep, and what they are for.
 const NOT_KEPT: [(MetaVerb, &[u8]); 3] =
     [(MetaVerb::Get, b"NRhl"), (MetaVerb::Set, b"I"), (MetaVerb::Delete, b"IT")];
 
-pub(super) fn step(meta: Meta, dialect: Dialect, tallies: &mut Tallies) -> Step {
+pub(super) fn step(meta: Meta, dialect: Dialect, tallies: &mut Tallies) -> MemcachedStep {
     match meta.verb {
         MetaVerb::Set => tallies.sets += 1,
         MetaVerb::Get if meta.has(b'T') => tallies.touches += 1,
@@ -24,20 +24,20 @@ pub(super) fn step(meta: Meta, dialect: Dialect, tallies: &mut Tallies) -> Step 
             Err(refusal) => return say(&refusal),
         },
     };
-    Step::Ask(command, Shape { asked, tell: Tell::Meta(Box::new(meta)) })
+    MemcachedStep::Ask(command, ReplyShape { asked, tell: Tell::Meta(Box::new(meta)) })
 }
 
-fn native(meta: &Meta) -> (Command, Asked) {
+fn native(meta: &Meta) -> (Command, ExpectedReply) {
     let name = match meta.verb {
         MetaVerb::Get if meta.has_any(b"TNR") => ".mgt",
         MetaVerb::Get if meta.has_any(b"htl") => ".mg",
-        MetaVerb::Get => return (get(meta), Asked::Meta),
+        MetaVerb::Get => return (get(meta), ExpectedReply::Meta),
         MetaVerb::Set => ".ms",
         MetaVerb::Delete => ".md",
         MetaVerb::Arithmetic => ".ma",
         MetaVerb::Debug => ".me",
     };
-    (native::forward(name, meta), Asked::Meta)
+    (native::forward(name, meta), ExpectedReply::Meta)
 }
 
 fn get(meta: &Meta) -> Command {
@@ -45,7 +45,7 @@ fn get(meta: &Meta) -> Command {
 }
 
 /// The error says which flag cannot be carried.
-fn redis(meta: &Meta) -> Result<(Command, Asked), String> {
+fn redis(meta: &Meta) -> Result<(Command, ExpectedReply), String> {
     let kept = |letters: &[u8]| meta.flags.iter().find(|flag| letters.contains(&flag[0])).map(|flag| flag[0]);
     let lost = NOT_KEPT.iter().find(|(verb, _)| *verb == meta.verb).and_then(|(_, letters)| kept(letters));
     if let Some(flag) = lost {
@@ -60,13 +60,13 @@ fn redis(meta: &Meta) -> Result<(Command, Asked), String> {
     let early = place(b't') < place(b'T');
     Ok(match meta.verb {
         MetaVerb::Get => match touch {
-            touch if meta.has(b't') => (redis::fetch(key, touch, early), Asked::Meta),
-            Some(expiry) => (redis::get_and_touch(key, expiry), Asked::Value),
+            touch if meta.has(b't') => (redis::fetch(key, touch, early), ExpectedReply::Meta),
+            Some(expiry) => (redis::get_and_touch(key, expiry), ExpectedReply::Value),
             None => (get(meta), read(Dialect::Redis)),
         },
         MetaVerb::Set => set(meta, unique, touch.unwrap_or(Expiry::Never))?,
         MetaVerb::Delete => match unique {
-            Some(unique) => (redis::compare_and_delete(key, unique), Asked::Meta),
+            Some(unique) => (redis::compare_and_delete(key, unique), ExpectedReply::Meta),
             None => (delete(key, Dialect::Redis), counted(Dialect::Redis)),
         },
         MetaVerb::Arithmetic => {
@@ -92,7 +92,7 @@ fn redis(meta: &Meta) -> Result<(Command, Asked), String> {
                     },
                 ),
             };
-            (redis::count(key, &counting), Asked::Meta)
+            (redis::count(key, &counting), ExpectedReply::Meta)
         }
         MetaVerb::Debug => {
             return Err("SERVER_ERROR DistCache: me is about memcached's own items; Redis storage has none"
@@ -101,17 +101,17 @@ fn redis(meta: &Meta) -> Result<(Command, Asked), String> {
     })
 }
 
-fn set(meta: &Meta, unique: Option<u64>, expiry: Expiry) -> Result<(Command, Asked), String> {
+fn set(meta: &Meta, unique: Option<u64>, expiry: Expiry) -> Result<(Command, ExpectedReply), String> {
     let (key, value) = (&meta.key[..], meta.value.as_deref().unwrap_or_default());
     let mode = meta.mode();
     if meta.client_flags() != 0 && !matches!(mode, b'A' | b'P') {
         return Err(super::classic::FLAGS_REFUSED.to_owned());
     }
     Ok(match (mode, unique) {
-        (b'A' | b'P', unique) => (redis::concatenate(key, mode == b'A', value, unique), Asked::Meta),
-        (b'E', _) => (redis::set(key, value, Some("NX"), expiry), Asked::Stored),
-        (_, Some(unique)) => (redis::compare_and_set(key, unique, value, expiry), Asked::Meta),
-        (b'R', None) => (redis::set(key, value, Some("XX"), expiry), Asked::Stored),
-        (_, None) => (redis::set(key, value, None, expiry), Asked::Stored),
+        (b'A' | b'P', unique) => (redis::concatenate(key, mode == b'A', value, unique), ExpectedReply::Meta),
+        (b'E', _) => (redis::set(key, value, Some("NX"), expiry), ExpectedReply::Stored),
+        (_, Some(unique)) => (redis::compare_and_set(key, unique, value, expiry), ExpectedReply::Meta),
+        (b'R', None) => (redis::set(key, value, Some("XX"), expiry), ExpectedReply::Stored),
+        (_, None) => (redis::set(key, value, None, expiry), ExpectedReply::Stored),
     })
 }

@@ -10,12 +10,12 @@ mod shape;
 mod stats;
 
 use bytes::Bytes;
-use wire::memcached::Request;
+use wire::memcached::MemcachedRequest;
 use wire::resp::Command;
 
-pub use shape::{Shape, write};
+pub use shape::{ReplyShape, write};
 pub use stats::Tallies;
-pub use stats::{State, text};
+pub use stats::{ServerStats, text};
 
 /// The version of memcached whose behaviour clients get.
 pub const MEMCACHED_VERSION: &str = "1.6.18";
@@ -32,8 +32,8 @@ pub enum Dialect {
 
 /// What one request makes a router do, in order.
 #[derive(Debug)]
-pub enum Step {
-    Ask(Command, Shape),
+pub enum MemcachedStep {
+    Ask(Command, ReplyShape),
     /// In its turn.
     Say(Bytes),
     /// After the keys of a retrieval.
@@ -44,23 +44,23 @@ pub enum Step {
 
 /// What a memcached client has under way besides its operations.
 #[derive(Debug, Default)]
-pub struct Front {
+pub struct MemcachedFront {
     /// For the next operation that enters the pipeline.
-    pub next: Option<Box<Shape>>,
+    pub next: Option<Box<ReplyShape>>,
     /// A key of the retrieval that is being answered could not be read: it ends with that error.
     pub(crate) failed: bool,
 }
 
 /// The commands that `request` comes to.
-pub fn steps(request: Request, dialect: Dialect, tallies: &mut Tallies) -> Vec<Step> {
+pub fn steps(request: MemcachedRequest, dialect: Dialect, tallies: &mut Tallies) -> Vec<MemcachedStep> {
     match request {
-        Request::Meta(meta) => vec![meta::step(meta, dialect, tallies)],
+        MemcachedRequest::Meta(meta) => vec![meta::step(meta, dialect, tallies)],
         other => classic::steps(other, dialect, tallies),
     }
 }
 
-fn say(line: &str) -> Step {
-    Step::Say(Bytes::from(format!("{line}\r\n")))
+fn say(line: &str) -> MemcachedStep {
+    MemcachedStep::Say(Bytes::from(format!("{line}\r\n")))
 }
 
 /// How long a value is to live, as memcached reads an expiry time.

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use wire::memcached::{Meta, MetaVerb};
 
-use super::fetched::{Item, Outcome, outcome};
-use super::{Front, Tallies};
+use super::fetched::{Item, MemcachedOutcome, outcome};
+use super::{MemcachedFront, Tallies};
 
 /// Which reply storage gives to the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum ExpectedReply {
     /// A value or null.
     Value,
     /// A status, or null where nothing was stored.
@@ -38,17 +38,23 @@ pub(crate) enum Tell {
 }
 
 #[derive(Debug)]
-pub struct Shape {
-    pub(crate) asked: Asked,
+pub struct ReplyShape {
+    pub(crate) asked: ExpectedReply,
     pub(crate) tell: Tell,
 }
 
-impl Shape {
-    pub const END: Shape = Shape { asked: Asked::Stored, tell: Tell::End };
+impl ReplyShape {
+    pub const END: ReplyShape = ReplyShape { asked: ExpectedReply::Stored, tell: Tell::End };
 }
 
 /// Appends to `pieces` what the client gets for this reply; nothing for what it did not want to be answered.
-pub fn write(shape: Shape, reply: &Bytes, front: &mut Front, tallies: &mut Tallies, pieces: &mut Vec<Bytes>) {
+pub fn write(
+    shape: ReplyShape,
+    reply: &Bytes,
+    front: &mut MemcachedFront,
+    tallies: &mut Tallies,
+    pieces: &mut Vec<Bytes>,
+) {
     let line = match shape.tell {
         Tell::Nothing => return,
         Tell::End => {
@@ -66,7 +72,7 @@ pub fn write(shape: Shape, reply: &Bytes, front: &mut Front, tallies: &mut Talli
         Tell::Delete => plain(outcome(shape.asked, reply), "DELETED", ["NOT_FOUND"; 3]),
         Tell::Touch => plain(outcome(shape.asked, reply), "TOUCHED", ["NOT_FOUND"; 3]),
         Tell::Count => match outcome(shape.asked, reply) {
-            Outcome::Done(Item { value: Some(value), .. }) => value.to_vec(),
+            MemcachedOutcome::Done(Item { value: Some(value), .. }) => value.to_vec(),
             other => plain(other, "", ["NOT_FOUND"; 3]),
         },
     };
@@ -79,14 +85,14 @@ fn ended(mut line: Vec<u8>) -> Bytes {
 }
 
 /// One word for each outcome: not stored, exists, not found.
-fn plain(outcome: Outcome, done: &str, [not_stored, exists, not_found]: [&str; 3]) -> Vec<u8> {
+fn plain(outcome: MemcachedOutcome, done: &str, [not_stored, exists, not_found]: [&str; 3]) -> Vec<u8> {
     let word = match outcome {
-        Outcome::Done(_) => done,
-        Outcome::NotStored => not_stored,
-        Outcome::Exists => exists,
-        Outcome::NotFound => not_found,
-        Outcome::Line(line) => return line.to_vec(),
-        Outcome::Failed(error) => return error,
+        MemcachedOutcome::Done(_) => done,
+        MemcachedOutcome::NotStored => not_stored,
+        MemcachedOutcome::Exists => exists,
+        MemcachedOutcome::NotFound => not_found,
+        MemcachedOutcome::Line(line) => return line.to_vec(),
+        MemcachedOutcome::Failed(error) => return error,
     };
     word.as_bytes().to_vec()
 }
@@ -94,14 +100,14 @@ fn plain(outcome: Outcome, done: &str, [not_stored, exists, not_found]: [&str; 3
 fn value(
     key: &[u8],
     with_cas: bool,
-    outcome: Outcome,
-    front: &mut Front,
+    outcome: MemcachedOutcome,
+    front: &mut MemcachedFront,
     tallies: &mut Tallies,
     pieces: &mut Vec<Bytes>,
 ) {
     match outcome {
         _ if front.failed => {}
-        Outcome::Done(item) => {
+        MemcachedOutcome::Done(item) => {
             tallies.get_hits += 1;
             let unique = with_cas.then(|| item.unique(None));
             let value = item.value.clone().unwrap_or_default();
@@ -117,7 +123,7 @@ fn value(
             head.extend_from_slice(rest.as_bytes());
             pieces.extend([head.into(), value, Bytes::from_static(b"\r\n")]);
         }
-        Outcome::Failed(error) => {
+        MemcachedOutcome::Failed(error) => {
             front.failed = true;
             pieces.push(ended(error));
         }
@@ -125,11 +131,11 @@ fn value(
     }
 }
 
-fn meta(meta: &Meta, outcome: Outcome, tallies: &mut Tallies, pieces: &mut Vec<Bytes>) {
+fn meta(meta: &Meta, outcome: MemcachedOutcome, tallies: &mut Tallies, pieces: &mut Vec<Bytes>) {
     let head = match (&outcome, meta.verb) {
-        (Outcome::Failed(error), _) => return pieces.push(ended(error.clone())),
-        (Outcome::Line(line), _) => return pieces.push(ended(line.to_vec())),
-        (Outcome::Done(item), MetaVerb::Get | MetaVerb::Arithmetic) => {
+        (MemcachedOutcome::Failed(error), _) => return pieces.push(ended(error.clone())),
+        (MemcachedOutcome::Line(line), _) => return pieces.push(ended(line.to_vec())),
+        (MemcachedOutcome::Done(item), MetaVerb::Get | MetaVerb::Arithmetic) => {
             tallies.get_hits += u64::from(meta.verb == MetaVerb::Get);
             if meta.quiet() && meta.verb == MetaVerb::Arithmetic {
                 return;
@@ -139,22 +145,22 @@ fn meta(meta: &Meta, outcome: Outcome, tallies: &mut Tallies, pieces: &mut Vec<B
                 _ => "HD".to_owned(),
             }
         }
-        (Outcome::Done(_), _) if meta.quiet() => return,
-        (Outcome::Done(_), _) => "HD".to_owned(),
-        (Outcome::NotStored, _) => "NS".to_owned(),
-        (Outcome::Exists, _) => "EX".to_owned(),
-        (Outcome::NotFound, MetaVerb::Get) => {
+        (MemcachedOutcome::Done(_), _) if meta.quiet() => return,
+        (MemcachedOutcome::Done(_), _) => "HD".to_owned(),
+        (MemcachedOutcome::NotStored, _) => "NS".to_owned(),
+        (MemcachedOutcome::Exists, _) => "EX".to_owned(),
+        (MemcachedOutcome::NotFound, MetaVerb::Get) => {
             tallies.get_misses += 1;
             if meta.quiet() {
                 return;
             }
             "EN".to_owned()
         }
-        (Outcome::NotFound, MetaVerb::Debug) => return pieces.push(Bytes::from_static(b"EN\r\n")),
-        (Outcome::NotFound, _) => "NF".to_owned(),
+        (MemcachedOutcome::NotFound, MetaVerb::Debug) => return pieces.push(Bytes::from_static(b"EN\r\n")),
+        (MemcachedOutcome::NotFound, _) => "NF".to_owned(),
     };
     let nothing = Item::default();
-    let item = if let Outcome::Done(item) = &outcome { Some(item) } else { None };
+    let item = if let MemcachedOutcome::Done(item) = &outcome { Some(item) } else { None };
     let line = with_flags(head, meta, item);
     pieces.push(ended(line));
     let value = item.unwrap_or(&nothing).value.as_ref();

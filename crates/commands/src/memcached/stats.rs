@@ -15,7 +15,7 @@ pub struct Tallies {
 }
 
 /// What else is in `stats`.
-pub struct State {
+pub struct ServerStats {
     pub uptime_s: u64,
     pub clients: usize,
     pub clients_opened: u64,
@@ -27,7 +27,7 @@ pub struct State {
 }
 
 /// The answer to `stats`, or to `stats` with an argument.
-pub fn text(arguments: &[Bytes], tallies: &mut Tallies, state: &State) -> Bytes {
+pub fn text(arguments: &[Bytes], tallies: &mut Tallies, state: &ServerStats) -> Bytes {
     let lines = match arguments.first().map(|argument| &argument[..]) {
         None => general(tallies, state),
         Some(b"reset") => {
@@ -56,7 +56,7 @@ pub fn text(arguments: &[Bytes], tallies: &mut Tallies, state: &State) -> Bytes 
     out.into()
 }
 
-fn general(tallies: &Tallies, state: &State) -> Vec<(&'static str, String)> {
+fn general(tallies: &Tallies, state: &ServerStats) -> Vec<(&'static str, String)> {
     let Tallies { get_hits, get_misses, sets, touches, flushes } = *tallies;
     vec![
         ("uptime", state.uptime_s.to_string()),

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use runtime::reactor::Address;
 use runtime::stop::Stop;
 use trace::Workload;
-use wire::resp::{Command, Limits, take_command};
+use wire::resp::{Command, RespLimits, take_command};
 
 use super::plan::{End, Ending, Length, Live, Outcome, Pace, Plan};
 use super::requests::{Keys, Requests, Rounds};
@@ -41,7 +41,7 @@ fn serve(mut stream: TcpStream, state: &Mutex<(u64, Answer)>) -> Option<()> {
     let mut chunk = [0; 4096];
     loop {
         let mut frames = buffer.split().freeze();
-        while let Some(command) = take_command(&mut frames, &Limits::default()).ok()? {
+        while let Some(command) = take_command(&mut frames, &RespLimits::default()).ok()? {
             let mut state = state.lock().ok()?;
             let number = state.0;
             state.0 += 1;

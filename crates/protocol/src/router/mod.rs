@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
-use wire::memcached::Request;
+use wire::memcached::MemcachedRequest;
 use wire::resp::{Command, ProtocolError};
 use wire::{Message, Peer};
 
@@ -141,7 +141,7 @@ pub enum Input {
     /// The same of a client that speaks memcached.
     Memcached {
         client: ClientId,
-        request: Request,
+        request: MemcachedRequest,
     },
     /// What the client sent is no memcached text; after this answer, if any, and its earlier replies it is closed.
     Garbled {

@@ -7,12 +7,12 @@ use wire::resp::Command;
 use crate::router::flow::plan::{self, Plan};
 use crate::router::{ClientId, Effect, Input, Router, RouterConfig};
 use crate::time::Time;
-use commands::{Classified, CommandKind, Refusal, Spec};
+use commands::{Classified, CommandKind, CommandRefusal, CommandSpec};
 
 /// One command or subcommand that stands for itself; containers are there only as their subcommands.
 #[derive(Debug)]
 pub struct Treatment {
-    pub spec: &'static Spec,
+    pub spec: &'static CommandSpec,
     pub class: Class,
     /// Also without a key: then it is a barrier or, of a read, goes to any server.
     pub may_lack_keys: bool,
@@ -66,20 +66,20 @@ pub enum Spread {
 
 /// All commands, by name.
 pub fn surface() -> Vec<Treatment> {
-    let leaves = |spec: &'static Spec| {
+    let leaves = |spec: &'static CommandSpec| {
         if spec.subcommands.is_empty() { std::slice::from_ref(spec) } else { spec.subcommands }
     };
     commands::all().iter().flat_map(leaves).map(treatment).collect()
 }
 
 /// The shortest command of this name that has enough arguments.
-pub fn shortest(spec: &'static Spec) -> Command {
+pub fn shortest(spec: &'static CommandSpec) -> Command {
     let mut words: Vec<&str> = spec.name.split('|').collect();
     words.resize(words.len().max(usize::from(spec.arity.unsigned_abs())), "1");
     Command::from_args(&words)
 }
 
-fn treatment(spec: &'static Spec) -> Treatment {
+fn treatment(spec: &'static CommandSpec) -> Treatment {
     let command = shortest(spec);
     let kind = match commands::kind_of(spec) {
         Ok(kind) => kind,
@@ -99,7 +99,7 @@ fn treatment(spec: &'static Spec) -> Treatment {
     Treatment { spec, class: class(kind), may_lack_keys, spread: spread(&command, &classified) }
 }
 
-fn refused(spec: &'static Spec, text: &str) -> Treatment {
+fn refused(spec: &'static CommandSpec, text: &str) -> Treatment {
     let text = text.strip_prefix("ERR ").unwrap_or(text).to_owned();
     Treatment { spec, class: Class::Refused(text), may_lack_keys: false, spread: Spread::Nowhere }
 }
@@ -114,7 +114,7 @@ fn refusal_of(command: &Command) -> Option<String> {
         Effect::Reply { bytes, .. } => String::from_utf8(bytes.to_vec()).ok(),
         _ => None,
     });
-    let cluster = Refusal::NoCluster.to_string();
+    let cluster = CommandRefusal::NoCluster.to_string();
     let mut refusals = replies.filter_map(|text| {
         let text = text.strip_prefix('-')?.trim_end().to_owned();
         (text.starts_with("ERR DistCache") || text == cluster).then_some(text)

@@ -52,7 +52,7 @@ use operation::{KeyState, Operation, Origin};
 use storage_limit::StorageLimit;
 use watch::Watcher;
 
-pub use commands::Scope;
+pub use commands::PurgeTarget;
 pub(crate) use feed::changed_keys;
 pub use feed::{Bounded, FeedState};
 pub use inspect::ShimBacklog;
@@ -109,7 +109,7 @@ pub enum Input {
     /// Whoever runs this shim wants copies gone; `Effect::Purged` of the same number follows.
     Purge {
         number: u64,
-        scope: Scope,
+        scope: PurgeTarget,
     },
     Tick,
 }

@@ -65,7 +65,7 @@ impl Shim {
             (Some(observer), Some(keys_max)) => observer.keys_max = keys_max,
             (None, Some(keys_max)) => {
                 self.observer = Some(Observer { keys_max, keys: KeyMap::default(), looked: Time(0) });
-                self.purge(now, Requester::Nobody, &commands::Scope::All, effects);
+                self.purge(now, Requester::Nobody, &commands::PurgeTarget::All, effects);
             }
             (_, None) => self.observer = None,
         }

@@ -10,7 +10,7 @@ use super::operations::operation;
 use super::{Effect, Shim};
 use crate::storage::Lane;
 use crate::time::Time;
-use commands::Scope;
+use commands::PurgeTarget;
 
 /// Keys of one purge whose invalidations are under way at a time: nodes have reads to serve meanwhile.
 const KEYS_AT_ONCE: usize = 256;
@@ -38,15 +38,15 @@ impl Shim {
         &mut self,
         now: Time,
         requester: Requester,
-        scope: &Scope,
+        scope: &PurgeTarget,
         effects: &mut Vec<Effect>,
     ) {
         match scope {
-            Scope::Key(name) => self.purge_where(now, requester, |key| key.bytes == *name, effects),
-            Scope::Prefix(prefix) => {
+            PurgeTarget::Key(name) => self.purge_where(now, requester, |key| key.bytes == *name, effects),
+            PurgeTarget::Prefix(prefix) => {
                 self.purge_where(now, requester, |key| key.bytes.starts_with(prefix), effects);
             }
-            Scope::All => self.purge_all(requester, effects),
+            PurgeTarget::All => self.purge_all(requester, effects),
         }
     }
 

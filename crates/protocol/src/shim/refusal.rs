@@ -8,7 +8,7 @@ use wire::{Key, Message, Status};
 use super::operation::{KeyState, Operation, OperationKind, Origin};
 use super::{Effect, Shim, StorageState};
 use crate::requests::RequestClass;
-use commands::{CommandKind, Flag, Spec};
+use commands::{CommandKind, CommandSpec, Flag};
 
 /// A reply that costs storage nothing.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Shim {
     }
 
     /// What storage says to everything else while a script runs for too long, unless the command is one that it takes.
-    pub(super) fn busy_with_script(&self, spec: &Spec) -> Option<Bytes> {
+    pub(super) fn busy_with_script(&self, spec: &CommandSpec) -> Option<Bytes> {
         self.script_busy.clone().filter(|_| !spec.has(Flag::AllowBusy))
     }
 

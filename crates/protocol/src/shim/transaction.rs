@@ -13,13 +13,13 @@ use super::operations::status_of;
 use super::{Effect, Purpose, Shim};
 use crate::storage::Lane;
 use crate::time::Time;
-use commands::{CommandKind, Parts};
+use commands::{CommandKind, TransactionParts};
 use wire::Status;
 
 impl Shim {
     pub(super) fn transaction(&mut self, now: Time, from: Peer, execute: Execute, effects: &mut Vec<Effect>) {
         let origin = Origin::new(from, execute.request);
-        let parts = match Parts::parse(&execute.command) {
+        let parts = match TransactionParts::parse(&execute.command) {
             Ok(parts) => parts,
             Err(text) => {
                 self.statistics.unexpected += 1;
@@ -84,7 +84,7 @@ impl Shim {
     }
 
     /// Each key once, those that are written first, and how many these are.
-    fn transaction_keys(&self, database: u16, parts: &Parts) -> (SmallVec<[Key; 1]>, usize) {
+    fn transaction_keys(&self, database: u16, parts: &TransactionParts) -> (SmallVec<[Key; 1]>, usize) {
         let mut named: BTreeMap<&[u8], (Bytes, bool)> = BTreeMap::new();
         for (command, classified) in &parts.commands {
             let writes = commands::writes(classified.kind);
@@ -113,7 +113,7 @@ fn null(resp3: bool) -> Bytes {
     Bytes::from_static(if resp3 { b"_\r\n" } else { b"*-1\r\n" })
 }
 
-fn frames(parts: &Parts) -> SmallVec<[Bytes; 2]> {
+fn frames(parts: &TransactionParts) -> SmallVec<[Bytes; 2]> {
     let mut frames = SmallVec::with_capacity(parts.commands.len() + 2);
     frames.push(Bytes::from_static(MULTI));
     frames.extend(parts.commands.iter().map(|(command, _)| command.frame().clone()));

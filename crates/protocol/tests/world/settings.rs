@@ -7,7 +7,7 @@ use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission};
 use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::requests::{Overload, RequestLimits};
-use protocol::shim::{self, Scope};
+use protocol::shim::{self, PurgeTarget};
 
 use super::{World, index};
 
@@ -64,9 +64,9 @@ impl World {
     pub(super) fn purge(&mut self, number: u64, words: &[&str]) {
         let bytes = |word: &str| Bytes::copy_from_slice(word.as_bytes());
         let scope = match words {
-            ["key", key] => Scope::Key(bytes(key)),
-            ["prefix", prefix] => Scope::Prefix(bytes(prefix)),
-            ["all"] => Scope::All,
+            ["key", key] => PurgeTarget::Key(bytes(key)),
+            ["prefix", prefix] => PurgeTarget::Prefix(bytes(prefix)),
+            ["all"] => PurgeTarget::All,
             other => panic!("no scope: {other:?}"),
         };
         self.step_shim(shim::Input::Purge { number, scope });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use protocol::shim::Scope;
+use protocol::shim::PurgeTarget;
 use wire::message::Fill;
 use wire::resp::Command;
 use wire::{Key, Message, Peer, View};
@@ -19,7 +19,7 @@ pub(crate) struct Births {
     read: BTreeMap<Vec<u8>, Vec<u64>>,
     born: BTreeMap<Held, Birth>,
     /// By number: since when, and what.
-    pub(crate) purges: BTreeMap<u64, (u64, Scope)>,
+    pub(crate) purges: BTreeMap<u64, (u64, PurgeTarget)>,
     pub(crate) purged: u64,
 }
 
@@ -97,9 +97,9 @@ impl Cluster {
         };
         self.births.purged += 1;
         let named = |key: &Key| match &scope {
-            Scope::Key(name) => key.bytes == *name,
-            Scope::Prefix(prefix) => key.bytes.starts_with(prefix),
-            Scope::All => true,
+            PurgeTarget::Key(name) => key.bytes == *name,
+            PurgeTarget::Prefix(prefix) => key.bytes.starts_with(prefix),
+            PurgeTarget::All => true,
         };
         let server = self.server_of(slot);
         let here = |key: &Key| usize::from(self.placement.shim(key).0) == server;

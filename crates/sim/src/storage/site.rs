@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use protocol::storage::network::{ConnectionId, Network as _};
-use wire::resp::{Limits, reply, take_command};
+use wire::resp::{RespLimits, reply, take_command};
 
 use super::data::Changes;
 use super::links::{Action, Links};
@@ -216,7 +216,7 @@ impl Site {
         wire.received.extend_from_slice(bytes);
         let mut received = wire.received.split().freeze();
         let mut commands = Vec::new();
-        while let Ok(Some(command)) = take_command(&mut received, &Limits::default()) {
+        while let Ok(Some(command)) = take_command(&mut received, &RespLimits::default()) {
             commands.push(command);
         }
         wire.received.extend_from_slice(&received);

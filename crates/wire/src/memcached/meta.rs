@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::KEY_BYTES_MAX;
 use super::line::{Tokens, int32, uint32, uint64};
-use super::request::{BAD_FORMAT, Line, Pending, Request, whole};
+use super::request::{BAD_FORMAT, LacksData, MemcachedRequest, RequestLine, whole};
 
 const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 const BAD_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
@@ -97,9 +97,9 @@ fn decoded(key: &[u8]) -> Option<Bytes> {
     (!decoded.is_empty()).then(|| decoded.into())
 }
 
-pub(super) fn parse(verb: u8, tokens: &Tokens) -> Line {
+pub(super) fn parse(verb: u8, tokens: &Tokens) -> RequestLine {
     let verb = match verb {
-        b'n' => return Line::Whole(Request::Noop),
+        b'n' => return RequestLine::Whole(MemcachedRequest::Noop),
         b'g' => MetaVerb::Get,
         b's' => MetaVerb::Set,
         b'd' => MetaVerb::Delete,
@@ -127,7 +127,7 @@ pub(super) fn parse(verb: u8, tokens: &Tokens) -> Line {
         (Ok(meta), MetaVerb::Arithmetic) if !matches!(meta.mode(), 0 | b'I' | b'+' | b'D' | b'-') => {
             opaque("CLIENT_ERROR invalid mode for ma M token")
         }
-        (Ok(meta), _) => Line::Whole(Request::Meta(meta)),
+        (Ok(meta), _) => RequestLine::Whole(MemcachedRequest::Meta(meta)),
         (Err(OPAQUE_TOO_LONG), _) => opaque(OPAQUE_TOO_LONG),
         (Err(_), MetaVerb::Delete | MetaVerb::Arithmetic) => whole(BAD_FLAG),
         (Err(_), MetaVerb::Debug) => whole(BAD_FORMAT),
@@ -136,17 +136,17 @@ pub(super) fn parse(verb: u8, tokens: &Tokens) -> Line {
 }
 
 /// A wrong flag costs the data block; a wrong length leaves nothing to go by.
-fn set(key: &Bytes, tokens: &Tokens) -> Line {
+fn set(key: &Bytes, tokens: &Tokens) -> RequestLine {
     let bytes = match tokens.get(2).and_then(|length| int32(length)) {
         Some(bytes @ 0..=0x7fff_fffd) => bytes as usize,
         _ => return whole(BAD_FORMAT),
     };
     match flags(MetaVerb::Set, key, &tokens[3..]) {
         Ok(meta) if !matches!(meta.mode(), 0 | b'E' | b'A' | b'P' | b'R' | b'S') => {
-            Line::Skip { bytes, error: "CLIENT_ERROR invalid mode for ms M token" }
+            RequestLine::Skip { bytes, error: "CLIENT_ERROR invalid mode for ms M token" }
         }
-        Ok(meta) => Line::Data { bytes, pending: Pending::Meta(meta) },
-        Err(error) => Line::Skip { bytes, error },
+        Ok(meta) => RequestLine::Data { bytes, pending: LacksData::Meta(meta) },
+        Err(error) => RequestLine::Skip { bytes, error },
     }
 }
 

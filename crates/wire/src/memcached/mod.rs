@@ -9,8 +9,8 @@ mod take;
 
 pub use meta::{Meta, MetaVerb};
 pub use reply::{ReplyHead, next_reply};
-pub use request::{Request, Store, StoreVerb};
-pub use take::{Limits, RequestReader, Taken};
+pub use request::{MemcachedRequest, StoreRequest, StoreVerb};
+pub use take::{MemcachedLimits, MemcachedTaken, RequestReader};
 
 /// Longer keys are refused, as memcached refuses them.
 pub const KEY_BYTES_MAX: usize = 250;

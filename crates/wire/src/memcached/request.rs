@@ -26,7 +26,7 @@ pub enum StoreVerb {
 
 /// `set` and its like, with the data block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Store {
+pub struct StoreRequest {
     pub verb: StoreVerb,
     pub key: Bytes,
     pub flags: u32,
@@ -37,14 +37,14 @@ pub struct Store {
 
 /// One request, well formed or to be refused with memcached's own words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum MemcachedRequest {
     /// `get`, `gets`, `gat`, `gats`: the last two with the new expiry time.
     Get {
         keys: SmallVec<[Bytes; 1]>,
         with_cas: bool,
         touch: Option<i32>,
     },
-    Store(Store),
+    Store(StoreRequest),
     Delete {
         key: Bytes,
         noreply: bool,
@@ -86,11 +86,11 @@ pub enum Request {
 
 /// A command line: a whole request, or one that a data block follows.
 #[derive(Debug)]
-pub(super) enum Line {
-    Whole(Request),
+pub(super) enum RequestLine {
+    Whole(MemcachedRequest),
     Data {
         bytes: usize,
-        pending: Pending,
+        pending: LacksData,
     },
     /// An error after which the data block is to be skipped.
     Skip {
@@ -101,48 +101,48 @@ pub(super) enum Line {
 
 /// A request that lacks its data block.
 #[derive(Debug)]
-pub(super) enum Pending {
-    Store(Store),
+pub(super) enum LacksData {
+    Store(StoreRequest),
     Meta(Meta),
 }
 
-impl Request {
-    pub(super) fn failed(error: &'static str, noreply: bool) -> Request {
-        Request::Failed { error, noreply, stale: None }
+impl MemcachedRequest {
+    pub(super) fn failed(error: &'static str, noreply: bool) -> MemcachedRequest {
+        MemcachedRequest::Failed { error, noreply, stale: None }
     }
 }
 
-impl Pending {
+impl LacksData {
     /// What a block that is over the limit leaves: only `set` must not leave the old value.
-    pub(super) fn too_large(self) -> Request {
+    pub(super) fn too_large(self) -> MemcachedRequest {
         const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
         match self {
-            Pending::Store(store) => Request::Failed {
+            LacksData::Store(store) => MemcachedRequest::Failed {
                 error: TOO_LARGE,
                 noreply: store.noreply,
                 stale: (store.verb == StoreVerb::Set).then_some(store.key),
             },
-            Pending::Meta(meta) => {
-                Request::Failed { error: TOO_LARGE, noreply: false, stale: Some(meta.key) }
+            LacksData::Meta(meta) => {
+                MemcachedRequest::Failed { error: TOO_LARGE, noreply: false, stale: Some(meta.key) }
             }
         }
     }
 
-    pub(super) fn with(self, value: Bytes) -> Request {
+    pub(super) fn with(self, value: Bytes) -> MemcachedRequest {
         match self {
-            Pending::Store(store) => Request::Store(Store { value, ..store }),
-            Pending::Meta(meta) => Request::Meta(Meta { value: Some(value), ..meta }),
+            LacksData::Store(store) => MemcachedRequest::Store(StoreRequest { value, ..store }),
+            LacksData::Meta(meta) => MemcachedRequest::Meta(Meta { value: Some(value), ..meta }),
         }
     }
 
-    pub(super) fn bad_chunk(&self) -> Request {
-        let noreply = matches!(self, Pending::Store(Store { noreply: true, .. }));
-        Request::failed("CLIENT_ERROR bad data chunk", noreply)
+    pub(super) fn bad_chunk(&self) -> MemcachedRequest {
+        let noreply = matches!(self, LacksData::Store(StoreRequest { noreply: true, .. }));
+        MemcachedRequest::failed("CLIENT_ERROR bad data chunk", noreply)
     }
 }
 
 /// What a command line asks.
-pub(super) fn parse(tokens: &Tokens) -> Line {
+pub(super) fn parse(tokens: &Tokens) -> RequestLine {
     let Some(name) = tokens.first().filter(|name| name.len() >= 2) else { return whole(ERROR) };
     match (&name[..], tokens.len()) {
         ([b'm', verb], _) => meta::parse(*verb, tokens),
@@ -162,24 +162,26 @@ pub(super) fn parse(tokens: &Tokens) -> Line {
         (b"delete", 2..=4) => delete(tokens),
         (b"touch", 3 | 4) => touch(tokens),
         (b"flush_all", 1..=3) => flush_all(tokens),
-        (b"stats", _) => Line::Whole(Request::Stats(tokens[1..].iter().cloned().collect())),
-        (b"version", _) => Line::Whole(Request::Version),
+        (b"stats", _) => RequestLine::Whole(MemcachedRequest::Stats(tokens[1..].iter().cloned().collect())),
+        (b"version", _) => RequestLine::Whole(MemcachedRequest::Version),
         (b"verbosity", 2 | 3) => verbosity(tokens),
-        (b"quit", _) => Line::Whole(Request::Quit),
+        (b"quit", _) => RequestLine::Whole(MemcachedRequest::Quit),
         (b"shutdown", _) => whole("ERROR: shutdown not enabled"),
-        (b"watch", _) => Line::Whole(Request::NotCarried("watch")),
-        (b"lru", 2..) => Line::Whole(Request::NotCarried("lru")),
-        (b"lru_crawler", _) => Line::Whole(Request::NotCarried("lru_crawler")),
-        (b"slabs", _) => Line::Whole(Request::NotCarried("slabs")),
-        (b"cache_memlimit", 2 | 3) => Line::Whole(Request::NotCarried("cache_memlimit")),
-        (b"extstore", 2..) => Line::Whole(Request::NotCarried("extstore")),
-        _ if tokens.last().is_some_and(|last| last.starts_with(b"HTTP/")) => Line::Whole(Request::Quit),
+        (b"watch", _) => RequestLine::Whole(MemcachedRequest::NotCarried("watch")),
+        (b"lru", 2..) => RequestLine::Whole(MemcachedRequest::NotCarried("lru")),
+        (b"lru_crawler", _) => RequestLine::Whole(MemcachedRequest::NotCarried("lru_crawler")),
+        (b"slabs", _) => RequestLine::Whole(MemcachedRequest::NotCarried("slabs")),
+        (b"cache_memlimit", 2 | 3) => RequestLine::Whole(MemcachedRequest::NotCarried("cache_memlimit")),
+        (b"extstore", 2..) => RequestLine::Whole(MemcachedRequest::NotCarried("extstore")),
+        _ if tokens.last().is_some_and(|last| last.starts_with(b"HTTP/")) => {
+            RequestLine::Whole(MemcachedRequest::Quit)
+        }
         _ => whole(ERROR),
     }
 }
 
-pub(super) fn whole(error: &'static str) -> Line {
-    Line::Whole(Request::failed(error, false))
+pub(super) fn whole(error: &'static str) -> RequestLine {
+    RequestLine::Whole(MemcachedRequest::failed(error, false))
 }
 
 fn says_noreply(tokens: &Tokens) -> bool {
@@ -190,14 +192,14 @@ fn too_long(key: &Bytes) -> bool {
     key.len() > KEY_BYTES_MAX
 }
 
-fn retrieval(keys: &[Bytes], with_cas: bool, touch: Option<i32>) -> Line {
+fn retrieval(keys: &[Bytes], with_cas: bool, touch: Option<i32>) -> RequestLine {
     if keys.iter().any(too_long) {
         return whole(BAD_FORMAT);
     }
-    Line::Whole(Request::Get { keys: keys.iter().cloned().collect(), with_cas, touch })
+    RequestLine::Whole(MemcachedRequest::Get { keys: keys.iter().cloned().collect(), with_cas, touch })
 }
 
-fn store(verb: StoreVerb, tokens: &Tokens) -> Line {
+fn store(verb: StoreVerb, tokens: &Tokens) -> RequestLine {
     let noreply = says_noreply(tokens);
     let key = tokens[1].clone();
     let numbers = (uint32(&tokens[2]), int32(&tokens[3]), int32(&tokens[4]));
@@ -207,25 +209,25 @@ fn store(verb: StoreVerb, tokens: &Tokens) -> Line {
     };
     match (numbers, verb) {
         ((Some(flags), Some(exptime), Some(bytes @ 0..=0x7fff_fffd)), Some(verb)) if !too_long(&key) => {
-            let store = Store { verb, key, flags, exptime, value: Bytes::new(), noreply };
-            Line::Data { bytes: bytes as usize, pending: Pending::Store(store) }
+            let store = StoreRequest { verb, key, flags, exptime, value: Bytes::new(), noreply };
+            RequestLine::Data { bytes: bytes as usize, pending: LacksData::Store(store) }
         }
-        _ => Line::Whole(Request::failed(BAD_FORMAT, noreply)),
+        _ => RequestLine::Whole(MemcachedRequest::failed(BAD_FORMAT, noreply)),
     }
 }
 
-fn count(tokens: &Tokens, up: bool) -> Line {
+fn count(tokens: &Tokens, up: bool) -> RequestLine {
     let noreply = says_noreply(tokens);
     let key = tokens[1].clone();
-    Line::Whole(match uint64(&tokens[2]) {
-        _ if too_long(&key) => Request::failed(BAD_FORMAT, noreply),
-        Some(delta) => Request::Count { key, delta, up, noreply },
-        None => Request::failed(BAD_DELTA, noreply),
+    RequestLine::Whole(match uint64(&tokens[2]) {
+        _ if too_long(&key) => MemcachedRequest::failed(BAD_FORMAT, noreply),
+        Some(delta) => MemcachedRequest::Count { key, delta, up, noreply },
+        None => MemcachedRequest::failed(BAD_DELTA, noreply),
     })
 }
 
 /// A time that old clients give must be zero.
-fn delete(tokens: &Tokens) -> Line {
+fn delete(tokens: &Tokens) -> RequestLine {
     let key = tokens[1].clone();
     let noreply = tokens.len() > 2 && says_noreply(tokens);
     let zero = tokens.get(2).is_some_and(|time| &time[..] == b"0");
@@ -234,39 +236,39 @@ fn delete(tokens: &Tokens) -> Line {
         3 => zero || noreply,
         _ => zero && noreply,
     };
-    Line::Whole(match valid {
-        false => Request::failed(DELETE_USAGE, noreply),
-        true if too_long(&key) => Request::failed(BAD_FORMAT, noreply),
-        true => Request::Delete { key, noreply },
+    RequestLine::Whole(match valid {
+        false => MemcachedRequest::failed(DELETE_USAGE, noreply),
+        true if too_long(&key) => MemcachedRequest::failed(BAD_FORMAT, noreply),
+        true => MemcachedRequest::Delete { key, noreply },
     })
 }
 
-fn touch(tokens: &Tokens) -> Line {
+fn touch(tokens: &Tokens) -> RequestLine {
     let noreply = says_noreply(tokens);
     let key = tokens[1].clone();
-    Line::Whole(match int32(&tokens[2]) {
-        _ if too_long(&key) => Request::failed(BAD_FORMAT, noreply),
-        Some(exptime) => Request::Touch { key, exptime, noreply },
-        None => Request::failed(BAD_EXPTIME, noreply),
+    RequestLine::Whole(match int32(&tokens[2]) {
+        _ if too_long(&key) => MemcachedRequest::failed(BAD_FORMAT, noreply),
+        Some(exptime) => MemcachedRequest::Touch { key, exptime, noreply },
+        None => MemcachedRequest::failed(BAD_EXPTIME, noreply),
     })
 }
 
-fn flush_all(tokens: &Tokens) -> Line {
+fn flush_all(tokens: &Tokens) -> RequestLine {
     let noreply = says_noreply(tokens);
     let delay = match tokens.len() - usize::from(noreply) {
         1 => Some(0),
         _ => int32(&tokens[1]),
     };
-    Line::Whole(match delay {
-        Some(delay) => Request::FlushAll { delay, noreply },
-        None => Request::failed(BAD_EXPTIME, noreply),
+    RequestLine::Whole(match delay {
+        Some(delay) => MemcachedRequest::FlushAll { delay, noreply },
+        None => MemcachedRequest::failed(BAD_EXPTIME, noreply),
     })
 }
 
-fn verbosity(tokens: &Tokens) -> Line {
+fn verbosity(tokens: &Tokens) -> RequestLine {
     let noreply = says_noreply(tokens);
-    Line::Whole(match uint32(&tokens[1]) {
-        Some(_) => Request::Verbosity { noreply },
-        None => Request::failed(BAD_FORMAT, noreply),
+    RequestLine::Whole(match uint32(&tokens[1]) {
+        Some(_) => MemcachedRequest::Verbosity { noreply },
+        None => MemcachedRequest::failed(BAD_FORMAT, noreply),
     })
 }

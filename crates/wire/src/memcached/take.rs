@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::line;
-use super::request::{Line, Pending, Request, parse};
+use super::request::{LacksData, MemcachedRequest, RequestLine, parse};
 
 /// A line other than a retrieval's that is longer without an end is no command.
 const LINE_BYTES_MAX: usize = 2048;
@@ -13,26 +13,29 @@ const BINARY_HEADER_BYTES: usize = 24;
 
 /// What one client may make a router hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct MemcachedLimits {
     /// Of a retrieval with many keys.
     pub line_bytes_max: usize,
     pub value_bytes_max: usize,
 }
 
-impl Limits {
+impl MemcachedLimits {
     /// Of one who has not shown a password: room for a name and a password.
-    pub const STRANGER: Limits = Limits { line_bytes_max: 2048, value_bytes_max: 2048 };
+    pub const STRANGER: MemcachedLimits = MemcachedLimits { line_bytes_max: 2048, value_bytes_max: 2048 };
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { line_bytes_max: 1 << 20, value_bytes_max: crate::codec::VALUE_BYTES_MAX - (1 << 20) }
+impl Default for MemcachedLimits {
+    fn default() -> MemcachedLimits {
+        MemcachedLimits {
+            line_bytes_max: 1 << 20,
+            value_bytes_max: crate::codec::VALUE_BYTES_MAX - (1 << 20),
+        }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
-    Request(Request),
+pub enum MemcachedTaken {
+    Request(MemcachedRequest),
     /// No request is whole before the buffer has this many bytes; asking earlier only costs time.
     Needs(usize),
     /// What the client sends is no memcached text: it is to be closed, after this last answer, if any.
@@ -47,41 +50,47 @@ pub struct RequestReader {
 
 impl RequestReader {
     /// Takes the first whole request off `buffer`.
-    pub fn next(&mut self, buffer: &mut Bytes, limits: &Limits) -> Taken {
+    pub fn next(&mut self, buffer: &mut Bytes, limits: &MemcachedLimits) -> MemcachedTaken {
         let skipped = self.skips.min(buffer.len());
         let _ = buffer.split_to(skipped);
         self.skips -= skipped;
         match buffer.first() {
-            None => return Taken::Needs(1),
-            Some(&BINARY) if buffer.len() < BINARY_HEADER_BYTES => return Taken::Needs(BINARY_HEADER_BYTES),
-            Some(&BINARY) => return Taken::Hangup(binary_refusal(buffer)),
+            None => return MemcachedTaken::Needs(1),
+            Some(&BINARY) if buffer.len() < BINARY_HEADER_BYTES => {
+                return MemcachedTaken::Needs(BINARY_HEADER_BYTES);
+            }
+            Some(&BINARY) => return MemcachedTaken::Hangup(binary_refusal(buffer)),
             Some(_) => {}
         }
         let end = buffer.iter().position(|&byte| byte == b'\n');
         if is_too_long(buffer, end.unwrap_or(buffer.len()), limits) {
-            return Taken::Hangup(Bytes::new());
+            return MemcachedTaken::Hangup(Bytes::new());
         }
-        let Some(end) = end else { return Taken::Needs(buffer.len() + 1) };
+        let Some(end) = end else { return MemcachedTaken::Needs(buffer.len() + 1) };
         let bytes = if end > 0 && buffer[end - 1] == b'\r' { end - 1 } else { end };
         let tokens = line::tokens(&buffer.slice(..bytes));
         let block = end + 1;
         match parse(&tokens) {
-            Line::Whole(request) => {
+            RequestLine::Whole(request) => {
                 let _ = buffer.split_to(block);
-                Taken::Request(request)
+                MemcachedTaken::Request(request)
             }
-            Line::Skip { bytes, error } => {
-                let _ = buffer.split_to(block);
-                self.skips = bytes + 2;
-                Taken::Request(Request::failed(error, false))
-            }
-            Line::Data { bytes, pending } if bytes > limits.value_bytes_max => {
+            RequestLine::Skip { bytes, error } => {
                 let _ = buffer.split_to(block);
                 self.skips = bytes + 2;
-                Taken::Request(pending.too_large())
+                MemcachedTaken::Request(MemcachedRequest::failed(error, false))
             }
-            Line::Data { bytes, .. } if buffer.len() < block + bytes + 2 => Taken::Needs(block + bytes + 2),
-            Line::Data { bytes, pending } => Taken::Request(with_data(buffer, block, bytes, pending)),
+            RequestLine::Data { bytes, pending } if bytes > limits.value_bytes_max => {
+                let _ = buffer.split_to(block);
+                self.skips = bytes + 2;
+                MemcachedTaken::Request(pending.too_large())
+            }
+            RequestLine::Data { bytes, .. } if buffer.len() < block + bytes + 2 => {
+                MemcachedTaken::Needs(block + bytes + 2)
+            }
+            RequestLine::Data { bytes, pending } => {
+                MemcachedTaken::Request(with_data(buffer, block, bytes, pending))
+            }
         }
     }
 }
@@ -103,7 +112,7 @@ fn binary_refusal(buffer: &[u8]) -> Bytes {
     out.into()
 }
 
-fn with_data(buffer: &mut Bytes, block: usize, bytes: usize, pending: Pending) -> Request {
+fn with_data(buffer: &mut Bytes, block: usize, bytes: usize, pending: LacksData) -> MemcachedRequest {
     let whole = buffer.split_to(block + bytes + 2);
     match whole.ends_with(b"\r\n") {
         true => pending.with(whole.slice(block..block + bytes)),
@@ -112,7 +121,7 @@ fn with_data(buffer: &mut Bytes, block: usize, bytes: usize, pending: Pending) -
 }
 
 /// Whether a line of so many bytes is longer than its start allows.
-fn is_too_long(buffer: &Bytes, bytes: usize, limits: &Limits) -> bool {
+fn is_too_long(buffer: &Bytes, bytes: usize, limits: &MemcachedLimits) -> bool {
     if bytes <= LINE_BYTES_MAX {
         return false;
     }

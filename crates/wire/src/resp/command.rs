@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::error::ProtocolError;
 use super::number::{decimal_digits, write_unsigned};
-use super::take::{self, Limits, Step};
+use super::take::{self, RespLimits, ScanStep};
 
 /// Start and end of each argument within the frame.
 pub(super) type Spans = SmallVec<[(u32, u32); 8]>;
@@ -47,8 +47,8 @@ impl Command {
         if frame.first() != Some(&b'*') {
             return Err(ProtocolError::MultibulkLength);
         }
-        match take::multibulk(&frame, &Limits::UNLIMITED)? {
-            Step::Whole { args, end } if end == frame.len() => Ok(Command { frame, args }),
+        match take::multibulk(&frame, &RespLimits::UNLIMITED)? {
+            ScanStep::Whole { args, end } if end == frame.len() => Ok(Command { frame, args }),
             _ => Err(ProtocolError::FrameEnd),
         }
     }
@@ -58,8 +58,8 @@ impl Command {
         if frames.first() != Some(&b'*') {
             return Err(ProtocolError::MultibulkLength);
         }
-        match take::multibulk(frames, &Limits::UNLIMITED)? {
-            Step::Whole { args, end } => Ok(Command { frame: frames.split_to(end), args }),
+        match take::multibulk(frames, &RespLimits::UNLIMITED)? {
+            ScanStep::Whole { args, end } => Ok(Command { frame: frames.split_to(end), args }),
             _ => Err(ProtocolError::FrameEnd),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::error::ProtocolError;
 
-pub(super) enum Line {
+pub(super) enum InlineLine {
     /// The line has not ended yet.
     Partial,
     /// `end` is where the next command starts; a blank line has no arguments.
@@ -10,16 +10,20 @@ pub(super) enum Line {
 }
 
 /// Splits the first line of `bytes` into words.
-pub(super) fn split(bytes: &[u8], line_bytes_max: usize) -> Result<Line, ProtocolError> {
+pub(super) fn split(bytes: &[u8], line_bytes_max: usize) -> Result<InlineLine, ProtocolError> {
     let window = &bytes[..bytes.len().min(line_bytes_max + 1)];
     let Some(newline) = window.iter().position(|&byte| byte == b'\n') else {
-        return if bytes.len() > line_bytes_max { Err(ProtocolError::InlineLine) } else { Ok(Line::Partial) };
+        return if bytes.len() > line_bytes_max {
+            Err(ProtocolError::InlineLine)
+        } else {
+            Ok(InlineLine::Partial)
+        };
     };
     let line = &bytes[..newline];
     // Redis reads the line as a C string.
     let line = line.split(|&byte| byte == 0).next().unwrap_or(line);
     let args = words(line.strip_suffix(b"\r").unwrap_or(line)).ok_or(ProtocolError::Quotes)?;
-    Ok(Line::Whole { args, end: newline + 1 })
+    Ok(InlineLine::Whole { args, end: newline + 1 })
 }
 
 /// The words of a line; `None` when its quotes do not balance.

@@ -15,5 +15,5 @@ pub use command::Command;
 pub use error::ProtocolError;
 pub use parts::PartScanner;
 pub use scan::ReplyScanner;
-pub use take::{Limits, Taken, next_command, take_command};
+pub use take::{RespLimits, RespTaken, next_command, take_command};
 pub use value::Value;

@@ -1,14 +1,14 @@
 //! Follows a reply that is handed on piece by piece, without ever having the whole of it. Not where a small one ends.
 
 use super::error::ProtocolError;
-use super::scan::{ELEMENTS_MAX, STRING_BYTES_MAX, Shape, length, shape};
+use super::scan::{ELEMENTS_MAX, HeaderLine, STRING_BYTES_MAX, length, shape};
 
 /// The line before a string or an aggregate: a sign and nineteen digits are the most that a number has.
 const LENGTH_LINE_BYTES_MAX: usize = 32;
 
 /// Where the next byte of the reply stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum FramePlace {
     /// An element begins.
     #[default]
     Element,
@@ -24,12 +24,12 @@ enum Place {
 #[derive(Clone, Debug)]
 pub struct PartScanner {
     owed: u64,
-    place: Place,
+    place: FramePlace,
 }
 
 impl Default for PartScanner {
     fn default() -> PartScanner {
-        PartScanner { owed: 1, place: Place::Element }
+        PartScanner { owed: 1, place: FramePlace::Element }
     }
 }
 
@@ -41,20 +41,20 @@ impl PartScanner {
         while self.owed > 0 && at < bytes.len() {
             let rest = &bytes[at..];
             let taken = match self.place {
-                Place::Element => self.element(rest)?,
-                Place::Line(returned) => self.line(rest, returned)?,
-                Place::String(left) => {
+                FramePlace::Element => self.element(rest)?,
+                FramePlace::Line(returned) => self.line(rest, returned)?,
+                FramePlace::String(left) => {
                     let taken = left.min(rest.len() as u64);
                     let left = left - taken;
-                    self.place = if left == 0 { Place::End(2) } else { Place::String(left) };
+                    self.place = if left == 0 { FramePlace::End(2) } else { FramePlace::String(left) };
                     taken as usize
                 }
-                Place::End(left) => {
+                FramePlace::End(left) => {
                     if rest[0] != b"\r\n"[2 - usize::from(left)] {
                         return Err(ProtocolError::ReplyMalformed);
                     }
                     match left {
-                        2 => self.place = Place::End(1),
+                        2 => self.place = FramePlace::End(1),
                         _ => self.ended(0)?,
                     }
                     1
@@ -75,8 +75,8 @@ impl PartScanner {
 
     fn element(&mut self, bytes: &[u8]) -> Result<usize, ProtocolError> {
         let shape = shape(bytes[0])?;
-        if matches!(shape, Shape::Line) {
-            self.place = Place::Line(false);
+        if matches!(shape, HeaderLine::Line) {
+            self.place = FramePlace::Line(false);
             return Ok(1);
         }
         let window = &bytes[1..bytes.len().min(LENGTH_LINE_BYTES_MAX)];
@@ -86,23 +86,23 @@ impl PartScanner {
         };
         let line = window[..newline].strip_suffix(b"\r").ok_or(ProtocolError::ReplyMalformed)?;
         match shape {
-            Shape::String => match length(line, STRING_BYTES_MAX)? {
-                Some(0) => self.place = Place::End(2),
-                Some(bytes) => self.place = Place::String(bytes),
+            HeaderLine::String => match length(line, STRING_BYTES_MAX)? {
+                Some(0) => self.place = FramePlace::End(2),
+                Some(bytes) => self.place = FramePlace::String(bytes),
                 None => self.ended(0)?,
             },
-            Shape::Elements { each, extra } => {
+            HeaderLine::Elements { each, extra } => {
                 let count = length(line, ELEMENTS_MAX)?.unwrap_or(0);
                 self.ended(count * each + extra)?;
             }
-            Shape::Line => unreachable!("it was looked at above"),
+            HeaderLine::Line => unreachable!("it was looked at above"),
         }
         Ok(newline + 2)
     }
 
     fn line(&mut self, bytes: &[u8], returned: bool) -> Result<usize, ProtocolError> {
         let Some(newline) = bytes.iter().position(|&byte| byte == b'\n') else {
-            self.place = Place::Line(bytes.last() == Some(&b'\r'));
+            self.place = FramePlace::Line(bytes.last() == Some(&b'\r'));
             return Ok(bytes.len());
         };
         let ends = if newline == 0 { returned } else { bytes[newline - 1] == b'\r' };
@@ -115,7 +115,7 @@ impl PartScanner {
 
     /// An element is behind us, which owes so many others.
     fn ended(&mut self, children: u64) -> Result<(), ProtocolError> {
-        self.place = Place::Element;
+        self.place = FramePlace::Element;
         self.owed = (self.owed - 1).checked_add(children).ok_or(ProtocolError::ReplyMalformed)?;
         Ok(())
     }

@@ -61,8 +61,8 @@ impl ReplyScanner {
         let Some(line_end) = self.line_end(bytes)? else { return Ok(None) };
         let line = &bytes[self.position + 1..line_end - 2];
         match shape {
-            Shape::Line => Ok(Some((line_end, 0))),
-            Shape::String => {
+            HeaderLine::Line => Ok(Some((line_end, 0))),
+            HeaderLine::String => {
                 let Some(length) = length(line, STRING_BYTES_MAX)? else { return Ok(Some((line_end, 0))) };
                 let end = line_end + length as usize;
                 match bytes.get(end..end + 2) {
@@ -74,7 +74,7 @@ impl ReplyScanner {
                     }
                 }
             }
-            Shape::Elements { each, extra } => {
+            HeaderLine::Elements { each, extra } => {
                 let count = length(line, ELEMENTS_MAX)?.unwrap_or(0);
                 Ok(Some((line_end, count * each + extra)))
             }
@@ -102,19 +102,19 @@ impl ReplyScanner {
     }
 }
 
-pub(super) enum Shape {
+pub(super) enum HeaderLine {
     Line,
     String,
     Elements { each: u64, extra: u64 },
 }
 
-pub(super) fn shape(kind: u8) -> Result<Shape, ProtocolError> {
+pub(super) fn shape(kind: u8) -> Result<HeaderLine, ProtocolError> {
     Ok(match kind {
-        b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => Shape::Line,
-        b'$' | b'=' | b'!' => Shape::String,
-        b'*' | b'~' | b'>' => Shape::Elements { each: 1, extra: 0 },
-        b'%' => Shape::Elements { each: 2, extra: 0 },
-        b'|' => Shape::Elements { each: 2, extra: 1 },
+        b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => HeaderLine::Line,
+        b'$' | b'=' | b'!' => HeaderLine::String,
+        b'*' | b'~' | b'>' => HeaderLine::Elements { each: 1, extra: 0 },
+        b'%' => HeaderLine::Elements { each: 2, extra: 0 },
+        b'|' => HeaderLine::Elements { each: 2, extra: 1 },
         other => return Err(ProtocolError::ReplyType(other)),
     })
 }

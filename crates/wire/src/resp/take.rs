@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::command::{Command, Spans};
 use super::error::ProtocolError;
-use super::inline::{self, Line};
+use super::inline::{self, InlineLine};
 use super::number::parse_integer;
 
 /// Least bytes of one more argument: `$0\r\n\r\n`.
@@ -16,7 +16,7 @@ const SHORT_BYTES_MAX: usize = 16 << 10;
 
 /// What one client may make a router hold. The defaults are those of Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RespLimits {
     pub arguments_max: usize,
     pub bulk_bytes_max: usize,
     /// Of an inline command and of the header lines of any other.
@@ -27,9 +27,9 @@ pub struct Limits {
     pub authenticated: bool,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for RespLimits {
+    fn default() -> RespLimits {
+        RespLimits {
             arguments_max: 1 << 20,
             bulk_bytes_max: 512 << 20,
             line_bytes_max: 64 << 10,
@@ -40,9 +40,9 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl RespLimits {
     /// For frames whose length is known already, so that there is nothing left to guard.
-    pub(super) const UNLIMITED: Limits = Limits {
+    pub(super) const UNLIMITED: RespLimits = RespLimits {
         arguments_max: u32::MAX as usize,
         bulk_bytes_max: u32::MAX as usize,
         line_bytes_max: 64 << 10,
@@ -56,7 +56,7 @@ impl Limits {
 
 /// What the start of a buffer turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum RespTaken {
     Command(Command),
     /// No command is whole before the buffer has this many bytes; asking earlier only costs time.
     Needs(usize),
@@ -64,10 +64,10 @@ pub enum Taken {
 
 /// Takes the first whole command off `buffer`; `None` until it is whole. Inline commands become arrays and
 /// empty ones are skipped. After an error nothing in the buffer can be trusted any more.
-pub fn take_command(buffer: &mut Bytes, limits: &Limits) -> Result<Option<Command>, ProtocolError> {
+pub fn take_command(buffer: &mut Bytes, limits: &RespLimits) -> Result<Option<Command>, ProtocolError> {
     match next_command(buffer, limits)? {
-        Taken::Command(command) => Ok(Some(command)),
-        Taken::Needs(_) => Ok(None),
+        RespTaken::Command(command) => Ok(Some(command)),
+        RespTaken::Needs(_) => Ok(None),
     }
 }
 
@@ -92,62 +92,62 @@ fn is_memcached_binary(bytes: &[u8]) -> Option<bool> {
 
 /// As `take_command`, but says how many bytes a partial command needs at least. A caller that waits for
 /// them reads a large command in time linear in its size.
-pub fn next_command(buffer: &mut Bytes, limits: &Limits) -> Result<Taken, ProtocolError> {
+pub fn next_command(buffer: &mut Bytes, limits: &RespLimits) -> Result<RespTaken, ProtocolError> {
     loop {
-        let Some(&first) = buffer.first() else { return Ok(Taken::Needs(1)) };
+        let Some(&first) = buffer.first() else { return Ok(RespTaken::Needs(1)) };
         if first != b'*' {
             if is_client_hello(buffer) {
                 return Err(ProtocolError::TlsHello);
             }
             match is_memcached_binary(buffer) {
-                None => return Ok(Taken::Needs(buffer.len() + 1)),
+                None => return Ok(RespTaken::Needs(buffer.len() + 1)),
                 Some(true) => return Err(ProtocolError::MemcachedBinary),
                 Some(false) => {}
             }
             match inline::split(buffer, limits.line_bytes_max)? {
-                Line::Partial => return Ok(Taken::Needs(buffer.len() + 1)),
-                Line::Whole { args, end } => {
+                InlineLine::Partial => return Ok(RespTaken::Needs(buffer.len() + 1)),
+                InlineLine::Whole { args, end } => {
                     let _ = buffer.split_to(end);
                     if !args.is_empty() {
-                        return Ok(Taken::Command(Command::from_args(&args)));
+                        return Ok(RespTaken::Command(Command::from_args(&args)));
                     }
                 }
             }
             continue;
         }
         match multibulk(buffer, limits)? {
-            Step::Whole { args, end } => {
-                return Ok(Taken::Command(Command::assemble(buffer.split_to(end), args)));
+            ScanStep::Whole { args, end } => {
+                return Ok(RespTaken::Command(Command::assemble(buffer.split_to(end), args)));
             }
-            Step::Empty { end } => {
+            ScanStep::Empty { end } => {
                 let _ = buffer.split_to(end);
             }
-            Step::Needs(bytes) => return Ok(Taken::Needs(bytes)),
+            ScanStep::Needs(bytes) => return Ok(RespTaken::Needs(bytes)),
         }
     }
 }
 
-pub(super) enum Step {
+pub(super) enum ScanStep {
     Whole { args: Spans, end: usize },
     Empty { end: usize },
     Needs(usize),
 }
 
 /// Reads the array that starts `bytes`.
-pub(super) fn multibulk(bytes: &[u8], limits: &Limits) -> Result<Step, ProtocolError> {
+pub(super) fn multibulk(bytes: &[u8], limits: &RespLimits) -> Result<ScanStep, ProtocolError> {
     let (count, mut at) = match length_line(bytes, 1, limits.line_bytes_max) {
         LengthLine::Length { value, end } => (value, end),
-        LengthLine::Partial => return Ok(Step::Needs(bytes.len() + 1)),
+        LengthLine::Partial => return Ok(ScanStep::Needs(bytes.len() + 1)),
         LengthLine::Invalid => return Err(ProtocolError::MultibulkLength),
         LengthLine::TooLong => return Err(ProtocolError::MultibulkLine),
     };
     if count <= 0 {
-        return Ok(Step::Empty { end: at });
+        return Ok(ScanStep::Empty { end: at });
     }
     if count > limits.arguments_max as i64 {
         return Err(ProtocolError::MultibulkLength);
     }
-    if !limits.authenticated && count > Limits::UNAUTHENTICATED_ARGUMENTS_MAX {
+    if !limits.authenticated && count > RespLimits::UNAUTHENTICATED_ARGUMENTS_MAX {
         return Err(ProtocolError::UnauthenticatedMultibulkLength);
     }
     let count = count as usize;
@@ -156,14 +156,14 @@ pub(super) fn multibulk(bytes: &[u8], limits: &Limits) -> Result<Step, ProtocolE
     for left in (0..count).rev() {
         let after = left * ARGUMENT_BYTES_MIN;
         let Some((start, length)) = bulk_header(bytes, at, limits)? else {
-            return Ok(Step::Needs(needs(bytes, bytes.len() + 1, at + ARGUMENT_BYTES_MIN + after)));
+            return Ok(ScanStep::Needs(needs(bytes, bytes.len() + 1, at + ARGUMENT_BYTES_MIN + after)));
         };
         let end = start + length;
         if end + 2 + after > limits.frame_bytes_max.min(u32::MAX as usize) {
             return Err(ProtocolError::FrameBytes(limits.frame_bytes_max));
         }
         let Some(line_end) = bytes.get(end..end + 2) else {
-            return Ok(Step::Needs(needs(bytes, end + 2, end + 2 + after)));
+            return Ok(ScanStep::Needs(needs(bytes, end + 2, end + 2 + after)));
         };
         if line_end != b"\r\n" {
             return Err(ProtocolError::LineEnd);
@@ -171,7 +171,7 @@ pub(super) fn multibulk(bytes: &[u8], limits: &Limits) -> Result<Step, ProtocolE
         args.push((start as u32, end as u32));
         at = end + 2;
     }
-    Ok(Step::Whole { args, end: at })
+    Ok(ScanStep::Whole { args, end: at })
 }
 
 /// How many bytes to wait for, when `next` may show a mistake and `whole` is the least that a command can have.
@@ -180,7 +180,11 @@ fn needs(bytes: &[u8], next: usize, whole: usize) -> usize {
 }
 
 /// Where the bulk string at `at` starts and how long it is; `None` until its header is whole.
-fn bulk_header(bytes: &[u8], at: usize, limits: &Limits) -> Result<Option<(usize, usize)>, ProtocolError> {
+fn bulk_header(
+    bytes: &[u8],
+    at: usize,
+    limits: &RespLimits,
+) -> Result<Option<(usize, usize)>, ProtocolError> {
     let Some(&first) = bytes.get(at) else { return Ok(None) };
     if first != b'$' {
         return Err(ProtocolError::BulkExpected(first));
@@ -189,7 +193,7 @@ fn bulk_header(bytes: &[u8], at: usize, limits: &Limits) -> Result<Option<(usize
         LengthLine::Partial => Ok(None),
         LengthLine::TooLong => Err(ProtocolError::BulkLine),
         LengthLine::Length { value, end } if (0..=limits.bulk_bytes_max as i64).contains(&value) => {
-            if !limits.authenticated && value > Limits::UNAUTHENTICATED_BULK_BYTES_MAX {
+            if !limits.authenticated && value > RespLimits::UNAUTHENTICATED_BULK_BYTES_MAX {
                 return Err(ProtocolError::UnauthenticatedBulkLength);
             }
             Ok(Some((end, value as usize)))
@@ -244,27 +248,29 @@ fn length_line_slow(bytes: &[u8], from: usize, line_bytes_max: usize) -> LengthL
 mod tests {
     use bytes::Bytes;
 
-    use super::{Limits, ProtocolError, Taken, next_command};
+    use super::{ProtocolError, RespLimits, RespTaken, next_command};
 
     #[test]
     fn only_a_client_hello_is_taken_for_tls() {
-        let taken = |bytes: &'static [u8]| next_command(&mut Bytes::from_static(bytes), &Limits::default());
+        let taken =
+            |bytes: &'static [u8]| next_command(&mut Bytes::from_static(bytes), &RespLimits::default());
         assert_eq!(taken(b"\x16\x03\x01\x02\x00\x01rest"), Err(ProtocolError::TlsHello));
-        assert!(matches!(taken(b"\x16"), Ok(Taken::Needs(_))));
-        assert!(matches!(taken(b"\x16\x03\r\n"), Ok(Taken::Command(_))));
+        assert!(matches!(taken(b"\x16"), Ok(RespTaken::Needs(_))));
+        assert!(matches!(taken(b"\x16\x03\r\n"), Ok(RespTaken::Command(_))));
         // In pieces this is two commands, and so it is in one.
-        assert!(matches!(taken(b"\x16\x03+\r\n\x01"), Ok(Taken::Command(_))));
+        assert!(matches!(taken(b"\x16\x03+\r\n\x01"), Ok(RespTaken::Command(_))));
     }
 
     #[test]
     fn memcached_binary_is_known_by_its_first_bytes_however_they_arrive() {
-        let taken = |bytes: &'static [u8]| next_command(&mut Bytes::from_static(bytes), &Limits::default());
-        assert_eq!(taken(b"\x80"), Ok(Taken::Needs(2)));
+        let taken =
+            |bytes: &'static [u8]| next_command(&mut Bytes::from_static(bytes), &RespLimits::default());
+        assert_eq!(taken(b"\x80"), Ok(RespTaken::Needs(2)));
         // A NOOP, whose opcode would be a line's end.
-        assert_eq!(taken(b"\x80\x0a"), Ok(Taken::Needs(3)));
+        assert_eq!(taken(b"\x80\x0a"), Ok(RespTaken::Needs(3)));
         assert_eq!(taken(b"\x80\x0a\0"), Err(ProtocolError::MemcachedBinary));
         assert_eq!(taken(b"\x80\x0a\0\0\0\0\0\0\0\0\0\0"), Err(ProtocolError::MemcachedBinary));
-        assert!(matches!(taken(b"\x80\xff\n"), Ok(Taken::Command(_))));
-        assert!(matches!(taken(b"\x80\xff\xff\n\0\0\0\0"), Ok(Taken::Command(_))));
+        assert!(matches!(taken(b"\x80\xff\n"), Ok(RespTaken::Command(_))));
+        assert!(matches!(taken(b"\x80\xff\xff\n\0\0\0\0"), Ok(RespTaken::Command(_))));
     }
 }

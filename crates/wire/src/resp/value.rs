@@ -48,7 +48,7 @@ pub enum Value {
 impl Value {
     /// Reads `frame`, which holds exactly one complete reply; strings share its buffer.
     pub fn parse(frame: &Bytes) -> Result<Value, ProtocolError> {
-        let mut reader = Reader { frame, at: 0 };
+        let mut reader = ValueReader { frame, at: 0 };
         let value = reader.value(0)?;
         if reader.at == frame.len() { Ok(value) } else { Err(ProtocolError::FrameEnd) }
     }
@@ -112,12 +112,12 @@ impl Value {
     }
 }
 
-struct Reader<'a> {
+struct ValueReader<'a> {
     frame: &'a Bytes,
     at: usize,
 }
 
-impl Reader<'_> {
+impl ValueReader<'_> {
     fn value(&mut self, depth: usize) -> Result<Value, ProtocolError> {
         if depth > DEPTH_MAX {
             return Err(ProtocolError::ReplyDepth(DEPTH_MAX));

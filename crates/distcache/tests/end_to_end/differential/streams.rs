@@ -4,7 +4,7 @@
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt};
-use wire::resp::{Command, Limits, take_command};
+use wire::resp::{Command, RespLimits, take_command};
 
 /// `K` stands for a key, `V` for a value.
 const LINES: &str = include_str!("commands.txt");
@@ -119,7 +119,7 @@ impl Stream {
     pub(crate) fn commands(&self) -> Vec<Command> {
         let mut rest = self.bytes.clone().into();
         let mut commands = Vec::new();
-        while let Ok(Some(command)) = take_command(&mut rest, &Limits::default()) {
+        while let Ok(Some(command)) = take_command(&mut rest, &RespLimits::default()) {
             commands.push(command);
         }
         commands

@@ -13,7 +13,7 @@ use crate::router::flow::gather::Merge;
 use crate::router::flow::ran::Ran;
 use crate::router::flow::stream::Streaming;
 use crate::time::Time;
-use commands::memcached::Shape;
+use commands::memcached::ReplyShape;
 use commands::{Classified, CommandKind};
 
 /// Above this capacity an emptied pipeline gives its memory back: most clients idle most of the time.
@@ -35,7 +35,7 @@ pub(crate) struct Operation {
     /// Its reply came in parts.
     pub(crate) streamed: bool,
     /// How a memcached client gets to read the reply.
-    pub(crate) shape: Option<Box<Shape>>,
+    pub(crate) shape: Option<Box<ReplyShape>>,
     pub(crate) ran: Ran,
 }
 

@@ -7,12 +7,12 @@ use wire::resp::Command;
 use crate::router::flow::pending::Pending;
 use crate::router::front::spans::Followed;
 use crate::time::Time;
-use commands::{Classified, CommandKind, Spec};
+use commands::{Classified, CommandKind, CommandSpec};
 
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
     /// Of an operation that others have a part in.
-    pub(crate) spec: Option<&'static Spec>,
+    pub(crate) spec: Option<&'static CommandSpec>,
     /// Moved here from the command, whose keys hold the same buffer anyway. Empty while the command waits.
     pub(crate) frame: Bytes,
     pub(crate) launched: Time,

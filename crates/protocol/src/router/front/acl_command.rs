@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use wire::resp::{Command, reply};
 
-use commands::acl::{Denied, Rules, User, Users};
+use commands::acl::{Denied, User, UserRules, Users};
 
 use crate::router::flow::plan;
 use crate::router::front::acl_log::Entry;
@@ -77,7 +77,7 @@ fn strings(names: impl ExactSizeIterator<Item = &'static str>, out: &mut Vec<u8>
 
 /// One user as ACL GETUSER shows it.
 fn describe(user: &User, resp3: bool, out: &mut Vec<u8>) {
-    let rules: &Rules = user.rules();
+    let rules: &UserRules = user.rules();
     reply::map_header(6, resp3, out);
     reply::bulk(b"flags", out);
     let flags = rules.flags();

@@ -11,7 +11,7 @@ use crate::router::front::identity::Identity;
 use crate::router::front::pubsub::{Subscribed, Subscribing};
 use crate::router::front::transaction::Queued;
 use crate::time::Time;
-use commands::memcached::Front;
+use commands::memcached::MemcachedFront;
 
 /// CLIENT REPLY: whether replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) struct Client {
     /// Since its first WATCH was sent.
     pub(crate) watch: Option<Watch>,
     /// Only of a client that speaks memcached.
-    pub(crate) memcached: Option<Box<Front>>,
+    pub(crate) memcached: Option<Box<MemcachedFront>>,
     /// Only of a client with CLIENT TRACKING on.
     pub(crate) tracking: Option<Box<ClientTracking>>,
     /// The pipeline was full and has not drained to half since.

@@ -15,7 +15,7 @@ use crate::router::front::client::Client;
 use crate::router::front::connection::{self, BAD_NAME, is_label};
 use crate::router::{ClientId, CloseReason, Effect, REDIS_VERSION, Router, UserSource, replies};
 use crate::time::Time;
-use commands::{Flag, Spec, integer};
+use commands::{CommandSpec, Flag, integer};
 
 /// What Redis answers to a password when there is none.
 const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default user. \
@@ -164,7 +164,7 @@ impl Router {
         (client, place): (u32, Where),
         denied: Denied,
         command: &Command,
-        spec: &'static Spec,
+        spec: &'static CommandSpec,
     ) {
         let (reason, object) = match denied {
             Denied::Command => (Reason::Command, Bytes::from_static(spec.name.as_bytes())),
@@ -335,7 +335,7 @@ fn listens_rightly(state: &Client, user: &User) -> bool {
 }
 
 /// SORT with BY or GET reads keys that no argument names.
-fn sort_denied(user: &User, spec: &'static Spec, command: &Command) -> Option<String> {
+fn sort_denied(user: &User, spec: &'static CommandSpec, command: &Command) -> Option<String> {
     if !matches!(spec.name, "sort" | "sort_ro") {
         return None;
     }
@@ -344,7 +344,7 @@ fn sort_denied(user: &User, spec: &'static Spec, command: &Command) -> Option<St
     denied.then(|| format!("ERR {option} option of SORT denied due to insufficient ACL permissions."))
 }
 
-fn denial(denied: Denied, spec: &Spec) -> String {
+fn denial(denied: Denied, spec: &CommandSpec) -> String {
     let what = match denied {
         Denied::Command => format!("run the '{}' command", spec.name),
         Denied::Key(_) => "access one of the keys used as arguments".to_owned(),

@@ -2,17 +2,23 @@
 //! replies take memcached's shape when their turn comes. Not what the shapes are: that is `commands::memcached`.
 
 use bytes::Bytes;
-use wire::memcached::{Request, Store, StoreVerb};
+use wire::memcached::{MemcachedRequest, StoreRequest, StoreVerb};
 
 use crate::router::{ClientId, Effect, Router, replies};
 use crate::time::Time;
-use commands::memcached::{self, Dialect, Shape, State, Step, Tallies};
+use commands::memcached::{self, Dialect, MemcachedStep, ReplyShape, ServerStats, Tallies};
 
 const NOT_REDIS: &str = "ERR DistCache: storage is memcached, which knows no Redis commands; speak memcached to a router \
                          with protocol = \"memcached\"";
 
 impl Router {
-    pub(crate) fn memcached(&mut self, now: Time, client: u32, request: Request, effects: &mut Vec<Effect>) {
+    pub(crate) fn memcached(
+        &mut self,
+        now: Time,
+        client: u32,
+        request: MemcachedRequest,
+        effects: &mut Vec<Effect>,
+    ) {
         let closing = self.clients.get(client).is_none_or(|state| state.closing);
         if closing {
             return;
@@ -22,29 +28,35 @@ impl Router {
         }
         for step in memcached::steps(request, self.config.dialect, &mut self.tallies) {
             match step {
-                Step::Ask(command, shape) => {
+                MemcachedStep::Ask(command, shape) => {
                     self.shape_next(client, shape);
                     self.command(now, client, command, effects);
                 }
-                Step::Say(bytes) => self.respond(now, client, bytes, effects),
-                Step::End => {
-                    self.shape_next(client, Shape::END);
+                MemcachedStep::Say(bytes) => self.respond(now, client, bytes, effects),
+                MemcachedStep::End => {
+                    self.shape_next(client, ReplyShape::END);
                     self.respond(now, client, Bytes::new(), effects);
                 }
-                Step::Stats(arguments) => {
+                MemcachedStep::Stats(arguments) => {
                     let text = self.memcached_stats(now, &arguments);
                     self.respond(now, client, text, effects);
                 }
-                Step::Hangup => self.respond_and_close(now, client, Bytes::new(), effects),
+                MemcachedStep::Hangup => self.respond_and_close(now, client, Bytes::new(), effects),
             }
         }
     }
 
     /// As with a memcached that has a file of passwords: the block of the first `set`, whatever its key, is `user password`.
-    fn memcached_stranger(&mut self, now: Time, client: u32, request: Request, effects: &mut Vec<Effect>) {
+    fn memcached_stranger(
+        &mut self,
+        now: Time,
+        client: u32,
+        request: MemcachedRequest,
+        effects: &mut Vec<Effect>,
+    ) {
         let line = match request {
-            Request::Quit => return self.respond_and_close(now, client, Bytes::new(), effects),
-            Request::Store(Store { verb: StoreVerb::Set, value, .. }) => {
+            MemcachedRequest::Quit => return self.respond_and_close(now, client, Bytes::new(), effects),
+            MemcachedRequest::Store(StoreRequest { verb: StoreVerb::Set, value, .. }) => {
                 let mut words = value.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
                 let (user, password) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
                 self.memcached_login(now, client, user, password)
@@ -76,14 +88,14 @@ impl Router {
     }
 
     /// The next operation of the client is told in this shape.
-    fn shape_next(&mut self, client: u32, shape: Shape) {
+    fn shape_next(&mut self, client: u32, shape: ReplyShape) {
         if let Some(state) = self.clients.get_mut(client) {
             state.memcached.get_or_insert_default().next = Some(Box::new(shape));
         }
     }
 
     fn memcached_stats(&mut self, now: Time, arguments: &[Bytes]) -> Bytes {
-        let state = State {
+        let state = ServerStats {
             uptime_s: self.began.map_or(0, |began| now.since(began).as_secs()),
             clients: self.clients.count(),
             clients_opened: self.counters.clients_opened,
@@ -99,9 +111,9 @@ impl Router {
 /// Gives the client what its operation came to.
 pub(crate) fn tell(
     client: ClientId,
-    shape: Shape,
+    shape: ReplyShape,
     reply: &Bytes,
-    front: &mut memcached::Front,
+    front: &mut memcached::MemcachedFront,
     tallies: &mut Tallies,
     effects: &mut Vec<Effect>,
 ) {

@@ -9,7 +9,7 @@ use crate::router::flow::pipeline::{Operation, Progress};
 use crate::router::flow::ran::{Heard, Ran};
 use crate::router::front::client::Client;
 use crate::time::Time;
-use commands::Spec;
+use commands::CommandSpec;
 
 /// Commands whose spans nobody has taken; what is more is dropped and counted. The driver takes them every few ms.
 const DONE_MAX: usize = 4096;
@@ -141,7 +141,7 @@ impl Sampler {
 
 /// As its client would write it.
 fn name(operation: &Operation, last: &str) -> String {
-    let shown = |spec: &Spec| spec.name.replace('|', " ").to_uppercase();
+    let shown = |spec: &CommandSpec| spec.name.replace('|', " ").to_uppercase();
     let frame = match &operation.progress {
         Progress::Waiting(waiting) => waiting.command.frame(),
         _ => &operation.ran.frame,

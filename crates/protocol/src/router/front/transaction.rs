@@ -15,7 +15,7 @@ use crate::router::front::client_command;
 use crate::router::front::connection::{self, Answer};
 use crate::router::{Effect, Router, replies};
 use crate::time::Time;
-use commands::{Classified, CommandKind, Refusal};
+use commands::{Classified, CommandKind, CommandRefusal};
 
 /// Most commands that one transaction may have. A reply of as many elements is no trouble to clients.
 const COMMANDS_MAX: usize = 1 << 18;
@@ -362,7 +362,7 @@ impl Router {
 }
 
 /// What a client hears of a command that is not carried out. An EXEC that is wrong ends its transaction all the same.
-pub(crate) fn refused(command: &Command, refusal: &Refusal) -> Bytes {
+pub(crate) fn refused(command: &Command, refusal: &CommandRefusal) -> Bytes {
     let text = refusal.to_string();
     match text.strip_prefix("ERR ").filter(|_| plan::is(command, 0, "EXEC")) {
         Some(reason) => replies::error(&format!("EXECABORT Transaction discarded because of: {reason}")),
