@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use flash::device::{AlignedBuffer, Calls, Device, FileDevice, FileOptions};
+use flash::device::{AlignedBuffer, Device, FileDevice, FileOptions, TransferCalls};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
@@ -39,7 +39,8 @@ fn main() {
     let cases = cases();
     println!("{:42} {:>10} {:>10} {:>12}   (median of {ROUNDS})", "", "MiB/s", "calls/s", "CPU us/call");
     for case in &cases {
-        let mut samples = [Calls::IoUring, Calls::PreadPwrite].map(|calls| (calls, Vec::new()));
+        let mut samples =
+            [TransferCalls::IoUring, TransferCalls::PreadPwrite].map(|calls| (calls, Vec::new()));
         for round in 0..ROUNDS {
             for (calls, samples) in &mut samples {
                 let options = FileOptions { bytes: Some(BYTES), calls: *calls, ..FileOptions::default() };

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use flash::device::{Device, FileDevice, FileOptions, MemoryDevice};
-use flash::ripq::{Ripq, Settings};
+use flash::ripq::{Ripq, RipqSettings};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
@@ -50,7 +50,7 @@ fn read(ripq: &Ripq, objects: u64, threads: u64, requests: u64) -> u64 {
 }
 
 fn run(name: &str, device: &Arc<dyn Device>, bytes: u64, block_bytes: u64) {
-    let settings = Settings { block_bytes, identity: 1, ..Settings::default() };
+    let settings = RipqSettings { block_bytes, identity: 1, ..RipqSettings::default() };
     let ripq = Ripq::create(Arc::clone(device), settings.clone()).expect("an empty device");
     let objects = bytes / VALUE_BYTES as u64 * 9 / 10;
     let value = vec![7; VALUE_BYTES];

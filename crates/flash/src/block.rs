@@ -13,8 +13,8 @@ use std::io;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::layout::Layout;
-use super::record::{self, Record, UNIT};
+use super::layout::DeviceLayout;
+use super::record::{self, ObjectRecord, UNIT};
 use crate::device::{AlignedBuffer, Device, SECTOR};
 
 /// One part in so many of a block may be written for nothing.
@@ -31,7 +31,7 @@ const _: () = assert!(HEADER_BYTES.is_multiple_of(UNIT) && HEADER_BYTES < SECTOR
 
 /// A line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct BlockEntry {
     pub digest: u64,
     /// In units, as `units` is.
     pub offset: u32,
@@ -42,7 +42,7 @@ pub struct Entry {
 
 /// What a block says of itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Header {
+pub struct BlockHeader {
     /// Of the cache: blocks of a cache that was here before are not ours.
     pub identity: u64,
     /// Rises with each block written, from 1.
@@ -56,12 +56,12 @@ pub struct Header {
     pub lowest: f64,
 }
 
-impl Header {
+impl BlockHeader {
     /// From the first bytes of a block; none if they are not a header of this cache.
-    pub fn parse(bytes: &[u8], identity: u64) -> Option<Header> {
+    pub fn parse(bytes: &[u8], identity: u64) -> Option<BlockHeader> {
         let bytes = bytes.first_chunk::<HEADER_BYTES>()?;
         let words: [u64; 8] = std::array::from_fn(|index| read_u64(&bytes[index * 8..]));
-        let header = Header {
+        let header = BlockHeader {
             identity: words[1],
             sequence: words[2],
             objects: words[3] as u32,
@@ -103,7 +103,7 @@ impl Header {
 }
 
 /// The entries of a table; none if it is damaged.
-pub fn parse_table(table: &[u8], checksum: u64, header: &Header) -> Option<Vec<Entry>> {
+pub fn parse_table(table: &[u8], checksum: u64, header: &BlockHeader) -> Option<Vec<BlockEntry>> {
     if xxh3_64_with_seed(table, header.sequence) != checksum {
         return None;
     }
@@ -111,7 +111,7 @@ pub fn parse_table(table: &[u8], checksum: u64, header: &Header) -> Option<Vec<E
     let mut entries = Vec::with_capacity(table.len() / ENTRY_BYTES);
     for line in table.chunks_exact(ENTRY_BYTES) {
         let packed = u32::from_le_bytes([line[8], line[9], line[10], line[11]]);
-        let entry = Entry {
+        let entry = BlockEntry {
             digest: read_u64(line),
             offset,
             units: packed & 0xff_ffff,
@@ -124,8 +124,8 @@ pub fn parse_table(table: &[u8], checksum: u64, header: &Header) -> Option<Vec<E
 }
 
 /// Header and table of a block of which all that is used is here; none if it is none of this cache.
-pub fn parse_block(bytes: &[u8], layout: &Layout) -> Option<(Header, Vec<Entry>)> {
-    let header = Header::parse(bytes, layout.identity)?;
+pub fn parse_block(bytes: &[u8], layout: &DeviceLayout) -> Option<(BlockHeader, Vec<BlockEntry>)> {
+    let header = BlockHeader::parse(bytes, layout.identity)?;
     let entries = parse_table(bytes.get(header.table())?, read_u64(&bytes[TABLE_CHECKSUM..]), &header)?;
     Some((header, entries))
 }
@@ -134,11 +134,11 @@ pub fn parse_block(bytes: &[u8], layout: &Layout) -> Option<(Header, Vec<Entry>)
 pub fn read_table(
     device: &dyn Device,
     offset: u64,
-    layout: &Layout,
-) -> io::Result<Option<(Header, Vec<Entry>)>> {
+    layout: &DeviceLayout,
+) -> io::Result<Option<(BlockHeader, Vec<BlockEntry>)>> {
     let mut first = AlignedBuffer::new(SECTOR);
     device.read(offset, &mut first)?;
-    let Some(header) = Header::parse(&first, layout.identity) else { return Ok(None) };
+    let Some(header) = BlockHeader::parse(&first, layout.identity) else { return Ok(None) };
     let table = header.table();
     if table.end as u64 > layout.block_bytes {
         return Ok(None);
@@ -162,7 +162,7 @@ fn read_u64(bytes: &[u8]) -> u64 {
 #[derive(Debug)]
 pub struct Builder {
     pub buffer: AlignedBuffer,
-    entries: Vec<Entry>,
+    entries: Vec<BlockEntry>,
     used_units: u32,
 }
 
@@ -177,7 +177,7 @@ impl Builder {
         ((block_bytes - HEADER_BYTES - ENTRY_BYTES) / UNIT) as u32
     }
 
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[BlockEntry] {
         &self.entries
     }
 
@@ -195,12 +195,12 @@ impl Builder {
     }
 
     /// The offset it gets; it must fit.
-    pub fn append(&mut self, record: &Record<'_>, frequency: u8) -> u32 {
+    pub fn append(&mut self, record: &ObjectRecord<'_>, frequency: u8) -> u32 {
         assert!(self.fits(record.units), "the caller looks first");
         let offset = self.used_units;
         record.encode(&mut self.buffer[bytes_of(offset, record.units)]);
         let frequency = frequency.max(1);
-        self.entries.push(Entry { digest: record.digest, offset, units: record.units, frequency });
+        self.entries.push(BlockEntry { digest: record.digest, offset, units: record.units, frequency });
         self.used_units += record.units;
         offset
     }
@@ -218,7 +218,7 @@ impl Builder {
     }
 
     /// The block as it goes to the device, as far as it is used. Its records are bound to the sequence number.
-    pub fn seal(mut self, mut header: Header) -> (AlignedBuffer, Vec<Entry>) {
+    pub fn seal(mut self, mut header: BlockHeader) -> (AlignedBuffer, Vec<BlockEntry>) {
         (header.objects, header.used_units) = (self.entries.len() as u32, self.used_units);
         for entry in &self.entries {
             record::seal(
@@ -260,19 +260,19 @@ pub fn bytes_of(offset: u32, units: u32) -> std::ops::Range<usize> {
 mod tests {
     use super::*;
     use crate::device::MemoryDevice;
-    use crate::index::{Index, Place};
+    use crate::index::{Index, IndexPlace};
     use proptest::prelude::*;
 
     const BLOCK: usize = 4 * SECTOR;
 
-    fn header(sequence: u64) -> Header {
-        Header { identity: 42, sequence, objects: 0, used_units: 0, rank: 0.25, lowest: 1.5 }
+    fn header(sequence: u64) -> BlockHeader {
+        BlockHeader { identity: 42, sequence, objects: 0, used_units: 0, rank: 0.25, lowest: 1.5 }
     }
 
     /// A device with this as its third block.
-    fn stored(block: &[u8]) -> (MemoryDevice, Layout) {
+    fn stored(block: &[u8]) -> (MemoryDevice, DeviceLayout) {
         let device = MemoryDevice::new(1 << 20).expect("sized");
-        let layout = Layout::plan(device.bytes(), BLOCK as u64, 42).expect("fits");
+        let layout = DeviceLayout::plan(device.bytes(), BLOCK as u64, 42).expect("fits");
         device.write(layout.block(2), block).expect("healthy");
         (device, layout)
     }
@@ -283,7 +283,7 @@ mod tests {
         builder.buffer.fill(0xaa);
         for (number, value) in values.iter().enumerate() {
             let key = number.to_le_bytes();
-            let record = Record::new(&key, value, number as u64).expect("short");
+            let record = ObjectRecord::new(&key, value, number as u64).expect("short");
             if builder.fits(record.units) {
                 let offset = builder.append(&record, number as u8);
                 assert_eq!(builder.read(offset, record.units), Some((key.as_slice(), value.as_slice())));
@@ -309,10 +309,10 @@ mod tests {
             let entries = builder.entries().to_vec();
             let (block, sealed) = builder.seal(header(9));
             prop_assert_eq!(&sealed, &entries);
-            let found = Header::parse(&block, 42).expect("sealed");
+            let found = BlockHeader::parse(&block, 42).expect("sealed");
             prop_assert_eq!(found.objects as usize, entries.len());
-            prop_assert_eq!(Header { objects: 0, used_units: 0, ..found }, header(9));
-            prop_assert_eq!(Header::parse(&block, 43), None);
+            prop_assert_eq!(BlockHeader { objects: 0, used_units: 0, ..found }, header(9));
+            prop_assert_eq!(BlockHeader::parse(&block, 43), None);
             let (device, layout) = stored(&block);
             let read = read_table(&device, layout.block(2), &layout).expect("healthy");
             prop_assert_eq!(read, Some((found, entries.clone())));
@@ -327,7 +327,7 @@ mod tests {
         #[test]
         fn a_damaged_table_is_noticed(values in values(), bit in 0..8u32, place in any::<prop::sample::Index>()) {
             let (mut block, _) = built(&values).seal(header(9));
-            let table = Header::parse(&block, 42).expect("sealed").table();
+            let table = BlockHeader::parse(&block, 42).expect("sealed").table();
             let at = place.index(HEADER_BYTES + table.len());
             block[if at < HEADER_BYTES { at } else { table.start + at - HEADER_BYTES }] ^= 1u8 << bit;
             let (device, layout) = stored(&block);
@@ -339,10 +339,10 @@ mod tests {
             bytes in prop::collection::vec(any::<u8>(), 0..300),
             (objects, used_units) in any::<(u32, u32)>(),
         ) {
-            prop_assert_eq!(Header::parse(&bytes, 42), None);
-            let claimed = Header { objects, used_units, ..header(9) };
+            prop_assert_eq!(BlockHeader::parse(&bytes, 42), None);
+            let claimed = BlockHeader { objects, used_units, ..header(9) };
             let checksum = xxh3_64_with_seed(&bytes, 9);
-            let fits = |entries: &Vec<Entry>| entries.len() == objects as usize;
+            let fits = |entries: &Vec<BlockEntry>| entries.len() == objects as usize;
             prop_assert!(parse_table(&bytes, checksum, &claimed).is_none_or(|entries| fits(&entries)));
         }
     }
@@ -351,9 +351,9 @@ mod tests {
     fn a_number_that_nobody_gives_is_none() {
         for sequence in [0, 1] {
             let mut bytes = [0; HEADER_BYTES];
-            let header = Header { used_units: FIRST_UNIT, ..header(sequence) };
+            let header = BlockHeader { used_units: FIRST_UNIT, ..header(sequence) };
             header.encode(0, &mut bytes);
-            assert_eq!(Header::parse(&bytes, 42), (sequence == 1).then_some(header));
+            assert_eq!(BlockHeader::parse(&bytes, 42), (sequence == 1).then_some(header));
         }
     }
 
@@ -361,20 +361,20 @@ mod tests {
     #[test]
     fn a_block_of_256_mib_is_filled_to_its_end() {
         const LARGEST: usize = 256 << 20;
-        let layout = Layout::plan(9 << 28, LARGEST as u64, 42).expect("the dissertation's size");
+        let layout = DeviceLayout::plan(9 << 28, LARGEST as u64, 42).expect("the dissertation's size");
         let mut builder = Builder::new(AlignedBuffer::new(LARGEST));
         let units = Builder::units_max(LARGEST) - 1000;
         assert!(record::units(8, units as usize * UNIT - 24).is_some(), "an object may be as large");
-        builder.entries.push(Entry { digest: 7, offset: FIRST_UNIT, units, frequency: 0 });
+        builder.entries.push(BlockEntry { digest: 7, offset: FIRST_UNIT, units, frequency: 0 });
         builder.used_units += units;
         let value = [3; 16];
         let mut index = Index::default();
         while builder.fits(3) {
             let number = builder.entries.len() as u64;
             let key = number.to_le_bytes();
-            let record = Record::new(&key, &value, number << 24).expect("short");
+            let record = ObjectRecord::new(&key, &value, number << 24).expect("short");
             let place =
-                Place { block: 8, offset: builder.used_units, units: 3, moved_to: None, frequency: 1 };
+                IndexPlace { block: 8, offset: builder.used_units, units: 3, moved_to: None, frequency: 1 };
             index.insert(record.digest, &place);
             builder.append(&record, 1);
         }

@@ -11,7 +11,7 @@ const SLOTS_MIN: usize = 8;
 
 /// What the index knows of an object. `block` is where its bytes are, `moved_to` a virtual block it was updated into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct IndexPlace {
     pub block: u32,
     /// In units, as `units` is.
     pub offset: u32,
@@ -27,17 +27,17 @@ const NOT_MOVED: u32 = BLOCKS_MAX;
 
 /// Of 128 bits, from the highest: tag 32, block 20, virtual block 20, offset 24, units 24, frequency 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Slot(u128);
+struct IndexSlot(u128);
 
-const _: () = assert!(size_of::<Slot>() == 16);
-const EMPTY: Slot = Slot(0);
+const _: () = assert!(size_of::<IndexSlot>() == 16);
+const EMPTY: IndexSlot = IndexSlot(0);
 
-impl Slot {
-    fn new(tag: u32, place: &Place) -> Slot {
+impl IndexSlot {
+    fn new(tag: u32, place: &IndexPlace) -> IndexSlot {
         let moved_to = place.moved_to.unwrap_or(NOT_MOVED);
         debug_assert!(place.units > 0 && place.block < BLOCKS_MAX && moved_to <= NOT_MOVED);
         debug_assert!(place.offset < 1 << 24 && place.units < 1 << 24);
-        Slot(
+        IndexSlot(
             u128::from(tag) << 96
                 | u128::from(place.block) << 76
                 | u128::from(moved_to) << 56
@@ -56,9 +56,9 @@ impl Slot {
         (self.0 >> 96) as u32
     }
 
-    fn place(self) -> Place {
+    fn place(self) -> IndexPlace {
         let moved_to = (self.0 >> 56) as u32 & NOT_MOVED;
-        Place {
+        IndexPlace {
             block: (self.0 >> 76) as u32 & BLOCKS_MAX,
             offset: (self.0 >> 32) as u32 & 0xff_ffff,
             units: (self.0 >> 8) as u32 & 0xff_ffff,
@@ -71,7 +71,7 @@ impl Slot {
 /// Slots in the order of their tags from each one's home on (Robin Hood), so that a search ends early.
 #[derive(Debug)]
 struct Shard {
-    slots: Vec<Slot>,
+    slots: Vec<IndexSlot>,
     used: usize,
 }
 
@@ -113,7 +113,7 @@ impl Shard {
         }
     }
 
-    fn insert_new(&mut self, slot: Slot) {
+    fn insert_new(&mut self, slot: IndexSlot) {
         if (self.used + 1) * 8 > self.slots.len() * 7 {
             self.resize(self.slots.len() + self.slots.len().div_ceil(5));
         }
@@ -183,18 +183,18 @@ impl Index {
     /// Of memory, free slots included.
     pub fn bytes(&self) -> usize {
         let slots: usize = self.shards.iter().map(|shard| shard.slots.capacity()).sum();
-        slots * size_of::<Slot>() + self.shards.capacity() * size_of::<Shard>()
+        slots * size_of::<IndexSlot>() + self.shards.capacity() * size_of::<Shard>()
     }
 
-    pub fn get(&self, digest: u64) -> Option<Place> {
+    pub fn get(&self, digest: u64) -> Option<IndexPlace> {
         let shard = &self.shards[Index::shard(digest)];
         shard.find(Index::tag(digest)).ok().map(|index| shard.slots[index].place())
     }
 
     /// Puts it where it was or adds it; the place it had.
-    pub fn insert(&mut self, digest: u64, place: &Place) -> Option<Place> {
+    pub fn insert(&mut self, digest: u64, place: &IndexPlace) -> Option<IndexPlace> {
         let shard = &mut self.shards[Index::shard(digest)];
-        let slot = Slot::new(Index::tag(digest), place);
+        let slot = IndexSlot::new(Index::tag(digest), place);
         match shard.find(slot.tag()) {
             Ok(index) => Some(std::mem::replace(&mut shard.slots[index], slot).place()),
             Err(_) => {
@@ -205,7 +205,7 @@ impl Index {
         }
     }
 
-    pub fn remove(&mut self, digest: u64) -> Option<Place> {
+    pub fn remove(&mut self, digest: u64) -> Option<IndexPlace> {
         let shard = &mut self.shards[Index::shard(digest)];
         let index = shard.find(Index::tag(digest)).ok()?;
         let place = shard.slots[index].place();
@@ -215,19 +215,19 @@ impl Index {
     }
 
     /// Every object once, in no useful order.
-    pub fn places(&self) -> impl Iterator<Item = Place> {
+    pub fn places(&self) -> impl Iterator<Item = IndexPlace> {
         let slots = self.shards.iter().flat_map(|shard| &shard.slots);
         slots.filter(|slot| !slot.is_empty()).map(|slot| slot.place())
     }
 
     /// Rewrites or, where `change` says none, drops every object. For rare repairs: it reads the whole table.
-    pub fn update_all(&mut self, mut change: impl FnMut(Place) -> Option<Place>) {
+    pub fn update_all(&mut self, mut change: impl FnMut(IndexPlace) -> Option<IndexPlace>) {
         for shard in &mut self.shards {
             let fresh = Shard::with_slots(shard.slots.len());
             let old = std::mem::replace(shard, fresh);
             for slot in old.slots.into_iter().filter(|slot| !slot.is_empty()) {
                 match change(slot.place()) {
-                    Some(place) => shard.insert_new(Slot::new(slot.tag(), &place)),
+                    Some(place) => shard.insert_new(IndexSlot::new(slot.tag(), &place)),
                     None => self.objects -= 1,
                 }
             }
@@ -241,9 +241,15 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn place(number: u32) -> Place {
+    fn place(number: u32) -> IndexPlace {
         let moved_to = number.is_multiple_of(3).then_some(number % 1000);
-        Place { block: number % 7919, offset: number, units: number + 1, moved_to, frequency: number as u8 }
+        IndexPlace {
+            block: number % 7919,
+            offset: number,
+            units: number + 1,
+            moved_to,
+            frequency: number as u8,
+        }
     }
 
     /// Few tags in few shards, so that runs are long and wrap around the end.
@@ -280,11 +286,11 @@ mod tests {
             all.sort_unstable();
             expected.sort_unstable();
             prop_assert_eq!(all, expected);
-            index.update_all(|place| (place.offset.is_multiple_of(2)).then_some(Place { frequency: 9, ..place }));
+            index.update_all(|place| (place.offset.is_multiple_of(2)).then_some(IndexPlace { frequency: 9, ..place }));
             twin.retain(|_, place| place.offset.is_multiple_of(2));
             prop_assert_eq!(index.len(), twin.len());
             for (known, place) in &twin {
-                prop_assert_eq!(index.get(known << 24), Some(Place { frequency: 9, ..*place }));
+                prop_assert_eq!(index.get(known << 24), Some(IndexPlace { frequency: 9, ..*place }));
             }
         }
     }

@@ -15,7 +15,7 @@ use std::io;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::layout::Layout;
+use super::layout::DeviceLayout;
 use crate::device::{AlignedBuffer, Device, SECTOR};
 
 const HEADER_BYTES: usize = 32;
@@ -27,7 +27,7 @@ const CHANGES: u64 = u64::from_le_bytes(*b"DCchang\x01");
 
 /// What became of copies in a block that was written with this sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
+pub enum JournalChange {
     /// The one at this offset, in units, was removed or replaced.
     Dead { sequence: u64, offset: u32 },
     /// All of them: the block is about to be overwritten.
@@ -36,17 +36,17 @@ pub enum Change {
 
 /// What `Journal::read` finds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct JournalContents {
     /// No part of a journal that is on the device has a higher one.
     pub generation: u64,
     /// None if there is none, or not all of it.
-    pub saved: Option<Saved>,
+    pub saved: Option<SavedCheckpoint>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedCheckpoint {
     pub payload: Vec<u8>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<JournalChange>,
 }
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Journal {
     identity: u64,
     generation: u64,
     /// Changes of the sector that is being filled.
-    tail: Vec<Change>,
+    tail: Vec<JournalChange>,
     /// Sectors that were filled before it.
     full: u32,
     /// Where it goes next, and where it was written last.
@@ -72,8 +72,8 @@ pub struct Journal {
 
 impl Journal {
     /// The newest checkpoint and the changes after it.
-    pub fn read(device: &dyn Device, layout: &Layout) -> io::Result<Found> {
-        let mut newest = Found::default();
+    pub fn read(device: &dyn Device, layout: &DeviceLayout) -> io::Result<JournalContents> {
+        let mut newest = JournalContents::default();
         for half in 0..2 {
             let mut bytes = AlignedBuffer::new(layout.journal_bytes as usize);
             device.read(layout.journal(half), &mut bytes)?;
@@ -86,7 +86,7 @@ impl Journal {
     }
 
     /// Starts after the generation that was read, 0 if none was. There is no place for changes before a checkpoint.
-    pub fn new(layout: &Layout, generation: u64) -> Journal {
+    pub fn new(layout: &DeviceLayout, generation: u64) -> Journal {
         Journal {
             starts: [layout.journal(0), layout.journal(1)],
             half_bytes: layout.journal_bytes,
@@ -119,7 +119,7 @@ impl Journal {
     }
 
     /// Appends changes; they survive a loss of power once the device is synced. After an error none is appended.
-    pub fn commit(&mut self, device: &dyn Device, mut changes: &[Change]) -> io::Result<()> {
+    pub fn commit(&mut self, device: &dyn Device, mut changes: &[JournalChange]) -> io::Result<()> {
         assert!(self.has_room(changes.len()), "the caller makes a checkpoint instead");
         while !changes.is_empty() {
             let before = self.tail.len();
@@ -202,12 +202,12 @@ fn encode_header(words: [u64; 4], target: &mut [u8]) {
     }
 }
 
-fn encode_changes(changes: &[Change], full: u32, identity: u64, generation: u64, sector: &mut [u8]) {
+fn encode_changes(changes: &[JournalChange], full: u32, identity: u64, generation: u64, sector: &mut [u8]) {
     sector.fill(0);
     for (change, place) in changes.iter().zip(sector[HEADER_BYTES..].chunks_exact_mut(CHANGE_BYTES)) {
         let (sequence, offset) = match *change {
-            Change::Dead { sequence, offset } => (sequence, offset),
-            Change::Freed { sequence } => (sequence, FREED),
+            JournalChange::Dead { sequence, offset } => (sequence, offset),
+            JournalChange::Freed { sequence } => (sequence, FREED),
         };
         place[..8].copy_from_slice(&sequence.to_le_bytes());
         place[8..].copy_from_slice(&offset.to_le_bytes());
@@ -224,7 +224,7 @@ fn words(bytes: &[u8]) -> Option<[u64; 4]> {
     }))
 }
 
-fn parse(half: &[u8], identity: u64) -> Found {
+fn parse(half: &[u8], identity: u64) -> JournalContents {
     let checkpoint = parse_checkpoint(half, identity);
     let mut sectors: Vec<Sector> =
         half.chunks_exact(SECTOR).filter_map(|sector| parse_changes(sector, identity)).collect();
@@ -235,11 +235,14 @@ fn parse(half: &[u8], identity: u64) -> Found {
     let full: BTreeSet<u32> = sectors.iter().filter(is_full).map(|sector| sector.full_before).collect();
     let before_last = sectors.iter().map(|sector| sector.full_before).max().unwrap_or(0);
     let whole = (0..before_last).all(|number| full.contains(&number));
-    let mut changes: Vec<Change> = sectors.into_iter().flat_map(|sector| sector.changes).collect();
+    let mut changes: Vec<JournalChange> = sectors.into_iter().flat_map(|sector| sector.changes).collect();
     changes.sort_unstable();
     changes.dedup();
     let payload = checkpoint.filter(|(known, _)| *known == generation && whole).map(|(_, payload)| payload);
-    Found { generation, saved: payload.map(|payload| Saved { payload: payload.to_vec(), changes }) }
+    JournalContents {
+        generation,
+        saved: payload.map(|payload| SavedCheckpoint { payload: payload.to_vec(), changes }),
+    }
 }
 
 /// Its generation and payload.
@@ -254,7 +257,7 @@ fn parse_checkpoint(half: &[u8], identity: u64) -> Option<(u64, &[u8])> {
 struct Sector {
     generation: u64,
     full_before: u32,
-    changes: Vec<Change>,
+    changes: Vec<JournalChange>,
 }
 
 fn parse_changes(sector: &[u8], identity: u64) -> Option<Sector> {
@@ -267,8 +270,8 @@ fn parse_changes(sector: &[u8], identity: u64) -> Option<Sector> {
     let change = |bytes: &[u8]| {
         let sequence = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
         match bytes.last_chunk().map_or(0, |word| u32::from_le_bytes(*word)) {
-            FREED => Change::Freed { sequence },
-            offset => Change::Dead { sequence, offset },
+            FREED => JournalChange::Freed { sequence },
+            offset => JournalChange::Dead { sequence, offset },
         }
     };
     let changes = || body.chunks_exact(CHANGE_BYTES).take(count).map(change).collect();
@@ -278,26 +281,26 @@ fn parse_changes(sector: &[u8], identity: u64) -> Option<Sector> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Fault, FaultyDevice, MemoryDevice};
+    use crate::device::{DeviceFault, FaultyDevice, MemoryDevice};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
-    fn layout() -> Layout {
-        Layout::plan(8 << 20, 64 << 10, 5).expect("fits")
+    fn layout() -> DeviceLayout {
+        DeviceLayout::plan(8 << 20, 64 << 10, 5).expect("fits")
     }
 
     /// Of both halves.
-    fn sectors(device: &FaultyDevice<MemoryDevice>, layout: &Layout) -> Vec<Vec<u8>> {
+    fn sectors(device: &FaultyDevice<MemoryDevice>, layout: &DeviceLayout) -> Vec<Vec<u8>> {
         let mut bytes = AlignedBuffer::new(2 * layout.journal_bytes as usize);
         device.store().read(layout.journal(0), &mut bytes).expect("healthy");
         bytes.chunks_exact(SECTOR).map(<[u8]>::to_vec).collect()
     }
 
-    fn dead(number: u64) -> Change {
+    fn dead(number: u64) -> JournalChange {
         if number.is_multiple_of(7) {
-            Change::Freed { sequence: number }
+            JournalChange::Freed { sequence: number }
         } else {
-            Change::Dead { sequence: number % 50, offset: number as u32 }
+            JournalChange::Dead { sequence: number % 50, offset: number as u32 }
         }
     }
 
@@ -316,7 +319,7 @@ mod tests {
             let mut journal = Journal::new(&layout, 0);
             journal.checkpoint(&device, b"first").expect("healthy");
             let cut = device.operations() + cut;
-            device.plan(cut, Fault::PowerCut);
+            device.plan(cut, DeviceFault::PowerCut);
             let (mut payload, mut kept, mut number) = (b"first".to_vec(), BTreeSet::new(), 0);
             let mut doubtful = BTreeSet::new();
             let mut next_payload = payload.clone();
@@ -329,7 +332,7 @@ mod tests {
                     payload.clone_from(&next_payload);
                     kept.clear();
                 }
-                let changes: Vec<Change> = (number..number + length as u64).map(dead).collect();
+                let changes: Vec<JournalChange> = (number..number + length as u64).map(dead).collect();
                 number += length as u64;
                 doubtful = changes.iter().copied().collect();
                 if journal.commit(&device, &changes).and_then(|()| device.sync()).is_err() {
@@ -347,7 +350,7 @@ mod tests {
             let found = Journal::read(&device, &layout).expect("readable");
             let saved = found.saved.expect("there is one");
             if saved.payload == payload {
-                let found: BTreeSet<Change> = saved.changes.iter().copied().collect();
+                let found: BTreeSet<JournalChange> = saved.changes.iter().copied().collect();
                 prop_assert!(kept.is_subset(&found), "lost {:?}", kept.difference(&found).next());
                 doubtful.append(&mut kept);
                 prop_assert!(found.is_subset(&doubtful), "made up");
@@ -376,7 +379,7 @@ mod tests {
                     kept.clear();
                 }
                 before = sectors(&device, &layout);
-                let changes: Vec<Change> = (number..number + length as u64).map(dead).collect();
+                let changes: Vec<JournalChange> = (number..number + length as u64).map(dead).collect();
                 number += length as u64;
                 journal.commit(&device, &changes).expect("healthy");
                 kept.extend(changes);
@@ -391,20 +394,20 @@ mod tests {
             let found = Journal::read(&device, &layout).expect("readable");
             prop_assert!(found.generation <= journal.generation && found.generation + 1 >= journal.generation);
             if let Some(saved) = found.saved {
-                let found: BTreeSet<Change> = saved.changes.into_iter().collect();
+                let found: BTreeSet<JournalChange> = saved.changes.into_iter().collect();
                 prop_assert_eq!(found, kept);
             }
         }
 
         #[test]
         fn any_bytes_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..9000)) {
-            prop_assert_eq!(parse(&bytes, 0), Found::default());
+            prop_assert_eq!(parse(&bytes, 0), JournalContents::default());
         }
     }
 
     #[test]
     fn a_device_without_a_journal_has_none() {
         let device = MemoryDevice::new(8 << 20).expect("sized");
-        assert_eq!(Journal::read(&device, &layout()).expect("readable"), Found::default());
+        assert_eq!(Journal::read(&device, &layout()).expect("readable"), JournalContents::default());
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Error;
+use super::FlashError;
 use super::index::BLOCKS_MAX;
 use super::record::{UNIT, UNITS_MAX};
 use crate::device::{AlignedBuffer, Device, SECTOR};
@@ -27,7 +27,7 @@ const JOURNAL_BYTES_MAX: u64 = 1 << 40;
 
 /// Where things are on a device; told by its superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct DeviceLayout {
     /// A number that no other cache on this device has had.
     pub identity: u64,
     pub block_bytes: u64,
@@ -36,12 +36,12 @@ pub struct Layout {
     pub journal_bytes: u64,
 }
 
-impl Layout {
+impl DeviceLayout {
     /// For a device of this size.
-    pub fn plan(device_bytes: u64, block_bytes: u64, identity: u64) -> Result<Layout, Error> {
+    pub fn plan(device_bytes: u64, block_bytes: u64, identity: u64) -> Result<DeviceLayout, FlashError> {
         let sector = SECTOR as u64;
         if !block_bytes.is_multiple_of(sector) || block_bytes == 0 || block_bytes > BLOCK_BYTES_MAX {
-            return Err(Error::Settings(format!(
+            return Err(FlashError::Settings(format!(
                 "block_bytes = {block_bytes}: must be a multiple of {SECTOR} and at most 256 MiB"
             )));
         }
@@ -49,10 +49,10 @@ impl Layout {
         let bytes = JOURNAL_BYTES_MIN + device_bytes / block_bytes * 64 + device_bytes / 512;
         let journal_bytes = bytes.next_multiple_of(sector);
         let rest = device_bytes
-            .saturating_sub(Layout { identity, block_bytes, blocks: 0, journal_bytes }.first_block());
-        let layout = Layout { identity, block_bytes, blocks: rest / block_bytes, journal_bytes };
+            .saturating_sub(DeviceLayout { identity, block_bytes, blocks: 0, journal_bytes }.first_block());
+        let layout = DeviceLayout { identity, block_bytes, blocks: rest / block_bytes, journal_bytes };
         if layout.blocks > BLOCKS_COUNT_MAX {
-            return Err(Error::Settings(format!(
+            return Err(FlashError::Settings(format!(
                 "block_bytes = {block_bytes}: makes {} blocks, and {BLOCKS_COUNT_MAX} is the most; make blocks larger",
                 layout.blocks
             )));
@@ -75,11 +75,11 @@ impl Layout {
     }
 
     /// Writes the superblock where nothing else is: a device whose first sectors are not zero belongs to somebody.
-    pub fn create(&self, device: &dyn Device) -> Result<(), Error> {
+    pub fn create(&self, device: &dyn Device) -> Result<(), FlashError> {
         let mut first = AlignedBuffer::new(COPIES as usize * SECTOR);
-        device.read(0, &mut first).map_err(|error| Error::device("reading the superblock", error))?;
+        device.read(0, &mut first).map_err(|error| FlashError::device("reading the superblock", error))?;
         if first.iter().any(|byte| *byte != 0) {
-            return Err(Error::InUse);
+            return Err(FlashError::InUse);
         }
         let fields = [VERSION, self.identity, self.block_bytes, self.blocks, self.journal_bytes];
         for copy in first.chunks_exact_mut(SECTOR) {
@@ -93,21 +93,21 @@ impl Layout {
             device.write(0, &first)?;
             device.sync()
         };
-        write().map_err(|error| Error::device("writing the superblock", error))
+        write().map_err(|error| FlashError::device("writing the superblock", error))
     }
 
     /// Reads the superblock.
-    pub fn open(device: &dyn Device) -> Result<Layout, Error> {
+    pub fn open(device: &dyn Device) -> Result<DeviceLayout, FlashError> {
         let mut first = AlignedBuffer::new(COPIES as usize * SECTOR);
-        device.read(0, &mut first).map_err(|error| Error::device("reading the superblock", error))?;
-        let copies: Vec<_> = first.chunks_exact(SECTOR).map(Layout::parse).collect();
+        device.read(0, &mut first).map_err(|error| FlashError::device("reading the superblock", error))?;
+        let copies: Vec<_> = first.chunks_exact(SECTOR).map(DeviceLayout::parse).collect();
         let layout = copies.iter().find_map(|copy| copy.as_ref().ok()).copied();
         // Empty is what may be written over, so a single copy of zeros does not make it so.
-        let is_empty = |copy: &Result<Layout, Error>| matches!(copy, Err(Error::Empty));
-        let refusal = || copies.into_iter().find(|copy| !is_empty(copy)).unwrap_or(Err(Error::Empty));
+        let is_empty = |copy: &Result<DeviceLayout, FlashError>| matches!(copy, Err(FlashError::Empty));
+        let refusal = || copies.into_iter().find(|copy| !is_empty(copy)).unwrap_or(Err(FlashError::Empty));
         let Some(layout) = layout else { return refusal() };
         if layout.block(layout.blocks as u32) > device.bytes() {
-            return Err(Error::Damaged(format!(
+            return Err(FlashError::Damaged(format!(
                 "the device has {} bytes, and its superblock tells of {} blocks of {}: it was cut",
                 device.bytes(),
                 layout.blocks,
@@ -117,22 +117,26 @@ impl Layout {
         Ok(layout)
     }
 
-    fn parse(sector: &[u8]) -> Result<Layout, Error> {
+    fn parse(sector: &[u8]) -> Result<DeviceLayout, FlashError> {
         if sector.iter().all(|byte| *byte == 0) {
-            return Err(Error::Empty);
+            return Err(FlashError::Empty);
         }
         if sector.get(..16) != Some(&MAGIC) {
-            return Err(Error::Foreign);
+            return Err(FlashError::Foreign);
         }
         let field = |index: usize| {
             let bytes = sector.get(16 + index * 8..).and_then(|rest| rest.first_chunk::<8>());
             bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
         if field(0) != VERSION {
-            return Err(Error::Version { found: field(0), known: VERSION });
+            return Err(FlashError::Version { found: field(0), known: VERSION });
         }
-        let layout =
-            Layout { identity: field(1), block_bytes: field(2), blocks: field(3), journal_bytes: field(4) };
+        let layout = DeviceLayout {
+            identity: field(1),
+            block_bytes: field(2),
+            blocks: field(3),
+            journal_bytes: field(4),
+        };
         let sound = sector.get(..56).is_some_and(|fields| xxh3_64(fields) == field(5))
             && layout.block_bytes > 0
             && layout.block_bytes <= BLOCK_BYTES_MAX
@@ -142,7 +146,7 @@ impl Layout {
             && layout.blocks <= BLOCKS_COUNT_MAX;
         sound
             .then_some(layout)
-            .ok_or_else(|| Error::Damaged("both copies of its superblock are damaged".into()))
+            .ok_or_else(|| FlashError::Damaged("both copies of its superblock are damaged".into()))
     }
 }
 
@@ -163,39 +167,39 @@ mod tests {
     #[test]
     fn a_layout_is_found_again_and_never_overwritten() {
         let device = device(32 << 20);
-        assert!(matches!(Layout::open(&device), Err(Error::Empty)));
-        let layout = Layout::plan(device.bytes(), 64 << 10, 77).expect("fits");
+        assert!(matches!(DeviceLayout::open(&device), Err(FlashError::Empty)));
+        let layout = DeviceLayout::plan(device.bytes(), 64 << 10, 77).expect("fits");
         assert!(layout.block(layout.blocks as u32) <= device.bytes());
         assert!(layout.block(layout.blocks as u32 + 16) > device.bytes(), "little is wasted");
         layout.create(&device).expect("empty");
-        assert_eq!(Layout::open(&device).expect("created"), layout);
-        assert!(matches!(layout.create(&device), Err(Error::InUse)));
+        assert_eq!(DeviceLayout::open(&device).expect("created"), layout);
+        assert!(matches!(layout.create(&device), Err(FlashError::InUse)));
     }
 
     #[test]
     fn one_bad_sector_is_survived_and_foreign_bytes_are_named() {
         let device = device(32 << 20);
-        let layout = Layout::plan(device.bytes(), 64 << 10, 77).expect("fits");
+        let layout = DeviceLayout::plan(device.bytes(), 64 << 10, 77).expect("fits");
         layout.create(&device).expect("empty");
         let mut sector = AlignedBuffer::new(SECTOR);
         device.read(0, &mut sector).expect("read");
         let good = sector.to_vec();
         sector[24] ^= 1;
         device.write(0, &sector).expect("written");
-        assert_eq!(Layout::open(&device).expect("the other copy"), layout);
+        assert_eq!(DeviceLayout::open(&device).expect("the other copy"), layout);
         device.write(SECTOR as u64, &sector).expect("written");
-        assert!(matches!(Layout::open(&device), Err(Error::Damaged(_))));
+        assert!(matches!(DeviceLayout::open(&device), Err(FlashError::Damaged(_))));
         sector.copy_from_slice(&good);
         sector[16] = 9;
         for copy in 0..2 {
             device.write(copy * SECTOR as u64, &sector).expect("written");
         }
-        assert!(matches!(Layout::open(&device), Err(Error::Version { found: 9, known: 2 })));
+        assert!(matches!(DeviceLayout::open(&device), Err(FlashError::Version { found: 9, known: 2 })));
         sector.fill(b'x');
         for copy in 0..2 {
             device.write(copy * SECTOR as u64, &sector).expect("written");
         }
-        assert!(matches!(Layout::open(&device), Err(Error::Foreign)));
+        assert!(matches!(DeviceLayout::open(&device), Err(FlashError::Foreign)));
     }
 
     #[test]
@@ -203,20 +207,23 @@ mod tests {
         let zeros = AlignedBuffer::new(SECTOR);
         for lost in 0..2 {
             let device = device(32 << 20);
-            let layout = Layout::plan(device.bytes(), 64 << 10, 77).expect("fits");
+            let layout = DeviceLayout::plan(device.bytes(), 64 << 10, 77).expect("fits");
             layout.create(&device).expect("empty");
             device.write(lost * SECTOR as u64, &zeros).expect("written");
-            assert_eq!(Layout::open(&device).expect("the other copy"), layout);
+            assert_eq!(DeviceLayout::open(&device).expect("the other copy"), layout);
             let other = (1 - lost) * SECTOR as u64;
             let mut sector = AlignedBuffer::new(SECTOR);
             device.read(other, &mut sector).expect("read");
             sector[24] ^= 1;
             device.write(other, &sector).expect("written");
-            assert!(matches!(Layout::open(&device), Err(Error::Damaged(_))), "copy {lost} is zeros");
+            assert!(
+                matches!(DeviceLayout::open(&device), Err(FlashError::Damaged(_))),
+                "copy {lost} is zeros"
+            );
             let error = layout.create(&device).expect_err("not empty").to_string();
             assert!(error.contains("it holds a cache or something else"), "{error}");
             device.write(other, &zeros).expect("written");
-            assert!(matches!(Layout::open(&device), Err(Error::Empty)));
+            assert!(matches!(DeviceLayout::open(&device), Err(FlashError::Empty)));
         }
     }
 
@@ -224,7 +231,7 @@ mod tests {
     #[test]
     fn sizes_that_nobody_writes_are_damage() {
         let device = device(32 << 20);
-        let layout = Layout::plan(device.bytes(), 64 << 10, 77).expect("fits");
+        let layout = DeviceLayout::plan(device.bytes(), 64 << 10, 77).expect("fits");
         layout.create(&device).expect("empty");
         let mut first = AlignedBuffer::new(2 * SECTOR);
         device.read(0, &mut first).expect("read");
@@ -241,8 +248,8 @@ mod tests {
                     seal(copy);
                 }
                 device.write(0, &wrong).expect("written");
-                let opened = Layout::open(&device);
-                assert!(matches!(opened, Err(Error::Damaged(_))), "field {field}, {value}: {opened:?}");
+                let opened = DeviceLayout::open(&device);
+                assert!(matches!(opened, Err(FlashError::Damaged(_))), "field {field}, {value}: {opened:?}");
             }
         }
     }
@@ -250,9 +257,9 @@ mod tests {
     #[test]
     fn impossible_sizes_are_refused_by_name() {
         for block_bytes in [0, 1000, (1 << 28) + SECTOR as u64] {
-            let error = Layout::plan(1 << 30, block_bytes, 1).expect_err("no block size").to_string();
+            let error = DeviceLayout::plan(1 << 30, block_bytes, 1).expect_err("no block size").to_string();
             assert!(error.contains(&format!("block_bytes = {block_bytes}")), "{error}");
         }
-        assert!(Layout::plan(1 << 40, 1 << 20, 1).is_err(), "a million blocks");
+        assert!(DeviceLayout::plan(1 << 40, 1 << 20, 1).is_err(), "a million blocks");
     }
 }

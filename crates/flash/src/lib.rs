@@ -14,10 +14,10 @@ pub mod sipq;
 
 use std::io;
 
-pub use priority::Policy;
+pub use priority::FlashPolicy;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum FlashError {
     #[error("{0}")]
     Settings(String),
     #[error("there is no cache on this device: create one")]
@@ -40,8 +40,8 @@ pub enum Error {
     Failed(String),
 }
 
-impl Error {
-    pub(crate) fn device(action: &'static str, error: io::Error) -> Error {
-        Error::Device { action, error }
+impl FlashError {
+    pub(crate) fn device(action: &'static str, error: io::Error) -> FlashError {
+        FlashError::Device { action, error }
     }
 }

@@ -36,7 +36,7 @@ fn stamp(sequence: u64, offset: u32) -> u64 {
 
 /// An object ready to be appended: its checksum is computed once, before any lock.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct ObjectRecord<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
     pub digest: u64,
@@ -44,11 +44,11 @@ pub struct Record<'a> {
     content: u64,
 }
 
-impl<'a> Record<'a> {
+impl<'a> ObjectRecord<'a> {
     /// None if it is too long for any block.
-    pub fn new(key: &'a [u8], value: &'a [u8], digest: u64) -> Option<Record<'a>> {
+    pub fn new(key: &'a [u8], value: &'a [u8], digest: u64) -> Option<ObjectRecord<'a>> {
         let units = units(key.len(), value.len())?;
-        Some(Record { key, value, digest, units, content: content(key, value) })
+        Some(ObjectRecord { key, value, digest, units, content: content(key, value) })
     }
 
     /// Writes it into exactly its units, not yet stamped.
@@ -100,7 +100,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn sealed(key: &[u8], value: &[u8], sequence: u64, offset: u32) -> Vec<u8> {
-        let record = Record::new(key, value, 0).expect("short");
+        let record = ObjectRecord::new(key, value, 0).expect("short");
         let mut bytes = vec![0xee; record.units as usize * UNIT];
         record.encode(&mut bytes);
         assert_eq!(parse_open(&bytes), Some((key, value)));

@@ -2,9 +2,9 @@
 //! cache follow the hits among those that left each list lately. Sizes as in libCacheSim: lists are measured in bytes, and
 //! so is the step by which the shares move.
 
-use super::queue::{NOWHERE, Place, Queue, queue_of};
-use super::sizes::Sizes;
-use super::{Policy, Request};
+use super::queue::{NOWHERE, QueuePlace, SlotQueue, queue_of};
+use super::sizes::ObjectSizes;
+use super::{ObjectRequest, Policy};
 
 /// The paper's lists, as numbers of queues.
 const T1: usize = 0;
@@ -17,9 +17,9 @@ pub struct Arc {
     capacity: u64,
     /// What T1 should have: the paper's p.
     target: f64,
-    places: Vec<Place>,
-    sizes: Sizes,
-    queues: [Queue; 4],
+    places: Vec<QueuePlace>,
+    sizes: ObjectSizes,
+    queues: [SlotQueue; 4],
     bytes: [u64; 4],
 }
 
@@ -29,8 +29,8 @@ impl Arc {
             capacity,
             target: 0.0,
             places: Vec::new(),
-            sizes: Sizes::default(),
-            queues: [1, 2, 3, 4].map(Queue::new),
+            sizes: ObjectSizes::default(),
+            queues: [1, 2, 3, 4].map(SlotQueue::new),
             bytes: [0; 4],
         }
     }
@@ -97,7 +97,7 @@ impl Policy for Arc {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let object = request.object;
         let place = self.places[object as usize];
         let list = (queue_of(place) as usize).checked_sub(1);
@@ -128,7 +128,7 @@ impl Policy for Arc {
     }
 
     fn memory(&self) -> usize {
-        let queues: usize = self.queues.iter().map(Queue::memory).sum();
-        self.places.capacity() * size_of::<Place>() + self.sizes.memory() + queues
+        let queues: usize = self.queues.iter().map(SlotQueue::memory).sum();
+        self.places.capacity() * size_of::<QueuePlace>() + self.sizes.memory() + queues
     }
 }

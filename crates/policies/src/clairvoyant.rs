@@ -4,7 +4,7 @@
 use std::collections::BinaryHeap;
 
 use super::room::Room;
-use super::{NEVER, Policy, Request};
+use super::{NEVER, ObjectRequest, Policy};
 
 /// Of an object that is not cached; no request comes before itself.
 const ABSENT: u64 = 0;
@@ -54,7 +54,7 @@ impl Policy for Clairvoyant {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         if self.next[request.object as usize] != ABSENT {
             self.expect(request.object, request.next);
             return true;

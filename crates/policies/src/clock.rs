@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::room::Room;
-use super::{Policy, Request};
+use super::{ObjectRequest, Policy};
 
 const ABSENT: u8 = 0;
 const UNREQUESTED: u8 = 1;
@@ -43,7 +43,7 @@ impl Policy for Clock {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let state = &mut self.states[request.object as usize];
         if *state != ABSENT {
             *state = REQUESTED;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Policy, Request};
+use super::{ObjectRequest, Policy};
 
 /// Objects leave in the order in which they came, so those that are cached are those with the last numbers of arrival:
 /// nothing is written when one leaves, and the queue need not know which it is, only its size.
@@ -39,7 +39,7 @@ impl Policy for Fifo {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let object = request.object as usize;
         if self.arrivals[object] >= self.oldest {
             return true;
@@ -79,7 +79,7 @@ mod tests {
         fifo.oldest = u32::MAX - 3;
         let mut hits = Vec::new();
         for object in [0, 1, 0, 2, 0, 2, 1, 3, 0] {
-            hits.push(fifo.request(&Request::of(object)));
+            hits.push(fifo.request(&ObjectRequest::of(object)));
         }
         // 0 1 | hit | 2 puts 0 out | 0 puts 1 out | hit | 1 puts 2 out | 3 puts 0 out | 0 puts 1 out
         assert_eq!(hits, [false, false, true, false, false, true, false, false, false]);

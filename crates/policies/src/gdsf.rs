@@ -4,7 +4,7 @@
 
 use super::ranking::Ranking;
 use super::room::Room;
-use super::{Policy, Request};
+use super::{ObjectRequest, Policy};
 
 /// Priorities grow by this over the size: only so that ties and rounding are those of libCacheSim.
 const SCALE: f64 = 1e6;
@@ -19,7 +19,7 @@ pub struct Gdsf {
     /// The priority of what left last, from which new priorities count ("Lowest").
     lowest: f64,
     objects: Vec<Valued>,
-    ranking: Ranking<(Priority, u64)>,
+    ranking: Ranking<(PriorityBits, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,7 +32,7 @@ struct Valued {
 }
 
 /// A priority's bits: floating-point numbers that are not negative compare as these do.
-type Priority = u64;
+type PriorityBits = u64;
 
 impl Gdsf {
     pub fn new(capacity: u64, frequency_max: Option<u32>) -> Gdsf {
@@ -72,7 +72,7 @@ impl Policy for Gdsf {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         self.now += 1;
         let frequency = self.objects[request.object as usize].frequency;
         if frequency > 0 {

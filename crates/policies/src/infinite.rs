@@ -1,6 +1,6 @@
 //! Infinite: nothing is ever evicted, so that only first requests miss. The bound on every policy's hits.
 
-use super::{Policy, Request};
+use super::{ObjectRequest, Policy};
 
 #[derive(Clone, Debug, Default)]
 pub struct Infinite {
@@ -13,7 +13,7 @@ impl Policy for Infinite {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         std::mem::replace(&mut self.cached[request.object as usize], true)
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::ranking::Ranking;
 use super::room::Room;
-use super::{Policy, Request};
+use super::{ObjectRequest, Policy};
 
 /// Requests in the upper bits, the time of the last one in the lower: ranks compare as one number.
 type Rank = u128;
@@ -70,7 +70,7 @@ impl Policy for Lfu {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         self.now += 1;
         let object = &mut self.objects[request.object as usize];
         if object.times > 0 {

@@ -41,9 +41,9 @@ pub use queue::OBJECTS_MAX;
 pub use random::Random;
 pub use s3fifo::S3Fifo;
 pub use sieve::Sieve;
-pub use sketch::Sketch;
+pub use sketch::FrequencySketch;
 pub use slru::{Insertion, SEGMENTS_MAX, Slru};
-pub use spec::{Spec, SpecError};
+pub use spec::{PolicySpec, SpecError};
 pub use two_q::TwoQ;
 pub use w_tinylfu::WTinyLfu;
 
@@ -52,7 +52,7 @@ pub const NEVER: u64 = u64::MAX;
 
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct ObjectRequest {
     /// From 0 on, without gaps.
     pub object: u32,
     /// 1 where sizes are ignored.
@@ -62,10 +62,10 @@ pub struct Request {
     pub next: u64,
 }
 
-impl Request {
+impl ObjectRequest {
     /// Of size 1, without a future.
-    pub fn of(object: u32) -> Request {
-        Request { object, bytes: 1, next: NEVER }
+    pub fn of(object: u32) -> ObjectRequest {
+        ObjectRequest { object, bytes: 1, next: NEVER }
     }
 }
 
@@ -74,7 +74,7 @@ pub trait Policy {
     fn reserve(&mut self, objects: usize);
 
     /// Serves one request, and says whether it was a hit.
-    fn request(&mut self, request: &Request) -> bool;
+    fn request(&mut self, request: &ObjectRequest) -> bool;
 
     /// Bytes that all of its arrays take now.
     fn memory(&self) -> usize;
@@ -97,7 +97,7 @@ impl std::ops::AddAssign for Misses {
 /// A policy of any kind, called once for many requests.
 pub trait Simulation: Send {
     fn reserve(&mut self, objects: usize);
-    fn run(&mut self, requests: &[Request]) -> Misses;
+    fn run(&mut self, requests: &[ObjectRequest]) -> Misses;
     fn memory(&self) -> usize;
 }
 
@@ -106,7 +106,7 @@ impl<P: Policy + Send> Simulation for P {
         Policy::reserve(self, objects);
     }
 
-    fn run(&mut self, requests: &[Request]) -> Misses {
+    fn run(&mut self, requests: &[ObjectRequest]) -> Misses {
         let mut misses = Misses::default();
         for request in requests {
             let missed = u64::from(!self.request(request));

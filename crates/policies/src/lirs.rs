@@ -1,9 +1,9 @@
 //! LIRS (Jiang and Zhang, SIGMETRICS '02): what is requested again within a short distance stays (LIR), all else (HIR)
 //! passes through a small queue. As in the paper, with bytes for blocks and a bound on what is remembered.
 
-use super::queue::{NOWHERE, Place, Queue, queue_of};
-use super::sizes::Sizes;
-use super::{Policy, Request};
+use super::queue::{NOWHERE, QueuePlace, SlotQueue, queue_of};
+use super::sizes::ObjectSizes;
+use super::{ObjectRequest, Policy};
 
 /// The share of the cache that HIR objects have once LIR objects fill the rest (the paper's 1 %).
 const HIR_PERCENT: u64 = 1;
@@ -20,12 +20,12 @@ pub struct Lirs {
     capacity: u64,
     lir_bytes_max: u64,
     lir: Vec<bool>,
-    sizes: Sizes,
-    stack_places: Vec<Place>,
-    stack: Queue,
-    places: Vec<Place>,
-    cached: Queue,
-    gone: Queue,
+    sizes: ObjectSizes,
+    stack_places: Vec<QueuePlace>,
+    stack: SlotQueue,
+    places: Vec<QueuePlace>,
+    cached: SlotQueue,
+    gone: SlotQueue,
     lir_bytes: u64,
     cached_bytes: u64,
     gone_bytes: u64,
@@ -38,12 +38,12 @@ impl Lirs {
             capacity,
             lir_bytes_max: capacity.saturating_sub(hir_bytes_max),
             lir: Vec::new(),
-            sizes: Sizes::default(),
+            sizes: ObjectSizes::default(),
             stack_places: Vec::new(),
-            stack: Queue::new(STACK),
+            stack: SlotQueue::new(STACK),
             places: Vec::new(),
-            cached: Queue::new(CACHED),
-            gone: Queue::new(GONE),
+            cached: SlotQueue::new(CACHED),
+            gone: SlotQueue::new(GONE),
             lir_bytes: 0,
             cached_bytes: 0,
             gone_bytes: 0,
@@ -151,7 +151,7 @@ impl Policy for Lirs {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let object = request.object;
         if self.lir[object as usize] {
             self.stack.push(&mut self.stack_places, object);
@@ -169,7 +169,7 @@ impl Policy for Lirs {
     }
 
     fn memory(&self) -> usize {
-        let places = (self.stack_places.capacity() + self.places.capacity()) * size_of::<Place>();
+        let places = (self.stack_places.capacity() + self.places.capacity()) * size_of::<QueuePlace>();
         let queues = self.stack.memory() + self.cached.memory() + self.gone.memory();
         self.lir.capacity() + self.sizes.memory() + places + queues
     }

@@ -1,19 +1,19 @@
 //! LRU: the object whose last request is longest ago leaves first. One queue, no segments.
 
-use super::queue::{NOWHERE, Place, Queue};
+use super::queue::{NOWHERE, QueuePlace, SlotQueue};
 use super::room::Room;
-use super::{Policy, Request};
+use super::{ObjectRequest, Policy};
 
 #[derive(Clone, Debug)]
 pub struct Lru {
     room: Room,
-    places: Vec<Place>,
-    queue: Queue,
+    places: Vec<QueuePlace>,
+    queue: SlotQueue,
 }
 
 impl Lru {
     pub fn new(capacity: u64) -> Lru {
-        Lru { room: Room::new(capacity), places: Vec::new(), queue: Queue::new(1) }
+        Lru { room: Room::new(capacity), places: Vec::new(), queue: SlotQueue::new(1) }
     }
 }
 
@@ -24,7 +24,7 @@ impl Policy for Lru {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let hit = self.places[request.object as usize] != NOWHERE;
         if !hit && !self.room.take_in(request, || self.queue.pop(&mut self.places)) {
             return false;
@@ -34,6 +34,6 @@ impl Policy for Lru {
     }
 
     fn memory(&self) -> usize {
-        self.places.capacity() * size_of::<Place>() + self.room.memory() + self.queue.memory()
+        self.places.capacity() * size_of::<QueuePlace>() + self.room.memory() + self.queue.memory()
     }
 }

@@ -6,25 +6,25 @@
 //! none follows pointers from object to object.
 
 /// Where each object stands: the number of its queue and its slot there, or 0 for nowhere.
-pub(crate) type Place = u32;
+pub(crate) type QueuePlace = u32;
 
-pub(crate) const NOWHERE: Place = 0;
+pub(crate) const NOWHERE: QueuePlace = 0;
 const SLOT_BITS: u32 = 28;
 const CAPACITY_MIN: u32 = 64;
 
 /// As many objects as a ring can hold live when it must grow; the interner gives out no more.
 pub const OBJECTS_MAX: usize = 1 << (SLOT_BITS - 1);
 /// Queues that can share one array of places.
-pub(crate) const QUEUES_MAX: u32 = (1 << (Place::BITS - SLOT_BITS)) - 1;
+pub(crate) const QUEUES_MAX: u32 = (1 << (QueuePlace::BITS - SLOT_BITS)) - 1;
 
 /// The number of the queue in which an object with this place stands; 0 for none.
-pub(crate) fn queue_of(place: Place) -> u32 {
+pub(crate) fn queue_of(place: QueuePlace) -> u32 {
     place >> SLOT_BITS
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Queue {
-    tag: Place,
+pub(crate) struct SlotQueue {
+    tag: QueuePlace,
     /// A power of two of them.
     slots: Vec<u32>,
     /// The oldest slot and the one after the newest; they count on beyond the length of `slots`.
@@ -32,16 +32,16 @@ pub(crate) struct Queue {
     end: u32,
 }
 
-impl Queue {
+impl SlotQueue {
     /// Queues that share places have different numbers, from 1 on.
-    pub(crate) fn new(number: u32) -> Queue {
+    pub(crate) fn new(number: u32) -> SlotQueue {
         assert!((1..=QUEUES_MAX).contains(&number), "{number} is not the number of a queue");
-        Queue { tag: number << SLOT_BITS, slots: vec![0; CAPACITY_MIN as usize], oldest: 0, end: 0 }
+        SlotQueue { tag: number << SLOT_BITS, slots: vec![0; CAPACITY_MIN as usize], oldest: 0, end: 0 }
     }
 
     /// Puts the object at the newest end, wherever it stood among the queues of these places.
     #[inline]
-    pub(crate) fn push(&mut self, places: &mut [Place], object: u32) {
+    pub(crate) fn push(&mut self, places: &mut [QueuePlace], object: u32) {
         if self.end.wrapping_sub(self.oldest) as usize == self.slots.len() {
             self.make_room(places);
         }
@@ -53,7 +53,7 @@ impl Queue {
 
     /// Takes the oldest object out; it then stands nowhere.
     #[inline]
-    pub(crate) fn pop(&mut self, places: &mut [Place]) -> Option<u32> {
+    pub(crate) fn pop(&mut self, places: &mut [QueuePlace]) -> Option<u32> {
         let object = self.peek(places)?;
         self.oldest = self.oldest.wrapping_add(1);
         places[object as usize] = NOWHERE;
@@ -62,7 +62,7 @@ impl Queue {
 
     /// The oldest object.
     #[inline]
-    pub(crate) fn peek(&mut self, places: &[Place]) -> Option<u32> {
+    pub(crate) fn peek(&mut self, places: &[QueuePlace]) -> Option<u32> {
         while self.oldest != self.end {
             let slot = self.slot(self.oldest);
             let object = self.slots[slot as usize];
@@ -84,7 +84,7 @@ impl Queue {
 
     /// Sweeps the stale slots out, and doubles the ring where they were less than half of it.
     #[cold]
-    fn make_room(&mut self, places: &mut [Place]) {
+    fn make_room(&mut self, places: &mut [QueuePlace]) {
         let mut kept = self.oldest;
         for position in (0..self.slots.len() as u32).map(|offset| self.oldest.wrapping_add(offset)) {
             let (from, to) = (self.slot(position), self.slot(kept));
@@ -103,7 +103,7 @@ impl Queue {
         }
     }
 
-    fn grow(&mut self, places: &mut [Place], live: u32) {
+    fn grow(&mut self, places: &mut [QueuePlace], live: u32) {
         let capacity = self.slots.len() * 2;
         assert!(capacity <= 1 << SLOT_BITS, "more objects than OBJECTS_MAX in a queue");
         let mut slots = vec![0; capacity];
@@ -130,7 +130,7 @@ mod tests {
         #[test]
         fn queues_are_lists(steps in proptest::collection::vec((0_u32..4, 0_u32..100), 0..2000)) {
             let mut places = vec![NOWHERE; 100];
-            let mut queues = [Queue::new(1), Queue::new(QUEUES_MAX)];
+            let mut queues = [SlotQueue::new(1), SlotQueue::new(QUEUES_MAX)];
             let mut lists = [VecDeque::new(), VecDeque::new()];
             for (step, object) in steps {
                 let which = (step % 2) as usize;
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_ring_stays_within_four_slots_for_each_live_object() {
         let mut places = vec![NOWHERE; 1000];
-        let mut queue = Queue::new(1);
+        let mut queue = SlotQueue::new(1);
         for object in (0..1000).cycle().take(100_000) {
             queue.push(&mut places, object);
         }

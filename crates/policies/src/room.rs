@@ -1,18 +1,18 @@
 //! What a cache holds in bytes, and which sizes its objects had when they came. Not which of them leaves.
 
-use super::Request;
-use super::sizes::Sizes;
+use super::ObjectRequest;
+use super::sizes::ObjectSizes;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     capacity: u64,
     used: u64,
-    sizes: Sizes,
+    sizes: ObjectSizes,
 }
 
 impl Room {
     pub(crate) fn new(capacity: u64) -> Room {
-        Room { capacity, used: 0, sizes: Sizes::default() }
+        Room { capacity, used: 0, sizes: ObjectSizes::default() }
     }
 
     pub(crate) fn reserve(&mut self, objects: usize) {
@@ -34,7 +34,11 @@ impl Room {
     /// Takes in what was missed, after so many victims as it needs room; false, and nobody leaves, if it is larger than
     /// the cache.
     #[inline]
-    pub(crate) fn take_in(&mut self, request: &Request, mut evict: impl FnMut() -> Option<u32>) -> bool {
+    pub(crate) fn take_in(
+        &mut self,
+        request: &ObjectRequest,
+        mut evict: impl FnMut() -> Option<u32>,
+    ) -> bool {
         if !self.admits(request.bytes) {
             return false;
         }

@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use super::queue::{NOWHERE, Place, Queue};
-use super::sizes::Sizes;
-use super::{Policy, Request};
+use super::queue::{NOWHERE, QueuePlace, SlotQueue};
+use super::sizes::ObjectSizes;
+use super::{ObjectRequest, Policy};
 
 /// Shares of the cache, in percent: the small queue's, and the bytes that the ghosts had.
 const SMALL_PERCENT: u64 = 10;
@@ -15,26 +15,26 @@ const REQUESTS_TO_MAIN: u8 = 2;
 const COUNTED_MAX: u8 = 3;
 
 /// What is known of a cached object: 1 and its requests since it came into its queue. 0 for one that is not cached.
-type State = u8;
-const ABSENT: State = 0;
-const PRESENT: State = 1;
+type ObjectState = u8;
+const ABSENT: ObjectState = 0;
+const PRESENT: ObjectState = 1;
 
 #[derive(Clone, Debug)]
 pub struct S3Fifo {
     capacity: u64,
     main_bytes_max: u64,
     ghosts_bytes_max: u64,
-    states: Vec<State>,
-    sizes: Sizes,
-    small: Fifo,
-    main: Fifo,
-    places: Vec<Place>,
-    ghosts: Queue,
+    states: Vec<ObjectState>,
+    sizes: ObjectSizes,
+    small: FifoQueue,
+    main: FifoQueue,
+    places: Vec<QueuePlace>,
+    ghosts: SlotQueue,
     ghosts_bytes: u64,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Fifo {
+struct FifoQueue {
     objects: VecDeque<u32>,
     bytes: u64,
 }
@@ -46,11 +46,11 @@ impl S3Fifo {
             main_bytes_max: capacity - percent(capacity, SMALL_PERCENT),
             ghosts_bytes_max: percent(capacity, GHOSTS_PERCENT),
             states: Vec::new(),
-            sizes: Sizes::default(),
-            small: Fifo::default(),
-            main: Fifo::default(),
+            sizes: ObjectSizes::default(),
+            small: FifoQueue::default(),
+            main: FifoQueue::default(),
             places: Vec::new(),
-            ghosts: Queue::new(1),
+            ghosts: SlotQueue::new(1),
             ghosts_bytes: 0,
         }
     }
@@ -122,7 +122,7 @@ impl Policy for S3Fifo {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let state = &mut self.states[request.object as usize];
         if *state != ABSENT {
             *state = (*state + 1).min(PRESENT + COUNTED_MAX);

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::room::Room;
-use super::{Policy, Request};
+use super::{ObjectRequest, Policy};
 
 /// What is known of an object.
 const ABSENT: u8 = 0;
@@ -60,7 +60,7 @@ impl Policy for Sieve {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let state = &mut self.states[request.object as usize];
         if *state != ABSENT {
             *state = VISITED;

@@ -2,12 +2,12 @@
 
 /// Takes no memory as long as every size is 1.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sizes {
+pub(crate) struct ObjectSizes {
     objects: usize,
     bytes: Vec<u32>,
 }
 
-impl Sizes {
+impl ObjectSizes {
     pub(crate) fn reserve(&mut self, objects: usize) {
         self.objects = objects;
         if !self.bytes.is_empty() {

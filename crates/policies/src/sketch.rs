@@ -13,22 +13,22 @@ const ONES: u64 = 0x1111_1111_1111_1111;
 const HALVES: u64 = 0x7777_7777_7777_7777;
 
 #[derive(Clone, Debug)]
-pub struct Sketch {
+pub struct FrequencySketch {
     words: Vec<u64>,
     /// Objects that it is made for.
     objects: usize,
     counted: u64,
 }
 
-impl Default for Sketch {
-    fn default() -> Sketch {
-        Sketch::new()
+impl Default for FrequencySketch {
+    fn default() -> FrequencySketch {
+        FrequencySketch::new()
     }
 }
 
-impl Sketch {
-    pub fn new() -> Sketch {
-        Sketch { words: vec![0; BLOCK_WORDS], objects: 0, counted: 0 }
+impl FrequencySketch {
+    pub fn new() -> FrequencySketch {
+        FrequencySketch { words: vec![0; BLOCK_WORDS], objects: 0, counted: 0 }
     }
 
     /// Makes it wide enough for this many cached objects. It forgets all counts where it becomes wider.
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_count_is_never_too_low_before_it_is_halved() {
-        let mut sketch = Sketch::new();
+        let mut sketch = FrequencySketch::new();
         sketch.reserve(1000);
         for object in 0..1000 {
             for _ in 0..object % 9 {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn counts_end_at_fifteen_and_are_halved() {
-        let mut sketch = Sketch::new();
+        let mut sketch = FrequencySketch::new();
         sketch.reserve(8);
         for _ in 0..40 {
             sketch.increment(3);

@@ -1,9 +1,9 @@
 //! Segmented LRU: segments of equal size, each an LRU queue; a hit moves an object up a segment, and what a segment cannot
 //! hold moves down to the next lower one. Its forms differ in where a miss goes and in what the lowest segment may hold.
 
-use super::queue::{NOWHERE, Place, Queue, queue_of};
-use super::sizes::Sizes;
-use super::{Policy, Request};
+use super::queue::{NOWHERE, QueuePlace, SlotQueue, queue_of};
+use super::sizes::ObjectSizes;
+use super::{ObjectRequest, Policy};
 
 /// More segments than this are refused: they would not fit into a `Place`.
 pub const SEGMENTS_MAX: u32 = super::queue::QUEUES_MAX;
@@ -25,27 +25,27 @@ pub enum Insertion {
 pub struct Slru {
     capacity: u64,
     insertion: Insertion,
-    places: Vec<Place>,
-    sizes: Sizes,
+    places: Vec<QueuePlace>,
+    sizes: ObjectSizes,
     /// The lowest first; the queue with number n is segment n - 1.
-    segments: Vec<Segment>,
+    segments: Vec<SlruSegment>,
     segment_bytes_max: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Segment {
-    queue: Queue,
+struct SlruSegment {
+    queue: SlotQueue,
     used: u64,
 }
 
 impl Slru {
     pub fn new(capacity: u64, segments: u32, insertion: Insertion) -> Slru {
-        let segment = |number| Segment { queue: Queue::new(number), used: 0 };
+        let segment = |number| SlruSegment { queue: SlotQueue::new(number), used: 0 };
         Slru {
             capacity,
             insertion,
             places: Vec::new(),
-            sizes: Sizes::default(),
+            sizes: ObjectSizes::default(),
             segments: (1..=segments).map(segment).collect(),
             segment_bytes_max: capacity / u64::from(segments),
         }
@@ -104,7 +104,7 @@ impl Slru {
             }
             Insertion::LowestWithRoom => {
                 self.make_room(bytes);
-                let has_room = |segment: &Segment| segment.used + bytes <= self.segment_bytes_max;
+                let has_room = |segment: &SlruSegment| segment.used + bytes <= self.segment_bytes_max;
                 self.segments.iter().position(has_room).unwrap_or(0)
             }
         };
@@ -132,7 +132,7 @@ impl Policy for Slru {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let place = self.places[request.object as usize];
         if place != NOWHERE {
             self.hit(request.object, queue_of(place) as usize - 1);
@@ -147,6 +147,6 @@ impl Policy for Slru {
 
     fn memory(&self) -> usize {
         let queues: usize = self.segments.iter().map(|segment| segment.queue.memory()).sum();
-        self.places.capacity() * size_of::<Place>() + self.sizes.memory() + queues
+        self.places.capacity() * size_of::<QueuePlace>() + self.sizes.memory() + queues
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Spec {
+pub enum PolicySpec {
     Fifo,
     Lru,
     Lfu,
@@ -32,65 +32,65 @@ pub enum Spec {
 }
 
 /// Those without a parameter.
-const NAMES: [(&str, Spec); 16] = [
-    ("fifo", Spec::Fifo),
-    ("lru", Spec::Lru),
-    ("lfu", Spec::Lfu),
-    ("s4lru", Spec::S4Lru),
-    ("s4lru-fill", Spec::S4LruFill),
-    ("gdsf", Spec::Gdsf { frequency_max: None }),
-    ("clairvoyant", Spec::Clairvoyant),
-    ("infinite", Spec::Infinite),
-    ("random", Spec::Random),
-    ("clock", Spec::Clock),
-    ("arc", Spec::Arc),
-    ("lirs", Spec::Lirs),
-    ("2q", Spec::TwoQ),
-    ("s3fifo", Spec::S3Fifo),
-    ("sieve", Spec::Sieve),
-    ("wtinylfu", Spec::WTinyLfu),
+const NAMES: [(&str, PolicySpec); 16] = [
+    ("fifo", PolicySpec::Fifo),
+    ("lru", PolicySpec::Lru),
+    ("lfu", PolicySpec::Lfu),
+    ("s4lru", PolicySpec::S4Lru),
+    ("s4lru-fill", PolicySpec::S4LruFill),
+    ("gdsf", PolicySpec::Gdsf { frequency_max: None }),
+    ("clairvoyant", PolicySpec::Clairvoyant),
+    ("infinite", PolicySpec::Infinite),
+    ("random", PolicySpec::Random),
+    ("clock", PolicySpec::Clock),
+    ("arc", PolicySpec::Arc),
+    ("lirs", PolicySpec::Lirs),
+    ("2q", PolicySpec::TwoQ),
+    ("s3fifo", PolicySpec::S3Fifo),
+    ("sieve", PolicySpec::Sieve),
+    ("wtinylfu", PolicySpec::WTinyLfu),
 ];
 
 const S4LRU_SEGMENTS: u32 = 4;
 
-impl Spec {
+impl PolicySpec {
     /// Whether it looks at [`super::Request::next`].
     pub fn needs_future(self) -> bool {
-        self == Spec::Clairvoyant
+        self == PolicySpec::Clairvoyant
     }
 
     /// An empty cache of this many bytes.
     pub fn simulation(self, capacity: u64) -> Box<dyn Simulation> {
         let slru = |segments, insertion| Box::new(Slru::new(capacity, segments, insertion));
         match self {
-            Spec::Fifo => Box::new(Fifo::new(capacity)),
-            Spec::Lru => Box::new(Lru::new(capacity)),
-            Spec::Lfu => Box::new(Lfu::new(capacity)),
-            Spec::S4Lru => slru(S4LRU_SEGMENTS, Insertion::Lowest),
-            Spec::S4LruFill => slru(S4LRU_SEGMENTS, Insertion::LowestWithRoom),
-            Spec::Slru { segments } => slru(segments, Insertion::Lowest),
-            Spec::SlruBorrow { segments } => slru(segments, Insertion::LowestBorrowing),
-            Spec::Gdsf { frequency_max } => Box::new(Gdsf::new(capacity, frequency_max)),
-            Spec::Clairvoyant => Box::new(Clairvoyant::new(capacity)),
-            Spec::Infinite => Box::new(Infinite::default()),
-            Spec::Random => Box::new(Random::new(capacity)),
-            Spec::Clock => Box::new(Clock::new(capacity)),
-            Spec::Arc => Box::new(Arc::new(capacity)),
-            Spec::Lirs => Box::new(Lirs::new(capacity)),
-            Spec::TwoQ => Box::new(TwoQ::new(capacity)),
-            Spec::S3Fifo => Box::new(S3Fifo::new(capacity)),
-            Spec::Sieve => Box::new(Sieve::new(capacity)),
-            Spec::WTinyLfu => Box::new(WTinyLfu::new(capacity)),
+            PolicySpec::Fifo => Box::new(Fifo::new(capacity)),
+            PolicySpec::Lru => Box::new(Lru::new(capacity)),
+            PolicySpec::Lfu => Box::new(Lfu::new(capacity)),
+            PolicySpec::S4Lru => slru(S4LRU_SEGMENTS, Insertion::Lowest),
+            PolicySpec::S4LruFill => slru(S4LRU_SEGMENTS, Insertion::LowestWithRoom),
+            PolicySpec::Slru { segments } => slru(segments, Insertion::Lowest),
+            PolicySpec::SlruBorrow { segments } => slru(segments, Insertion::LowestBorrowing),
+            PolicySpec::Gdsf { frequency_max } => Box::new(Gdsf::new(capacity, frequency_max)),
+            PolicySpec::Clairvoyant => Box::new(Clairvoyant::new(capacity)),
+            PolicySpec::Infinite => Box::new(Infinite::default()),
+            PolicySpec::Random => Box::new(Random::new(capacity)),
+            PolicySpec::Clock => Box::new(Clock::new(capacity)),
+            PolicySpec::Arc => Box::new(Arc::new(capacity)),
+            PolicySpec::Lirs => Box::new(Lirs::new(capacity)),
+            PolicySpec::TwoQ => Box::new(TwoQ::new(capacity)),
+            PolicySpec::S3Fifo => Box::new(S3Fifo::new(capacity)),
+            PolicySpec::Sieve => Box::new(Sieve::new(capacity)),
+            PolicySpec::WTinyLfu => Box::new(WTinyLfu::new(capacity)),
         }
     }
 }
 
-impl fmt::Display for Spec {
+impl fmt::Display for PolicySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Spec::Slru { segments } => write!(f, "slru:{segments}"),
-            Spec::SlruBorrow { segments } => write!(f, "slru-borrow:{segments}"),
-            Spec::Gdsf { frequency_max: Some(frequency) } => write!(f, "gdsf:{frequency}"),
+            PolicySpec::Slru { segments } => write!(f, "slru:{segments}"),
+            PolicySpec::SlruBorrow { segments } => write!(f, "slru-borrow:{segments}"),
+            PolicySpec::Gdsf { frequency_max: Some(frequency) } => write!(f, "gdsf:{frequency}"),
             plain => {
                 let name = NAMES.iter().find(|(_, spec)| spec == plain);
                 f.write_str(name.map_or("", |(name, _)| name))
@@ -113,10 +113,10 @@ fn names() -> String {
     NAMES.map(|(name, _)| name).join(", ")
 }
 
-impl FromStr for Spec {
+impl FromStr for PolicySpec {
     type Err = SpecError;
 
-    fn from_str(text: &str) -> Result<Spec, SpecError> {
+    fn from_str(text: &str) -> Result<PolicySpec, SpecError> {
         if let Some((_, spec)) = NAMES.iter().find(|(name, _)| *name == text) {
             return Ok(*spec);
         }
@@ -126,11 +126,11 @@ impl FromStr for Spec {
             segments.ok_or_else(|| SpecError::Segments(text.to_owned()))
         };
         match text.split_once(':') {
-            Some(("slru", digits)) => Ok(Spec::Slru { segments: segments(digits)? }),
-            Some(("slru-borrow", digits)) => Ok(Spec::SlruBorrow { segments: segments(digits)? }),
+            Some(("slru", digits)) => Ok(PolicySpec::Slru { segments: segments(digits)? }),
+            Some(("slru-borrow", digits)) => Ok(PolicySpec::SlruBorrow { segments: segments(digits)? }),
             Some(("gdsf", frequency)) => {
                 let frequency = number(frequency).ok_or_else(|| SpecError::Frequency(text.to_owned()))?;
-                Ok(Spec::Gdsf { frequency_max: Some(frequency) })
+                Ok(PolicySpec::Gdsf { frequency_max: Some(frequency) })
             }
             _ => Err(SpecError::Unknown(text.to_owned())),
         }
@@ -145,7 +145,7 @@ mod tests {
     fn names_are_read_and_written() {
         let plain = NAMES.iter().map(|(name, _)| *name);
         for name in plain.chain(["slru:1", "slru:15", "slru-borrow:3", "gdsf:1", "gdsf:3"]) {
-            assert_eq!(name.parse::<Spec>().map(|spec| spec.to_string()), Ok(name.to_owned()));
+            assert_eq!(name.parse::<PolicySpec>().map(|spec| spec.to_string()), Ok(name.to_owned()));
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
             ("gdsf:0", "1 or more"),
             ("lru:2", "is no policy"),
         ] {
-            let error = text.parse::<Spec>().map_err(|error| error.to_string());
+            let error = text.parse::<PolicySpec>().map_err(|error| error.to_string());
             assert!(error.as_ref().is_err_and(|error| error.contains(part)), "{text}: {error:?}");
         }
     }

@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-use super::queue::{NOWHERE, Place, Queue, queue_of};
-use super::sizes::Sizes;
-use super::{Policy, Request};
+use super::queue::{NOWHERE, QueuePlace, SlotQueue, queue_of};
+use super::sizes::ObjectSizes;
+use super::{ObjectRequest, Policy};
 
 /// The paper's A1out and Am, as numbers of queues.
 const OUT: u32 = 1;
@@ -19,11 +19,11 @@ pub struct TwoQ {
     out_bytes_max: u64,
     /// Whether an object is in A1in; in the others its place says so.
     is_new: Vec<bool>,
-    places: Vec<Place>,
-    sizes: Sizes,
+    places: Vec<QueuePlace>,
+    sizes: ObjectSizes,
     new: VecDeque<u32>,
-    out: Queue,
-    main: Queue,
+    out: SlotQueue,
+    main: SlotQueue,
     new_bytes: u64,
     out_bytes: u64,
     main_bytes: u64,
@@ -37,10 +37,10 @@ impl TwoQ {
             out_bytes_max: capacity / 2,
             is_new: Vec::new(),
             places: Vec::new(),
-            sizes: Sizes::default(),
+            sizes: ObjectSizes::default(),
             new: VecDeque::new(),
-            out: Queue::new(OUT),
-            main: Queue::new(MAIN),
+            out: SlotQueue::new(OUT),
+            main: SlotQueue::new(MAIN),
             new_bytes: 0,
             out_bytes: 0,
             main_bytes: 0,
@@ -81,7 +81,7 @@ impl Policy for TwoQ {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let object = request.object;
         let queue = queue_of(self.places[object as usize]);
         if queue == MAIN {

@@ -1,10 +1,10 @@
 //! W-TinyLFU (Einziger et al., TOS '17), with the shares of Caffeine: a small LRU window, and behind it a segmented LRU
 //! that the window's oldest object enters only if it was requested more often than the one that would leave.
 
-use super::queue::{NOWHERE, Place, Queue, queue_of};
-use super::sizes::Sizes;
-use super::sketch::Sketch;
-use super::{Policy, Request};
+use super::queue::{NOWHERE, QueuePlace, SlotQueue, queue_of};
+use super::sizes::ObjectSizes;
+use super::sketch::FrequencySketch;
+use super::{ObjectRequest, Policy};
 
 /// The main part's share of the cache, and the protected segment's of that, in percent.
 const MAIN_PERCENT: u64 = 99;
@@ -19,12 +19,12 @@ pub struct WTinyLfu {
     capacity: u64,
     window_bytes_max: u64,
     protected_bytes_max: u64,
-    places: Vec<Place>,
-    sizes: Sizes,
-    segments: [Queue; 3],
+    places: Vec<QueuePlace>,
+    sizes: ObjectSizes,
+    segments: [SlotQueue; 3],
     bytes: [u64; 3],
     cached: usize,
-    sketch: Sketch,
+    sketch: FrequencySketch,
 }
 
 impl WTinyLfu {
@@ -35,11 +35,11 @@ impl WTinyLfu {
             window_bytes_max: capacity - main,
             protected_bytes_max: percent(main, PROTECTED_PERCENT),
             places: Vec::new(),
-            sizes: Sizes::default(),
-            segments: [1, 2, 3].map(Queue::new),
+            sizes: ObjectSizes::default(),
+            segments: [1, 2, 3].map(SlotQueue::new),
             bytes: [0; 3],
             cached: 0,
-            sketch: Sketch::new(),
+            sketch: FrequencySketch::new(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Policy for WTinyLfu {
     }
 
     #[inline]
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         self.sketch.increment(request.object);
         let place = self.places[request.object as usize];
         if place != NOWHERE {
@@ -121,8 +121,8 @@ impl Policy for WTinyLfu {
     }
 
     fn memory(&self) -> usize {
-        let queues: usize = self.segments.iter().map(Queue::memory).sum();
-        self.places.capacity() * size_of::<Place>() + self.sizes.memory() + queues + self.sketch.memory()
+        let queues: usize = self.segments.iter().map(SlotQueue::memory).sum();
+        self.places.capacity() * size_of::<QueuePlace>() + self.sizes.memory() + queues + self.sketch.memory()
     }
 }
 

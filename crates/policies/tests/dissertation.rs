@@ -1,20 +1,20 @@
 //! What the dissertation says of its policies (003: Table 3.4, Table 4.2, section 4.3.3), sentence by sentence. Their naive
 //! twins are elsewhere.
 
-use policies::{NEVER, Request, Simulation, Spec};
+use policies::{NEVER, ObjectRequest, PolicySpec, Simulation};
 
 /// A cache and what is asked of it by name; sizes are 1 unless they are given.
 struct Cache(Box<dyn Simulation>);
 
 impl Cache {
     fn new(policy: &str, capacity: u64) -> Cache {
-        let mut simulation = policy.parse::<Spec>().unwrap().simulation(capacity);
+        let mut simulation = policy.parse::<PolicySpec>().unwrap().simulation(capacity);
         simulation.reserve(100);
         Cache(simulation)
     }
 
     fn sized(&mut self, object: u32, bytes: u32) -> bool {
-        self.0.run(&[Request { object, bytes, next: NEVER }]).requests == 0
+        self.0.run(&[ObjectRequest { object, bytes, next: NEVER }]).requests == 0
     }
 
     /// One letter for each object; returns a `+` for each hit and a `-` for each miss.
@@ -134,7 +134,8 @@ fn gdsf_ages() {
 #[test]
 fn the_clairvoyant_knows_no_sizes() {
     let mut cache = Cache::new("clairvoyant", 2);
-    let mut missed = |object, bytes, next| cache.0.run(&[Request { object, bytes, next }]).requests == 1;
+    let mut missed =
+        |object, bytes, next| cache.0.run(&[ObjectRequest { object, bytes, next }]).requests == 1;
     assert!(missed(0, 1, 5) && missed(1, 1, 6), "requests 1 and 2");
     assert!(missed(2, 2, 4), "request 3 puts both out");
     assert!(!missed(2, 2, NEVER), "request 4");

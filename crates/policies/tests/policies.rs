@@ -5,7 +5,7 @@ mod twins;
 
 use std::collections::HashMap;
 
-use policies::{NEVER, Request, Spec};
+use policies::{NEVER, ObjectRequest, PolicySpec};
 use proptest::prelude::*;
 use twins::twin;
 
@@ -35,12 +35,12 @@ const ALL: [&str; 23] = [
     "wtinylfu",
 ];
 
-fn specs() -> impl Iterator<Item = Spec> {
+fn specs() -> impl Iterator<Item = PolicySpec> {
     ALL.iter().map(|name| name.parse().unwrap())
 }
 
 /// Fills in what each request has as next.
-fn with_future(mut requests: Vec<Request>) -> Vec<Request> {
+fn with_future(mut requests: Vec<ObjectRequest>) -> Vec<ObjectRequest> {
     let mut coming = HashMap::new();
     for number in (0..requests.len()).rev() {
         let request = &mut requests[number];
@@ -50,7 +50,7 @@ fn with_future(mut requests: Vec<Request>) -> Vec<Request> {
 }
 
 /// Sizes change from request to request now and then, and objects may be larger than the cache.
-fn requests() -> impl Strategy<Value = Vec<Request>> {
+fn requests() -> impl Strategy<Value = Vec<ObjectRequest>> {
     let few = (0_u32..12, 1_u32..4);
     let popular = (0_u32..1000, 1_u32..40).prop_map(|(rank, bytes)| (1000 / (rank + 1), bytes));
     let size_by_object = (0_u32..200).prop_map(|object| (object, object % 17 + 1));
@@ -63,7 +63,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
         0..1500,
     );
     prop_oneof![mixed.boxed(), all_unit.boxed()].prop_map(|pairs| {
-        let request = |(object, bytes)| Request { object, bytes, next: NEVER };
+        let request = |(object, bytes)| ObjectRequest { object, bytes, next: NEVER };
         with_future(pairs.into_iter().map(request).collect())
     })
 }
@@ -73,7 +73,7 @@ fn capacity() -> impl Strategy<Value = u64> {
     prop_oneof![1_u64..30, 30_u64..400]
 }
 
-fn objects(requests: &[Request]) -> usize {
+fn objects(requests: &[ObjectRequest]) -> usize {
     requests.iter().map(|request| request.object as usize + 1).max().unwrap_or(0)
 }
 
@@ -99,8 +99,8 @@ proptest! {
         wild in proptest::collection::vec((0_u32..30, prop_oneof![Just(0), 1_u32..20, Just(u32::MAX)], 0_u64..100), 0..800),
         capacity in 0_u64..60,
     ) {
-        let request = |(object, bytes, next)| Request { object, bytes, next: if next == 0 { NEVER } else { next - 1 } };
-        let requests: Vec<Request> = wild.into_iter().map(request).collect();
+        let request = |(object, bytes, next)| ObjectRequest { object, bytes, next: if next == 0 { NEVER } else { next - 1 } };
+        let requests: Vec<ObjectRequest> = wild.into_iter().map(request).collect();
         for spec in specs() {
             let mut policy = spec.simulation(capacity);
             policy.reserve(30);
@@ -130,15 +130,15 @@ proptest! {
     /// infinite cache.
     #[test]
     fn no_policy_beats_the_future(keys in proptest::collection::vec(0_u32..60, 0..1000), capacity in 1_u64..80) {
-        let requests = with_future(keys.into_iter().map(Request::of).collect());
-        let misses = |spec: Spec| {
+        let requests = with_future(keys.into_iter().map(ObjectRequest::of).collect());
+        let misses = |spec: PolicySpec| {
             let mut policy = spec.simulation(capacity);
             policy.reserve(60);
             policy.run(&requests).requests
         };
-        let least = misses(Spec::Clairvoyant);
-        prop_assert!(misses(Spec::Infinite) <= least);
-        for spec in specs().filter(|spec| !matches!(spec, Spec::Infinite | Spec::Gdsf { .. })) {
+        let least = misses(PolicySpec::Clairvoyant);
+        prop_assert!(misses(PolicySpec::Infinite) <= least);
+        for spec in specs().filter(|spec| !matches!(spec, PolicySpec::Infinite | PolicySpec::Gdsf { .. })) {
             prop_assert!(least <= misses(spec), "{}", spec);
         }
     }
@@ -146,10 +146,10 @@ proptest! {
 
 #[test]
 fn an_object_keeps_its_first_size_and_one_that_is_too_large_stays_out() {
-    for spec in specs().filter(|spec| *spec != Spec::Infinite) {
+    for spec in specs().filter(|spec| *spec != PolicySpec::Infinite) {
         let mut policy = spec.simulation(1000);
         policy.reserve(3);
-        let request = |object, bytes| Request { object, bytes, next: 1 };
+        let request = |object, bytes| ObjectRequest { object, bytes, next: 1 };
         let missed = policy.run(&[
             request(0, 100),
             request(0, 1001),
@@ -164,10 +164,10 @@ fn an_object_keeps_its_first_size_and_one_that_is_too_large_stays_out() {
 /// Requests over ever more objects, none of them twice: what is remembered must not grow beyond the arrays by object.
 #[test]
 fn a_scan_does_not_make_what_is_remembered_grow() {
-    for spec in specs().filter(|spec| *spec != Spec::Infinite) {
+    for spec in specs().filter(|spec| *spec != PolicySpec::Infinite) {
         let mut policy = spec.simulation(1000);
         policy.reserve(1_000_000);
-        let scan: Vec<Request> = (0..1_000_000).map(Request::of).collect();
+        let scan: Vec<ObjectRequest> = (0..1_000_000).map(ObjectRequest::of).collect();
         policy.run(&scan[..10_000]);
         let early = policy.memory();
         policy.run(&scan[10_000..]);
@@ -182,12 +182,12 @@ fn lru_takes_at_most_48_bytes_for_each_cached_object() {
     let all = 100_000;
     let cases = [(1, 25_000, all), (1, all, all), (1000, 25_000, all), (1000, all, all), tenth];
     for (bytes, cached, objects) in cases {
-        let mut lru = Spec::Lru.simulation(u64::from(cached * bytes));
+        let mut lru = PolicySpec::Lru.simulation(u64::from(cached * bytes));
         lru.reserve(objects as usize);
-        let request = |object| Request { object, bytes, next: NEVER };
+        let request = |object| ObjectRequest { object, bytes, next: NEVER };
         // The last ones are hits: they leave stale places in the queue.
         let all_twice = (0..objects).chain(0..objects);
-        let requests: Vec<Request> = all_twice.chain(objects - cached..objects).map(request).collect();
+        let requests: Vec<ObjectRequest> = all_twice.chain(objects - cached..objects).map(request).collect();
         lru.run(&requests);
         let each = lru.memory() as f64 / f64::from(cached);
         assert!(each <= 48.0, "{each} bytes for each of {cached} of {bytes} bytes, of {objects} objects");

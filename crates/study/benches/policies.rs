@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::hint::black_box;
 
 use at_hand::Trace;
-use policies::Spec;
+use policies::PolicySpec;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rustix::time::{ClockId, clock_gettime};
@@ -74,7 +74,7 @@ fn compare(name: &str, trace: &Trace, capacity: u64) {
             black_box(ids.iter().filter_map(|id| map.get(id)).sum::<u64>());
         }));
         for (index, (policy, _)) in POLICIES.iter().enumerate() {
-            let mut simulation = policy.parse::<Spec>().expect("a policy").simulation(capacity);
+            let mut simulation = policy.parse::<PolicySpec>().expect("a policy").simulation(capacity);
             times[index].push(seconds(|| {
                 simulation.reserve(trace.objects);
                 misses[index] = simulation.run(&trace.requests).requests;

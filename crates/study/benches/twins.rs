@@ -9,7 +9,7 @@ mod at_hand;
 #[path = "../../policies/tests/twins/mod.rs"]
 mod twins;
 
-use policies::Spec;
+use policies::PolicySpec;
 
 fn main() {
     // Cargo also runs benchmarks as tests, without this flag.
@@ -19,7 +19,7 @@ fn main() {
     for name in at_hand::TRACES {
         let Some(trace) = at_hand::read(name, usize::MAX) else { continue };
         for policy in ["fifo", "lru", "lfu", "gdsf", "gdsf:3", "clairvoyant", "sieve"] {
-            let spec: Spec = policy.parse().unwrap();
+            let spec: PolicySpec = policy.parse().unwrap();
             for capacity in [trace.working_set / 100, trace.working_set / 10] {
                 let mut simulation = spec.simulation(capacity);
                 simulation.reserve(trace.objects);

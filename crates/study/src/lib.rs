@@ -13,4 +13,4 @@ pub mod small_cache;
 pub mod stability;
 pub mod what_if;
 
-pub use popularity::{Popularity, PopularityError, Spec};
+pub use popularity::{Popularity, PopularityError, PopularitySpec};

@@ -14,7 +14,7 @@ pub const OBJECTS_MAX: u64 = 1 << 52;
 
 /// How popularity is written: `uniform`, `zipf:A`, `adversary:X` or `file:F`, one weight per line.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Spec {
+pub enum PopularitySpec {
     Law(Distribution),
     File(PathBuf),
 }
@@ -42,11 +42,11 @@ pub enum PopularityError {
 #[derive(Clone, Debug)]
 pub struct Popularity {
     objects: u64,
-    law: Law,
+    law: PopularityLaw,
 }
 
 #[derive(Clone, Debug)]
-enum Law {
+enum PopularityLaw {
     Equal,
     Zipf {
         exponent: f64,
@@ -69,16 +69,16 @@ impl Popularity {
             return Err(PopularityError::Objects(objects));
         }
         match law {
-            Distribution::Uniform => Ok(Popularity { objects, law: Law::Equal }),
+            Distribution::Uniform => Ok(Popularity { objects, law: PopularityLaw::Equal }),
             Distribution::Adversary(wanted) if wanted > objects => {
                 Err(PopularityError::FewObjects { wanted, objects })
             }
-            Distribution::Adversary(wanted) => Ok(Popularity { objects: wanted, law: Law::Equal }),
+            Distribution::Adversary(wanted) => Ok(Popularity { objects: wanted, law: PopularityLaw::Equal }),
             Distribution::Zipf(exponent) => {
                 let head = (1..=objects.min(HEAD)).map(|rank| (rank as f64).powf(-exponent));
                 let sums: Arc<[f64]> = sums(head).into();
                 let weight = sums[sums.len() - 1] + zipf_sum(exponent, HEAD, objects);
-                Ok(Popularity { objects, law: Law::Zipf { exponent, weight, sums } })
+                Ok(Popularity { objects, law: PopularityLaw::Zipf { exponent, weight, sums } })
             }
         }
     }
@@ -94,7 +94,7 @@ impl Popularity {
         weights.iter_mut().for_each(|weight| *weight /= whole);
         let sums = sums(weights.iter().copied()).into();
         let objects = weights.len() as u64;
-        Ok(Popularity { objects, law: Law::List { probabilities: weights.into(), sums } })
+        Ok(Popularity { objects, law: PopularityLaw::List { probabilities: weights.into(), sums } })
     }
 
     /// Objects that are asked for at all.
@@ -108,9 +108,9 @@ impl Popularity {
             return 0.0;
         }
         match &self.law {
-            Law::Equal => 1.0 / self.objects as f64,
-            Law::Zipf { exponent, weight, .. } => ((rank + 1) as f64).powf(-exponent) / weight,
-            Law::List { probabilities, .. } => probabilities[rank as usize],
+            PopularityLaw::Equal => 1.0 / self.objects as f64,
+            PopularityLaw::Zipf { exponent, weight, .. } => ((rank + 1) as f64).powf(-exponent) / weight,
+            PopularityLaw::List { probabilities, .. } => probabilities[rank as usize],
         }
     }
 
@@ -121,12 +121,12 @@ impl Popularity {
             return 0.0;
         }
         match &self.law {
-            Law::Equal => (end - first) as f64 / self.objects as f64,
-            Law::Zipf { exponent, weight, sums } => {
+            PopularityLaw::Equal => (end - first) as f64 / self.objects as f64,
+            PopularityLaw::Zipf { exponent, weight, sums } => {
                 let head = sums[end.min(HEAD) as usize] - sums[first.min(HEAD) as usize];
                 (head + zipf_sum(*exponent, first.max(HEAD), end)) / weight
             }
-            Law::List { sums, .. } => sums[end as usize] - sums[first as usize],
+            PopularityLaw::List { sums, .. } => sums[end as usize] - sums[first as usize],
         }
     }
 
@@ -137,13 +137,13 @@ impl Popularity {
             return 0.0;
         }
         match &self.law {
-            Law::Equal => (end - first) as f64 * (self.objects as f64).powi(-power),
-            Law::Zipf { exponent, weight, .. } => {
+            PopularityLaw::Equal => (end - first) as f64 * (self.objects as f64).powi(-power),
+            PopularityLaw::Zipf { exponent, weight, .. } => {
                 let head = (first..end.min(HEAD)).map(|rank| self.of(rank).powi(power)).sum::<f64>();
                 let tail = zipf_sum(exponent * f64::from(power), first.max(HEAD), end);
                 head + tail / weight.powi(power)
             }
-            Law::List { probabilities, .. } => {
+            PopularityLaw::List { probabilities, .. } => {
                 probabilities[first as usize..end as usize].iter().map(|p| p.powi(power)).sum()
             }
         }
@@ -155,35 +155,37 @@ impl Popularity {
     }
 }
 
-impl Spec {
+impl PopularitySpec {
     /// Of `objects` in all; a file has its own number.
     pub fn popularity(&self, objects: u64) -> Result<Popularity, PopularityError> {
         match self {
-            Spec::Law(law) => Popularity::new(*law, objects),
-            Spec::File(path) => Popularity::from_weights(weights(path)?).map_err(|error| match error {
-                PopularityError::NoWeight => PopularityError::NoWeightIn { path: path.clone() },
-                error => error,
-            }),
+            PopularitySpec::Law(law) => Popularity::new(*law, objects),
+            PopularitySpec::File(path) => {
+                Popularity::from_weights(weights(path)?).map_err(|error| match error {
+                    PopularityError::NoWeight => PopularityError::NoWeightIn { path: path.clone() },
+                    error => error,
+                })
+            }
         }
     }
 }
 
-impl FromStr for Spec {
+impl FromStr for PopularitySpec {
     type Err = DistributionError;
 
-    fn from_str(text: &str) -> Result<Spec, DistributionError> {
+    fn from_str(text: &str) -> Result<PopularitySpec, DistributionError> {
         match text.strip_prefix("file:") {
-            Some(path) => Ok(Spec::File(path.into())),
-            None => text.parse().map(Spec::Law),
+            Some(path) => Ok(PopularitySpec::File(path.into())),
+            None => text.parse().map(PopularitySpec::Law),
         }
     }
 }
 
-impl fmt::Display for Spec {
+impl fmt::Display for PopularitySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Spec::Law(law) => law.fmt(f),
-            Spec::File(path) => write!(f, "file:{}", path.display()),
+            PopularitySpec::Law(law) => law.fmt(f),
+            PopularitySpec::File(path) => write!(f, "file:{}", path.display()),
         }
     }
 }
@@ -295,7 +297,7 @@ mod tests {
         let check = |text: &str, part: &str| {
             let path = folder.join("weights");
             std::fs::write(&path, text).unwrap();
-            let spec: Spec = format!("file:{}", path.display()).parse().unwrap();
+            let spec: PopularitySpec = format!("file:{}", path.display()).parse().unwrap();
             match spec.popularity(1) {
                 Ok(popularity) => assert_eq!(popularity.objects().to_string(), part, "{text:?}"),
                 Err(error) => assert!(error.to_string().contains(part), "{text:?}: {error}"),
@@ -308,7 +310,7 @@ mod tests {
         check("", "weights: no line is a weight above 0");
         check("0\n0\n", "weights: no line is a weight above 0");
         std::fs::remove_dir_all(&folder).unwrap();
-        let error = Spec::File(folder.join("weights")).popularity(1).unwrap_err().to_string();
+        let error = PopularitySpec::File(folder.join("weights")).popularity(1).unwrap_err().to_string();
         assert!(error.contains("weights: No such file"), "{error}");
     }
 
@@ -318,10 +320,10 @@ mod tests {
         assert!(error(Distribution::Uniform, 0).contains("0 objects; there must be 1 to"));
         assert!(error(Distribution::Adversary(9), 8).contains("adversary:9 needs at least 9 objects"));
         for wrong in ["zipf:0", "zipf:-1", "zipf:x", "adversary:0", "normal"] {
-            assert!(wrong.parse::<Spec>().is_err(), "{wrong}");
+            assert!(wrong.parse::<PopularitySpec>().is_err(), "{wrong}");
         }
         for text in ["uniform", "zipf:0.99", "adversary:7", "file:/tmp/x"] {
-            assert_eq!(text.parse::<Spec>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<PopularitySpec>().unwrap().to_string(), text);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Capacities against a linear program that knows every spine and every request in transit. Not where objects are.
 
 use proptest::prelude::*;
-use study::capacity::{Accounting, CoherenceUnit, Layout, Mechanism, Metric, Model};
-use study::{Popularity, Spec};
+use study::capacity::{Accounting, CapacityMetric, CapacityModel, CoherenceUnit, CopyLayout, Mechanism};
+use study::{Popularity, PopularitySpec};
 use trace::Distribution;
 
 /// Rows of coefficients and their bounds: what each row adds up to is at most its bound, and no variable is negative.
@@ -52,7 +52,7 @@ impl Program {
 }
 
 /// The places of each cached object with every spine by itself, and its popularity.
-fn places(model: &Model, layout: &Layout) -> Vec<(Vec<u32>, f64)> {
+fn places(model: &CapacityModel, layout: &CopyLayout) -> Vec<(Vec<u32>, f64)> {
     let pooled = matches!(model.mechanism, Mechanism::ReplicationSlots | Mechanism::ReplicationDistinct);
     let spines = model.spines - model.failed_spines;
     let expand = |place: &u32| match *place {
@@ -65,7 +65,7 @@ fn places(model: &Model, layout: &Layout) -> Vec<(Vec<u32>, f64)> {
 
 /// Variable 0 is the rate of all requests, the next ones what each object gets at each place, the last ones what
 /// crosses each live spine in transit.
-fn program(model: &Model, layout: &Layout) -> Program {
+fn program(model: &CapacityModel, layout: &CopyLayout) -> Program {
     let objects = places(model, layout);
     let reads = 1.0 - model.write_ratio;
     let (racks, live) = (model.racks as usize, (model.spines - model.failed_spines) as usize);
@@ -109,7 +109,7 @@ fn program(model: &Model, layout: &Layout) -> Program {
     program
 }
 
-fn models() -> impl Strategy<Value = (Model, u64)> {
+fn models() -> impl Strategy<Value = (CapacityModel, u64)> {
     let mechanism = prop_oneof![
         1 => Just(Mechanism::NoCache),
         1 => Just(Mechanism::PartitionLeaf),
@@ -129,7 +129,7 @@ fn models() -> impl Strategy<Value = (Model, u64)> {
     let rest = (0..3u32, any::<bool>(), any::<bool>(), any::<bool>(), 0..1_000_000u64);
     (mechanism, accounting, shape, load, rest).prop_map(|(mechanism, accounting, shape, load, rest)| {
         let (failed, remap, elastic, path, seed) = rest;
-        let model = Model {
+        let model = CapacityModel {
             racks: shape.0,
             spines: shape.1,
             servers_per_rack: shape.2,
@@ -138,7 +138,7 @@ fn models() -> impl Strategy<Value = (Model, u64)> {
             slots_leaf: shape.4.0,
             slots_spine: shape.4.1,
             objects: 40,
-            popularity: Spec::Law(load.0),
+            popularity: PopularitySpec::Law(load.0),
             write_ratio: load.1,
             coherence_cost: load.2,
             coherence_unit: if path { CoherenceUnit::Path } else { CoherenceUnit::Copy },
@@ -147,13 +147,13 @@ fn models() -> impl Strategy<Value = (Model, u64)> {
             failed_spines: if load.3 { failed.min(shape.1 - 1) } else { 0 },
             remap,
             elastic: elastic && mechanism == Mechanism::DistCache,
-            ..Model::default()
+            ..CapacityModel::default()
         };
         (model, seed)
     })
 }
 
-fn popularity(model: &Model) -> Popularity {
+fn popularity(model: &CapacityModel) -> Popularity {
     model.popularity.popularity(model.objects).expect("a law and objects")
 }
 
@@ -175,7 +175,7 @@ proptest! {
     #[test]
     fn goodput_of_hits_is_what_a_linear_program_carries((model, seed) in models(), offered in 0.1..30.0f64) {
         let accounting = Accounting::C;
-        let model = Model { accounting, remap: true, offered: Some(offered), metric: Metric::Goodput, ..model };
+        let model = CapacityModel { accounting, remap: true, offered: Some(offered), metric: CapacityMetric::Goodput, ..model };
         let popularity = popularity(&model);
         let layout = model.layout(&popularity, seed).expect("a model");
         let objects = places(&model, &layout);

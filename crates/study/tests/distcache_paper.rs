@@ -3,8 +3,8 @@
 //! Accounting A, under which every request counts at the nodes it crosses, is the testbed's: its switches are limited
 //! in packets. What does not hold under every accounting is said where it is checked.
 
-use study::Spec;
-use study::capacity::{Accounting, Binding, Mechanism, Metric, Model};
+use study::PopularitySpec;
+use study::capacity::{Accounting, Bottleneck, CapacityMetric, CapacityModel, Mechanism};
 
 const NO_CACHE: Mechanism = Mechanism::NoCache;
 const PARTITION: Mechanism = Mechanism::PartitionLeaf;
@@ -12,32 +12,35 @@ const REPLICATION: Mechanism = Mechanism::ReplicationDistinct;
 const DISTCACHE: Mechanism = Mechanism::DistCache;
 const ACCOUNTINGS: [Accounting; 3] = [Accounting::A, Accounting::B, Accounting::C];
 
-fn throughput(model: &Model, mechanism: Mechanism) -> f64 {
-    Model { mechanism, ..model.clone() }.evaluate().expect("a model").throughput
+fn throughput(model: &CapacityModel, mechanism: Mechanism) -> f64 {
+    CapacityModel { mechanism, ..model.clone() }.evaluate().expect("a model").throughput
 }
 
-fn zipf(exponent: f64) -> Spec {
-    Spec::Law(trace::Distribution::Zipf(exponent))
+fn zipf(exponent: f64) -> PopularitySpec {
+    PopularitySpec::Law(trace::Distribution::Zipf(exponent))
 }
 
-fn paper(accounting: Accounting) -> Model {
-    Model { accounting, seeds: 2, ..Model::default() }
+fn paper(accounting: Accounting) -> CapacityModel {
+    CapacityModel { accounting, seeds: 2, ..CapacityModel::default() }
 }
 
 /// Two accountings would do; B lies between them.
-fn slots(accounting: Accounting, slots: u64) -> Model {
-    Model { slots_leaf: slots, slots_spine: slots, ..paper(accounting) }
+fn slots(accounting: Accounting, slots: u64) -> CapacityModel {
+    CapacityModel { slots_leaf: slots, slots_spine: slots, ..paper(accounting) }
 }
 
-fn scaled(accounting: Accounting, racks: u32) -> Model {
-    Model { racks, spines: racks, ..paper(accounting) }
+fn scaled(accounting: Accounting, racks: u32) -> CapacityModel {
+    CapacityModel { racks, spines: racks, ..paper(accounting) }
 }
 
 /// D1: "Under the uniform workload, the four mechanisms have the same throughput" (section 6.2).
 #[test]
 fn all_mechanisms_are_alike_when_objects_are() {
     for accounting in ACCOUNTINGS {
-        let model = Model { popularity: Spec::Law(trace::Distribution::Uniform), ..paper(accounting) };
+        let model = CapacityModel {
+            popularity: PopularitySpec::Law(trace::Distribution::Uniform),
+            ..paper(accounting)
+        };
         let none = throughput(&model, NO_CACHE);
         assert!(none > 0.98 * model.ideal() && none < model.ideal());
         for mechanism in [PARTITION, Mechanism::PartitionSpine, REPLICATION, DISTCACHE] {
@@ -54,7 +57,7 @@ fn distcache_keeps_up_with_replication_under_skew_and_partitions_do_not() {
     let mut none_before = f64::INFINITY;
     for exponent in [0.9, 0.95, 0.99] {
         for accounting in [Accounting::A, Accounting::C] {
-            let model = Model { popularity: zipf(exponent), ..paper(accounting) };
+            let model = CapacityModel { popularity: zipf(exponent), ..paper(accounting) };
             let none = throughput(&model, NO_CACHE);
             let partition = throughput(&model, PARTITION);
             let spine_first = throughput(&model, Mechanism::PartitionSpine);
@@ -109,12 +112,12 @@ fn only_distcache_and_replication_scale_linearly() {
 /// Theorem 1: more is promised only as long as the hottest object asks for no more than half a node.
 #[test]
 fn one_object_limits_distcache_far_beyond_the_scale_of_the_paper() {
-    let plain = Model { popularity: zipf(1.2), seeds: 1, ..scaled(Accounting::C, 64) };
+    let plain = CapacityModel { popularity: zipf(1.2), seeds: 1, ..scaled(Accounting::C, 64) };
     let outcome = plain.evaluate().expect("a model");
-    assert_eq!(outcome.binding, Binding::Object);
+    assert_eq!(outcome.binding, Bottleneck::Object);
     let hottest = plain.popularity.popularity(plain.objects).expect("a law").of(0);
     assert!((outcome.throughput * hottest / 64.0 - 1.0).abs() < 0.1, "{}", outcome.throughput);
-    let elastic = Model { elastic: true, ..plain }.evaluate().expect("a model");
+    let elastic = CapacityModel { elastic: true, ..plain }.evaluate().expect("a model");
     assert!(elastic.throughput > 0.95 * elastic.ideal, "{}", elastic.throughput);
 }
 
@@ -124,7 +127,8 @@ fn one_object_limits_distcache_far_beyond_the_scale_of_the_paper() {
 fn writes_cost_replication_most_and_caching_in_the_end() {
     for (exponent, count) in [(0.9, 10), (0.99, 100)] {
         let at = |write_ratio, mechanism| {
-            let model = Model { popularity: zipf(exponent), write_ratio, ..slots(Accounting::A, count) };
+            let model =
+                CapacityModel { popularity: zipf(exponent), write_ratio, ..slots(Accounting::A, count) };
             throughput(&model, mechanism)
         };
         let (distcache, replication) = (at(0.0, DISTCACHE), at(0.0, REPLICATION));
@@ -143,13 +147,13 @@ fn writes_cost_replication_most_and_caching_in_the_end() {
 /// can increase to the original one" (section 6.4).
 #[test]
 fn four_failed_spines_cost_an_eighth_until_partitions_move() {
-    let base = Model { popularity: zipf(0.9), ..paper(Accounting::A) };
+    let base = CapacityModel { popularity: zipf(0.9), ..paper(Accounting::A) };
     let maximum = throughput(&base, DISTCACHE);
-    let failed = Model { failed_spines: 4, ..base };
-    let part = throughput(&Model { remap: true, ..failed.clone() }, DISTCACHE) / maximum;
+    let failed = CapacityModel { failed_spines: 4, ..base };
+    let part = throughput(&CapacityModel { remap: true, ..failed.clone() }, DISTCACHE) / maximum;
     assert!((part - 0.875).abs() < 0.01, "{part}");
-    let half = Model { metric: Metric::Goodput, offered: Some(maximum / 2.0), ..failed };
-    let part = |remap| throughput(&Model { remap, ..half.clone() }, DISTCACHE) / (maximum / 2.0);
+    let half = CapacityModel { metric: CapacityMetric::Goodput, offered: Some(maximum / 2.0), ..failed };
+    let part = |remap| throughput(&CapacityModel { remap, ..half.clone() }, DISTCACHE) / (maximum / 2.0);
     assert!((part(false) - 0.875).abs() < 1e-3, "{}", part(false));
     assert!((part(true) - 1.0).abs() < 1e-9);
 }

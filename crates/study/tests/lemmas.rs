@@ -1,13 +1,13 @@
 //! DistCache's lemmas 1 to 3 (section 3.2, appendix A) on small clusters with fixed seeds. Not a proof.
 
-use study::matching::{Layer, Model, Policy, alpha_max};
-use study::stability::{Settings, Telemetry, run};
+use study::matching::{LayeredModel, ModelLayer, RoutingPolicy, alpha_max};
+use study::stability::{StabilitySettings, Telemetry, run};
 use study::{Popularity, seeds};
 use trace::Distribution;
 
-fn model(m: u32, law: Distribution, objects: u64) -> Model {
-    let layer = Layer { nodes: m, rate: 1.0 };
-    Model::new(vec![layer; 2], &Popularity::new(law, objects).unwrap(), true).unwrap()
+fn model(m: u32, law: Distribution, objects: u64) -> LayeredModel {
+    let layer = ModelLayer { nodes: m, rate: 1.0 };
+    LayeredModel::new(vec![layer; 2], &Popularity::new(law, objects).unwrap(), true).unwrap()
 }
 
 fn mlogm(m: u32) -> u64 {
@@ -23,7 +23,7 @@ fn a_matching_exists_for_any_distribution() {
     for m in [16, 32, 64, 128] {
         for law in LAWS {
             let model = model(m, law, mlogm(m));
-            let alphas = seeds::each(1, 30, |seed| alpha_max(&model, Policy::Matching, seed));
+            let alphas = seeds::each(1, 30, |seed| alpha_max(&model, RoutingPolicy::Matching, seed));
             let least = alphas.iter().copied().fold(f64::INFINITY, f64::min);
             assert!(least >= 1.0, "alpha {least} with {m} nodes per layer and {law}");
         }
@@ -38,9 +38,11 @@ fn objects_of_a_whole_node_are_matched_up_to_one_per_node() {
         [4u32, 16, 64, 256].map(|m| {
             let objects = (per_node * f64::from(m)) as u64;
             let popularity = Popularity::new(Distribution::Uniform, objects).unwrap();
-            let model = Model::new(vec![Layer { nodes: m, rate: 1.0 }; 2], &popularity, false).unwrap();
+            let model =
+                LayeredModel::new(vec![ModelLayer { nodes: m, rate: 1.0 }; 2], &popularity, false).unwrap();
             let alpha = objects as f64 / f64::from(m) * (1.0 - 1e-6);
-            let matched = seeds::each(1, 400, |seed| alpha_max(&model, Policy::Matching, seed) >= alpha);
+            let matched =
+                seeds::each(1, 400, |seed| alpha_max(&model, RoutingPolicy::Matching, seed) >= alpha);
             matched.iter().filter(|matched| **matched).count()
         })
     };
@@ -49,8 +51,8 @@ fn objects_of_a_whole_node_are_matched_up_to_one_per_node() {
     assert!(dense.is_sorted_by(|a, b| a >= b) && dense[3] == 0, "{dense:?} of 400");
 }
 
-fn settings(model: &Model, policy: Policy, alpha: f64) -> Settings {
-    Settings {
+fn settings(model: &LayeredModel, policy: RoutingPolicy, alpha: f64) -> StabilitySettings {
+    StabilitySettings {
         model: model.clone(),
         policy,
         alpha,
@@ -64,9 +66,9 @@ fn settings(model: &Model, policy: Policy, alpha: f64) -> Settings {
 }
 
 /// How many of the seeds 1 to 6 are stationary at this part of their own optimum.
-fn stationary(model: &Model, policy: Policy, part: f64) -> usize {
+fn stationary(model: &LayeredModel, policy: RoutingPolicy, part: f64) -> usize {
     let one = |seed| {
-        let alpha = alpha_max(model, Policy::Matching, seed) * part;
+        let alpha = alpha_max(model, RoutingPolicy::Matching, seed) * part;
         run(&settings(model, policy, alpha), seed).unwrap().stationary
     };
     seeds::each(1, 6, one).into_iter().filter(|stationary| *stationary).count()
@@ -77,8 +79,8 @@ fn stationary(model: &Model, policy: Policy, part: f64) -> usize {
 fn two_choices_find_the_matching() {
     for law in [Distribution::Uniform, Distribution::Zipf(0.99)] {
         let model = model(8, law, 40);
-        assert_eq!(stationary(&model, Policy::TwoChoices, 0.98), 6, "{law}");
-        assert_eq!(stationary(&model, Policy::TwoChoices, 1.0 / 0.99), 0, "{law}");
+        assert_eq!(stationary(&model, RoutingPolicy::TwoChoices, 0.98), 6, "{law}");
+        assert_eq!(stationary(&model, RoutingPolicy::TwoChoices, 1.0 / 0.99), 0, "{law}");
     }
 }
 
@@ -86,8 +88,8 @@ fn two_choices_find_the_matching() {
 #[test]
 fn life_or_death() {
     let model = model(8, Distribution::Zipf(0.99), 40);
-    assert_eq!(stationary(&model, Policy::TwoChoices, 0.9), 6);
-    for policy in [Policy::RandomOfTwo, Policy::OneHash, Policy::OneHashOverAll] {
+    assert_eq!(stationary(&model, RoutingPolicy::TwoChoices, 0.9), 6);
+    for policy in [RoutingPolicy::RandomOfTwo, RoutingPolicy::OneHash, RoutingPolicy::OneHashOverAll] {
         assert_eq!(stationary(&model, policy, 0.9), 0, "{policy:?}");
     }
 }
@@ -98,12 +100,12 @@ fn life_or_death() {
 fn one_hash_fails_at_any_size() {
     for m in [16, 64, 256] {
         let model = model(m, Distribution::Uniform, mlogm(m));
-        for policy in [Policy::RandomOfTwo, Policy::OneHash, Policy::OneHashOverAll] {
+        for policy in [RoutingPolicy::RandomOfTwo, RoutingPolicy::OneHash, RoutingPolicy::OneHashOverAll] {
             let failed = seeds::each(1, 60, |seed| alpha_max(&model, policy, seed) < 0.95);
             let failed = failed.iter().filter(|failed| **failed).count();
             assert!(failed >= 12, "{policy:?} fails for {failed} of 60 with {m} nodes per layer");
         }
-        let least = seeds::each(1, 60, |seed| alpha_max(&model, Policy::Matching, seed));
+        let least = seeds::each(1, 60, |seed| alpha_max(&model, RoutingPolicy::Matching, seed));
         assert!(least.iter().all(|alpha| *alpha > 1.3), "{m}: {least:?}");
     }
 }

@@ -1,25 +1,25 @@
 //! MBalancer: the numbers of its text and the shapes of its figures. Where one does not come out, the test says so.
 
 use study::Popularity;
-use study::hot_keys::{Outcome, Placing, Setting};
+use study::hot_keys::{HotKeysOutcome, HotKeysPlacing, HotKeysSetting};
 use trace::Distribution;
 
 /// Zipf's exponent 1 and 100 runs, as in section III.
-fn setting(servers: u32, keys: u64, hot: u64, groups: u32) -> Setting {
+fn setting(servers: u32, keys: u64, hot: u64, groups: u32) -> HotKeysSetting {
     let popularity = Popularity::new(Distribution::Zipf(1.0), keys).unwrap();
-    Setting {
+    HotKeysSetting {
         servers,
         popularity,
         hot,
         groups,
         threshold: 0.8,
-        placing: Placing::Uniform,
+        placing: HotKeysPlacing::Uniform,
         runs: 100,
         seed: 1,
     }
 }
 
-fn outcome(servers: u32, keys: u64, hot: u64) -> Outcome {
+fn outcome(servers: u32, keys: u64, hot: u64) -> HotKeysOutcome {
     setting(servers, keys, hot, 1).evaluate().unwrap()
 }
 
@@ -103,7 +103,7 @@ fn two_groups_are_as_good_as_one_and_more_cost_a_little() {
 /// and less, where the hottest key alone is several times the average load, and copies give four times as much.
 #[test]
 fn moving_keys_helps_few_servers_a_little_and_many_hardly() {
-    let gain = |result: &Outcome| result.moved.imbalance_factor / result.plain.imbalance_factor - 1.0;
+    let gain = |result: &HotKeysOutcome| result.moved.imbalance_factor / result.plain.imbalance_factor - 1.0;
     within(gain(&outcome(10, 1000, 10)), 0.18, 0.28);
     for servers in [50, 100] {
         let result = outcome(servers, 1000, 10);
@@ -119,8 +119,9 @@ fn moving_keys_helps_few_servers_a_little_and_many_hardly() {
 fn ketama_changes_little() {
     for servers in [10, 30] {
         let uniform = outcome(servers, 1000, 10);
-        let ketama =
-            Setting { placing: Placing::Ketama, ..setting(servers, 1000, 10, 1) }.evaluate().unwrap();
+        let ketama = HotKeysSetting { placing: HotKeysPlacing::Ketama, ..setting(servers, 1000, 10, 1) }
+            .evaluate()
+            .unwrap();
         within(ketama.plain.imbalance_factor / uniform.plain.imbalance_factor, 0.95, 1.05);
         within(ketama.with_copies.imbalance_factor / uniform.with_copies.imbalance_factor, 0.93, 1.0);
     }

@@ -10,8 +10,8 @@ mod twins;
 use std::fmt::Write;
 
 use at_hand::{TRACES, Trace, read};
-use policies::{Insertion, Misses, Simulation, Slru, Spec};
-use study::what_if::{Outcome, Setting};
+use policies::{Insertion, Misses, PolicySpec, Simulation, Slru};
+use study::what_if::{GridOutcome, GridSetting};
 use twins::twin;
 
 fn run(mut simulation: Box<dyn Simulation>, trace: &Trace) -> Misses {
@@ -19,7 +19,7 @@ fn run(mut simulation: Box<dyn Simulation>, trace: &Trace) -> Misses {
     simulation.run(&trace.requests)
 }
 
-fn spec(name: &str) -> Spec {
+fn spec(name: &str) -> PolicySpec {
     name.parse().unwrap()
 }
 
@@ -104,7 +104,7 @@ fn misses_on_the_traces_at_hand_are_pinned() {
         let Some(path) = at_hand::find(name) else { continue };
         let opened = || Ok(trace::open(&path, None)?.take(1_000_000));
         let outcomes = setting(sizes).simulate(opened).unwrap();
-        for Outcome { policy, size, requests, misses, .. } in outcomes {
+        for GridOutcome { policy, size, requests, misses, .. } in outcomes {
             writeln!(ours, "{name} {policy} {size} {requests} {} {}", misses.requests, misses.bytes).unwrap();
         }
         let mine = include_str!("pinned.txt").lines().filter(|line| line.starts_with(name));
@@ -113,10 +113,10 @@ fn misses_on_the_traces_at_hand_are_pinned() {
     assert!(ours == pinned, "should be in pinned.txt:\n{ours}");
 }
 
-fn setting(sizes: &str) -> Setting {
+fn setting(sizes: &str) -> GridSetting {
     let policies = "fifo lru lfu s4lru s4lru-fill slru:2 slru:3 slru-borrow:3 gdsf gdsf:1 gdsf:3 clairvoyant infinite \
                     random clock arc lirs 2q s3fifo sieve wtinylfu";
-    Setting {
+    GridSetting {
         policies: policies.split_whitespace().map(spec).collect(),
         sizes: sizes.split_whitespace().map(|size| size.parse().unwrap()).collect(),
         ignore_size: false,

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use at_hand::TRACES;
 use flash::device::{Device, MemoryDevice, SECTOR};
-use flash::ripq::{Ripq, Settings, Statistics};
-use policies::{Request, Spec};
+use flash::ripq::{Ripq, RipqSettings, RipqStatistics};
+use policies::{ObjectRequest, PolicySpec};
 
 /// No object of it is requested so often that it fills upper segments of SLRU.
 const CLOUD_PHYSICS: &str = TRACES[0];
@@ -25,7 +25,7 @@ const EXTRA: u32 = 16 + 4;
 struct Trace {
     name: &'static str,
     /// Sizes are those of records, which both caches count.
-    requests: Vec<Request>,
+    requests: Vec<ObjectRequest>,
     objects: usize,
     capacity: u64,
     block_bytes: u64,
@@ -40,7 +40,7 @@ fn trace(number: usize) -> Option<Trace> {
         3 => (|bytes| bytes / 8, 128 << 10),
         _ => (|_| 4000, 64 << 10),
     };
-    let record = |request: &Request| (EXTRA + bytes(request.bytes)).next_multiple_of(16);
+    let record = |request: &ObjectRequest| (EXTRA + bytes(request.bytes)).next_multiple_of(16);
     let requests = at_hand::read(name, 1_000_000)?.requests;
     let records = requests.iter().map(|request| (u64::from(request.object), u64::from(record(request))));
     let at_hand::Trace { requests, objects, working_set } = at_hand::decode(records);
@@ -51,25 +51,25 @@ fn trace(number: usize) -> Option<Trace> {
 type Hits = Vec<bool>;
 
 fn exact(trace: &Trace, policy: &str) -> Hits {
-    let mut simulation = policy.parse::<Spec>().unwrap().simulation(trace.capacity);
+    let mut simulation = policy.parse::<PolicySpec>().unwrap().simulation(trace.capacity);
     simulation.reserve(trace.objects);
-    let hit = |request: &Request| simulation.run(std::slice::from_ref(request)).requests == 0;
+    let hit = |request: &ObjectRequest| simulation.run(std::slice::from_ref(request)).requests == 0;
     trace.requests.iter().map(hit).collect()
 }
 
-fn ripq(trace: &Trace, policy: &str) -> (Hits, Statistics) {
-    let settings = Settings {
+fn ripq(trace: &Trace, policy: &str) -> (Hits, RipqStatistics) {
+    let settings = RipqSettings {
         policy: policy.parse().unwrap(),
         block_bytes: trace.block_bytes,
         alpha: ALPHA,
         capacity_bytes: Some(trace.capacity),
         identity: 1,
-        ..Settings::default()
+        ..RipqSettings::default()
     };
     let device_bytes = (trace.capacity * 3 / 2 + 16 * trace.block_bytes).next_multiple_of(SECTOR as u64);
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(device_bytes).unwrap());
     let ripq = Ripq::create(device, settings).unwrap();
-    let hit = |request: &Request| {
+    let hit = |request: &ObjectRequest| {
         let key = request.object.to_le_bytes();
         let hit = ripq.get(&key).unwrap().is_some();
         if !hit {
@@ -95,7 +95,7 @@ fn assert_close(trace: &Trace, what: &str, ripq: [f64; 2], exact: [f64; 2], poin
 }
 
 /// Bytes written are at most 5 % above what has to be: what is inserted, and so many bytes once more.
-fn assert_lean(trace: &Trace, policy: &str, statistics: &Statistics, again_bytes: u64) {
+fn assert_lean(trace: &Trace, policy: &str, statistics: &RipqStatistics, again_bytes: u64) {
     let least = (statistics.inserted_bytes + again_bytes) as f64;
     let above = statistics.written_bytes as f64 / least - 1.0;
     assert!(above < 0.05, "{policy} on {}: {above} above the least", trace.name);

@@ -1,7 +1,7 @@
 //! Small Cache, Big Effect: the numbers of its text and the shapes of its figures. Where one does not come out, the test says so.
 
-use study::small_cache::{Backends, Experiment, Outcome, normalized_load};
-use study::{Popularity, Spec};
+use study::small_cache::{Backends, BinsOutcome, Experiment, normalized_load};
+use study::{Popularity, PopularitySpec};
 
 /// The testbed of section 5: nodes of 10,000 requests/s, 100,000 keys for each of 85 nodes.
 const RATE: f64 = 10_000.0;
@@ -12,7 +12,7 @@ fn backends(nodes: u64) -> Backends {
 }
 
 fn experiment(nodes: u64, cached: u64, dist: &str) -> Experiment {
-    let popularity: Popularity = dist.parse::<Spec>().unwrap().popularity(KEYS).unwrap();
+    let popularity: Popularity = dist.parse::<PopularitySpec>().unwrap().popularity(KEYS).unwrap();
     Experiment::new(backends(nodes), popularity, cached)
 }
 
@@ -54,7 +54,7 @@ fn the_bound_holds_in_simulation_and_the_gap_is_small() {
     let mut means = Vec::new();
     for x in [1100, 1500, 2000, 3000, worst, 6000, 10_000, 20_000, 50_000] {
         let runs = experiment(100, 1000, &format!("adversary:{x}")).runs(1, 1000);
-        let loads: Vec<f64> = runs.iter().map(Outcome::max_load).collect();
+        let loads: Vec<f64> = runs.iter().map(BinsOutcome::max_load).collect();
         let highest = loads.iter().copied().fold(0.0, f64::max);
         let limit = bound.load_at(1000.0, x as f64);
         assert!(highest < limit, "x = {x}: {highest} above {limit}");
@@ -171,9 +171,10 @@ fn unequal_nodes_are_bounded_with_a_larger_cache() {
         assert!((larger / due - 1.0).abs() < 1e-9);
         let cache = bound.cache(8.0);
         let x = bound.worst_x(cache).unwrap().round();
-        let popularity = format!("adversary:{x}").parse::<Spec>().unwrap().popularity(KEYS).unwrap();
+        let popularity =
+            format!("adversary:{x}").parse::<PopularitySpec>().unwrap().popularity(KEYS).unwrap();
         let runs = Experiment::new(bound, popularity, cache.ceil() as u64).runs(1, 50);
-        let highest = runs.iter().map(Outcome::max_load).fold(0.0, f64::max);
+        let highest = runs.iter().map(BinsOutcome::max_load).fold(0.0, f64::max);
         assert!(highest < normalized_load(8.0, 2.0), "v = {virtual_nodes}: {highest}");
     }
 }

@@ -1,16 +1,16 @@
 //! Grids of policies and sizes over a trace: what is counted, and what must be known beforehand. Not what one
 //! policy does.
 
-use policies::Spec;
+use policies::PolicySpec;
 use proptest::prelude::*;
-use study::what_if::{Outcome, Setting, WhatIfError};
-use trace::{Access, Next, Operation, TraceError};
+use study::what_if::{GridOutcome, GridSetting, WhatIfError};
+use trace::{Access, AccessOperation, NextAccess, TraceError};
 
 const ALL: &str = "fifo lru lfu s4lru s4lru-fill slru:2 slru:3 slru-borrow:3 gdsf gdsf:1 gdsf:3 clairvoyant infinite random \
                    clock arc lirs 2q s3fifo sieve wtinylfu";
 
-fn setting(policies: &str, sizes: &str) -> Setting {
-    Setting {
+fn setting(policies: &str, sizes: &str) -> GridSetting {
+    GridSetting {
         policies: policies.split_whitespace().map(|name| name.parse().unwrap()).collect(),
         sizes: sizes.split_whitespace().map(|size| size.parse().unwrap()).collect(),
         ignore_size: false,
@@ -20,7 +20,7 @@ fn setting(policies: &str, sizes: &str) -> Setting {
 }
 
 fn access(object: u64, bytes: u64) -> Access {
-    Access { time: 0, object, bytes, next: Next::Unknown, operation: Operation::Read }
+    Access { time: 0, object, bytes, next: NextAccess::Unknown, operation: AccessOperation::Read }
 }
 
 /// With the next access of each, as oracleGeneral has it.
@@ -28,18 +28,18 @@ fn with_next(mut accesses: Vec<Access>) -> Vec<Access> {
     let mut coming = std::collections::HashMap::new();
     for (index, access) in accesses.iter_mut().enumerate().rev() {
         let next = coming.insert(access.object, index as u64 + 1);
-        access.next = next.map_or(Next::Never, Next::Known);
+        access.next = next.map_or(NextAccess::Never, NextAccess::Known);
     }
     accesses
 }
 
-fn simulate(setting: &Setting, accesses: &[Access]) -> Result<Vec<Outcome>, WhatIfError> {
+fn simulate(setting: &GridSetting, accesses: &[Access]) -> Result<Vec<GridOutcome>, WhatIfError> {
     setting.simulate(|| Ok::<_, TraceError>(accesses.iter().copied().map(Ok)))
 }
 
-fn counts(outcomes: &[Outcome]) -> Vec<(Spec, u64, u64, u64, u64, u64)> {
-    let counts = |outcome: &Outcome| {
-        let Outcome { policy, size, requests, bytes, misses, .. } = *outcome;
+fn counts(outcomes: &[GridOutcome]) -> Vec<(PolicySpec, u64, u64, u64, u64, u64)> {
+    let counts = |outcome: &GridOutcome| {
+        let GridOutcome { policy, size, requests, bytes, misses, .. } = *outcome;
         (policy, size, requests, bytes, misses.requests, misses.bytes)
     };
     outcomes.iter().map(counts).collect()
@@ -55,7 +55,7 @@ proptest! {
     ) {
         let blind: Vec<Access> = keys.iter().map(|(object, bytes)| access(*object << 40, *bytes)).collect();
         let seeing = with_next(blind.clone());
-        let mut setting = Setting { warmup, ..setting(ALL, "100 0.1ws 0.5ws") };
+        let mut setting = GridSetting { warmup, ..setting(ALL, "100 0.1ws 0.5ws") };
         let expected = counts(&simulate(&setting, &seeing).unwrap());
         for threads in [1, 2, 7] {
             setting.threads = threads;
@@ -69,7 +69,7 @@ proptest! {
 fn what_comes_first_is_not_counted() {
     let accesses: Vec<Access> = [1, 2, 3, 1, 1, 2, 4, 1].map(|object| access(object, 10)).into();
     let counted = |warmup| {
-        let outcome = simulate(&Setting { warmup, ..setting("lru", "1000") }, &accesses).unwrap()[0];
+        let outcome = simulate(&GridSetting { warmup, ..setting("lru", "1000") }, &accesses).unwrap()[0];
         (outcome.requests, outcome.bytes, outcome.misses.requests, outcome.misses.bytes, outcome.objects)
     };
     assert_eq!(counted(0.0), (8, 80, 4, 40, 4));
@@ -92,7 +92,8 @@ fn sizes_may_be_shares_and_may_be_ignored() {
 
 #[test]
 fn what_cannot_be_simulated_is_an_error() {
-    let error = |setting: &Setting, accesses: &[Access]| simulate(setting, accesses).unwrap_err().to_string();
+    let error =
+        |setting: &GridSetting, accesses: &[Access]| simulate(setting, accesses).unwrap_err().to_string();
     let plain = setting("lru clairvoyant", "10");
     assert_eq!(error(&plain, &[]), "the trace has no requests");
     let large = [access(1, 10), access(1, u64::from(u32::MAX) + 1)];
@@ -100,17 +101,17 @@ fn what_cannot_be_simulated_is_an_error() {
         error(&plain, &large),
         "request 2: an object of 4294967296 bytes; at most 4294967295 can be simulated"
     );
-    assert!(simulate(&Setting { ignore_size: true, ..plain.clone() }, &large).is_ok());
+    assert!(simulate(&GridSetting { ignore_size: true, ..plain.clone() }, &large).is_ok());
     for warmup in [-0.1, 1.0, f64::NAN] {
-        let error = error(&Setting { warmup, ..plain.clone() }, &large);
+        let error = error(&GridSetting { warmup, ..plain.clone() }, &large);
         assert!(error.ends_with("write a share of the trace from 0 to less than 1"), "{error}");
     }
 }
 
 #[test]
 fn next_requests_that_are_not_true_are_refused() {
-    use Next::{Known, Never, Unknown};
-    let trace = |rows: &[(u64, Next)]| -> Vec<Access> {
+    use NextAccess::{Known, Never, Unknown};
+    let trace = |rows: &[(u64, NextAccess)]| -> Vec<Access> {
         rows.iter().map(|(object, next)| Access { next: *next, ..access(*object, 1) }).collect()
     };
     let clairvoyant = setting("lru clairvoyant", "10");
@@ -135,7 +136,7 @@ fn next_requests_that_are_not_true_are_refused() {
     ] {
         let rows = trace(&rows);
         assert_eq!(simulate(&clairvoyant, &rows).unwrap_err().to_string(), format!("{expected}; {hint}"));
-        let warm = Setting { warmup: 0.5, ..clairvoyant.clone() };
+        let warm = GridSetting { warmup: 0.5, ..clairvoyant.clone() };
         assert!(simulate(&warm, &rows).is_err());
         assert!(simulate(&setting("lru", "10"), &rows).is_ok(), "who does not look is not deceived");
     }

@@ -8,13 +8,13 @@ pub struct Access {
     pub object: u64,
     /// At least 1, so that nobody divides by nothing: 1 where the format has no sizes or says 0.
     pub bytes: u64,
-    pub next: Next,
-    pub operation: Operation,
+    pub next: NextAccess,
+    pub operation: AccessOperation,
 }
 
 /// When the same object is accessed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextAccess {
     /// The number of that access; the first of a trace is number 1.
     Known(u64),
     Never,
@@ -24,20 +24,20 @@ pub enum Next {
 
 /// What the access does. Simulators of reads and writes alike count all of them, as the field's references do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub enum AccessOperation {
     /// Also where the format does not say.
     Read,
     Write,
     Delete,
 }
 
-impl Operation {
+impl AccessOperation {
     /// As the text formats write it, in whatever case: memcached's commands, Meta's, and plain read and write.
-    pub(crate) fn from_name(name: &[u8]) -> Option<Operation> {
-        const NAMES: [(Operation, &[&str]); 3] = [
-            (Operation::Read, &["get", "gets", "read", "get_lease", "gat", "gats", "r"]),
+    pub(crate) fn from_name(name: &[u8]) -> Option<AccessOperation> {
+        const NAMES: [(AccessOperation, &[&str]); 3] = [
+            (AccessOperation::Read, &["get", "gets", "read", "get_lease", "gat", "gats", "r"]),
             (
-                Operation::Write,
+                AccessOperation::Write,
                 &[
                     "set",
                     "add",
@@ -54,7 +54,7 @@ impl Operation {
                     "w",
                 ],
             ),
-            (Operation::Delete, &["delete", "d"]),
+            (AccessOperation::Delete, &["delete", "d"]),
         ];
         let named = |&&(_, names): &&(_, &[&str])| {
             names.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
@@ -64,9 +64,9 @@ impl Operation {
 
     pub fn name(self) -> &'static str {
         match self {
-            Operation::Read => "read",
-            Operation::Write => "write",
-            Operation::Delete => "delete",
+            AccessOperation::Read => "read",
+            AccessOperation::Write => "write",
+            AccessOperation::Delete => "delete",
         }
     }
 }

@@ -15,18 +15,18 @@ mod workload;
 mod write;
 mod zipf;
 
-pub use access::{Access, Next, Operation};
+pub use access::{Access, AccessOperation, NextAccess};
 pub use distribution::{Distribution, DistributionError};
 pub use error::TraceError;
-pub use format::{Format, FormatError};
+pub use format::{FormatError, TraceFormat};
 pub use generate::{
-    Accesses, CacheBenchError, Churn, ChurnError, FlashCrowd, FlashCrowdError, Popularity, PopularityError,
-    Sizes, SizesError, Synthetic, SyntheticError,
+    CacheBenchError, Churn, ChurnError, FlashCrowd, FlashCrowdError, SizeDistribution, SizesError, Synthetic,
+    SyntheticAccesses, SyntheticError, TracePopularity, TracePopularityError,
 };
 pub use key::object_id;
-pub use read::{Compression, Reader, open, open_file};
-pub use sample::{RateError, Sample};
-pub use statistics::{Quantiles, Statistics, Summary};
+pub use read::{Compression, TraceReader, open, open_file};
+pub use sample::{ObjectSample, RateError};
+pub use statistics::{Quantiles, TraceStatistics, TraceSummary};
 pub use unit::bytes_with_unit;
-pub use workload::{KEYS_MAX, Request, Requests, Workload, WorkloadError, key_name};
-pub use write::{Csv, Writer, create};
+pub use workload::{KEYS_MAX, Workload, WorkloadError, WorkloadRequest, WorkloadRequests, key_name};
+pub use write::{CsvWriter, TraceWriter, create};

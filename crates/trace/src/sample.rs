@@ -5,7 +5,7 @@ use crate::permutation::mix;
 
 /// Keeps the same objects on every machine; at a lower rate and the same seed, a part of them (SHARDS, FAST '15).
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub struct ObjectSample {
     seed: u64,
     /// The largest hash that is kept.
     hash_max: u64,
@@ -15,13 +15,13 @@ pub struct Sample {
 #[error("a rate of {0}; it must be above 0 and at most 1")]
 pub struct RateError(f64);
 
-impl Sample {
-    pub fn new(rate: f64, seed: u64) -> Result<Sample, RateError> {
+impl ObjectSample {
+    pub fn new(rate: f64, seed: u64) -> Result<ObjectSample, RateError> {
         if !(rate > 0.0 && rate <= 1.0) {
             return Err(RateError(rate));
         }
         // 2^64 times the rate; a rate of 1 saturates to the largest hash there is.
-        Ok(Sample { seed: mix(seed), hash_max: (rate * 2f64.powi(64)) as u64 })
+        Ok(ObjectSample { seed: mix(seed), hash_max: (rate * 2f64.powi(64)) as u64 })
     }
 
     pub fn keeps(&self, object: u64) -> bool {
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     fn kept(rate: f64, seed: u64) -> Vec<u64> {
-        let sample = Sample::new(rate, seed).unwrap();
+        let sample = ObjectSample::new(rate, seed).unwrap();
         (0..100_000).filter(|object| sample.keeps(*object)).collect()
     }
 
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn rates_beyond_their_range_are_refused() {
         for rate in [0.0, -0.5, 1.01, f64::NAN, f64::INFINITY] {
-            assert!(Sample::new(rate, 0).is_err());
+            assert!(ObjectSample::new(rate, 0).is_err());
         }
     }
 }

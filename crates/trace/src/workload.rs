@@ -37,7 +37,7 @@ pub enum WorkloadError {
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct WorkloadRequest {
     /// Below the workload's `keys`; `key_name` names it.
     pub key: u64,
     pub write: bool,
@@ -45,15 +45,15 @@ pub struct Request {
 
 /// An endless stream of a workload's requests.
 #[derive(Clone, Debug)]
-pub struct Requests {
+pub struct WorkloadRequests {
     random: Xoshiro256PlusPlus,
-    ranks: Ranks,
+    ranks: RequestRanks,
     permutation: Permutation,
     write_ratio: f64,
 }
 
 #[derive(Clone, Debug)]
-enum Ranks {
+enum RequestRanks {
     Equal(u64),
     Zipf(Zipf),
 }
@@ -61,7 +61,7 @@ enum Ranks {
 impl Workload {
     /// Stream number `stream`: all streams of a workload have the same popular keys, in independent order, so that
     /// every connection or thread can have its own.
-    pub fn requests(&self, stream: u64) -> Result<Requests, WorkloadError> {
+    pub fn requests(&self, stream: u64) -> Result<WorkloadRequests, WorkloadError> {
         if !(1..=KEYS_MAX).contains(&self.keys) {
             return Err(WorkloadError::Keys(self.keys));
         }
@@ -70,14 +70,14 @@ impl Workload {
         }
         self.distribution.check()?;
         let ranks = match self.distribution {
-            Distribution::Uniform => Ranks::Equal(self.keys),
-            Distribution::Zipf(exponent) => Ranks::Zipf(Zipf::new(self.keys, exponent)),
+            Distribution::Uniform => RequestRanks::Equal(self.keys),
+            Distribution::Zipf(exponent) => RequestRanks::Zipf(Zipf::new(self.keys, exponent)),
             Distribution::Adversary(wanted) if wanted > self.keys => {
                 return Err(WorkloadError::FewKeys { wanted, keys: self.keys });
             }
-            Distribution::Adversary(wanted) => Ranks::Equal(wanted),
+            Distribution::Adversary(wanted) => RequestRanks::Equal(wanted),
         };
-        Ok(Requests {
+        Ok(WorkloadRequests {
             random: Xoshiro256PlusPlus::seed_from_u64(mix(self.seed) ^ mix(mix(stream))),
             ranks,
             permutation: Permutation::new(self.keys, self.seed),
@@ -86,16 +86,16 @@ impl Workload {
     }
 }
 
-impl Requests {
+impl WorkloadRequests {
     /// The next request; the stream never ends.
-    pub fn next_request(&mut self) -> Request {
+    pub fn next_request(&mut self) -> WorkloadRequest {
         let rank = match &self.ranks {
-            Ranks::Equal(keys) => self.random.random_range(0..*keys),
-            Ranks::Zipf(zipf) => zipf.sample(&mut self.random),
+            RequestRanks::Equal(keys) => self.random.random_range(0..*keys),
+            RequestRanks::Zipf(zipf) => zipf.sample(&mut self.random),
         };
         // Drawn whatever the ratio is, so that the keys are the same for all ratios. It is below 1.
         let coin: f64 = self.random.random();
-        Request { key: self.permutation.apply(rank), write: coin < self.write_ratio }
+        WorkloadRequest { key: self.permutation.apply(rank), write: coin < self.write_ratio }
     }
 
     /// The key of a popularity rank, counted from zero. Panics if there are not so many keys.
@@ -104,10 +104,10 @@ impl Requests {
     }
 }
 
-impl Iterator for Requests {
-    type Item = Request;
+impl Iterator for WorkloadRequests {
+    type Item = WorkloadRequest;
 
-    fn next(&mut self) -> Option<Request> {
+    fn next(&mut self) -> Option<WorkloadRequest> {
         Some(self.next_request())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use trace::{Access, Compression, Format, Next, Statistics, Summary};
+use trace::{Access, Compression, NextAccess, TraceFormat, TraceStatistics, TraceSummary};
 
 /// A file of the folder that `DISTCACHE_TRACES` names, or of the one beside the project.
 #[expect(clippy::print_stderr, reason = "who runs the tests must see what was not tested")]
@@ -20,10 +20,10 @@ fn read(path: &PathBuf) -> Vec<Access> {
     trace::open(path, None).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-fn summary(path: &PathBuf, format: Format, compression: Compression) -> Summary {
+fn summary(path: &PathBuf, format: TraceFormat, compression: Compression) -> TraceSummary {
     let reader = trace::open(path, None).unwrap();
     assert_eq!((reader.format(), reader.compression()), (format, compression));
-    let mut statistics = Statistics::default();
+    let mut statistics = TraceStatistics::default();
     for access in reader {
         statistics.record(&access.unwrap());
     }
@@ -35,7 +35,7 @@ const CLOUD_PHYSICS: &str = "libcachesim/cloudPhysicsIO.oracleGeneral.bin";
 #[test]
 fn cloud_physics_has_the_numbers_of_its_reference() {
     let Some(path) = trace(CLOUD_PHYSICS) else { return };
-    let found = summary(&path, Format::OracleGeneral, Compression::None);
+    let found = summary(&path, TraceFormat::OracleGeneral, Compression::None);
     assert_eq!((found.requests, found.objects), (113_872, 48_974));
     assert_eq!((found.bytes, found.working_set_bytes), (4_368_040_448, 2_029_769_728));
 }
@@ -47,7 +47,7 @@ fn both_forms_of_cloud_physics_are_the_same_requests() {
     else {
         return;
     };
-    let found = summary(&vscsi, Format::Vscsi, Compression::None);
+    let found = summary(&vscsi, TraceFormat::Vscsi, Compression::None);
     assert_eq!((found.requests, found.objects), (113_872, 48_974));
     assert_eq!((found.bytes, found.working_set_bytes), (4_205_978_112, 2_029_769_728));
     assert_eq!(found.writes, 66_898, "command 42 is WRITE(10)");
@@ -63,9 +63,9 @@ fn both_forms_of_cloud_physics_are_the_same_requests() {
 fn cloud_physics_survives_being_written() {
     let Some(path) = trace(CLOUD_PHYSICS) else { return };
     let copy = std::env::temp_dir().join(format!("distcache-cloud-physics-{}.bin", std::process::id()));
-    let mut writer = trace::create(&copy, Format::OracleGeneral, None).unwrap();
+    let mut writer = trace::create(&copy, TraceFormat::OracleGeneral, None).unwrap();
     for access in read(&path) {
-        writer.write(&Access { next: Next::Unknown, ..access }).unwrap();
+        writer.write(&Access { next: NextAccess::Unknown, ..access }).unwrap();
     }
     assert_eq!(writer.finish(&mut |_| {}).unwrap(), 113_872);
     let written = std::fs::read(&copy).unwrap();
@@ -79,7 +79,7 @@ fn caffeines_traces_have_the_numbers_of_their_reference() {
         [("caffeine/orm-busy.trace.xz", 5_000_000, 76_349), ("caffeine/web12.trace.xz", 95_607, 13_756)]
     {
         let Some(path) = trace(name) else { return };
-        let found = summary(&path, Format::KeysBe32, Compression::Xz);
+        let found = summary(&path, TraceFormat::KeysBe32, Compression::Xz);
         assert_eq!((found.requests, found.objects), (requests, objects), "{name}");
         assert_eq!((found.bytes, found.working_set_bytes), (requests, objects), "unit sizes");
     }
@@ -88,7 +88,7 @@ fn caffeines_traces_have_the_numbers_of_their_reference() {
 #[test]
 fn the_synthetic_photos_have_the_numbers_of_their_reference() {
     let Some(path) = trace("synthetic/synth-photo-500k.oracleGeneral.bin.zst") else { return };
-    let found = summary(&path, Format::OracleGeneral, Compression::Zstd);
+    let found = summary(&path, TraceFormat::OracleGeneral, Compression::Zstd);
     assert_eq!((found.requests, found.objects, found.working_set_bytes), (500_000, 75_425, 7_393_143_169));
     assert_eq!(found.duration_s, Some(499));
     let alpha = found.zipf_alpha.unwrap();
@@ -106,7 +106,7 @@ fn production_distributions_of_cachebench_can_be_drawn_from() {
             return;
         };
         let synthetic = trace::Synthetic {
-            popularity: trace::Popularity::parse(&format!("cachebench:{}", pop.display()), 0).unwrap(),
+            popularity: trace::TracePopularity::parse(&format!("cachebench:{}", pop.display()), 0).unwrap(),
             sizes: format!("cachebench:{}", sizes.display()).parse().unwrap(),
             write_ratio: 0.0,
             rate: 1000.0,
@@ -114,7 +114,7 @@ fn production_distributions_of_cachebench_can_be_drawn_from() {
             flash_crowds: Vec::new(),
             seed: 1,
         };
-        let mut statistics = Statistics::default();
+        let mut statistics = TraceStatistics::default();
         synthetic.accesses().unwrap().take(100_000).for_each(|access| statistics.record(&access));
         let summary = statistics.summary();
         let share = |part: u64| part as f64 / summary.requests as f64;

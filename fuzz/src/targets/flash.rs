@@ -8,10 +8,10 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use arbitrary::{Result, Unstructured};
-use flash::Error;
+use flash::FlashError;
 use flash::device::{AlignedBuffer, BufferPool, Device, DeviceCounts, MemoryDevice};
-use flash::layout::Layout;
-use flash::ripq::{Ripq, Settings};
+use flash::layout::DeviceLayout;
+use flash::ripq::{Ripq, RipqSettings};
 
 const KEYS: u16 = 150;
 const BLOCK_BYTES: u64 = 8192;
@@ -26,8 +26,8 @@ type Versions = BTreeMap<u16, u32>;
 
 /// A healthy device with a cache on it.
 struct Healthy {
-    settings: Settings,
-    layout: Layout,
+    settings: RipqSettings,
+    layout: DeviceLayout,
     bytes: Vec<u8>,
     written: Versions,
     /// What a call that returned left no copy of: lower versions than these.
@@ -66,7 +66,11 @@ fn live(healthy: &Healthy, image: &[u8], repair: bool, mut gone_below: Versions)
     let ripq = match Ripq::open(Arc::clone(&device), healthy.settings.clone()) {
         Ok(ripq) => ripq,
         Err(
-            Error::Empty | Error::Foreign | Error::Version { .. } | Error::Damaged(_) | Error::Settings(_),
+            FlashError::Empty
+            | FlashError::Foreign
+            | FlashError::Version { .. }
+            | FlashError::Damaged(_)
+            | FlashError::Settings(_),
         ) => {
             return;
         }
@@ -81,7 +85,7 @@ fn live(healthy: &Healthy, image: &[u8], repair: bool, mut gone_below: Versions)
     let ripq = match Ripq::open(device, healthy.settings.clone()) {
         Ok(ripq) => ripq,
         // Its numbers were forged to end here.
-        Err(Error::Damaged(_)) if repair => return,
+        Err(FlashError::Damaged(_)) if repair => return,
         Err(error) => panic!("opening what has just been used: {error}"),
     };
     agrees(&ripq);
@@ -195,14 +199,14 @@ fn healthy(number: usize) -> &'static Healthy {
     static ALL: [OnceLock<Healthy>; CACHES] = [const { OnceLock::new() }; CACHES];
     ALL[number].get_or_init(|| {
         let (policy, theta) = [("slru:3", None), ("gdsf:2", None), ("slru:2", Some(0.5))][number / 2];
-        let settings = Settings {
+        let settings = RipqSettings {
             policy: policy.parse().expect("a policy"),
             block_bytes: BLOCK_BYTES,
             alpha: 0.1,
             theta,
             identity: 9,
             recovery_threads: 1,
-            ..Settings::default()
+            ..RipqSettings::default()
         };
         let device: Arc<dyn Device> = Arc::new(Shared::new());
         let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("an empty device");
@@ -211,7 +215,7 @@ fn healthy(number: usize) -> &'static Healthy {
         if number.is_multiple_of(2) {
             ripq.close().expect("a healthy device");
         }
-        let layout = Layout::open(&*device).expect("just created");
+        let layout = DeviceLayout::open(&*device).expect("just created");
         let mut bytes = AlignedBuffer::new(DEVICE_BYTES as usize);
         device.read(0, &mut bytes).expect("in memory");
         Healthy { settings, layout, bytes: bytes.to_vec(), written, gone_below }

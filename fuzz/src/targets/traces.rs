@@ -3,14 +3,14 @@
 use std::io::{self, Cursor, Read};
 use std::path::Path;
 
-use trace::{Access, Compression, Format, Reader};
+use trace::{Access, Compression, TraceFormat, TraceReader};
 
 /// Meta's rows may stand for up to a million accesses each.
 const ACCESSES_MAX: usize = 10_000;
 
 pub(crate) fn run(data: &[u8]) {
     let [choice, piece, bytes @ ..] = data else { return };
-    let format = Format::ALL.get(usize::from(*choice)).copied();
+    let format = TraceFormat::ALL.get(usize::from(*choice)).copied();
     let piece = usize::from(*piece) % 61 + 1;
     let whole = read(Box::new(Cursor::new(bytes.to_vec())), format);
     let pieces = read(Box::new(Pieces { bytes: Cursor::new(bytes.to_vec()), length: piece }), format);
@@ -28,8 +28,8 @@ struct Outcome {
     error: Option<String>,
 }
 
-fn read(input: Box<dyn Read + Send>, format: Option<Format>) -> Outcome {
-    let mut reader = match Reader::new(Path::new("trace"), input, format) {
+fn read(input: Box<dyn Read + Send>, format: Option<TraceFormat>) -> Outcome {
+    let mut reader = match TraceReader::new(Path::new("trace"), input, format) {
         Ok(reader) => reader,
         Err(error) => {
             return Outcome { compression: None, accesses: Vec::new(), error: Some(error.to_string()) };

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use trace::{Requests, Workload};
+use trace::{Workload, WorkloadRequests};
 use wire::resp::{Command, Value};
 
 use super::connection::{Connection, Speech, outcome};
@@ -65,7 +65,7 @@ pub(super) struct Client {
     routers: Vec<SocketAddr>,
     connection: Option<Connection>,
     connections: usize,
-    requests: Requests,
+    requests: WorkloadRequests,
     random: SmallRng,
     values: u64,
 }

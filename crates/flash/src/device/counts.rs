@@ -50,7 +50,7 @@ impl DeviceCounts {
 
 /// The counters behind it, for many threads.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct DeviceCounters {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     writes: AtomicU64,
@@ -58,7 +58,7 @@ pub(super) struct Counters {
     discarded_bytes: AtomicU64,
 }
 
-impl Counters {
+impl DeviceCounters {
     pub(super) fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);

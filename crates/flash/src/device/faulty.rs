@@ -8,12 +8,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::counts::Counters;
+use super::counts::DeviceCounters;
 use super::{AlignedBuffer, Device, DeviceCounts, SECTOR, check};
 
 /// What goes wrong with one operation. What makes no sense for its kind (a torn sync) is an `Error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DeviceFault {
     /// Nothing happens but an error. After that of a sync the next one does not cover what this one should have, as the page
     /// cache takes a page for clean that it could not write.
     Error,
@@ -43,16 +43,16 @@ pub struct FaultRates {
 #[derive(Debug)]
 pub struct FaultyDevice<D> {
     store: D,
-    state: Mutex<State>,
+    state: Mutex<FaultyState>,
     /// Not those of the store, which also carries out what a power cut needs.
-    counters: Counters,
+    counters: DeviceCounters,
 }
 
 #[derive(Debug)]
-struct State {
+struct FaultyState {
     random: SmallRng,
     operations: u64,
-    planned: BTreeMap<u64, Fault>,
+    planned: BTreeMap<u64, DeviceFault>,
     rates: FaultRates,
     has_power: bool,
     /// First sector and bytes of each write since the last sync.
@@ -65,7 +65,7 @@ struct State {
 
 impl<D: Device> FaultyDevice<D> {
     pub fn new(store: D, seed: u64) -> FaultyDevice<D> {
-        let state = State {
+        let state = FaultyState {
             random: SmallRng::seed_from_u64(seed),
             operations: 0,
             planned: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl<D: Device> FaultyDevice<D> {
             dropped: BTreeMap::new(),
             synced: BTreeMap::new(),
         };
-        FaultyDevice { store, state: Mutex::new(state), counters: Counters::default() }
+        FaultyDevice { store, state: Mutex::new(state), counters: DeviceCounters::default() }
     }
 
     /// Operations so far, which is also the number of the next one.
@@ -84,7 +84,7 @@ impl<D: Device> FaultyDevice<D> {
     }
 
     /// Lets the operation of this number fail.
-    pub fn plan(&self, operation: u64, fault: Fault) {
+    pub fn plan(&self, operation: u64, fault: DeviceFault) {
         self.state().planned.insert(operation, fault);
     }
 
@@ -119,14 +119,14 @@ impl<D: Device> FaultyDevice<D> {
         &self.store
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FaultyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes the first `sectors` of the buffer, as something that a power cut may undo.
     fn write_unsynced(
         &self,
-        state: &mut State,
+        state: &mut FaultyState,
         offset: u64,
         buffer: &[u8],
         sectors: usize,
@@ -147,7 +147,7 @@ impl<D: Device> FaultyDevice<D> {
         Ok(())
     }
 
-    fn lose_unsynced(&self, state: &mut State) -> io::Result<()> {
+    fn lose_unsynced(&self, state: &mut FaultyState) -> io::Result<()> {
         state.has_power = false;
         let mut left = std::mem::take(&mut state.synced);
         let dropped = std::mem::take(&mut state.dropped);
@@ -170,9 +170,9 @@ impl<D: Device> FaultyDevice<D> {
     }
 }
 
-impl State {
+impl FaultyState {
     /// Counts an operation and tells how it is to fail.
-    fn begin(&mut self) -> io::Result<Option<Fault>> {
+    fn begin(&mut self) -> io::Result<Option<DeviceFault>> {
         let operation = self.operations;
         self.operations += 1;
         if !self.has_power {
@@ -182,11 +182,11 @@ impl State {
         let drawn: f64 = self.random.random();
         let mut sum = 0.0;
         let by_rate = [
-            (rates.error, Fault::Error),
-            (rates.torn, Fault::Torn),
-            (rates.torn_unnoticed, Fault::TornUnnoticed),
-            (rates.corrupted, Fault::Corrupted),
-            (rates.full, Fault::Full),
+            (rates.error, DeviceFault::Error),
+            (rates.torn, DeviceFault::Torn),
+            (rates.torn_unnoticed, DeviceFault::TornUnnoticed),
+            (rates.corrupted, DeviceFault::Corrupted),
+            (rates.full, DeviceFault::Full),
         ]
         .into_iter()
         .find(|(rate, _)| {
@@ -207,11 +207,11 @@ impl<D: Device> Device for FaultyDevice<D> {
         let fault = self.state().begin()?;
         match fault {
             None => self.store.read(offset, buffer)?,
-            Some(Fault::Corrupted) => {
+            Some(DeviceFault::Corrupted) => {
                 self.store.read(offset, buffer)?;
                 flip(&mut self.state().random, buffer);
             }
-            Some(Fault::PowerCut) => return self.cut_power().and(injected("power cut")),
+            Some(DeviceFault::PowerCut) => return self.cut_power().and(injected("power cut")),
             Some(_) => return injected("read failed"),
         }
         self.counters.read(buffer.len());
@@ -226,21 +226,21 @@ impl<D: Device> Device for FaultyDevice<D> {
         let torn = if sectors == 0 { 0 } else { state.random.random_range(0..sectors) };
         match fault {
             None => self.write_unsynced(&mut state, offset, buffer, sectors)?,
-            Some(Fault::Error) => return injected("write failed"),
-            Some(Fault::Torn) => {
+            Some(DeviceFault::Error) => return injected("write failed"),
+            Some(DeviceFault::Torn) => {
                 self.write_unsynced(&mut state, offset, buffer, torn)?;
                 return injected("write failed half way");
             }
-            Some(Fault::TornUnnoticed) => self.write_unsynced(&mut state, offset, buffer, torn)?,
-            Some(Fault::Corrupted) => {
+            Some(DeviceFault::TornUnnoticed) => self.write_unsynced(&mut state, offset, buffer, torn)?,
+            Some(DeviceFault::Corrupted) => {
                 let mut wrong = buffer.to_vec();
                 flip(&mut state.random, &mut wrong);
                 self.write_unsynced(&mut state, offset, &wrong, sectors)?;
             }
-            Some(Fault::Full) => {
+            Some(DeviceFault::Full) => {
                 return Err(io::Error::new(ErrorKind::StorageFull, "injected: no space left"));
             }
-            Some(Fault::PowerCut) => {
+            Some(DeviceFault::PowerCut) => {
                 self.write_unsynced(&mut state, offset, buffer, torn)?;
                 return self.lose_unsynced(&mut state).and(injected("power cut"));
             }
@@ -254,14 +254,14 @@ impl<D: Device> Device for FaultyDevice<D> {
         match state.begin()? {
             None => {
                 self.store.sync()?;
-                let State { unsynced, dropped, synced, .. } = &mut *state;
+                let FaultyState { unsynced, dropped, synced, .. } = &mut *state;
                 for (first, bytes) in unsynced.drain(..) {
                     numbered(first, &bytes).for_each(|(sector, _)| drop(dropped.remove(&sector)));
                 }
                 synced.retain(|sector, _| dropped.contains_key(sector));
                 Ok(())
             }
-            Some(Fault::PowerCut) => self.lose_unsynced(&mut state).and(injected("power cut")),
+            Some(DeviceFault::PowerCut) => self.lose_unsynced(&mut state).and(injected("power cut")),
             Some(_) => {
                 for (first, bytes) in std::mem::take(&mut state.unsynced) {
                     state.dropped.extend(numbered(first, &bytes));
@@ -276,7 +276,7 @@ impl<D: Device> Device for FaultyDevice<D> {
         let mut state = self.state();
         match state.begin()? {
             None => self.store.discard(offset, bytes)?,
-            Some(Fault::PowerCut) => return self.lose_unsynced(&mut state).and(injected("power cut")),
+            Some(DeviceFault::PowerCut) => return self.lose_unsynced(&mut state).and(injected("power cut")),
             Some(_) => return injected("discard failed"),
         }
         self.counters.discard(bytes);

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{PoisonError, RwLock};
 
-use super::counts::Counters;
+use super::counts::DeviceCounters;
 use super::{Device, DeviceCounts, check, check_size, filled};
 
 /// Small enough that readers seldom meet the writer, large enough that a write takes few locks.
@@ -15,14 +15,14 @@ pub struct MemoryDevice {
     bytes: u64,
     /// An empty chunk is all zeros.
     chunks: Vec<RwLock<Vec<u8>>>,
-    counters: Counters,
+    counters: DeviceCounters,
 }
 
 impl MemoryDevice {
     pub fn new(bytes: u64) -> io::Result<MemoryDevice> {
         let bytes = check_size(bytes)?;
         let chunks = filled(bytes.div_ceil(CHUNK as u64), RwLock::default)?;
-        Ok(MemoryDevice { bytes, chunks, counters: Counters::default() })
+        Ok(MemoryDevice { bytes, chunks, counters: DeviceCounters::default() })
     }
 
     /// The chunks a range touches: index, first byte within the chunk, first and last byte within the range.

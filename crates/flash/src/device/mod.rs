@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 pub use buffer::{AlignedBuffer, BufferPool};
 pub use counts::{DeviceCounts, FlashCounts};
-pub use faulty::{Fault, FaultRates, FaultyDevice};
-pub use file::{Calls, FileDevice, FileOptions};
+pub use faulty::{DeviceFault, FaultRates, FaultyDevice};
+pub use file::{FileDevice, FileOptions, TransferCalls};
 pub use ftl::{Ftl, FtlDevice, FtlOptions, Timings, Wear};
 pub use memory::MemoryDevice;
 

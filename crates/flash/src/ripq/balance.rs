@@ -1,9 +1,9 @@
 //! Splitting and merging sections (section 4.3.4, figure 4.4), so that there are few and none is large. Moves no bytes.
 
-use super::queue::Queue;
+use super::queue::RipqQueue;
 use super::section::Section;
 
-impl Queue {
+impl RipqQueue {
     /// Splits and merges until both rules hold. Device blocks that lose their insertion point to a merge while they are
     /// still buffered are `closed`: what is in them is to be inserted again.
     pub(super) fn balance(&mut self) {

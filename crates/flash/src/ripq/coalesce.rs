@@ -4,11 +4,11 @@
 //! fit one block become one, the upper, so objects only rise. Who they were is in the index, which is read as a whole;
 //! that happens once in so many sealed blocks that a request pays a few nanoseconds for it.
 
-use super::queue::Queue;
-use super::section::Kind;
-use super::state::State;
+use super::queue::RipqQueue;
+use super::section::BlockKind;
+use super::state::RipqState;
 
-impl State {
+impl RipqState {
     pub(super) fn bound_blocks(&mut self) {
         // Joined, two neighbours hold more than a block: there are at most two for each block of capacity.
         let most = 4 * self.blocks() as usize + 4096;
@@ -28,13 +28,13 @@ impl State {
     }
 }
 
-impl Queue {
+impl RipqQueue {
     /// Joins neighbours; for each block that is gone the one that has its objects.
     fn join_virtual(&mut self) -> Vec<Option<u32>> {
         let mut into = Vec::new();
         for section in 0..self.sections.len() {
             let sealed = self.sections[section].sealed.iter().copied();
-            let small: Vec<u32> = sealed.filter(|id| self.blocks[*id].kind == Kind::Virtual).collect();
+            let small: Vec<u32> = sealed.filter(|id| self.blocks[*id].kind == BlockKind::Virtual).collect();
             let mut joined: Option<u32> = None;
             for upper in small {
                 let lower = joined.replace(upper);

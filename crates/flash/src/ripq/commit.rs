@@ -2,11 +2,11 @@
 //! bytes.
 
 use super::evicted::Evicted;
-use super::state::State;
-use super::write::Writer;
+use super::state::RipqState;
+use super::write::RipqWriter;
 use super::{Ripq, recovery};
-use crate::Error;
-use crate::journal::{Change, Journal};
+use crate::FlashError;
+use crate::journal::{Journal, JournalChange};
 
 /// Changes that may wait for the next durable one: a sector of the journal.
 const PENDING_MAX: usize = 256;
@@ -14,12 +14,12 @@ const PENDING_MAX: usize = 256;
 /// Taken from the state for the journal; put back if that fails. While it is told, readers may cause more of it.
 #[derive(Default)]
 struct Untold {
-    changes: Vec<Change>,
+    changes: Vec<JournalChange>,
     /// Of whom nothing is left once these changes are durable.
     evicted: Evicted,
 }
 
-impl State {
+impl RipqState {
     fn take_untold(&mut self) -> Untold {
         Untold { changes: std::mem::take(&mut self.pending), evicted: std::mem::take(&mut self.evicted) }
     }
@@ -32,7 +32,7 @@ impl State {
 
 impl Ripq {
     /// Tells the journal what must not come back: at once, on the device, if `durable`; otherwise when there is much of it.
-    pub(super) fn commit_changes(&self, writer: &mut Writer, durable: bool) -> Result<(), Error> {
+    pub(super) fn commit_changes(&self, writer: &mut RipqWriter, durable: bool) -> Result<(), FlashError> {
         let checkpoint_due = writer.blocks_since_checkpoint >= (self.layout.blocks / 8).max(64);
         let (untold, durable) = {
             let mut state = self.state();
@@ -51,27 +51,27 @@ impl Ripq {
             let device = &*self.device;
             journal
                 .commit(device, &untold.changes)
-                .map_err(|error| Error::device("writing the journal", error))?;
+                .map_err(|error| FlashError::device("writing the journal", error))?;
             if durable {
-                journal.sync(device).map_err(|error| Error::device("syncing the journal", error))?;
+                journal.sync(device).map_err(|error| FlashError::device("syncing the journal", error))?;
             }
             Ok(())
         })
     }
 
     /// Saves the order of the blocks and what is dead in them.
-    pub(super) fn checkpoint(&self, writer: &mut Writer) -> Result<(), Error> {
+    pub(super) fn checkpoint(&self, writer: &mut RipqWriter) -> Result<(), FlashError> {
         let (payload, untold) = {
             let mut state = self.state();
             (recovery::payload(&state), state.take_untold())
         };
         self.tell(writer, untold, |journal, _| {
             if payload.len() > journal.payload_bytes_max() {
-                return Err(Error::Failed("the journal has no room for what was removed".into()));
+                return Err(FlashError::Failed("the journal has no room for what was removed".into()));
             }
             journal
                 .checkpoint(&*self.device, &payload)
-                .map_err(|error| Error::device("writing a checkpoint", error))
+                .map_err(|error| FlashError::device("writing a checkpoint", error))
         })?;
         self.state().statistics.checkpoints += 1;
         writer.blocks_since_checkpoint = 0;
@@ -81,10 +81,10 @@ impl Ripq {
     /// Counts what is written to the journal, and keeps what it could not be told.
     fn tell(
         &self,
-        writer: &mut Writer,
+        writer: &mut RipqWriter,
         untold: Untold,
-        write: impl FnOnce(&mut Journal, &Untold) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        write: impl FnOnce(&mut Journal, &Untold) -> Result<(), FlashError>,
+    ) -> Result<(), FlashError> {
         let before = writer.journal.written_bytes();
         let told = write(&mut writer.journal, &untold);
         let mut state = self.state();

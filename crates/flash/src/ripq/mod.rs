@@ -27,16 +27,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-pub use self::settings::Settings;
-pub use self::statistics::{Contents, Memory, Statistics};
+pub use self::settings::RipqSettings;
+pub use self::statistics::{Contents, MemoryBytes, RipqStatistics};
 use crate::device::{BufferPool, Device, SECTOR};
-use crate::index::Place;
-use crate::layout::{BLOCKS_COUNT_MIN, Layout};
+use crate::index::IndexPlace;
+use crate::layout::{BLOCKS_COUNT_MIN, DeviceLayout};
 use crate::pins::Pins;
 use crate::record::{self, UNIT};
-use crate::{Error, block};
-use state::{Found, State};
-use write::Writer;
+use crate::{FlashError, block};
+use state::{Lookup, RipqState};
+use write::RipqWriter;
 
 /// Reads up to this long use memory that the device knows.
 const READ_BYTES: usize = 128 << 10;
@@ -46,33 +46,33 @@ const READ_BUFFERS: usize = 16;
 /// A cache on a device. Many threads may read while one writes; writers take turns.
 pub struct Ripq {
     device: Arc<dyn Device>,
-    settings: Settings,
-    layout: Layout,
+    settings: RipqSettings,
+    layout: DeviceLayout,
     pins: Pins,
     read_buffers: Arc<BufferPool>,
     /// Taken before `state`, and held while the device is written.
-    writer: Mutex<Writer>,
+    writer: Mutex<RipqWriter>,
     /// Never held while the device works.
-    state: Mutex<State>,
+    state: Mutex<RipqState>,
 }
 
 impl Ripq {
     /// Makes an empty cache of a device whose first sectors are zero.
-    pub fn create(device: Arc<dyn Device>, settings: Settings) -> Result<Ripq, Error> {
+    pub fn create(device: Arc<dyn Device>, settings: RipqSettings) -> Result<Ripq, FlashError> {
         settings.check()?;
-        let layout = Layout::plan(device.bytes(), settings.block_bytes, settings.identity)?;
+        let layout = DeviceLayout::plan(device.bytes(), settings.block_bytes, settings.identity)?;
         Ripq::check_blocks(&layout)?;
         layout.create(&*device)?;
         Ripq::start(device, settings, layout, None)
     }
 
     /// Opens the cache that is on a device, with what was in it.
-    pub fn open(device: Arc<dyn Device>, settings: Settings) -> Result<Ripq, Error> {
+    pub fn open(device: Arc<dyn Device>, settings: RipqSettings) -> Result<Ripq, FlashError> {
         settings.check()?;
-        let layout = Layout::open(&*device)?;
+        let layout = DeviceLayout::open(&*device)?;
         Ripq::check_blocks(&layout)?;
         if layout.block_bytes != settings.block_bytes {
-            return Err(Error::Settings(format!(
+            return Err(FlashError::Settings(format!(
                 "block_bytes = {}: the cache on this device was created with {}",
                 settings.block_bytes, layout.block_bytes
             )));
@@ -81,9 +81,9 @@ impl Ripq {
         Ripq::start(device, settings, layout, Some(recovered))
     }
 
-    fn check_blocks(layout: &Layout) -> Result<(), Error> {
+    fn check_blocks(layout: &DeviceLayout) -> Result<(), FlashError> {
         if layout.blocks < BLOCKS_COUNT_MIN {
-            return Err(Error::Settings(format!(
+            return Err(FlashError::Settings(format!(
                 "block_bytes = {}: the device has room for {} blocks, and {BLOCKS_COUNT_MIN} are the least",
                 layout.block_bytes, layout.blocks
             )));
@@ -93,14 +93,14 @@ impl Ripq {
 
     fn start(
         device: Arc<dyn Device>,
-        settings: Settings,
-        layout: Layout,
+        settings: RipqSettings,
+        layout: DeviceLayout,
         recovered: Option<recovery::Recovered>,
-    ) -> Result<Ripq, Error> {
+    ) -> Result<Ripq, FlashError> {
         let (state, generation) = match recovered {
             Some(recovered) => (recovered.state, recovered.generation),
             None => {
-                let mut state = State::new(&settings, layout);
+                let mut state = RipqState::new(&settings, layout);
                 state.free.extend(0..layout.blocks as u32);
                 (state, 0)
             }
@@ -108,7 +108,7 @@ impl Ripq {
         let ripq = Ripq {
             pins: Pins::new(layout.blocks as usize),
             read_buffers: device.buffers(READ_BYTES, READ_BUFFERS),
-            writer: Mutex::new(Writer::new(&layout, generation)),
+            writer: Mutex::new(RipqWriter::new(&layout, generation)),
             state: Mutex::new(state),
             device,
             settings,
@@ -124,17 +124,17 @@ impl Ripq {
     }
 
     /// The object's value. A hit raises its priority. A read that fails is an error the first time, then a miss.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, Error> {
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, FlashError> {
         let digest = self.digest(key);
         let found = self.state().find(key, digest, &self.pins);
         match found {
-            Found::Nothing => Ok(None),
-            Found::Value(value) => Ok(Some(value)),
-            Found::Writing { buffer, place, sequence } => {
+            Lookup::Nothing => Ok(None),
+            Lookup::Value(value) => Ok(Some(value)),
+            Lookup::Writing { buffer, place, sequence } => {
                 let bytes = &buffer[block::bytes_of(place.offset, place.units)];
                 Ok(self.check(key, digest, bytes, &place, sequence))
             }
-            Found::OnDevice { slot, pin, place, sequence } => {
+            Lookup::OnDevice { slot, pin, place, sequence } => {
                 let within = block::bytes_of(place.offset, place.units);
                 let first = within.start / SECTOR * SECTOR;
                 let length = within.end.next_multiple_of(SECTOR) - first;
@@ -146,7 +146,7 @@ impl Ripq {
                 drop(pin);
                 if let Err(error) = read {
                     self.lose(digest, &place, sequence, |statistics| statistics.read_errors += 1);
-                    return Err(Error::device("reading an object", error));
+                    return Err(FlashError::device("reading an object", error));
                 }
                 let start = within.start - first;
                 let bytes = &buffer[start..start + place.units as usize * UNIT];
@@ -156,7 +156,14 @@ impl Ripq {
     }
 
     /// The value in a sealed record, if it is the one that was written and its key is the one asked for.
-    fn check(&self, key: &[u8], digest: u64, bytes: &[u8], place: &Place, sequence: u64) -> Option<Bytes> {
+    fn check(
+        &self,
+        key: &[u8],
+        digest: u64,
+        bytes: &[u8],
+        place: &IndexPlace,
+        sequence: u64,
+    ) -> Option<Bytes> {
         match record::parse(bytes, sequence, place.offset) {
             Some((known, value)) if known == key => Some(Bytes::copy_from_slice(value)),
             Some(_) => {
@@ -174,7 +181,7 @@ impl Ripq {
     }
 
     /// A copy that cannot be read leaves the cache, unless another has taken its place meanwhile.
-    fn lose(&self, digest: u64, place: &Place, sequence: u64, count: impl FnOnce(&mut Statistics)) {
+    fn lose(&self, digest: u64, place: &IndexPlace, sequence: u64, count: impl FnOnce(&mut RipqStatistics)) {
         let mut state = self.state();
         count(&mut state.statistics);
         state.statistics.hits -= 1;
@@ -192,7 +199,7 @@ impl Ripq {
     /// Puts an object into the cache, in the place of one with the same key, whose priority it takes on. What the key had
     /// before never comes back (`Settings::durable_changes`), not even if it had been evicted. After `Error::TooLarge` the
     /// cache has what it had; after an error of the device it may have either value, and either after a crash.
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<(), FlashError> {
         let record = self.record(key, value)?;
         let mut writer = self.writer();
         writer.check()?;
@@ -203,7 +210,7 @@ impl Ripq {
     }
 
     /// Takes an object out of the cache; whether there was one. Recovery never brings it back.
-    pub fn remove(&self, key: &[u8]) -> Result<bool, Error> {
+    pub fn remove(&self, key: &[u8]) -> Result<bool, FlashError> {
         let digest = self.digest(key);
         let mut writer = self.writer();
         let removed = {
@@ -226,7 +233,7 @@ impl Ripq {
 
     /// Writes every buffer and the order of the blocks: nothing is lost if the process ends after this. Blocks that are
     /// not full take their room all the same, so this is for the end and not for every minute.
-    pub fn flush(&self) -> Result<(), Error> {
+    pub fn flush(&self) -> Result<(), FlashError> {
         let mut writer = self.writer();
         writer.check()?;
         self.write_buffers(&mut writer)?;
@@ -234,11 +241,11 @@ impl Ripq {
     }
 
     /// Flushes; the cache can be opened again with all that was in it.
-    pub fn close(self) -> Result<(), Error> {
+    pub fn close(self) -> Result<(), FlashError> {
         self.flush()
     }
 
-    pub fn statistics(&self) -> Statistics {
+    pub fn statistics(&self) -> RipqStatistics {
         let state = self.state();
         let mut statistics = state.statistics;
         (statistics.splits, statistics.merges) = (state.queue.splits, state.queue.merges);
@@ -259,11 +266,11 @@ impl Ripq {
         record::digest(key, self.layout.identity)
     }
 
-    fn writer(&self) -> MutexGuard<'_, Writer> {
+    fn writer(&self) -> MutexGuard<'_, RipqWriter> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RipqState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

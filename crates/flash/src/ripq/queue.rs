@@ -6,23 +6,23 @@
 //! virtual blocks below the lowest device block are empty, and it is always a device block that goes.
 
 use super::histogram::Histogram;
-use super::section::{Block, Blocks, Kind, Section};
+use super::section::{Block, BlockKind, Blocks, Section};
 use super::segments::Segments;
-use crate::index::Place;
-use crate::priority::{Access, Policy, Priority};
+use crate::index::IndexPlace;
+use crate::priority::{FlashPolicy, ObjectAccess, QueuePriority};
 use crate::record::UNIT;
 
 /// Finer than sections, of which there are at most 2 / alpha: a rank is good to a fraction of a section.
 const BINS_PER_ALPHA: f64 = 4.0;
 
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct RipqQueue {
     pub(super) blocks: Blocks,
     /// From tail to head; there is always one.
     pub(super) sections: Vec<Section>,
     /// Of the objects, wherever their bytes are.
     pub(super) bytes: u64,
-    pub(super) policy: Policy,
+    pub(super) policy: FlashPolicy,
     pub(super) alpha: f64,
     pub(super) block_bytes: u64,
     pub(super) histogram: Histogram,
@@ -39,14 +39,14 @@ pub(super) fn bytes(units: u32) -> u64 {
 }
 
 /// The block in which an object counts.
-pub(super) fn counted_in(place: &Place) -> u32 {
+pub(super) fn counted_in(place: &IndexPlace) -> u32 {
     place.moved_to.unwrap_or(place.block)
 }
 
-impl Queue {
+impl RipqQueue {
     /// For so many bytes of objects, or somewhat less.
-    pub(super) fn new(policy: Policy, alpha: f64, block_bytes: u64, capacity_bytes: u64) -> Queue {
-        Queue {
+    pub(super) fn new(policy: FlashPolicy, alpha: f64, block_bytes: u64, capacity_bytes: u64) -> RipqQueue {
+        RipqQueue {
             blocks: Blocks::default(),
             sections: vec![Section::default()],
             bytes: 0,
@@ -68,13 +68,13 @@ impl Queue {
     }
 
     /// The priority of a new object.
-    pub(super) fn on_miss(&self, units: u32) -> Priority {
-        let access = Access { bytes: bytes(units), frequency: 1, rank: 0.0, lowest: self.lowest() };
+    pub(super) fn on_miss(&self, units: u32) -> QueuePriority {
+        let access = ObjectAccess { bytes: bytes(units), frequency: 1, rank: 0.0, lowest: self.lowest() };
         self.policy.on_miss(&access)
     }
 
     /// A request for an object (section 4.3.4, figure 4.3b): counts it, and lets the object rise if its priority says so.
-    pub(super) fn request(&mut self, place: &mut Place) {
+    pub(super) fn request(&mut self, place: &mut IndexPlace) {
         let before = place.frequency;
         place.frequency = before.saturating_add(1);
         let standing = self.standing(place);
@@ -92,39 +92,39 @@ impl Queue {
     }
 
     /// The relative priority of the place where an object is.
-    pub(super) fn standing(&self, place: &Place) -> f64 {
+    pub(super) fn standing(&self, place: &IndexPlace) -> f64 {
         self.segments.priority(self.rank(counted_in(place)), self.bytes)
     }
 
     /// What a request makes of an object's priority, if anything.
-    pub(super) fn on_hit(&self, place: &Place, standing: f64) -> Option<Priority> {
+    pub(super) fn on_hit(&self, place: &IndexPlace, standing: f64) -> Option<QueuePriority> {
         let (bytes, frequency) = (bytes(place.units), place.frequency);
-        self.policy.on_hit(&Access { bytes, frequency, rank: standing, lowest: self.lowest() })
+        self.policy.on_hit(&ObjectAccess { bytes, frequency, rank: standing, lowest: self.lowest() })
     }
 
     /// Whether an object that moves to the head of this section rises. None falls: priorities only rise.
-    pub(super) fn is_above(&self, section: usize, place: &Place) -> bool {
+    pub(super) fn is_above(&self, section: usize, place: &IndexPlace) -> bool {
         let block = &self.blocks[counted_in(place)];
         section > block.section || section == block.section && !block.active
     }
 
     /// The segment that an object is in loses its bytes.
-    pub(super) fn leave_segment(&mut self, place: &Place) {
+    pub(super) fn leave_segment(&mut self, place: &IndexPlace) {
         self.segments.leave(self.standing(place), bytes(place.units));
     }
 
-    pub(super) fn enter_segment(&mut self, priority: Priority, units: u32) {
-        if let Priority::Relative(priority) = priority {
+    pub(super) fn enter_segment(&mut self, priority: QueuePriority, units: u32) {
+        if let QueuePriority::Relative(priority) = priority {
             self.segments.enter(priority, bytes(units));
         }
     }
 
     /// The section whose head, where it inserts, is nearest to the priority. (The dissertation takes the one whose range
     /// contains it, so everything is inserted too high, by half a section in the mean.)
-    pub(super) fn locate(&self, priority: Priority) -> usize {
+    pub(super) fn locate(&self, priority: QueuePriority) -> usize {
         let rank = match priority {
-            Priority::Relative(priority) => self.segments.rank(priority, self.bytes),
-            Priority::Absolute(value) => self.histogram.rank(value),
+            QueuePriority::Relative(priority) => self.segments.rank(priority, self.bytes),
+            QueuePriority::Absolute(value) => self.histogram.rank(value),
         };
         let target = rank * self.bytes as f64;
         let mut head = 0.0;
@@ -152,7 +152,7 @@ impl Queue {
     }
 
     /// The active block of this kind, opened if there is none.
-    pub(super) fn open(&mut self, section: usize, kind: Kind) -> u32 {
+    pub(super) fn open(&mut self, section: usize, kind: BlockKind) -> u32 {
         if let Some(id) = self.sections[section].active(kind) {
             return id;
         }
@@ -209,7 +209,7 @@ impl Queue {
         block.objects -= 1;
         self.sections[block.section].bytes -= bytes;
         self.bytes -= bytes;
-        if block.kind == Kind::Virtual && block.objects == 0 && !block.active {
+        if block.kind == BlockKind::Virtual && block.objects == 0 && !block.active {
             self.remove(id);
         }
     }
@@ -222,13 +222,13 @@ impl Queue {
 
     /// The object counts at the head of the section from now on, in a virtual block. One that holds as much as a device
     /// block is sealed alone.
-    fn update(&mut self, place: &mut Place, section: usize, frequency_before: u8) {
-        let id = self.open(section, Kind::Virtual);
+    fn update(&mut self, place: &mut IndexPlace, section: usize, frequency_before: u8) {
+        let id = self.open(section, BlockKind::Virtual);
         self.discount(counted_in(place), place.units, frequency_before);
         self.count(id, place.units, place.frequency);
         place.moved_to = Some(id);
         if self.blocks[id].bytes >= self.block_bytes {
-            self.seal_one(section, Kind::Virtual);
+            self.seal_one(section, BlockKind::Virtual);
             self.recount(section);
             self.balance();
         }
@@ -236,8 +236,8 @@ impl Queue {
 
     /// Both active blocks of a section become sealed, the virtual one above the device block.
     pub(super) fn seal(&mut self, section: usize) {
-        self.seal_one(section, Kind::Device);
-        self.seal_one(section, Kind::Virtual);
+        self.seal_one(section, BlockKind::Device);
+        self.seal_one(section, BlockKind::Virtual);
         self.recount(section);
     }
 
@@ -248,13 +248,13 @@ impl Queue {
         }
     }
 
-    fn seal_one(&mut self, section: usize, kind: Kind) {
+    fn seal_one(&mut self, section: usize, kind: BlockKind) {
         let Some(id) = self.sections[section].active_mut(kind).take() else { return };
         self.order += 1;
         let block = &mut self.blocks[id];
         (block.active, block.order) = (false, self.order);
         self.sections[section].sealed.push_back(id);
-        if kind == Kind::Virtual && self.blocks[id].objects == 0 {
+        if kind == BlockKind::Virtual && self.blocks[id].objects == 0 {
             self.remove(id);
         }
     }
@@ -262,8 +262,8 @@ impl Queue {
     /// Puts a sealed device block at the head of a section; for recovery, which finds them on the device.
     pub(super) fn push_sealed(&mut self, section: usize) -> u32 {
         debug_assert!(self.sections[section].active_device.is_none());
-        let id = self.open(section, Kind::Device);
-        self.seal_one(section, Kind::Device);
+        let id = self.open(section, BlockKind::Device);
+        self.seal_one(section, BlockKind::Device);
         id
     }
 
@@ -286,7 +286,7 @@ impl Queue {
     /// The device block that goes next: the lowest, be it still in its buffer.
     pub(super) fn lowest_device(&self) -> Option<u32> {
         let blocks = self.sections.iter().flat_map(Section::blocks);
-        blocks.into_iter().find(|id| self.blocks[*id].kind == Kind::Device)
+        blocks.into_iter().find(|id| self.blocks[*id].kind == BlockKind::Device)
     }
 
     /// Brings `below` of a section's blocks up to date.

@@ -8,14 +8,14 @@ use std::ops::Range;
 
 use super::Ripq;
 use super::queue::{bytes, counted_in};
-use super::state::State;
-use super::stored::Held;
-use super::write::Writer;
-use crate::Error;
-use crate::block::{self, Entry, Header};
+use super::state::RipqState;
+use super::stored::BlockBytes;
+use super::write::RipqWriter;
+use crate::FlashError;
+use crate::block::{self, BlockEntry, BlockHeader};
 use crate::device::{AlignedBuffer, SECTOR};
-use crate::index::Place;
-use crate::record::{self, Record};
+use crate::index::IndexPlace;
+use crate::record::{self, ObjectRecord};
 
 /// A block of which no more is used is read at once: a second read takes longer than what it would spare.
 const WHOLE_BYTES: usize = 512 << 10;
@@ -37,12 +37,12 @@ enum Drained {
 }
 
 /// Some of a block's bytes, in memory.
-struct Piece {
+struct BlockPiece {
     within: Range<usize>,
     bytes: AlignedBuffer,
 }
 
-impl Piece {
+impl BlockPiece {
     fn get(&self, wanted: &Range<usize>) -> Option<&[u8]> {
         let is_here = self.within.start <= wanted.start && wanted.end <= self.within.end;
         is_here.then(|| &self.bytes[wanted.start - self.within.start..wanted.end - self.within.start])
@@ -50,25 +50,25 @@ impl Piece {
 }
 
 /// A block's objects, and the bytes of those that are to be written again.
-struct Source {
-    entries: Vec<Entry>,
-    piece: Piece,
+struct ReclaimSource {
+    entries: Vec<BlockEntry>,
+    piece: BlockPiece,
     /// The object that was read last of those that the piece lacks.
-    late: Option<Piece>,
+    late: Option<BlockPiece>,
     /// On the device; of no meaning without a sequence number.
     slot: u32,
     /// None for a block that never left memory.
     sequence: Option<u64>,
 }
 
-impl Source {
+impl ReclaimSource {
     /// None if they have not been read.
-    fn bytes(&self, entry: &Entry) -> Option<&[u8]> {
+    fn bytes(&self, entry: &BlockEntry) -> Option<&[u8]> {
         let within = block::bytes_of(entry.offset, entry.units);
         self.piece.get(&within).or_else(|| self.late.as_ref()?.get(&within))
     }
 
-    fn parse<'a>(&self, entry: &Entry, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    fn parse<'a>(&self, entry: &BlockEntry, bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         match self.sequence {
             Some(sequence) => record::parse(bytes, sequence, entry.offset),
             None => record::parse_open(bytes),
@@ -78,7 +78,7 @@ impl Source {
 
 impl Ripq {
     /// Reclaims the lowest block; false if there is none.
-    pub(super) fn reclaim(&self, writer: &mut Writer) -> Result<bool, Error> {
+    pub(super) fn reclaim(&self, writer: &mut RipqWriter) -> Result<bool, FlashError> {
         let block = {
             let mut state = self.state();
             let Some(block) = state.queue.lowest_device() else { return Ok(false) };
@@ -94,11 +94,11 @@ impl Ripq {
     }
 
     /// Inserts everything in a block again, each object into the section where it counts. Its drain has begun.
-    pub(super) fn rewrite(&self, writer: &mut Writer, block: u32) -> Result<(), Error> {
+    pub(super) fn rewrite(&self, writer: &mut RipqWriter, block: u32) -> Result<(), FlashError> {
         self.drain(writer, block, Unmoved::Keep)
     }
 
-    fn drain(&self, writer: &mut Writer, block: u32, unmoved: Unmoved) -> Result<(), Error> {
+    fn drain(&self, writer: &mut RipqWriter, block: u32, unmoved: Unmoved) -> Result<(), FlashError> {
         let Some(mut source) = self.open_source(block, unmoved) else {
             self.state().abandon(block);
             return Ok(());
@@ -132,24 +132,24 @@ impl Ripq {
     }
 
     /// Reads what is needed of a block: its table, and the bytes from the first to the last object to be kept.
-    fn open_source(&self, block: u32, unmoved: Unmoved) -> Option<Source> {
+    fn open_source(&self, block: u32, unmoved: Unmoved) -> Option<ReclaimSource> {
         let (slot, sequence, whole, mut bytes) = {
             let mut state = self.state();
             let mut bytes = state.take_buffer();
             let stored = state.stored(block);
             match &stored.held {
-                Held::Open(builder) => {
+                BlockBytes::Open(builder) => {
                     let within = 0..builder.used_bytes();
                     bytes[within.clone()].copy_from_slice(&builder.buffer[within.clone()]);
-                    let (entries, piece) = (builder.entries().to_vec(), Piece { within, bytes });
-                    return Some(Source { entries, piece, late: None, slot: 0, sequence: None });
+                    let (entries, piece) = (builder.entries().to_vec(), BlockPiece { within, bytes });
+                    return Some(ReclaimSource { entries, piece, late: None, slot: 0, sequence: None });
                 }
-                Held::OnDevice(slot) => {
+                BlockBytes::OnDevice(slot) => {
                     let whole =
                         block::written_bytes(stored.used_bytes as usize, self.layout.block_bytes as usize);
                     (*slot, stored.sequence, whole, bytes)
                 }
-                Held::Writing(_) => unreachable!("the writer waits for its writes"),
+                BlockBytes::Writing(_) => unreachable!("the writer waits for its writes"),
             }
         };
         let offset = self.layout.block(slot);
@@ -157,19 +157,19 @@ impl Ripq {
             let read = self.device.read(offset, &mut bytes[..whole]);
             let table = read.map(|()| block::parse_block(&bytes[..whole], &self.layout));
             let entries = self.entries(table, sequence)?;
-            let piece = Piece { within: 0..whole, bytes };
-            return Some(Source { entries, piece, late: None, slot, sequence: Some(sequence) });
+            let piece = BlockPiece { within: 0..whole, bytes };
+            return Some(ReclaimSource { entries, piece, late: None, slot, sequence: Some(sequence) });
         }
         let table = block::read_table(&*self.device, offset, &self.layout);
         let entries = self.entries(table, sequence)?;
         let needed = self.needed(block, &entries, unmoved);
         let piece = self.read_piece(slot, &needed, Some(bytes));
-        Some(Source { entries, piece, late: None, slot, sequence: Some(sequence) })
+        Some(ReclaimSource { entries, piece, late: None, slot, sequence: Some(sequence) })
     }
 
     /// The sectors around these bytes of a block, into this memory if there is some. What cannot be read is zeros, which
     /// are no object.
-    fn read_piece(&self, slot: u32, wanted: &Range<usize>, memory: Option<AlignedBuffer>) -> Piece {
+    fn read_piece(&self, slot: u32, wanted: &Range<usize>, memory: Option<AlignedBuffer>) -> BlockPiece {
         let within = wanted.start / SECTOR * SECTOR..wanted.end.next_multiple_of(SECTOR);
         let mut bytes = memory.unwrap_or_else(|| AlignedBuffer::new(within.len()));
         let offset = self.layout.block(slot) + within.start as u64;
@@ -177,11 +177,11 @@ impl Ripq {
             self.state().statistics.read_errors += 1;
             bytes[..within.len()].fill(0);
         }
-        Piece { within, bytes }
+        BlockPiece { within, bytes }
     }
 
     /// The bytes of a block from the first to the last object that is to be kept by now.
-    fn needed(&self, block: u32, entries: &[Entry], unmoved: Unmoved) -> Range<usize> {
+    fn needed(&self, block: u32, entries: &[BlockEntry], unmoved: Unmoved) -> Range<usize> {
         let state = self.state();
         let kept = entries.iter().filter(|entry| {
             let place = state.resident(block, entry);
@@ -192,7 +192,11 @@ impl Ripq {
     }
 
     /// The table that was read, if it is that of the block that was written with this number.
-    fn entries(&self, table: io::Result<Option<(Header, Vec<Entry>)>>, sequence: u64) -> Option<Vec<Entry>> {
+    fn entries(
+        &self,
+        table: io::Result<Option<(BlockHeader, Vec<BlockEntry>)>>,
+        sequence: u64,
+    ) -> Option<Vec<BlockEntry>> {
         let mut state = self.state();
         match table {
             Ok(Some((header, entries))) if header.sequence == sequence => return Some(entries),
@@ -203,7 +207,7 @@ impl Ripq {
     }
 }
 
-impl State {
+impl RipqState {
     /// From now on no object enters the block, and it stays until the drain ends, even if readers find all of it damaged.
     pub(super) fn begin_drain(&mut self, block: u32) {
         self.queue.close(block);
@@ -219,8 +223,8 @@ impl State {
     fn drain_object(
         &mut self,
         block: u32,
-        entry: &Entry,
-        source: &Source,
+        entry: &BlockEntry,
+        source: &ReclaimSource,
         unmoved: Unmoved,
         skip: f64,
     ) -> Drained {
@@ -232,7 +236,7 @@ impl State {
         }
         let Some(stored) = source.bytes(entry) else { return Drained::Unread };
         let record =
-            source.parse(entry, stored).and_then(|(key, value)| Record::new(key, value, entry.digest));
+            source.parse(entry, stored).and_then(|(key, value)| ObjectRecord::new(key, value, entry.digest));
         let Some(record) = record else {
             self.statistics.damaged += 1;
             self.evict(entry.digest, &place);
@@ -258,7 +262,7 @@ impl State {
     }
 
     /// Whether an object is written again when its block goes.
-    fn keeps(&self, digest: u64, place: &Place, unmoved: Unmoved, skip: f64) -> bool {
+    fn keeps(&self, digest: u64, place: &IndexPlace, unmoved: Unmoved, skip: f64) -> bool {
         if unmoved == Unmoved::Keep {
             return true;
         }
@@ -269,9 +273,9 @@ impl State {
     }
 
     /// The block stays, half drained. What has left it must not come back from it.
-    fn stop_drain(&mut self, block: u32, entries: &[Entry]) {
+    fn stop_drain(&mut self, block: u32, entries: &[BlockEntry]) {
         let known: BTreeSet<u32> = self.stored(block).dead.iter().copied().collect();
-        let gone = |entry: &&Entry| {
+        let gone = |entry: &&BlockEntry| {
             entry.frequency > 0 && self.resident(block, entry).is_none() && !known.contains(&entry.offset)
         };
         let offsets: Vec<u32> = entries.iter().filter(gone).map(|entry| entry.offset).collect();

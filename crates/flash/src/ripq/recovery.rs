@@ -6,16 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Settings;
-use super::section::{Kind, Section};
-use super::state::State;
-use super::stored::{Held, Stored};
-use crate::Error;
-use crate::block::{self, Entry, Header};
+use super::RipqSettings;
+use super::section::{BlockKind, Section};
+use super::state::RipqState;
+use super::stored::{BlockBytes, StoredBlock};
+use crate::FlashError;
+use crate::block::{self, BlockEntry, BlockHeader};
 use crate::device::Device;
-use crate::index::Place;
-use crate::journal::{Change, Journal};
-use crate::layout::Layout;
+use crate::index::IndexPlace;
+use crate::journal::{Journal, JournalChange};
+use crate::layout::DeviceLayout;
 
 /// Blocks that were being written when power went have numbers that nothing tells of; none is used again.
 const SEQUENCES_SKIPPED: u64 = 1 << 20;
@@ -23,14 +23,14 @@ const SEQUENCES_SKIPPED: u64 = 1 << 20;
 const COUNT_MAX: u64 = 1 << 62;
 
 pub(super) struct Recovered {
-    pub(super) state: State,
+    pub(super) state: RipqState,
     /// Of the journal.
     pub(super) generation: u64,
 }
 
 /// The order of the blocks as a checkpoint saves it.
 #[derive(Debug, Default, PartialEq)]
-struct Saved {
+struct SavedQueue {
     /// Later blocks are not in it.
     next_sequence: u64,
     lowest: f64,
@@ -41,7 +41,7 @@ struct Saved {
 }
 
 /// Bytes that `payload` would have.
-pub(super) fn payload_bytes(state: &State) -> usize {
+pub(super) fn payload_bytes(state: &RipqState) -> usize {
     let segments = state.queue.segments.upper().len();
     24 + segments * 8
         + state.queue.sections.len() * 4
@@ -49,7 +49,7 @@ pub(super) fn payload_bytes(state: &State) -> usize {
         + state.dead as usize * 4
 }
 
-pub(super) fn payload(state: &State) -> Vec<u8> {
+pub(super) fn payload(state: &RipqState) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(payload_bytes(state));
     bytes.extend(state.next_sequence.to_le_bytes());
     bytes.extend(state.queue.lowest().to_le_bytes());
@@ -58,10 +58,10 @@ pub(super) fn payload(state: &State) -> Vec<u8> {
     bytes.extend(segments.iter().flat_map(|size| size.to_le_bytes()));
     bytes.extend((state.queue.sections.len() as u32).to_le_bytes());
     for section in &state.queue.sections {
-        let device = section.blocks().filter(|block| state.queue.blocks[*block].kind == Kind::Device);
-        let sealed: Vec<&Stored> = device
+        let device = section.blocks().filter(|block| state.queue.blocks[*block].kind == BlockKind::Device);
+        let sealed: Vec<&StoredBlock> = device
             .map(|block| state.stored(block))
-            .filter(|stored| matches!(stored.held, Held::OnDevice(_)))
+            .filter(|stored| matches!(stored.held, BlockBytes::OnDevice(_)))
             .collect();
         bytes.extend((sealed.len() as u32).to_le_bytes());
         for stored in sealed {
@@ -73,8 +73,8 @@ pub(super) fn payload(state: &State) -> Vec<u8> {
     bytes
 }
 
-impl Saved {
-    fn parse(bytes: &[u8]) -> Option<Saved> {
+impl SavedQueue {
+    fn parse(bytes: &[u8]) -> Option<SavedQueue> {
         let mut rest = bytes;
         let next_sequence = u64::from_le_bytes(take(&mut rest)?);
         let lowest = f64::from_le_bytes(take(&mut rest)?);
@@ -101,7 +101,7 @@ impl Saved {
             && lowest.is_finite()
             && lowest >= 0.0
             && blocks.all(|(sequence, _)| *sequence < next_sequence && seen.insert(*sequence));
-        sound.then_some(Saved { next_sequence, lowest, segments, sections })
+        sound.then_some(SavedQueue { next_sequence, lowest, segments, sections })
     }
 }
 
@@ -112,24 +112,28 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 /// A block as it was found.
-struct Found {
+struct FoundBlock {
     slot: u32,
-    header: Header,
-    entries: Vec<Entry>,
+    header: BlockHeader,
+    entries: Vec<BlockEntry>,
 }
 
-pub(super) fn recover(device: &dyn Device, settings: &Settings, layout: &Layout) -> Result<Recovered, Error> {
+pub(super) fn recover(
+    device: &dyn Device,
+    settings: &RipqSettings,
+    layout: &DeviceLayout,
+) -> Result<Recovered, FlashError> {
     let journal =
-        Journal::read(device, layout).map_err(|error| Error::device("reading the journal", error))?;
+        Journal::read(device, layout).map_err(|error| FlashError::device("reading the journal", error))?;
     let (generation, journal) = (journal.generation, journal.saved);
-    let saved = journal.as_ref().and_then(|journal| Saved::parse(&journal.payload));
-    let mut state = State::new(settings, *layout);
+    let saved = journal.as_ref().and_then(|journal| SavedQueue::parse(&journal.payload));
+    let mut state = RipqState::new(settings, *layout);
     let mut found = scan(device, layout, settings.recovery_threads, &mut state);
     let highest = found.iter().map(|found| found.header.sequence).max().unwrap_or(0);
     let next = saved.as_ref().map_or(0, |saved| saved.next_sequence);
     let last = highest.max(generation).max(next);
     if last > COUNT_MAX {
-        return Err(Error::Damaged(format!("nobody writes as many as {last} blocks or checkpoints")));
+        return Err(FlashError::Damaged(format!("nobody writes as many as {last} blocks or checkpoints")));
     }
     let Some(saved) = saved else {
         // Without a journal nobody knows what was removed, so nothing may be served.
@@ -155,14 +159,19 @@ pub(super) fn recover(device: &dyn Device, settings: &Settings, layout: &Layout)
 }
 
 /// Reads header and table of every block.
-fn scan(device: &dyn Device, layout: &Layout, threads: usize, state: &mut State) -> Vec<Found> {
+fn scan(
+    device: &dyn Device,
+    layout: &DeviceLayout,
+    threads: usize,
+    state: &mut RipqState,
+) -> Vec<FoundBlock> {
     let blocks = layout.blocks as u32;
     let share = blocks.div_ceil(threads as u32).max(1);
     let read = |first: u32| {
         let (mut found, mut unreadable) = (Vec::new(), 0);
         for slot in first..blocks.min(first.saturating_add(share)) {
             match block::read_table(device, layout.block(slot), layout) {
-                Ok(Some((header, entries))) => found.push(Found { slot, header, entries }),
+                Ok(Some((header, entries))) => found.push(FoundBlock { slot, header, entries }),
                 Ok(None) => {}
                 Err(_) => unreadable += 1,
             }
@@ -183,7 +192,11 @@ fn scan(device: &dyn Device, layout: &Layout, threads: usize, state: &mut State)
 }
 
 /// Leaves the blocks that count, in the order in which they were written, and tells what is dead in them.
-fn drop_dead(found: &mut Vec<Found>, saved: &Saved, changes: &[Change]) -> BTreeMap<u64, BTreeSet<u32>> {
+fn drop_dead(
+    found: &mut Vec<FoundBlock>,
+    saved: &SavedQueue,
+    changes: &[JournalChange],
+) -> BTreeMap<u64, BTreeSet<u32>> {
     let mut known: BTreeMap<u64, BTreeSet<u32>> = BTreeMap::new();
     for (sequence, offsets) in saved.sections.iter().flatten() {
         known.insert(*sequence, offsets.iter().copied().collect());
@@ -196,10 +209,10 @@ fn drop_dead(found: &mut Vec<Found>, saved: &Saved, changes: &[Change]) -> BTree
     let mut freed = BTreeSet::new();
     for change in changes {
         match *change {
-            Change::Dead { sequence, offset } => {
+            JournalChange::Dead { sequence, offset } => {
                 known.entry(sequence).or_default().insert(offset);
             }
-            Change::Freed { sequence } => {
+            JournalChange::Freed { sequence } => {
                 freed.insert(sequence);
             }
         }
@@ -210,7 +223,7 @@ fn drop_dead(found: &mut Vec<Found>, saved: &Saved, changes: &[Change]) -> BTree
 
 /// Puts the blocks into the saved sections, and later ones at the heads of the sections that their headers tell. Returns
 /// the queue's numbers of the blocks found.
-fn rebuild_queue(state: &mut State, saved: &Saved, found: &[Found]) -> Vec<u32> {
+fn rebuild_queue(state: &mut RipqState, saved: &SavedQueue, found: &[FoundBlock]) -> Vec<u32> {
     let position: BTreeMap<u64, usize> =
         found.iter().enumerate().map(|(position, found)| (found.header.sequence, position)).collect();
     let order = |section: &Vec<(u64, Vec<u32>)>| -> Vec<usize> {
@@ -243,7 +256,12 @@ fn rebuild_queue(state: &mut State, saved: &Saved, found: &[Found]) -> Vec<u32> 
             let sequence = found.header.sequence;
             state.store(
                 block,
-                Stored { held: Held::OnDevice(found.slot), sequence, used_bytes, dead: Vec::new() },
+                StoredBlock {
+                    held: BlockBytes::OnDevice(found.slot),
+                    sequence,
+                    used_bytes,
+                    dead: Vec::new(),
+                },
             );
             state.sealed_blocks += 1;
             state.sealed_bytes += used_bytes;
@@ -256,7 +274,7 @@ fn rebuild_queue(state: &mut State, saved: &Saved, found: &[Found]) -> Vec<u32> 
 }
 
 /// Enters the objects, oldest block first, so that the newest copy of each stays.
-fn fill(state: &mut State, found: &[Found], blocks: &[u32], dead: &BTreeMap<u64, BTreeSet<u32>>) {
+fn fill(state: &mut RipqState, found: &[FoundBlock], blocks: &[u32], dead: &BTreeMap<u64, BTreeSet<u32>>) {
     let nothing = BTreeSet::new();
     for (found, block) in found.iter().zip(blocks) {
         let dead = dead.get(&found.header.sequence).unwrap_or(&nothing);
@@ -267,7 +285,7 @@ fn fill(state: &mut State, found: &[Found], blocks: &[u32], dead: &BTreeMap<u64,
             if let Some(older) = state.index.get(entry.digest) {
                 state.supersede(entry.digest, &older);
             }
-            let place = Place {
+            let place = IndexPlace {
                 block: *block,
                 offset: entry.offset,
                 units: entry.units,
@@ -286,7 +304,7 @@ fn fill(state: &mut State, found: &[Found], blocks: &[u32], dead: &BTreeMap<u64,
 mod tests {
     use super::*;
 
-    fn bytes(saved: &Saved) -> Vec<u8> {
+    fn bytes(saved: &SavedQueue) -> Vec<u8> {
         let mut bytes = [saved.next_sequence.to_le_bytes(), saved.lowest.to_le_bytes()].concat();
         bytes.extend((saved.segments.len() as u32).to_le_bytes());
         bytes.extend(saved.segments.iter().flat_map(|size| size.to_le_bytes()));
@@ -305,14 +323,14 @@ mod tests {
     /// Whoever wrote it, its checksum fits: two blocks of one number would be one block twice.
     #[test]
     fn an_order_that_nobody_saves_is_none() {
-        let saved = |next_sequence, lowest, sections: [&[u64]; 2]| Saved {
+        let saved = |next_sequence, lowest, sections: [&[u64]; 2]| SavedQueue {
             next_sequence,
             lowest,
             segments: vec![5, 0],
             sections: sections.map(|all| all.iter().map(|number| (*number, vec![4, 9])).collect()).into(),
         };
         let sound = saved(8, 0.5, [&[1, 7], &[3]]);
-        assert_eq!(Saved::parse(&bytes(&sound)), Some(sound));
+        assert_eq!(SavedQueue::parse(&bytes(&sound)), Some(sound));
         for wrong in [
             saved(8, 0.5, [&[1, 7], &[1]]),
             saved(8, 0.5, [&[1, 1], &[]]),
@@ -320,7 +338,7 @@ mod tests {
             saved(8, f64::NAN, [&[1, 7], &[3]]),
             saved(8, -1.0, [&[1, 7], &[3]]),
         ] {
-            assert_eq!(Saved::parse(&bytes(&wrong)), None, "{wrong:?}");
+            assert_eq!(SavedQueue::parse(&bytes(&wrong)), None, "{wrong:?}");
         }
     }
 }

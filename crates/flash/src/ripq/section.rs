@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BlockKind {
     /// Has bytes of objects, on the device or in a buffer.
     Device,
     /// The new place in the queue of objects whose bytes stay where they are (section 4.3.2).
@@ -13,7 +13,7 @@ pub(super) enum Kind {
 /// An object counts in the one block that tells its place in the queue: the virtual one if it has been updated.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    pub(super) kind: Kind,
+    pub(super) kind: BlockKind,
     pub(super) bytes: u64,
     pub(super) objects: u32,
     /// Objects whose bytes are in this block, wherever in the queue they count.
@@ -38,17 +38,17 @@ pub(super) struct Section {
 }
 
 impl Section {
-    pub(super) fn active(&self, kind: Kind) -> Option<u32> {
+    pub(super) fn active(&self, kind: BlockKind) -> Option<u32> {
         match kind {
-            Kind::Device => self.active_device,
-            Kind::Virtual => self.active_virtual,
+            BlockKind::Device => self.active_device,
+            BlockKind::Virtual => self.active_virtual,
         }
     }
 
-    pub(super) fn active_mut(&mut self, kind: Kind) -> &mut Option<u32> {
+    pub(super) fn active_mut(&mut self, kind: BlockKind) -> &mut Option<u32> {
         match kind {
-            Kind::Device => &mut self.active_device,
-            Kind::Virtual => &mut self.active_virtual,
+            BlockKind::Device => &mut self.active_device,
+            BlockKind::Virtual => &mut self.active_virtual,
         }
     }
 

@@ -1,13 +1,13 @@
 //! What a cache is told when it is created or opened. Not what it finds on the device.
 
-use crate::{Error, Policy};
+use crate::{FlashError, FlashPolicy};
 
 /// A block whose objects are all written again makes no room; so few others would make hardly any.
 const THETA_MAX: f64 = 0.95;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    pub policy: Policy,
+pub struct RipqSettings {
+    pub policy: FlashPolicy,
     /// Of each write; the unit of eviction. Larger ones are kinder to flash and need more memory.
     pub block_bytes: u64,
     /// Average share of a section (Table 4.3): 2 / alpha sections at most, each with a buffer of a block.
@@ -30,11 +30,11 @@ pub struct Settings {
     pub identity: u64,
 }
 
-impl Default for Settings {
+impl Default for RipqSettings {
     /// The parameters of Table 4.3, but for the block: 16 MiB is enough for devices of today.
-    fn default() -> Settings {
-        Settings {
-            policy: Policy::SegmentedLru { segments: 3 },
+    fn default() -> RipqSettings {
+        RipqSettings {
+            policy: FlashPolicy::SegmentedLru { segments: 3 },
             block_bytes: 16 << 20,
             alpha: 0.05,
             skip: 0.0,
@@ -48,10 +48,10 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl RipqSettings {
     /// Whether each is within its range; whoever creates or opens a cache is told as well.
-    pub fn check(&self) -> Result<(), Error> {
-        let refuse = |why: String| Err(Error::Settings(why));
+    pub fn check(&self) -> Result<(), FlashError> {
+        let refuse = |why: String| Err(FlashError::Settings(why));
         if !(0.001..=0.5).contains(&self.alpha) {
             return refuse(format!("alpha = {}: must be from 0.001 to 0.5", self.alpha));
         }

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::evicted::Evicted;
-use super::queue::{Queue, counted_in};
-use super::section::Kind;
-use super::settings::Settings;
-use super::statistics::{Contents, Memory, Statistics};
-use super::stored::{Held, Stored};
-use crate::Policy;
-use crate::block::{Builder, Entry};
+use super::queue::{RipqQueue, counted_in};
+use super::section::BlockKind;
+use super::settings::RipqSettings;
+use super::statistics::{Contents, MemoryBytes, RipqStatistics};
+use super::stored::{BlockBytes, StoredBlock};
+use crate::FlashPolicy;
+use crate::block::{BlockEntry, Builder};
 use crate::device::AlignedBuffer;
-use crate::index::{Index, Place};
-use crate::journal::Change;
-use crate::layout::Layout;
+use crate::index::{Index, IndexPlace};
+use crate::journal::JournalChange;
+use crate::layout::DeviceLayout;
 use crate::pins::{Pin, Pins};
-use crate::record::{Record, UNIT};
+use crate::record::{ObjectRecord, UNIT};
 use crate::sipq::Logical;
 
 /// Blocks of the device that are kept free, so that a full buffer is never kept from being written by a block that is
@@ -29,30 +29,30 @@ const SPARE_BLOCKS: u64 = 2;
 const ONE_SECTION: f64 = 1.0;
 
 /// Where a lookup leads.
-pub(super) enum Found<'a> {
+pub(super) enum Lookup<'a> {
     Nothing,
     Value(Bytes),
-    Writing { buffer: Arc<AlignedBuffer>, place: Place, sequence: u64 },
-    OnDevice { slot: u32, pin: Pin<'a>, place: Place, sequence: u64 },
+    Writing { buffer: Arc<AlignedBuffer>, place: IndexPlace, sequence: u64 },
+    OnDevice { slot: u32, pin: Pin<'a>, place: IndexPlace, sequence: u64 },
 }
 
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct RipqState {
     pub(super) index: Index,
-    pub(super) queue: Queue,
+    pub(super) queue: RipqQueue,
     /// Of SIPQ.
     pub(super) logical: Option<Logical>,
     theta: f64,
     /// Blocks reclaimed since there was room. After all of them what the logical queue holds goes as well.
     pub(super) reclaimed_in_vain: u64,
     /// Of the device blocks, by their numbers in the queue.
-    pub(super) stored: Vec<Option<Stored>>,
+    pub(super) stored: Vec<Option<StoredBlock>>,
     /// Blocks of the device that hold nothing, the one freed first at the front.
     pub(super) free: VecDeque<u32>,
     /// What the journal has not been told.
-    pub(super) pending: Vec<Change>,
+    pub(super) pending: Vec<JournalChange>,
     pub(super) evicted: Evicted,
-    pub(super) statistics: Statistics,
+    pub(super) statistics: RipqStatistics,
     pub(super) next_sequence: u64,
     /// Of blocks that are sealed.
     pub(super) sealed_blocks: u64,
@@ -60,24 +60,24 @@ pub(super) struct State {
     pub(super) buffered_bytes: u64,
     pub(super) dead: u64,
     pub(super) buffers: Vec<AlignedBuffer>,
-    pub(super) layout: Layout,
+    pub(super) layout: DeviceLayout,
     capacity_bytes: u64,
     objects_max: usize,
 }
 
-impl State {
-    pub(super) fn new(settings: &Settings, layout: Layout) -> State {
+impl RipqState {
+    pub(super) fn new(settings: &RipqSettings, layout: DeviceLayout) -> RipqState {
         let capacity_bytes = settings.capacity_bytes.unwrap_or(u64::MAX);
         let room = (layout.blocks.saturating_sub(SPARE_BLOCKS) * layout.block_bytes).min(capacity_bytes);
-        let queue = |policy, alpha| Queue::new(policy, alpha, layout.block_bytes, room);
+        let queue = |policy, alpha| RipqQueue::new(policy, alpha, layout.block_bytes, room);
         let (queue, logical) = match settings.theta {
             None => (queue(settings.policy, settings.alpha), None),
             Some(theta) => {
                 let logical = Logical::new(settings.policy, (room as f64 * theta) as u64 / UNIT as u64);
-                (queue(Policy::Fifo, ONE_SECTION), Some(logical))
+                (queue(FlashPolicy::Fifo, ONE_SECTION), Some(logical))
             }
         };
-        State {
+        RipqState {
             index: Index::default(),
             queue,
             logical,
@@ -87,7 +87,7 @@ impl State {
             free: VecDeque::new(),
             pending: Vec::new(),
             evicted: Evicted::default(),
-            statistics: Statistics::default(),
+            statistics: RipqStatistics::default(),
             next_sequence: 1,
             sealed_blocks: 0,
             sealed_bytes: 0,
@@ -123,24 +123,26 @@ impl State {
     }
 
     /// Looks an object up and counts the request.
-    pub(super) fn find<'a>(&mut self, key: &[u8], digest: u64, pins: &'a Pins) -> Found<'a> {
+    pub(super) fn find<'a>(&mut self, key: &[u8], digest: u64, pins: &'a Pins) -> Lookup<'a> {
         let Some(mut place) = self.index.get(digest) else {
             self.statistics.misses += 1;
-            return Found::Nothing;
+            return Lookup::Nothing;
         };
         let stored = self.stored(place.block);
         let sequence = stored.sequence;
         let found = match &stored.held {
-            Held::Open(builder) => match builder.read(place.offset, place.units) {
-                Some((known, value)) if known == key => Found::Value(Bytes::copy_from_slice(value)),
+            BlockBytes::Open(builder) => match builder.read(place.offset, place.units) {
+                Some((known, value)) if known == key => Lookup::Value(Bytes::copy_from_slice(value)),
                 _ => {
                     self.statistics.collisions += 1;
                     self.statistics.misses += 1;
-                    return Found::Nothing;
+                    return Lookup::Nothing;
                 }
             },
-            Held::Writing(buffer) => Found::Writing { buffer: Arc::clone(buffer), place, sequence },
-            Held::OnDevice(slot) => Found::OnDevice { slot: *slot, pin: pins.pin(*slot), place, sequence },
+            BlockBytes::Writing(buffer) => Lookup::Writing { buffer: Arc::clone(buffer), place, sequence },
+            BlockBytes::OnDevice(slot) => {
+                Lookup::OnDevice { slot: *slot, pin: pins.pin(*slot), place, sequence }
+            }
         };
         self.statistics.hits += 1;
         self.queue.request(&mut place);
@@ -154,47 +156,47 @@ impl State {
     pub(super) fn fits(&self, section: usize, units: u32) -> bool {
         let Some(block) = self.queue.sections[section].active_device else { return true };
         match &self.stored(block).held {
-            Held::Open(builder) => builder.fits(units),
-            Held::Writing(_) | Held::OnDevice(_) => unreachable!("an active block is open"),
+            BlockBytes::Open(builder) => builder.fits(units),
+            BlockBytes::Writing(_) | BlockBytes::OnDevice(_) => unreachable!("an active block is open"),
         }
     }
 
     /// Puts an object that is nowhere at the insertion point of a section, where it fits. Its priority was given when
     /// the lowest value was this.
-    pub(super) fn append(&mut self, section: usize, record: &Record<'_>, frequency: u8, lowest: f64) {
-        let block = self.queue.open(section, Kind::Device);
+    pub(super) fn append(&mut self, section: usize, record: &ObjectRecord<'_>, frequency: u8, lowest: f64) {
+        let block = self.queue.open(section, BlockKind::Device);
         if self.stored.get(block as usize).is_none_or(Option::is_none) {
             let buffer = self.take_buffer();
-            let held = Held::Open(Builder::new(buffer));
-            self.store(block, Stored { held, sequence: 0, used_bytes: 0, dead: Vec::new() });
+            let held = BlockBytes::Open(Builder::new(buffer));
+            self.store(block, StoredBlock { held, sequence: 0, used_bytes: 0, dead: Vec::new() });
         }
         let stored = self.stored_mut(block);
-        let Held::Open(builder) = &mut stored.held else { unreachable!("an active block is open") };
+        let BlockBytes::Open(builder) = &mut stored.held else { unreachable!("an active block is open") };
         let offset = builder.append(record, frequency);
         let used_bytes = builder.used_bytes() as u64;
         let added = used_bytes - std::mem::replace(&mut stored.used_bytes, used_bytes);
         self.buffered_bytes += added;
         self.queue.blocks[block].residents += 1;
         self.queue.count_at(block, record.units, frequency, lowest);
-        let place = Place { block, offset, units: record.units, moved_to: None, frequency };
+        let place = IndexPlace { block, offset, units: record.units, moved_to: None, frequency };
         let displaced = self.index.insert(record.digest, &place);
         debug_assert_eq!(displaced, None, "the caller removes what was there");
     }
 
     /// The object is no longer in the cache. Its bytes stay, so whoever calls this answers for them.
-    pub(super) fn unlink(&mut self, digest: u64, place: &Place) {
+    pub(super) fn unlink(&mut self, digest: u64, place: &IndexPlace) {
         self.index.remove(digest);
         self.uncount(place);
     }
 
     /// The object counts in no block any more; the index is the caller's.
-    pub(super) fn uncount(&mut self, place: &Place) {
+    pub(super) fn uncount(&mut self, place: &IndexPlace) {
         self.queue.discount(counted_in(place), place.units, place.frequency);
         self.queue.blocks[place.block].residents -= 1;
     }
 
     /// The object has to make room for others.
-    pub(super) fn evict(&mut self, digest: u64, place: &Place) {
+    pub(super) fn evict(&mut self, digest: u64, place: &IndexPlace) {
         self.evicted.note(digest);
         self.lose_standing(digest);
         self.index.remove(digest);
@@ -204,11 +206,11 @@ impl State {
     }
 
     /// The object is no longer in the cache, and recovery must not bring it back.
-    pub(super) fn forget(&mut self, digest: u64, place: &Place) {
+    pub(super) fn forget(&mut self, digest: u64, place: &IndexPlace) {
         self.queue.leave_segment(place);
         self.unlink(digest, place);
         let stored = self.stored_mut(place.block);
-        if let Held::Open(builder) = &mut stored.held {
+        if let BlockBytes::Open(builder) = &mut stored.held {
             builder.kill(place.offset);
             return;
         }
@@ -222,13 +224,14 @@ impl State {
         let sequence = stored.sequence;
         if sequence > 0 {
             stored.dead.extend(offsets);
-            self.pending.extend(offsets.iter().map(|offset| Change::Dead { sequence, offset: *offset }));
+            self.pending
+                .extend(offsets.iter().map(|offset| JournalChange::Dead { sequence, offset: *offset }));
             self.dead += offsets.len() as u64;
         }
     }
 
     /// Recovery has found a newer copy of an object.
-    pub(super) fn supersede(&mut self, digest: u64, place: &Place) {
+    pub(super) fn supersede(&mut self, digest: u64, place: &IndexPlace) {
         self.unlink(digest, place);
         self.stored_mut(place.block).dead.push(place.offset);
         self.dead += 1;
@@ -246,7 +249,7 @@ impl State {
     }
 
     /// The place of a table's object, if the index knows it by this very copy.
-    pub(super) fn resident(&self, block: u32, entry: &Entry) -> Option<Place> {
+    pub(super) fn resident(&self, block: u32, entry: &BlockEntry) -> Option<IndexPlace> {
         let place = self.index.get(entry.digest)?;
         (place.block == block && place.offset == entry.offset).then_some(place)
     }
@@ -263,11 +266,12 @@ impl State {
     }
 
     pub(super) fn contents(&self) -> Contents {
-        let open = self.stored.iter().flatten().filter(|stored| !matches!(stored.held, Held::OnDevice(_)));
+        let open =
+            self.stored.iter().flatten().filter(|stored| !matches!(stored.held, BlockBytes::OnDevice(_)));
         let buffers = open.count() + self.buffers.len();
         let dead: usize =
             self.stored.iter().flatten().map(|stored| stored.dead.capacity() * size_of::<u32>()).sum();
-        let stored_bytes = self.stored.capacity() * size_of::<Option<Stored>>() + dead;
+        let stored_bytes = self.stored.capacity() * size_of::<Option<StoredBlock>>() + dead;
         let logical_bytes = self.logical.as_ref().map_or(0, Logical::memory_bytes);
         Contents {
             objects: self.index.len(),
@@ -275,7 +279,7 @@ impl State {
             sections: self.queue.sections.len(),
             blocks_on_device: self.sealed_blocks as usize,
             buffered_bytes: self.buffered_bytes,
-            memory: Memory {
+            memory: MemoryBytes {
                 index_bytes: self.index.bytes(),
                 buffers_bytes: buffers * self.layout.block_bytes as usize,
                 queue_bytes: self.queue.memory_bytes()

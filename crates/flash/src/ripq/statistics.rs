@@ -2,7 +2,7 @@
 
 /// Bytes of objects are those of their records: key, value and 16 bytes, rounded up to 16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct RipqStatistics {
     pub hits: u64,
     pub misses: u64,
     pub inserted: u64,
@@ -35,7 +35,7 @@ pub struct Statistics {
     pub blocks_unreadable: u64,
 }
 
-impl Statistics {
+impl RipqStatistics {
     /// Bytes written per byte inserted (dissertation, section 4.2); none before the first insertion.
     pub fn write_amplification(&self) -> Option<f64> {
         (self.inserted_bytes > 0).then(|| self.written_bytes as f64 / self.inserted_bytes as f64)
@@ -52,11 +52,11 @@ pub struct Contents {
     pub blocks_on_device: usize,
     /// What buffered blocks hold, which counts as capacity.
     pub buffered_bytes: u64,
-    pub memory: Memory,
+    pub memory: MemoryBytes,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryBytes {
     pub index_bytes: usize,
     pub buffers_bytes: usize,
     pub queue_bytes: usize,

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use super::state::State;
-use crate::block::{self, Builder, Entry, Header};
+use super::state::RipqState;
+use crate::block::{self, BlockEntry, BlockHeader, Builder};
 use crate::device::AlignedBuffer;
-use crate::journal::Change;
+use crate::journal::JournalChange;
 
 /// Buffers kept for the next insertion point; more go back to the allocator.
 const SPARE_BUFFERS: usize = 3;
 
 /// Where the bytes of a device block are.
 #[derive(Debug)]
-pub(super) enum Held {
+pub(super) enum BlockBytes {
     Open(Builder),
     /// Sealed, and on its way to the device.
     Writing(Arc<AlignedBuffer>),
@@ -20,8 +20,8 @@ pub(super) enum Held {
 }
 
 #[derive(Debug)]
-pub(super) struct Stored {
-    pub(super) held: Held,
+pub(super) struct StoredBlock {
+    pub(super) held: BlockBytes,
     /// 0 until it is sealed.
     pub(super) sequence: u64,
     pub(super) used_bytes: u64,
@@ -34,21 +34,21 @@ pub(super) struct Stored {
 pub(super) struct Sealing {
     pub(super) block: u32,
     pub(super) buffer: Arc<AlignedBuffer>,
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<BlockEntry>,
     /// How much of the buffer.
     pub(super) written_bytes: usize,
 }
 
-impl State {
-    pub(super) fn stored(&self, block: u32) -> &Stored {
+impl RipqState {
+    pub(super) fn stored(&self, block: u32) -> &StoredBlock {
         self.stored[block as usize].as_ref().expect("a device block has bytes")
     }
 
-    pub(super) fn stored_mut(&mut self, block: u32) -> &mut Stored {
+    pub(super) fn stored_mut(&mut self, block: u32) -> &mut StoredBlock {
         self.stored[block as usize].as_mut().expect("a device block has bytes")
     }
 
-    pub(super) fn store(&mut self, block: u32, stored: Stored) {
+    pub(super) fn store(&mut self, block: u32, stored: StoredBlock) {
         let index = block as usize;
         if self.stored.len() <= index {
             self.stored.resize_with(index + 1, || None);
@@ -65,7 +65,7 @@ impl State {
             return None;
         }
         let below_head: u64 = self.queue.sections[..=section].iter().map(|section| section.bytes).sum();
-        let header = Header {
+        let header = BlockHeader {
             identity: self.layout.identity,
             sequence: self.next_sequence,
             objects: 0,
@@ -76,18 +76,18 @@ impl State {
         self.next_sequence += 1;
         self.queue.seal(section);
         let stored = self.stored[block as usize].take().expect("a device block has bytes");
-        let Held::Open(builder) = stored.held else { unreachable!("an active block is open") };
+        let BlockBytes::Open(builder) = stored.held else { unreachable!("an active block is open") };
         let (buffer, entries) = builder.seal(header);
         let buffer = Arc::new(buffer);
         self.buffered_bytes -= stored.used_bytes;
         self.sealed_blocks += 1;
         self.sealed_bytes += stored.used_bytes;
-        let held = Held::Writing(Arc::clone(&buffer));
+        let held = BlockBytes::Writing(Arc::clone(&buffer));
         let written_bytes =
             block::written_bytes(stored.used_bytes as usize, self.layout.block_bytes as usize);
         self.store(
             block,
-            Stored { held, sequence: header.sequence, used_bytes: stored.used_bytes, dead: Vec::new() },
+            StoredBlock { held, sequence: header.sequence, used_bytes: stored.used_bytes, dead: Vec::new() },
         );
         Some(Sealing { block, buffer, entries, written_bytes })
     }
@@ -109,7 +109,7 @@ impl State {
 
     /// The block is on the device; its buffer may be used again.
     pub(super) fn written(&mut self, sealing: Sealing, slot: u32) {
-        self.stored_mut(sealing.block).held = Held::OnDevice(slot);
+        self.stored_mut(sealing.block).held = BlockBytes::OnDevice(slot);
         self.statistics.blocks_written += 1;
         self.statistics.written_bytes += sealing.written_bytes as u64;
         // A reader that still holds the buffer drops it.
@@ -126,7 +126,7 @@ impl State {
                 self.evict(entry.digest, &place);
             }
         }
-        self.stored_mut(sealing.block).held = Held::OnDevice(slot);
+        self.stored_mut(sealing.block).held = BlockBytes::OnDevice(slot);
         self.release_if_unused(sealing.block);
     }
 
@@ -134,10 +134,10 @@ impl State {
         if self.queue.blocks[block].residents > 0 {
             return;
         }
-        if let Held::OnDevice(slot) = self.stored(block).held {
+        if let BlockBytes::OnDevice(slot) = self.stored(block).held {
             let stored = self.stored[block as usize].take().expect("it has just been read");
             self.queue.remove(block);
-            self.pending.push(Change::Freed { sequence: stored.sequence });
+            self.pending.push(JournalChange::Freed { sequence: stored.sequence });
             self.free.push_back(slot);
             self.sealed_blocks -= 1;
             self.sealed_bytes -= stored.used_bytes;
@@ -151,15 +151,15 @@ impl State {
             return;
         }
         match self.stored(block).held {
-            Held::Open(_) => {
+            BlockBytes::Open(_) => {
                 let stored = self.stored[block as usize].take().expect("it has just been read");
                 self.queue.remove(block);
                 self.buffered_bytes -= stored.used_bytes;
-                if let Held::Open(builder) = stored.held {
+                if let BlockBytes::Open(builder) = stored.held {
                     self.recycle(builder.buffer);
                 }
             }
-            Held::Writing(_) | Held::OnDevice(_) => self.release_if_unused(block),
+            BlockBytes::Writing(_) | BlockBytes::OnDevice(_) => self.release_if_unused(block),
         }
     }
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::queue::{bytes, counted_in};
-use super::section::Kind;
-use super::state::State;
-use super::stored::Held;
+use super::section::BlockKind;
+use super::state::RipqState;
+use super::stored::BlockBytes;
 
 /// What the index says of one block.
 #[derive(Default, PartialEq, Debug)]
@@ -24,7 +24,7 @@ macro_rules! ensure {
     };
 }
 
-impl State {
+impl RipqState {
     pub(super) fn verify(&self) -> Result<(), String> {
         self.verify_objects()?;
         self.verify_sections()?;
@@ -38,7 +38,10 @@ impl State {
         let blocks = &self.queue.blocks;
         for place in self.index.places() {
             ensure!(blocks.contains(place.block), "{place:?}: no such block");
-            ensure!(blocks[place.block].kind == Kind::Device, "{place:?}: its bytes are in a virtual block");
+            ensure!(
+                blocks[place.block].kind == BlockKind::Device,
+                "{place:?}: its bytes are in a virtual block"
+            );
             sums.entry(place.block).or_default().residents += 1;
             let is_dead = self.stored(place.block).dead.contains(&place.offset);
             ensure!(!is_dead, "{place:?}: is dead");
@@ -47,7 +50,7 @@ impl State {
             counted.bytes += bytes(place.units);
             if let Some(moved) = place.moved_to {
                 ensure!(blocks.contains(moved), "{place:?}: no such virtual block");
-                ensure!(blocks[moved].kind == Kind::Virtual, "{place:?}: has moved to a device block");
+                ensure!(blocks[moved].kind == BlockKind::Virtual, "{place:?}: has moved to a device block");
                 let position = |block: u32| (blocks[block].section, blocks[block].order);
                 ensure!(position(moved) > position(place.block), "{place:?}: has moved down");
             }
@@ -75,7 +78,7 @@ impl State {
                 let block = &queue.blocks[block];
                 ensure!(block.section == number, "{block:?} is in section {number}");
                 ensure!(block.active == active, "{block:?} is active: {active}");
-                let empty = block.kind == Kind::Virtual && block.objects == 0;
+                let empty = block.kind == BlockKind::Virtual && block.objects == 0;
                 ensure!(block.active || !empty, "{block:?} is virtual and empty");
             }
             let orders: Vec<u64> = section.sealed.iter().map(|block| queue.blocks[*block].order).collect();
@@ -109,30 +112,30 @@ impl State {
         for (number, stored) in self.stored.iter().enumerate() {
             let number = number as u32;
             let block = self.queue.blocks.contains(number).then(|| &self.queue.blocks[number]);
-            let device = block.is_some_and(|block| block.kind == Kind::Device);
+            let device = block.is_some_and(|block| block.kind == BlockKind::Device);
             let Some(stored) = stored else {
                 ensure!(!device, "block {number} has no bytes");
                 continue;
             };
             ensure!(device, "bytes of block {number}, which is none");
             dead += stored.dead.len() as u64;
-            let is_open = matches!(stored.held, Held::Open(_));
+            let is_open = matches!(stored.held, BlockBytes::Open(_));
             let numbered = sequences.insert(stored.sequence) && stored.sequence < self.next_sequence;
             ensure!(is_open == (stored.sequence == 0), "block {number} has the number {}", stored.sequence);
             ensure!(is_open || numbered, "block {number} has a number that is not its own");
             let offsets: BTreeSet<u32> = stored.dead.iter().copied().collect();
             ensure!(offsets.len() == stored.dead.len(), "in block {number} something is dead twice");
             match &stored.held {
-                Held::OnDevice(slot) => {
+                BlockBytes::OnDevice(slot) => {
                     ensure!(slots.insert(*slot), "block {slot} of the device is used twice");
                     sealed += 1;
                     sealed_bytes += stored.used_bytes;
                 }
-                Held::Open(builder) => {
+                BlockBytes::Open(builder) => {
                     ensure!(stored.used_bytes == builder.used_bytes() as u64, "block {number} is miscounted");
                     buffered_bytes += stored.used_bytes;
                 }
-                Held::Writing(_) => return Err(format!("block {number} is being written")),
+                BlockBytes::Writing(_) => return Err(format!("block {number} is being written")),
             }
         }
         let found = (sealed, sealed_bytes, buffered_bytes, dead);

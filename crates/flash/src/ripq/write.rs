@@ -4,23 +4,23 @@
 use std::io;
 
 use super::queue::counted_in;
-use super::state::State;
+use super::state::RipqState;
 use super::stored::Sealing;
 use super::{Ripq, recovery};
-use crate::Error;
+use crate::FlashError;
 use crate::block::Builder;
-use crate::index::Place;
+use crate::index::IndexPlace;
 use crate::journal::Journal;
-use crate::layout::Layout;
-use crate::priority::Priority;
-use crate::record::{Record, UNIT};
+use crate::layout::DeviceLayout;
+use crate::priority::QueuePriority;
+use crate::record::{ObjectRecord, UNIT};
 
 /// One bad block is a bad block; so many in a row are a device that takes no more.
 const FAILURES_MAX: u32 = 3;
 
 /// What only the thread that writes needs.
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct RipqWriter {
     pub(super) journal: Journal,
     pub(super) blocks_since_checkpoint: u64,
     block_failures: u32,
@@ -28,9 +28,9 @@ pub(super) struct Writer {
     failed: Option<String>,
 }
 
-impl Writer {
-    pub(super) fn new(layout: &Layout, generation: u64) -> Writer {
-        Writer {
+impl RipqWriter {
+    pub(super) fn new(layout: &DeviceLayout, generation: u64) -> RipqWriter {
+        RipqWriter {
             journal: Journal::new(layout, generation),
             blocks_since_checkpoint: 0,
             block_failures: 0,
@@ -39,8 +39,8 @@ impl Writer {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), Error> {
-        self.failed.clone().map_or(Ok(()), |error| Err(Error::Failed(error)))
+    pub(super) fn check(&self) -> Result<(), FlashError> {
+        self.failed.clone().map_or(Ok(()), |error| Err(FlashError::Failed(error)))
     }
 
     fn note_block(&mut self, outcome: &io::Result<()>) {
@@ -53,7 +53,7 @@ impl Writer {
     }
 
     /// What is not told to the journal waits in memory, so this may not go on for ever either.
-    pub(super) fn note_journal(&mut self, outcome: &Result<(), Error>) {
+    pub(super) fn note_journal(&mut self, outcome: &Result<(), FlashError>) {
         self.journal_failures = if outcome.is_ok() { 0 } else { self.journal_failures + 1 };
         if let Err(error) = outcome
             && self.journal_failures == FAILURES_MAX
@@ -65,17 +65,22 @@ impl Writer {
 }
 
 impl Ripq {
-    pub(super) fn record<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<Record<'a>, Error> {
+    pub(super) fn record<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<ObjectRecord<'a>, FlashError> {
         let units_max = Builder::units_max(self.layout.block_bytes as usize);
-        let record = Record::new(key, value, self.digest(key)).filter(|record| record.units <= units_max);
-        record.ok_or_else(|| Error::TooLarge {
+        let record =
+            ObjectRecord::new(key, value, self.digest(key)).filter(|record| record.units <= units_max);
+        record.ok_or_else(|| FlashError::TooLarge {
             bytes: key.len() + value.len(),
             bytes_max: units_max as usize * UNIT - UNIT,
         })
     }
 
     /// Puts an object at the insertion point of its section, after writing what is in the way; whether it replaced one.
-    pub(super) fn write_object(&self, writer: &mut Writer, record: &Record<'_>) -> Result<bool, Error> {
+    pub(super) fn write_object(
+        &self,
+        writer: &mut RipqWriter,
+        record: &ObjectRecord<'_>,
+    ) -> Result<bool, FlashError> {
         loop {
             let sealing = {
                 let mut state = self.state();
@@ -107,7 +112,11 @@ impl Ripq {
     }
 
     /// Writes a sealed block. A failure costs its objects and is an error only when the device seems to be gone.
-    pub(super) fn write_block(&self, writer: &mut Writer, sealing: Option<Sealing>) -> Result<(), Error> {
+    pub(super) fn write_block(
+        &self,
+        writer: &mut RipqWriter,
+        sealing: Option<Sealing>,
+    ) -> Result<(), FlashError> {
         let Some(sealing) = sealing else { return Ok(()) };
         let slot = self.take_block();
         let written = self.device.write(self.layout.block(slot), &sealing.buffer[..sealing.written_bytes]);
@@ -147,7 +156,7 @@ impl Ripq {
     }
 
     /// Keeps sections few and small. What a merge leaves without an insertion point is inserted again, in memory.
-    pub(super) fn balance(&self, writer: &mut Writer) -> Result<(), Error> {
+    pub(super) fn balance(&self, writer: &mut RipqWriter) -> Result<(), FlashError> {
         loop {
             let closed = {
                 let mut state = self.state();
@@ -161,7 +170,7 @@ impl Ripq {
     }
 
     /// Evicts until everything fits again, with so many insertion points about to be sealed.
-    pub(super) fn make_room(&self, writer: &mut Writer, sealing: u64) -> Result<(), Error> {
+    pub(super) fn make_room(&self, writer: &mut RipqWriter, sealing: u64) -> Result<(), FlashError> {
         self.state().reclaimed_in_vain = 0;
         while self.state().is_over_capacity(sealing) {
             if !self.reclaim(writer)? {
@@ -173,7 +182,7 @@ impl Ripq {
     }
 
     /// The journal has room for so many dead objects; the block that has most of them is written again without them.
-    pub(super) fn bound_dead(&self, writer: &mut Writer) -> Result<(), Error> {
+    pub(super) fn bound_dead(&self, writer: &mut RipqWriter) -> Result<(), FlashError> {
         loop {
             let worst = {
                 let mut state = self.state();
@@ -195,7 +204,7 @@ impl Ripq {
 
     /// Seals and writes every insertion point. Neighbours whose buffers fit into one block share it, so that no more is
     /// evicted for blocks that are not full than must be.
-    pub(super) fn write_buffers(&self, writer: &mut Writer) -> Result<(), Error> {
+    pub(super) fn write_buffers(&self, writer: &mut RipqWriter) -> Result<(), FlashError> {
         loop {
             self.balance(writer)?;
             let closed = || self.state().join_buffers();
@@ -224,19 +233,19 @@ struct Aim {
     section: usize,
     frequency: u8,
     /// None if a request changes nothing.
-    priority: Option<Priority>,
+    priority: Option<QueuePriority>,
 }
 
-impl State {
+impl RipqState {
     /// As on a request, if it was in the cache.
-    fn aim(&self, record: &Record<'_>, old: Option<&Place>) -> Aim {
+    fn aim(&self, record: &ObjectRecord<'_>, old: Option<&IndexPlace>) -> Aim {
         let queue = &self.queue;
         let Some(old) = old else {
             let priority = queue.on_miss(record.units);
             return Aim { section: queue.locate(priority), frequency: 1, priority: Some(priority) };
         };
         let frequency = old.frequency.saturating_add(1);
-        let requested = Place { units: record.units, frequency, ..*old };
+        let requested = IndexPlace { units: record.units, frequency, ..*old };
         let here = queue.blocks[counted_in(old)].section;
         let priority = queue.on_hit(&requested, queue.standing(old));
         let above = priority.map(|priority| queue.locate(priority));

@@ -9,22 +9,22 @@ mod segmented;
 
 use hashbrown::HashTable;
 
-use crate::Policy;
+use crate::FlashPolicy;
 use ranked::Ranked;
 use segmented::Segmented;
 
 /// An object's number in the logical queue; numbers are used again.
-type Number = u32;
+type ObjectNumber = u32;
 
 /// What is known of an object that the queue holds.
 #[derive(Clone, Copy, Debug)]
-struct Object {
+struct QueuedObject {
     digest: u64,
     bytes: u32,
 }
 
 #[derive(Debug)]
-enum Order {
+enum QueueOrder {
     /// FIFO: nothing is worth writing again.
     Nothing,
     Segmented(Segmented),
@@ -33,19 +33,21 @@ enum Order {
 
 #[derive(Debug)]
 pub struct Logical {
-    numbers: HashTable<Number>,
-    objects: Vec<Object>,
-    free: Vec<Number>,
-    order: Order,
+    numbers: HashTable<ObjectNumber>,
+    objects: Vec<QueuedObject>,
+    free: Vec<ObjectNumber>,
+    order: QueueOrder,
 }
 
 impl Logical {
     /// For objects of so many bytes altogether. Bytes may be any unit, if they are the same one everywhere.
-    pub fn new(policy: Policy, bytes_max: u64) -> Logical {
+    pub fn new(policy: FlashPolicy, bytes_max: u64) -> Logical {
         let order = match policy {
-            Policy::Fifo => Order::Nothing,
-            Policy::SegmentedLru { segments } => Order::Segmented(Segmented::new(segments, bytes_max)),
-            Policy::Gdsf { frequency_max } => Order::Ranked(Ranked::new(frequency_max, bytes_max)),
+            FlashPolicy::Fifo => QueueOrder::Nothing,
+            FlashPolicy::SegmentedLru { segments } => {
+                QueueOrder::Segmented(Segmented::new(segments, bytes_max))
+            }
+            FlashPolicy::Gdsf { frequency_max } => QueueOrder::Ranked(Ranked::new(frequency_max, bytes_max)),
         };
         Logical { numbers: HashTable::new(), objects: Vec::new(), free: Vec::new(), order }
     }
@@ -57,16 +59,16 @@ impl Logical {
     /// A request for an object, which the queue holds from now on unless it is larger than the queue. `gone` hears of every
     /// object that the queue lets go for it, by digest and bytes.
     pub fn request(&mut self, digest: u64, bytes: u32, gone: impl FnMut(u64, u32)) {
-        if matches!(self.order, Order::Nothing) {
+        if matches!(self.order, QueueOrder::Nothing) {
             return;
         }
         match self.number(digest) {
             Some(number) => {
                 let before = std::mem::replace(&mut self.objects[number as usize].bytes, bytes);
                 match &mut self.order {
-                    Order::Nothing => {}
-                    Order::Segmented(segmented) => segmented.hit(number, before, &self.objects),
-                    Order::Ranked(ranked) => ranked.hit(number, before, &self.objects),
+                    QueueOrder::Nothing => {}
+                    QueueOrder::Segmented(segmented) => segmented.hit(number, before, &self.objects),
+                    QueueOrder::Ranked(ranked) => ranked.hit(number, before, &self.objects),
                 }
             }
             None => self.insert(digest, bytes),
@@ -77,9 +79,9 @@ impl Logical {
     /// From now on for so many bytes.
     pub(crate) fn resize(&mut self, bytes_max: u64) {
         match &mut self.order {
-            Order::Nothing => {}
-            Order::Segmented(segmented) => segmented.resize(bytes_max, &self.objects),
-            Order::Ranked(ranked) => ranked.resize(bytes_max),
+            QueueOrder::Nothing => {}
+            QueueOrder::Segmented(segmented) => segmented.resize(bytes_max, &self.objects),
+            QueueOrder::Ranked(ranked) => ranked.resize(bytes_max),
         }
         self.let_go(|_, _| {});
     }
@@ -87,32 +89,32 @@ impl Logical {
     pub(crate) fn remove(&mut self, digest: u64) {
         let Some(number) = self.number(digest) else { return };
         match &mut self.order {
-            Order::Nothing => {}
-            Order::Segmented(segmented) => segmented.remove(number, &self.objects),
-            Order::Ranked(ranked) => ranked.remove(number, &self.objects),
+            QueueOrder::Nothing => {}
+            QueueOrder::Segmented(segmented) => segmented.remove(number, &self.objects),
+            QueueOrder::Ranked(ranked) => ranked.remove(number, &self.objects),
         }
         self.release(number);
     }
 
     pub fn memory_bytes(&self) -> usize {
         let order = match &self.order {
-            Order::Nothing => 0,
-            Order::Segmented(segmented) => segmented.memory_bytes(),
-            Order::Ranked(ranked) => ranked.memory_bytes(),
+            QueueOrder::Nothing => 0,
+            QueueOrder::Segmented(segmented) => segmented.memory_bytes(),
+            QueueOrder::Ranked(ranked) => ranked.memory_bytes(),
         };
         // The table has a byte of control beside each of its slots.
-        let table = self.numbers.capacity() * 8 / 7 * (size_of::<Number>() + 1);
-        let objects =
-            self.objects.capacity() * size_of::<Object>() + self.free.capacity() * size_of::<Number>();
+        let table = self.numbers.capacity() * 8 / 7 * (size_of::<ObjectNumber>() + 1);
+        let objects = self.objects.capacity() * size_of::<QueuedObject>()
+            + self.free.capacity() * size_of::<ObjectNumber>();
         order + table + objects
     }
 
-    fn number(&self, digest: u64) -> Option<Number> {
+    fn number(&self, digest: u64) -> Option<ObjectNumber> {
         self.numbers.find(digest, |number| self.objects[*number as usize].digest == digest).copied()
     }
 
     fn insert(&mut self, digest: u64, bytes: u32) {
-        let object = Object { digest, bytes };
+        let object = QueuedObject { digest, bytes };
         let number = match self.free.pop() {
             Some(number) => {
                 self.objects[number as usize] = object;
@@ -120,15 +122,15 @@ impl Logical {
             }
             None => {
                 self.objects.push(object);
-                (self.objects.len() - 1) as Number
+                (self.objects.len() - 1) as ObjectNumber
             }
         };
         let objects = &self.objects;
         self.numbers.insert_unique(digest, number, |number| objects[*number as usize].digest);
         match &mut self.order {
-            Order::Nothing => {}
-            Order::Segmented(segmented) => segmented.insert(number, &self.objects),
-            Order::Ranked(ranked) => ranked.insert(number, &self.objects),
+            QueueOrder::Nothing => {}
+            QueueOrder::Segmented(segmented) => segmented.insert(number, &self.objects),
+            QueueOrder::Ranked(ranked) => ranked.insert(number, &self.objects),
         }
     }
 
@@ -136,18 +138,18 @@ impl Logical {
     fn let_go(&mut self, mut gone: impl FnMut(u64, u32)) {
         loop {
             let lowest = match &mut self.order {
-                Order::Nothing => None,
-                Order::Segmented(segmented) => segmented.evict(&self.objects),
-                Order::Ranked(ranked) => ranked.evict(&self.objects),
+                QueueOrder::Nothing => None,
+                QueueOrder::Segmented(segmented) => segmented.evict(&self.objects),
+                QueueOrder::Ranked(ranked) => ranked.evict(&self.objects),
             };
             let Some(number) = lowest else { return };
-            let Object { digest, bytes } = self.objects[number as usize];
+            let QueuedObject { digest, bytes } = self.objects[number as usize];
             gone(digest, bytes);
             self.release(number);
         }
     }
 
-    fn release(&mut self, number: Number) {
+    fn release(&mut self, number: ObjectNumber) {
         let digest = self.objects[number as usize].digest;
         if let Ok(entry) = self.numbers.find_entry(digest, |other| *other == number) {
             entry.remove();

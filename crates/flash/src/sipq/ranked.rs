@@ -3,12 +3,12 @@
 //! Section 4.3.3: a request gives an object the rank lowest + min(L, n) / size, where n counts its requests since it came
 //! and lowest is the rank of what went last.
 
-use super::{Number, Object};
+use super::{ObjectNumber, QueuedObject};
 
 const NOWHERE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Standing {
+struct RankedObject {
     rank: f64,
     /// In the heap.
     place: u32,
@@ -17,9 +17,9 @@ struct Standing {
 
 #[derive(Debug)]
 pub(super) struct Ranked {
-    standings: Vec<Standing>,
+    standings: Vec<RankedObject>,
     /// The lowest first.
-    heap: Vec<Number>,
+    heap: Vec<ObjectNumber>,
     frequency_max: u8,
     lowest: f64,
     bytes: u64,
@@ -31,19 +31,19 @@ impl Ranked {
         Ranked { standings: Vec::new(), heap: Vec::new(), frequency_max, lowest: 0.0, bytes: 0, bytes_max }
     }
 
-    pub(super) fn insert(&mut self, number: Number, objects: &[Object]) {
+    pub(super) fn insert(&mut self, number: ObjectNumber, objects: &[QueuedObject]) {
         if self.standings.len() < objects.len() {
-            self.standings.resize(objects.len(), Standing { rank: 0.0, place: NOWHERE, requests: 0 });
+            self.standings.resize(objects.len(), RankedObject { rank: 0.0, place: NOWHERE, requests: 0 });
         }
         self.bytes += u64::from(objects[number as usize].bytes);
         let place = self.heap.len();
-        self.standings[number as usize] = Standing { rank: 0.0, place: place as u32, requests: 0 };
+        self.standings[number as usize] = RankedObject { rank: 0.0, place: place as u32, requests: 0 };
         self.heap.push(number);
         self.hit(number, objects[number as usize].bytes, objects);
     }
 
     /// It had so many bytes before.
-    pub(super) fn hit(&mut self, number: Number, before: u32, objects: &[Object]) {
+    pub(super) fn hit(&mut self, number: ObjectNumber, before: u32, objects: &[QueuedObject]) {
         self.bytes += u64::from(objects[number as usize].bytes);
         self.bytes -= u64::from(before);
         let standing = &mut self.standings[number as usize];
@@ -56,7 +56,7 @@ impl Ranked {
         self.rise(self.standings[number as usize].place as usize, objects);
     }
 
-    pub(super) fn remove(&mut self, number: Number, objects: &[Object]) {
+    pub(super) fn remove(&mut self, number: ObjectNumber, objects: &[QueuedObject]) {
         self.bytes -= u64::from(objects[number as usize].bytes);
         let place = std::mem::replace(&mut self.standings[number as usize].place, NOWHERE) as usize;
         self.heap.swap_remove(place);
@@ -72,7 +72,7 @@ impl Ranked {
     }
 
     /// Takes the lowest object out if there are too many.
-    pub(super) fn evict(&mut self, objects: &[Object]) -> Option<Number> {
+    pub(super) fn evict(&mut self, objects: &[QueuedObject]) -> Option<ObjectNumber> {
         if self.bytes <= self.bytes_max {
             return None;
         }
@@ -83,11 +83,12 @@ impl Ranked {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.standings.capacity() * size_of::<Standing>() + self.heap.capacity() * size_of::<Number>()
+        self.standings.capacity() * size_of::<RankedObject>()
+            + self.heap.capacity() * size_of::<ObjectNumber>()
     }
 
     /// Whether what stands at one place goes before what stands at the other; of equals the larger.
-    fn is_lower(&self, one: usize, other: usize, objects: &[Object]) -> bool {
+    fn is_lower(&self, one: usize, other: usize, objects: &[QueuedObject]) -> bool {
         let (one, other) = (self.heap[one] as usize, self.heap[other] as usize);
         let ranks = self.standings[one].rank.total_cmp(&self.standings[other].rank);
         ranks.then(objects[other].bytes.cmp(&objects[one].bytes)).is_lt()
@@ -100,7 +101,7 @@ impl Ranked {
         }
     }
 
-    fn sink(&mut self, mut place: usize, objects: &[Object]) {
+    fn sink(&mut self, mut place: usize, objects: &[QueuedObject]) {
         loop {
             let mut lower = place;
             for child in (2 * place + 1..2 * place + 3).take_while(|child| *child < self.heap.len()) {
@@ -116,7 +117,7 @@ impl Ranked {
         }
     }
 
-    fn rise(&mut self, mut place: usize, objects: &[Object]) {
+    fn rise(&mut self, mut place: usize, objects: &[QueuedObject]) {
         while place > 0 && self.is_lower(place, (place - 1) / 2, objects) {
             self.swap(place, (place - 1) / 2);
             place = (place - 1) / 2;

@@ -1,48 +1,48 @@
 //! Segmented LRU: a request moves an object to the head of the next higher segment, what a segment cannot hold moves to the
 //! head of the next lower one. The lowest segment may use what room the others leave, as in RIPQ.
 
-use super::{Number, Object};
+use super::{ObjectNumber, QueuedObject};
 
-const NOBODY: Number = Number::MAX;
+const NOBODY: ObjectNumber = ObjectNumber::MAX;
 
 /// Neighbours towards head and tail, and the segment.
 #[derive(Clone, Copy, Debug)]
-struct Link {
-    above: Number,
-    below: Number,
+struct QueueLink {
+    above: ObjectNumber,
+    below: ObjectNumber,
     segment: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Segment {
-    head: Number,
-    tail: Number,
+struct SipqSegment {
+    head: ObjectNumber,
+    tail: ObjectNumber,
     bytes: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Segmented {
-    links: Vec<Link>,
+    links: Vec<QueueLink>,
     /// The lowest first.
-    segments: Vec<Segment>,
+    segments: Vec<SipqSegment>,
     bytes_max: u64,
 }
 
 impl Segmented {
     pub(super) fn new(segments: u8, bytes_max: u64) -> Segmented {
-        let segment = Segment { head: NOBODY, tail: NOBODY, bytes: 0 };
+        let segment = SipqSegment { head: NOBODY, tail: NOBODY, bytes: 0 };
         Segmented { links: Vec::new(), segments: vec![segment; usize::from(segments)], bytes_max }
     }
 
-    pub(super) fn insert(&mut self, number: Number, objects: &[Object]) {
+    pub(super) fn insert(&mut self, number: ObjectNumber, objects: &[QueuedObject]) {
         if self.links.len() < objects.len() {
-            self.links.resize(objects.len(), Link { above: NOBODY, below: NOBODY, segment: 0 });
+            self.links.resize(objects.len(), QueueLink { above: NOBODY, below: NOBODY, segment: 0 });
         }
         self.push(number, 0, objects);
     }
 
     /// It had so many bytes before.
-    pub(super) fn hit(&mut self, number: Number, before: u32, objects: &[Object]) {
+    pub(super) fn hit(&mut self, number: ObjectNumber, before: u32, objects: &[QueuedObject]) {
         let from = usize::from(self.links[number as usize].segment);
         self.segments[from].bytes += u64::from(objects[number as usize].bytes);
         self.segments[from].bytes -= u64::from(before);
@@ -52,13 +52,13 @@ impl Segmented {
         self.settle(to, objects);
     }
 
-    pub(super) fn resize(&mut self, bytes_max: u64, objects: &[Object]) {
+    pub(super) fn resize(&mut self, bytes_max: u64, objects: &[QueuedObject]) {
         self.bytes_max = bytes_max;
         self.settle(self.segments.len() - 1, objects);
     }
 
     /// What a segment from this one down cannot hold moves to the next lower one.
-    fn settle(&mut self, from: usize, objects: &[Object]) {
+    fn settle(&mut self, from: usize, objects: &[QueuedObject]) {
         let segment_bytes_max = self.bytes_max / self.segments.len() as u64;
         for upper in (1..=from).rev() {
             while self.segments[upper].bytes > segment_bytes_max {
@@ -69,8 +69,8 @@ impl Segmented {
         }
     }
 
-    pub(super) fn remove(&mut self, number: Number, objects: &[Object]) {
-        let Link { above, below, segment } = self.links[number as usize];
+    pub(super) fn remove(&mut self, number: ObjectNumber, objects: &[QueuedObject]) {
+        let QueueLink { above, below, segment } = self.links[number as usize];
         let segment = &mut self.segments[usize::from(segment)];
         segment.bytes -= u64::from(objects[number as usize].bytes);
         match above {
@@ -84,7 +84,7 @@ impl Segmented {
     }
 
     /// Takes the lowest object out if there are too many.
-    pub(super) fn evict(&mut self, objects: &[Object]) -> Option<Number> {
+    pub(super) fn evict(&mut self, objects: &[QueuedObject]) -> Option<ObjectNumber> {
         let bytes: u64 = self.segments.iter().map(|segment| segment.bytes).sum();
         let lowest = self.segments[0].tail;
         (bytes > self.bytes_max).then(|| self.remove(lowest, objects))?;
@@ -92,10 +92,10 @@ impl Segmented {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.links.capacity() * size_of::<Link>()
+        self.links.capacity() * size_of::<QueueLink>()
     }
 
-    fn push(&mut self, number: Number, to: usize, objects: &[Object]) {
+    fn push(&mut self, number: ObjectNumber, to: usize, objects: &[QueuedObject]) {
         let segment = &mut self.segments[to];
         segment.bytes += u64::from(objects[number as usize].bytes);
         let below = std::mem::replace(&mut segment.head, number);
@@ -103,6 +103,6 @@ impl Segmented {
             NOBODY => segment.tail = number,
             below => self.links[below as usize].above = number,
         }
-        self.links[number as usize] = Link { above: NOBODY, below, segment: to as u8 };
+        self.links[number as usize] = QueueLink { above: NOBODY, below, segment: to as u8 };
     }
 }

@@ -63,13 +63,13 @@ fn request(logical: &mut Logical, held: &mut BTreeSet<u64>, digest: u64, bytes: 
     logical.request(digest, bytes, |gone, _| assert!(held.remove(&gone), "{gone} was not held"));
 }
 
-fn check(policy: Policy, steps: &[(u64, u32, bool)]) -> Result<(), TestCaseError> {
+fn check(policy: FlashPolicy, steps: &[(u64, u32, bool)]) -> Result<(), TestCaseError> {
     const BYTES_MAX: u64 = 1000;
     let mut logical = Logical::new(policy, BYTES_MAX);
     let mut twin = Twin::default();
     // As told by the queue.
     let mut held = BTreeSet::new();
-    if let Policy::SegmentedLru { segments } = policy {
+    if let FlashPolicy::SegmentedLru { segments } = policy {
         twin.segments = vec![Vec::new(); usize::from(segments)];
     }
     for (digest, bytes, removes) in steps {
@@ -81,15 +81,15 @@ fn check(policy: Policy, steps: &[(u64, u32, bool)]) -> Result<(), TestCaseError
                 held.remove(digest);
                 twin.remove(*digest);
             }
-            (Policy::SegmentedLru { .. }, _) => {
+            (FlashPolicy::SegmentedLru { .. }, _) => {
                 request(&mut logical, &mut held, *digest, bytes);
                 twin.request_segmented(*digest, bytes, BYTES_MAX);
             }
-            (Policy::Gdsf { frequency_max }, _) => {
+            (FlashPolicy::Gdsf { frequency_max }, _) => {
                 request(&mut logical, &mut held, *digest, bytes);
                 twin.request_ranked(*digest, bytes, BYTES_MAX, frequency_max);
             }
-            (Policy::Fifo, _) => logical.request(*digest, bytes, |_, _| {}),
+            (FlashPolicy::Fifo, _) => logical.request(*digest, bytes, |_, _| {}),
         }
         for digest in 0..40 {
             prop_assert_eq!(logical.contains(digest), twin.contains(digest), "object {}", digest);
@@ -107,7 +107,7 @@ proptest! {
         segments in 1..5u8,
         steps in prop::collection::vec((0..40u64, 0..4u32, prop::bool::weighted(0.1)), 0..400),
     ) {
-        check(Policy::SegmentedLru { segments }, &steps)?;
+        check(FlashPolicy::SegmentedLru { segments }, &steps)?;
     }
 
     #[test]
@@ -115,20 +115,20 @@ proptest! {
         frequency_max in 1..5u8,
         steps in prop::collection::vec((0..40u64, 0..4u32, prop::bool::weighted(0.1)), 0..400),
     ) {
-        check(Policy::Gdsf { frequency_max }, &steps)?;
+        check(FlashPolicy::Gdsf { frequency_max }, &steps)?;
     }
 }
 
 #[test]
 fn nothing_is_worth_writing_again_for_fifo() {
-    let mut logical = Logical::new(Policy::Fifo, 1000);
+    let mut logical = Logical::new(FlashPolicy::Fifo, 1000);
     logical.request(1, 10, |_, _| {});
     assert!(!logical.contains(1));
 }
 
 #[test]
 fn takes_little_memory() {
-    let mut logical = Logical::new(Policy::SegmentedLru { segments: 3 }, u64::MAX);
+    let mut logical = Logical::new(FlashPolicy::SegmentedLru { segments: 3 }, u64::MAX);
     (0..100_000).for_each(|number| {
         logical.request(crate::record::digest(&u64::to_le_bytes(number), 1), 100, |_, _| {})
     });

@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use flash::device::{Device, Fault, FaultRates, FaultyDevice, MemoryDevice, SECTOR};
+use flash::device::{Device, DeviceFault, FaultRates, FaultyDevice, MemoryDevice, SECTOR};
 
 use super::{content, fill};
 
@@ -27,7 +27,7 @@ fn versions(device: &dyn Device) -> Vec<u64> {
     buffer.chunks_exact(SECTOR).enumerate().map(version).map(|version| version.unwrap_or(0)).collect()
 }
 
-fn fails_next(device: &FaultyDevice<MemoryDevice>, fault: Fault) {
+fn fails_next(device: &FaultyDevice<MemoryDevice>, fault: DeviceFault) {
     device.plan(device.operations(), fault);
 }
 
@@ -35,17 +35,17 @@ fn fails_next(device: &FaultyDevice<MemoryDevice>, fault: Fault) {
 fn an_error_leaves_everything_as_it_was() {
     let device = device(1);
     write(&device, 0, SECTORS, 1).unwrap();
-    fails_next(&device, Fault::Error);
+    fails_next(&device, DeviceFault::Error);
     assert!(write(&device, 0, SECTORS, 2).unwrap_err().to_string().contains("injected"));
-    fails_next(&device, Fault::Error);
+    fails_next(&device, DeviceFault::Error);
     assert!(device.read(0, &mut [0; SECTOR]).is_err());
-    for fault in [Fault::Error, Fault::Full, Fault::Torn] {
+    for fault in [DeviceFault::Error, DeviceFault::Full, DeviceFault::Torn] {
         fails_next(&device, fault);
         assert!(device.sync().is_err());
         fails_next(&device, fault);
         assert!(device.discard(0, SECTOR as u64).is_err());
     }
-    fails_next(&device, Fault::Full);
+    fails_next(&device, DeviceFault::Full);
     assert_eq!(write(&device, 0, 1, 3).unwrap_err().kind(), ErrorKind::StorageFull);
     assert_eq!(versions(&device), [1; SECTORS]);
 }
@@ -54,7 +54,7 @@ fn an_error_leaves_everything_as_it_was() {
 fn a_torn_write_is_a_prefix() {
     let mut prefixes = Vec::new();
     for case in cases::seeds(400) {
-        for (fault, fails) in [(Fault::Torn, true), (Fault::TornUnnoticed, false)] {
+        for (fault, fails) in [(DeviceFault::Torn, true), (DeviceFault::TornUnnoticed, false)] {
             let device = device(case.seed);
             write(&device, 0, SECTORS, 1).unwrap();
             fails_next(&device, fault);
@@ -78,12 +78,12 @@ fn corruption_is_silent_and_of_one_bit() {
     };
     write(&device, 0, 1, 1).unwrap();
     let mut buffer = [0; SECTOR];
-    fails_next(&device, Fault::Corrupted);
+    fails_next(&device, DeviceFault::Corrupted);
     device.read(0, &mut buffer).unwrap();
     assert_eq!(wrong_bits(&buffer, 1), 1);
     device.read(0, &mut buffer).unwrap();
     assert_eq!(wrong_bits(&buffer, 1), 0, "what is stored is whole");
-    fails_next(&device, Fault::Corrupted);
+    fails_next(&device, DeviceFault::Corrupted);
     write(&device, 0, 1, 2).unwrap();
     for _ in 0..2 {
         device.read(0, &mut buffer).unwrap();
@@ -138,7 +138,7 @@ fn a_power_cut_spares_what_was_synced_and_nothing_else_for_sure() {
 fn power_can_go_in_the_middle_of_any_operation() {
     for operation in 0..5 {
         let device = device(9);
-        device.plan(operation, Fault::PowerCut);
+        device.plan(operation, DeviceFault::PowerCut);
         let results = [
             write(&device, 0, 8, 1).is_ok(),
             device.sync().is_ok(),

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use flash::device::{AlignedBuffer, Calls, Device, FileDevice, FileOptions, SECTOR};
+use flash::device::{AlignedBuffer, Device, FileDevice, FileOptions, SECTOR, TransferCalls};
 
 use super::scratch::Scratch;
 
@@ -14,7 +14,7 @@ const BYTES: u64 = 8 << 20;
 
 pub(crate) fn every_way(bytes: u64) -> impl Iterator<Item = FileOptions> {
     [true, false].into_iter().flat_map(move |direct| {
-        [Calls::IoUring, Calls::PreadPwrite].into_iter().map(move |calls| FileOptions {
+        [TransferCalls::IoUring, TransferCalls::PreadPwrite].into_iter().map(move |calls| FileOptions {
             bytes: Some(bytes),
             direct,
             calls,
@@ -40,13 +40,13 @@ fn the_ring_is_used_where_the_kernel_allows_it() {
         let device = FileDevice::open(scratch.path(), &options).unwrap();
         let text = device.description();
         match options.calls {
-            Calls::PreadPwrite => {
+            TransferCalls::PreadPwrite => {
                 assert!(text.contains("pread and pwrite (io_uring: not asked for)"), "{text}")
             }
-            Calls::IoUring if text.contains("pread and pwrite") => {
+            TransferCalls::IoUring if text.contains("pread and pwrite") => {
                 println!("skipped, without io_uring: {text}")
             }
-            Calls::IoUring => {
+            TransferCalls::IoUring => {
                 let pool = device.buffers(4 << 20, 2);
                 let registered = device.description();
                 assert!(registered.contains("io_uring (32 x 1024 KiB in flight"), "{registered}");

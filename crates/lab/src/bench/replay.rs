@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use trace::{Operation, Request};
+use trace::{AccessOperation, WorkloadRequest};
 
 use super::requests::Keys;
 
 /// In memory, 16 bytes for each request, so that reading the file never holds up the load.
 pub(crate) struct Replay {
-    requests: Vec<Request>,
+    requests: Vec<WorkloadRequest>,
     next: usize,
 }
 
@@ -21,8 +21,11 @@ impl Replay {
         let mut requests = Vec::new();
         for access in trace::open(path, None)? {
             let access = access?;
-            if access.operation != Operation::Delete {
-                requests.push(Request { key: access.object, write: access.operation == Operation::Write });
+            if access.operation != AccessOperation::Delete {
+                requests.push(WorkloadRequest {
+                    key: access.object,
+                    write: access.operation == AccessOperation::Write,
+                });
             }
         }
         ensure!(!requests.is_empty(), "{}: this trace has no reads and no writes", path.display());
@@ -38,7 +41,7 @@ impl Replay {
     }
 
     /// After the last request comes the first again.
-    pub(super) fn next_request(&mut self) -> Request {
+    pub(super) fn next_request(&mut self) -> WorkloadRequest {
         let request = self.requests[self.next];
         self.next = (self.next + 1) % self.requests.len();
         request

@@ -8,7 +8,7 @@ pub(crate) enum Requests {
     /// SET of each of these keys, once. Those that fail are listed in the outcome.
     Keys(Box<dyn Iterator<Item = u64> + Send>),
     /// GET and SET as the workload draws them, without end.
-    Mix(trace::Requests),
+    Mix(trace::WorkloadRequests),
     /// The first so many of a workload's requests, over and over.
     Rounds(Rounds),
     /// GET and SET as a trace has them, without end.
@@ -17,19 +17,19 @@ pub(crate) enum Requests {
 
 /// Rounds of a workload that are all alike.
 pub(crate) struct Rounds {
-    first: trace::Requests,
-    now: trace::Requests,
+    first: trace::WorkloadRequests,
+    now: trace::WorkloadRequests,
     count: u64,
     drawn: u64,
 }
 
 impl Rounds {
     /// Each of `count` requests.
-    pub(crate) fn new(requests: trace::Requests, count: u64) -> Rounds {
+    pub(crate) fn new(requests: trace::WorkloadRequests, count: u64) -> Rounds {
         Rounds { first: requests.clone(), now: requests, count, drawn: 0 }
     }
 
-    fn next_request(&mut self) -> trace::Request {
+    fn next_request(&mut self) -> trace::WorkloadRequest {
         if self.drawn == self.count {
             (self.now, self.drawn) = (self.first.clone(), 0);
         }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use config::ByteSize;
 use flash::device::{Device, FileDevice, FileOptions, FtlOptions, MemoryDevice, SECTOR, Timings};
 use indicatif::{ProgressBar, ProgressStyle};
-use study::flash::{Measured, Simulated, Surface};
+use study::flash::{MeasuredSurface, Simulated, Surface};
 
 use super::memory;
 use super::surface::{Report, figure, print_report};
@@ -181,7 +181,7 @@ fn measure(
     if let Some(largest) = arguments.write_sizes.iter().max_by_key(|size| size.0) {
         memory::check(&format!("--write-sizes {largest}"), largest.0)?;
     }
-    let measured = Measured {
+    let measured = MeasuredSurface {
         write_bytes: arguments.write_bytes(),
         utilisations: arguments.utilisations_or(utilisations),
         time,

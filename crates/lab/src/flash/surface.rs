@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use study::flash::{Cell, Pattern, Surface, TABLE_BYTES};
-use study::reproduce::{Axis, Figure, Series, Style};
+use study::reproduce::{Axis, Figure, FigureSeries, Style};
 
 use crate::terminal::print;
 
@@ -118,7 +118,7 @@ pub(super) fn figure(surface: &Surface) -> Figure {
         let random = |cell: &&Cell| cell.pattern == Pattern::Random && cell.utilisation == *share;
         let points =
             surface.cells.iter().filter(random).map(|cell| (cell.write_bytes as f64 / 1024.0, y(cell)));
-        Series::new(format!("{:.0} % in use", 100.0 * share), Style::Line, points)
+        FigureSeries::new(format!("{:.0} % in use", 100.0 * share), Style::Line, points)
     };
     Figure {
         id: "flash-device-study".to_owned(),

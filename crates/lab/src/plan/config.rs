@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use config::Config;
-use study::plan::Plan;
+use study::plan::ClusterPlan;
 
 /// Ports of one loopback address that members of a kind take, before the next address is used.
 const PORTS: u32 = 10_000;
@@ -13,13 +12,13 @@ const SHIMS: u32 = 10_000;
 const NODES: u32 = 30_000;
 
 /// Writes what the product's own parser accepts.
-pub(super) fn write(path: &Path, servers: u32, plan: &Plan) -> anyhow::Result<()> {
+pub(super) fn write(path: &Path, servers: u32, plan: &ClusterPlan) -> anyhow::Result<()> {
     let text = text(servers, plan, rand::random());
     Config::parse(&text).context("the recommended cluster cannot be configured")?;
     std::fs::write(path, text).with_context(|| format!("{}: cannot be written", path.display()))
 }
 
-fn text(servers: u32, plan: &Plan, secret: u128) -> String {
+fn text(servers: u32, plan: &ClusterPlan, secret: u128) -> String {
     let mut text = format!(
         "# Written by `distcache plan`. Every address is loopback and storage is embedded, so that `distcache up` can\n\
          # try it as it is: for real servers change storage (redis://HOST:PORT) and the addresses, and set up [tls].\n\

@@ -5,9 +5,9 @@ mod config;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use study::Spec;
-use study::capacity::Placing;
-use study::plan::{CONFIDENCE, FACTOR, Facts, Plan, SEEDS};
+use study::PopularitySpec;
+use study::capacity::CapacityPlacing;
+use study::plan::{CONFIDENCE, ClusterPlan, FACTOR, OperatorFacts, SEEDS};
 
 use crate::terminal::{BadInput, print, say};
 
@@ -64,7 +64,7 @@ pub struct Arguments {
 
 /// None is unknown.
 #[derive(Clone, Debug)]
-struct Dist(Option<Spec>);
+struct Dist(Option<PopularitySpec>);
 
 #[derive(Serialize)]
 struct Row<'a> {
@@ -93,7 +93,7 @@ struct Layer {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let facts = Facts {
+    let facts = OperatorFacts {
         servers: arguments.servers,
         racks: arguments.racks,
         server_rate: arguments.server_rate,
@@ -119,8 +119,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(plan: &Plan) -> Row<'_> {
-    let layer = |layer: &study::plan::Layer| Layer {
+fn row(plan: &ClusterPlan) -> Row<'_> {
+    let layer = |layer: &study::plan::PlannedLayer| Layer {
         name: layer.name,
         nodes: layer.nodes,
         objects_per_node: layer.objects_per_node,
@@ -143,8 +143,8 @@ fn row(plan: &Plan) -> Row<'_> {
     }
 }
 
-fn print_plan(arguments: &Arguments, plan: &Plan) {
-    let dist = arguments.dist.0.as_ref().map_or("anything".to_owned(), Spec::to_string);
+fn print_plan(arguments: &Arguments, plan: &ClusterPlan) {
+    let dist = arguments.dist.0.as_ref().map_or("anything".to_owned(), PopularitySpec::to_string);
     let (servers, rate, free) = (arguments.servers, arguments.server_rate, 100.0 * arguments.headroom);
     print(&format!(
         "{servers} servers of {rate} requests/s, {free} % of every rate kept free; asked for: {dist}"
@@ -173,8 +173,8 @@ fn print_plan(arguments: &Arguments, plan: &Plan) {
         "the servers' bound; the model serves more of all it was tried with".to_owned()
     } else {
         let placing = match plan.placing {
-            Placing::Ring => "ring",
-            Placing::Uniform => "uniform",
+            CapacityPlacing::Ring => "ring",
+            CapacityPlacing::Uniform => "uniform",
         };
         format!("study capacity --placement {placing}, mean of {SEEDS} seeds")
     };

@@ -1,18 +1,18 @@
 //! Miss-ratio curves of the simulated policies. Not how a figure is drawn.
 
-use study::reproduce::{Axis, Figure, Series, Style};
-use study::what_if::Outcome;
+use study::reproduce::{Axis, Figure, FigureSeries, Style};
+use study::what_if::GridOutcome;
 
 use super::Arguments;
 
-pub(super) fn curves(outcomes: &[Outcome], arguments: &Arguments) -> Figure {
+pub(super) fn curves(outcomes: &[GridOutcome], arguments: &Arguments) -> Figure {
     let unit = if arguments.ignore_size { "cache size, objects" } else { "cache size, bytes" };
     let series = arguments.policy.iter().map(|policy| {
         let mine = outcomes.iter().filter(|outcome| outcome.policy == *policy);
         let mut points: Vec<(f64, f64)> =
             mine.map(|outcome| (outcome.size as f64, outcome.miss_ratio())).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series::new(policy.to_string(), Style::Line, points)
+        FigureSeries::new(policy.to_string(), Style::Line, points)
     });
     let name = arguments
         .source

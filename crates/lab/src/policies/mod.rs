@@ -6,9 +6,9 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use policies::Spec;
+use policies::PolicySpec;
 use serde::Serialize;
-use study::what_if::{Outcome, Setting, Size};
+use study::what_if::{GridOutcome, GridSetting, Size};
 
 use crate::reproduce::{figure_file, plot};
 use crate::terminal::{BadInput, print};
@@ -31,7 +31,7 @@ pub struct Arguments {
         value_delimiter = ',',
         default_value = "fifo,lru,s4lru,arc,s3fifo,sieve,clairvoyant"
     )]
-    policy: Vec<Spec>,
+    policy: Vec<PolicySpec>,
 
     /// Cache sizes, with commas: bytes (8000, 64MiB), objects with --ignore-size, or shares of the working set (0.1ws)
     #[arg(
@@ -115,9 +115,9 @@ fn check_place(file: &Path) -> Result<(), BadInput> {
     }
 }
 
-fn setting(arguments: &Arguments) -> Setting {
+fn setting(arguments: &Arguments) -> GridSetting {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Setting {
+    GridSetting {
         policies: arguments.policy.clone(),
         sizes: arguments.size.clone(),
         ignore_size: arguments.ignore_size,
@@ -126,7 +126,7 @@ fn setting(arguments: &Arguments) -> Setting {
     }
 }
 
-fn row(outcome: &Outcome) -> Row {
+fn row(outcome: &GridOutcome) -> Row {
     Row {
         policy: outcome.policy.to_string(),
         size: outcome.size,

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use policies::Spec;
-use study::what_if::{Outcome, Size};
+use policies::PolicySpec;
+use study::what_if::{GridOutcome, Size};
 
 use super::{Arguments, Row, row};
 use crate::terminal::print;
 
-pub(super) fn print_csv(outcomes: &[Outcome]) {
+pub(super) fn print_csv(outcomes: &[GridOutcome]) {
     print("policy,size,requests,objects,miss_ratio,byte_miss_ratio,requests_per_s");
     for outcome in outcomes {
         let Row { policy, size, requests, objects, miss_ratio, byte_miss_ratio, requests_per_s } =
@@ -20,7 +20,7 @@ pub(super) fn print_csv(outcomes: &[Outcome]) {
 }
 
 /// A part for each size. The least of each ratio is marked, bounds left aside.
-pub(super) fn print_table(outcomes: &[Outcome], arguments: &Arguments) {
+pub(super) fn print_table(outcomes: &[GridOutcome], arguments: &Arguments) {
     // The sizes of each policy are together, in the order in which they were given.
     let sizes: BTreeMap<u64, Size> =
         outcomes.iter().map(|outcome| outcome.size).zip(arguments.size.iter().copied()).collect();
@@ -32,12 +32,12 @@ pub(super) fn print_table(outcomes: &[Outcome], arguments: &Arguments) {
         ));
     }
     for (size, asked) in sizes {
-        let here: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.size == size).collect();
-        let least = |ratio: fn(&Outcome) -> f64| {
+        let here: Vec<&GridOutcome> = outcomes.iter().filter(|outcome| outcome.size == size).collect();
+        let least = |ratio: fn(&GridOutcome) -> f64| {
             let real = here.iter().filter(|outcome| !is_bound(outcome.policy));
             real.map(|outcome| ratio(outcome)).min_by(f64::total_cmp)
         };
-        let (objects, bytes) = (least(Outcome::miss_ratio), least(Outcome::byte_miss_ratio));
+        let (objects, bytes) = (least(GridOutcome::miss_ratio), least(GridOutcome::byte_miss_ratio));
         let share = if matches!(asked, Size::WorkingSet(_)) { format!(" ({asked})") } else { String::new() };
         print(&format!("\n{size} {unit}{share}"));
         print("policy        miss ratio  byte miss ratio  million requests/s");
@@ -58,6 +58,6 @@ pub(super) fn print_table(outcomes: &[Outcome], arguments: &Arguments) {
 }
 
 /// Whether it is no policy that a cache could have.
-fn is_bound(policy: Spec) -> bool {
-    matches!(policy, Spec::Clairvoyant | Spec::Infinite)
+fn is_bound(policy: PolicySpec) -> bool {
+    matches!(policy, PolicySpec::Clairvoyant | PolicySpec::Infinite)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use study::reproduce::{Figure, Point};
+use study::reproduce::{Figure, FigurePoint};
 
 /// The columns are named by the axes; low and high are empty where there is one value only.
 pub(super) fn document(figure: &Figure) -> String {
@@ -17,7 +17,7 @@ pub(super) fn document(figure: &Figure) -> String {
 }
 
 /// The name of a value where the axis has names.
-pub(super) fn x(figure: &Figure, point: &Point) -> String {
+pub(super) fn x(figure: &Figure, point: &FigurePoint) -> String {
     figure.x.names.get(point.x as usize).map_or_else(|| point.x.to_string(), |name| quoted(name))
 }
 

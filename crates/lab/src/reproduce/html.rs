@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use study::reproduce::{Claim, Figure, Verdict};
+use study::reproduce::{Claim, ClaimVerdict, Figure};
 
 use super::csv;
 use super::scale::short;
@@ -51,17 +51,17 @@ fn style() -> String {
     style
 }
 
-fn class(verdict: Verdict) -> &'static str {
+fn class(verdict: ClaimVerdict) -> &'static str {
     match verdict {
-        Verdict::Holds => "holds",
-        Verdict::HoldsInShape => "shape",
-        Verdict::DoesNotHold => "not",
+        ClaimVerdict::Holds => "holds",
+        ClaimVerdict::HoldsInShape => "shape",
+        ClaimVerdict::DoesNotHold => "not",
     }
 }
 
 fn counts(out: &mut String, claims: &[Claim]) {
     out.push_str("<div class=\"counts\">");
-    for verdict in [Verdict::Holds, Verdict::HoldsInShape, Verdict::DoesNotHold] {
+    for verdict in [ClaimVerdict::Holds, ClaimVerdict::HoldsInShape, ClaimVerdict::DoesNotHold] {
         let count = claims.iter().filter(|claim| claim.verdict == verdict).count();
         let _ = write!(
             out,

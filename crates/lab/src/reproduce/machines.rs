@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use serde_json::Value;
-use study::reproduce::{Axis, Claim, Effort, Figure, Series, Style};
+use study::reproduce::{Axis, Claim, Effort, Figure, FigureSeries, Style};
 
 use super::progress::Progress;
 
@@ -49,8 +49,8 @@ pub(super) fn add(claims: &mut [Claim], figures: &mut Vec<Figure>, effort: Effor
                 apart.push((own / due - 1.0).abs());
                 progress.done(1.0);
             }
-            series.push(Series::new(format!("{name}, machines"), Style::Line, machines));
-            series.push(Series::new(format!("{name}, model"), Style::Curve, model));
+            series.push(FigureSeries::new(format!("{name}, machines"), Style::Line, machines));
+            series.push(FigureSeries::new(format!("{name}, model"), Style::Curve, model));
         }
         let most = apart.iter().copied().fold(0.0, f64::max);
         let within = apart.iter().filter(|apart| **apart <= APART).count();
@@ -118,8 +118,8 @@ fn over_time(effort: Effort) -> anyhow::Result<(String, Figure)> {
         )),
         y: Axis::from_zero("throughput (storage servers)"),
         series: vec![
-            Series::new("offered", Style::Curve, offered),
-            Series::new("served", Style::Line, served),
+            FigureSeries::new("offered", Style::Curve, offered),
+            FigureSeries::new("served", Style::Line, served),
         ],
     };
     Ok((text, figure))

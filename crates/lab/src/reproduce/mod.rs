@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::Serialize;
-use study::reproduce::{CLAIMS, Check, Claim, Effort, Figure, checks, parse};
+use study::reproduce::{CLAIMS, Claim, ClaimCheck, Effort, Figure, checks, parse};
 
 use crate::terminal::print;
 use png::Rasteriser;
@@ -79,8 +79,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let out = &arguments.out;
     fs::create_dir_all(out).with_context(|| format!("{}: cannot be made", out.display()))?;
     let effort = if arguments.quick { Effort::Quick } else { Effort::Full };
-    let wanted = |check: &Check| arguments.claims.as_ref().is_none_or(|ids| ids.0.contains(&check.id));
-    let checks: Vec<Check> = checks().into_iter().filter(wanted).collect();
+    let wanted = |check: &ClaimCheck| arguments.claims.as_ref().is_none_or(|ids| ids.0.contains(&check.id));
+    let checks: Vec<ClaimCheck> = checks().into_iter().filter(wanted).collect();
     let (mut claims, mut figures) = check(&checks, effort);
     if arguments.engine == Engine::Machines {
         machines::add(&mut claims, &mut figures, effort)?;
@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn check(checks: &[Check], effort: Effort) -> (Vec<Claim>, Vec<Figure>) {
+fn check(checks: &[ClaimCheck], effort: Effort) -> (Vec<Claim>, Vec<Figure>) {
     let mut progress = Progress::new(checks.iter().map(|check| check.cost).sum());
     let (mut claims, mut figures) = (Vec::new(), Vec::new());
     for check in checks {

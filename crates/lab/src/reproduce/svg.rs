@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use study::reproduce::{Figure, Point, Series, Style};
+use study::reproduce::{Figure, FigurePoint, FigureSeries, Style};
 
 use super::scale::Scale;
 
@@ -74,8 +74,9 @@ pub(super) fn escape(text: &str) -> String {
 fn body(figure: &Figure, offset: f64) -> (f64, String) {
     let (top, bottom) = (TOP + offset, TOP + offset + PLOT_HEIGHT);
     let points = || figure.series.iter().flat_map(|series| &series.points);
-    let ends =
-        |point: &Point| point.range.map_or([point.y; 2], |(low, high)| [low.min(point.y), high.max(point.y)]);
+    let ends = |point: &FigurePoint| {
+        point.range.map_or([point.y; 2], |(low, high)| [low.min(point.y), high.max(point.y)])
+    };
     let x = Scale::new(&figure.x, points().map(|point| point.x), (LEFT, WIDTH - RIGHT));
     let y = Scale::new(&figure.y, points().flat_map(ends), (bottom, top));
     let mut out = String::new();
@@ -134,9 +135,16 @@ fn mesh(out: &mut String, figure: &Figure, x: &Scale, y: &Scale, (top, bottom): 
     );
 }
 
-fn draw(out: &mut String, series: &Series, index: usize, x: &Scale, y: &Scale, (shift, width): (f64, f64)) {
+fn draw(
+    out: &mut String,
+    series: &FigureSeries,
+    index: usize,
+    x: &Scale,
+    y: &Scale,
+    (shift, width): (f64, f64),
+) {
     let colour = index % COLOURS.len();
-    let at = |point: &Point| (x.pixel(point.x) + shift, y.pixel(point.y));
+    let at = |point: &FigurePoint| (x.pixel(point.x) + shift, y.pixel(point.y));
     if series.style == Style::Bars {
         for point in &series.points {
             let ((middle, height), floor) = (at(point), y.floor());

@@ -1,30 +1,30 @@
 //! What is drawn and written of a small figure, in every form. Not what the figures say.
 
-use study::reproduce::{Axis, Claim, Figure, Series, Style, Verdict, checks};
+use study::reproduce::{Axis, Claim, ClaimVerdict, Figure, FigureSeries, Style, checks};
 
 use super::{csv, html, png, svg};
 
 fn figures() -> Vec<Figure> {
-    let figure = |id: &str, x: Axis, series: Vec<Series>| Figure {
+    let figure = |id: &str, x: Axis, series: Vec<FigureSeries>| Figure {
         id: id.to_owned(),
         title: "Throughput & <load>".to_owned(),
         x,
         y: Axis::from_zero("throughput (servers)"),
         series,
     };
-    let bars = |name: &str| Series::new(name, Style::Bars, [(0.0, 1024.0), (1.0, 300.0)]);
+    let bars = |name: &str| FigureSeries::new(name, Style::Bars, [(0.0, 1024.0), (1.0, 300.0)]);
     vec![
         figure("bars", Axis::named("workload", &["uniform", "zipf, 0.9"]), vec![bars("a"), bars("b")]),
         figure(
             "lines",
             Axis::logarithmic("keys"),
             vec![
-                Series::with_ranges(
+                FigureSeries::with_ranges(
                     "simulated",
                     Style::Line,
                     [(1.0, 5.0, 4.0, 6.0), (1000.0, 7.0, 7.0, 7.5)],
                 ),
-                Series::new("bound", Style::Curve, [(1.0, 9.0), (1000.0, 9.5)]),
+                FigureSeries::new("bound", Style::Curve, [(1.0, 9.0), (1000.0, 9.5)]),
             ],
         ),
     ]
@@ -73,7 +73,7 @@ fn the_report_shows_every_claim_and_refers_to_nothing_outside() {
         id: "D1",
         paper: "x < y",
         ours: "1 & 2".to_owned(),
-        verdict: Verdict::HoldsInShape,
+        verdict: ClaimVerdict::HoldsInShape,
         command: "distcache study capacity".to_owned(),
     };
     let text = html::document(&[claim], &figures(), "a run");

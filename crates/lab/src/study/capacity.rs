@@ -2,8 +2,10 @@
 //! the library's.
 
 use serde::Serialize;
-use study::Spec;
-use study::capacity::{Accounting, CoherenceUnit, Mechanism, Metric, Model, Outcome, Placing};
+use study::PopularitySpec;
+use study::capacity::{
+    Accounting, CapacityMetric, CapacityModel, CapacityOutcome, CapacityPlacing, CoherenceUnit, Mechanism,
+};
 
 use super::{bad_input, print_json};
 use crate::terminal::print;
@@ -42,7 +44,7 @@ pub(crate) struct Arguments {
 
     /// Popularity (P; section 3.2): uniform, zipf:A, adversary:X or file:F (one weight per line)
     #[arg(long, value_name = "D", default_value = "zipf:0.99")]
-    dist: Spec,
+    dist: PopularitySpec,
 
     /// Objects that each node caches, in both layers (section 6.2)
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -191,7 +193,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             ("replication-distinct", Mechanism::ReplicationDistinct),
         ];
         for (name, mechanism) in others {
-            let other = Model { elastic: false, mechanism, ..model.clone() };
+            let other = CapacityModel { elastic: false, mechanism, ..model.clone() };
             beside.push(compared(name, &other.evaluate_for(&popularity).map_err(bad_input)?));
         }
     }
@@ -202,8 +204,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn model(arguments: &Arguments) -> Model {
-    Model {
+fn model(arguments: &Arguments) -> CapacityModel {
+    CapacityModel {
         racks: arguments.racks,
         spines: arguments.spines,
         servers_per_rack: arguments.servers_per_rack,
@@ -228,8 +230,8 @@ fn model(arguments: &Arguments) -> Model {
             AccountingName::C => Accounting::C,
         },
         metric: match arguments.metric {
-            MetricName::Saturation => Metric::Saturation,
-            MetricName::Goodput => Metric::Goodput,
+            MetricName::Saturation => CapacityMetric::Saturation,
+            MetricName::Goodput => CapacityMetric::Goodput,
         },
         offered: arguments.offered,
         write_ratio: arguments.write_ratio,
@@ -242,15 +244,15 @@ fn model(arguments: &Arguments) -> Model {
         remap: arguments.remap,
         elastic: arguments.elastic,
         placing: match arguments.placement {
-            PlacementName::Uniform => Placing::Uniform,
-            PlacementName::Ring => Placing::Ring,
+            PlacementName::Uniform => CapacityPlacing::Uniform,
+            PlacementName::Ring => CapacityPlacing::Ring,
         },
         seeds: arguments.seeds,
         seed: arguments.seed,
     }
 }
 
-fn row(outcome: &Outcome, beside: Vec<Beside>) -> Row {
+fn row(outcome: &CapacityOutcome, beside: Vec<Beside>) -> Row {
     Row {
         throughput: outcome.throughput,
         throughput_min: outcome.throughput_min,
@@ -267,7 +269,7 @@ fn row(outcome: &Outcome, beside: Vec<Beside>) -> Row {
     }
 }
 
-fn compared(mechanism: &'static str, outcome: &Outcome) -> Beside {
+fn compared(mechanism: &'static str, outcome: &CapacityOutcome) -> Beside {
     Beside {
         mechanism,
         throughput: outcome.throughput,
@@ -278,11 +280,11 @@ fn compared(mechanism: &'static str, outcome: &Outcome) -> Beside {
     }
 }
 
-fn print_outcome(arguments: &Arguments, model: &Model, outcome: &Outcome, beside: &[Beside]) {
-    let Model { racks, spines, servers_per_rack, .. } = model;
+fn print_outcome(arguments: &Arguments, model: &CapacityModel, outcome: &CapacityOutcome, beside: &[Beside]) {
+    let CapacityModel { racks, spines, servers_per_rack, .. } = model;
     let metric = match model.metric {
-        Metric::Saturation => "without overload".to_owned(),
-        Metric::Goodput => format!("of {:.1} offered", model.target()),
+        CapacityMetric::Saturation => "without overload".to_owned(),
+        CapacityMetric::Goodput => format!("of {:.1} offered", model.target()),
     };
     print(&format!(
         "{racks} racks of {servers_per_rack} servers, {spines} spines; {} of {} objects",

@@ -1,8 +1,8 @@
 //! `distcache study hot-keys`: how even keys of Zipf's law load servers, and what copies of hot keys change. It computes nothing itself.
 
 use serde::Serialize;
-use study::hot_keys::{Balance, HOT_SEARCHED_MAX, Outcome, Placing, Setting};
-use study::{Popularity, Spec};
+use study::hot_keys::{Balance, HOT_SEARCHED_MAX, HotKeysOutcome, HotKeysPlacing, HotKeysSetting};
+use study::{Popularity, PopularitySpec};
 
 use super::{bad_input, positive, print_json};
 use crate::terminal::print;
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 
     /// Exponent of the keys' popularity, without unit, above 0 and at most 2: alpha (section III)
     #[arg(long, value_name = "ALPHA", default_value = "1", value_parser = zipf)]
-    zipf: Spec,
+    zipf: PopularitySpec,
 
     /// Hot keys, which all servers of a group hold: H (section IV)
     #[arg(long, value_name = "H", default_value_t = 10)]
@@ -78,15 +78,15 @@ struct Row {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let popularity: Popularity = arguments.zipf.popularity(arguments.keys).map_err(bad_input)?;
-    let setting = Setting {
+    let setting = HotKeysSetting {
         servers: arguments.servers,
         popularity,
         hot: arguments.hot,
         groups: arguments.groups,
         threshold: arguments.threshold,
         placing: match arguments.placement {
-            PlacementName::Uniform => Placing::Uniform,
-            PlacementName::Ketama => Placing::Ketama,
+            PlacementName::Uniform => HotKeysPlacing::Uniform,
+            PlacementName::Ketama => HotKeysPlacing::Ketama,
         },
         runs: arguments.runs,
         seed: arguments.seed,
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(outcome: &Outcome) -> Row {
+fn row(outcome: &HotKeysOutcome) -> Row {
     Row {
         imbalance_factor: outcome.with_copies.imbalance_factor,
         imbalance_factor_sd: outcome.with_copies.imbalance_factor_sd,
@@ -116,7 +116,7 @@ fn row(outcome: &Outcome) -> Row {
     }
 }
 
-fn print_outcome(arguments: &Arguments, outcome: &Outcome) {
+fn print_outcome(arguments: &Arguments, outcome: &HotKeysOutcome) {
     let (servers, keys, runs) = (arguments.servers, arguments.keys, arguments.runs);
     print(&format!("{servers} servers, {keys} keys, {}, mean of {runs} runs", arguments.zipf));
     print("                     imbalance factor (sd)     Jain       cv");
@@ -138,6 +138,6 @@ fn print_outcome(arguments: &Arguments, outcome: &Outcome) {
     print(&format!("  for the same factor, these counted in: {}", added(outcome.servers_to_add_for_factor)));
 }
 
-fn zipf(text: &str) -> Result<Spec, String> {
+fn zipf(text: &str) -> Result<PopularitySpec, String> {
     format!("zipf:{text}").parse().map_err(|_| "write an exponent above 0 and at most 2".to_owned())
 }

@@ -4,7 +4,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 use sim::scale::{self, Layers, Outcome, Placing, Population, Routing, Scenario, Second, Tail, Turn};
-use study::Spec;
+use study::PopularitySpec;
 
 use super::{bad_input, print_json};
 use crate::terminal::print;
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
 
     /// Popularity p_i: uniform, zipf:A, adversary:X or file:F (one weight per line)
     #[arg(long, value_name = "D", default_value = "zipf:0.99")]
-    dist: Spec,
+    dist: PopularitySpec,
 
     /// How objects come to servers: to equal shares by hash slots, which is the paper's model, or by the product's ring of
     /// virtual nodes, whose shares stray by some per cent. Spines have such a ring in any case
@@ -331,7 +331,7 @@ impl Arguments {
 }
 
 /// The hottest objects one by one, and parts of the rest that are asked for equally often.
-fn popularity(dist: &Spec, objects: u64) -> anyhow::Result<scale::Popularity> {
+fn popularity(dist: &PopularitySpec, objects: u64) -> anyhow::Result<scale::Popularity> {
     let popularity = dist.popularity(objects).map_err(bad_input)?;
     let (head, objects) = (popularity.head(HEAD), popularity.objects());
     let first = head.len() as u64;

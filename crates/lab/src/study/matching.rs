@@ -1,8 +1,8 @@
 //! `distcache study matching`: how much load the nodes can carry for good, and with which probability.
 
 use serde::Serialize;
-use study::matching::{HALF, Model, Policy, alpha_max};
-use study::stability::{self, Settings, StabilityError, Telemetry};
+use study::matching::{HALF, LayeredModel, RoutingPolicy, alpha_max};
+use study::stability::{self, StabilityError, StabilitySettings, Telemetry};
 
 use super::model::{Choice, Flags};
 use super::{bad_input, positive, print_json};
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (carried, alphas) = if arguments.policy == Choice::TwoChoices {
         simulated(arguments, &model).map_err(bad_input)?
     } else {
-        let policy = Policy::from(arguments.policy);
+        let policy = RoutingPolicy::from(arguments.policy);
         let alphas = arguments.flags.each(|seed| alpha_max(&model, policy, seed));
         let carries = |rate: f64| alphas.iter().filter(|alpha| rate <= **alpha * (1.0 + 1e-9)).count();
         (rate.map(carries), alphas)
@@ -77,10 +77,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// How many seeds are stationary at the rate, or else the largest alpha of each.
-fn simulated(arguments: &Arguments, model: &Model) -> Result<(Option<usize>, Vec<f64>), StabilityError> {
-    let settings = Settings {
+fn simulated(
+    arguments: &Arguments,
+    model: &LayeredModel,
+) -> Result<(Option<usize>, Vec<f64>), StabilityError> {
+    let settings = StabilitySettings {
         model: model.clone(),
-        policy: Policy::TwoChoices,
+        policy: RoutingPolicy::TwoChoices,
         alpha: arguments.rate.unwrap_or(1.0),
         telemetry: Telemetry::Exact,
         aging: None,
@@ -99,7 +102,7 @@ fn simulated(arguments: &Arguments, model: &Model) -> Result<(Option<usize>, Vec
 }
 
 impl Report {
-    fn new(arguments: &Arguments, model: &Model, carried: Option<usize>, alphas: &[f64]) -> Report {
+    fn new(arguments: &Arguments, model: &LayeredModel, carried: Option<usize>, alphas: &[f64]) -> Report {
         let count = alphas.len() as f64;
         let some = |value: f64| (!alphas.is_empty()).then_some(value);
         let mean = alphas.iter().sum::<f64>() / count;
@@ -121,7 +124,7 @@ impl Report {
     }
 }
 
-fn show(arguments: &Arguments, model: &Model, report: &Report) {
+fn show(arguments: &Arguments, model: &LayeredModel, report: &Report) {
     print(&arguments.flags.describe(model));
     if let (Some(rate), Some(probability)) = (arguments.rate, report.probability) {
         print(&format!("alpha {rate}: carried with probability {probability:.3}"));

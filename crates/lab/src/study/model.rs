@@ -2,8 +2,8 @@
 
 use std::str::FromStr;
 
-use study::matching::{Layer, Model, Policy};
-use study::{Popularity, Spec, seeds};
+use study::matching::{LayeredModel, ModelLayer, RoutingPolicy};
+use study::{Popularity, PopularitySpec, seeds};
 use trace::Distribution;
 
 use super::{bad_input, positive};
@@ -74,11 +74,11 @@ impl FromStr for Objects {
 #[derive(Clone, Debug)]
 pub(crate) enum Law {
     Adversary,
-    Spec(Spec),
+    Spec(PopularitySpec),
 }
 
 impl FromStr for Law {
-    type Err = <Spec as FromStr>::Err;
+    type Err = <PopularitySpec as FromStr>::Err;
 
     fn from_str(text: &str) -> Result<Law, Self::Err> {
         if text == "adversary" { Ok(Law::Adversary) } else { text.parse().map(Law::Spec) }
@@ -109,24 +109,24 @@ pub(crate) enum Choice {
     OneHashOverAll,
 }
 
-impl From<Choice> for Policy {
-    fn from(choice: Choice) -> Policy {
+impl From<Choice> for RoutingPolicy {
+    fn from(choice: Choice) -> RoutingPolicy {
         match choice {
-            Choice::Matching => Policy::Matching,
-            Choice::TwoChoices => Policy::TwoChoices,
-            Choice::RandomOfTwo => Policy::RandomOfTwo,
-            Choice::OneHash => Policy::OneHash,
-            Choice::OneHashOverAll => Policy::OneHashOverAll,
+            Choice::Matching => RoutingPolicy::Matching,
+            Choice::TwoChoices => RoutingPolicy::TwoChoices,
+            Choice::RandomOfTwo => RoutingPolicy::RandomOfTwo,
+            Choice::OneHash => RoutingPolicy::OneHash,
+            Choice::OneHashOverAll => RoutingPolicy::OneHashOverAll,
         }
     }
 }
 
 impl Flags {
-    pub(crate) fn model(&self) -> anyhow::Result<Model> {
-        let spine = Layer { nodes: self.m_spine.unwrap_or(self.m), rate: self.spine_rate };
-        let mut layers = vec![Layer { nodes: self.m, rate: 1.0 }];
+    pub(crate) fn model(&self) -> anyhow::Result<LayeredModel> {
+        let spine = ModelLayer { nodes: self.m_spine.unwrap_or(self.m), rate: self.spine_rate };
+        let mut layers = vec![ModelLayer { nodes: self.m, rate: 1.0 }];
         layers.resize(usize::from(self.layers), spine);
-        Model::new(layers, &self.popularity()?, self.cap_half).map_err(bad_input)
+        LayeredModel::new(layers, &self.popularity()?, self.cap_half).map_err(bad_input)
     }
 
     fn popularity(&self) -> anyhow::Result<Popularity> {
@@ -148,8 +148,8 @@ impl Flags {
     }
 
     /// One line on what was asked.
-    pub(crate) fn describe(&self, model: &Model) -> String {
-        let layer = |layer: &Layer| match layer.rate {
+    pub(crate) fn describe(&self, model: &LayeredModel) -> String {
+        let layer = |layer: &ModelLayer| match layer.rate {
             1.0 => layer.nodes.to_string(),
             rate => format!("{} x {rate} T", layer.nodes),
         };

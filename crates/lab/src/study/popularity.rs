@@ -1,7 +1,7 @@
 //! `distcache study popularity`: the share of all requests that the most popular objects get.
 
 use serde::Serialize;
-use study::Spec;
+use study::PopularitySpec;
 
 use super::{bad_input, print_json};
 use crate::terminal::print;
@@ -12,7 +12,7 @@ use crate::terminal::print;
 pub(crate) struct Arguments {
     /// uniform, zipf:A, adversary:X or file:F (one weight per line)
     #[arg(long, value_name = "D", default_value = "zipf:0.99")]
-    dist: Spec,
+    dist: PopularitySpec,
 
     /// Objects in all; a file has its own number
     #[arg(long, value_name = "N", default_value_t = 100_000_000)]

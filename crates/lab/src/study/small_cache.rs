@@ -1,8 +1,8 @@
 //! `distcache study small-cache`: what a front-end cache guarantees, and what simulation makes of it. It computes nothing itself.
 
 use serde::Serialize;
-use study::small_cache::{Backends, Experiment, Outcome};
-use study::{Popularity, Spec};
+use study::small_cache::{Backends, BinsOutcome, Experiment};
+use study::{Popularity, PopularitySpec};
 use trace::Distribution;
 
 use super::{bad_input, positive, print_json};
@@ -67,7 +67,7 @@ struct Common {
 
     /// What is asked for: uniform, zipf:A, adversary:X or file:F (one weight per line) [default: --x]
     #[arg(long, value_name = "D")]
-    dist: Option<Spec>,
+    dist: Option<PopularitySpec>,
 
     /// Seeds, each with its own placements [default: throughput 10, else 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
@@ -146,11 +146,11 @@ impl Common {
         let cache = self.cache(backends);
         let spec = match (&self.dist, self.x) {
             (Some(spec), _) => spec.clone(),
-            (None, Some(x)) => Spec::Law(Distribution::Adversary(x)),
+            (None, Some(x)) => PopularitySpec::Law(Distribution::Adversary(x)),
             (None, None) => {
                 let worst = backends.worst_x(cache).ok().filter(|x| x.is_finite());
                 let x = worst.map_or(cache + 1.0, |x| x.round());
-                Spec::Law(Distribution::Adversary((x as u64).min(self.keys).max(1)))
+                PopularitySpec::Law(Distribution::Adversary((x as u64).min(self.keys).max(1)))
             }
         };
         let popularity: Popularity = spec.popularity(self.keys).map_err(bad_input)?;
@@ -158,7 +158,7 @@ impl Common {
         Ok((Experiment::new(backends, popularity, cache.ceil() as u64), what))
     }
 
-    fn outcomes(&self, experiment: &Experiment, runs: u32, seeds: u32) -> anyhow::Result<Vec<Outcome>> {
+    fn outcomes(&self, experiment: &Experiment, runs: u32, seeds: u32) -> anyhow::Result<Vec<BinsOutcome>> {
         let count = u64::from(self.runs.unwrap_or(runs)) * u64::from(self.seeds.unwrap_or(seeds));
         if count > 10_000_000 {
             return Err(bad_input(format!("{count} placements; --runs times --seeds is at most 10000000")));
@@ -178,7 +178,7 @@ impl Common {
     fn load_bound(&self, backends: Backends) -> Option<f64> {
         let cache = self.cache(backends).ceil();
         let keys = match &self.dist {
-            Some(Spec::Law(Distribution::Adversary(keys))) => Some(*keys),
+            Some(PopularitySpec::Law(Distribution::Adversary(keys))) => Some(*keys),
             Some(_) => None,
             None => self.x,
         };
@@ -226,8 +226,8 @@ fn simulate(common: &Common) -> anyhow::Result<()> {
     let backends = common.backends()?;
     let (experiment, what) = common.experiment(backends)?;
     let outcomes = common.outcomes(&experiment, 1000, 1)?;
-    let loads: Vec<f64> = outcomes.iter().map(Outcome::max_load).collect();
-    let idle: Vec<usize> = outcomes.iter().map(Outcome::idle).collect();
+    let loads: Vec<f64> = outcomes.iter().map(BinsOutcome::max_load).collect();
+    let idle: Vec<usize> = outcomes.iter().map(BinsOutcome::idle).collect();
     let result = Simulation {
         max_load_mean: mean(&loads),
         max_load_min: loads.iter().copied().fold(f64::INFINITY, f64::min),

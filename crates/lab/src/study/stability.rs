@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use study::matching::{Policy, alpha_max};
-use study::stability::{self, Run, Settings};
+use study::matching::{RoutingPolicy, alpha_max};
+use study::stability::{self, StabilityRun, StabilitySettings};
 
 use super::model::{Choice, Flags};
 use super::{bad_input, positive, print_json};
@@ -84,7 +84,7 @@ struct Report {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let model = arguments.flags.model()?;
-    let settings = Settings {
+    let settings = StabilitySettings {
         model,
         policy: arguments.policy.into(),
         alpha: arguments.rate,
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let one = |seed| stability::run(&settings, seed).map(|run| (run, feasible(&settings, seed)));
     let runs = arguments.flags.each(one);
-    let runs: Vec<(Run, bool)> = runs.into_iter().collect::<Result<_, _>>().map_err(bad_input)?;
+    let runs: Vec<(StabilityRun, bool)> = runs.into_iter().collect::<Result<_, _>>().map_err(bad_input)?;
     let report = Report::new(&settings, &runs);
     if arguments.flags.json {
         return print_json(&report);
@@ -111,15 +111,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// At the limit itself queues grow, if ever more slowly.
-fn feasible(settings: &Settings, seed: u64) -> bool {
+fn feasible(settings: &StabilitySettings, seed: u64) -> bool {
     settings.alpha < alpha_max(&settings.model, settings.policy, seed) * (1.0 - 1e-9)
 }
 
 impl Report {
-    fn new(settings: &Settings, runs: &[(Run, bool)]) -> Report {
-        let mean =
-            |of: &dyn Fn(&Run) -> f64| runs.iter().map(|(run, _)| of(run)).sum::<f64>() / runs.len() as f64;
-        let share = |of: &dyn Fn(&Run, bool) -> bool| {
+    fn new(settings: &StabilitySettings, runs: &[(StabilityRun, bool)]) -> Report {
+        let mean = |of: &dyn Fn(&StabilityRun) -> f64| {
+            runs.iter().map(|(run, _)| of(run)).sum::<f64>() / runs.len() as f64
+        };
+        let share = |of: &dyn Fn(&StabilityRun, bool) -> bool| {
             runs.iter().filter(|(run, feasible)| of(run, *feasible)).count() as f64 / runs.len() as f64
         };
         Report {
@@ -136,13 +137,13 @@ impl Report {
     }
 }
 
-fn show(arguments: &Arguments, settings: &Settings, report: &Report) {
+fn show(arguments: &Arguments, settings: &StabilitySettings, report: &Report) {
     print(&arguments.flags.describe(&settings.model));
     let seeds = f64::from(arguments.flags.seeds);
     let of_seeds = |share: f64| format!("{:.0} of {seeds} seeds", share * seeds);
     print(&format!("stationary      {}", of_seeds(report.stationary)));
     print(&format!("computed        {} can carry alpha {}", of_seeds(report.feasible), arguments.rate));
-    if settings.policy == Policy::TwoChoices {
+    if settings.policy == RoutingPolicy::TwoChoices {
         print(&format!("telemetry       {:?}, {} routers", settings.telemetry, settings.routers));
     }
     print(&format!("offered         {:.0} requests/s", report.offered));

@@ -1,6 +1,6 @@
 //! `distcache trace generate`: a synthetic trace, by its popularity, sizes, rate and what changes in it.
 
-use trace::{Churn, FlashCrowd, Format, Popularity, Sizes, Synthetic};
+use trace::{Churn, FlashCrowd, SizeDistribution, Synthetic, TraceFormat, TracePopularity};
 
 use super::output::Output;
 use super::{BadInput, Progress};
@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     /// Bytes of each object: B (4096, 4KiB), uniform:MIN:MAX, lognormal:MEDIAN:SIGMA, pareto:MIN:ALPHA, or cachebench:FILE (a
     /// sizes.json)
     #[arg(long, value_name = "SIZES", default_value = "1")]
-    sizes: Sizes,
+    sizes: SizeDistribution,
 
     /// Share of requests that write, 0 to 1; above 0 for CSV only
     #[arg(long, value_name = "W", default_value_t = 0.0)]
@@ -53,7 +53,7 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     arguments.check()?;
-    let popularity = Popularity::parse(&arguments.dist, arguments.objects);
+    let popularity = TracePopularity::parse(&arguments.dist, arguments.objects);
     let synthetic = Synthetic {
         popularity: popularity.map_err(|error| BadInput::of(format!("--dist: {error}")))?,
         sizes: arguments.sizes.clone(),
@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 impl Arguments {
     /// What makes sense alone, but not together.
     fn check(&self) -> Result<(), BadInput> {
-        if self.write_ratio > 0.0 && self.output.format() == Format::OracleGeneral {
+        if self.write_ratio > 0.0 && self.output.format() == TraceFormat::OracleGeneral {
             return Err(BadInput("--write-ratio: oracle-general has no operations; write CSV".to_owned()));
         }
         match self.flash_crowd.iter().find(|crowd| crowd.start >= self.requests) {

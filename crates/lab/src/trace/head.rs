@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use trace::{Access, Format, Next, Reader};
+use trace::{Access, NextAccess, TraceFormat, TraceReader};
 
 use super::output::{Writer, by_name};
 use super::{BadInput, Input};
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut writer = match &arguments.out {
         Some(_) if arguments.requests == 0 => return Err(BadInput::of("-n 0: a trace has requests")),
         Some(out) => Writer::create(out, by_name(out), None)?,
-        None => Writer::create(Path::new("-"), Format::Csv, None)?,
+        None => Writer::create(Path::new("-"), TraceFormat::Csv, None)?,
     };
     for access in first(&mut reader, arguments.requests) {
         writer.write(&access?)?;
@@ -37,9 +37,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// What comes after them is no longer a next access.
-fn first(reader: &mut Reader, requests: u64) -> impl Iterator<Item = anyhow::Result<Access>> {
+fn first(reader: &mut TraceReader, requests: u64) -> impl Iterator<Item = anyhow::Result<Access>> {
     let cut = move |access: Access| match access.next {
-        Next::Known(number) if number > requests => Access { next: Next::Never, ..access },
+        NextAccess::Known(number) if number > requests => Access { next: NextAccess::Never, ..access },
         _ => access,
     };
     reader.take(requests as usize).map(move |access| access.map(cut).map_err(BadInput::of))

@@ -1,7 +1,7 @@
 //! `distcache trace info`: what a trace is like, in one pass.
 
 use serde::Serialize;
-use trace::{Quantiles, Statistics, Summary};
+use trace::{Quantiles, TraceStatistics, TraceSummary};
 
 use super::{Input, for_each};
 use crate::terminal::print;
@@ -52,7 +52,7 @@ struct QuantilesRow {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let reader = arguments.input.open()?;
     let (format, compression) = (reader.format(), reader.compression());
-    let mut statistics = Statistics::default();
+    let mut statistics = TraceStatistics::default();
     for_each(reader, |access| {
         statistics.record(&access);
         Ok(())
@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(format: &'static str, compression: String, summary: &Summary) -> Row {
+fn row(format: &'static str, compression: String, summary: &TraceSummary) -> Row {
     let quantiles = |of: &Quantiles| {
         let &Quantiles { mean, min, p10, p50, p90, p99, max } = of;
         QuantilesRow { mean, min, p10, p50, p90, p99, max }

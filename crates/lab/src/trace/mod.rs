@@ -11,7 +11,7 @@ mod source;
 
 use std::path::PathBuf;
 
-use trace::{Access, Format, Reader};
+use trace::{Access, TraceFormat, TraceReader};
 
 use crate::terminal::BadInput;
 pub(crate) use progress::Progress;
@@ -56,18 +56,18 @@ struct Input {
     /// Its format, if the beginning does not tell: oracle-general, vscsi, csv, text, keys-be32, keys-be64, twitter, meta
     /// or lcs
     #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
+    format: Option<TraceFormat>,
 }
 
 impl Input {
-    fn open(&self) -> anyhow::Result<Reader> {
+    fn open(&self) -> anyhow::Result<TraceReader> {
         trace::open(&self.file, self.format).map_err(BadInput::of)
     }
 }
 
 /// Hands every access on and shows how far the file is read.
 fn for_each(
-    mut reader: Reader,
+    mut reader: TraceReader,
     mut use_access: impl FnMut(Access) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut progress = Progress::bytes(reader.progress().1);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use runtime::stop::Stop;
-use trace::{Access, Compression, Format, TraceError};
+use trace::{Access, Compression, TraceError, TraceFormat};
 
 use super::{BadInput, Progress};
 use crate::terminal::{ReaderGone, print, say};
@@ -17,7 +17,7 @@ pub(super) struct Output {
 
     /// Its format: oracle-general or csv [default: csv for - and where the name says so, else oracle-general]
     #[arg(long, value_name = "FORMAT", value_parser = writable)]
-    to: Option<Format>,
+    to: Option<TraceFormat>,
 
     /// Its compression: none, gzip or zstd [default: by the ending, .gz or .zst]
     #[arg(long, value_name = "NAME", value_parser = compression)]
@@ -25,7 +25,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    pub(super) fn format(&self) -> Format {
+    pub(super) fn format(&self) -> TraceFormat {
         self.to.unwrap_or_else(|| by_name(&self.out))
     }
 
@@ -37,11 +37,15 @@ impl Output {
 /// A trace that is being written, of which a signal leaves nothing behind.
 pub(super) struct Writer {
     out: PathBuf,
-    writer: trace::Writer,
+    writer: trace::TraceWriter,
 }
 
 impl Writer {
-    pub(super) fn create(out: &Path, format: Format, compression: Option<Compression>) -> Result<Writer> {
+    pub(super) fn create(
+        out: &Path,
+        format: TraceFormat,
+        compression: Option<Compression>,
+    ) -> Result<Writer> {
         let writer = trace::create(out, format, compression).map_err(BadInput::of)?;
         if let Some(unfinished) = writer.unfinished().map(Path::to_owned) {
             Stop::on_signals()?.register(move || {
@@ -93,15 +97,15 @@ fn is_stdout(out: &Path) -> bool {
     out == Path::new("-")
 }
 
-pub(super) fn by_name(file: &Path) -> Format {
+pub(super) fn by_name(file: &Path) -> TraceFormat {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let csv = is_stdout(file) || name.split('.').any(|part| part == "csv");
-    if csv { Format::Csv } else { Format::OracleGeneral }
+    if csv { TraceFormat::Csv } else { TraceFormat::OracleGeneral }
 }
 
-fn writable(text: &str) -> Result<Format, String> {
+fn writable(text: &str) -> Result<TraceFormat, String> {
     match text.parse() {
-        Ok(format @ (Format::OracleGeneral | Format::Csv)) => Ok(format),
+        Ok(format @ (TraceFormat::OracleGeneral | TraceFormat::Csv)) => Ok(format),
         _ => Err("traces are written as oracle-general or csv".to_owned()),
     }
 }

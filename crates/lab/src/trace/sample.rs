@@ -1,6 +1,6 @@
 //! `distcache trace sample`: all accesses of some objects.
 
-use trace::{Access, Next, Sample};
+use trace::{Access, NextAccess, ObjectSample};
 
 use super::output::Output;
 use super::{BadInput, Input, for_each};
@@ -27,7 +27,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let sample = Sample::new(arguments.rate, arguments.seed)
+    let sample = ObjectSample::new(arguments.rate, arguments.seed)
         .map_err(|error| BadInput::of(format!("--rate: {error}")))?;
     let reader = arguments.input.open()?;
     let mut writer = arguments.output.create()?;
@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             return Ok(());
         }
         // The number of the next access was that in the whole trace.
-        writer.write(&Access { next: Next::Unknown, ..access })
+        writer.write(&Access { next: NextAccess::Unknown, ..access })
     })?;
     writer.finish(|requests, file| format!("{requests} of {whole} requests in {file}"))
 }

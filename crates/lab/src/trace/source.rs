@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use trace::{Access, Format, Reader, TraceError};
+use trace::{Access, TraceError, TraceFormat, TraceReader};
 
 use super::Progress;
 
@@ -16,12 +16,12 @@ pub(crate) struct Source {
     /// Its format, if the beginning does not tell: oracle-general, vscsi, csv, text, keys-be32, keys-be64, twitter, meta
     /// or lcs
     #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
+    format: Option<TraceFormat>,
 }
 
 impl Source {
     /// From the beginning, as often as needed; so it must be a file.
-    pub(crate) fn open(&self) -> Result<Reader, TraceError> {
+    pub(crate) fn open(&self) -> Result<TraceReader, TraceError> {
         trace::open_file(&self.trace, self.format)
     }
 
@@ -38,12 +38,12 @@ impl Source {
 
 /// The accesses of a trace, and a bar on stderr.
 pub(crate) struct Shown {
-    reader: Reader,
+    reader: TraceReader,
     progress: Progress,
 }
 
 impl Shown {
-    fn new(reader: Reader) -> Shown {
+    fn new(reader: TraceReader) -> Shown {
         let progress = Progress::bytes(reader.progress().1);
         Shown { reader, progress }
     }

@@ -1,6 +1,6 @@
 //! Twin of ARC: the four lists of the paper's figure, case by case.
 
-use policies::Request;
+use policies::ObjectRequest;
 
 use super::{List, Twin};
 
@@ -55,7 +55,7 @@ impl Arc {
 }
 
 impl Twin for Arc {
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let bytes = u64::from(request.bytes);
         let object = (request.object, bytes);
         if let Some(cached) = self.t1.take(object.0).or_else(|| self.t2.take(object.0)) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use policies::Request;
+use policies::ObjectRequest;
 
 use super::{List, Twin};
 
@@ -19,7 +19,7 @@ impl Clock {
 }
 
 impl Twin for Clock {
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         if let Some((_, _, requested)) = self.queue.iter_mut().find(|(object, ..)| *object == request.object)
         {
             *requested = true;
@@ -75,7 +75,7 @@ impl Sieve {
 }
 
 impl Twin for Sieve {
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         if let Some(arrival) = self.cached.get(&request.object) {
             self.queue.get_mut(arrival).unwrap().2 = true;
             return true;
@@ -145,7 +145,7 @@ impl S3Fifo {
 }
 
 impl Twin for S3Fifo {
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let object = request.object;
         if self.small.has(object) || self.main.has(object) {
             *self.requests.get_mut(&object).unwrap() += 1;

@@ -7,36 +7,36 @@ mod recency;
 mod segmented;
 mod tiny;
 
-use policies::{Insertion, Request, Spec};
+use policies::{Insertion, ObjectRequest, PolicySpec};
 
 pub(crate) trait Twin {
     /// Serves one request, and says whether it was a hit.
-    fn request(&mut self, request: &Request) -> bool;
+    fn request(&mut self, request: &ObjectRequest) -> bool;
 }
 
 /// None for the policies that have no more obvious form than their own: infinite and random.
-pub(crate) fn twin(spec: Spec, capacity: u64) -> Option<Box<dyn Twin>> {
+pub(crate) fn twin(spec: PolicySpec, capacity: u64) -> Option<Box<dyn Twin>> {
     let slru = |segments, insertion| -> Box<dyn Twin> {
         Box::new(segmented::Slru::new(capacity, segments, insertion))
     };
     Some(match spec {
-        Spec::Fifo => ranked::fifo(capacity),
-        Spec::Lru => ranked::lru(capacity),
-        Spec::Lfu => ranked::lfu(capacity),
-        Spec::Gdsf { frequency_max } => ranked::gdsf(capacity, frequency_max),
-        Spec::Clairvoyant => ranked::clairvoyant(capacity),
-        Spec::S4Lru => slru(4, Insertion::Lowest),
-        Spec::S4LruFill => slru(4, Insertion::LowestWithRoom),
-        Spec::Slru { segments } => slru(segments, Insertion::Lowest),
-        Spec::SlruBorrow { segments } => slru(segments, Insertion::LowestBorrowing),
-        Spec::Sieve => Box::new(fifo_like::Sieve::new(capacity)),
-        Spec::Clock => Box::new(fifo_like::Clock::new(capacity)),
-        Spec::S3Fifo => Box::new(fifo_like::S3Fifo::new(capacity)),
-        Spec::TwoQ => Box::new(recency::TwoQ::new(capacity)),
-        Spec::Lirs => Box::new(recency::Lirs::new(capacity)),
-        Spec::Arc => Box::new(adaptive::Arc::new(capacity)),
-        Spec::WTinyLfu => Box::new(tiny::WTinyLfu::new(capacity)),
-        Spec::Infinite | Spec::Random => return None,
+        PolicySpec::Fifo => ranked::fifo(capacity),
+        PolicySpec::Lru => ranked::lru(capacity),
+        PolicySpec::Lfu => ranked::lfu(capacity),
+        PolicySpec::Gdsf { frequency_max } => ranked::gdsf(capacity, frequency_max),
+        PolicySpec::Clairvoyant => ranked::clairvoyant(capacity),
+        PolicySpec::S4Lru => slru(4, Insertion::Lowest),
+        PolicySpec::S4LruFill => slru(4, Insertion::LowestWithRoom),
+        PolicySpec::Slru { segments } => slru(segments, Insertion::Lowest),
+        PolicySpec::SlruBorrow { segments } => slru(segments, Insertion::LowestBorrowing),
+        PolicySpec::Sieve => Box::new(fifo_like::Sieve::new(capacity)),
+        PolicySpec::Clock => Box::new(fifo_like::Clock::new(capacity)),
+        PolicySpec::S3Fifo => Box::new(fifo_like::S3Fifo::new(capacity)),
+        PolicySpec::TwoQ => Box::new(recency::TwoQ::new(capacity)),
+        PolicySpec::Lirs => Box::new(recency::Lirs::new(capacity)),
+        PolicySpec::Arc => Box::new(adaptive::Arc::new(capacity)),
+        PolicySpec::WTinyLfu => Box::new(tiny::WTinyLfu::new(capacity)),
+        PolicySpec::Infinite | PolicySpec::Random => return None,
     })
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use policies::Request;
+use policies::ObjectRequest;
 
 use super::Twin;
 
@@ -74,7 +74,7 @@ impl<F> Ranked<F> {
 }
 
 impl<F: Fn(&Seen) -> Rank> Twin for Ranked<F> {
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         self.now += 1;
         let (now, next, object) = (self.now, request.next, request.object);
         if let Some((old, seen)) = self.cached.get_mut(&object) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use policies::Request;
+use policies::ObjectRequest;
 
 use super::{List, Twin};
 
@@ -35,7 +35,7 @@ impl TwoQ {
 }
 
 impl Twin for TwoQ {
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let object = request.object;
         if self.am.touch(object) || self.a1in.has(object) {
             return true;
@@ -148,7 +148,7 @@ impl Lirs {
 }
 
 impl Twin for Lirs {
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let object = request.object;
         if self.is(object, Status::Lir) {
             self.stack.touch(object);

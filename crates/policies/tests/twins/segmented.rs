@@ -1,6 +1,6 @@
 //! Twin of segmented LRU in its forms: a list for each segment, measured anew at every step.
 
-use policies::{Insertion, Request};
+use policies::{Insertion, ObjectRequest};
 
 use super::{List, Twin};
 
@@ -38,7 +38,7 @@ impl Slru {
 }
 
 impl Twin for Slru {
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let top = self.segments.len() - 1;
         if let Some(segment) = self.segments.iter().position(|segment| segment.has(request.object)) {
             let object = self.segments[segment].take(request.object).unwrap();

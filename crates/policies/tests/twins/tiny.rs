@@ -1,6 +1,6 @@
 //! Twin of W-TinyLFU: lists for its segments, and for frequencies the product's sketch, which has tests of its own.
 
-use policies::{Request, Sketch};
+use policies::{FrequencySketch, ObjectRequest};
 
 use super::{List, Twin};
 
@@ -9,13 +9,13 @@ pub(crate) struct WTinyLfu {
     window: List,
     probation: List,
     protected: List,
-    sketch: Sketch,
+    sketch: FrequencySketch,
 }
 
 impl WTinyLfu {
     pub(crate) fn new(capacity: u64) -> WTinyLfu {
         let [window, probation, protected] = [(); 3].map(|()| List::default());
-        WTinyLfu { capacity, window, probation, protected, sketch: Sketch::new() }
+        WTinyLfu { capacity, window, probation, protected, sketch: FrequencySketch::new() }
     }
 
     fn main_max(&self) -> u64 {
@@ -40,7 +40,7 @@ impl WTinyLfu {
 }
 
 impl Twin for WTinyLfu {
-    fn request(&mut self, request: &Request) -> bool {
+    fn request(&mut self, request: &ObjectRequest) -> bool {
         let object = request.object;
         self.sketch.increment(object);
         if self.window.touch(object) || self.protected.touch(object) {

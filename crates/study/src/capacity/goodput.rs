@@ -1,10 +1,10 @@
 //! What gets through of an offered rate when some places have more to do than they can. Not how long it takes.
 
 use super::saturation::{crosses_spines, crossing, reads, set_hit_ratios};
-use super::{Layout, Model, SeedOutcome};
+use super::{CapacityModel, CopyLayout, SeedOutcome};
 
 /// `saturated` is the same layout's outcome at saturation, for everything but the rates.
-pub(super) fn get_through(model: &Model, layout: &Layout, saturated: SeedOutcome) -> SeedOutcome {
+pub(super) fn get_through(model: &CapacityModel, layout: &CopyLayout, saturated: SeedOutcome) -> SeedOutcome {
     let offered = model.target();
     let rate = offered * through_spines(model, offered);
     let crossing = crossing(model, layout);
@@ -28,7 +28,7 @@ pub(super) fn get_through(model: &Model, layout: &Layout, saturated: SeedOutcome
 }
 
 /// The share of all requests that gets through the spine which it crosses.
-fn through_spines(model: &Model, offered: f64) -> f64 {
+fn through_spines(model: &CapacityModel, offered: f64) -> f64 {
     if !crosses_spines(model) {
         return 1.0;
     }

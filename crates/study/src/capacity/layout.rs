@@ -1,7 +1,7 @@
 //! What one seed caches where, and how popular the rest is on each server. Not how reads are divided among copies.
 
-use super::places::Places;
-use super::{Accounting, CoherenceUnit, Mechanism, Metric, Model, tail};
+use super::places::CapacityPlaces;
+use super::{Accounting, CapacityMetric, CapacityModel, CoherenceUnit, Mechanism, tail};
 use crate::Popularity;
 
 /// Ranks that are placed one by one even if nothing of them is cached: the sum of a server's other objects is then
@@ -11,11 +11,11 @@ const LISTED_PER_SERVER: u64 = 128;
 
 /// Popularities are shares of all requests.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct CopyLayout {
     /// Of the leaves, and then of the spines; of replicated spines together, because they are all alike.
     pub capacities: Vec<f64>,
     /// From the most popular on.
-    pub objects: Vec<Cached>,
+    pub objects: Vec<CachedObject>,
     /// What is not cached, by server.
     pub uncached: Vec<f64>,
     /// What is cached, by server.
@@ -31,7 +31,7 @@ pub struct Layout {
 
 /// An object with a copy at least.
 #[derive(Clone, Copy, Debug)]
-pub struct Cached {
+pub struct CachedObject {
     pub popularity: f64,
     pub server: u32,
     /// The share of its reads that goes to failed spines as long as nobody knows.
@@ -52,23 +52,23 @@ struct Copies {
 }
 
 /// The slots that are free.
-struct Slots {
+struct FreeSlots {
     /// By node, leaves before spines.
     free: Vec<u64>,
     left: u64,
 }
 
-impl Layout {
+impl CopyLayout {
     /// `listed` ranks are placed one by one at least.
     pub(super) fn new(
-        model: &Model,
+        model: &CapacityModel,
         popularity: &Popularity,
-        places: &Places,
+        places: &CapacityPlaces,
         seed: u64,
         listed: u64,
-    ) -> Layout {
+    ) -> CopyLayout {
         let servers = model.servers() as usize;
-        let mut layout = Layout {
+        let mut layout = CopyLayout {
             capacities: capacities(model),
             objects: Vec::new(),
             uncached: vec![0.0; servers],
@@ -78,7 +78,7 @@ impl Layout {
             degree_max: 0,
             places: Vec::new(),
         };
-        let mut slots = Slots::new(model);
+        let mut slots = FreeSlots::new(model);
         let replicated = replicated(model);
         let mut rank = 0;
         while rank < popularity.objects() && (rank < listed || rank < replicated || slots.left > 0) {
@@ -96,7 +96,7 @@ impl Layout {
         layout
     }
 
-    fn push(&mut self, model: &Model, share: f64, server: u32, copies: &Copies) {
+    fn push(&mut self, model: &CapacityModel, share: f64, server: u32, copies: &Copies) {
         if copies.leaves + copies.spines + copies.failed == 0 {
             self.uncached[server as usize] += share;
             return;
@@ -113,16 +113,16 @@ impl Layout {
         let start = self.places.len() as u32;
         self.places.extend_from_slice(&copies.places);
         let places = (start, self.places.len() as u32);
-        self.objects.push(Cached { popularity: share, server, lost: copies.lost, places });
+        self.objects.push(CachedObject { popularity: share, server, lost: copies.lost, places });
     }
 
     /// The nodes that may serve reads of a cached object; none if its only copy has failed.
-    pub fn places(&self, object: &Cached) -> &[u32] {
+    pub fn places(&self, object: &CachedObject) -> &[u32] {
         &self.places[object.places.0 as usize..object.places.1 as usize]
     }
 
     /// What each server has to serve, and what that costs it, of one request to the cluster.
-    pub fn server_loads(&self, model: &Model) -> Vec<(f64, f64)> {
+    pub fn server_loads(&self, model: &CapacityModel) -> Vec<(f64, f64)> {
         let writes = model.write_ratio;
         let mut loads: Vec<(f64, f64)> = (0..self.uncached.len())
             .map(|server| {
@@ -142,7 +142,7 @@ impl Layout {
     }
 
     /// What crosses each rack's leaf on its way to a server, of one request to the cluster.
-    pub fn transit(&self, model: &Model) -> Vec<f64> {
+    pub fn transit(&self, model: &CapacityModel) -> Vec<f64> {
         let loads = self.server_loads(model);
         let racks = loads.chunks(model.servers_per_rack as usize);
         racks.map(|servers| servers.iter().map(|load| load.0).sum()).collect()
@@ -150,17 +150,17 @@ impl Layout {
 }
 
 /// Whether reads are lost in proportion to copies that failed; see the module's own page.
-pub(super) fn loses_by_copy(model: &Model) -> bool {
-    model.metric == Metric::Goodput && !model.remap && model.accounting == Accounting::C
+pub(super) fn loses_by_copy(model: &CapacityModel) -> bool {
+    model.metric == CapacityMetric::Goodput && !model.remap && model.accounting == Accounting::C
 }
 
 /// How many ranks are to be placed one by one.
-pub(super) fn listed(model: &Model) -> u64 {
+pub(super) fn listed(model: &CapacityModel) -> u64 {
     LISTED_MIN.max(LISTED_PER_SERVER * u64::from(model.servers()))
 }
 
 /// How many of the hottest objects every spine has.
-fn replicated(model: &Model) -> u64 {
+fn replicated(model: &CapacityModel) -> u64 {
     match model.mechanism {
         Mechanism::ReplicationSlots => model.slots_spine,
         Mechanism::ReplicationDistinct => model.slots_spine.saturating_mul(u64::from(model.spines)),
@@ -168,7 +168,7 @@ fn replicated(model: &Model) -> u64 {
     }
 }
 
-fn capacities(model: &Model) -> Vec<f64> {
+fn capacities(model: &CapacityModel) -> Vec<f64> {
     let mut capacities = vec![model.leaf_rate; model.racks as usize];
     match model.mechanism {
         Mechanism::ReplicationSlots | Mechanism::ReplicationDistinct => {
@@ -182,8 +182,8 @@ fn capacities(model: &Model) -> Vec<f64> {
     capacities
 }
 
-impl Slots {
-    fn new(model: &Model) -> Slots {
+impl FreeSlots {
+    fn new(model: &CapacityModel) -> FreeSlots {
         let leaf = if model.mechanism == Mechanism::NoCache { 0 } else { model.slots_leaf };
         let spine = match model.mechanism {
             Mechanism::PartitionSpine | Mechanism::DistCache => model.slots_spine,
@@ -193,7 +193,7 @@ impl Slots {
         let gone = |index| model.remap && index >= model.spines_live();
         free.extend((0..model.spines).map(|index| if gone(index) { 0 } else { spine }));
         let left = free.iter().fold(0u64, |sum, slots| sum.saturating_add(*slots));
-        Slots { free, left }
+        FreeSlots { free, left }
     }
 
     fn take(&mut self, node: u32) -> bool {
@@ -205,7 +205,14 @@ impl Slots {
     }
 
     /// The copies of the next object, which is colder than all before it.
-    fn fill(&mut self, model: &Model, places: &Places, rank: u64, share: f64, server: u32) -> Copies {
+    fn fill(
+        &mut self,
+        model: &CapacityModel,
+        places: &CapacityPlaces,
+        rank: u64,
+        share: f64,
+        server: u32,
+    ) -> Copies {
         let leaf = server / model.servers_per_rack;
         let mut copies = Copies::default();
         if self.take(leaf) {
@@ -245,7 +252,7 @@ impl Slots {
 }
 
 impl Copies {
-    fn push(&mut self, model: &Model, node: u32) {
+    fn push(&mut self, model: &CapacityModel, node: u32) {
         if node >= model.racks {
             return self.push_spine(model, node - model.racks);
         }
@@ -253,7 +260,7 @@ impl Copies {
         self.places.push(node);
     }
 
-    fn push_spine(&mut self, model: &Model, spine: u32) {
+    fn push_spine(&mut self, model: &CapacityModel, spine: u32) {
         if spine >= model.spines_live() {
             self.failed += 1;
             return;
@@ -272,7 +279,7 @@ impl Copies {
 }
 
 /// Elastic copies: how many places keep each at half a node's throughput (theorem 1's condition).
-fn degree(model: &Model, share: f64) -> u32 {
+fn degree(model: &CapacityModel, share: f64) -> u32 {
     if !model.elastic {
         return 2;
     }

@@ -32,10 +32,10 @@ use std::fmt;
 
 use protocol::placement::MapError;
 
-use crate::{Popularity, PopularityError, Spec, seeds};
-pub use layout::{Cached, Layout};
-pub use outcome::{Binding, Outcome, SeedOutcome};
-use places::Places;
+use crate::{Popularity, PopularityError, PopularitySpec, seeds};
+pub use layout::{CachedObject, CopyLayout};
+pub use outcome::{Bottleneck, CapacityOutcome, SeedOutcome};
+use places::CapacityPlaces;
 
 /// What is cached where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub enum Accounting {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Metric {
+pub enum CapacityMetric {
     /// The largest rate at which nobody is overloaded.
     Saturation,
     /// What gets through of an offered rate.
@@ -80,7 +80,7 @@ pub enum CoherenceUnit {
 
 /// How objects come to servers and spines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placing {
+pub enum CapacityPlacing {
     /// By the product's hash functions, to equal shares.
     Uniform,
     /// By the product's rings of virtual nodes too, whose shares stray by some per cent.
@@ -89,7 +89,7 @@ pub enum Placing {
 
 /// A cluster and its load. Rates are in any one unit; the paper's is a server's.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Model {
+pub struct CapacityModel {
     pub racks: u32,
     pub spines: u32,
     pub servers_per_rack: u32,
@@ -97,12 +97,12 @@ pub struct Model {
     pub leaf_rate: f64,
     pub spine_rate: f64,
     pub objects: u64,
-    pub popularity: Spec,
+    pub popularity: PopularitySpec,
     pub slots_leaf: u64,
     pub slots_spine: u64,
     pub mechanism: Mechanism,
     pub accounting: Accounting,
-    pub metric: Metric,
+    pub metric: CapacityMetric,
     /// For goodput, and for the number of elastic copies; ideal if there is none.
     pub offered: Option<f64>,
     /// The share of all requests that write.
@@ -114,7 +114,7 @@ pub struct Model {
     /// Whether the failed spines' partitions have moved to the others.
     pub remap: bool,
     pub elastic: bool,
-    pub placing: Placing,
+    pub placing: CapacityPlacing,
     pub seeds: usize,
     pub seed: u64,
 }
@@ -137,9 +137,9 @@ const NODES_MAX: u64 = 1 << 16;
 /// Most slots of all nodes; a cached object takes about 100 bytes, in as many seeds at once as there are cores.
 const SLOTS_MAX: u64 = 1 << 25;
 
-impl Default for Model {
-    fn default() -> Model {
-        Model {
+impl Default for CapacityModel {
+    fn default() -> CapacityModel {
+        CapacityModel {
             racks: 32,
             spines: 32,
             servers_per_rack: 32,
@@ -147,12 +147,12 @@ impl Default for Model {
             leaf_rate: 32.0,
             spine_rate: 32.0,
             objects: 100_000_000,
-            popularity: Spec::Law(trace::Distribution::Zipf(0.99)),
+            popularity: PopularitySpec::Law(trace::Distribution::Zipf(0.99)),
             slots_leaf: 100,
             slots_spine: 100,
             mechanism: Mechanism::DistCache,
             accounting: Accounting::C,
-            metric: Metric::Saturation,
+            metric: CapacityMetric::Saturation,
             offered: None,
             write_ratio: 0.0,
             coherence_cost: 1.0,
@@ -160,14 +160,14 @@ impl Default for Model {
             failed_spines: 0,
             remap: false,
             elastic: false,
-            placing: Placing::Uniform,
+            placing: CapacityPlacing::Uniform,
             seeds: 10,
             seed: 1,
         }
     }
 }
 
-impl Model {
+impl CapacityModel {
     /// What all servers together can serve.
     pub fn ideal(&self) -> f64 {
         f64::from(self.racks) * f64::from(self.servers_per_rack) * self.server_rate
@@ -188,33 +188,33 @@ impl Model {
     }
 
     /// The means over all seeds.
-    pub fn evaluate(&self) -> Result<Outcome, CapacityError> {
+    pub fn evaluate(&self) -> Result<CapacityOutcome, CapacityError> {
         self.check()?;
         self.evaluate_for(&self.popularity.popularity(self.objects)?)
     }
 
     /// As `evaluate`, for a popularity that is there already, whatever the model says of it.
-    pub fn evaluate_for(&self, popularity: &Popularity) -> Result<Outcome, CapacityError> {
+    pub fn evaluate_for(&self, popularity: &Popularity) -> Result<CapacityOutcome, CapacityError> {
         self.check()?;
         let outcomes = seeds::each(self.seed, self.seeds, |seed| self.run(popularity, seed));
-        Ok(Outcome::mean(self.ideal(), &outcomes.into_iter().collect::<Result<Vec<_>, _>>()?))
+        Ok(CapacityOutcome::mean(self.ideal(), &outcomes.into_iter().collect::<Result<Vec<_>, _>>()?))
     }
 
     /// Where one seed puts the objects, and what is cached then.
-    pub fn layout(&self, popularity: &Popularity, seed: u64) -> Result<Layout, CapacityError> {
+    pub fn layout(&self, popularity: &Popularity, seed: u64) -> Result<CopyLayout, CapacityError> {
         self.check()?;
-        let places = Places::new(self, seed)?;
-        Ok(Layout::new(self, popularity, &places, seed, layout::listed(self)))
+        let places = CapacityPlaces::new(self, seed)?;
+        Ok(CopyLayout::new(self, popularity, &places, seed, layout::listed(self)))
     }
 
     /// One seed alone.
     pub fn run(&self, popularity: &Popularity, seed: u64) -> Result<SeedOutcome, CapacityError> {
         let layout = self.layout(popularity, seed)?;
-        let saturated = Model { metric: Metric::Saturation, ..self.clone() };
+        let saturated = CapacityModel { metric: CapacityMetric::Saturation, ..self.clone() };
         let outcome = saturation::saturate(&saturated, &layout);
         Ok(match self.metric {
-            Metric::Saturation => outcome,
-            Metric::Goodput => goodput::get_through(self, &layout, outcome),
+            CapacityMetric::Saturation => outcome,
+            CapacityMetric::Goodput => goodput::get_through(self, &layout, outcome),
         })
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// What keeps the rate from being higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Binding {
+pub enum Bottleneck {
     Server,
     Leaf,
     Spine,
@@ -15,7 +15,7 @@ pub enum Binding {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeedOutcome {
     pub throughput: f64,
-    pub binding: Binding,
+    pub binding: Bottleneck,
     /// Shares of the reads.
     pub hit_ratio_leaf: f64,
     pub hit_ratio_spine: f64,
@@ -28,13 +28,13 @@ pub struct SeedOutcome {
 
 /// Means over the seeds.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct CapacityOutcome {
     pub throughput: f64,
     pub throughput_min: f64,
     pub throughput_max: f64,
     pub ideal: f64,
     /// Of most seeds.
-    pub binding: Binding,
+    pub binding: Bottleneck,
     pub hit_ratio_leaf: f64,
     pub hit_ratio_spine: f64,
     pub distinct_objects: f64,
@@ -45,14 +45,14 @@ pub struct Outcome {
     pub write_cost: f64,
 }
 
-impl Outcome {
+impl CapacityOutcome {
     /// Panics if there are no seeds.
-    pub(super) fn mean(ideal: f64, seeds: &[SeedOutcome]) -> Outcome {
+    pub(super) fn mean(ideal: f64, seeds: &[SeedOutcome]) -> CapacityOutcome {
         let mean = |value: fn(&SeedOutcome) -> f64| seeds.iter().map(value).sum::<f64>() / seeds.len() as f64;
         let throughputs = || seeds.iter().map(|seed| seed.throughput);
-        let times = |binding: &Binding| seeds.iter().filter(|seed| seed.binding == *binding).count();
-        let bindings = [Binding::Object, Binding::Spine, Binding::Leaf, Binding::Server];
-        Outcome {
+        let times = |binding: &Bottleneck| seeds.iter().filter(|seed| seed.binding == *binding).count();
+        let bindings = [Bottleneck::Object, Bottleneck::Spine, Bottleneck::Leaf, Bottleneck::Server];
+        CapacityOutcome {
             throughput: mean(|seed| seed.throughput),
             throughput_min: throughputs().fold(f64::INFINITY, f64::min),
             throughput_max: throughputs().fold(0.0, f64::max),
@@ -68,18 +68,18 @@ impl Outcome {
     }
 }
 
-impl Binding {
+impl Bottleneck {
     pub fn name(self) -> &'static str {
         match self {
-            Binding::Server => "server",
-            Binding::Leaf => "leaf",
-            Binding::Spine => "spine",
-            Binding::Object => "object",
+            Bottleneck::Server => "server",
+            Bottleneck::Leaf => "leaf",
+            Bottleneck::Spine => "spine",
+            Bottleneck::Object => "object",
         }
     }
 }
 
-impl fmt::Display for Binding {
+impl fmt::Display for Bottleneck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

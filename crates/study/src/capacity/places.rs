@@ -9,7 +9,7 @@ use wire::{
     ShimMember,
 };
 
-use super::{CapacityError, Model, Placing};
+use super::{CapacityError, CapacityModel, CapacityPlacing};
 
 /// The layers of the paper, and two functions that it has no name for: where a failed spine's objects go, and where
 /// elastic copies are.
@@ -19,7 +19,7 @@ const REMAPPED: usize = 2;
 const ELASTIC: usize = 3;
 
 /// Servers are numbered rack by rack; of the spines, the last ones have failed.
-pub(super) struct Places {
+pub(super) struct CapacityPlaces {
     racks: u32,
     servers_per_rack: u32,
     spines: u32,
@@ -29,14 +29,14 @@ pub(super) struct Places {
     rings: Option<Placement>,
 }
 
-impl Places {
-    pub(super) fn new(model: &Model, seed: u64) -> Result<Places, CapacityError> {
+impl CapacityPlaces {
+    pub(super) fn new(model: &CapacityModel, seed: u64) -> Result<CapacityPlaces, CapacityError> {
         let secret = Secret(u128::from(seed).to_be_bytes());
         let rings = match model.placing {
-            Placing::Uniform => None,
-            Placing::Ring => Some(Placement::new(secret, cluster_map(model)?)?),
+            CapacityPlacing::Uniform => None,
+            CapacityPlacing::Ring => Some(Placement::new(secret, cluster_map(model)?)?),
         };
-        Ok(Places {
+        Ok(CapacityPlaces {
             racks: model.racks,
             servers_per_rack: model.servers_per_rack,
             spines: model.spines,
@@ -115,7 +115,7 @@ fn share(position: u64, owners: u32) -> u32 {
 }
 
 /// The cluster as the product would be told of it.
-fn cluster_map(model: &Model) -> Result<ClusterMap, CapacityError> {
+fn cluster_map(model: &CapacityModel) -> Result<ClusterMap, CapacityError> {
     let members = u64::from(model.servers()).max(u64::from(model.racks) + u64::from(model.spines));
     if members > u64::from(u16::MAX) {
         let why = format!("the product's rings have room for {} servers and for as many nodes", u16::MAX);
@@ -148,8 +148,8 @@ fn cluster_map(model: &Model) -> Result<ClusterMap, CapacityError> {
 mod tests {
     use super::*;
 
-    fn model() -> Model {
-        Model { racks: 7, spines: 5, servers_per_rack: 3, ..Model::default() }
+    fn model() -> CapacityModel {
+        CapacityModel { racks: 7, spines: 5, servers_per_rack: 3, ..CapacityModel::default() }
     }
 
     /// Chi-square over the counts, in standard deviations from its mean.
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn servers_and_spines_have_equal_shares_and_are_independent() {
-        let places = Places::new(&model(), 3).unwrap();
+        let places = CapacityPlaces::new(&model(), 3).unwrap();
         let mut pairs = vec![0u32; 21 * 5];
         (0..50_000).for_each(|rank| pairs[(places.server(rank) * 5 + places.spine(rank)) as usize] += 1);
         assert!(unevenness(&pairs) < 4.0, "{pairs:?}");
@@ -170,8 +170,9 @@ mod tests {
 
     #[test]
     fn remapped_partitions_spread_and_nothing_else_moves() {
-        let before = Places::new(&model(), 3).unwrap();
-        let after = Places::new(&Model { failed_spines: 2, remap: true, ..model() }, 3).unwrap();
+        let before = CapacityPlaces::new(&model(), 3).unwrap();
+        let after =
+            CapacityPlaces::new(&CapacityModel { failed_spines: 2, remap: true, ..model() }, 3).unwrap();
         let mut moved = [0u32; 3];
         for rank in 0..30_000 {
             match (before.spine(rank), after.spine(rank)) {
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn further_places_are_distinct_live_and_from_both_layers() {
-        let places = Places::new(&Model { failed_spines: 1, ..model() }, 3).unwrap();
+        let places = CapacityPlaces::new(&CapacityModel { failed_spines: 1, ..model() }, 3).unwrap();
         let four = places.further(9, 2, 1, 4);
         assert_eq!(four.iter().filter(|place| **place < 7).count(), 2);
         let mut all = places.further(9, 2, 1, 1000);
@@ -196,8 +197,9 @@ mod tests {
 
     #[test]
     fn rings_place_by_the_rules_of_the_product() {
-        let model = Model { placing: Placing::Ring, failed_spines: 1, remap: true, ..model() };
-        let places = Places::new(&model, 5).unwrap();
+        let model =
+            CapacityModel { placing: CapacityPlacing::Ring, failed_spines: 1, remap: true, ..model() };
+        let places = CapacityPlaces::new(&model, 5).unwrap();
         let placement = Placement::new(Secret(5u128.to_be_bytes()), cluster_map(&model).unwrap()).unwrap();
         for rank in 0..2_000 {
             let key = placement.key(0, Bytes::copy_from_slice(&key_name(rank)));

@@ -1,15 +1,15 @@
 //! The largest rate at which nobody is overloaded, exactly, and who is full then. Not what happens beyond it.
 
 use super::layout::loses_by_copy;
-use super::{Accounting, Binding, Layout, Mechanism, Model, SeedOutcome};
-use crate::flow::{Graph, Scale};
+use super::{Accounting, Bottleneck, CapacityModel, CopyLayout, Mechanism, SeedOutcome};
+use crate::flow::{FlowScale, Graph};
 
 /// Rates are a little below saturation where they are carried, so that rounding overloads nobody.
 const JUST_BELOW: f64 = 1.0 - 1e-9;
 
-pub(super) fn saturate(model: &Model, layout: &Layout) -> SeedOutcome {
+pub(super) fn saturate(model: &CapacityModel, layout: &CopyLayout) -> SeedOutcome {
     let fullest = layout.server_loads(model).iter().map(|load| load.1).fold(0.0, f64::max);
-    let mut best = (model.server_rate / fullest, Binding::Server);
+    let mut best = (model.server_rate / fullest, Bottleneck::Server);
     let mut graph = reads(model, layout, layout.capacities.clone());
     let transit = crossing(model, layout);
     for (leaf, rate) in transit.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
@@ -21,7 +21,7 @@ pub(super) fn saturate(model: &Model, layout: &Layout) -> SeedOutcome {
     }
     let spines = model.spine_rate * f64::from(model.spines_live());
     if crosses_spines(model) && spines < best.0 {
-        best = (spines, Binding::Spine);
+        best = (spines, Bottleneck::Spine);
     }
     let (throughput, binding) = best;
     let mut outcome = describe(model, layout, throughput, binding);
@@ -33,7 +33,7 @@ pub(super) fn saturate(model: &Model, layout: &Layout) -> SeedOutcome {
 }
 
 /// The reads of every cached object and where they may go, of one request to the cluster.
-pub(super) fn reads(model: &Model, layout: &Layout, capacities: Vec<f64>) -> Graph {
+pub(super) fn reads(model: &CapacityModel, layout: &CopyLayout, capacities: Vec<f64>) -> Graph {
     let mut graph = Graph::new(capacities);
     for object in &layout.objects {
         let places = layout.places(object);
@@ -47,7 +47,7 @@ pub(super) fn reads(model: &Model, layout: &Layout, capacities: Vec<f64>) -> Gra
 }
 
 /// What counts at each leaf besides hits.
-pub(super) fn crossing(model: &Model, layout: &Layout) -> Vec<f64> {
+pub(super) fn crossing(model: &CapacityModel, layout: &CopyLayout) -> Vec<f64> {
     match model.accounting {
         Accounting::A if model.mechanism != Mechanism::NoCache => layout.transit(model),
         _ => vec![0.0; model.racks as usize],
@@ -55,11 +55,16 @@ pub(super) fn crossing(model: &Model, layout: &Layout) -> Vec<f64> {
 }
 
 /// Whether every request counts at a spine.
-pub(super) fn crosses_spines(model: &Model) -> bool {
+pub(super) fn crosses_spines(model: &CapacityModel) -> bool {
     model.mechanism != Mechanism::NoCache && model.accounting != Accounting::C
 }
 
-pub(super) fn describe(model: &Model, layout: &Layout, throughput: f64, binding: Binding) -> SeedOutcome {
+pub(super) fn describe(
+    model: &CapacityModel,
+    layout: &CopyLayout,
+    throughput: f64,
+    binding: Bottleneck,
+) -> SeedOutcome {
     let write_cost = layout.uncached.iter().chain(&layout.write_cost).sum();
     SeedOutcome {
         throughput,
@@ -74,7 +79,7 @@ pub(super) fn describe(model: &Model, layout: &Layout, throughput: f64, binding:
 }
 
 /// `hits` by node; `rate` is that of all requests.
-pub(super) fn set_hit_ratios(outcome: &mut SeedOutcome, model: &Model, hits: &[f64], rate: f64) {
+pub(super) fn set_hit_ratios(outcome: &mut SeedOutcome, model: &CapacityModel, hits: &[f64], rate: f64) {
     let reads = rate * (1.0 - model.write_ratio);
     if reads > 0.0 {
         let (leaves, spines) = hits.split_at(model.racks as usize);
@@ -84,7 +89,7 @@ pub(super) fn set_hit_ratios(outcome: &mut SeedOutcome, model: &Model, hits: &[f
 }
 
 /// The set of full nodes by name: one object's places, or else the layer that has more of its capacity.
-fn binding(model: &Model, layout: &Layout, scale: &Scale) -> Binding {
+fn binding(model: &CapacityModel, layout: &CopyLayout, scale: &FlowScale) -> Bottleneck {
     let inside = |places: &[u32]| places.iter().all(|place| scale.binding.binary_search(place).is_ok());
     let hottest = layout.objects.iter().find(|object| {
         let places = layout.places(object);
@@ -94,10 +99,10 @@ fn binding(model: &Model, layout: &Layout, scale: &Scale) -> Binding {
     if let Some(object) = hottest {
         let rate = object.popularity * (1.0 - model.write_ratio) * scale.factor;
         if layout.places(object).len() == scale.binding.len() && rate > capacity / 2.0 {
-            return Binding::Object;
+            return Bottleneck::Object;
         }
     }
     let leaves = scale.binding.iter().filter(|node| **node < model.racks);
     let leaves: f64 = leaves.map(|node| layout.capacities[*node as usize]).sum();
-    if leaves >= capacity / 2.0 { Binding::Leaf } else { Binding::Spine }
+    if leaves >= capacity / 2.0 { Bottleneck::Leaf } else { Bottleneck::Spine }
 }

@@ -6,16 +6,24 @@ use trace::Distribution;
 use super::*;
 
 /// A small cluster with few objects, all of which are placed one by one.
-fn small() -> Model {
-    Model { racks: 4, spines: 4, servers_per_rack: 4, objects: 5_000, slots_leaf: 8, slots_spine: 8, ..few() }
+fn small() -> CapacityModel {
+    CapacityModel {
+        racks: 4,
+        spines: 4,
+        servers_per_rack: 4,
+        objects: 5_000,
+        slots_leaf: 8,
+        slots_spine: 8,
+        ..few()
+    }
 }
 
-fn few() -> Model {
-    Model { leaf_rate: 4.0, spine_rate: 4.0, seeds: 4, ..Model::default() }
+fn few() -> CapacityModel {
+    CapacityModel { leaf_rate: 4.0, spine_rate: 4.0, seeds: 4, ..CapacityModel::default() }
 }
 
-fn adversary(keys: u64) -> Spec {
-    Spec::Law(Distribution::Adversary(keys))
+fn adversary(keys: u64) -> PopularitySpec {
+    PopularitySpec::Law(Distribution::Adversary(keys))
 }
 
 fn close(own: f64, due: f64) {
@@ -25,17 +33,17 @@ fn close(own: f64, due: f64) {
 #[test]
 fn one_hot_object_gets_what_its_copies_can_serve() {
     let check = |mechanism, throughput, binding| {
-        let outcome = Model { mechanism, popularity: adversary(1), ..small() }.evaluate().unwrap();
+        let outcome = CapacityModel { mechanism, popularity: adversary(1), ..small() }.evaluate().unwrap();
         close(outcome.throughput, throughput);
         assert_eq!(outcome.binding, binding, "{mechanism:?}");
         close(outcome.throughput_max, outcome.throughput_min);
     };
-    check(Mechanism::NoCache, 1.0, Binding::Server);
-    check(Mechanism::PartitionLeaf, 4.0, Binding::Object);
-    check(Mechanism::PartitionSpine, 4.0, Binding::Object);
-    check(Mechanism::DistCache, 8.0, Binding::Object);
-    check(Mechanism::ReplicationSlots, 20.0, Binding::Object);
-    let elastic = Model { elastic: true, popularity: adversary(1), ..small() }.evaluate().unwrap();
+    check(Mechanism::NoCache, 1.0, Bottleneck::Server);
+    check(Mechanism::PartitionLeaf, 4.0, Bottleneck::Object);
+    check(Mechanism::PartitionSpine, 4.0, Bottleneck::Object);
+    check(Mechanism::DistCache, 8.0, Bottleneck::Object);
+    check(Mechanism::ReplicationSlots, 20.0, Bottleneck::Object);
+    let elastic = CapacityModel { elastic: true, popularity: adversary(1), ..small() }.evaluate().unwrap();
     // Half of 4.0 for each place: 16 / 2 are all eight nodes.
     assert_eq!((elastic.degree_max, elastic.copies), (8, 8.0));
     close(elastic.throughput, 32.0);
@@ -45,7 +53,7 @@ fn one_hot_object_gets_what_its_copies_can_serve() {
 fn writes_cost_the_server_what_their_unit_says() {
     let check = |mechanism, coherence_unit, elastic, cost: f64| {
         let popularity = adversary(1);
-        let model = Model {
+        let model = CapacityModel {
             mechanism,
             coherence_unit,
             elastic,
@@ -74,15 +82,15 @@ fn writes_cost_the_server_what_their_unit_says() {
 fn without_overload_everything_gets_through() {
     for mechanism in MECHANISMS {
         for accounting in [Accounting::A, Accounting::B, Accounting::C] {
-            let model = Model { mechanism, accounting, write_ratio: 0.1, ..small() };
+            let model = CapacityModel { mechanism, accounting, write_ratio: 0.1, ..small() };
             let popularity = model.popularity.popularity(model.objects).unwrap();
             for case in cases::seeds(3) {
                 let seed = case.seed;
                 let saturated = model.run(&popularity, seed).unwrap();
                 let at = |share: f64| {
                     let offered = share * saturated.throughput;
-                    let metric = Metric::Goodput;
-                    let model = Model { metric, offered: Some(offered), ..model.clone() };
+                    let metric = CapacityMetric::Goodput;
+                    let model = CapacityModel { metric, offered: Some(offered), ..model.clone() };
                     model.run(&popularity, seed).unwrap().throughput / offered
                 };
                 close(at(0.5), 1.0);
@@ -106,7 +114,7 @@ const MECHANISMS: [Mechanism; 6] = [
 fn a_stricter_accounting_never_allows_more() {
     for mechanism in MECHANISMS {
         let throughput = |accounting| {
-            let model = Model { mechanism, accounting, leaf_rate: 3.0, spine_rate: 3.0, ..small() };
+            let model = CapacityModel { mechanism, accounting, leaf_rate: 3.0, spine_rate: 3.0, ..small() };
             model.evaluate().unwrap().throughput
         };
         let (a, b, c) = (throughput(Accounting::A), throughput(Accounting::B), throughput(Accounting::C));
@@ -117,33 +125,42 @@ fn a_stricter_accounting_never_allows_more() {
 
 #[test]
 fn failed_spines_cost_their_part_until_they_are_remapped() {
-    let model = Model {
-        metric: Metric::Goodput,
+    let model = CapacityModel {
+        metric: CapacityMetric::Goodput,
         accounting: Accounting::A,
         offered: Some(4.0),
         failed_spines: 1,
         ..small()
     };
-    close(Model { failed_spines: 0, ..model.clone() }.evaluate().unwrap().throughput, 4.0);
+    close(CapacityModel { failed_spines: 0, ..model.clone() }.evaluate().unwrap().throughput, 4.0);
     close(model.evaluate().unwrap().throughput, 3.0);
-    close(Model { remap: true, ..model.clone() }.evaluate().unwrap().throughput, 4.0);
+    close(CapacityModel { remap: true, ..model.clone() }.evaluate().unwrap().throughput, 4.0);
     // Under accounting C a read is lost when it goes to a copy that failed.
-    let all = Model { accounting: Accounting::C, mechanism: Mechanism::ReplicationSlots, ..model };
-    let all = Model { popularity: adversary(1), slots_leaf: 0, ..all };
+    let all = CapacityModel { accounting: Accounting::C, mechanism: Mechanism::ReplicationSlots, ..model };
+    let all = CapacityModel { popularity: adversary(1), slots_leaf: 0, ..all };
     close(all.evaluate().unwrap().throughput, 3.0);
-    close(Model { slots_leaf: 1, ..all.clone() }.evaluate().unwrap().throughput, 3.2);
-    close(Model { remap: true, ..all.clone() }.evaluate().unwrap().throughput, 4.0);
-    let saturated = Model { metric: Metric::Saturation, ..all }.evaluate().unwrap();
+    close(CapacityModel { slots_leaf: 1, ..all.clone() }.evaluate().unwrap().throughput, 3.2);
+    close(CapacityModel { remap: true, ..all.clone() }.evaluate().unwrap().throughput, 4.0);
+    let saturated = CapacityModel { metric: CapacityMetric::Saturation, ..all }.evaluate().unwrap();
     close(saturated.throughput, 12.0);
 }
 
 #[test]
 fn an_object_whose_only_copy_failed_is_read_from_its_server() {
     // Three spines of four have failed, so that some seed has the object on one of them.
-    let model =
-        Model { popularity: adversary(1), slots_leaf: 0, slots_spine: 1, failed_spines: 3, ..small() };
-    let goodput =
-        Model { metric: Metric::Goodput, accounting: Accounting::C, offered: Some(0.5), ..model.clone() };
+    let model = CapacityModel {
+        popularity: adversary(1),
+        slots_leaf: 0,
+        slots_spine: 1,
+        failed_spines: 3,
+        ..small()
+    };
+    let goodput = CapacityModel {
+        metric: CapacityMetric::Goodput,
+        accounting: Accounting::C,
+        offered: Some(0.5),
+        ..model.clone()
+    };
     let popularity = model.popularity.popularity(model.objects).unwrap();
     let mut seen = [false; 2];
     for case in cases::seeds(40) {
@@ -161,8 +178,8 @@ fn an_object_whose_only_copy_failed_is_read_from_its_server() {
 fn every_node_has_the_hottest_of_its_partition() {
     let model = small();
     let popularity = model.popularity.popularity(model.objects).unwrap();
-    let places = Places::new(&model, 9).unwrap();
-    let layout = Layout::new(&model, &popularity, &places, 9, layout::listed(&model));
+    let places = CapacityPlaces::new(&model, 9).unwrap();
+    let layout = CopyLayout::new(&model, &popularity, &places, 9, layout::listed(&model));
     let mut nodes = vec![Vec::new(); 8];
     for object in &layout.objects {
         layout.places(object).iter().for_each(|node| nodes[*node as usize].push(object.popularity));
@@ -182,14 +199,14 @@ fn every_node_has_the_hottest_of_its_partition() {
 /// The same places, with all objects placed one by one and with as few as possible.
 #[test]
 fn the_rest_without_a_list_is_as_good_as_a_full_enumeration() {
-    let model = Model { objects: 12_000, seeds: 1, ..small() };
+    let model = CapacityModel { objects: 12_000, seeds: 1, ..small() };
     let popularity = model.popularity.popularity(model.objects).unwrap();
     for mechanism in [Mechanism::NoCache, Mechanism::DistCache] {
-        let model = Model { mechanism, ..model.clone() };
+        let model = CapacityModel { mechanism, ..model.clone() };
         let throughput = |listed: u64| {
             let run = |seed| {
-                let places = Places::new(&model, seed).unwrap();
-                let layout = Layout::new(&model, &popularity, &places, seed, listed);
+                let places = CapacityPlaces::new(&model, seed).unwrap();
+                let layout = CopyLayout::new(&model, &popularity, &places, seed, listed);
                 saturation::saturate(&model, &layout).throughput
             };
             seeds::each(1, 400, run).into_iter().sum::<f64>() / 400.0
@@ -201,24 +218,26 @@ fn the_rest_without_a_list_is_as_good_as_a_full_enumeration() {
 
 #[test]
 fn what_makes_no_sense_is_refused_by_the_name_of_its_flag() {
-    let check = |model: Model, flag: &str| {
+    let check = |model: CapacityModel, flag: &str| {
         let error = model.evaluate().unwrap_err().to_string();
         assert!(error.starts_with(&format!("--{flag}")), "{error}");
     };
-    check(Model { racks: 0, ..small() }, "racks 0");
-    check(Model { spines: 0, ..small() }, "spines 0");
-    check(Model { servers_per_rack: 0, ..small() }, "servers-per-rack 0");
-    check(Model { racks: 60_000, servers_per_rack: 60_000, ..small() }, "racks");
-    check(Model { server_rate: -1.0, ..small() }, "server-rate -1");
-    check(Model { leaf_rate: f64::NAN, ..small() }, "leaf-rate NaN");
-    check(Model { spine_rate: 0.0, ..small() }, "spine-rate 0");
-    check(Model { offered: Some(0.0), ..small() }, "offered 0");
-    check(Model { write_ratio: 1.5, ..small() }, "write-ratio 1.5");
-    check(Model { coherence_cost: -0.1, ..small() }, "coherence-cost -0.1");
-    check(Model { failed_spines: 4, ..small() }, "fail-spines 4");
-    check(Model { elastic: true, mechanism: Mechanism::NoCache, ..small() }, "elastic");
-    check(Model { seeds: 0, ..small() }, "seeds 0");
-    check(Model { objects: 1 << 40, slots_leaf: 1 << 40, ..small() }, "slots-leaf");
-    check(Model { racks: 40_000, placing: Placing::Ring, ..small() }, "placement ring");
-    assert!(Model { objects: 0, ..small() }.evaluate().unwrap_err().to_string().contains("0 objects"));
+    check(CapacityModel { racks: 0, ..small() }, "racks 0");
+    check(CapacityModel { spines: 0, ..small() }, "spines 0");
+    check(CapacityModel { servers_per_rack: 0, ..small() }, "servers-per-rack 0");
+    check(CapacityModel { racks: 60_000, servers_per_rack: 60_000, ..small() }, "racks");
+    check(CapacityModel { server_rate: -1.0, ..small() }, "server-rate -1");
+    check(CapacityModel { leaf_rate: f64::NAN, ..small() }, "leaf-rate NaN");
+    check(CapacityModel { spine_rate: 0.0, ..small() }, "spine-rate 0");
+    check(CapacityModel { offered: Some(0.0), ..small() }, "offered 0");
+    check(CapacityModel { write_ratio: 1.5, ..small() }, "write-ratio 1.5");
+    check(CapacityModel { coherence_cost: -0.1, ..small() }, "coherence-cost -0.1");
+    check(CapacityModel { failed_spines: 4, ..small() }, "fail-spines 4");
+    check(CapacityModel { elastic: true, mechanism: Mechanism::NoCache, ..small() }, "elastic");
+    check(CapacityModel { seeds: 0, ..small() }, "seeds 0");
+    check(CapacityModel { objects: 1 << 40, slots_leaf: 1 << 40, ..small() }, "slots-leaf");
+    check(CapacityModel { racks: 40_000, placing: CapacityPlacing::Ring, ..small() }, "placement ring");
+    assert!(
+        CapacityModel { objects: 0, ..small() }.evaluate().unwrap_err().to_string().contains("0 objects")
+    );
 }

@@ -10,7 +10,7 @@ use super::{Cell, MIB, Pattern, Surface, TABLE_BYTES, asked, used};
 use crate::seeds;
 
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MeasuredSurface {
     /// Each divides the largest.
     pub write_bytes: Vec<u64>,
     pub utilisations: Vec<f64>,
@@ -19,7 +19,7 @@ pub struct Measured {
     pub seed: u64,
 }
 
-impl Measured {
+impl MeasuredSurface {
     pub fn cells_count(&self) -> usize {
         self.asked().len()
     }

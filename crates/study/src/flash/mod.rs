@@ -5,7 +5,7 @@ mod simulated;
 #[cfg(test)]
 mod tests;
 
-pub use measured::Measured;
+pub use measured::MeasuredSurface;
 pub use simulated::Simulated;
 
 const MIB: f64 = (1 << 20) as f64;

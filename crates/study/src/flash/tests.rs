@@ -63,7 +63,7 @@ fn the_same_seed_gives_the_same_surface() {
 
 #[test]
 fn a_measured_device_is_written_and_read() {
-    let measured = Measured {
+    let measured = MeasuredSurface {
         write_bytes: vec![16 << 10, 1 << 20],
         utilisations: vec![0.5, 1.0],
         time: Duration::ZERO,

@@ -10,7 +10,7 @@ mod push;
 #[cfg(test)]
 mod tests;
 
-use network::Network;
+use network::FlowNetwork;
 
 /// Nodes and the objects that go to them.
 #[derive(Clone, Debug)]
@@ -20,12 +20,12 @@ pub struct Graph {
     places: Vec<u32>,
     ends: Vec<usize>,
     rates: Vec<f64>,
-    network: Option<Network>,
+    network: Option<FlowNetwork>,
 }
 
 /// How far all rates can grow together.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scale {
+pub struct FlowScale {
     /// The largest number by which all rates can be multiplied; infinite if there are none.
     pub factor: f64,
     /// Nodes that are full then, with nothing in them that could go elsewhere; ascending.
@@ -34,7 +34,7 @@ pub struct Scale {
 
 /// The most that the nodes can carry of given rates.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Flow {
+pub struct CarriedFlow {
     pub carried: f64,
     /// Of each node.
     pub loads: Vec<f64>,
@@ -70,10 +70,10 @@ impl Graph {
     }
 
     /// The largest factor by which all rates can be multiplied and still be carried.
-    pub fn max_scale(&mut self) -> Scale {
+    pub fn max_scale(&mut self) -> FlowScale {
         let (capacities, network) = self.network();
         let Some(mut best) = first_bound(capacities, network) else {
-            return Scale { factor: f64::INFINITY, binding: Vec::new() };
+            return FlowScale { factor: f64::INFINITY, binding: Vec::new() };
         };
         while best.factor > 0.0 {
             network.set_capacities(capacities, best.factor);
@@ -84,28 +84,28 @@ impl Graph {
             if factor >= best.factor * (1.0 - 1e-13) {
                 break;
             }
-            best = Scale { factor, binding: set };
+            best = FlowScale { factor, binding: set };
         }
         best
     }
 
     /// The most that can be carried when all rates are multiplied by `scale`, and one way to carry it.
-    pub fn max_flow(&mut self, scale: f64) -> Flow {
+    pub fn max_flow(&mut self, scale: f64) -> CarriedFlow {
         assert!(scale.is_finite() && scale >= 0.0, "a scale is a number from 0");
         let (capacities, network) = self.network();
         if scale == 0.0 || network.whole == 0.0 {
-            return Flow { carried: 0.0, loads: vec![0.0; capacities.len()] };
+            return CarriedFlow { carried: 0.0, loads: vec![0.0; capacities.len()] };
         }
         network.set_capacities(capacities, scale);
         push::run(network);
         let load = |(load, capacity): (&i64, &i64)| *load.min(capacity) as f64 / network.units * scale;
         let loads: Vec<f64> = network.loads.iter().zip(&network.capacities).map(load).collect();
-        Flow { carried: loads.iter().sum(), loads }
+        CarriedFlow { carried: loads.iter().sum(), loads }
     }
 
-    fn network(&mut self) -> (&[f64], &mut Network) {
+    fn network(&mut self) -> (&[f64], &mut FlowNetwork) {
         if self.network.is_none() {
-            let mut network = Network::new(self.capacities.len(), &self.places, &self.ends, &self.rates);
+            let mut network = FlowNetwork::new(self.capacities.len(), &self.places, &self.ends, &self.rates);
             network.balance(&self.capacities);
             self.network = Some(network);
         }
@@ -114,18 +114,18 @@ impl Graph {
 }
 
 /// What the places of one object, or all nodes together, allow; none if nothing is asked for.
-fn first_bound(capacities: &[f64], network: &Network) -> Option<Scale> {
+fn first_bound(capacities: &[f64], network: &FlowNetwork) -> Option<FlowScale> {
     if network.whole == 0.0 {
         return None;
     }
     let asked = |node: &u32| !network.slots_of(*node as usize).is_empty();
     let all: Vec<u32> = (0..capacities.len() as u32).filter(asked).collect();
     let factor = capacity(capacities, &all) / network.whole;
-    let mut best = Scale { factor, binding: all };
+    let mut best = FlowScale { factor, binding: all };
     for object in 0..network.objects() {
         let (places, rate) = (network.places(object), network.rates[object]);
         if rate > 0.0 && capacity(capacities, places) < best.factor * rate {
-            best = Scale { factor: capacity(capacities, places) / rate, binding: places.to_vec() };
+            best = FlowScale { factor: capacity(capacities, places) / rate, binding: places.to_vec() };
         }
     }
     Some(best)
@@ -136,7 +136,7 @@ fn capacity(capacities: &[f64], nodes: &[u32]) -> f64 {
 }
 
 /// The capacity of the nodes by the rate of all objects that can go nowhere else.
-fn ratio(capacities: &[f64], network: &Network, set: &[u32]) -> f64 {
+fn ratio(capacities: &[f64], network: &FlowNetwork, set: &[u32]) -> f64 {
     let mut inside = vec![false; capacities.len()];
     set.iter().for_each(|&node| inside[node as usize] = true);
     let only = |&object: &usize| network.places(object).iter().all(|&place| inside[place as usize]);

@@ -6,7 +6,7 @@ const WHOLE: f64 = (1u64 << 60) as f64;
 const ROUNDS: usize = 12;
 
 #[derive(Clone, Debug)]
-pub(super) struct Network {
+pub(super) struct FlowNetwork {
     /// The places of object `o` are `places[starts[o]..starts[o + 1]]`; a position in there is a slot.
     starts: Vec<u32>,
     places: Vec<u32>,
@@ -25,11 +25,11 @@ pub(super) struct Network {
     pub(super) capacities: Vec<i64>,
 }
 
-impl Network {
-    pub(super) fn new(nodes: usize, places: &[u32], ends: &[usize], rates: &[f64]) -> Network {
+impl FlowNetwork {
+    pub(super) fn new(nodes: usize, places: &[u32], ends: &[usize], rates: &[f64]) -> FlowNetwork {
         let whole: f64 = rates.iter().sum();
         let units = if whole > 0.0 { WHOLE / whole } else { 0.0 };
-        let mut network = Network {
+        let mut network = FlowNetwork {
             starts: vec![0],
             places: Vec::new(),
             rates: Vec::new(),

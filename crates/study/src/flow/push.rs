@@ -5,13 +5,13 @@
 
 use std::collections::VecDeque;
 
-use super::network::Network;
+use super::network::FlowNetwork;
 
 /// After this many looks at slots per slot, heights are computed anew: more often costs time, less often lets nodes
 /// climb in small steps towards capacity that is not there.
 const LOOKS: usize = 4;
 
-struct Search {
+struct PathSearch {
     /// A lower bound of the number of steps to free capacity; at least the number of nodes if there is no way.
     heights: Vec<u32>,
     /// Nodes of each height.
@@ -24,9 +24,9 @@ struct Search {
 }
 
 /// Moves shares until nothing that is too much can go anywhere.
-pub(super) fn run(network: &mut Network) {
+pub(super) fn run(network: &mut FlowNetwork) {
     let nodes = network.nodes();
-    let mut search = Search {
+    let mut search = PathSearch {
         heights: vec![0; nodes],
         counts: vec![0; nodes + 1],
         next: vec![0; nodes],
@@ -48,8 +48,8 @@ pub(super) fn run(network: &mut Network) {
     }
 }
 
-impl Search {
-    fn enqueue(&mut self, network: &Network, node: usize) {
+impl PathSearch {
+    fn enqueue(&mut self, network: &FlowNetwork, node: usize) {
         let able = (self.heights[node] as usize) < network.nodes();
         if able && !self.queued[node] && network.excess(node) > 0 {
             self.queued[node] = true;
@@ -58,7 +58,7 @@ impl Search {
     }
 
     /// Exact heights, backwards from the nodes with free capacity.
-    fn measure(&mut self, network: &Network) {
+    fn measure(&mut self, network: &FlowNetwork) {
         let nodes = network.nodes();
         self.looks = 0;
         self.next.fill(0);
@@ -84,7 +84,7 @@ impl Search {
         self.heights.iter().for_each(|&height| self.counts[height as usize] += 1);
     }
 
-    fn discharge(&mut self, network: &mut Network, node: usize) {
+    fn discharge(&mut self, network: &mut FlowNetwork, node: usize) {
         while network.excess(node) > 0 && (self.heights[node] as usize) < network.nodes() {
             let range = network.slots_of(node);
             let Some(index) = (range.start + self.next[node] as usize..range.end)
@@ -99,7 +99,7 @@ impl Search {
     }
 
     /// Gives of one slot to those of its siblings that are one step nearer; true once nothing is too much.
-    fn push(&mut self, network: &mut Network, node: usize, slot: usize) -> bool {
+    fn push(&mut self, network: &mut FlowNetwork, node: usize, slot: usize) -> bool {
         if network.shares[slot] == 0 {
             return false;
         }
@@ -122,7 +122,7 @@ impl Search {
     }
 
     /// One above the lowest node that it can give to. A height that nobody is left at cuts off all above it.
-    fn lift(&mut self, network: &Network, node: usize) {
+    fn lift(&mut self, network: &FlowNetwork, node: usize) {
         let nodes = network.nodes() as u32;
         let old = self.heights[node];
         let mut lowest = nodes;
@@ -161,7 +161,7 @@ impl Search {
 
 /// After `run`: the nodes, from the fullest on, with all that their objects could go to instead, as long as that makes
 /// capacity by rate smaller. None if everything is carried.
-pub(super) fn tightest(network: &Network) -> Option<Vec<u32>> {
+pub(super) fn tightest(network: &FlowNetwork) -> Option<Vec<u32>> {
     let full = |node: usize| network.loads[node] as f64 / network.capacities[node] as f64;
     let mut seeds: Vec<usize> = (0..network.nodes()).filter(|&node| network.excess(node) > 0).collect();
     seeds.sort_by(|&a, &b| full(b).total_cmp(&full(a)));

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rand::RngExt;
 
-use super::{Graph, Scale};
+use super::{FlowScale, Graph};
 use crate::seeds;
 
 type Objects = Vec<(Vec<u32>, f64)>;
@@ -87,7 +87,7 @@ proptest! {
 
     #[test]
     fn the_largest_factor_is_that_of_the_tightest_set((capacities, objects) in cases()) {
-        let Scale { factor, binding } = graph(&capacities, &objects).max_scale();
+        let FlowScale { factor, binding } = graph(&capacities, &objects).max_scale();
         let due = scale_by_subsets(&capacities, &objects);
         prop_assert!(close(factor, due), "{factor}, not {due}");
         prop_assert_eq!(binding.is_empty(), factor.is_infinite());

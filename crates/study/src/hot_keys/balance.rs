@@ -1,27 +1,27 @@
 //! The loads of servers, how even they are, and what makes them more even. Not where keys are.
 
-use super::Setting;
-use super::keys::Keys;
+use super::HotKeysSetting;
+use super::keys::KeyServers;
 
 /// Replicas beyond so many for each server are no remedy any more.
 const ADDED_MAX: u64 = 1000;
 
 /// Shares of all requests, by server.
 #[derive(Clone, Debug)]
-pub(super) struct Loads {
+pub(super) struct ServerLoads {
     /// Of keys with one place.
     single: Vec<f64>,
     /// Of each group's hot keys, on each of its servers.
     copied: Vec<f64>,
 }
 
-impl Loads {
+impl ServerLoads {
     /// Every key where it is at home.
-    pub(super) fn plain(setting: &Setting, mut keys: Keys) -> Loads {
+    pub(super) fn plain(setting: &HotKeysSetting, mut keys: KeyServers) -> ServerLoads {
         let mut single = vec![0.0; setting.servers as usize];
         let rates = (0..setting.popularity.objects()).map(|rank| setting.popularity.of(rank));
         rates.for_each(|rate| single[keys.next_server()] += rate);
-        Loads { single, copied: vec![0.0; setting.groups as usize] }
+        ServerLoads { single, copied: vec![0.0; setting.groups as usize] }
     }
 
     /// The next hot key leaves its server and is duplicated on all servers of the group with the least load of

@@ -11,7 +11,7 @@ use wire::{
     ShimId, ShimMember,
 };
 
-use super::Setting;
+use super::HotKeysSetting;
 use crate::seeds;
 
 /// Keeps placements apart from other random numbers of the same seed.
@@ -19,7 +19,7 @@ const PLACES: u64 = 0x4d42_414c;
 
 /// How servers of keys are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placing {
+pub enum HotKeysPlacing {
     /// Uniformly at random, as the paper has it.
     Uniform,
     /// As the product places keys on a memcached pool, where the servers' shares of the keys differ as well.
@@ -28,29 +28,29 @@ pub enum Placing {
 
 /// The servers of one run's keys, from the most popular on.
 #[derive(Clone)]
-pub(super) enum Keys {
+pub(super) enum KeyServers {
     Uniform { random: Box<Xoshiro256PlusPlus>, servers: u32 },
     Ketama { pool: Arc<Placement>, seed: u64, rank: u64 },
 }
 
-impl Keys {
-    pub(super) fn new(setting: &Setting, seed: u64) -> Result<Keys, MapError> {
+impl KeyServers {
+    pub(super) fn new(setting: &HotKeysSetting, seed: u64) -> Result<KeyServers, MapError> {
         match setting.placing {
-            Placing::Uniform => {
+            HotKeysPlacing::Uniform => {
                 let random = Box::new(seeds::random(seed, PLACES));
-                Ok(Keys::Uniform { random, servers: setting.servers })
+                Ok(KeyServers::Uniform { random, servers: setting.servers })
             }
-            Placing::Ketama => {
+            HotKeysPlacing::Ketama => {
                 let pool = Arc::new(Placement::new(Secret([0; 16]), pool(setting.servers, seed))?);
-                Ok(Keys::Ketama { pool, seed, rank: 0 })
+                Ok(KeyServers::Ketama { pool, seed, rank: 0 })
             }
         }
     }
 
     pub(super) fn next_server(&mut self) -> usize {
         match self {
-            Keys::Uniform { random, servers } => random.random_range(0..*servers) as usize,
-            Keys::Ketama { pool, seed, rank } => {
+            KeyServers::Uniform { random, servers } => random.random_range(0..*servers) as usize,
+            KeyServers::Ketama { pool, seed, rank } => {
                 let name = Bytes::from(format!("key:{seed}:{rank}"));
                 *rank += 1;
                 usize::from(pool.shim(&pool.key(0, name)).0)

@@ -8,9 +8,9 @@ use protocol::placement::MapError;
 
 use crate::popularity::{Popularity, PopularityError};
 use crate::seeds;
-use balance::{Loads, mean};
-use keys::Keys;
-pub use keys::Placing;
+use balance::{ServerLoads, mean};
+pub use keys::HotKeysPlacing;
+use keys::KeyServers;
 
 /// Hot keys are meant to be few, because each takes rules in a switch; the search for a threshold ends here.
 pub const HOT_SEARCHED_MAX: u64 = 1 << 16;
@@ -20,7 +20,7 @@ const RUNS_MAX: u32 = 1 << 20;
 
 /// What is examined.
 #[derive(Clone, Debug)]
-pub struct Setting {
+pub struct HotKeysSetting {
     /// n.
     pub servers: u32,
     /// Of N keys.
@@ -31,14 +31,14 @@ pub struct Setting {
     pub groups: u32,
     /// The imbalance factor to reach with as few hot keys as possible.
     pub threshold: f64,
-    pub placing: Placing,
+    pub placing: HotKeysPlacing,
     pub runs: u32,
     pub seed: u64,
 }
 
 /// Means over all runs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct HotKeysOutcome {
     pub with_copies: Balance,
     pub plain: Balance,
     /// The hot keys are moved, each to the server that has the least load then, and none is copied.
@@ -84,16 +84,16 @@ pub enum HotKeysError {
     Pool(#[from] MapError),
 }
 
-impl Setting {
-    pub fn evaluate(&self) -> Result<Outcome, HotKeysError> {
+impl HotKeysSetting {
+    pub fn evaluate(&self) -> Result<HotKeysOutcome, HotKeysError> {
         self.check()?;
         let runs = seeds::each(self.seed, self.runs as usize, |seed| self.run(seed));
-        let runs = runs.into_iter().collect::<Result<Vec<Run>, HotKeysError>>()?;
-        let added = |added: fn(&Run) -> Option<u64>| {
+        let runs = runs.into_iter().collect::<Result<Vec<HotKeysRun>, HotKeysError>>()?;
+        let added = |added: fn(&HotKeysRun) -> Option<u64>| {
             let all: Option<Vec<f64>> = runs.iter().map(|run| added(run).map(|added| added as f64)).collect();
             all.map(|all| mean(all.into_iter()))
         };
-        Ok(Outcome {
+        Ok(HotKeysOutcome {
             with_copies: Balance::of(&runs, |run| &run.with_copies),
             plain: Balance::of(&runs, |run| &run.plain),
             moved: Balance::of(&runs, |run| &run.moved),
@@ -108,8 +108,8 @@ impl Setting {
     pub fn hot_min(&self) -> Result<Option<u64>, HotKeysError> {
         self.check()?;
         let runs = seeds::each(self.seed, self.runs as usize, |seed| {
-            let keys = Keys::new(self, seed)?;
-            Ok((Loads::plain(self, keys.clone()), keys))
+            let keys = KeyServers::new(self, seed)?;
+            Ok((ServerLoads::plain(self, keys.clone()), keys))
         });
         let mut runs = runs.into_iter().collect::<Result<Vec<_>, HotKeysError>>()?;
         for hot in 0..=self.popularity.objects().min(HOT_SEARCHED_MAX) {
@@ -124,9 +124,9 @@ impl Setting {
         Ok(None)
     }
 
-    fn run(&self, seed: u64) -> Result<Run, HotKeysError> {
-        let keys = Keys::new(self, seed)?;
-        let plain = Loads::plain(self, keys.clone());
+    fn run(&self, seed: u64) -> Result<HotKeysRun, HotKeysError> {
+        let keys = KeyServers::new(self, seed)?;
+        let plain = ServerLoads::plain(self, keys.clone());
         let (mut with_copies, mut servers) = (plain.clone(), keys.clone());
         for rank in 0..self.hot.min(self.popularity.objects()) {
             with_copies.copy(servers.next_server(), self.popularity.of(rank));
@@ -134,11 +134,11 @@ impl Setting {
         let moved = self.moved(&plain, keys);
         let added = plain.servers_to_add(with_copies.largest());
         let added_for_factor = plain.servers_to_add_for_factor(with_copies.factor());
-        Ok(Run { with_copies, plain, moved, added, added_for_factor })
+        Ok(HotKeysRun { with_copies, plain, moved, added, added_for_factor })
     }
 
     /// Takes the hot keys away and puts each, the hottest first, where there is least load.
-    fn moved(&self, plain: &Loads, mut keys: Keys) -> Loads {
+    fn moved(&self, plain: &ServerLoads, mut keys: KeyServers) -> ServerLoads {
         let mut moved = plain.clone();
         let hot = self.popularity.head(self.hot);
         hot.iter().for_each(|rate| moved.take(keys.next_server(), *rate));
@@ -164,16 +164,16 @@ impl Setting {
     }
 }
 
-struct Run {
-    with_copies: Loads,
-    plain: Loads,
-    moved: Loads,
+struct HotKeysRun {
+    with_copies: ServerLoads,
+    plain: ServerLoads,
+    moved: ServerLoads,
     added: Option<u64>,
     added_for_factor: Option<u64>,
 }
 
 impl Balance {
-    fn of(runs: &[Run], loads: impl Fn(&Run) -> &Loads) -> Balance {
+    fn of(runs: &[HotKeysRun], loads: impl Fn(&HotKeysRun) -> &ServerLoads) -> Balance {
         let factors: Vec<f64> = runs.iter().map(|run| loads(run).factor()).collect();
         let imbalance_factor = mean(factors.iter().copied());
         let square: f64 = factors.iter().map(|factor| (factor - imbalance_factor).powi(2)).sum();

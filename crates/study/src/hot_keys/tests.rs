@@ -5,22 +5,22 @@ use trace::Distribution;
 
 use super::*;
 
-fn setting(servers: u32, keys: u64, hot: u64, groups: u32) -> Setting {
-    Setting {
+fn setting(servers: u32, keys: u64, hot: u64, groups: u32) -> HotKeysSetting {
+    HotKeysSetting {
         servers,
         popularity: Popularity::new(Distribution::Zipf(1.0), keys).unwrap(),
         hot,
         groups,
         threshold: 0.8,
-        placing: Placing::Uniform,
+        placing: HotKeysPlacing::Uniform,
         runs: 5,
         seed: 1,
     }
 }
 
 /// Loads by definition: the members of each group listed, each hot key split over them.
-fn twin(setting: &Setting, seed: u64) -> Vec<f64> {
-    let mut keys = Keys::new(setting, seed).unwrap();
+fn twin(setting: &HotKeysSetting, seed: u64) -> Vec<f64> {
+    let mut keys = KeyServers::new(setting, seed).unwrap();
     let mut loads = vec![0.0; setting.servers as usize];
     let mut hot = vec![0.0; setting.groups as usize];
     let members: Vec<Vec<usize>> = (0..setting.groups as usize)
@@ -116,16 +116,16 @@ fn no_hot_keys_change_nothing() {
 #[test]
 fn the_fewest_hot_keys_are_the_first_that_reach_the_threshold() {
     for (groups, threshold) in [(1, 0.5), (1, 0.8), (3, 0.8), (1, 0.97)] {
-        let searched = Setting { threshold, groups, ..setting(10, 1000, 0, groups) };
+        let searched = HotKeysSetting { threshold, groups, ..setting(10, 1000, 0, groups) };
         let fewest = searched.hot_min().unwrap().unwrap();
         let reached = |hot| {
-            let outcome = Setting { hot, ..searched.clone() }.evaluate().unwrap();
+            let outcome = HotKeysSetting { hot, ..searched.clone() }.evaluate().unwrap();
             outcome.with_copies.imbalance_factor >= threshold
         };
         assert!(reached(fewest), "{groups} groups, {threshold}: {fewest}");
         assert!((0..fewest).all(|hot| !reached(hot)), "{groups} groups, {threshold}: {fewest}");
     }
-    let never = Setting { threshold: 1.0, ..setting(10, 15, 0, 9) };
+    let never = HotKeysSetting { threshold: 1.0, ..setting(10, 15, 0, 9) };
     assert_eq!(never.hot_min().unwrap(), None);
 }
 
@@ -139,11 +139,11 @@ fn moved_keys_are_where_there_is_least_load() {
 
 #[test]
 fn ketama_is_the_pool_of_the_product_with_names_of_the_run() {
-    let ketama = Setting { placing: Placing::Ketama, ..setting(4, 20_000, 0, 1) };
+    let ketama = HotKeysSetting { placing: HotKeysPlacing::Ketama, ..setting(4, 20_000, 0, 1) };
     let (first, second) = (ketama.run(1).unwrap().plain, ketama.run(2).unwrap().plain);
     assert_ne!(first.factor(), second.factor());
     assert_eq!(first.factor(), ketama.run(1).unwrap().plain.factor());
-    let mut keys = Keys::new(&ketama, 1).unwrap();
+    let mut keys = KeyServers::new(&ketama, 1).unwrap();
     let mut counts = [0; 4];
     (0..20_000).for_each(|_| counts[keys.next_server()] += 1);
     assert!(counts.iter().all(|count| (3_500..6_500).contains(count)), "{counts:?}");
@@ -153,12 +153,12 @@ fn ketama_is_the_pool_of_the_product_with_names_of_the_run() {
 fn what_makes_no_sense_is_refused() {
     let good = setting(10, 100, 10, 1);
     for (setting, expected) in [
-        (Setting { servers: 0, ..good.clone() }, "0 servers"),
-        (Setting { groups: 0, ..good.clone() }, "0 groups of 10 servers"),
-        (Setting { groups: 11, ..good.clone() }, "11 groups of 10 servers"),
-        (Setting { threshold: 1.1, ..good.clone() }, "a threshold of 1.1"),
-        (Setting { threshold: f64::NAN, ..good.clone() }, "a threshold of NaN"),
-        (Setting { runs: 0, ..good }, "0 runs"),
+        (HotKeysSetting { servers: 0, ..good.clone() }, "0 servers"),
+        (HotKeysSetting { groups: 0, ..good.clone() }, "0 groups of 10 servers"),
+        (HotKeysSetting { groups: 11, ..good.clone() }, "11 groups of 10 servers"),
+        (HotKeysSetting { threshold: 1.1, ..good.clone() }, "a threshold of 1.1"),
+        (HotKeysSetting { threshold: f64::NAN, ..good.clone() }, "a threshold of NaN"),
+        (HotKeysSetting { runs: 0, ..good }, "0 runs"),
     ] {
         let error = setting.evaluate().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

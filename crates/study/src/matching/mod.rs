@@ -22,7 +22,7 @@ pub const HALF: f64 = 0.5;
 
 /// What decides at which of its places a request is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum RoutingPolicy {
     /// The best that there is: a perfect matching.
     Matching,
     /// The place with the shortest queue, of as many as there are layers.
@@ -36,7 +36,7 @@ pub enum Policy {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Layer {
+pub struct ModelLayer {
     pub nodes: u32,
     /// Throughput of each, in those of a node of layer 0.
     pub rate: f64,
@@ -44,8 +44,8 @@ pub struct Layer {
 
 /// Layers and how popular each object is, from the hottest on.
 #[derive(Clone, Debug)]
-pub struct Model {
-    layers: Vec<Layer>,
+pub struct LayeredModel {
+    layers: Vec<ModelLayer>,
     probabilities: Vec<f64>,
     /// What each rank and all behind it have together.
     tails: Vec<f64>,
@@ -71,9 +71,13 @@ pub enum ModelError {
     Popularity(#[from] PopularityError),
 }
 
-impl Model {
+impl LayeredModel {
     /// `cap_half` clips every object's rate to T/2 and gives the excess to the others in proportion.
-    pub fn new(layers: Vec<Layer>, popularity: &Popularity, cap_half: bool) -> Result<Model, ModelError> {
+    pub fn new(
+        layers: Vec<ModelLayer>,
+        popularity: &Popularity,
+        cap_half: bool,
+    ) -> Result<LayeredModel, ModelError> {
         if !(1..=4).contains(&layers.len()) {
             return Err(ModelError::Layers(layers.len()));
         }
@@ -92,10 +96,10 @@ impl Model {
         for rank in (1..tails.len()).rev() {
             tails[rank - 1] += tails[rank];
         }
-        Ok(Model { layers, probabilities, tails, cap_half })
+        Ok(LayeredModel { layers, probabilities, tails, cap_half })
     }
 
-    pub fn layers(&self) -> &[Layer] {
+    pub fn layers(&self) -> &[ModelLayer] {
         &self.layers
     }
 
@@ -105,7 +109,7 @@ impl Model {
 
     /// Throughput of every node, layer after layer.
     pub fn capacities(&self) -> Vec<f64> {
-        let of = |layer: &Layer| std::iter::repeat_n(layer.rate, layer.nodes as usize);
+        let of = |layer: &ModelLayer| std::iter::repeat_n(layer.rate, layer.nodes as usize);
         self.layers.iter().flat_map(of).collect()
     }
 
@@ -138,18 +142,20 @@ impl Model {
     }
 
     /// How many places an object has under a policy.
-    pub fn places_count(&self, policy: Policy) -> usize {
+    pub fn places_count(&self, policy: RoutingPolicy) -> usize {
         match policy {
-            Policy::OneHash | Policy::OneHashOverAll => 1,
-            Policy::Matching | Policy::TwoChoices | Policy::RandomOfTwo => self.layers.len(),
+            RoutingPolicy::OneHash | RoutingPolicy::OneHashOverAll => 1,
+            RoutingPolicy::Matching | RoutingPolicy::TwoChoices | RoutingPolicy::RandomOfTwo => {
+                self.layers.len()
+            }
         }
     }
 
     /// The places of all objects, one object after the other, by the hashes of one seed. They are the same for all
     /// policies, except that `OneHashOverAll` has a hash of its own.
-    pub fn places(&self, policy: Policy, seed: u64) -> Vec<u32> {
-        let mut random = seeds::random(seed, u64::from(policy == Policy::OneHashOverAll));
-        if policy == Policy::OneHashOverAll {
+    pub fn places(&self, policy: RoutingPolicy, seed: u64) -> Vec<u32> {
+        let mut random = seeds::random(seed, u64::from(policy == RoutingPolicy::OneHashOverAll));
+        if policy == RoutingPolicy::OneHashOverAll {
             let nodes: u32 = self.layers.iter().map(|layer| layer.nodes).sum();
             return self.probabilities.iter().map(|_| random.random_range(0..nodes)).collect();
         }

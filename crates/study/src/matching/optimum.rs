@@ -1,6 +1,6 @@
 //! The largest alpha that a policy can carry for good, computed from rates and places. Not simulated.
 
-use super::{Model, Policy};
+use super::{LayeredModel, RoutingPolicy};
 use crate::flow::Graph;
 
 /// Nodes that are full, by the objects that must be served there.
@@ -13,7 +13,7 @@ pub struct Constraint {
 
 /// Of one seed, exact to rounding. Two choices are stationary below what a matching allows (lemma 2), so that both
 /// have the same.
-pub fn alpha_max(model: &Model, policy: Policy, seed: u64) -> f64 {
+pub fn alpha_max(model: &LayeredModel, policy: RoutingPolicy, seed: u64) -> f64 {
     let places = model.places(policy, seed);
     let mut alpha = model.alpha_bound();
     // With rates that grow with alpha, each violated constraint gives a lower alpha, until none is violated. There are
@@ -21,8 +21,8 @@ pub fn alpha_max(model: &Model, policy: Policy, seed: u64) -> f64 {
     loop {
         let rates = model.rates(alpha).expect("the bound is below the cap of all objects");
         let violated = match policy {
-            Policy::Matching | Policy::TwoChoices => cut(model, &places, &rates),
-            Policy::RandomOfTwo | Policy::OneHash | Policy::OneHashOverAll => {
+            RoutingPolicy::Matching | RoutingPolicy::TwoChoices => cut(model, &places, &rates),
+            RoutingPolicy::RandomOfTwo | RoutingPolicy::OneHash | RoutingPolicy::OneHashOverAll => {
                 fullest(model, policy, &places, &rates)
             }
         };
@@ -36,7 +36,7 @@ pub fn alpha_max(model: &Model, policy: Policy, seed: u64) -> f64 {
 }
 
 /// The nodes that limit a maximum flow; none if everything is carried.
-fn cut(model: &Model, places: &[u32], rates: &[f64]) -> Option<Constraint> {
+fn cut(model: &LayeredModel, places: &[u32], rates: &[f64]) -> Option<Constraint> {
     let capacities = model.capacities();
     let mut graph = Graph::new(capacities.clone());
     let of = places.chunks(places.len() / rates.len());
@@ -54,7 +54,7 @@ fn cut(model: &Model, places: &[u32], rates: &[f64]) -> Option<Constraint> {
 }
 
 /// The fullest node when every object is spread over its places evenly; none if it is not too full.
-fn fullest(model: &Model, policy: Policy, places: &[u32], rates: &[f64]) -> Option<Constraint> {
+fn fullest(model: &LayeredModel, policy: RoutingPolicy, places: &[u32], rates: &[f64]) -> Option<Constraint> {
     let count = model.places_count(policy);
     let part = 1.0 / count as f64;
     let capacities = model.capacities();
@@ -74,7 +74,7 @@ fn fullest(model: &Model, policy: Policy, places: &[u32], rates: &[f64]) -> Opti
 
 impl Constraint {
     /// The largest alpha up to `high` at which it holds.
-    fn alpha(&self, model: &Model, high: f64) -> f64 {
+    fn alpha(&self, model: &LayeredModel, high: f64) -> f64 {
         let rate = |alpha: f64| {
             let rates = model.rates(alpha).expect("below one at which there were rates");
             self.objects.iter().map(|&(object, part)| rates[object] * part).sum::<f64>()

@@ -3,24 +3,28 @@
 use proptest::prelude::*;
 use trace::Distribution;
 
-use super::{HALF, Layer, Model, ModelError, Policy, alpha_max};
+use super::{HALF, LayeredModel, ModelError, ModelLayer, RoutingPolicy, alpha_max};
 use crate::flow::Graph;
 use crate::{Popularity, seeds};
 
-const POLICIES: [Policy; 4] =
-    [Policy::Matching, Policy::RandomOfTwo, Policy::OneHash, Policy::OneHashOverAll];
+const POLICIES: [RoutingPolicy; 4] = [
+    RoutingPolicy::Matching,
+    RoutingPolicy::RandomOfTwo,
+    RoutingPolicy::OneHash,
+    RoutingPolicy::OneHashOverAll,
+];
 
-fn model(nodes: &[(u32, f64)], law: Distribution, objects: u64, cap_half: bool) -> Model {
-    let layers = nodes.iter().map(|&(nodes, rate)| Layer { nodes, rate }).collect();
-    Model::new(layers, &Popularity::new(law, objects).unwrap(), cap_half).unwrap()
+fn model(nodes: &[(u32, f64)], law: Distribution, objects: u64, cap_half: bool) -> LayeredModel {
+    let layers = nodes.iter().map(|&(nodes, rate)| ModelLayer { nodes, rate }).collect();
+    LayeredModel::new(layers, &Popularity::new(law, objects).unwrap(), cap_half).unwrap()
 }
 
 /// Whether the nodes carry all of alpha, by the definitions alone.
-fn carried(model: &Model, policy: Policy, seed: u64, alpha: f64) -> bool {
+fn carried(model: &LayeredModel, policy: RoutingPolicy, seed: u64, alpha: f64) -> bool {
     let Ok(rates) = model.rates(alpha) else { return false };
     let places = model.places(policy, seed);
     let count = model.places_count(policy);
-    if policy == Policy::Matching {
+    if policy == RoutingPolicy::Matching {
         let mut graph = Graph::new(model.capacities());
         for (object, &rate) in rates.iter().enumerate() {
             graph.add(&places[object * count..(object + 1) * count], rate);
@@ -76,10 +80,10 @@ fn a_matching_is_at_least_what_any_policy_has() {
     let model = model(&[(32, 1.0), (32, 1.0)], Distribution::Uniform, 111, false);
     for case in cases::seeds(50) {
         let seed = case.seed;
-        let best = alpha_max(&model, Policy::Matching, seed);
-        assert!(best >= alpha_max(&model, Policy::RandomOfTwo, seed) * (1.0 - 1e-9));
-        assert!(best >= alpha_max(&model, Policy::OneHash, seed) * (1.0 - 1e-9));
-        assert_eq!(best, alpha_max(&model, Policy::TwoChoices, seed));
+        let best = alpha_max(&model, RoutingPolicy::Matching, seed);
+        assert!(best >= alpha_max(&model, RoutingPolicy::RandomOfTwo, seed) * (1.0 - 1e-9));
+        assert!(best >= alpha_max(&model, RoutingPolicy::OneHash, seed) * (1.0 - 1e-9));
+        assert_eq!(best, alpha_max(&model, RoutingPolicy::TwoChoices, seed));
     }
 }
 
@@ -96,7 +100,7 @@ fn alphas_of_known_seeds() {
 #[test]
 fn places_lie_in_their_layers_and_are_the_same_for_all_policies() {
     let model = model(&[(3, 1.0), (5, 1.0), (2, 1.0)], Distribution::Uniform, 500, false);
-    let all = model.places(Policy::Matching, 4);
+    let all = model.places(RoutingPolicy::Matching, 4);
     let layers = [0..3, 3..8, 8..10];
     assert!(
         all.chunks(3).all(|places| places.iter().zip(&layers).all(|(place, layer)| layer.contains(place)))
@@ -105,18 +109,18 @@ fn places_lie_in_their_layers_and_are_the_same_for_all_policies() {
         assert!(all.contains(&node), "{node}");
     }
     let first: Vec<u32> = all.iter().step_by(3).copied().collect();
-    assert_eq!(model.places(Policy::OneHash, 4), first);
-    let over_all = model.places(Policy::OneHashOverAll, 4);
+    assert_eq!(model.places(RoutingPolicy::OneHash, 4), first);
+    let over_all = model.places(RoutingPolicy::OneHashOverAll, 4);
     assert!(over_all.len() == 500 && (0..10).all(|node| over_all.contains(&node)));
-    assert_ne!(all, model.places(Policy::Matching, 5));
+    assert_ne!(all, model.places(RoutingPolicy::Matching, 5));
 }
 
 #[test]
 fn what_makes_no_sense_is_refused() {
     let check = |nodes: &[(u32, f64)], objects: u64, due: &str| {
-        let layers = nodes.iter().map(|&(nodes, rate)| Layer { nodes, rate }).collect();
+        let layers = nodes.iter().map(|&(nodes, rate)| ModelLayer { nodes, rate }).collect();
         let popularity = Popularity::new(Distribution::Uniform, objects).unwrap();
-        let error = Model::new(layers, &popularity, false).unwrap_err().to_string();
+        let error = LayeredModel::new(layers, &popularity, false).unwrap_err().to_string();
         assert!(error.contains(due), "{error}");
     };
     check(&[], 5, "0 layers");

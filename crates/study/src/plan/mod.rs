@@ -6,10 +6,12 @@ mod warnings;
 use protocol::node::OBJECT_OVERHEAD_BYTES;
 use trace::Distribution;
 
-use crate::capacity::{Binding, CapacityError, Mechanism, Model, Outcome, Placing};
-use crate::popularity::{Popularity, PopularityError, Spec};
+use crate::capacity::{
+    Bottleneck, CapacityError, CapacityModel, CapacityOutcome, CapacityPlacing, Mechanism,
+};
+use crate::popularity::{Popularity, PopularityError, PopularitySpec};
 use crate::small_cache::{Backends, SmallCacheError};
-pub use shape::{CONFIDENCE, FACTOR, Shape};
+pub use shape::{CONFIDENCE, ClusterShape, FACTOR};
 
 /// What a key and the framing of its reply may take; longer ones need more memory.
 const KEY_BYTES: u64 = 80;
@@ -25,14 +27,14 @@ const RING_SERVERS_MAX: u32 = 1 << 12;
 
 /// What an operator knows. Rates are in requests/s.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct OperatorFacts {
     pub servers: u32,
     /// As many as there are leaf nodes, if none are given.
     pub racks: Option<u32>,
     pub server_rate: f64,
     pub node_rate: f64,
     /// None where anything may be asked for.
-    pub popularity: Option<Spec>,
+    pub popularity: Option<PopularitySpec>,
     pub objects: u64,
     pub write_ratio: f64,
     pub value_bytes: u64,
@@ -41,7 +43,7 @@ pub struct Facts {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Layer {
+pub struct PlannedLayer {
     pub name: &'static str,
     pub nodes: u32,
     pub objects_per_node: u64,
@@ -49,8 +51,8 @@ pub struct Layer {
 
 /// What to build, and what it does.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub shape: Shape,
+pub struct ClusterPlan {
+    pub shape: ClusterShape,
     /// Of a cached object, with what the product adds to it.
     pub object_bytes: u64,
     /// What a node of the layer with the largest nodes takes.
@@ -66,7 +68,7 @@ pub struct Plan {
     /// What keeps it from more: server, leaf, spine or object.
     pub limit: &'static str,
     /// How the model placed objects: as the product does, but for very many servers.
-    pub placing: Placing,
+    pub placing: CapacityPlacing,
     /// Whether that throughput is what Eq. 12 promises, because the model serves more of what it was tried with.
     pub is_bound: bool,
     /// With as many copies of each object as its heat needs, which the product does not place yet.
@@ -83,7 +85,7 @@ pub struct Plan {
 /// What a shape serves.
 struct Served {
     throughput: f64,
-    binding: Binding,
+    binding: Bottleneck,
     degree_max: u32,
     worst_x: Option<u64>,
     is_bound: bool,
@@ -102,8 +104,8 @@ pub enum PlanError {
     Wrong { flag: &'static str, given: String, why: &'static str },
 }
 
-impl Facts {
-    pub fn plan(&self) -> Result<Plan, PlanError> {
+impl OperatorFacts {
+    pub fn plan(&self) -> Result<ClusterPlan, PlanError> {
         self.check()?;
         let facts = self.with_headroom();
         let popularity = match &facts.popularity {
@@ -111,7 +113,7 @@ impl Facts {
             None => Popularity::new(Distribution::Adversary(1), facts.objects)?,
         };
         let objects = if facts.popularity.is_some() { popularity.objects() } else { facts.objects };
-        let shape = Shape::new(&facts, objects)?;
+        let shape = ClusterShape::new(&facts, objects)?;
         let hottest = popularity.of(0);
         let target = f64::from(facts.servers) * facts.server_rate;
         let plain = facts.served(&shape, &popularity, false)?;
@@ -119,7 +121,7 @@ impl Facts {
         let degree = facts.degree(&shape, hottest * target, elastic.degree_max);
         let object_bytes = OBJECT_OVERHEAD_BYTES + KEY_BYTES + facts.value_bytes;
         let objects_most = shape.layers.iter().map(|layer| layer.objects_per_node).max().unwrap_or(0);
-        let mut plan = Plan {
+        let mut plan = ClusterPlan {
             object_bytes,
             memory_bytes: NODE_BYTES + objects_most.saturating_mul(object_bytes),
             target,
@@ -145,7 +147,12 @@ impl Facts {
 
     /// Where the popularity is unknown, what the worst of several adversaries leaves, and no more than Eq. 12 promises
     /// whatever is asked for.
-    fn served(&self, shape: &Shape, popularity: &Popularity, elastic: bool) -> Result<Served, PlanError> {
+    fn served(
+        &self,
+        shape: &ClusterShape,
+        popularity: &Popularity,
+        elastic: bool,
+    ) -> Result<Served, PlanError> {
         let model = self.model(shape, elastic);
         if self.popularity.is_some() {
             return Ok(Served::of(&model.evaluate_for(popularity)?, None));
@@ -162,14 +169,14 @@ impl Facts {
         let worst = Served { degree_max, ..worst.expect("one key at least is asked for") };
         let throughput = model.ideal() / shape.load_max;
         if throughput < worst.throughput {
-            let (binding, worst_x) = (Binding::Server, Some(self.worst_x(shape)));
+            let (binding, worst_x) = (Bottleneck::Server, Some(self.worst_x(shape)));
             return Ok(Served { throughput, binding, worst_x, is_bound: true, ..worst });
         }
         Ok(worst)
     }
 
     /// Numbers of keys among which the worst is: one key, as many as are cached, Small Cache's (Eq. 14), and between.
-    fn adversaries(&self, shape: &Shape) -> Vec<u64> {
+    fn adversaries(&self, shape: &ClusterShape) -> Vec<u64> {
         let cached = shape.cached as u64;
         let all = [1, u64::from(shape.nodes()), cached / 4, cached, self.worst_x(shape)];
         let mut all: Vec<u64> = all.into_iter().map(|x| x.clamp(1, self.objects)).collect();
@@ -179,20 +186,20 @@ impl Facts {
     }
 
     /// Small Cache's worst number of keys for servers alone (Eq. 14).
-    fn worst_x(&self, shape: &Shape) -> u64 {
+    fn worst_x(&self, shape: &ClusterShape) -> u64 {
         let bounds = Backends::new(u64::from(self.servers), 1.0, CONFIDENCE);
         let x = bounds.and_then(|bounds| bounds.worst_x(shape.cached)).unwrap_or(shape.cached + 1.0);
         (x.round() as u64).clamp(1, self.objects)
     }
 
-    fn model(&self, shape: &Shape, elastic: bool) -> Model {
+    fn model(&self, shape: &ClusterShape, elastic: bool) -> CapacityModel {
         let leaf = &shape.layers[0];
         let spine = shape.layers.get(1);
         // A leaf has the keys of its own servers here also where several share a rack. Whole numbers of servers may
         // come to more than there are, each of them slower.
         let servers_per_rack = self.servers.div_ceil(leaf.nodes);
         let modelled = f64::from(servers_per_rack) * f64::from(leaf.nodes);
-        Model {
+        CapacityModel {
             racks: leaf.nodes,
             spines: spine.map_or(1, |spine| spine.nodes),
             servers_per_rack,
@@ -206,15 +213,19 @@ impl Facts {
             write_ratio: self.write_ratio,
             coherence_cost: COHERENCE_COST,
             elastic: elastic && spine.is_some(),
-            placing: if self.servers > RING_SERVERS_MAX { Placing::Uniform } else { Placing::Ring },
+            placing: if self.servers > RING_SERVERS_MAX {
+                CapacityPlacing::Uniform
+            } else {
+                CapacityPlacing::Ring
+            },
             seeds: SEEDS,
-            ..Model::default()
+            ..CapacityModel::default()
         }
     }
 
     /// One copy in each layer if the theorem's condition holds for the hottest object, and otherwise as many as keep
     /// each at half a node's throughput, more than two in any case.
-    fn degree(&self, shape: &Shape, rate: f64, elastic: u32) -> u32 {
+    fn degree(&self, shape: &ClusterShape, rate: f64, elastic: u32) -> u32 {
         let layers = shape.layers.len() as u32;
         if layers == 1 || self.condition_holds(rate) {
             return layers;
@@ -227,9 +238,13 @@ impl Facts {
         rate * (1.0 - self.write_ratio) <= self.node_rate / 2.0
     }
 
-    fn with_headroom(&self) -> Facts {
+    fn with_headroom(&self) -> OperatorFacts {
         let left = 1.0 - self.headroom;
-        Facts { server_rate: self.server_rate * left, node_rate: self.node_rate * left, ..self.clone() }
+        OperatorFacts {
+            server_rate: self.server_rate * left,
+            node_rate: self.node_rate * left,
+            ..self.clone()
+        }
     }
 
     fn check(&self) -> Result<(), PlanError> {
@@ -265,8 +280,8 @@ impl Facts {
 }
 
 impl Served {
-    fn of(outcome: &Outcome, worst_x: Option<u64>) -> Served {
-        let Outcome { throughput, binding, degree_max, .. } = *outcome;
+    fn of(outcome: &CapacityOutcome, worst_x: Option<u64>) -> Served {
+        let CapacityOutcome { throughput, binding, degree_max, .. } = *outcome;
         Served { throughput, binding, degree_max, worst_x, is_bound: false }
     }
 }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn facts() -> Facts {
-    Facts {
+fn facts() -> OperatorFacts {
+    OperatorFacts {
         servers: 64,
         racks: None,
         server_rate: 10_000.0,
@@ -18,7 +18,7 @@ fn facts() -> Facts {
     }
 }
 
-fn plan(facts: &Facts) -> Plan {
+fn plan(facts: &OperatorFacts) -> ClusterPlan {
     facts.plan().unwrap()
 }
 
@@ -39,15 +39,15 @@ fn layers_carry_what_the_servers_can_do() {
 
 #[test]
 fn slow_nodes_share_a_rack_and_one_fast_node_is_a_layer_of_its_own() {
-    let slow = plan(&Facts { racks: Some(8), node_rate: 30_000.0, ..facts() });
+    let slow = plan(&OperatorFacts { racks: Some(8), node_rate: 30_000.0, ..facts() });
     assert_eq!((slow.shape.racks, slow.shape.leaves_per_rack), (8, 3));
     assert_eq!(slow.shape.layers.iter().map(|layer| layer.nodes).collect::<Vec<_>>(), [24, 22]);
-    let fast = plan(&Facts { node_rate: 640_000.0, ..facts() });
+    let fast = plan(&OperatorFacts { node_rate: 640_000.0, ..facts() });
     assert_eq!((fast.shape.layers.len(), fast.shape.layers[0].nodes, fast.degree), (1, 1, 1));
     assert_eq!(fast.shape.layers[0].objects_per_node, 2131);
     assert!(fast.warnings.iter().any(|warning| warning.contains("one node carries all")), "{fast:?}");
     assert!(["server", "spine"].contains(&fast.limit));
-    let reserved = plan(&Facts { node_rate: 640_000.0, headroom: 0.5, ..facts() });
+    let reserved = plan(&OperatorFacts { node_rate: 640_000.0, headroom: 0.5, ..facts() });
     assert_eq!(reserved.shape.layers.len(), 1, "headroom is the same for servers and nodes");
     assert!((reserved.throughput / fast.throughput - 0.5).abs() < 1e-6);
 }
@@ -58,10 +58,10 @@ fn the_condition_decides_the_degree() {
     let even = plan(&facts());
     assert!(even.hottest * even.target < 80_000.0 && even.degree == 2, "{even:?}");
     assert!(!even.warnings.iter().any(|warning| warning.contains("theorem")), "{even:?}");
-    let skewed = plan(&Facts { popularity: Some("adversary:4".parse().unwrap()), ..facts() });
+    let skewed = plan(&OperatorFacts { popularity: Some("adversary:4".parse().unwrap()), ..facts() });
     assert_eq!((skewed.hottest, skewed.degree), (0.25, 3));
     assert!(skewed.warnings[0].contains("max p R <= T/2 does not hold. Give it 3 copies"), "{skewed:?}");
-    let hotter = plan(&Facts { popularity: Some("adversary:1".parse().unwrap()), ..facts() });
+    let hotter = plan(&OperatorFacts { popularity: Some("adversary:1".parse().unwrap()), ..facts() });
     // 640,000 over 80,000.
     assert_eq!((hotter.degree, hotter.limit), (8, "object"));
     assert!(
@@ -74,24 +74,24 @@ fn the_condition_decides_the_degree() {
 #[test]
 fn servers_have_the_parts_that_the_product_gives_them() {
     let plan = plan(&facts());
-    assert_eq!(plan.placing, Placing::Ring);
-    let shape = Shape::new(&facts(), 10_000_000).unwrap();
+    assert_eq!(plan.placing, CapacityPlacing::Ring);
+    let shape = ClusterShape::new(&facts(), 10_000_000).unwrap();
     let popularity = facts().popularity.unwrap().popularity(10_000_000).unwrap();
-    let equal = Model { placing: Placing::Uniform, ..facts().model(&shape, false) };
+    let equal = CapacityModel { placing: CapacityPlacing::Uniform, ..facts().model(&shape, false) };
     let equal = equal.evaluate_for(&popularity).unwrap().throughput;
     assert!((0.85..0.99).contains(&(plan.throughput / equal)), "{} of {equal}", plan.throughput);
-    let large = Facts { servers: 5000, node_rate: 6e6, ..facts() }.plan().unwrap();
+    let large = OperatorFacts { servers: 5000, node_rate: 6e6, ..facts() }.plan().unwrap();
     assert!(large.warnings.iter().any(|warning| warning.contains("equal parts")), "{large:?}");
 }
 
 #[test]
 fn what_is_unknown_is_an_adversary_s() {
-    let unknown = plan(&Facts { popularity: None, ..facts() });
+    let unknown = plan(&OperatorFacts { popularity: None, ..facts() });
     assert_eq!((unknown.worst_x, unknown.hottest), (Some(1), 1.0));
     assert!((unknown.throughput - 320_000.0).abs() < 1.0, "two nodes: {unknown:?}");
     assert!((unknown.throughput_elastic - unknown.bound).abs() < 1.0, "the servers' bound: {unknown:?}");
     assert!(unknown.warnings[0].starts_with("one object, if nothing else is asked for"), "{unknown:?}");
-    let alone = plan(&Facts { popularity: None, node_rate: 640_000.0, ..facts() });
+    let alone = plan(&OperatorFacts { popularity: None, node_rate: 640_000.0, ..facts() });
     assert_eq!(alone.limit, "server");
     assert!((alone.throughput - alone.bound).abs() < 1.0, "{alone:?}");
 }
@@ -99,20 +99,24 @@ fn what_is_unknown_is_an_adversary_s() {
 /// The formula against the model: with a tenth fewer writes caches help, with a tenth more they do not.
 #[test]
 fn caching_stops_paying_where_the_formula_says() {
-    let base =
-        Facts { popularity: Some("zipf:1.2".parse().unwrap()), node_rate: 1e9, servers: 100, ..facts() };
+    let base = OperatorFacts {
+        popularity: Some("zipf:1.2".parse().unwrap()),
+        node_rate: 1e9,
+        servers: 100,
+        ..facts()
+    };
     let limit = plan(&base).write_ratio_max;
     assert_eq!(limit, 0.5, "one layer, one copy");
     for (factor, pays) in [(0.9, true), (1.1, false)] {
-        let facts = Facts { write_ratio: limit * factor, ..base.clone() };
+        let facts = OperatorFacts { write_ratio: limit * factor, ..base.clone() };
         let popularity = facts.popularity.as_ref().unwrap().popularity(facts.objects).unwrap();
-        let shape = Shape::new(&facts, facts.objects).unwrap();
+        let shape = ClusterShape::new(&facts, facts.objects).unwrap();
         let cached = facts.model(&shape, false).evaluate_for(&popularity).unwrap().throughput;
-        let without = Model { mechanism: Mechanism::NoCache, ..facts.model(&shape, false) };
+        let without = CapacityModel { mechanism: Mechanism::NoCache, ..facts.model(&shape, false) };
         let plain = without.evaluate_for(&popularity).unwrap().throughput;
         assert_eq!(cached > plain, pays, "at {}: {cached}, {plain} without", facts.write_ratio);
     }
-    let heavy = plan(&Facts { write_ratio: 0.5, ..facts() });
+    let heavy = plan(&OperatorFacts { write_ratio: 0.5, ..facts() });
     assert!(
         heavy.warnings.iter().any(|warning| warning.contains("above 33.3 % each copy costs")),
         "{heavy:?}"
@@ -122,14 +126,14 @@ fn caching_stops_paying_where_the_formula_says() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     for (facts, expected) in [
-        (Facts { servers: 0, ..facts() }, "--servers 0"),
-        (Facts { racks: Some(65), ..facts() }, "--racks 65"),
-        (Facts { server_rate: -1.0, ..facts() }, "--server-rate -1"),
-        (Facts { node_rate: f64::NAN, ..facts() }, "--node-rate NaN"),
-        (Facts { node_rate: 1.0, ..facts() }, "--node-rate 1"),
-        (Facts { write_ratio: 1.1, ..facts() }, "--write-ratio 1.1"),
-        (Facts { headroom: 1.0, ..facts() }, "--headroom 1"),
-        (Facts { objects: 0, ..facts() }, "0 objects"),
+        (OperatorFacts { servers: 0, ..facts() }, "--servers 0"),
+        (OperatorFacts { racks: Some(65), ..facts() }, "--racks 65"),
+        (OperatorFacts { server_rate: -1.0, ..facts() }, "--server-rate -1"),
+        (OperatorFacts { node_rate: f64::NAN, ..facts() }, "--node-rate NaN"),
+        (OperatorFacts { node_rate: 1.0, ..facts() }, "--node-rate 1"),
+        (OperatorFacts { write_ratio: 1.1, ..facts() }, "--write-ratio 1.1"),
+        (OperatorFacts { headroom: 1.0, ..facts() }, "--headroom 1"),
+        (OperatorFacts { objects: 0, ..facts() }, "0 objects"),
     ] {
         let error = facts.plan().unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -144,7 +148,7 @@ proptest! {
         servers in 1u32..64, racks in proptest::option::of(1u32..20), ratio in 0.5..300.0f64,
         write_ratio in 0.0..1.0f64, headroom in 0.0..0.9f64, known: bool,
     ) {
-        let facts = Facts {
+        let facts = OperatorFacts {
             servers, racks: racks.map(|racks| racks.min(servers)), node_rate: 10_000.0 * ratio, write_ratio,
             headroom, objects: 100_000, popularity: known.then(|| "zipf:0.99".parse().unwrap()), ..facts()
         };

@@ -1,8 +1,8 @@
 //! What an operator should know about a plan, and do. Nothing is computed here.
 
-use super::{Facts, Placing, Plan};
+use super::{CapacityPlacing, ClusterPlan, OperatorFacts};
 
-pub(super) fn of(facts: &Facts, plan: &Plan) -> Vec<String> {
+pub(super) fn of(facts: &OperatorFacts, plan: &ClusterPlan) -> Vec<String> {
     let all = [
         condition(facts, plan),
         writes(facts, plan),
@@ -14,7 +14,7 @@ pub(super) fn of(facts: &Facts, plan: &Plan) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-fn condition(facts: &Facts, plan: &Plan) -> Option<String> {
+fn condition(facts: &OperatorFacts, plan: &ClusterPlan) -> Option<String> {
     let rate = plan.hottest * plan.target;
     if plan.shape.layers.len() == 1 || facts.condition_holds(rate) {
         return None;
@@ -36,7 +36,7 @@ fn condition(facts: &Facts, plan: &Plan) -> Option<String> {
     ))
 }
 
-fn writes(facts: &Facts, plan: &Plan) -> Option<String> {
+fn writes(facts: &OperatorFacts, plan: &ClusterPlan) -> Option<String> {
     (facts.write_ratio > plan.write_ratio_max).then(|| {
         format!(
             "{:.1} % of the requests write, and above {:.1} % each copy costs its server more than it takes off it: \
@@ -48,7 +48,7 @@ fn writes(facts: &Facts, plan: &Plan) -> Option<String> {
 }
 
 /// Less than the servers could do if they were evenly loaded.
-fn short(facts: &Facts, plan: &Plan) -> Option<String> {
+fn short(facts: &OperatorFacts, plan: &ClusterPlan) -> Option<String> {
     if plan.throughput >= 0.8 * plan.target || plan.limit == "object" {
         return None;
     }
@@ -67,7 +67,7 @@ fn short(facts: &Facts, plan: &Plan) -> Option<String> {
     ))
 }
 
-fn alone(plan: &Plan) -> Option<String> {
+fn alone(plan: &ClusterPlan) -> Option<String> {
     (plan.shape.nodes() == 1).then(|| {
         "one node carries all cached objects: while it is down, hot objects load their servers as without a cache; \
          a second node in the layer halves that"
@@ -75,7 +75,7 @@ fn alone(plan: &Plan) -> Option<String> {
     })
 }
 
-fn everything(facts: &Facts, plan: &Plan) -> Option<String> {
+fn everything(facts: &OperatorFacts, plan: &ClusterPlan) -> Option<String> {
     (plan.shape.cached >= facts.objects as f64).then(|| {
         format!(
             "balance would take {:.0} cached objects and there are {} in all: every node may hold all of its part",
@@ -84,8 +84,8 @@ fn everything(facts: &Facts, plan: &Plan) -> Option<String> {
     })
 }
 
-fn unequal(plan: &Plan) -> Option<String> {
-    (plan.placing == Placing::Uniform).then(|| {
+fn unequal(plan: &ClusterPlan) -> Option<String> {
+    (plan.placing == CapacityPlacing::Uniform).then(|| {
         "for so many servers the model gives all of them equal parts; those of the product's ring differ by some per \
          cent, so count on a tenth less where servers are the limit"
             .to_owned()

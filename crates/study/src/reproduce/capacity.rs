@@ -2,15 +2,15 @@
 
 use trace::Distribution;
 
-use super::{Axis, Check, Effort, Evidence, Figure, Series, Style, Verdict};
-use crate::capacity::{Accounting, Mechanism, Model, Outcome};
-use crate::popularity::Spec;
+use super::{Axis, ClaimCheck, ClaimVerdict, Effort, Evidence, Figure, FigureSeries, Style};
+use crate::capacity::{Accounting, CapacityModel, CapacityOutcome, Mechanism};
+use crate::popularity::PopularitySpec;
 
-pub(super) const CHECKS: [Check; 4] = [
-    Check { id: "D1", cost: 20.0, run: uniform },
-    Check { id: "D2", cost: 60.0, run: skewed },
-    Check { id: "D3", cost: 60.0, run: cache_size },
-    Check { id: "D4", cost: 120.0, run: scaling },
+pub(super) const CHECKS: [ClaimCheck; 4] = [
+    ClaimCheck { id: "D1", cost: 20.0, run: uniform },
+    ClaimCheck { id: "D2", cost: 60.0, run: skewed },
+    ClaimCheck { id: "D3", cost: 60.0, run: cache_size },
+    ClaimCheck { id: "D4", cost: 120.0, run: scaling },
 ];
 
 /// With the two readings that the paper's words leave for each of its two baselines.
@@ -25,29 +25,30 @@ pub(super) const MECHANISMS: [(Mechanism, &str); 6] = [
 const ACCOUNTINGS: [(Accounting, &str); 3] =
     [(Accounting::C, "C"), (Accounting::B, "B"), (Accounting::A, "A")];
 
-pub(super) fn base(effort: Effort) -> Model {
-    Model { seeds: effort.pick(2, 10), ..Model::default() }
+pub(super) fn base(effort: Effort) -> CapacityModel {
+    CapacityModel { seeds: effort.pick(2, 10), ..CapacityModel::default() }
 }
 
-pub(super) fn outcome(model: &Model) -> Outcome {
+pub(super) fn outcome(model: &CapacityModel) -> CapacityOutcome {
     model.evaluate().expect("a cluster of the paper")
 }
 
 /// Throughput with its range over the seeds, as a point of a series.
-pub(super) fn point(x: f64, outcome: &Outcome) -> (f64, f64, f64, f64) {
+pub(super) fn point(x: f64, outcome: &CapacityOutcome) -> (f64, f64, f64, f64) {
     (x, outcome.throughput, outcome.throughput_min, outcome.throughput_max)
 }
 
-fn zipf(exponent: f64) -> Spec {
-    Spec::Law(Distribution::Zipf(exponent))
+fn zipf(exponent: f64) -> PopularitySpec {
+    PopularitySpec::Law(Distribution::Zipf(exponent))
 }
 
 fn uniform(effort: Effort) -> Evidence {
-    let model = Model { popularity: Spec::Law(Distribution::Uniform), ..base(effort) };
+    let model = CapacityModel { popularity: PopularitySpec::Law(Distribution::Uniform), ..base(effort) };
     let mut texts = Vec::new();
     let (mut same, mut least, mut transit): (bool, f64, bool) = (true, f64::INFINITY, true);
     for (accounting, name) in ACCOUNTINGS {
-        let run = |(mechanism, _)| outcome(&Model { accounting, mechanism, ..model.clone() }).throughput;
+        let run =
+            |(mechanism, _)| outcome(&CapacityModel { accounting, mechanism, ..model.clone() }).throughput;
         let found: Vec<f64> = MECHANISMS.into_iter().map(run).collect();
         let (low, high) = found
             .iter()
@@ -68,26 +69,26 @@ fn uniform(effort: Effort) -> Evidence {
             texts.join("; "),
             model.ideal()
         ),
-        verdict: Verdict::of(same && least > 0.95 * model.ideal(), transit),
+        verdict: ClaimVerdict::of(same && least > 0.95 * model.ideal(), transit),
         command: "distcache study capacity --dist uniform --mechanism distcache".to_owned(),
         figures: Vec::new(),
     }
 }
 
 fn skewed(effort: Effort) -> Evidence {
-    let laws = [Spec::Law(Distribution::Uniform), zipf(0.9), zipf(0.95), zipf(0.99)];
+    let laws = [PopularitySpec::Law(Distribution::Uniform), zipf(0.9), zipf(0.95), zipf(0.99)];
     let (mut figures, mut texts, mut verdicts) = (Vec::new(), Vec::new(), Vec::new());
     for (accounting, name) in ACCOUNTINGS {
-        let run = |mechanism, popularity: &Spec| {
-            outcome(&Model { accounting, mechanism, popularity: popularity.clone(), ..base(effort) })
+        let run = |mechanism, popularity: &PopularitySpec| {
+            outcome(&CapacityModel { accounting, mechanism, popularity: popularity.clone(), ..base(effort) })
         };
-        let rows: Vec<Vec<Outcome>> = MECHANISMS
+        let rows: Vec<Vec<CapacityOutcome>> = MECHANISMS
             .into_iter()
             .map(|(mechanism, _)| laws.iter().map(|popularity| run(mechanism, popularity)).collect())
             .collect();
         let series = MECHANISMS.into_iter().zip(&rows).map(|((_, name), row)| {
             let points = row.iter().zip(0..).map(|(outcome, place)| point(f64::from(place), outcome));
-            Series::with_ranges(name, Style::Bars, points.collect::<Vec<_>>())
+            FigureSeries::with_ranges(name, Style::Bars, points.collect::<Vec<_>>())
         });
         figures.push(Figure {
             id: if accounting == Accounting::C {
@@ -124,7 +125,7 @@ fn skewed(effort: Effort) -> Evidence {
     let every = verdicts.iter().all(|(ordered, rest)| *ordered && *rest);
     Evidence {
         ours: format!("Zipf 0.9/0.95/0.99, by accounting. {}. {}", texts.join(". "), remark(&verdicts)),
-        verdict: Verdict::of(verdicts[0].0, every),
+        verdict: ClaimVerdict::of(verdicts[0].0, every),
         command: "distcache study capacity --dist zipf:0.99 --mechanism distcache --accounting C".to_owned(),
         figures,
     }
@@ -156,13 +157,17 @@ fn cache_size(effort: Effort) -> Evidence {
     for (accounting, letter) in &ACCOUNTINGS[..2] {
         let run = |(mechanism, name): (Mechanism, &str)| {
             let at = |&slots: &u64| {
-                let base =
-                    Model { accounting: *accounting, slots_leaf: slots, slots_spine: slots, ..base(effort) };
-                point(64.0 * slots as f64, &outcome(&Model { mechanism, ..base }))
+                let base = CapacityModel {
+                    accounting: *accounting,
+                    slots_leaf: slots,
+                    slots_spine: slots,
+                    ..base(effort)
+                };
+                point(64.0 * slots as f64, &outcome(&CapacityModel { mechanism, ..base }))
             };
-            Series::with_ranges(name, Style::Line, slots.iter().map(at).collect::<Vec<_>>())
+            FigureSeries::with_ranges(name, Style::Line, slots.iter().map(at).collect::<Vec<_>>())
         };
-        let series: Vec<Series> = MECHANISMS[1..].iter().copied().map(run).collect();
+        let series: Vec<FigureSeries> = MECHANISMS[1..].iter().copied().map(run).collect();
         let last = slots.len() - 1;
         let y = |curve: usize, place: usize| series[curve].points[place].y;
         let (gain, step) =
@@ -202,7 +207,7 @@ fn cache_size(effort: Effort) -> Evidence {
     };
     Evidence {
         ours: format!("Zipf 0.99, from {first} to {last} entries, by accounting. {}.{why}", texts.join(". ")),
-        verdict: Verdict::of(main, rest),
+        verdict: ClaimVerdict::of(main, rest),
         command: "distcache study capacity --slots 400 --mechanism distcache".to_owned(),
         figures,
     }
@@ -212,12 +217,12 @@ fn scaling(effort: Effort) -> Evidence {
     let racks: Vec<u32> = effort.pick(vec![4, 8, 32, 64], vec![4, 8, 16, 32, 64, 128]);
     let elastic = |name, (mechanism, elastic)| {
         let at = |&racks: &u32| {
-            let model = Model { mechanism, elastic, racks, spines: racks, ..base(effort) };
+            let model = CapacityModel { mechanism, elastic, racks, spines: racks, ..base(effort) };
             point(f64::from(32 * racks), &outcome(&model))
         };
-        Series::with_ranges(name, Style::Line, racks.iter().map(at).collect::<Vec<_>>())
+        FigureSeries::with_ranges(name, Style::Line, racks.iter().map(at).collect::<Vec<_>>())
     };
-    let mut series: Vec<Series> =
+    let mut series: Vec<FigureSeries> =
         MECHANISMS.iter().map(|(mechanism, name)| elastic(*name, (*mechanism, false))).collect();
     series.push(elastic("DistCache, elastic copies", (Mechanism::DistCache, true)));
     let at = |place: usize, size: usize| series[place].points[size].y;
@@ -243,7 +248,8 @@ fn scaling(effort: Effort) -> Evidence {
         text("with elastic copies", 6)
     );
     if !further {
-        let hottest = zipf(0.99).popularity(Model::default().objects).expect("a law of the paper").of(0);
+        let hottest =
+            zipf(0.99).popularity(CapacityModel::default().objects).expect("a law of the paper").of(0);
         ours += &format!(
             " Linear to the paper's 1024 servers. Beyond them the hottest object, {:.1} % of all requests, wants more \
              than its two nodes' 64: at most {:.0} in all, whatever the size. That is the theorem's condition; elastic \
@@ -254,7 +260,7 @@ fn scaling(effort: Effort) -> Evidence {
     }
     Evidence {
         ours,
-        verdict: Verdict::of(linear && stops, further),
+        verdict: ClaimVerdict::of(linear && stops, further),
         command: "distcache study capacity --racks 128 --spines 128 --mechanism distcache".to_owned(),
         figures: vec![Figure {
             id: "distcache-9c".to_owned(),

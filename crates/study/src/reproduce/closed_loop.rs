@@ -3,11 +3,11 @@
 
 use rand::RngExt;
 
-use super::{Axis, Check, Effort, Evidence, Figure, Series, Style, Verdict};
+use super::{Axis, ClaimCheck, ClaimVerdict, Effort, Evidence, Figure, FigureSeries, Style};
 use crate::popularity::Popularity;
 use crate::seeds;
 
-pub(super) const CHECK: Check = Check { id: "M6", cost: 1.0, run };
+pub(super) const CHECK: ClaimCheck = ClaimCheck { id: "M6", cost: 1.0, run };
 
 const CLIENTS: usize = 64;
 const KEYS: u64 = 1000;
@@ -18,29 +18,29 @@ const PURPOSE: u64 = 6;
 
 /// What clients see: requests as a share of what both servers can do, and milliseconds.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SeenByClients {
     throughput: f64,
     latency_ms: f64,
 }
 
 /// One way to place the keys: its imbalance factor, and what clients see without and with hot keys on both servers.
-struct Placement {
+struct ComparedPlacement {
     factor: f64,
     factor_balanced: f64,
-    plain: Seen,
-    balanced: Seen,
+    plain: SeenByClients,
+    balanced: SeenByClients,
 }
 
 /// Of a closed network: the stations' queues as one client after the other joins.
-fn closed(shares: &[f64], clients: usize) -> Seen {
+fn closed(shares: &[f64], clients: usize) -> SeenByClients {
     let mut queues = vec![0.0; shares.len()];
-    let mut seen = Seen { throughput: 0.0, latency_ms: 0.0 };
+    let mut seen = SeenByClients { throughput: 0.0, latency_ms: 0.0 };
     for client in 1..=clients {
         let stays: Vec<f64> = queues.iter().zip(shares).map(|(queue, share)| share * (1.0 + queue)).collect();
         let stay: f64 = stays.iter().sum();
         let rate = client as f64 / stay;
         queues = stays.iter().map(|stay| rate * stay).collect();
-        seen = Seen { throughput: rate / shares.len() as f64, latency_ms: stay * SERVICE_MS };
+        seen = SeenByClients { throughput: rate / shares.len() as f64, latency_ms: stay * SERVICE_MS };
     }
     seen
 }
@@ -51,7 +51,7 @@ fn factor(shares: &[f64]) -> f64 {
 }
 
 /// Keys go to the first server with the probability `skew`.
-fn place(popularity: &Popularity, skew: f64, seed: u64) -> Placement {
+fn place(popularity: &Popularity, skew: f64, seed: u64) -> ComparedPlacement {
     let mut random = seeds::random(seed, PURPOSE);
     let (mut plain, mut balanced) = ([0.0; 2], [0.0; 2]);
     for (rank, share) in popularity.head(KEYS).into_iter().enumerate() {
@@ -63,7 +63,7 @@ fn place(popularity: &Popularity, skew: f64, seed: u64) -> Placement {
             balanced[server] += share;
         }
     }
-    Placement {
+    ComparedPlacement {
         factor: factor(&plain),
         factor_balanced: factor(&balanced),
         plain: closed(&plain, CLIENTS),
@@ -74,15 +74,15 @@ fn place(popularity: &Popularity, skew: f64, seed: u64) -> Placement {
 fn run(_: Effort) -> Evidence {
     let popularity = Popularity::new(trace::Distribution::Zipf(1.0), KEYS).expect("a law of the paper");
     let skews: Vec<f64> = (0..10).map(|step| 0.5 + 0.05 * f64::from(step)).collect();
-    let mut all: Vec<Placement> = Vec::new();
+    let mut all: Vec<ComparedPlacement> = Vec::new();
     for skew in skews {
         all.extend(seeds::each(1, 100, |seed| place(&popularity, skew, seed)));
     }
-    let off = |placement: &Placement| {
+    let off = |placement: &ComparedPlacement| {
         let plain = (placement.plain.throughput / placement.factor - 1.0).abs();
         plain.max((placement.balanced.throughput / placement.factor_balanced - 1.0).abs())
     };
-    let mean = |of: &dyn Fn(&Placement) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+    let mean = |of: &dyn Fn(&ComparedPlacement) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
     let off_mean = mean(&off);
     let better = mean(&|one| f64::from(u8::from(one.balanced.throughput >= one.plain.throughput)));
     let (plain, balanced) = (mean(&|one| one.plain.throughput), mean(&|one| one.balanced.throughput));
@@ -97,15 +97,15 @@ fn run(_: Effort) -> Evidence {
             100.0 * off_mean,
             100.0 * better
         ),
-        verdict: Verdict::of(off_mean < 0.05 && better > 0.75 && fast < slow, false),
+        verdict: ClaimVerdict::of(off_mean < 0.05 && better > 0.75 && fast < slow, false),
         command: "distcache reproduce --claims M6 --out DIR".to_owned(),
         figures: figures(&all),
     }
 }
 
 /// Means over placements with about the same imbalance factor.
-fn figures(all: &[Placement]) -> Vec<Figure> {
-    let binned = |of: &dyn Fn(&Placement) -> f64| -> Vec<(f64, f64)> {
+fn figures(all: &[ComparedPlacement]) -> Vec<Figure> {
+    let binned = |of: &dyn Fn(&ComparedPlacement) -> f64| -> Vec<(f64, f64)> {
         let bins = (10..20).map(|bin| f64::from(bin) / 20.0);
         let mean = |from: f64| {
             let inside: Vec<f64> =
@@ -120,8 +120,8 @@ fn figures(all: &[Placement]) -> Vec<Figure> {
         x: Axis::linear("imbalance factor of plain memcached (average over maximum)"),
         y,
         series: vec![
-            Series::new("memcached", Style::Line, plain),
-            Series::new("MBalancer, 10 hot keys", Style::Line, balanced),
+            FigureSeries::new("memcached", Style::Line, plain),
+            FigureSeries::new("MBalancer, 10 hot keys", Style::Line, balanced),
         ],
     };
     vec![

@@ -39,7 +39,7 @@ impl Axis {
 
 /// A value, and where runs differ the smallest and the largest of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
+pub struct FigurePoint {
     pub x: f64,
     pub y: f64,
     pub range: Option<(f64, f64)>,
@@ -56,20 +56,20 @@ pub enum Style {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Series {
+pub struct FigureSeries {
     pub name: String,
     pub style: Style,
-    pub points: Vec<Point>,
+    pub points: Vec<FigurePoint>,
 }
 
-impl Series {
+impl FigureSeries {
     pub fn new(
         name: impl Into<String>,
         style: Style,
         points: impl IntoIterator<Item = (f64, f64)>,
-    ) -> Series {
-        let points = points.into_iter().map(|(x, y)| Point { x, y, range: None }).collect();
-        Series { name: name.into(), style, points }
+    ) -> FigureSeries {
+        let points = points.into_iter().map(|(x, y)| FigurePoint { x, y, range: None }).collect();
+        FigureSeries { name: name.into(), style, points }
     }
 
     /// Points as x, mean, smallest, largest.
@@ -77,10 +77,12 @@ impl Series {
         name: impl Into<String>,
         style: Style,
         points: impl IntoIterator<Item = (f64, f64, f64, f64)>,
-    ) -> Series {
-        let points =
-            points.into_iter().map(|(x, y, low, high)| Point { x, y, range: Some((low, high)) }).collect();
-        Series { name: name.into(), style, points }
+    ) -> FigureSeries {
+        let points = points
+            .into_iter()
+            .map(|(x, y, low, high)| FigurePoint { x, y, range: Some((low, high)) })
+            .collect();
+        FigureSeries { name: name.into(), style, points }
     }
 }
 
@@ -93,5 +95,5 @@ pub struct Figure {
     pub title: String,
     pub x: Axis,
     pub y: Axis,
-    pub series: Vec<Series>,
+    pub series: Vec<FigureSeries>,
 }

@@ -3,17 +3,17 @@
 use rand::RngExt;
 use trace::Distribution;
 
-use super::{Axis, Check, Effort, Evidence, Figure, Series, Style, Verdict};
-use crate::hot_keys::{Balance, Outcome, Placing, Setting};
+use super::{Axis, ClaimCheck, ClaimVerdict, Effort, Evidence, Figure, FigureSeries, Style};
+use crate::hot_keys::{Balance, HotKeysOutcome, HotKeysPlacing, HotKeysSetting};
 use crate::popularity::Popularity;
 use crate::seeds;
 
-pub(super) const CHECKS: [Check; 5] = [
-    Check { id: "M1", cost: 10.0, run: evenness },
-    Check { id: "M2", cost: 4.0, run: hot_share },
-    Check { id: "M3", cost: 4.0, run: servers_to_add },
-    Check { id: "M4", cost: 4.0, run: groups },
-    Check { id: "M5", cost: 4.0, run: moving },
+pub(super) const CHECKS: [ClaimCheck; 5] = [
+    ClaimCheck { id: "M1", cost: 10.0, run: evenness },
+    ClaimCheck { id: "M2", cost: 4.0, run: hot_share },
+    ClaimCheck { id: "M3", cost: 4.0, run: servers_to_add },
+    ClaimCheck { id: "M4", cost: 4.0, run: groups },
+    ClaimCheck { id: "M5", cost: 4.0, run: moving },
 ];
 
 const SERVERS: [u32; 9] = [2, 5, 10, 15, 20, 30, 40, 50, 64];
@@ -23,35 +23,35 @@ const HOT: u64 = 10;
 const PURPOSE: u64 = 3;
 
 /// The paper's: 10 hot keys, Zipf with exponent 1, 100 runs.
-fn setting(servers: u32, keys: u64) -> Setting {
+fn setting(servers: u32, keys: u64) -> HotKeysSetting {
     let popularity = Popularity::new(Distribution::Zipf(1.0), keys).expect("a law of the paper");
-    let (hot, groups, threshold, placing, runs, seed) = (HOT, 1, 0.8, Placing::Uniform, 100, 1);
-    Setting { servers, popularity, hot, groups, threshold, placing, runs, seed }
+    let (hot, groups, threshold, placing, runs, seed) = (HOT, 1, 0.8, HotKeysPlacing::Uniform, 100, 1);
+    HotKeysSetting { servers, popularity, hot, groups, threshold, placing, runs, seed }
 }
 
-fn outcome(setting: &Setting) -> Outcome {
+fn outcome(setting: &HotKeysSetting) -> HotKeysOutcome {
     setting.evaluate().expect("a setting of the paper")
 }
 
-fn pair(points: &[(f64, Outcome)], of: impl Fn(&Balance) -> f64) -> Vec<Series> {
-    let line = |name, balance: &dyn Fn(&Outcome) -> Balance| {
+fn pair(points: &[(f64, HotKeysOutcome)], of: impl Fn(&Balance) -> f64) -> Vec<FigureSeries> {
+    let line = |name, balance: &dyn Fn(&HotKeysOutcome) -> Balance| {
         let points = points.iter().map(|(x, outcome)| (*x, of(&balance(outcome)))).collect::<Vec<_>>();
-        Series::new(name, Style::Line, points)
+        FigureSeries::new(name, Style::Line, points)
     };
     vec![line("memcached", &|one| one.plain), line("MBalancer, 10 hot keys", &|one| one.with_copies)]
 }
 
-fn figure(id: &str, title: &str, x: Axis, y: &str, series: Vec<Series>) -> Figure {
+fn figure(id: &str, title: &str, x: Axis, y: &str, series: Vec<FigureSeries>) -> Figure {
     let y = Axis::from_zero(y);
     Figure { id: id.to_owned(), title: format!("MBalancer, figure {title}"), x, y, series }
 }
 
 fn evenness(effort: Effort) -> Evidence {
-    let by_servers: Vec<(f64, Outcome)> =
+    let by_servers: Vec<(f64, HotKeysOutcome)> =
         SERVERS.iter().map(|&servers| (f64::from(servers), outcome(&setting(servers, KEYS)))).collect();
     let keys: Vec<u64> =
         effort.pick(vec![100, 1000, 10_000], vec![100, 300, 1000, 3000, 10_000, 30_000, 100_000]);
-    let by_keys: Vec<(f64, Outcome)> =
+    let by_keys: Vec<(f64, HotKeysOutcome)> =
         keys.iter().map(|&keys| (keys as f64, outcome(&setting(10, keys)))).collect();
     let all = || by_servers.iter().chain(&by_keys).map(|(_, outcome)| outcome);
     let better = all().all(|one| {
@@ -82,7 +82,7 @@ fn evenness(effort: Effort) -> Evidence {
             ends.plain.imbalance_factor,
             SERVERS.len() + keys.len()
         ),
-        verdict: Verdict::of(better, inside && grows),
+        verdict: ClaimVerdict::of(better, inside && grows),
         command: "distcache study hot-keys --servers 10 --keys 1000 --zipf 1 --hot 10 --runs 100".to_owned(),
         figures: vec![
             figure(
@@ -118,14 +118,15 @@ fn evenness(effort: Effort) -> Evidence {
 }
 
 fn hot_share(_: Effort) -> Evidence {
-    let of = |hot: u64| outcome(&Setting { hot, ..setting(10, KEYS) });
+    let of = |hot: u64| outcome(&HotKeysSetting { hot, ..setting(10, KEYS) });
     let ten = of(HOT);
     let by_hot: Vec<(f64, f64)> = [0u64, 1, 2, 3, 5, 7, 10, 15, 20, 30, 40, 50]
         .iter()
         .map(|&hot| (hot as f64, of(hot).with_copies.imbalance_factor))
         .collect();
     let needed = |threshold: f64| {
-        let found = Setting { threshold, ..setting(10, KEYS) }.hot_min().expect("a setting of the paper");
+        let found =
+            HotKeysSetting { threshold, ..setting(10, KEYS) }.hot_min().expect("a setting of the paper");
         found.map(|hot| (threshold, hot as f64))
     };
     let thresholds = (10..19).map(|step| f64::from(step) / 20.0);
@@ -138,7 +139,7 @@ fn hot_share(_: Effort) -> Evidence {
             ten.plain.imbalance_factor,
             ten.hot_min.map_or("no".to_owned(), |hot| hot.to_string())
         ),
-        verdict: Verdict::of((share - 0.39).abs() < 0.005, (factor - 0.8).abs() < 0.05),
+        verdict: ClaimVerdict::of((share - 0.39).abs() < 0.005, (factor - 0.8).abs() < 0.05),
         command: "distcache study hot-keys --servers 10 --keys 1000 --hot 10 --threshold 0.8".to_owned(),
         figures: vec![
             figure(
@@ -146,21 +147,21 @@ fn hot_share(_: Effort) -> Evidence {
                 "6: imbalance factor against hot keys (10 servers, 1000 keys)",
                 Axis::from_zero("hot keys H"),
                 "imbalance factor (average over maximum)",
-                vec![Series::new("MBalancer", Style::Line, by_hot)],
+                vec![FigureSeries::new("MBalancer", Style::Line, by_hot)],
             ),
             figure(
                 "mbalancer-7",
                 "7: hot keys needed for an imbalance factor (10 servers, 1000 keys)",
                 Axis::linear("imbalance factor to reach"),
                 "hot keys H",
-                vec![Series::new("MBalancer", Style::Line, needed)],
+                vec![FigureSeries::new("MBalancer", Style::Line, needed)],
             ),
         ],
     }
 }
 
 fn servers_to_add(_: Effort) -> Evidence {
-    let found: Vec<(f64, Outcome)> =
+    let found: Vec<(f64, HotKeysOutcome)> =
         SERVERS.iter().map(|&servers| (f64::from(servers), outcome(&setting(servers, KEYS)))).collect();
     let factor: Vec<(f64, f64)> = found
         .iter()
@@ -187,7 +188,7 @@ fn servers_to_add(_: Effort) -> Evidence {
             text(&load),
             text(&factor)
         ),
-        verdict: Verdict::of(inside(&load), inside(&factor)),
+        verdict: ClaimVerdict::of(inside(&load), inside(&factor)),
         command: "distcache study hot-keys --servers 10 --keys 1000 --hot 10".to_owned(),
         figures: vec![figure(
             "mbalancer-5",
@@ -195,8 +196,8 @@ fn servers_to_add(_: Effort) -> Evidence {
             Axis::from_zero("servers"),
             "servers to add",
             vec![
-                Series::new("same load of the busiest", Style::Line, load),
-                Series::new("same imbalance factor", Style::Line, factor),
+                FigureSeries::new("same load of the busiest", Style::Line, load),
+                FigureSeries::new("same imbalance factor", Style::Line, factor),
             ],
         )],
     }
@@ -221,7 +222,7 @@ fn groups(_: Effort) -> Evidence {
     let counts = [1u32, 2, 4, 5];
     let servers = [10u32, 20, 30, 40, 50, 60];
     let factor = |servers: u32, groups: u32| {
-        let setting = Setting { groups, ..setting(servers, KEYS) };
+        let setting = HotKeysSetting { groups, ..setting(servers, KEYS) };
         outcome(&setting).with_copies.imbalance_factor
     };
     let table: Vec<Vec<f64>> = counts
@@ -234,7 +235,7 @@ fn groups(_: Effort) -> Evidence {
     let less = lost(3, servers.len() - 1) < lost(3, 0);
     let series = counts.iter().zip(&table).map(|(groups, row)| {
         let points = servers.iter().zip(row).map(|(servers, factor)| (f64::from(*servers), *factor));
-        Series::new(format!("G = {groups}"), Style::Line, points.collect::<Vec<_>>())
+        FigureSeries::new(format!("G = {groups}"), Style::Line, points.collect::<Vec<_>>())
     });
     Evidence {
         ours: format!(
@@ -243,7 +244,7 @@ fn groups(_: Effort) -> Evidence {
             lost(3, 0),
             lost(3, servers.len() - 1)
         ),
-        verdict: Verdict::of(same < 0.02, most < 0.2 && less),
+        verdict: ClaimVerdict::of(same < 0.02, most < 0.2 && less),
         command: "distcache study hot-keys --servers 10 --keys 1000 --hot 10 --groups 2".to_owned(),
         figures: vec![figure(
             "mbalancer-10",
@@ -256,9 +257,9 @@ fn groups(_: Effort) -> Evidence {
 }
 
 fn moving(_: Effort) -> Evidence {
-    let found: Vec<(f64, Outcome)> =
+    let found: Vec<(f64, HotKeysOutcome)> =
         SERVERS.iter().map(|&servers| (f64::from(servers), outcome(&setting(servers, KEYS)))).collect();
-    let part = |one: &Outcome| {
+    let part = |one: &HotKeysOutcome| {
         let plain = one.plain.imbalance_factor;
         (one.moved.imbalance_factor - plain) / (one.with_copies.imbalance_factor - plain)
     };
@@ -279,7 +280,7 @@ fn moving(_: Effort) -> Evidence {
             texts.join("; "),
             found.len()
         ),
-        verdict: Verdict::of(
+        verdict: ClaimVerdict::of(
             found.iter().filter(|(servers, _)| *servers >= 20.0).all(|(_, one)| part(one) < 0.34),
             helpless + 2 >= found.len(),
         ),
@@ -295,7 +296,11 @@ fn moving(_: Effort) -> Evidence {
                 {
                     let mut series = pair(&found, |one| one.imbalance_factor);
                     let moved = found.iter().map(|(servers, one)| (*servers, one.moved.imbalance_factor));
-                    series.push(Series::new("10 hot keys moved", Style::Line, moved.collect::<Vec<_>>()));
+                    series.push(FigureSeries::new(
+                        "10 hot keys moved",
+                        Style::Line,
+                        moved.collect::<Vec<_>>(),
+                    ));
                     series
                 },
             )

@@ -2,27 +2,29 @@
 
 use trace::Distribution;
 
-use super::{Axis, Check, Effort, Evidence, Figure, Series, Style, Verdict};
-use crate::matching::{Layer, Model, Policy, alpha_max};
+use super::{Axis, ClaimCheck, ClaimVerdict, Effort, Evidence, Figure, FigureSeries, Style};
+use crate::matching::{LayeredModel, ModelLayer, RoutingPolicy, alpha_max};
 use crate::popularity::Popularity;
 use crate::seeds;
 
-pub(super) const CHECKS: [Check; 2] =
-    [Check { id: "D7", cost: 60.0, run: lemma }, Check { id: "D10", cost: 20.0, run: unequal_layers }];
+pub(super) const CHECKS: [ClaimCheck; 2] = [
+    ClaimCheck { id: "D7", cost: 60.0, run: lemma },
+    ClaimCheck { id: "D10", cost: 20.0, run: unequal_layers },
+];
 
 /// m ln m, rounded up.
 pub(super) fn mlogm(m: u32) -> u64 {
     (f64::from(m) * f64::from(m).ln()).ceil() as u64
 }
 
-pub(super) fn model(layers: &[(u32, f64)], law: Distribution, objects: u64, cap_half: bool) -> Model {
-    let layers = layers.iter().map(|&(nodes, rate)| Layer { nodes, rate }).collect();
+pub(super) fn model(layers: &[(u32, f64)], law: Distribution, objects: u64, cap_half: bool) -> LayeredModel {
+    let layers = layers.iter().map(|&(nodes, rate)| ModelLayer { nodes, rate }).collect();
     let popularity = Popularity::new(law, objects).expect("a law of the paper");
-    Model::new(layers, &popularity, cap_half).expect("layers of the paper")
+    LayeredModel::new(layers, &popularity, cap_half).expect("layers of the paper")
 }
 
-fn alphas(model: &Model, count: usize) -> Vec<f64> {
-    seeds::each(1, count, |seed| alpha_max(model, Policy::Matching, seed))
+fn alphas(model: &LayeredModel, count: usize) -> Vec<f64> {
+    seeds::each(1, count, |seed| alpha_max(model, RoutingPolicy::Matching, seed))
 }
 
 /// The share of the seeds that carry `alpha`.
@@ -57,7 +59,7 @@ fn lemma(effort: Effort) -> Evidence {
             by_law[place].push((f64::from(m), mean, low, high));
             if place == 1 {
                 let points = steps.iter().map(|alpha| (*alpha, probability(&found, *alpha)));
-                curves.push(Series::new(format!("m = {m}"), Style::Line, points.collect::<Vec<_>>()));
+                curves.push(FigureSeries::new(format!("m = {m}"), Style::Line, points.collect::<Vec<_>>()));
             }
             if m == sizes[sizes.len() - 1] {
                 at_last.push((name, probability(&found, LESS), mean, low));
@@ -75,7 +77,7 @@ fn lemma(effort: Effort) -> Evidence {
     let series = laws(2)
         .into_iter()
         .zip(by_law)
-        .map(|((name, ..), points)| Series::with_ranges(name, Style::Line, points));
+        .map(|((name, ..), points)| FigureSeries::with_ranges(name, Style::Line, points));
     Evidence {
         ours: format!(
             "Probability for R = {LESS} m T over {count} seeds at m = {}, p_i R held to T/2: {}. Least alpha of all \
@@ -83,7 +85,7 @@ fn lemma(effort: Effort) -> Evidence {
             sizes[sizes.len() - 1],
             texts.join("; ")
         ),
-        verdict: Verdict::of(least > 0.8, certain),
+        verdict: ClaimVerdict::of(least > 0.8, certain),
         command:
             "distcache study matching --m 256 --k mlogm --dist zipf:0.99 --cap-half --rate 0.95 --seeds 200"
                 .to_owned(),
@@ -139,7 +141,7 @@ fn unequal_layers(effort: Effort) -> Evidence {
              That is the least the remark can mean: it names no formula.",
             texts.join("; ")
         ),
-        verdict: Verdict::of(main, main),
+        verdict: ClaimVerdict::of(main, main),
         command: "distcache study matching --m 256 --m-spine 128 --spine-rate 2 --dist zipf:0.99 --cap-half --rate 0.95"
             .to_owned(),
         figures: vec![Figure {
@@ -147,7 +149,7 @@ fn unequal_layers(effort: Effort) -> Evidence {
             title: "DistCache, section 3.3: the largest R for unequal layers (Zipf 0.99)".to_owned(),
             x: Axis::named("layers", &shapes.map(|(name, _, _)| name)),
             y: Axis::from_zero("R / (m T), m of the first layer"),
-            series: vec![Series::new("mean over seeds", Style::Bars, points)],
+            series: vec![FigureSeries::new("mean over seeds", Style::Bars, points)],
         }],
     }
 }

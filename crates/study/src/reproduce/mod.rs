@@ -12,7 +12,7 @@ mod stability;
 mod writes_and_failures;
 
 pub use catalogue::{CLAIMS, Stated, parse};
-pub use figure::{Axis, Figure, Point, Series, Style};
+pub use figure::{Axis, Figure, FigurePoint, FigureSeries, Style};
 
 /// How much work a run may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Effort {
 
 /// What came out of checking one claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ClaimVerdict {
     /// The paper's number or statement comes out.
     Holds,
     /// The ordering or the form of a curve comes out, its numbers or one of its parts do not.
@@ -42,21 +42,21 @@ pub enum Verdict {
     DoesNotHold,
 }
 
-impl Verdict {
+impl ClaimVerdict {
     pub fn word(self) -> &'static str {
         match self {
-            Verdict::Holds => "holds",
-            Verdict::HoldsInShape => "holds in shape",
-            Verdict::DoesNotHold => "does not hold",
+            ClaimVerdict::Holds => "holds",
+            ClaimVerdict::HoldsInShape => "holds in shape",
+            ClaimVerdict::DoesNotHold => "does not hold",
         }
     }
 
     /// All of the statement, the main part of it, or not even that.
-    pub fn of(main: bool, rest: bool) -> Verdict {
+    pub fn of(main: bool, rest: bool) -> ClaimVerdict {
         match (main, rest) {
-            (true, true) => Verdict::Holds,
-            (true, false) => Verdict::HoldsInShape,
-            (false, _) => Verdict::DoesNotHold,
+            (true, true) => ClaimVerdict::Holds,
+            (true, false) => ClaimVerdict::HoldsInShape,
+            (false, _) => ClaimVerdict::DoesNotHold,
         }
     }
 }
@@ -69,7 +69,7 @@ pub struct Claim {
     pub paper: &'static str,
     /// Our numbers; where they do not agree, the reason too.
     pub ours: String,
-    pub verdict: Verdict,
+    pub verdict: ClaimVerdict,
     /// What shows it.
     pub command: String,
 }
@@ -78,14 +78,14 @@ pub struct Claim {
 #[derive(Clone, Debug)]
 pub struct Evidence {
     pub ours: String,
-    pub verdict: Verdict,
+    pub verdict: ClaimVerdict,
     pub command: String,
     pub figures: Vec<Figure>,
 }
 
 /// One claim's check and its share of the work.
 #[derive(Clone, Copy)]
-pub struct Check {
+pub struct ClaimCheck {
     pub id: &'static str,
     /// Seconds that it takes, about, in a full run.
     pub cost: f64,
@@ -93,7 +93,7 @@ pub struct Check {
 }
 
 /// Every claim's check, in the order of the catalogue.
-pub fn checks() -> Vec<Check> {
+pub fn checks() -> Vec<ClaimCheck> {
     let mut checks = vec![closed_loop::CHECK];
     checks.extend(capacity::CHECKS);
     checks.extend(writes_and_failures::CHECKS);
@@ -102,7 +102,7 @@ pub fn checks() -> Vec<Check> {
     checks.extend(small_cache::CHECKS);
     checks.extend(small_cache_nodes::CHECKS);
     checks.extend(hot_keys::CHECKS);
-    let place = |check: &Check| CLAIMS.iter().position(|claim| claim.id == check.id);
+    let place = |check: &ClaimCheck| CLAIMS.iter().position(|claim| claim.id == check.id);
     checks.sort_by_key(place);
     checks
 }
@@ -128,9 +128,10 @@ mod tests {
             assert!(evidence.command.starts_with("distcache "), "{}", check.id);
             assert!(evidence.ours.contains(|letter: char| letter.is_ascii_digit()), "{}", check.id);
             for figure in evidence.figures {
-                let points: Vec<&Point> = figure.series.iter().flat_map(|series| &series.points).collect();
+                let points: Vec<&FigurePoint> =
+                    figure.series.iter().flat_map(|series| &series.points).collect();
                 assert!(points.len() > 3, "{}", figure.id);
-                let finite = |point: &&Point| point.x.is_finite() && point.y.is_finite();
+                let finite = |point: &&FigurePoint| point.x.is_finite() && point.y.is_finite();
                 assert!(points.iter().all(finite), "{}", figure.id);
             }
         }
@@ -140,7 +141,7 @@ mod tests {
     fn the_numbers_that_the_papers_print_come_out() {
         for id in ["S1", "M2", "M4"] {
             let check = checks().into_iter().find(|check| check.id == id).expect("a claim");
-            assert_eq!((check.run)(Effort::Quick).verdict, Verdict::Holds, "{id}");
+            assert_eq!((check.run)(Effort::Quick).verdict, ClaimVerdict::Holds, "{id}");
         }
     }
 }

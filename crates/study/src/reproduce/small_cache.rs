@@ -2,15 +2,15 @@
 
 use trace::Distribution;
 
-use super::{Axis, Check, Effort, Evidence, Figure, Series, Style, Verdict};
+use super::{Axis, ClaimCheck, ClaimVerdict, Effort, Evidence, Figure, FigureSeries, Style};
 use crate::popularity::Popularity;
 use crate::small_cache::{Backends, Experiment, normalized_load};
 
-pub(super) const CHECKS: [Check; 4] = [
-    Check { id: "S1", cost: 0.1, run: bounds },
-    Check { id: "S2", cost: 6.0, run: worst_choice },
-    Check { id: "S3", cost: 60.0, run: scaling },
-    Check { id: "S6", cost: 3.0, run: unequal_nodes },
+pub(super) const CHECKS: [ClaimCheck; 4] = [
+    ClaimCheck { id: "S1", cost: 0.1, run: bounds },
+    ClaimCheck { id: "S2", cost: 6.0, run: worst_choice },
+    ClaimCheck { id: "S3", cost: 60.0, run: scaling },
+    ClaimCheck { id: "S6", cost: 3.0, run: unequal_nodes },
 ];
 
 pub(super) const ALPHA: f64 = 2.0;
@@ -51,7 +51,7 @@ fn bounds(_: Effort) -> Evidence {
     }
     let sizes: Vec<f64> = (0..=40).map(|step| 100.0 * 10f64.powf(f64::from(step) / 20.0)).collect();
     let factors: Vec<f64> = (1..=80).map(|step| f64::from(step) / 4.0).collect();
-    let curve = |points: Vec<(f64, f64)>| vec![Series::new("bound, alpha = 2", Style::Curve, points)];
+    let curve = |points: Vec<(f64, f64)>| vec![FigureSeries::new("bound, alpha = 2", Style::Curve, points)];
     let size = |size: &f64| (*size, hundred.load(*size).expect("more than one object"));
     let figure = |id: &str, title: &str, x: Axis, series| Figure {
         id: id.to_owned(),
@@ -66,7 +66,7 @@ fn bounds(_: Effort) -> Evidence {
             "Eq. 11 at k = 8: {load:.4}. 100 nodes: c = {cache:.0} entries, {mib:.1} MiB of 1 KiB. The worst x of Eq. 14 \
              put into Eq. 8 gives Eq. 10 to {worst_gap:.0e}."
         ),
-        verdict: Verdict::of(holds, worst_gap < 1e-9),
+        verdict: ClaimVerdict::of(holds, worst_gap < 1e-9),
         command: "distcache study small-cache bound --n 100 --k 8".to_owned(),
         figures: vec![
             figure(
@@ -110,8 +110,12 @@ fn worst_choice(effort: Effort) -> Evidence {
         x: Axis::logarithmic("x, keys asked for"),
         y: Axis::from_zero("maximum load (normalised by R/n)"),
         series: vec![
-            Series::with_ranges("simulated: mean, smallest, largest", Style::Line, simulated.iter().copied()),
-            Series::new("bound, Eq. 8, alpha = 2", Style::Curve, curve),
+            FigureSeries::with_ranges(
+                "simulated: mean, smallest, largest",
+                Style::Line,
+                simulated.iter().copied(),
+            ),
+            FigureSeries::new("bound, Eq. 8, alpha = 2", Style::Curve, curve),
         ],
     };
     Evidence {
@@ -123,7 +127,7 @@ fn worst_choice(effort: Effort) -> Evidence {
             worst.0,
             100.0 * gap
         ),
-        verdict: Verdict::of(means_below && gap < 0.35, near),
+        verdict: ClaimVerdict::of(means_below && gap < 0.35, near),
         command: "distcache study small-cache simulate --n 100 --c 1000 --runs 1000".to_owned(),
         figures: vec![figure],
     }
@@ -155,15 +159,15 @@ fn scaling(effort: Effort) -> Evidence {
                 let experiment = Experiment::new(backends(nodes), popularity.clone(), cached(nodes));
                 (nodes as f64, spread(&throughputs(&experiment, runs).0).0)
             };
-            all.push(Series::new(name, Style::Line, nodes.iter().map(at).collect::<Vec<_>>()));
+            all.push(FigureSeries::new(name, Style::Line, nodes.iter().map(at).collect::<Vec<_>>()));
         }
         let at = |&nodes: &u64| (nodes as f64, adversary(nodes));
-        all.push(Series::new("adversary", Style::Line, nodes.iter().map(at).collect::<Vec<_>>()));
+        all.push(FigureSeries::new("adversary", Style::Line, nodes.iter().map(at).collect::<Vec<_>>()));
         all
     };
     let without = series(&|_| 0, &|_| NODE_RATE);
     let with = series(&size, &|nodes| worst_throughput(nodes, size(nodes), 20 * runs));
-    let last = |series: &Series| series.points.last().map_or(0.0, |point| point.y);
+    let last = |series: &FigureSeries| series.points.last().map_or(0.0, |point| point.y);
     let [uniform, zipf, _] = [last(&without[0]), last(&without[1]), last(&without[2])];
     let [uniform_with, zipf_with, adversary_with] = [last(&with[0]), last(&with[1]), last(&with[2])];
     let promised = backends(85).throughput(size(85) as f64).expect("more than one object") * NODE_RATE;
@@ -189,7 +193,10 @@ fn scaling(effort: Effort) -> Evidence {
             promised / 1e3,
             100.0 * (1.0 - adversary_with / uniform_with)
         ),
-        verdict: Verdict::of(scales && adversary_with >= promised, adversary_with >= 0.98 * uniform_with),
+        verdict: ClaimVerdict::of(
+            scales && adversary_with >= promised,
+            adversary_with >= 0.98 * uniform_with,
+        ),
         command: "distcache study small-cache throughput --n 85 --k 8 --node-rate 10000 --dist zipf:1.01"
             .to_owned(),
         figures: vec![figure("a", "no cache", without), figure("b", "8 n ln n + 1 entries", with)],
@@ -221,7 +228,7 @@ fn unequal_nodes(effort: Effort) -> Evidence {
             normalized_load(8.0, ALPHA),
             lines.join("; ")
         ),
-        verdict: Verdict::of(off < 1e-9, below),
+        verdict: ClaimVerdict::of(off < 1e-9, below),
         command: "distcache study small-cache bound --n 85 --k 8 --v 4".to_owned(),
         figures: Vec::new(),
     }

@@ -3,11 +3,13 @@
 use trace::Distribution;
 
 use super::small_cache::{KEYS, NODE_RATE, backends, law, spread, throughputs, worst_throughput};
-use super::{Axis, Check, Effort, Evidence, Figure, Series, Style, Verdict};
+use super::{Axis, ClaimCheck, ClaimVerdict, Effort, Evidence, Figure, FigureSeries, Style};
 use crate::small_cache::Experiment;
 
-pub(super) const CHECKS: [Check; 2] =
-    [Check { id: "S4", cost: 15.0, run: without_cache }, Check { id: "S5", cost: 25.0, run: with_cache }];
+pub(super) const CHECKS: [ClaimCheck; 2] = [
+    ClaimCheck { id: "S4", cost: 15.0, run: without_cache },
+    ClaimCheck { id: "S5", cost: 25.0, run: with_cache },
+];
 
 const NODES: u64 = 85;
 
@@ -34,7 +36,7 @@ fn without_cache(effort: Effort) -> Evidence {
         loads.sort_by(f64::total_cmp);
         let most = loads[loads.len() - 1];
         let points = loads.iter().zip(1..).map(|(load, node)| (f64::from(node), load / most * NODE_RATE));
-        Series::new(format!("x = {keys}"), Style::Line, points.collect::<Vec<_>>())
+        FigureSeries::new(format!("x = {keys}"), Style::Line, points.collect::<Vec<_>>())
     };
     let y = || Axis::from_zero("throughput (requests/s)");
     Evidence {
@@ -43,7 +45,7 @@ fn without_cache(effort: Effort) -> Evidence {
              average ({low:.0} to {high:.0} in {runs} placements), so the paper's 28 is one of them.",
             NODES as f64 * NODE_RATE
         ),
-        verdict: Verdict::of(
+        verdict: ClaimVerdict::of(
             grows && (first - NODE_RATE).abs() < 1.0 && last > 0.9 * NODES as f64 * NODE_RATE,
             (low..=high).contains(&28.0) && (mean - 28.0).abs() < 5.0,
         ),
@@ -63,7 +65,7 @@ fn without_cache(effort: Effort) -> Evidence {
                         .to_owned(),
                 x: Axis::logarithmic("x, keys asked for"),
                 y: y(),
-                series: vec![Series::with_ranges("no cache", Style::Line, totals)],
+                series: vec![FigureSeries::with_ranges("no cache", Style::Line, totals)],
             },
         ],
     }
@@ -118,7 +120,7 @@ fn with_cache(effort: Effort) -> Evidence {
             below.len(),
             if below.is_empty() { String::new() } else { format!(" (c = {below:?})") }
         ),
-        verdict: Verdict::of(
+        verdict: ClaimVerdict::of(
             shrinks && below.iter().all(|size| *size == sizes[0]),
             last > 0.9 * whole && last < 1.1 * whole,
         ),
@@ -134,7 +136,7 @@ fn cache_figures(
     promised: Vec<(f64, f64)>,
 ) -> Vec<Figure> {
     let line = |name: &str, of: &dyn Fn(&(f64, f64, f64)) -> f64| {
-        Series::new(name, Style::Line, split.iter().map(|one| (one.0, of(one))).collect::<Vec<_>>())
+        FigureSeries::new(name, Style::Line, split.iter().map(|one| (one.0, of(one))).collect::<Vec<_>>())
     };
     vec![
         Figure {
@@ -150,8 +152,8 @@ fn cache_figures(
             x: Axis::logarithmic("cache size c (entries)"),
             y: Axis::from_zero("throughput (requests/s)"),
             series: vec![
-                Series::new("worst of ten x", Style::Line, worst),
-                Series::new("lower bound, Eq. 12", Style::Curve, promised),
+                FigureSeries::new("worst of ten x", Style::Line, worst),
+                FigureSeries::new("lower bound, Eq. 12", Style::Curve, promised),
             ],
         },
     ]

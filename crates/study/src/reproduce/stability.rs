@@ -3,27 +3,34 @@
 use trace::Distribution;
 
 use super::matching::{mlogm, model};
-use super::{Axis, Check, Effort, Evidence, Figure, Series, Style, Verdict};
-use crate::matching::{Policy, alpha_max};
+use super::{Axis, ClaimCheck, ClaimVerdict, Effort, Evidence, Figure, FigureSeries, Style};
+use crate::matching::{RoutingPolicy, alpha_max};
 use crate::seeds;
-use crate::stability::{Run, Settings, Telemetry, run};
+use crate::stability::{StabilityRun, StabilitySettings, Telemetry, run};
 
-pub(super) const CHECKS: [Check; 2] =
-    [Check { id: "D8", cost: 40.0, run: two_choices }, Check { id: "D9", cost: 80.0, run: life_or_death }];
+pub(super) const CHECKS: [ClaimCheck; 2] = [
+    ClaimCheck { id: "D8", cost: 40.0, run: two_choices },
+    ClaimCheck { id: "D9", cost: 80.0, run: life_or_death },
+];
 
-const POLICIES: [(Policy, &str); 3] = [
-    (Policy::TwoChoices, "two choices"),
-    (Policy::RandomOfTwo, "a random one of two"),
-    (Policy::OneHash, "one hash"),
+const POLICIES: [(RoutingPolicy, &str); 3] = [
+    (RoutingPolicy::TwoChoices, "two choices"),
+    (RoutingPolicy::RandomOfTwo, "a random one of two"),
+    (RoutingPolicy::OneHash, "one hash"),
 ];
 
 /// Time is in mean service times.
-fn settings(model: crate::matching::Model, policy: Policy, alpha: f64, seconds: f64) -> Settings {
+fn settings(
+    model: crate::matching::LayeredModel,
+    policy: RoutingPolicy,
+    alpha: f64,
+    seconds: f64,
+) -> StabilitySettings {
     let (telemetry, aging, routers, node_rate, queue_max) = (Telemetry::Exact, None, 1, 1.0, 10_000);
-    Settings { model, policy, alpha, telemetry, aging, routers, node_rate, seconds, queue_max }
+    StabilitySettings { model, policy, alpha, telemetry, aging, routers, node_rate, seconds, queue_max }
 }
 
-fn simulated(settings: &Settings, seed: u64) -> Run {
+fn simulated(settings: &StabilitySettings, seed: u64) -> StabilityRun {
     run(settings, seed).expect("settings of the paper")
 }
 
@@ -40,8 +47,9 @@ fn two_choices(effort: Effort) -> Evidence {
         let model = model(&[(m, 1.0), (m, 1.0)], law, mlogm(m), false);
         let share = |factor: f64| {
             let stationary = seeds::each(1, count, |seed| {
-                let alpha = factor * alpha_max(&model, Policy::Matching, seed);
-                simulated(&settings(model.clone(), Policy::TwoChoices, alpha, seconds), seed).stationary
+                let alpha = factor * alpha_max(&model, RoutingPolicy::Matching, seed);
+                simulated(&settings(model.clone(), RoutingPolicy::TwoChoices, alpha, seconds), seed)
+                    .stationary
             });
             stationary.into_iter().filter(|stationary| *stationary).count() as f64 / count as f64
         };
@@ -49,7 +57,7 @@ fn two_choices(effort: Effort) -> Evidence {
         main &= shares[0] >= 0.95 && shares[3] <= 0.05;
         rest &= shares[1] >= 0.9 && shares[2] <= 0.1;
         texts.push(format!("{name} {}", shares.map(|share| format!("{:.0} %", 100.0 * share)).join(", ")));
-        series.push(Series::new(name, Style::Line, factors.into_iter().zip(shares)));
+        series.push(FigureSeries::new(name, Style::Line, factors.into_iter().zip(shares)));
     }
     Evidence {
         ours: format!(
@@ -57,7 +65,7 @@ fn two_choices(effort: Effort) -> Evidence {
              1.30 times the largest rate that each seed's matching carries: {}.",
             texts.join("; ")
         ),
-        verdict: Verdict::of(main, rest),
+        verdict: ClaimVerdict::of(main, rest),
         command:
             "distcache study stability --m 32 --k mlogm --dist zipf:0.99 --policy two-choices --rate 0.6"
                 .to_owned(),
@@ -86,12 +94,12 @@ fn life_or_death(effort: Effort) -> Evidence {
             (alpha, stationary, runs.iter().map(|run| run.growth_per_s.max(0.0)).sum::<f64>() / count as f64)
         };
         let found: Vec<(f64, f64, f64)> = alphas.iter().map(at).collect();
-        shares.push(Series::new(
+        shares.push(FigureSeries::new(
             name,
             Style::Line,
             found.iter().map(|one| (one.0, one.1)).collect::<Vec<_>>(),
         ));
-        growths.push(Series::new(
+        growths.push(FigureSeries::new(
             name,
             Style::Line,
             found.iter().map(|one| (one.0, one.2)).collect::<Vec<_>>(),
@@ -110,7 +118,7 @@ fn life_or_death(effort: Effort) -> Evidence {
             100.0 * one,
             exact.0
         ),
-        verdict: Verdict::of(two > 0.9 && random < 0.5 && one < 0.1, exact.1),
+        verdict: ClaimVerdict::of(two > 0.9 && random < 0.5 && one < 0.1, exact.1),
         command: "distcache study stability --m 32 --k mlogm --dist uniform --rate 1.2 --policy one-hash"
             .to_owned(),
         figures: vec![
@@ -138,18 +146,18 @@ fn lemma_3(effort: Effort) -> ((String, bool), Figure) {
     let sizes: Vec<u32> = effort.pick(vec![16, 64, 256], vec![8, 16, 32, 64, 128, 256, 512, 1024]);
     let count = effort.pick(50, 200);
     let policies =
-        [POLICIES[0], POLICIES[1], POLICIES[2], (Policy::OneHashOverAll, "one hash over all nodes")];
+        [POLICIES[0], POLICIES[1], POLICIES[2], (RoutingPolicy::OneHashOverAll, "one hash over all nodes")];
     let probability = |policy, m: u32| {
         let model = model(&[(m, 1.0), (m, 1.0)], Distribution::Uniform, u64::from(m), false);
         let alphas = seeds::each(1, count, |seed| alpha_max(&model, policy, seed));
         // A node that is asked for exactly what it can do has queues without end.
         alphas.iter().filter(|&&alpha| alpha > 0.5 * (1.0 + 1e-9)).count() as f64 / count as f64
     };
-    let series: Vec<Series> = policies
+    let series: Vec<FigureSeries> = policies
         .into_iter()
         .map(|(policy, name)| {
             let points = sizes.iter().map(|&m| (f64::from(m), probability(policy, m)));
-            Series::new(name, Style::Line, points.collect::<Vec<_>>())
+            FigureSeries::new(name, Style::Line, points.collect::<Vec<_>>())
         })
         .collect();
     let ends: Vec<f64> = series.iter().map(|series| series.points[series.points.len() - 1].y).collect();

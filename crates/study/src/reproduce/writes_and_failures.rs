@@ -3,14 +3,14 @@
 use trace::Distribution;
 
 use super::capacity::{base, outcome, point};
-use super::{Axis, Check, Effort, Evidence, Figure, Series, Style, Verdict};
-use crate::capacity::{Accounting, CoherenceUnit, Mechanism, Metric, Model};
-use crate::popularity::Spec;
+use super::{Axis, ClaimCheck, ClaimVerdict, Effort, Evidence, Figure, FigureSeries, Style};
+use crate::capacity::{Accounting, CapacityMetric, CapacityModel, CoherenceUnit, Mechanism};
+use crate::popularity::PopularitySpec;
 
-pub(super) const CHECKS: [Check; 3] = [
-    Check { id: "D5", cost: 120.0, run: writes },
-    Check { id: "D6", cost: 30.0, run: failures },
-    Check { id: "D11", cost: 30.0, run: cache_sizes },
+pub(super) const CHECKS: [ClaimCheck; 3] = [
+    ClaimCheck { id: "D5", cost: 120.0, run: writes },
+    ClaimCheck { id: "D6", cost: 30.0, run: failures },
+    ClaimCheck { id: "D11", cost: 30.0, run: cache_sizes },
 ];
 
 const CURVES: [(Mechanism, CoherenceUnit, &str); 6] = [
@@ -23,28 +23,30 @@ const CURVES: [(Mechanism, CoherenceUnit, &str); 6] = [
 ];
 
 /// One panel: its name, the distribution and the entries per node.
-struct Panel {
+struct WritesPanel {
     name: &'static str,
     exponent: f64,
     slots: u64,
 }
 
-const PANELS: [Panel; 2] =
-    [Panel { name: "10a", exponent: 0.9, slots: 10 }, Panel { name: "10b", exponent: 0.99, slots: 100 }];
+const PANELS: [WritesPanel; 2] = [
+    WritesPanel { name: "10a", exponent: 0.9, slots: 10 },
+    WritesPanel { name: "10b", exponent: 0.99, slots: 100 },
+];
 
 /// The curves of one panel. Goodput is that of a rate offered which all servers together could just serve without caches.
-fn curves(panel: &Panel, metric: Metric, ratios: &[f64], effort: Effort) -> Vec<Series> {
+fn curves(panel: &WritesPanel, metric: CapacityMetric, ratios: &[f64], effort: Effort) -> Vec<FigureSeries> {
     let run = |(mechanism, coherence_unit, name)| {
         let at = |&write_ratio: &f64| {
-            let popularity = Spec::Law(Distribution::Zipf(panel.exponent));
+            let popularity = PopularitySpec::Law(Distribution::Zipf(panel.exponent));
             let (slots_leaf, slots_spine) = (panel.slots, panel.slots);
-            let base = Model { metric, slots_leaf, slots_spine, ..base(effort) };
+            let base = CapacityModel { metric, slots_leaf, slots_spine, ..base(effort) };
             point(
                 write_ratio,
-                &outcome(&Model { mechanism, coherence_unit, write_ratio, popularity, ..base }),
+                &outcome(&CapacityModel { mechanism, coherence_unit, write_ratio, popularity, ..base }),
             )
         };
-        Series::with_ranges(name, Style::Line, ratios.iter().map(at).collect::<Vec<_>>())
+        FigureSeries::with_ranges(name, Style::Line, ratios.iter().map(at).collect::<Vec<_>>())
     };
     CURVES.into_iter().map(run).collect()
 }
@@ -55,9 +57,10 @@ fn writes(effort: Effort) -> Evidence {
     let fifth = ratios.iter().position(|ratio| *ratio == 0.2).expect("one of the ratios");
     let last = ratios.len() - 1;
     let (mut figures, mut texts, mut main, mut rest) = (Vec::new(), Vec::new(), true, true);
-    for (metric, title, suffix) in
-        [(Metric::Saturation, "largest rate", ""), (Metric::Goodput, "goodput of 1024 offered", "-goodput")]
-    {
+    for (metric, title, suffix) in [
+        (CapacityMetric::Saturation, "largest rate", ""),
+        (CapacityMetric::Goodput, "goodput of 1024 offered", "-goodput"),
+    ] {
         for panel in PANELS {
             let series = curves(&panel, metric, &ratios, effort);
             let at = |curve: usize, place: usize| series[curve].points[place].y;
@@ -66,7 +69,7 @@ fn writes(effort: Effort) -> Evidence {
             let below = (1..CURVES.len()).all(|curve| at(curve, last) < at(0, last));
             let faster =
                 [2, 5].into_iter().all(|curve| left(curve) < left(3) && at(curve, fifth) < at(3, fifth));
-            if metric == Metric::Saturation {
+            if metric == CapacityMetric::Saturation {
                 main &= constant && below && faster;
             }
             rest &= constant && below && faster && left(3) > 60.0;
@@ -109,7 +112,7 @@ fn writes(effort: Effort) -> Evidence {
     };
     Evidence {
         ours: format!("A copy's two phases cost a server one request (D = 1). {}.{why}", texts.join(". ")),
-        verdict: Verdict::of(main, rest),
+        verdict: ClaimVerdict::of(main, rest),
         command: "distcache study capacity --write-ratio 0.2 --mechanism distcache".to_owned(),
         figures,
     }
@@ -117,17 +120,23 @@ fn writes(effort: Effort) -> Evidence {
 
 fn failures(effort: Effort) -> Evidence {
     // Under accounting B every request crosses a spine, so that a failed one takes its part of them with it.
-    let model = Model { accounting: Accounting::B, ..base(effort) };
+    let model = CapacityModel { accounting: Accounting::B, ..base(effort) };
     let most = outcome(&model).throughput;
     let goodput = |offered: f64, failed_spines: u32, remap: bool| {
         let base = model.clone();
-        outcome(&Model { metric: Metric::Goodput, offered: Some(offered), failed_spines, remap, ..base })
-            .throughput
+        outcome(&CapacityModel {
+            metric: CapacityMetric::Goodput,
+            offered: Some(offered),
+            failed_spines,
+            remap,
+            ..base
+        })
+        .throughput
     };
     let half = 0.5 * most;
     let failing: Vec<f64> = (0..=4).map(|failed| goodput(half, failed, false)).collect();
     let moved = goodput(half, 4, true);
-    let most_moved = outcome(&Model { failed_spines: 4, remap: true, ..model.clone() }).throughput;
+    let most_moved = outcome(&CapacityModel { failed_spines: 4, remap: true, ..model.clone() }).throughput;
     let full = goodput(most, 4, false);
     let dropped = failing[4] / failing[0];
     let mut times = Vec::new();
@@ -151,7 +160,7 @@ fn failures(effort: Effort) -> Evidence {
             100.0 * full / most,
             100.0 * most_moved / most
         ),
-        verdict: Verdict::of((dropped - 0.875).abs() < 0.01 && moved > 0.99 * half, (most_moved / most - 0.875).abs() < 0.03),
+        verdict: ClaimVerdict::of((dropped - 0.875).abs() < 0.01 && moved > 0.99 * half, (most_moved / most - 0.875).abs() < 0.03),
         command: "distcache study capacity --accounting B --metric goodput --offered 512 --fail-spines 4 --remap"
             .to_owned(),
         figures: vec![Figure {
@@ -160,7 +169,7 @@ fn failures(effort: Effort) -> Evidence {
                 .to_owned(),
             x: Axis::from_zero("time (s; failures at 40, 55, 70, 85, recovery at 100, return at 140)"),
             y: Axis::from_zero("throughput (storage servers)"),
-            series: vec![Series::new("offered", Style::Curve, offered), Series::new("served", Style::Line, times)],
+            series: vec![FigureSeries::new("offered", Style::Curve, offered), FigureSeries::new("served", Style::Line, times)],
         }],
     }
 }
@@ -180,14 +189,14 @@ fn cache_sizes(effort: Effort) -> Evidence {
     let at = |law: &Distribution, factor: f64| {
         let slots_leaf = (factor * servers * servers.ln()).ceil() as u64;
         let slots_spine = (factor * racks.ln()).ceil() as u64;
-        let popularity = Spec::Law(*law);
-        outcome(&Model { popularity, slots_leaf, slots_spine, ..base(effort) })
+        let popularity = PopularitySpec::Law(*law);
+        outcome(&CapacityModel { popularity, slots_leaf, slots_spine, ..base(effort) })
     };
-    let series: Vec<Series> = laws
+    let series: Vec<FigureSeries> = laws
         .iter()
         .map(|(name, law)| {
             let points = factors.iter().map(|factor| point(*factor, &at(law, *factor))).collect::<Vec<_>>();
-            Series::with_ranges(name.clone(), Style::Line, points)
+            FigureSeries::with_ranges(name.clone(), Style::Line, points)
         })
         .collect();
     let least =
@@ -207,7 +216,7 @@ fn cache_sizes(effort: Effort) -> Evidence {
             texts.join(", "),
             100.0 * least(last) / 1024.0
         ),
-        verdict: Verdict::of(least(last) > 0.75 * 1024.0, least(last) > 0.83 * 1024.0),
+        verdict: ClaimVerdict::of(least(last) > 0.75 * 1024.0, least(last) > 0.83 * 1024.0),
         command: "distcache study capacity --slots-leaf 888 --slots-spine 28 --dist adversary:5000"
             .to_owned(),
         figures: vec![Figure {

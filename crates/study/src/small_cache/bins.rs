@@ -27,7 +27,7 @@ pub struct Experiment {
 
 /// One placement of all keys.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct BinsOutcome {
     /// Of each node, relative to what it would have of all requests if every node had by its capacity.
     pub loads: Vec<f64>,
 }
@@ -51,7 +51,7 @@ impl Experiment {
     }
 
     /// Places every object that is not cached on a virtual node of its own choice.
-    pub fn run(&self, seed: u64) -> Outcome {
+    pub fn run(&self, seed: u64) -> BinsOutcome {
         let mut random = seeds::random(seed, PLACES);
         let mut rates = vec![0.0; self.virtual_nodes.len()];
         let bins = self.owners.len() as u32;
@@ -64,17 +64,17 @@ impl Experiment {
         (behind..self.popularity.objects()).for_each(|rank| place(self.popularity.of(rank)));
         let fair = |&count: &u32| f64::from(count) / f64::from(bins);
         let loads = rates.iter().zip(&self.virtual_nodes).map(|(rate, count)| rate / fair(count)).collect();
-        Outcome { loads }
+        BinsOutcome { loads }
     }
 
     /// Runs of seeds from `first` on, on every core, in their order.
-    pub fn runs(&self, first: u64, count: usize) -> Vec<Outcome> {
+    pub fn runs(&self, first: u64, count: usize) -> Vec<BinsOutcome> {
         seeds::each(first, count, |seed| self.run(seed))
     }
 
     /// How much can be asked for before the most loaded node is asked for more than it can; none where no request reaches a node.
     /// `rate` is that of a node of average capacity.
-    pub fn throughput(&self, outcome: &Outcome, rate: f64) -> Option<Throughput> {
+    pub fn throughput(&self, outcome: &BinsOutcome, rate: f64) -> Option<Throughput> {
         let load = outcome.max_load();
         let all = self.backends.nodes as f64 * rate / load;
         let cache = all * self.hit_ratio();
@@ -87,7 +87,7 @@ impl Experiment {
     }
 }
 
-impl Outcome {
+impl BinsOutcome {
     pub fn max_load(&self) -> f64 {
         self.loads.iter().copied().fold(0.0, f64::max)
     }

@@ -3,7 +3,7 @@
 mod bins;
 mod bound;
 
-pub use bins::{Experiment, Outcome, Throughput};
+pub use bins::{BinsOutcome, Experiment, Throughput};
 pub use bound::{Backends, normalized_load};
 
 /// Why there is no such bound or experiment.

@@ -24,7 +24,7 @@ mod tests;
 
 use std::time::Duration;
 
-use crate::matching::{Model, ModelError, Policy};
+use crate::matching::{LayeredModel, ModelError, RoutingPolicy};
 
 pub use search::alpha_stationary;
 
@@ -40,9 +40,9 @@ pub enum Telemetry {
 }
 
 #[derive(Clone, Debug)]
-pub struct Settings {
-    pub model: Model,
-    pub policy: Policy,
+pub struct StabilitySettings {
+    pub model: LayeredModel,
+    pub policy: RoutingPolicy,
     pub alpha: f64,
     pub telemetry: Telemetry,
     /// How long a report takes to fade; none: it stays as it is.
@@ -56,7 +56,7 @@ pub struct Settings {
 
 /// What one run shows in its second half, but for drops and the longest queue, which are those of all of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Run {
+pub struct StabilityRun {
     /// Requests that wait or were dropped, more per second.
     pub growth_per_s: f64,
     /// Requests served per second.
@@ -88,7 +88,7 @@ pub enum StabilityError {
 }
 
 /// Simulates one seed.
-pub fn run(settings: &Settings, seed: u64) -> Result<Run, StabilityError> {
+pub fn run(settings: &StabilitySettings, seed: u64) -> Result<StabilityRun, StabilityError> {
     let positive = |number: f64| number.is_finite() && number > 0.0;
     if !positive(settings.alpha) {
         return Err(StabilityError::Rate(settings.alpha));
@@ -105,7 +105,7 @@ pub fn run(settings: &Settings, seed: u64) -> Result<Run, StabilityError> {
     if settings.queue_max == 0 {
         return Err(StabilityError::Queue);
     }
-    if settings.policy == Policy::Matching {
+    if settings.policy == RoutingPolicy::Matching {
         return Err(StabilityError::Matching);
     }
     let rates = settings.model.rates(settings.alpha)?;

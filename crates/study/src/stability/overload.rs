@@ -8,26 +8,28 @@
 
 use wire::NodeId;
 
-use crate::matching::Policy;
+use crate::matching::RoutingPolicy;
 
 /// At the limit itself queues grow, if ever more slowly; rounding shall not hide it.
 const FULL: f64 = 1.0 - 1e-9;
 
 /// The objects of a model, their places and the nodes' rates.
-pub(super) struct Demand<'a> {
-    pub(super) policy: Policy,
+pub(super) struct ModelDemand<'a> {
+    pub(super) policy: RoutingPolicy,
     pub(super) rates: &'a [f64],
     /// As many for each object.
     pub(super) places: &'a [NodeId],
     pub(super) capacities: &'a [f64],
 }
 
-impl Demand<'_> {
+impl ModelDemand<'_> {
     /// `queues`: how long each node's is, in any measure.
     pub(super) fn overloads(&self, queues: &[f64]) -> bool {
         match self.policy {
-            Policy::TwoChoices | Policy::Matching => self.overloads_first_of(queues),
-            Policy::RandomOfTwo | Policy::OneHash | Policy::OneHashOverAll => self.overloads_one(),
+            RoutingPolicy::TwoChoices | RoutingPolicy::Matching => self.overloads_first_of(queues),
+            RoutingPolicy::RandomOfTwo | RoutingPolicy::OneHash | RoutingPolicy::OneHashOverAll => {
+                self.overloads_one()
+            }
         }
     }
 
@@ -69,24 +71,27 @@ mod tests {
 
     const PLACES: [NodeId; 6] = [NodeId(0), NodeId(2), NodeId(0), NodeId(2), NodeId(1), NodeId(3)];
 
-    fn overloads(policy: Policy, rates: [f64; 3], queues: [f64; 4]) -> bool {
+    fn overloads(policy: RoutingPolicy, rates: [f64; 3], queues: [f64; 4]) -> bool {
         let capacities = [1.0; 4];
-        Demand { policy, rates: &rates, places: &PLACES, capacities: &capacities }.overloads(&queues)
+        ModelDemand { policy, rates: &rates, places: &PLACES, capacities: &capacities }.overloads(&queues)
     }
 
     #[test]
     fn two_nodes_share_what_is_theirs_alone() {
         let queues = [7.0, 1.0, 8.0, 0.0];
-        assert!(!overloads(Policy::TwoChoices, [1.0, 0.99, 1.5], queues));
-        assert!(overloads(Policy::TwoChoices, [1.0, 1.0, 1.5], queues), "at the limit");
-        assert!(overloads(Policy::TwoChoices, [1.0, 1.01, 0.0], queues));
-        assert!(overloads(Policy::TwoChoices, [1.0, 1.0, 2.5], [0.0; 4]), "all of them together");
-        assert!(!overloads(Policy::TwoChoices, [1.0, 1.01, 0.0], [7.0, 8.0, 1.0, 0.0]), "others are busy");
+        assert!(!overloads(RoutingPolicy::TwoChoices, [1.0, 0.99, 1.5], queues));
+        assert!(overloads(RoutingPolicy::TwoChoices, [1.0, 1.0, 1.5], queues), "at the limit");
+        assert!(overloads(RoutingPolicy::TwoChoices, [1.0, 1.01, 0.0], queues));
+        assert!(overloads(RoutingPolicy::TwoChoices, [1.0, 1.0, 2.5], [0.0; 4]), "all of them together");
+        assert!(
+            !overloads(RoutingPolicy::TwoChoices, [1.0, 1.01, 0.0], [7.0, 8.0, 1.0, 0.0]),
+            "others are busy"
+        );
     }
 
     #[test]
     fn without_a_choice_one_node_decides() {
-        assert!(!overloads(Policy::RandomOfTwo, [1.0, 0.99, 1.9], [0.0; 4]));
-        assert!(overloads(Policy::RandomOfTwo, [0.1, 0.1, 2.0], [0.0; 4]));
+        assert!(!overloads(RoutingPolicy::RandomOfTwo, [1.0, 0.99, 1.9], [0.0; 4]));
+        assert!(overloads(RoutingPolicy::RandomOfTwo, [0.1, 0.1, 2.0], [0.0; 4]));
     }
 }

@@ -6,17 +6,17 @@ use rand::rngs::Xoshiro256PlusPlus;
 use wire::NodeId;
 
 use super::alias::{Alias, exponential};
-use super::overload::Demand;
+use super::overload::ModelDemand;
 use super::telemetry::Knowledge;
-use super::{Run, Settings, growth};
-use crate::matching::Policy;
+use super::{StabilityRun, StabilitySettings, growth};
+use crate::matching::RoutingPolicy;
 use crate::seeds;
 
 /// Keeps the random numbers of events apart from those of placement.
 const EVENTS: u64 = 2;
 
 struct Queues<'a> {
-    settings: &'a Settings,
+    settings: &'a StabilitySettings,
     /// The candidates of each object, as many for each.
     places: Vec<NodeId>,
     per_object: usize,
@@ -33,7 +33,7 @@ struct Queues<'a> {
     longest: u32,
 }
 
-pub(super) fn simulate(settings: &Settings, rates: &[f64], seed: u64) -> Run {
+pub(super) fn simulate(settings: &StabilitySettings, rates: &[f64], seed: u64) -> StabilityRun {
     let capacities = settings.model.capacities();
     let places = settings.model.places(settings.policy, seed);
     let mut queues = Queues {
@@ -54,12 +54,13 @@ pub(super) fn simulate(settings: &Settings, rates: &[f64], seed: u64) -> Run {
     let arrivals = rates.iter().sum::<f64>() * settings.node_rate;
     let services = capacities.iter().sum::<f64>() * settings.node_rate;
     let observed = queues.run(arrivals, services);
-    let demand = Demand { policy: settings.policy, rates, places: &queues.places, capacities: &capacities };
-    Run { stationary: observed.stationary && !demand.overloads(&queues.backlog), ..observed }
+    let demand =
+        ModelDemand { policy: settings.policy, rates, places: &queues.places, capacities: &capacities };
+    StabilityRun { stationary: observed.stationary && !demand.overloads(&queues.backlog), ..observed }
 }
 
 impl Queues<'_> {
-    fn run(&mut self, arrivals: f64, services: f64) -> Run {
+    fn run(&mut self, arrivals: f64, services: f64) -> StabilityRun {
         let (all, arrival) = (arrivals + services, arrivals / (arrivals + services));
         let (half, end) = (self.settings.seconds / 2.0, self.settings.seconds);
         let step = half / growth::STEPS as f64;
@@ -88,7 +89,7 @@ impl Queues<'_> {
             }
         }
         let (growth, stationary) = growth::drift(&observed);
-        Run {
+        StabilityRun {
             growth_per_s: growth / step,
             goodput: (self.served - served) as f64 / half,
             drops: self.drops,
@@ -120,10 +121,12 @@ impl Queues<'_> {
             routers => self.random.random_range(0..routers as u16),
         };
         let node = match self.settings.policy {
-            Policy::TwoChoices => self.knowledge.choose(now, router, candidates, self.random.random()),
-            Policy::RandomOfTwo => candidates[self.random.random_range(0..candidates.len() as u32) as usize],
-            Policy::OneHash | Policy::OneHashOverAll => candidates[0],
-            Policy::Matching => unreachable!("refused before"),
+            RoutingPolicy::TwoChoices => self.knowledge.choose(now, router, candidates, self.random.random()),
+            RoutingPolicy::RandomOfTwo => {
+                candidates[self.random.random_range(0..candidates.len() as u32) as usize]
+            }
+            RoutingPolicy::OneHash | RoutingPolicy::OneHashOverAll => candidates[0],
+            RoutingPolicy::Matching => unreachable!("refused before"),
         };
         let length = &mut self.lengths[usize::from(node.0)];
         let joined = *length < self.settings.queue_max;

@@ -7,26 +7,26 @@ use protocol::load::{LoadMeter, LoadTable};
 use protocol::time::Time;
 use wire::NodeId;
 
-use super::{Settings, Telemetry};
+use super::{StabilitySettings, Telemetry};
 
 const WINDOW: Duration = Duration::from_secs(1);
 
 pub(super) enum Knowledge {
     /// One table that hears of every change.
     Truth(LoadTable),
-    Replies(Replies),
+    Replies(ReplyTelemetry),
 }
 
-pub(super) struct Replies {
+pub(super) struct ReplyTelemetry {
     tables: Vec<LoadTable>,
-    meters: Vec<Meter>,
+    meters: Vec<NodeMeter>,
     /// Who sent the requests that wait at each node.
     senders: Vec<VecDeque<u16>>,
     /// Throughput in thousandths of that of a node of layer 0.
     capacities: Vec<u32>,
 }
 
-enum Meter {
+enum NodeMeter {
     Sliding(LoadMeter),
     Completed(CompletedWindow),
 }
@@ -40,17 +40,17 @@ struct CompletedWindow {
 }
 
 impl Knowledge {
-    pub(super) fn new(settings: &Settings) -> Knowledge {
+    pub(super) fn new(settings: &StabilitySettings) -> Knowledge {
         let capacities = settings.model.capacities();
         let nodes = capacities.len();
         let meter = || match settings.telemetry {
             Telemetry::Exact => None,
-            Telemetry::Sliding => Some(Meter::Sliding(LoadMeter::new(WINDOW))),
-            Telemetry::Completed => Some(Meter::Completed(CompletedWindow::default())),
+            Telemetry::Sliding => Some(NodeMeter::Sliding(LoadMeter::new(WINDOW))),
+            Telemetry::Completed => Some(NodeMeter::Completed(CompletedWindow::default())),
         };
         match (0..nodes).map(|_| meter()).collect() {
             None => Knowledge::Truth(LoadTable::with_aging(nodes, None)),
-            Some(meters) => Knowledge::Replies(Replies {
+            Some(meters) => Knowledge::Replies(ReplyTelemetry {
                 tables: vec![LoadTable::with_aging(nodes, settings.aging); settings.routers],
                 meters,
                 senders: vec![VecDeque::new(); nodes],
@@ -89,17 +89,17 @@ impl Knowledge {
     }
 }
 
-impl Replies {
+impl ReplyTelemetry {
     fn answer(&mut self, now: Time, node: NodeId) {
         let index = usize::from(node.0);
         let router = self.senders[index].pop_front().expect("who is served has joined");
         let capacity = self.capacities[index];
         let load = match &mut self.meters[index] {
-            Meter::Sliding(meter) => {
+            NodeMeter::Sliding(meter) => {
                 meter.record(now);
                 meter.load(now, capacity)
             }
-            Meter::Completed(meter) => {
+            NodeMeter::Completed(meter) => {
                 meter.record(now);
                 (u64::from(meter.last) * 1000 / u64::from(capacity.max(1))) as u32
             }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use trace::Distribution;
 
-use super::{Run, Settings, Telemetry, alpha_stationary, run};
-use crate::matching::{Layer, Model, Policy, alpha_max};
+use super::{StabilityRun, StabilitySettings, Telemetry, alpha_stationary, run};
+use crate::matching::{LayeredModel, ModelLayer, RoutingPolicy, alpha_max};
 use crate::{Popularity, seeds};
 
-fn settings(nodes: &[(u32, f64)], objects: u64, policy: Policy, alpha: f64) -> Settings {
-    let layers = nodes.iter().map(|&(nodes, rate)| Layer { nodes, rate }).collect();
+fn settings(nodes: &[(u32, f64)], objects: u64, policy: RoutingPolicy, alpha: f64) -> StabilitySettings {
+    let layers = nodes.iter().map(|&(nodes, rate)| ModelLayer { nodes, rate }).collect();
     let popularity = Popularity::new(Distribution::Uniform, objects).unwrap();
-    Settings {
-        model: Model::new(layers, &popularity, false).unwrap(),
+    StabilitySettings {
+        model: LayeredModel::new(layers, &popularity, false).unwrap(),
         policy,
         alpha,
         telemetry: Telemetry::Exact,
@@ -27,7 +27,7 @@ fn settings(nodes: &[(u32, f64)], objects: u64, policy: Policy, alpha: f64) -> S
 #[test]
 fn one_queue_is_as_long_as_the_formula_says() {
     for (load, rate) in [(0.3, 1.0), (0.7, 1.0), (0.9, 1.0), (1.6, 2.0)] {
-        let run = run(&settings(&[(1, rate)], 1, Policy::OneHash, load), 1).unwrap();
+        let run = run(&settings(&[(1, rate)], 1, RoutingPolicy::OneHash, load), 1).unwrap();
         let due = load / rate / (1.0 - load / rate);
         assert!((run.queue_mean / due - 1.0).abs() < 0.1, "{} at {load}, not {due}", run.queue_mean);
         assert!((run.goodput / (1000.0 * load) - 1.0).abs() < 0.03, "{run:?}");
@@ -69,8 +69,8 @@ fn two_shortest_queues(load: f64) -> f64 {
 fn the_shorter_of_two_queues_is_joined() {
     for load in [0.5, 0.8] {
         let due = two_shortest_queues(load);
-        let settings = settings(&[(1, 1.0), (1, 1.0)], 1, Policy::TwoChoices, 2.0 * load);
-        let settings = Settings { seconds: 60.0, ..settings };
+        let settings = settings(&[(1, 1.0), (1, 1.0)], 1, RoutingPolicy::TwoChoices, 2.0 * load);
+        let settings = StabilitySettings { seconds: 60.0, ..settings };
         let run = run(&settings, 3).unwrap();
         assert!((run.queue_mean / due - 1.0).abs() < 0.08, "{} at {load}, not {due}", run.queue_mean);
     }
@@ -78,12 +78,12 @@ fn the_shorter_of_two_queues_is_joined() {
 
 #[test]
 fn an_overload_shows_as_growth_even_when_queues_are_full() {
-    let free = settings(&[(1, 1.0)], 1, Policy::OneHash, 1.2);
+    let free = settings(&[(1, 1.0)], 1, RoutingPolicy::OneHash, 1.2);
     let run_free = run(&free, 1).unwrap();
     assert!(!run_free.stationary && run_free.drops == 0, "{run_free:?}");
-    let bounded = run(&Settings { queue_max: 50, ..free }, 1).unwrap();
+    let bounded = run(&StabilitySettings { queue_max: 50, ..free }, 1).unwrap();
     assert!(!bounded.stationary && bounded.drops > 0 && bounded.queue_max == 50, "{bounded:?}");
-    for Run { growth_per_s, goodput, .. } in [run_free, bounded] {
+    for StabilityRun { growth_per_s, goodput, .. } in [run_free, bounded] {
         assert!((growth_per_s - 200.0).abs() < 40.0, "{growth_per_s}");
         assert!((goodput - 1000.0).abs() < 30.0, "{goodput}");
     }
@@ -91,10 +91,12 @@ fn an_overload_shows_as_growth_even_when_queues_are_full() {
 
 #[test]
 fn halving_finds_the_exact_limit() {
-    let settings = settings(&[(8, 1.0), (8, 1.0)], 20, Policy::TwoChoices, 1.0);
-    let settings = Settings { seconds: 10.0, ..settings };
-    for (policy, seed) in (1..9).map(|seed| (Policy::TwoChoices, seed)).chain([(Policy::RandomOfTwo, 1)]) {
-        let settings = Settings { policy, ..settings.clone() };
+    let settings = settings(&[(8, 1.0), (8, 1.0)], 20, RoutingPolicy::TwoChoices, 1.0);
+    let settings = StabilitySettings { seconds: 10.0, ..settings };
+    for (policy, seed) in
+        (1..9).map(|seed| (RoutingPolicy::TwoChoices, seed)).chain([(RoutingPolicy::RandomOfTwo, 1)])
+    {
+        let settings = StabilitySettings { policy, ..settings.clone() };
         let (found, due) =
             (alpha_stationary(&settings, seed, 0.001).unwrap(), alpha_max(&settings.model, policy, seed));
         assert!((-0.005..0.01).contains(&(found / due - 1.0)), "{policy:?} {seed}: {found}, not {due}");
@@ -103,9 +105,9 @@ fn halving_finds_the_exact_limit() {
 
 #[test]
 fn replies_are_enough_to_choose_by() {
-    let exact = settings(&[(8, 1.0), (8, 1.0)], 40, Policy::TwoChoices, 1.2);
+    let exact = settings(&[(8, 1.0), (8, 1.0)], 40, RoutingPolicy::TwoChoices, 1.2);
     let mean = |telemetry, routers, aging| {
-        let settings = Settings { telemetry, routers, aging, ..exact.clone() };
+        let settings = StabilitySettings { telemetry, routers, aging, ..exact.clone() };
         let runs = seeds::each(1, 4, |seed| run(&settings, seed).unwrap());
         assert!(runs.iter().all(|run| run.drops == 0));
         (
@@ -122,24 +124,24 @@ fn replies_are_enough_to_choose_by() {
 
 #[test]
 fn a_run_is_the_same_everywhere() {
-    let settings = settings(&[(8, 1.0), (4, 2.0)], 40, Policy::TwoChoices, 1.2);
-    let settings = Settings { telemetry: Telemetry::Sliding, routers: 3, seconds: 4.0, ..settings };
+    let settings = settings(&[(8, 1.0), (4, 2.0)], 40, RoutingPolicy::TwoChoices, 1.2);
+    let settings = StabilitySettings { telemetry: Telemetry::Sliding, routers: 3, seconds: 4.0, ..settings };
     let run = run(&settings, 7).unwrap();
     assert_eq!((run.goodput, run.drops, run.queue_max), (9683.5, 0, 29), "{run:?}");
 }
 
 #[test]
 fn numbers_that_make_no_sense_are_refused() {
-    let good = settings(&[(2, 1.0)], 2, Policy::OneHash, 0.5);
-    let check = |settings: Settings, due: &str| {
+    let good = settings(&[(2, 1.0)], 2, RoutingPolicy::OneHash, 0.5);
+    let check = |settings: StabilitySettings, due: &str| {
         let error = run(&settings, 1).unwrap_err().to_string();
         assert!(error.contains(due), "{error}");
     };
-    check(Settings { alpha: -1.0, ..good.clone() }, "a rate of -1");
-    check(Settings { alpha: f64::NAN, ..good.clone() }, "a rate of NaN");
-    check(Settings { routers: 0, ..good.clone() }, "0 routers");
-    check(Settings { node_rate: 0.0, ..good.clone() }, "0 requests/s per node");
-    check(Settings { seconds: 0.0, ..good.clone() }, "0 seconds");
-    check(Settings { queue_max: 0, ..good.clone() }, "queue of 0");
-    check(Settings { policy: Policy::Matching, ..good }, "computed and not simulated");
+    check(StabilitySettings { alpha: -1.0, ..good.clone() }, "a rate of -1");
+    check(StabilitySettings { alpha: f64::NAN, ..good.clone() }, "a rate of NaN");
+    check(StabilitySettings { routers: 0, ..good.clone() }, "0 routers");
+    check(StabilitySettings { node_rate: 0.0, ..good.clone() }, "0 requests/s per node");
+    check(StabilitySettings { seconds: 0.0, ..good.clone() }, "0 seconds");
+    check(StabilitySettings { queue_max: 0, ..good.clone() }, "queue of 0");
+    check(StabilitySettings { policy: RoutingPolicy::Matching, ..good }, "computed and not simulated");
 }

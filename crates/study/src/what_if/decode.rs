@@ -1,14 +1,14 @@
 //! A trace in chunks of requests with dense numbers of objects, which all simulations share. No simulation.
 
-use policies::{NEVER, Objects, Request};
-use trace::{Access, Next, TraceError};
+use policies::{NEVER, ObjectRequest, Objects};
+use trace::{Access, NextAccess, TraceError};
 
 use super::WhatIfError;
 
 /// Requests decoded at once: 2 MiB of them, which stay in a processor's cache while many simulations read them.
 const CHUNK: usize = 1 << 17;
 
-pub(super) struct Decoder<I> {
+pub(super) struct RequestDecoder<I> {
     accesses: I,
     ignore_size: bool,
     objects: Objects,
@@ -19,10 +19,15 @@ pub(super) struct Decoder<I> {
     requests: u64,
 }
 
-impl<I: Iterator<Item = Result<Access, TraceError>>> Decoder<I> {
+impl<I: Iterator<Item = Result<Access, TraceError>>> RequestDecoder<I> {
     /// The objects may be known from an earlier pass.
-    pub(super) fn new(accesses: I, ignore_size: bool, objects: Objects, future: Vec<u64>) -> Decoder<I> {
-        Decoder { accesses, ignore_size, objects, future, announced: None, requests: 0 }
+    pub(super) fn new(
+        accesses: I,
+        ignore_size: bool,
+        objects: Objects,
+        future: Vec<u64>,
+    ) -> RequestDecoder<I> {
+        RequestDecoder { accesses, ignore_size, objects, future, announced: None, requests: 0 }
     }
 
     /// From now on, what the trace says of next requests must be true. 8 bytes for each object.
@@ -31,14 +36,14 @@ impl<I: Iterator<Item = Result<Access, TraceError>>> Decoder<I> {
     }
 
     /// The next requests in place of those in the chunk; none are left after an empty one.
-    pub(super) fn fill(&mut self, chunk: &mut Vec<Request>) -> Result<(), WhatIfError> {
+    pub(super) fn fill(&mut self, chunk: &mut Vec<ObjectRequest>) -> Result<(), WhatIfError> {
         chunk.clear();
         while chunk.len() < CHUNK {
             let Some(access) = self.accesses.next().transpose()? else { return self.check_absent() };
             let next = match access.next {
-                Next::Known(number) => number,
-                Next::Never => NEVER,
-                Next::Unknown => self.future.get(self.requests as usize).copied().unwrap_or(NEVER),
+                NextAccess::Known(number) => number,
+                NextAccess::Never => NEVER,
+                NextAccess::Unknown => self.future.get(self.requests as usize).copied().unwrap_or(NEVER),
             };
             self.requests += 1;
             let bytes = if self.ignore_size { 1 } else { access.bytes };
@@ -46,7 +51,7 @@ impl<I: Iterator<Item = Result<Access, TraceError>>> Decoder<I> {
                 u32::try_from(bytes).map_err(|_| WhatIfError::Bytes { request: self.requests, bytes })?;
             let object = self.objects.number(access.object)?;
             self.check_present(object, next)?;
-            chunk.push(Request { object, bytes, next });
+            chunk.push(ObjectRequest { object, bytes, next });
         }
         Ok(())
     }

@@ -3,17 +3,17 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use policies::{Misses, Request, Simulation, Spec};
+use policies::{Misses, ObjectRequest, PolicySpec, Simulation};
 use rustix::time::{ClockId, clock_gettime};
-use trace::{Access, Next, TraceError};
+use trace::{Access, NextAccess, TraceError};
 
-use super::decode::Decoder;
+use super::decode::RequestDecoder;
 use super::survey::Survey;
 use super::{Size, WhatIfError};
 
 #[derive(Clone, Debug)]
-pub struct Setting {
-    pub policies: Vec<Spec>,
+pub struct GridSetting {
+    pub policies: Vec<PolicySpec>,
     pub sizes: Vec<Size>,
     /// Every object has size 1.
     pub ignore_size: bool,
@@ -24,8 +24,8 @@ pub struct Setting {
 
 /// One policy at one size.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
-    pub policy: Spec,
+pub struct GridOutcome {
+    pub policy: PolicySpec,
     /// In bytes, or objects where sizes are ignored.
     pub size: u64,
     /// Those that are counted, and what they asked for; the warm-up is not among them.
@@ -38,7 +38,7 @@ pub struct Outcome {
     pub requests_per_s: f64,
 }
 
-impl Outcome {
+impl GridOutcome {
     pub fn miss_ratio(&self) -> f64 {
         self.misses.requests as f64 / self.requests as f64
     }
@@ -48,8 +48,8 @@ impl Outcome {
     }
 }
 
-struct Run {
-    policy: Spec,
+struct GridRun {
+    policy: PolicySpec,
     size: u64,
     simulation: Box<dyn Simulation>,
     misses: Misses,
@@ -57,14 +57,14 @@ struct Run {
 }
 
 /// Requests of which the first are warm-up, and how many objects are known with the last of them.
-struct Chunk<'a> {
-    warmup: &'a [Request],
-    counted: &'a [Request],
+struct RequestChunk<'a> {
+    warmup: &'a [ObjectRequest],
+    counted: &'a [ObjectRequest],
     objects: usize,
 }
 
-impl Run {
-    fn advance(&mut self, chunk: &Chunk<'_>) {
+impl GridRun {
+    fn advance(&mut self, chunk: &RequestChunk<'_>) {
         let begun = processor_s();
         self.simulation.reserve(chunk.objects);
         self.simulation.run(chunk.warmup);
@@ -73,11 +73,14 @@ impl Run {
     }
 }
 
-impl Setting {
+impl GridSetting {
     /// One outcome for each policy and size, the sizes of a policy together. The trace is opened once more where
     /// something must be known before the simulation: for sizes in shares of the working set, for a warm-up, and for
     /// the clairvoyant where the trace does not say what comes next.
-    pub fn simulate<I>(&self, open: impl Fn() -> Result<I, TraceError>) -> Result<Vec<Outcome>, WhatIfError>
+    pub fn simulate<I>(
+        &self,
+        open: impl Fn() -> Result<I, TraceError>,
+    ) -> Result<Vec<GridOutcome>, WhatIfError>
     where
         I: Iterator<Item = Result<Access, TraceError>> + Send,
     {
@@ -88,7 +91,7 @@ impl Setting {
         let expected = survey.as_ref().map(|survey| survey.requests);
         let Survey { requests, working_set, objects, future, .. } = survey.unwrap_or_default();
         let runs = self.runs(working_set);
-        let mut decoder = Decoder::new(open()?, self.ignore_size, objects, future);
+        let mut decoder = RequestDecoder::new(open()?, self.ignore_size, objects, future);
         if self.needs_future() {
             decoder.check_next();
         }
@@ -101,7 +104,7 @@ impl Setting {
             warmup -= first.len() as u64;
             counted += rest.len() as u64;
             bytes += rest.iter().map(|request| u64::from(request.bytes)).sum::<u64>();
-            let shared = Chunk { warmup: first, counted: rest, objects: decoder.objects() };
+            let shared = RequestChunk { warmup: first, counted: rest, objects: decoder.objects() };
             self.advance(&runs, &shared, || decoder.fill(&mut coming))?;
             std::mem::swap(&mut chunk, &mut coming);
         }
@@ -113,11 +116,11 @@ impl Setting {
             return Err(WhatIfError::Changed { before, after });
         }
         let objects = decoder.objects() as u64;
-        let outcome = |run: Mutex<Run>| {
-            let Run { policy, size, misses, busy_s, .. } =
+        let outcome = |run: Mutex<GridRun>| {
+            let GridRun { policy, size, misses, busy_s, .. } =
                 run.into_inner().unwrap_or_else(PoisonError::into_inner);
             let requests_per_s = after as f64 / busy_s.max(1e-9);
-            Outcome { policy, size, requests: counted, bytes, misses, objects, requests_per_s }
+            GridOutcome { policy, size, requests: counted, bytes, misses, objects, requests_per_s }
         };
         Ok(runs.into_iter().map(outcome).collect())
     }
@@ -141,7 +144,7 @@ impl Setting {
     {
         let blind = || -> Result<bool, TraceError> {
             let first = open()?.next().transpose()?;
-            Ok(first.is_some_and(|access| access.next == Next::Unknown))
+            Ok(first.is_some_and(|access| access.next == NextAccess::Unknown))
         };
         if self.needs_totals() || (self.needs_future() && blind()?) {
             return Survey::of(open()?, self.ignore_size, self.needs_future()).map(Some);
@@ -149,13 +152,13 @@ impl Setting {
         Ok(None)
     }
 
-    fn runs(&self, working_set: u64) -> Vec<Mutex<Run>> {
+    fn runs(&self, working_set: u64) -> Vec<Mutex<GridRun>> {
         let pairs =
             self.policies.iter().flat_map(|policy| self.sizes.iter().map(move |size| (*policy, *size)));
-        let run = |(policy, size): (Spec, Size)| {
+        let run = |(policy, size): (PolicySpec, Size)| {
             let size = size.resolve(working_set);
             let simulation = policy.simulation(size);
-            Mutex::new(Run { policy, size, simulation, misses: Misses::default(), busy_s: 0.0 })
+            Mutex::new(GridRun { policy, size, simulation, misses: Misses::default(), busy_s: 0.0 })
         };
         pairs.map(run).collect()
     }
@@ -163,8 +166,8 @@ impl Setting {
     /// Simulates a chunk in every run, while the next one is decoded.
     fn advance(
         &self,
-        runs: &[Mutex<Run>],
-        chunk: &Chunk<'_>,
+        runs: &[Mutex<GridRun>],
+        chunk: &RequestChunk<'_>,
         decode: impl FnOnce() -> Result<(), WhatIfError>,
     ) -> Result<(), WhatIfError> {
         let next = AtomicUsize::new(0);

@@ -6,7 +6,7 @@ mod grid;
 mod size;
 mod survey;
 
-pub use grid::{Outcome, Setting};
+pub use grid::{GridOutcome, GridSetting};
 use policies::NEVER;
 pub use size::{Size, SizeError};
 pub use survey::Survey;

@@ -1,7 +1,7 @@
 //! A first pass over a trace, where something must be known before the simulation begins. No simulation.
 
 use policies::{NEVER, Objects};
-use trace::{Access, Next, TraceError};
+use trace::{Access, NextAccess, TraceError};
 
 use super::WhatIfError;
 
@@ -36,7 +36,7 @@ impl Survey {
             survey.requests += 1;
             survey.bytes_max = survey.bytes_max.max(access.bytes);
             // What the trace says is believed, and checked later.
-            if needs_future && access.next == Next::Unknown {
+            if needs_future && access.next == NextAccess::Unknown {
                 survey.future.resize(survey.requests as usize - 1, NEVER);
                 survey.future.push(NEVER);
             }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use policies::{NEVER, Objects, Request};
+use policies::{NEVER, ObjectRequest, Objects};
 
 pub(crate) const TRACES: [&str; 4] = [
     "libcachesim/cloudPhysicsIO.oracleGeneral.bin",
@@ -12,7 +12,7 @@ pub(crate) const TRACES: [&str; 4] = [
 ];
 
 pub(crate) struct Trace {
-    pub(crate) requests: Vec<Request>,
+    pub(crate) requests: Vec<ObjectRequest>,
     pub(crate) objects: usize,
     pub(crate) working_set: u64,
 }
@@ -42,7 +42,7 @@ pub(crate) fn decode(accesses: impl Iterator<Item = (u64, u64)>) -> Trace {
         let known = objects.count();
         let object = objects.number(id).unwrap();
         working_set += if object as usize == known { bytes } else { 0 };
-        requests.push(Request { object, bytes: bytes.try_into().unwrap(), next: NEVER });
+        requests.push(ObjectRequest { object, bytes: bytes.try_into().unwrap(), next: NEVER });
     }
     let mut coming = vec![NEVER; objects.count()];
     for (index, request) in requests.iter_mut().enumerate().rev() {

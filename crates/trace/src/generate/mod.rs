@@ -12,19 +12,19 @@ mod tests;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-use crate::access::{Access, Next, Operation};
+use crate::access::{Access, AccessOperation, NextAccess};
 use crate::permutation::mix;
 pub use cachebench::CacheBenchError;
 pub use change::{Churn, ChurnError, FlashCrowd, FlashCrowdError};
-use popularity::Ranks;
-pub use popularity::{Popularity, PopularityError};
-pub use sizes::{Sizes, SizesError};
+use popularity::KeyRanks;
+pub use popularity::{TracePopularity, TracePopularityError};
+pub use sizes::{SizeDistribution, SizesError};
 
 /// What a synthetic trace is like. The same description gives the same trace on every run and every machine.
 #[derive(Clone, Debug)]
 pub struct Synthetic {
-    pub popularity: Popularity,
-    pub sizes: Sizes,
+    pub popularity: TracePopularity,
+    pub sizes: SizeDistribution,
     pub write_ratio: f64,
     /// Requests per second of the trace's own time.
     pub rate: f64,
@@ -37,7 +37,7 @@ pub struct Synthetic {
 #[derive(Debug, thiserror::Error)]
 pub enum SyntheticError {
     #[error(transparent)]
-    Popularity(#[from] PopularityError),
+    Popularity(#[from] TracePopularityError),
     #[error("write ratio {0}; it must be between 0 and 1")]
     WriteRatio(f64),
     #[error("a rate of {0} requests/s; it must be above 0")]
@@ -51,14 +51,14 @@ const SINGLE_IDS: u64 = 1 << 63;
 
 impl Synthetic {
     /// The accesses of the trace, without end.
-    pub fn accesses(&self) -> Result<Accesses, SyntheticError> {
+    pub fn accesses(&self) -> Result<SyntheticAccesses, SyntheticError> {
         if !(0.0..=1.0).contains(&self.write_ratio) {
             return Err(SyntheticError::WriteRatio(self.write_ratio));
         }
         if !(self.rate.is_finite() && self.rate > 0.0) {
             return Err(SyntheticError::Rate(self.rate));
         }
-        Ok(Accesses {
+        Ok(SyntheticAccesses {
             ranks: self.popularity.ranks(self.seed)?,
             random: Xoshiro256PlusPlus::seed_from_u64(mix(self.seed)),
             synthetic: self.clone(),
@@ -69,15 +69,15 @@ impl Synthetic {
 
 /// A synthetic trace, access by access.
 #[derive(Clone, Debug)]
-pub struct Accesses {
+pub struct SyntheticAccesses {
     synthetic: Synthetic,
-    ranks: Ranks,
+    ranks: KeyRanks,
     random: Xoshiro256PlusPlus,
     /// Accesses made so far.
     number: u64,
 }
 
-impl Iterator for Accesses {
+impl Iterator for SyntheticAccesses {
     type Item = Access;
 
     fn next(&mut self) -> Option<Access> {
@@ -91,13 +91,17 @@ impl Iterator for Accesses {
             time: (number as f64 / self.synthetic.rate) as u64,
             object,
             bytes: self.synthetic.sizes.of(object, self.synthetic.seed),
-            next: Next::Unknown,
-            operation: if write < self.synthetic.write_ratio { Operation::Write } else { Operation::Read },
+            next: NextAccess::Unknown,
+            operation: if write < self.synthetic.write_ratio {
+                AccessOperation::Write
+            } else {
+                AccessOperation::Read
+            },
         })
     }
 }
 
-impl Accesses {
+impl SyntheticAccesses {
     fn usual(&mut self, number: u64) -> u64 {
         let Some(key) = self.ranks.next_key() else { return SINGLE_IDS + number };
         let generation = match &self.synthetic.churn {

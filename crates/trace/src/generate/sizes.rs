@@ -13,7 +13,7 @@ use crate::unit::bytes_with_unit;
 
 /// `B`, `uniform:MIN:MAX`, `lognormal:MEDIAN:SIGMA`, `pareto:MIN:ALPHA`, or `cachebench:FILE` (a sizes.json).
 #[derive(Clone, Debug, PartialEq)]
-pub enum Sizes {
+pub enum SizeDistribution {
     Fixed(u64),
     Uniform { min: u64, max: u64 },
     LogNormal { median: f64, sigma: f64 },
@@ -37,36 +37,36 @@ const BYTES_MAX: u64 = u32::MAX as u64;
 /// Sets sizes apart from the other numbers drawn from the seed.
 const SIZES: u64 = 0x0073_697a_6573;
 
-impl Sizes {
+impl SizeDistribution {
     /// The size of an object, from 1 byte to 4 GiB.
     pub fn of(&self, object: u64, seed: u64) -> u64 {
-        if let Sizes::Fixed(bytes) = self {
+        if let SizeDistribution::Fixed(bytes) = self {
             return *bytes;
         }
         let mut random = Xoshiro256PlusPlus::seed_from_u64(mix(object ^ mix(seed ^ SIZES)));
         let bytes = match self {
-            Sizes::Fixed(bytes) => *bytes,
-            Sizes::Uniform { min, max } => random.random_range(*min..=*max),
-            Sizes::LogNormal { median, sigma } => {
+            SizeDistribution::Fixed(bytes) => *bytes,
+            SizeDistribution::Uniform { min, max } => random.random_range(*min..=*max),
+            SizeDistribution::LogNormal { median, sigma } => {
                 let normal: f64 = StandardNormal.sample(&mut random);
                 (median * (sigma * normal).exp()) as u64
             }
-            Sizes::Pareto { min, alpha } => {
+            SizeDistribution::Pareto { min, alpha } => {
                 let uniform: f64 = random.random();
                 (min * (1.0 - uniform).powf(-1.0 / alpha)) as u64
             }
-            Sizes::CacheBench(table) => table.size(random.random(), random.random()),
+            SizeDistribution::CacheBench(table) => table.size(random.random(), random.random()),
         };
         bytes.clamp(1, BYTES_MAX)
     }
 }
 
-impl FromStr for Sizes {
+impl FromStr for SizeDistribution {
     type Err = SizesError;
 
-    fn from_str(text: &str) -> Result<Sizes, SizesError> {
+    fn from_str(text: &str) -> Result<SizeDistribution, SizesError> {
         if let Some(path) = text.strip_prefix("cachebench:") {
-            return Ok(Sizes::CacheBench(Arc::new(SizeTable::read(path.as_ref())?)));
+            return Ok(SizeDistribution::CacheBench(Arc::new(SizeTable::read(path.as_ref())?)));
         }
         let parts: Vec<&str> = text.split(':').collect();
         let with_unit = |text: &str| bytes_with_unit(text).map(|bytes| bytes as u64);
@@ -78,15 +78,15 @@ impl FromStr for Sizes {
         let number = |text: &str| text.parse().ok().filter(sane);
         let middle = |text: &str| text.parse().ok().or_else(|| bytes_with_unit(text)).filter(sane);
         let parsed = match parts[..] {
-            [size] => bytes(size).map(Sizes::Fixed),
+            [size] => bytes(size).map(SizeDistribution::Fixed),
             ["uniform", min, max] => bytes(min)
                 .zip(bytes(max))
-                .and_then(|(min, max)| (min <= max).then_some(Sizes::Uniform { min, max })),
-            ["lognormal", median, sigma] => {
-                middle(median).zip(number(sigma)).map(|(median, sigma)| Sizes::LogNormal { median, sigma })
-            }
+                .and_then(|(min, max)| (min <= max).then_some(SizeDistribution::Uniform { min, max })),
+            ["lognormal", median, sigma] => middle(median)
+                .zip(number(sigma))
+                .map(|(median, sigma)| SizeDistribution::LogNormal { median, sigma }),
             ["pareto", min, alpha] => {
-                middle(min).zip(number(alpha)).map(|(min, alpha)| Sizes::Pareto { min, alpha })
+                middle(min).zip(number(alpha)).map(|(min, alpha)| SizeDistribution::Pareto { min, alpha })
             }
             _ => None,
         };

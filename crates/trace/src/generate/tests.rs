@@ -8,7 +8,7 @@ use crate::generate::cachebench::{Buckets, SizeTable};
 
 fn synthetic(distribution: &str) -> Synthetic {
     Synthetic {
-        popularity: Popularity::parse(distribution, 1000).unwrap(),
+        popularity: TracePopularity::parse(distribution, 1000).unwrap(),
         sizes: "uniform:100:200".parse().unwrap(),
         write_ratio: 0.25,
         rate: 500.0,
@@ -45,7 +45,7 @@ fn time_sizes_and_writes_follow_the_description() {
     assert!(sizes.values().all(|bytes| (100..=200).contains(bytes)));
     let mean = sizes.values().sum::<u64>() as f64 / sizes.len() as f64;
     assert!((mean - 150.0).abs() < 5.0, "{mean}");
-    let writes = accesses.iter().filter(|access| access.operation == Operation::Write).count();
+    let writes = accesses.iter().filter(|access| access.operation == AccessOperation::Write).count();
     assert!((writes as f64 - 25_000.0).abs() < 700.0, "{writes}");
     let alone = Synthetic { write_ratio: 0.0, rate: 1.0, ..synthetic("zipf:0.9") };
     assert_eq!(
@@ -58,7 +58,7 @@ fn time_sizes_and_writes_follow_the_description() {
 #[test]
 fn distributions_of_sizes_have_their_shapes() {
     let quantile = |text: &str, share: f64| {
-        let sizes: Sizes = text.parse().unwrap();
+        let sizes: SizeDistribution = text.parse().unwrap();
         let mut drawn: Vec<u64> = (0..20_000).map(|object| sizes.of(object, 3)).collect();
         drawn.sort_unstable();
         drawn[(share * drawn.len() as f64) as usize] as f64
@@ -70,7 +70,7 @@ fn distributions_of_sizes_have_their_shapes() {
     close(quantile("lognormal:8000:1", 0.841_345), 8000.0 * 1f64.exp());
     close(quantile("pareto:1000:2", 0.75), 2000.0);
     close(quantile("uniform:1000:3000", 0.25), 1500.0);
-    assert_eq!("pareto:4000000000:0.1".parse::<Sizes>().unwrap().of(1, 1), u64::from(u32::MAX));
+    assert_eq!("pareto:4000000000:0.1".parse::<SizeDistribution>().unwrap().of(1, 1), u64::from(u32::MAX));
     for wrong in [
         "",
         "0",
@@ -82,7 +82,7 @@ fn distributions_of_sizes_have_their_shapes() {
         "normal:1:2",
         "5000000000",
     ] {
-        let error = wrong.parse::<Sizes>().unwrap_err().to_string();
+        let error = wrong.parse::<SizeDistribution>().unwrap_err().to_string();
         assert!(error.contains("are no sizes; write bytes"), "{wrong}: {error}");
     }
 }
@@ -102,11 +102,11 @@ fn churn_renews_its_share_of_the_objects() {
     assert!((0..1000).all(|key| churn.generation(key, 200_000, 7) == 2));
     assert_eq!(ids[..20_000], objects(&synthetic("uniform"), 20_000), "the first period is as without");
     let wild = Synthetic {
-        popularity: Popularity::parse("uniform", crate::KEYS_MAX).unwrap(),
+        popularity: TracePopularity::parse("uniform", crate::KEYS_MAX).unwrap(),
         churn: Some("1/1".parse().unwrap()),
         ..synthetic("uniform")
     };
-    let late = Accesses { number: u64::MAX - 10, ..wild.accesses().unwrap() };
+    let late = SyntheticAccesses { number: u64::MAX - 10, ..wild.accesses().unwrap() };
     assert!(late.take(5).all(|access| access.object < CROWD_IDS));
     for wrong in ["", "0.1", "0/5", "1.1/5", "0.1/0", "x/5", "0.1/x"] {
         assert!(wrong.parse::<Churn>().unwrap_err().to_string().contains("is not a churn"), "{wrong}");
@@ -149,7 +149,7 @@ fn file(name: &str, text: &str) -> PathBuf {
 fn buckets_of_cachebench_share_the_requests_by_their_weights() {
     let pop = r#"{"oneHits": 0.1, "popularityBuckets": [1, 0, 9, 90], "popularityWeights": [50, 0, 30, 20]}"#;
     let path = file("pop.json", pop);
-    let popularity = Popularity::parse(&format!("cachebench:{}", path.display()), 0).unwrap();
+    let popularity = TracePopularity::parse(&format!("cachebench:{}", path.display()), 0).unwrap();
     let ids = objects(&Synthetic { popularity, ..synthetic("uniform") }, 100_000);
     std::fs::remove_file(path).unwrap();
     let mut counts = BTreeMap::new();
@@ -168,7 +168,7 @@ fn buckets_of_cachebench_share_the_requests_by_their_weights() {
 fn sizes_of_cachebench_are_values_or_ranges() {
     let drawn = |text: &str| {
         let path = file("sizes.json", text);
-        let sizes: Sizes = format!("cachebench:{}", path.display()).parse().unwrap();
+        let sizes: SizeDistribution = format!("cachebench:{}", path.display()).parse().unwrap();
         std::fs::remove_file(path).unwrap();
         (0..10_000).map(|object| sizes.of(object, 1)).collect::<Vec<u64>>()
     };
@@ -200,7 +200,7 @@ fn wrong_files_of_cachebench_are_refused_by_name() {
     ] {
         assert!(error.contains("wrong.json: ") && error.contains(part), "{error} lacks {part}");
     }
-    let absent = Popularity::parse("cachebench:/no/such/pop.json", 1).unwrap_err().to_string();
+    let absent = TracePopularity::parse("cachebench:/no/such/pop.json", 1).unwrap_err().to_string();
     assert!(absent.starts_with("/no/such/pop.json: "), "{absent}");
 }
 
@@ -209,7 +209,7 @@ fn what_makes_no_trace_is_refused() {
     let refused = |synthetic: Synthetic| synthetic.accesses().unwrap_err().to_string();
     assert!(refused(Synthetic { write_ratio: 1.5, ..synthetic("uniform") }).contains("write ratio 1.5"));
     assert!(refused(Synthetic { rate: 0.0, ..synthetic("uniform") }).contains("a rate of 0 requests/s"));
-    let none = Popularity::parse("uniform", 0).unwrap();
+    let none = TracePopularity::parse("uniform", 0).unwrap();
     assert!(refused(Synthetic { popularity: none, ..synthetic("uniform") }).contains("0 keys"));
-    assert!(Popularity::parse("normal:1", 5).is_err());
+    assert!(TracePopularity::parse("normal:1", 5).is_err());
 }

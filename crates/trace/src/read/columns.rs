@@ -1,6 +1,6 @@
 //! Which column of a line is what: from a header to the access that a row is. Not how lines are cut into fields.
 
-use crate::access::{Access, Next, Operation};
+use crate::access::{Access, AccessOperation, NextAccess};
 use crate::key::{number, object_id};
 
 /// Positions of the columns that count, from 0.
@@ -101,8 +101,8 @@ impl Columns {
             time: self.time.map_or(Ok(0), |at| seconds(field(at)?))?,
             object: object_id(field(self.object)?.trim_ascii()),
             bytes: bytes.max(1),
-            next: self.next.map_or(Ok(Next::Unknown), |at| next(field(at)?, row))?,
-            operation: self.operation.map_or(Ok(Operation::Read), |at| operation(field(at)?))?,
+            next: self.next.map_or(Ok(NextAccess::Unknown), |at| next(field(at)?, row))?,
+            operation: self.operation.map_or(Ok(AccessOperation::Read), |at| operation(field(at)?))?,
         };
         Ok((access, repeats))
     }
@@ -139,23 +139,23 @@ fn seconds(field: &[u8]) -> Result<u64, String> {
     Ok(if time > SECONDS_MAX { time / 1000 } else { time })
 }
 
-fn next(field: &[u8], row: u64) -> Result<Next, String> {
+fn next(field: &[u8], row: u64) -> Result<NextAccess, String> {
     match field.trim_ascii() {
-        b"" => Ok(Next::Unknown),
-        b"-1" => Ok(Next::Never),
+        b"" => Ok(NextAccess::Unknown),
+        b"-1" => Ok(NextAccess::Never),
         digits => match number(digits) {
-            Some(later) if later > row => Ok(Next::Known(later)),
+            Some(later) if later > row => Ok(NextAccess::Known(later)),
             _ => Err(wrong(field, "next access", "-1 or the number of a later one")),
         },
     }
 }
 
-fn operation(field: &[u8]) -> Result<Operation, String> {
+fn operation(field: &[u8]) -> Result<AccessOperation, String> {
     match field.trim_ascii() {
-        b"" => Ok(Operation::Read),
+        b"" => Ok(AccessOperation::Read),
         // Meta's CDN numbers them; all that its files hold are kinds of reads.
-        digits if number(digits).is_some() => Ok(Operation::Read),
-        name => Operation::from_name(name).ok_or_else(|| wrong(field, "operation", "an operation")),
+        digits if number(digits).is_some() => Ok(AccessOperation::Read),
+        name => AccessOperation::from_name(name).ok_or_else(|| wrong(field, "operation", "an operation")),
     }
 }
 

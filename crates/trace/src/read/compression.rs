@@ -45,7 +45,7 @@ impl Compression {
     pub(super) fn undo(self, input: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
         let decoder: Box<dyn Read + Send> = match self {
             Compression::None => return Ok(input),
-            Compression::Gzip => Box::new(Members(Some(GzDecoder::new(BufReader::new(input))))),
+            Compression::Gzip => Box::new(GzipMembers(Some(GzDecoder::new(BufReader::new(input))))),
             Compression::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(input)?;
                 decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
@@ -58,9 +58,9 @@ impl Compression {
 }
 
 /// The members of a gzip file. Each decoder ends where its member does; nothing but another may follow.
-struct Members(Option<GzDecoder<BufReader<Box<dyn Read + Send>>>>);
+struct GzipMembers(Option<GzDecoder<BufReader<Box<dyn Read + Send>>>>);
 
-impl Read for Members {
+impl Read for GzipMembers {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(member) = &mut self.0 {
             let bytes = member.read(buffer)?;

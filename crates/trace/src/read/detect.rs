@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::access::{Access, Next};
+use crate::access::{Access, NextAccess};
 use crate::error::TraceError;
-use crate::format::Format;
+use crate::format::TraceFormat;
 use crate::read::records::{ORACLE_GENERAL, Records, VSCSI_1, VSCSI_2};
-use crate::read::rows::{Csv, meta_columns, split, twitter_fields};
+use crate::read::rows::{CsvColumns, meta_columns, split, twitter_fields};
 use crate::read::{columns, lcs};
 
 /// Enough for thousands of records, and for the header of lcs.
@@ -19,7 +19,7 @@ const KEYS_MIN: usize = 8;
 const BY_NO_ACCIDENT: usize = 8;
 
 /// The one format that fits. The name of the file only breaks ties.
-pub(super) fn detect(path: &Path, head: &[u8]) -> Result<Format, TraceError> {
+pub(super) fn detect(path: &Path, head: &[u8]) -> Result<TraceFormat, TraceError> {
     let candidates = if is_text(head) || has_header(head) {
         of_text(head)
     } else {
@@ -30,7 +30,7 @@ pub(super) fn detect(path: &Path, head: &[u8]) -> Result<Format, TraceError> {
         [] => Err(TraceError::content(path, "no known format fits; name it with --format if it has one")),
         _ => match hint(path).filter(|format| candidates.contains(format)) {
             Some(format) => Ok(format),
-            None if candidates.contains(&Format::Csv) => Err(TraceError::content(path, HEADLESS)),
+            None if candidates.contains(&TraceFormat::Csv) => Err(TraceError::content(path, HEADLESS)),
             None => Err(TraceError::ambiguous(path, &candidates)),
         },
     }
@@ -40,12 +40,12 @@ const HEADLESS: &str = "its lines have columns, and the first does not say which
                         time,object,bytes, or name it with --format (text: each whole line is a key)";
 
 /// What the name says: `x.vscsi`, `x.oracleGeneral.bin.zst`, `x.keys-be64`, `x.be32.gz`.
-fn hint(path: &Path) -> Option<Format> {
+fn hint(path: &Path) -> Option<TraceFormat> {
     let name = path.file_name()?.to_string_lossy().to_lowercase();
     name.split('.').skip(1).find_map(|part| match part {
-        "oraclegeneral" => Some(Format::OracleGeneral),
-        "be32" => Some(Format::KeysBe32),
-        "be64" => Some(Format::KeysBe64),
+        "oraclegeneral" => Some(TraceFormat::OracleGeneral),
+        "be32" => Some(TraceFormat::KeysBe32),
+        "be64" => Some(TraceFormat::KeysBe64),
         _ => part.parse().ok(),
     })
 }
@@ -62,10 +62,10 @@ fn is_text(head: &[u8]) -> bool {
 /// Whether the first line names columns, so that what is no text later is damage.
 fn has_header(head: &[u8]) -> bool {
     let first = head.split(|byte| *byte == b'\n').next().unwrap_or(head).trim_ascii_end();
-    is_text(first) && Csv::new(first).is_some()
+    is_text(first) && CsvColumns::new(first).is_some()
 }
 
-fn of_text(head: &[u8]) -> Vec<Format> {
+fn of_text(head: &[u8]) -> Vec<TraceFormat> {
     let whole = head.len() < HEAD_BYTES;
     let end = if whole { head.len() } else { head.iter().rposition(|byte| *byte == b'\n').unwrap_or(0) };
     let mut lines = head[..end].split(|byte| *byte == b'\n').map(|line| line.trim_ascii_end());
@@ -74,31 +74,35 @@ fn of_text(head: &[u8]) -> Vec<Format> {
     let twitter =
         |line: &&[u8]| twitter_fields(line).is_some_and(|fields| columns::TWITTER.access(&fields, 1).is_ok());
     if meta_columns(first).is_some() {
-        return vec![Format::Meta];
+        return vec![TraceFormat::Meta];
     }
     if lines.iter().take(BY_NO_ACCIDENT).all(twitter) {
-        return vec![Format::Twitter];
+        return vec![TraceFormat::Twitter];
     }
-    if Csv::new(first).is_some() {
-        return vec![Format::Csv];
+    if CsvColumns::new(first).is_some() {
+        return vec![TraceFormat::Csv];
     }
     // Columns without a header might be anything; a key per line has none.
     let columns = |line: &&[u8]| b",;|\t ".iter().any(|d| split(line, *d, |fields| fields.len()) > 1);
-    if lines.iter().any(columns) { vec![Format::Csv, Format::Text] } else { vec![Format::Text] }
+    if lines.iter().any(columns) {
+        vec![TraceFormat::Csv, TraceFormat::Text]
+    } else {
+        vec![TraceFormat::Text]
+    }
 }
 
 /// Bytes that begin as a format with structure and go on otherwise are not taken for keys.
-fn of_bytes(head: &[u8]) -> Result<Vec<Format>, String> {
+fn of_bytes(head: &[u8]) -> Result<Vec<TraceFormat>, String> {
     if lcs::is_magic(head) {
-        return Ok(vec![Format::Lcs]);
+        return Ok(vec![TraceFormat::Lcs]);
     }
     let checked = [
-        (Format::Vscsi, VSCSI_2, all_decode(VSCSI_2, head)),
-        (Format::Vscsi, VSCSI_1, all_decode(VSCSI_1, head)),
-        (Format::OracleGeneral, ORACLE_GENERAL, is_oracle_general(head)),
+        (TraceFormat::Vscsi, VSCSI_2, all_decode(VSCSI_2, head)),
+        (TraceFormat::Vscsi, VSCSI_1, all_decode(VSCSI_1, head)),
+        (TraceFormat::OracleGeneral, ORACLE_GENERAL, is_oracle_general(head)),
     ];
     let fits = checked.iter().filter(|(.., check)| *check == Ok(())).map(|(format, ..)| *format);
-    let fits: Vec<Format> = fits.collect();
+    let fits: Vec<TraceFormat> = fits.collect();
     for (format, records, check) in checked {
         match check {
             Err((number, problem)) if fits.is_empty() && number > BY_NO_ACCIDENT => {
@@ -146,7 +150,7 @@ fn is_oracle_general(head: &[u8]) -> Result<(), Wrong> {
     let mut last = 0;
     all_make_sense(ORACLE_GENERAL, head, |access| match access {
         Access { time, .. } if *time < last => Err(format!("its time {time} is before the last one, {last}")),
-        Access { next: Next::Known(next), .. } if *next > REQUESTS_MAX => {
+        Access { next: NextAccess::Known(next), .. } if *next > REQUESTS_MAX => {
             Err(format!("its next access is {next}, farther than any trace goes"))
         }
         Access { time, .. } => {
@@ -158,7 +162,7 @@ fn is_oracle_general(head: &[u8]) -> Result<(), Wrong> {
 
 /// Bare keys have no structure but their width. It shows when the words of 32 bits are compared in even and in odd
 /// places: those of narrow keys are alike and independent, those of wide keys are upper halves that come with lower ones.
-fn of_keys(head: &[u8]) -> Vec<Format> {
+fn of_keys(head: &[u8]) -> Vec<TraceFormat> {
     if !head.len().is_multiple_of(4) {
         return Vec::new();
     }
@@ -171,16 +175,16 @@ fn of_keys(head: &[u8]) -> Vec<Format> {
     let few_uppers = even.len() * 8 <= odd.len() || even.iter().eq(&[0]) && odd.len() > 1;
     let small = |words: &BTreeSet<u32>| words.iter().all(|word| *word < 1 << 28);
     if pairs.len() < KEYS_MIN {
-        vec![Format::KeysBe32, Format::KeysBe64]
+        vec![TraceFormat::KeysBe32, TraceFormat::KeysBe64]
     } else if few_uppers && head.len().is_multiple_of(8) {
-        vec![Format::KeysBe64]
+        vec![TraceFormat::KeysBe64]
     } else if shared * 20 >= pairs.len() || small(&even) && small(&odd) {
-        vec![Format::KeysBe32]
+        vec![TraceFormat::KeysBe32]
     } else if even.len() * 10 <= pairs.len() * 9 {
         // Upper halves are asked for again: wide keys come again whole, narrow ones with other neighbours.
         let whole = distinct.len() * 10 <= even.len() * 11;
-        vec![if whole { Format::KeysBe64 } else { Format::KeysBe32 }]
+        vec![if whole { TraceFormat::KeysBe64 } else { TraceFormat::KeysBe32 }]
     } else {
-        vec![Format::KeysBe32, Format::KeysBe64]
+        vec![TraceFormat::KeysBe32, TraceFormat::KeysBe64]
     }
 }

@@ -1,6 +1,6 @@
 //! libCacheSim's lcs: a header of 8 KiB, then records of the layout that its version names. Older headers are refused.
 
-use crate::access::{Access, Operation};
+use crate::access::{Access, AccessOperation};
 use crate::read::records::{LCS, Records, next, u32_at, u64_at};
 
 pub(super) const HEADER_BYTES: usize = 8192;
@@ -55,9 +55,9 @@ fn access(record: &[u8], bytes: u64, operation: u8, later: u64, number: u64) -> 
         next: next(later, number)?,
         // The numbers of libCacheSim: set, add, cas, replace, append, prepend; delete; incr, decr; write, update.
         operation: match operation {
-            3..=8 | 10 | 11 | 13 | 14 => Operation::Write,
-            9 => Operation::Delete,
-            _ => Operation::Read,
+            3..=8 | 10 | 11 | 13 | 14 => AccessOperation::Write,
+            9 => AccessOperation::Delete,
+            _ => AccessOperation::Read,
         },
     })
 }

@@ -18,27 +18,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::access::Access;
-use crate::error::{Place, TraceError};
-use crate::format::Format;
+use crate::error::{TraceError, TracePlace};
+use crate::format::TraceFormat;
 pub use compression::Compression;
 use compression::{Counted, MAGIC_BYTES};
 use detect::HEAD_BYTES;
 use records::Records;
-use rows::{Csv, Rows};
-use source::Source;
+use rows::{CsvColumns, RowFormat};
+use source::ByteSource;
 
 /// Opens a trace. Without a format it is found by looking at the beginning.
-pub fn open(path: impl AsRef<Path>, format: Option<Format>) -> Result<Reader, TraceError> {
+pub fn open(path: impl AsRef<Path>, format: Option<TraceFormat>) -> Result<TraceReader, TraceError> {
     let (path, (file, metadata)) = (path.as_ref(), look(path.as_ref())?);
     let bytes_read = Arc::new(AtomicU64::new(0));
     let input = Counted { file, bytes: Arc::clone(&bytes_read) };
-    let mut reader = Reader::new(path, Box::new(input), format)?;
+    let mut reader = TraceReader::new(path, Box::new(input), format)?;
     (reader.bytes_read, reader.file_bytes) = (bytes_read, metadata.len());
     Ok(reader)
 }
 
 /// As `open`, for a trace that is opened again: what has no beginning any more by then is refused.
-pub fn open_file(path: impl AsRef<Path>, format: Option<Format>) -> Result<Reader, TraceError> {
+pub fn open_file(path: impl AsRef<Path>, format: Option<TraceFormat>) -> Result<TraceReader, TraceError> {
     if look(path.as_ref())?.1.is_file() {
         return open(path, format);
     }
@@ -56,12 +56,12 @@ fn look(path: &Path) -> Result<(File, Metadata), TraceError> {
 }
 
 /// The accesses of a trace, one after the other. After an error there are no more.
-pub struct Reader {
+pub struct TraceReader {
     path: PathBuf,
-    format: Format,
+    format: TraceFormat,
     compression: Compression,
-    source: Source,
-    decoder: Decoder,
+    source: ByteSource,
+    decoder: FormatDecoder,
     /// Records or lines that were read, and accesses that were given out.
     units: u64,
     accesses: u64,
@@ -72,19 +72,19 @@ pub struct Reader {
     file_bytes: u64,
 }
 
-enum Decoder {
+enum FormatDecoder {
     /// And how many records there are, if a header says so.
     Records(Records, Option<u64>),
-    Rows(Rows),
+    Rows(RowFormat),
 }
 
-impl Reader {
+impl TraceReader {
     /// From any bytes; `path` is what errors call them.
     pub fn new(
         path: &Path,
         mut input: Box<dyn Read + Send>,
-        format: Option<Format>,
-    ) -> Result<Reader, TraceError> {
+        format: Option<TraceFormat>,
+    ) -> Result<TraceReader, TraceError> {
         let fail = |error| TraceError::file(path, error);
         let mut magic = Vec::with_capacity(MAGIC_BYTES);
         (&mut input).take(MAGIC_BYTES as u64).read_to_end(&mut magic).map_err(fail)?;
@@ -92,7 +92,7 @@ impl Reader {
             TraceError::content(path, format!("{name} is not read here; decompress it first"))
         })?;
         let input = Box::new(Cursor::new(magic).chain(input));
-        let mut source = Source::new(compression.undo(input).map_err(fail)?);
+        let mut source = ByteSource::new(compression.undo(input).map_err(fail)?);
         let head = source.head(HEAD_BYTES).map_err(fail)?;
         if head.is_empty() {
             return Err(TraceError::content(path, "this trace is empty"));
@@ -107,7 +107,7 @@ impl Reader {
         let (decoder, header_bytes, units) =
             decoder(format, head).map_err(|p| TraceError::content(path, p))?;
         source.consume(header_bytes);
-        Ok(Reader {
+        Ok(TraceReader {
             path: path.to_owned(),
             format,
             compression,
@@ -122,7 +122,7 @@ impl Reader {
         })
     }
 
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> TraceFormat {
         self.format
     }
 
@@ -137,11 +137,11 @@ impl Reader {
 
     fn read(&mut self) -> Result<Option<Access>, TraceError> {
         match &mut self.decoder {
-            Decoder::Records(records, expected) => {
+            FormatDecoder::Records(records, expected) => {
                 let (records, expected) = (*records, *expected);
                 self.read_record(records, expected)
             }
-            Decoder::Rows(_) => self.read_row(),
+            FormatDecoder::Rows(_) => self.read_row(),
         }
     }
 
@@ -169,7 +169,7 @@ impl Reader {
     }
 
     fn read_row(&mut self) -> Result<Option<Access>, TraceError> {
-        let Decoder::Rows(rows) = &mut self.decoder else { return Ok(None) };
+        let FormatDecoder::Rows(rows) = &mut self.decoder else { return Ok(None) };
         loop {
             let found = match self.source.line() {
                 Ok(None) => return Ok(None),
@@ -191,13 +191,13 @@ impl Reader {
 
     /// An error about the record or line that would come next.
     fn wrong(&self, problem: String) -> TraceError {
-        let unit = if matches!(self.decoder, Decoder::Rows(_)) { "line" } else { "record" };
-        let place = Place { unit, number: self.units + 1, offset: self.source.offset() };
+        let unit = if matches!(self.decoder, FormatDecoder::Rows(_)) { "line" } else { "record" };
+        let place = TracePlace { unit, number: self.units + 1, offset: self.source.offset() };
         TraceError::place(&self.path, place, problem)
     }
 }
 
-impl Iterator for Reader {
+impl Iterator for TraceReader {
     type Item = Result<Access, TraceError>;
 
     #[inline]
@@ -220,33 +220,35 @@ impl Iterator for Reader {
 }
 
 /// What reads this format, how many bytes its header takes, and how many lines those are.
-fn decoder(format: Format, head: &[u8]) -> Result<(Decoder, usize, u64), String> {
-    let plain = |records| Ok((Decoder::Records(records, None), 0, 0));
+fn decoder(format: TraceFormat, head: &[u8]) -> Result<(FormatDecoder, usize, u64), String> {
+    let plain = |records| Ok((FormatDecoder::Records(records, None), 0, 0));
     let first_bytes = head.iter().position(|byte| *byte == b'\n').map_or(head.len(), |at| at + 1);
     let first = head[..first_bytes].trim_ascii_end();
     match format {
-        Format::OracleGeneral => plain(records::ORACLE_GENERAL),
-        Format::KeysBe32 => plain(records::KEYS_BE32),
-        Format::KeysBe64 => plain(records::KEYS_BE64),
-        Format::Vscsi => match detect::vscsi(head).or_else(|| detect::vscsi(&head[..head.len().min(40)])) {
-            Some(records) => plain(records),
-            None => Err("its first record is neither of vscsi version 1 nor of version 2".to_owned()),
-        },
-        Format::Lcs => {
-            let (records, expected) = lcs::header(head)?;
-            Ok((Decoder::Records(records, expected), lcs::HEADER_BYTES, 0))
+        TraceFormat::OracleGeneral => plain(records::ORACLE_GENERAL),
+        TraceFormat::KeysBe32 => plain(records::KEYS_BE32),
+        TraceFormat::KeysBe64 => plain(records::KEYS_BE64),
+        TraceFormat::Vscsi => {
+            match detect::vscsi(head).or_else(|| detect::vscsi(&head[..head.len().min(40)])) {
+                Some(records) => plain(records),
+                None => Err("its first record is neither of vscsi version 1 nor of version 2".to_owned()),
+            }
         }
-        Format::Text => Ok((Decoder::Rows(Rows::Text), 0, 0)),
-        Format::Twitter => Ok((Decoder::Rows(Rows::Twitter), 0, 0)),
-        Format::Meta => match rows::meta_columns(first) {
+        TraceFormat::Lcs => {
+            let (records, expected) = lcs::header(head)?;
+            Ok((FormatDecoder::Records(records, expected), lcs::HEADER_BYTES, 0))
+        }
+        TraceFormat::Text => Ok((FormatDecoder::Rows(RowFormat::Text), 0, 0)),
+        TraceFormat::Twitter => Ok((FormatDecoder::Rows(RowFormat::Twitter), 0, 0)),
+        TraceFormat::Meta => match rows::meta_columns(first) {
             // A header that is read again as a row changes nothing.
-            Some(columns) => Ok((Decoder::Rows(Rows::Meta { columns }), 0, 0)),
+            Some(columns) => Ok((FormatDecoder::Rows(RowFormat::Meta { columns }), 0, 0)),
             None => Err("its first line is neither a header nor a row of Meta's traces; see docs/traces.md"
                 .to_owned()),
         },
-        Format::Csv => {
-            match Csv::new(first) {
-                Some(csv) => Ok((Decoder::Rows(Rows::Csv(Box::new(csv))), first_bytes, 1)),
+        TraceFormat::Csv => {
+            match CsvColumns::new(first) {
+                Some(csv) => Ok((FormatDecoder::Rows(RowFormat::Csv(Box::new(csv))), first_bytes, 1)),
                 None => Err("its first line names no column object (or obj_id, id, key); see docs/traces.md"
                     .to_owned()),
             }

@@ -1,6 +1,6 @@
 //! Formats of records that all have one length: oracleGeneral, vscsi, lcs and bare keys. One record in, one access out.
 
-use crate::access::{Access, Next, Operation};
+use crate::access::{Access, AccessOperation, NextAccess};
 use crate::read::lcs;
 
 /// How long each record is and what it says.
@@ -49,10 +49,10 @@ fn array<const N: usize>(record: &[u8], at: usize) -> [u8; N] {
 }
 
 /// The number of a later access, or one of the two ways to write that there is none.
-pub(super) fn next(written: u64, number: u64) -> Result<Next, String> {
+pub(super) fn next(written: u64, number: u64) -> Result<NextAccess, String> {
     match written {
-        later if later > number && later < i64::MAX as u64 => Ok(Next::Known(later)),
-        u64::MAX | 0x7fff_ffff_ffff_ffff => Ok(Next::Never),
+        later if later > number && later < i64::MAX as u64 => Ok(NextAccess::Known(later)),
+        u64::MAX | 0x7fff_ffff_ffff_ffff => Ok(NextAccess::Never),
         _ => Err(format!("its next access is {}, which is not a later one", written as i64)),
     }
 }
@@ -64,7 +64,7 @@ fn oracle_general(record: &[u8], number: u64) -> Result<Access, String> {
         object: u64_at(record, 4),
         bytes: u64::from(u32_at(record, 12)).max(1),
         next: next(u64_at(record, 16), number)?,
-        operation: Operation::Read,
+        operation: AccessOperation::Read,
     })
 }
 
@@ -88,15 +88,15 @@ fn vscsi(record: &[u8], expected: u16, [bytes, command, version]: [usize; 3]) ->
         time: u64_at(record, 24) / 1_000_000,
         object: u64_at(record, 16),
         bytes: u64::from(u32_at(record, bytes)).max(1),
-        next: Next::Unknown,
+        next: NextAccess::Unknown,
         operation: match u16_at(record, command) {
             // WRITE of 6, 10, 12 and 16 bytes; everything else reads or does neither.
-            0x0a | 0x2a | 0xaa | 0x8a => Operation::Write,
-            _ => Operation::Read,
+            0x0a | 0x2a | 0xaa | 0x8a => AccessOperation::Write,
+            _ => AccessOperation::Read,
         },
     })
 }
 
 fn key(object: u64) -> Access {
-    Access { time: 0, object, bytes: 1, next: Next::Unknown, operation: Operation::Read }
+    Access { time: 0, object, bytes: 1, next: NextAccess::Unknown, operation: AccessOperation::Read }
 }

@@ -2,7 +2,7 @@
 
 use csv_core::ReadRecordResult;
 
-use crate::access::{Access, Next, Operation};
+use crate::access::{Access, AccessOperation, NextAccess};
 use crate::key::object_id;
 use crate::read::columns::{Columns, META_2022, TWITTER, TWITTER_FIELDS};
 
@@ -10,14 +10,14 @@ use crate::read::columns::{Columns, META_2022, TWITTER, TWITTER_FIELDS};
 const FIELDS_MAX: usize = 64;
 
 /// How lines become accesses.
-pub(super) enum Rows {
+pub(super) enum RowFormat {
     Text,
     Twitter,
     Meta { columns: Columns },
-    Csv(Box<Csv>),
+    Csv(Box<CsvColumns>),
 }
 
-impl Rows {
+impl RowFormat {
     /// The access of one line and how often it is to be repeated; None for lines that hold none. Gets the number that
     /// the access will have.
     pub(super) fn access(&mut self, line: &[u8], number: u64) -> Result<Option<(Access, u64)>, String> {
@@ -26,20 +26,26 @@ impl Rows {
             return Ok(None);
         }
         match self {
-            Rows::Text => Ok(Some((key(key_line), 1))),
-            Rows::Twitter => {
+            RowFormat::Text => Ok(Some((key(key_line), 1))),
+            RowFormat::Twitter => {
                 let fields =
                     twitter_fields(line).ok_or("it has fewer than the seven columns of Twitter's traces")?;
                 TWITTER.access(&fields, number).map(Some)
             }
-            Rows::Meta { columns } => meta(columns, line, number),
-            Rows::Csv(csv) => csv.access(line, number).map(Some),
+            RowFormat::Meta { columns } => meta(columns, line, number),
+            RowFormat::Csv(csv) => csv.access(line, number).map(Some),
         }
     }
 }
 
 fn key(line: &[u8]) -> Access {
-    Access { time: 0, object: object_id(line), bytes: 1, next: Next::Unknown, operation: Operation::Read }
+    Access {
+        time: 0,
+        object: object_id(line),
+        bytes: 1,
+        next: NextAccess::Unknown,
+        operation: AccessOperation::Read,
+    }
 }
 
 /// Keys may hold commas, the other columns cannot; so the last five are cut off from the end.
@@ -87,21 +93,21 @@ pub(super) fn split<T>(line: &[u8], delimiter: u8, use_fields: impl FnOnce(&[&[u
 }
 
 /// Lines whose columns a header names, with quotes as RFC 4180 has them but without line ends inside.
-pub(super) struct Csv {
+pub(super) struct CsvColumns {
     columns: Columns,
     parser: csv_core::Reader,
     unquoted: Vec<u8>,
     ends: [usize; FIELDS_MAX],
 }
 
-impl Csv {
+impl CsvColumns {
     const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
     /// From the header line, which says the delimiter too.
-    pub(super) fn new(header: &[u8]) -> Option<Csv> {
+    pub(super) fn new(header: &[u8]) -> Option<CsvColumns> {
         let header = header.strip_prefix("\u{feff}".as_bytes()).unwrap_or(header);
-        Csv::DELIMITERS.iter().find_map(|&delimiter| {
-            let mut csv = Csv {
+        CsvColumns::DELIMITERS.iter().find_map(|&delimiter| {
+            let mut csv = CsvColumns {
                 columns: Columns::default(),
                 parser: csv_core::ReaderBuilder::new().delimiter(delimiter).build(),
                 unquoted: Vec::new(),

@@ -9,7 +9,7 @@ const PIECE: usize = 256 << 10;
 /// Longer lines are no keys, and must not fill the memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-pub(crate) struct Source {
+pub(crate) struct ByteSource {
     input: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     start: usize,
@@ -21,9 +21,9 @@ pub(crate) struct Source {
     error: Option<io::Error>,
 }
 
-impl Source {
-    pub(crate) fn new(input: Box<dyn Read + Send>) -> Source {
-        Source { input, buffer: vec![0; PIECE], start: 0, end: 0, offset: 0, ended: false, error: None }
+impl ByteSource {
+    pub(crate) fn new(input: Box<dyn Read + Send>) -> ByteSource {
+        ByteSource { input, buffer: vec![0; PIECE], start: 0, end: 0, offset: 0, ended: false, error: None }
     }
 
     pub(crate) fn offset(&self) -> u64 {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn lines(data: &[u8], drip: usize) -> Vec<Vec<u8>> {
-        let mut source = Source::new(Box::new(Drip(data.to_vec(), drip)));
+        let mut source = ByteSource::new(Box::new(Drip(data.to_vec(), drip)));
         let mut lines = Vec::new();
         while let Some((line, taken)) = source.line().unwrap() {
             lines.push(line.to_vec());
@@ -148,14 +148,14 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_refused_before_it_fills_the_memory() {
-        let mut source = Source::new(Box::new(io::repeat(b'x')));
+        let mut source = ByteSource::new(Box::new(io::repeat(b'x')));
         assert!(source.line().unwrap_err().to_string().contains("a line of over 1048576 bytes"));
     }
 
     #[test]
     fn what_is_peeked_is_there_until_it_is_consumed() {
         let data: Vec<u8> = (0..=255).cycle().take(3 * PIECE + 5).collect();
-        let mut source = Source::new(Box::new(Drip(data.clone(), 1013)));
+        let mut source = ByteSource::new(Box::new(Drip(data.clone(), 1013)));
         assert!(source.peek(PIECE + 1).unwrap().len() > PIECE);
         let mut seen = Vec::new();
         loop {

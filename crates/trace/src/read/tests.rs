@@ -5,21 +5,21 @@ use std::io::Write;
 use proptest::prelude::*;
 
 use super::*;
-use crate::access::{Next, Operation};
+use crate::access::{AccessOperation, NextAccess};
 
-pub(super) fn read(bytes: &[u8], format: Option<Format>) -> Result<Reader, TraceError> {
-    Reader::new(Path::new("t"), Box::new(Cursor::new(bytes.to_vec())), format)
+pub(super) fn read(bytes: &[u8], format: Option<TraceFormat>) -> Result<TraceReader, TraceError> {
+    TraceReader::new(Path::new("t"), Box::new(Cursor::new(bytes.to_vec())), format)
 }
 
-fn all(bytes: &[u8], format: Option<Format>) -> Result<Vec<Access>, TraceError> {
+fn all(bytes: &[u8], format: Option<TraceFormat>) -> Result<Vec<Access>, TraceError> {
     read(bytes, format)?.collect()
 }
 
-fn error(bytes: &[u8], format: Option<Format>) -> String {
+fn error(bytes: &[u8], format: Option<TraceFormat>) -> String {
     all(bytes, format).unwrap_err().to_string()
 }
 
-fn access(time: u64, object: u64, bytes: u64, next: Next, operation: Operation) -> Access {
+fn access(time: u64, object: u64, bytes: u64, next: NextAccess, operation: AccessOperation) -> Access {
     Access { time, object, bytes, next, operation }
 }
 
@@ -71,8 +71,8 @@ const CSV: &str = "time,obj_id,size,op,next\n1.5,7,512,read,3\n2,\"a,b\",1024,se
 
 #[test]
 fn every_format_is_found_and_read() {
-    use Next::{Known, Never, Unknown};
-    use Operation::{Delete, Read, Write};
+    use AccessOperation::{Delete, Read, Write};
+    use NextAccess::{Known, Never, Unknown};
     let check = |bytes: &[u8], format, length, index: usize, expected| {
         let accesses = all(bytes, None).unwrap();
         assert_eq!((accesses.len(), accesses[index]), (length, expected), "{format}");
@@ -80,38 +80,44 @@ fn every_format_is_found_and_read() {
         assert_eq!(all(bytes, Some(format)).unwrap(), accesses, "{format}");
     };
     let object = 0x1_0000_0001;
-    check(&oracle_general(), Format::OracleGeneral, 12, 0, access(10, object, 512, Known(5), Read));
-    check(&oracle_general(), Format::OracleGeneral, 12, 8, access(90, object, 512, Never, Read));
-    check(&vscsi_1(), Format::Vscsi, 12, 1, access(2, 2, 4096, Unknown, Write));
-    check(&vscsi_1(), Format::Vscsi, 12, 4, access(5, 1, 4096, Unknown, Read));
-    check(&vscsi_2(), Format::Vscsi, 12, 4, access(5, 1, 4096, Unknown, Write));
+    check(&oracle_general(), TraceFormat::OracleGeneral, 12, 0, access(10, object, 512, Known(5), Read));
+    check(&oracle_general(), TraceFormat::OracleGeneral, 12, 8, access(90, object, 512, Never, Read));
+    check(&vscsi_1(), TraceFormat::Vscsi, 12, 1, access(2, 2, 4096, Unknown, Write));
+    check(&vscsi_1(), TraceFormat::Vscsi, 12, 4, access(5, 1, 4096, Unknown, Read));
+    check(&vscsi_2(), TraceFormat::Vscsi, 12, 4, access(5, 1, 4096, Unknown, Write));
     let narrow: Vec<u8> = [1u32, 2, 9, 1, 2, 7].repeat(4).into_iter().flat_map(u32::to_be_bytes).collect();
-    check(&narrow, Format::KeysBe32, 24, 2, access(0, 9, 1, Unknown, Read));
+    check(&narrow, TraceFormat::KeysBe32, 24, 2, access(0, 9, 1, Unknown, Read));
     let wide: Vec<u8> = (0..64u64).flat_map(|key| (key % 17).to_be_bytes()).collect();
-    check(&wide, Format::KeysBe64, 64, 20, access(0, 3, 1, Unknown, Read));
-    check(b"apple\n17\n\napple\r\n", Format::Text, 3, 1, access(0, 17, 1, Unknown, Read));
+    check(&wide, TraceFormat::KeysBe64, 64, 20, access(0, 3, 1, Unknown, Read));
+    check(b"apple\n17\n\napple\r\n", TraceFormat::Text, 3, 1, access(0, 17, 1, Unknown, Read));
     check(
         TWITTER.as_bytes(),
-        Format::Twitter,
+        TraceFormat::Twitter,
         3,
         2,
         access(1, object_of("q:q:1:8WTfjZU14ee"), 17, Unknown, Delete),
     );
-    check(TWITTER.as_bytes(), Format::Twitter, 3, 1, access(0, object_of("with,commas"), 38, Unknown, Write));
+    check(
+        TWITTER.as_bytes(),
+        TraceFormat::Twitter,
+        3,
+        1,
+        access(0, object_of("with,commas"), 38, Unknown, Write),
+    );
     check(
         META_2024.as_bytes(),
-        Format::Meta,
+        TraceFormat::Meta,
         4,
         0,
         access(604_038_471, object_of("82131353f9ddc8c6"), 135, Unknown, Read),
     );
-    check(META_2024.as_bytes(), Format::Meta, 4, 3, access(604_038_473, 7, 132, Unknown, Write));
-    check(META_2022.as_bytes(), Format::Meta, 3, 2, access(0, 1_668_757_755, 40, Unknown, Read));
-    check(META_CDN.as_bytes(), Format::Meta, 2, 0, access(1_678_838_400, 99, 5000, Unknown, Read));
-    check(META_CDN.as_bytes(), Format::Meta, 2, 1, access(1_678_838_401, 98, 400, Unknown, Read));
-    check(CSV.as_bytes(), Format::Csv, 3, 0, access(1, 7, 512, Known(3), Read));
-    check(CSV.as_bytes(), Format::Csv, 3, 1, access(2, object_of("a,b"), 1024, Never, Write));
-    check(CSV.as_bytes(), Format::Csv, 3, 2, access(3, 7, 512, Unknown, Read));
+    check(META_2024.as_bytes(), TraceFormat::Meta, 4, 3, access(604_038_473, 7, 132, Unknown, Write));
+    check(META_2022.as_bytes(), TraceFormat::Meta, 3, 2, access(0, 1_668_757_755, 40, Unknown, Read));
+    check(META_CDN.as_bytes(), TraceFormat::Meta, 2, 0, access(1_678_838_400, 99, 5000, Unknown, Read));
+    check(META_CDN.as_bytes(), TraceFormat::Meta, 2, 1, access(1_678_838_401, 98, 400, Unknown, Read));
+    check(CSV.as_bytes(), TraceFormat::Csv, 3, 0, access(1, 7, 512, Known(3), Read));
+    check(CSV.as_bytes(), TraceFormat::Csv, 3, 1, access(2, object_of("a,b"), 1024, Never, Write));
+    check(CSV.as_bytes(), TraceFormat::Csv, 3, 2, access(3, 7, 512, Unknown, Read));
 }
 
 fn object_of(key: &str) -> u64 {
@@ -121,18 +127,18 @@ fn object_of(key: &str) -> u64 {
 #[test]
 fn all_versions_of_lcs_are_read_and_others_refused() {
     let check = |version, record: &[u8], operation| {
-        let expected = access(5, 6, 7, Next::Never, operation);
+        let expected = access(5, 6, 7, NextAccess::Never, operation);
         assert_eq!(all(&lcs(version, record), None).unwrap(), [expected; 2], "version {version}");
     };
     let head = [&5u32.to_le_bytes()[..], &6u64.to_le_bytes()].concat();
     let (narrow, wide) = (7u32.to_le_bytes(), 7u64.to_le_bytes());
     let never = (-1i64).to_le_bytes();
-    check(1, &[&head[..], &narrow, &never].concat(), Operation::Read);
-    check(2, &[&head[..], &narrow, &[9, 1, 1, 1], &never].concat(), Operation::Delete);
+    check(1, &[&head[..], &narrow, &never].concat(), AccessOperation::Read);
+    check(2, &[&head[..], &narrow, &[9, 1, 1, 1], &never].concat(), AccessOperation::Delete);
     for (version, features) in [(3, 0), (4, 1), (5, 2), (6, 4), (7, 8), (8, 16)] {
         let record =
             [&head[..], &wide, &[3, 1, 1, 1], &[60, 0, 0, 0], &never, &vec![9; 4 * features]].concat();
-        check(version, &record, Operation::Write);
+        check(version, &record, AccessOperation::Write);
     }
     assert!(error(&lcs(9, &[0; 24]), None).contains("lcs version 9 is not known"));
     let mut old = lcs(1, &[0; 24]);
@@ -174,15 +180,16 @@ fn every_compression_is_undone_frame_by_frame() {
         assert_eq!(reader.compression(), compression);
         let accesses: Result<Vec<Access>, TraceError> = reader.collect();
         assert_eq!(accesses.unwrap(), all(&plain, None).unwrap(), "{compression}");
-        let cut = all(&bytes[..bytes.len() - 10], Some(Format::OracleGeneral)).unwrap_err().to_string();
+        let cut = all(&bytes[..bytes.len() - 10], Some(TraceFormat::OracleGeneral)).unwrap_err().to_string();
         let expected = match compression {
             Compression::None => "it is cut off: 14 of 24 bytes".to_owned(),
             _ => format!("the {compression} stream is cut off"),
         };
         // Of a single frame nothing may come out before it breaks off.
         assert!(cut.ends_with(&expected), "{compression}: {cut}");
-        let trailing =
-            all(&[&bytes[..], b"trailing"].concat(), Some(Format::OracleGeneral)).unwrap_err().to_string();
+        let trailing = all(&[&bytes[..], b"trailing"].concat(), Some(TraceFormat::OracleGeneral))
+            .unwrap_err()
+            .to_string();
         let expected =
             if compression == Compression::None { "it is cut off: 8" } else { "stream is damaged: " };
         assert!(trailing.contains(expected), "{compression}: {trailing}");
@@ -208,25 +215,29 @@ fn errors_name_the_place_and_the_problem() {
     backwards[24 + 16] = 1;
     check(
         &backwards,
-        Some(Format::OracleGeneral),
+        Some(TraceFormat::OracleGeneral),
         "record 2 at byte 24: its next access is 1, which is not a later",
     );
     let mut mixed = vscsi_1();
     mixed[3 * 32 + 15] = 2;
-    check(&mixed, Some(Format::Vscsi), "record 4 at byte 96: it is of vscsi version 2");
+    check(&mixed, Some(TraceFormat::Vscsi), "record 4 at byte 96: it is of vscsi version 2");
     check(b"", None, "this trace is empty");
-    check(&oracle, Some(Format::Vscsi), "its first record is neither of vscsi version 1 nor of version 2");
-    check(&oracle, Some(Format::Lcs), "its first eight bytes are others");
-    check(b"1,get\n", Some(Format::Twitter), "line 1 at byte 0: it has fewer than the seven columns");
-    check(b"time,size\n1,2\n", Some(Format::Csv), "names no column object");
+    check(
+        &oracle,
+        Some(TraceFormat::Vscsi),
+        "its first record is neither of vscsi version 1 nor of version 2",
+    );
+    check(&oracle, Some(TraceFormat::Lcs), "its first eight bytes are others");
+    check(b"1,get\n", Some(TraceFormat::Twitter), "line 1 at byte 0: it has fewer than the seven columns");
+    check(b"time,size\n1,2\n", Some(TraceFormat::Csv), "names no column object");
     check(b"id,size\n7,1\n\n8\n", None, "line 4 at byte 13: it has 1 columns, and column 2 is missing");
     check(b"id,size\n7,-1\n", None, "line 2 at byte 8: size \"-1\" is not a number from 0");
     check(b"id;time\n7;noon\n", None, "time \"noon\" is not a time in seconds");
     check(b"id,op\n7,fly\n", None, "operation \"fly\" is not an operation");
     check(b"id,next\n7,1\n", None, "next access \"1\" is not -1 or the number of a later one");
-    check(b"a,b\n", Some(Format::Meta), "neither a header nor a row of Meta's traces");
+    check(b"a,b\n", Some(TraceFormat::Meta), "neither a header nor a row of Meta's traces");
     check(b"key,op,size,op_count,key_size\n1,GET,1,0,1\n", None, "line 2 at byte 30: an op_count of 0");
-    check(&[b'x'; 3 << 20], Some(Format::Text), "a line of over 1048576 bytes");
+    check(&[b'x'; 3 << 20], Some(TraceFormat::Text), "a line of over 1048576 bytes");
     let reader = read(&oracle[..30], None).unwrap();
     assert_eq!(reader.map(|read| read.is_ok()).collect::<Vec<_>>(), [true, false], "nothing after an error");
 }
@@ -242,9 +253,9 @@ fn what_fits_several_formats_is_not_guessed_at() {
     let random: Vec<u8> = (0..999u64).flat_map(|n| crate::permutation::mix(n).to_be_bytes()).collect();
     check(&random, "could be keys-be32 or keys-be64; say which with --format");
     check(&random[..random.len() - 1], "no known format fits");
-    let named = |name: &str| Reader::new(Path::new(name), Box::new(Cursor::new(random.clone())), None);
-    assert_eq!(named("x.be64.zst").unwrap().format(), Format::KeysBe64);
-    assert_eq!(named("x.keys-be32").unwrap().format(), Format::KeysBe32);
+    let named = |name: &str| TraceReader::new(Path::new(name), Box::new(Cursor::new(random.clone())), None);
+    assert_eq!(named("x.be64.zst").unwrap().format(), TraceFormat::KeysBe64);
+    assert_eq!(named("x.keys-be32").unwrap().format(), TraceFormat::KeysBe32);
     assert!(named("be64").is_err() && named("x.vscsi").is_err(), "a name cannot make a format fit");
 }
 
@@ -261,7 +272,7 @@ fn compressions_that_are_not_read_are_refused_by_name() {
         let bytes = [head, &[0; 80]].concat();
         let expected = format!("t: {name} is not read here; decompress it first");
         assert_eq!(error(&bytes, None), expected);
-        assert_eq!(error(&bytes, Some(Format::KeysBe32)), expected);
+        assert_eq!(error(&bytes, Some(TraceFormat::KeysBe32)), expected);
     }
 }
 
@@ -314,33 +325,33 @@ fn bare_keys_are_told_apart_by_what_they_are() {
             let narrow: Vec<u8> = keys.iter().flat_map(|key| (*key as u32).to_be_bytes()).collect();
             let wide: Vec<u8> = keys.iter().flat_map(|key| key.to_be_bytes()).collect();
             let found = |bytes: &[u8]| read(bytes, None).unwrap().format();
-            assert_eq!(found(&narrow), Format::KeysBe32, "{name}, {count}");
-            assert_eq!(found(&wide), Format::KeysBe64, "{name}, {count}");
+            assert_eq!(found(&narrow), TraceFormat::KeysBe32, "{name}, {count}");
+            assert_eq!(found(&wide), TraceFormat::KeysBe64, "{name}, {count}");
         }
     }
 }
 
 /// One trace of each format that a hand or a disk may then damage.
-fn samples() -> Vec<(Format, Vec<u8>)> {
+fn samples() -> Vec<(TraceFormat, Vec<u8>)> {
     let text = |text: &str| text.as_bytes().to_vec();
     vec![
-        (Format::OracleGeneral, oracle_general()),
-        (Format::Vscsi, vscsi_1()),
-        (Format::Vscsi, vscsi_2()),
-        (Format::KeysBe32, oracle_general()),
-        (Format::KeysBe64, oracle_general()),
-        (Format::Lcs, lcs(1, &[255; 24])),
-        (Format::Lcs, lcs(3, &[255; 36])),
-        (Format::Text, text(TWITTER)),
-        (Format::Twitter, text(TWITTER)),
-        (Format::Meta, text(META_2024)),
-        (Format::Meta, text(META_2022)),
-        (Format::Csv, text(CSV)),
+        (TraceFormat::OracleGeneral, oracle_general()),
+        (TraceFormat::Vscsi, vscsi_1()),
+        (TraceFormat::Vscsi, vscsi_2()),
+        (TraceFormat::KeysBe32, oracle_general()),
+        (TraceFormat::KeysBe64, oracle_general()),
+        (TraceFormat::Lcs, lcs(1, &[255; 24])),
+        (TraceFormat::Lcs, lcs(3, &[255; 36])),
+        (TraceFormat::Text, text(TWITTER)),
+        (TraceFormat::Twitter, text(TWITTER)),
+        (TraceFormat::Meta, text(META_2024)),
+        (TraceFormat::Meta, text(META_2022)),
+        (TraceFormat::Csv, text(CSV)),
     ]
 }
 
 /// Reads to the end; whatever the bytes are, that neither panics nor goes on after an error.
-fn survives(bytes: &[u8], format: Option<Format>) -> Result<(), TestCaseError> {
+fn survives(bytes: &[u8], format: Option<TraceFormat>) -> Result<(), TestCaseError> {
     let Ok(mut reader) = read(bytes, format) else { return Ok(()) };
     let failed = reader.by_ref().take(1 << 22).any(|read| read.is_err());
     prop_assert!(reader.next().is_none(), "goes on, failed: {failed}");
@@ -353,7 +364,7 @@ proptest! {
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
         survives(&bytes, None)?;
-        for format in Format::ALL {
+        for format in TraceFormat::ALL {
             survives(&bytes, Some(format))?;
         }
     }
@@ -361,7 +372,7 @@ proptest! {
     #[test]
     fn no_text_makes_a_reader_panic(text in "([0-9a-z,;|\"\\.-]{0,30}(\n|\r\n)){0,30}") {
         survives(text.as_bytes(), None)?;
-        for format in Format::ALL {
+        for format in TraceFormat::ALL {
             survives(text.as_bytes(), Some(format))?;
             let headed = format!("time,id,size,op,next\n{text}");
             survives(headed.as_bytes(), Some(format))?;
@@ -392,7 +403,7 @@ proptest! {
         for mut bytes in [gzip.finish().unwrap(), zstd::encode_all(&plain[..], 1).unwrap()] {
             let at = at.index(bytes.len());
             bytes[at] = byte;
-            survives(&bytes, Some(Format::OracleGeneral))?;
+            survives(&bytes, Some(TraceFormat::OracleGeneral))?;
         }
     }
 }

@@ -6,17 +6,17 @@ mod zipf_fit;
 
 use rustc_hash::FxHashMap;
 
-use crate::access::{Access, Operation};
+use crate::access::{Access, AccessOperation};
 use crate::permutation::mix;
 pub use quantiles::Quantiles;
-use quantiles::Spread;
+use quantiles::ValueCounts;
 use reuse::ReuseDistances;
 use zipf_fit::zipf_alpha;
 
 /// Collects over one pass. About 40 bytes for each object, and at most a few MiB besides.
 #[derive(Default)]
-pub struct Statistics {
-    objects: FxHashMap<u64, Seen>,
+pub struct TraceStatistics {
+    objects: FxHashMap<u64, SeenObject>,
     requests: u64,
     writes: u64,
     deletes: u64,
@@ -24,18 +24,18 @@ pub struct Statistics {
     working_set_bytes: u64,
     first_time: Option<u64>,
     last_time: u64,
-    sizes: Spread,
-    ages: Spread,
+    sizes: ValueCounts,
+    ages: ValueCounts,
     reuse: ReuseDistances,
 }
 
-struct Seen {
+struct SeenObject {
     /// Requests of either half of the trace, for the fit of Zipf's law.
     halves: [u32; 2],
     first_time: u64,
 }
 
-impl Seen {
+impl SeenObject {
     fn requests(&self) -> u64 {
         self.halves.iter().map(|count| u64::from(*count)).sum()
     }
@@ -43,7 +43,7 @@ impl Seen {
 
 /// The result.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
+pub struct TraceSummary {
     pub requests: u64,
     pub objects: u64,
     pub bytes: u64,
@@ -68,18 +68,18 @@ pub struct Summary {
     pub reuse_distance: Quantiles,
 }
 
-impl Statistics {
+impl TraceStatistics {
     pub fn record(&mut self, access: &Access) {
         self.requests += 1;
         self.bytes = self.bytes.saturating_add(access.bytes);
         match access.operation {
-            Operation::Read => {}
-            Operation::Write => self.writes += 1,
-            Operation::Delete => self.deletes += 1,
+            AccessOperation::Read => {}
+            AccessOperation::Write => self.writes += 1,
+            AccessOperation::Delete => self.deletes += 1,
         }
         self.first_time.get_or_insert(access.time);
         self.last_time = self.last_time.max(access.time);
-        let fresh = Seen { halves: [0; 2], first_time: access.time };
+        let fresh = SeenObject { halves: [0; 2], first_time: access.time };
         let seen = self.objects.entry(access.object).or_insert(fresh);
         // By a hash, because requests may come in pairs.
         let half = &mut seen.halves[mix(self.requests) as usize & 1];
@@ -93,13 +93,13 @@ impl Statistics {
         self.reuse.record(access.object);
     }
 
-    pub fn summary(&self) -> Summary {
-        let mut counts: Vec<u64> = self.objects.values().map(Seen::requests).collect();
+    pub fn summary(&self) -> TraceSummary {
+        let mut counts: Vec<u64> = self.objects.values().map(SeenObject::requests).collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let halves: Vec<[u32; 2]> = self.objects.values().map(|seen| seen.halves).collect();
         let timed = self.last_time > 0;
         let hundredth = counts.len().div_ceil(100);
-        Summary {
+        TraceSummary {
             requests: self.requests,
             objects: counts.len() as u64,
             bytes: self.bytes,
@@ -121,19 +121,19 @@ impl Statistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Next;
+    use crate::access::NextAccess;
 
     #[test]
     fn everything_is_counted_as_it_is_defined() {
-        let mut statistics = Statistics::default();
+        let mut statistics = TraceStatistics::default();
         for (time, object, bytes, operation) in [
-            (100, 1, 10, Operation::Read),
-            (101, 2, 500, Operation::Write),
-            (105, 1, 12, Operation::Write),
-            (103, 3, 7, Operation::Delete),
-            (110, 1, 10, Operation::Read),
+            (100, 1, 10, AccessOperation::Read),
+            (101, 2, 500, AccessOperation::Write),
+            (105, 1, 12, AccessOperation::Write),
+            (103, 3, 7, AccessOperation::Delete),
+            (110, 1, 10, AccessOperation::Read),
         ] {
-            statistics.record(&Access { time, object, bytes, next: Next::Unknown, operation });
+            statistics.record(&Access { time, object, bytes, next: NextAccess::Unknown, operation });
         }
         let summary = statistics.summary();
         assert_eq!((summary.requests, summary.objects, summary.bytes), (5, 3, 539));
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn nothing_is_no_trouble() {
-        let summary = Statistics::default().summary();
+        let summary = TraceStatistics::default().summary();
         assert_eq!((summary.requests, summary.zipf_alpha, summary.duration_s), (0, None, None));
         assert_eq!(summary.reuse_distance, Quantiles::default());
     }

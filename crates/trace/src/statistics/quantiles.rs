@@ -7,7 +7,7 @@ const VALUE_MAX: u64 = 1 << 62;
 
 /// Counts values.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Spread {
+pub(super) struct ValueCounts {
     counts: Histogram<u64>,
     /// Exact, unlike what the histogram remembers.
     range: (u64, u64),
@@ -25,14 +25,14 @@ pub struct Quantiles {
     pub max: u64,
 }
 
-impl Default for Spread {
-    fn default() -> Spread {
+impl Default for ValueCounts {
+    fn default() -> ValueCounts {
         let counts = Histogram::new(3).expect("three digits are a precision");
-        Spread { counts, range: (u64::MAX, 0) }
+        ValueCounts { counts, range: (u64::MAX, 0) }
     }
 }
 
-impl Spread {
+impl ValueCounts {
     pub(super) fn record(&mut self, value: u64, times: u64) {
         let value = value.min(VALUE_MAX);
         self.range = (self.range.0.min(value), self.range.1.max(value));
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn any_value_is_counted() {
-        let mut spread = Spread::default();
+        let mut spread = ValueCounts::default();
         spread.record(u64::MAX, 1);
         spread.record(0, 3);
         spread.record(5_000_000_000, 96);

@@ -7,7 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::permutation::mix;
-use crate::statistics::quantiles::Spread;
+use crate::statistics::quantiles::ValueCounts;
 
 /// Objects followed at once. 8,192 already give miss ratios within a few thousandths (section 5.3 of the paper).
 pub(super) const FOLLOWED_MAX: usize = 1 << 16;
@@ -23,7 +23,7 @@ pub(super) struct ReuseDistances {
     places: FxHashMap<u64, usize>,
     in_use: PrefixSums,
     next_place: usize,
-    spread: Spread,
+    spread: ValueCounts,
 }
 
 impl Default for ReuseDistances {
@@ -33,7 +33,7 @@ impl Default for ReuseDistances {
             places: FxHashMap::default(),
             in_use: PrefixSums::new(PLACES),
             next_place: 0,
-            spread: Spread::default(),
+            spread: ValueCounts::default(),
         }
     }
 }
@@ -62,7 +62,7 @@ impl ReuseDistances {
     }
 
     /// Distances in objects, each as often as it is estimated to have occurred; first accesses are not in it.
-    pub(super) fn spread(&self) -> &Spread {
+    pub(super) fn spread(&self) -> &ValueCounts {
         &self.spread
     }
 
@@ -150,7 +150,7 @@ mod tests {
 
         #[test]
         fn few_objects_are_measured_exactly(objects in proptest::collection::vec(0..60u64, 0..600)) {
-            let mut expected = Spread::default();
+            let mut expected = ValueCounts::default();
             naive(&objects).into_iter().for_each(|distance| expected.record(distance, 1));
             let reuse = measured(objects);
             prop_assert_eq!(reuse.spread(), &expected);

@@ -61,12 +61,12 @@ fn fit(counts: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::statistics::Statistics;
-    use crate::{Popularity, Synthetic};
+    use crate::statistics::TraceStatistics;
+    use crate::{Synthetic, TracePopularity};
 
     fn fitted(distribution: &str, objects: u64, requests: usize, seed: u64) -> f64 {
         let synthetic = Synthetic {
-            popularity: Popularity::parse(distribution, objects).unwrap(),
+            popularity: TracePopularity::parse(distribution, objects).unwrap(),
             sizes: "1".parse().unwrap(),
             write_ratio: 0.0,
             rate: 1.0,
@@ -74,7 +74,7 @@ mod tests {
             flash_crowds: Vec::new(),
             seed,
         };
-        let mut statistics = Statistics::default();
+        let mut statistics = TraceStatistics::default();
         synthetic.accesses().unwrap().take(requests).for_each(|access| statistics.record(&access));
         statistics.summary().zipf_alpha.unwrap()
     }

@@ -2,25 +2,25 @@
 
 use std::io::{self, Write};
 
-use crate::access::{Access, Next};
+use crate::access::{Access, NextAccess};
 
-pub struct Csv<W> {
+pub struct CsvWriter<W> {
     output: W,
 }
 
-impl<W: Write> Csv<W> {
-    pub fn new(mut output: W) -> io::Result<Csv<W>> {
+impl<W: Write> CsvWriter<W> {
+    pub fn new(mut output: W) -> io::Result<CsvWriter<W>> {
         output.write_all(b"time,object,bytes,operation,next\n")?;
-        Ok(Csv { output })
+        Ok(CsvWriter { output })
     }
 
     pub fn write(&mut self, access: &Access) -> io::Result<()> {
         let Access { time, object, bytes, next, operation } = access;
         let operation = operation.name();
         match next {
-            Next::Known(next) => writeln!(self.output, "{time},{object},{bytes},{operation},{next}"),
-            Next::Never => writeln!(self.output, "{time},{object},{bytes},{operation},-1"),
-            Next::Unknown => writeln!(self.output, "{time},{object},{bytes},{operation},"),
+            NextAccess::Known(next) => writeln!(self.output, "{time},{object},{bytes},{operation},{next}"),
+            NextAccess::Never => writeln!(self.output, "{time},{object},{bytes},{operation},-1"),
+            NextAccess::Unknown => writeln!(self.output, "{time},{object},{bytes},{operation},"),
         }
     }
 

@@ -10,53 +10,53 @@ mod tests;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::access::{Access, Operation};
+use crate::access::{Access, AccessOperation};
 use crate::error::TraceError;
-use crate::format::Format;
+use crate::format::TraceFormat;
 use crate::read::Compression;
-pub use csv::Csv;
+pub use csv::CsvWriter;
 use oracle_general::OracleGeneral;
-use output::{Encoder, Partial, Target};
+use output::{Encoder, OutputTarget, Partial};
 
 /// A trace that is being written.
-pub struct Writer {
+pub struct TraceWriter {
     path: PathBuf,
     accesses: u64,
     operations_lost: u64,
-    encoding: Encoding,
+    encoding: TraceEncoding,
 }
 
-enum Encoding {
+enum TraceEncoding {
     /// The next accesses are filled in at the end, in a file of plain records.
     OracleGeneral(OracleGeneral),
-    Csv(Csv<Encoder>, Partial),
+    Csv(CsvWriter<Encoder>, Partial),
 }
 
 /// Starts a trace; `finish` puts it in its place. `-` is standard output. Compression follows from the ending, .gz or
 /// .zst, if none is given.
 pub fn create(
     path: impl AsRef<Path>,
-    format: Format,
+    format: TraceFormat,
     compression: Option<Compression>,
-) -> Result<Writer, TraceError> {
+) -> Result<TraceWriter, TraceError> {
     let path = path.as_ref();
     let compression = compression.unwrap_or_else(|| by_ending(path));
     if compression == Compression::Xz {
         return Err(TraceError::content(path, "xz is read but not written; use .zst or .gz"));
     }
-    let target = Target::of(path).map_err(|error| TraceError::file(path, error))?;
-    let path = if matches!(target, Target::Stdout) { Path::new("standard output") } else { path };
+    let target = OutputTarget::of(path).map_err(|error| TraceError::file(path, error))?;
+    let path = if matches!(target, OutputTarget::Stdout) { Path::new("standard output") } else { path };
     let encoding = match (format, &target) {
-        (Format::OracleGeneral, Target::File(_)) => {
-            OracleGeneral::create(target, compression).map(Encoding::OracleGeneral)
+        (TraceFormat::OracleGeneral, OutputTarget::File(_)) => {
+            OracleGeneral::create(target, compression).map(TraceEncoding::OracleGeneral)
         }
-        (Format::OracleGeneral, _) => {
+        (TraceFormat::OracleGeneral, _) => {
             let problem = "oracle-general is completed backwards, which only a file allows; use csv";
             return Err(TraceError::content(path, problem));
         }
-        (Format::Csv, _) => target.create().and_then(|(partial, file)| {
-            let csv = Encoder::new(file, compression).and_then(Csv::new)?;
-            Ok(Encoding::Csv(csv, partial))
+        (TraceFormat::Csv, _) => target.create().and_then(|(partial, file)| {
+            let csv = Encoder::new(file, compression).and_then(CsvWriter::new)?;
+            Ok(TraceEncoding::Csv(csv, partial))
         }),
         (other, _) => {
             let problem = format!("{other} is read but not written; use oracle-general or csv");
@@ -64,7 +64,7 @@ pub fn create(
         }
     };
     let encoding = encoding.map_err(|error| TraceError::file(path, error))?;
-    Ok(Writer { path: path.to_owned(), accesses: 0, operations_lost: 0, encoding })
+    Ok(TraceWriter { path: path.to_owned(), accesses: 0, operations_lost: 0, encoding })
 }
 
 fn by_ending(path: &Path) -> Compression {
@@ -76,15 +76,15 @@ fn by_ending(path: &Path) -> Compression {
     }
 }
 
-impl Writer {
+impl TraceWriter {
     pub fn write(&mut self, access: &Access) -> Result<(), TraceError> {
         self.accesses += 1;
         let written = match &mut self.encoding {
-            Encoding::OracleGeneral(records) => {
-                self.operations_lost += u64::from(access.operation != Operation::Read);
+            TraceEncoding::OracleGeneral(records) => {
+                self.operations_lost += u64::from(access.operation != AccessOperation::Read);
                 records.write(access)
             }
-            Encoding::Csv(csv, _) => csv.write(access),
+            TraceEncoding::Csv(csv, _) => csv.write(access),
         };
         written.map_err(|error| TraceError::file(&self.path, error))
     }
@@ -102,18 +102,20 @@ impl Writer {
     /// The file that is removed if the trace is not finished; none for a stream.
     pub fn unfinished(&self) -> Option<&Path> {
         match &self.encoding {
-            Encoding::OracleGeneral(records) => records.path(),
-            Encoding::Csv(_, partial) => partial.path(),
+            TraceEncoding::OracleGeneral(records) => records.path(),
+            TraceEncoding::Csv(_, partial) => partial.path(),
         }
     }
 
     /// Completes the file and says how many accesses it has. Until then, nothing is at its place. `progress` hears how
     /// many of them the second pass has done, where there is one.
     pub fn finish(self, progress: &mut dyn FnMut(u64)) -> Result<u64, TraceError> {
-        let Writer { path, accesses, encoding, .. } = self;
+        let TraceWriter { path, accesses, encoding, .. } = self;
         let finished = match encoding {
-            Encoding::OracleGeneral(records) => records.finish(progress),
-            Encoding::Csv(csv, partial) => csv.into_inner().finish().and_then(|file| partial.keep(&file)),
+            TraceEncoding::OracleGeneral(records) => records.finish(progress),
+            TraceEncoding::Csv(csv, partial) => {
+                csv.into_inner().finish().and_then(|file| partial.keep(&file))
+            }
         };
         finished.map_err(|error| TraceError::file(&path, error)).map(|()| accesses)
     }

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::access::Access;
 use crate::read::Compression;
-use crate::write::output::{Encoder, Partial, Target};
+use crate::write::output::{Encoder, OutputTarget, Partial};
 use crate::write::{copy, too_large};
 
 const RECORD_BYTES: usize = 24;
@@ -26,7 +26,7 @@ pub(super) struct OracleGeneral {
 }
 
 impl OracleGeneral {
-    pub(super) fn create(target: Target, compression: Compression) -> io::Result<OracleGeneral> {
+    pub(super) fn create(target: OutputTarget, compression: Compression) -> io::Result<OracleGeneral> {
         let (partial, file) = target.create()?;
         let (file, compressed) = match compression {
             Compression::None => (file, None),

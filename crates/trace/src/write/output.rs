@@ -16,7 +16,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 const ZSTD_LEVEL: i32 = 3;
 
 /// What a name stands for.
-pub(super) enum Target {
+pub(super) enum OutputTarget {
     /// A file, which need not be there yet.
     File(PathBuf),
     /// A pipe or a device: bytes go there in one order only, and it is never replaced.
@@ -24,18 +24,18 @@ pub(super) enum Target {
     Stdout,
 }
 
-impl Target {
-    pub(super) fn of(path: &Path) -> io::Result<Target> {
+impl OutputTarget {
+    pub(super) fn of(path: &Path) -> io::Result<OutputTarget> {
         if path == Path::new("-") {
-            return Ok(Target::Stdout);
+            return Ok(OutputTarget::Stdout);
         }
         let path = resolve(path)?;
         match fs::metadata(&path) {
             Ok(there) if there.is_dir() => {
                 Err(io::Error::new(ErrorKind::IsADirectory, "this is a folder; name a file in it"))
             }
-            Ok(there) if !there.is_file() => Ok(Target::Stream(path)),
-            _ => Ok(Target::File(path)),
+            Ok(there) if !there.is_file() => Ok(OutputTarget::Stream(path)),
+            _ => Ok(OutputTarget::File(path)),
         }
     }
 
@@ -43,12 +43,12 @@ impl Target {
     pub(super) fn create(self) -> io::Result<(Partial, File)> {
         let stream = |file| (Partial { whole: None }, file);
         match self {
-            Target::File(place) => {
+            OutputTarget::File(place) => {
                 let (file, partial) = named(&place)?.into_parts();
                 Ok((Partial { whole: Some((partial, place)) }, file))
             }
-            Target::Stream(path) => OpenOptions::new().write(true).open(path).map(stream),
-            Target::Stdout => io::stdout().as_fd().try_clone_to_owned().map(|fd| stream(fd.into())),
+            OutputTarget::Stream(path) => OpenOptions::new().write(true).open(path).map(stream),
+            OutputTarget::Stdout => io::stdout().as_fd().try_clone_to_owned().map(|fd| stream(fd.into())),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
-use crate::access::{Next, Operation};
+use crate::access::{AccessOperation, NextAccess};
 use crate::read::open;
 
 /// A path in a folder of this test's own.
@@ -15,12 +15,12 @@ fn place(test: &str, name: &str) -> PathBuf {
     folder.join(name)
 }
 
-fn write(path: &Path, format: Format, accesses: &[Access]) {
+fn write(path: &Path, format: TraceFormat, accesses: &[Access]) {
     let mut writer = create(path, format, None).unwrap();
     accesses.iter().for_each(|access| writer.write(access).unwrap());
     let mut done = 0;
     assert_eq!(writer.finish(&mut |records| done = records).unwrap(), accesses.len() as u64);
-    assert_eq!(done, if format == Format::OracleGeneral { accesses.len() as u64 } else { 0 });
+    assert_eq!(done, if format == TraceFormat::OracleGeneral { accesses.len() as u64 } else { 0 });
 }
 
 fn read(path: &Path) -> Vec<Access> {
@@ -32,7 +32,7 @@ fn with_next(accesses: &[Access]) -> Vec<Access> {
     let later = |at: usize| {
         let mut rest = accesses[at + 1..].iter();
         let found = rest.position(|other| other.object == accesses[at].object);
-        found.map_or(Next::Never, |distance| Next::Known((at + distance + 2) as u64))
+        found.map_or(NextAccess::Never, |distance| NextAccess::Known((at + distance + 2) as u64))
     };
     accesses.iter().enumerate().map(|(at, access)| Access { next: later(at), ..*access }).collect()
 }
@@ -44,21 +44,21 @@ proptest! {
         rows in proptest::collection::vec((0..3u64, 0..9u64, 1..5000u64, 0..3usize), 1..200),
         ending in prop::sample::select(vec!["", ".gz", ".zst"]),
     ) {
-        let operations = [Operation::Read, Operation::Write, Operation::Delete];
+        let operations = [AccessOperation::Read, AccessOperation::Write, AccessOperation::Delete];
         let mut time = 0;
         let accesses: Vec<Access> = rows.iter().map(|&(seconds, object, bytes, operation)| {
             time += seconds;
-            Access { time, object, bytes, next: Next::Unknown, operation: operations[operation] }
+            Access { time, object, bytes, next: NextAccess::Unknown, operation: operations[operation] }
         }).collect();
         let csv = place("reads_back", &format!("x.csv{ending}"));
-        write(&csv, Format::Csv, &accesses);
+        write(&csv, TraceFormat::Csv, &accesses);
         prop_assert_eq!(read(&csv), accesses.clone());
         let oracle = place("reads_back", &format!("x.bin{ending}"));
-        write(&oracle, Format::OracleGeneral, &accesses);
+        write(&oracle, TraceFormat::OracleGeneral, &accesses);
         let expected: Vec<Access> =
-            with_next(&accesses).into_iter().map(|access| Access { operation: Operation::Read, ..access }).collect();
+            with_next(&accesses).into_iter().map(|access| Access { operation: AccessOperation::Read, ..access }).collect();
         prop_assert_eq!(read(&oracle), expected.clone());
-        write(&csv, Format::Csv, &expected);
+        write(&csv, TraceFormat::Csv, &expected);
         prop_assert_eq!(read(&csv), expected);
     }
 }
@@ -70,14 +70,14 @@ fn next_accesses_reach_across_blocks() {
         time: number,
         object: number % 70_001,
         bytes: 1,
-        next: Next::Unknown,
-        operation: Operation::Read,
+        next: NextAccess::Unknown,
+        operation: AccessOperation::Read,
     };
     let path = place("across_blocks", "x.oracleGeneral");
-    write(&path, Format::OracleGeneral, &(0..200_000).map(access).collect::<Vec<_>>());
+    write(&path, TraceFormat::OracleGeneral, &(0..200_000).map(access).collect::<Vec<_>>());
     for (access, number) in read(&path).iter().zip(1..) {
         let later = number + 70_001;
-        assert_eq!(access.next, if later > 200_000 { Next::Never } else { Next::Known(later) });
+        assert_eq!(access.next, if later > 200_000 { NextAccess::Never } else { NextAccess::Known(later) });
     }
     std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
 }
@@ -85,17 +85,23 @@ fn next_accesses_reach_across_blocks() {
 #[test]
 fn what_is_not_finished_leaves_nothing() {
     let path = place("unfinished", "x.csv");
-    let one = Access { time: 1 << 40, object: 1, bytes: 1, next: Next::Never, operation: Operation::Read };
-    let mut writer = create(&path, Format::Csv, None).unwrap();
+    let one = Access {
+        time: 1 << 40,
+        object: 1,
+        bytes: 1,
+        next: NextAccess::Never,
+        operation: AccessOperation::Read,
+    };
+    let mut writer = create(&path, TraceFormat::Csv, None).unwrap();
     writer.write(&one).unwrap();
     drop(writer);
-    let mut writer = create(&path, Format::OracleGeneral, Some(Compression::Zstd)).unwrap();
+    let mut writer = create(&path, TraceFormat::OracleGeneral, Some(Compression::Zstd)).unwrap();
     let error = writer.write(&one).unwrap_err().to_string();
     assert!(error.contains("time 1099511627776 is over 32 bits") && error.contains("use csv"), "{error}");
     drop(writer);
     let left: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
-    write(&path, Format::OracleGeneral, &[Access { time: 5, ..one }]);
+    write(&path, TraceFormat::OracleGeneral, &[Access { time: 5, ..one }]);
     let left: Vec<_> = std::fs::read_dir(path.parent().unwrap()).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
@@ -107,7 +113,9 @@ fn what_cannot_be_written_is_refused() {
         Ok(_) => String::new(),
         Err(error) => error.to_string(),
     };
-    assert!(refused("x", Format::Vscsi).contains("vscsi is read but not written; use oracle-general or csv"));
-    assert!(refused("x.csv.xz", Format::Csv).contains("xz is read but not written"));
-    assert!(refused("/nowhere/at/all/x.csv", Format::Csv).starts_with("/nowhere/at/all/x.csv: "));
+    assert!(
+        refused("x", TraceFormat::Vscsi).contains("vscsi is read but not written; use oracle-general or csv")
+    );
+    assert!(refused("x.csv.xz", TraceFormat::Csv).contains("xz is read but not written"));
+    assert!(refused("/nowhere/at/all/x.csv", TraceFormat::Csv).starts_with("/nowhere/at/all/x.csv: "));
 }

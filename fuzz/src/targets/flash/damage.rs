@@ -2,7 +2,7 @@
 
 use arbitrary::{Result, Unstructured};
 use flash::device::SECTOR;
-use flash::layout::Layout;
+use flash::layout::DeviceLayout;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// As `docs/ripq.md` has them.
@@ -17,7 +17,7 @@ const WORDS: [u64; 9] =
     [0, 1, 2, 0xff_ffff, 1 << 31, u32::MAX as u64, 1 << 62, 0x7fef_ffff_ffff_ffff, u64::MAX];
 
 /// One piece of damage; whether it is in the blocks.
-pub(super) fn apply(bytes: &mut Unstructured<'_>, layout: &Layout, image: &mut [u8]) -> Result<bool> {
+pub(super) fn apply(bytes: &mut Unstructured<'_>, layout: &DeviceLayout, image: &mut [u8]) -> Result<bool> {
     let blocks = layout.block(0) as usize;
     let at = place(bytes, layout, image)?;
     match bytes.int_in_range(0..=3)? {
@@ -49,7 +49,7 @@ pub(super) fn apply(bytes: &mut Unstructured<'_>, layout: &Layout, image: &mut [
 }
 
 /// Where it goes: any byte, or the beginning of a field.
-fn place(bytes: &mut Unstructured<'_>, layout: &Layout, image: &[u8]) -> Result<usize> {
+fn place(bytes: &mut Unstructured<'_>, layout: &DeviceLayout, image: &[u8]) -> Result<usize> {
     let half = layout.journal(usize::from(bytes.arbitrary::<bool>()?)) as usize;
     let slot = bytes.int_in_range(0..=layout.blocks as u32 - 1)?;
     let block = layout.block(slot) as usize;
@@ -79,7 +79,7 @@ fn put(image: &mut [u8], at: usize, new: &[u8]) {
 
 /// Makes the checksums of superblocks, journal, headers and tables those of what is there. Records keep theirs: what they
 /// hold is nobody's but the client's.
-pub(super) fn repair(layout: &Layout, image: &mut [u8]) {
+pub(super) fn repair(layout: &DeviceLayout, image: &mut [u8]) {
     for copy in image[..2 * SECTOR].chunks_exact_mut(SECTOR) {
         let checksum = xxh3_64(&copy[..56]);
         put(copy, 56, &checksum.to_le_bytes());

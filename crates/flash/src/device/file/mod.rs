@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use super::counts::Counters;
+use super::counts::DeviceCounters;
 use super::{BufferPool, Device, DeviceCounts, SECTOR, check};
-use open::{Kind, Opened};
-use ring::{Ring, Transfer};
+use open::{FileKind, OpenedFile};
+use ring::{IoRing, Transfer};
 
 /// What one submission carries at most. Larger ones gain nothing, and smaller ones leave less to do in parallel.
 const SUBMISSION: usize = 1 << 20;
@@ -26,12 +26,12 @@ pub struct FileOptions {
     pub bytes: Option<u64>,
     /// Past the page cache (O_DIRECT), where the file system can.
     pub direct: bool,
-    pub calls: Calls,
+    pub calls: TransferCalls,
 }
 
 /// How large transfers reach the kernel. Those of one submission are one `pread` or `pwrite` in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Calls {
+pub enum TransferCalls {
     /// Or `PreadPwrite` where the kernel refuses.
     IoUring,
     PreadPwrite,
@@ -39,34 +39,34 @@ pub enum Calls {
 
 impl Default for FileOptions {
     fn default() -> FileOptions {
-        FileOptions { bytes: None, direct: true, calls: Calls::IoUring }
+        FileOptions { bytes: None, direct: true, calls: TransferCalls::IoUring }
     }
 }
 
 pub struct FileDevice {
     file: File,
     path: PathBuf,
-    kind: Kind,
+    kind: FileKind,
     bytes: u64,
     /// Or why not.
     direct: Result<(), String>,
     /// Apart, so that a long write holds up no reader. Without one after it broke.
-    reading: Mutex<Option<Ring>>,
-    writing: Mutex<Option<Ring>>,
+    reading: Mutex<Option<IoRing>>,
+    writing: Mutex<Option<IoRing>>,
     /// Why there are none from the beginning.
     without_ring: Option<String>,
     /// For memory that O_DIRECT does not take.
     bounce: Arc<BufferPool>,
-    counters: Counters,
+    counters: DeviceCounters,
 }
 
 impl FileDevice {
     /// Opens `path`, and makes a file of `options.bytes` if nothing is there. One process at a time has it open.
     pub fn open(path: &Path, options: &FileOptions) -> io::Result<FileDevice> {
-        let Opened { file, kind, bytes, direct } = open::open(path, options)?;
+        let OpenedFile { file, kind, bytes, direct } = open::open(path, options)?;
         let rings = match options.calls {
-            Calls::IoUring => Ring::new().and_then(|reading| Ok((reading, Ring::new()?))),
-            Calls::PreadPwrite => Err(io::Error::other("not asked for")),
+            TransferCalls::IoUring => IoRing::new().and_then(|reading| Ok((reading, IoRing::new()?))),
+            TransferCalls::PreadPwrite => Err(io::Error::other("not asked for")),
         };
         let (reading, writing, without_ring) = match rings {
             Ok((reading, writing)) => (Some(reading), Some(writing), None),
@@ -82,7 +82,7 @@ impl FileDevice {
             writing: Mutex::new(writing),
             without_ring,
             bounce: BufferPool::new(SUBMISSION, 4),
-            counters: Counters::default(),
+            counters: DeviceCounters::default(),
         })
     }
 
@@ -107,7 +107,7 @@ impl FileDevice {
     /// None if there is no ring.
     fn by_ring(
         &self,
-        ring: &Mutex<Option<Ring>>,
+        ring: &Mutex<Option<IoRing>>,
         transfers: &mut [(u64, Transfer<'_>)],
     ) -> Option<io::Result<()>> {
         let mut ring = lock(ring);
@@ -209,7 +209,7 @@ impl Device for FileDevice {
     fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
         check(self.bytes, offset, bytes)?;
         // A hole in a file is room that somebody else may take, and filling it again costs more than flash gains.
-        if bytes == 0 || self.kind == Kind::File {
+        if bytes == 0 || self.kind == FileKind::File {
             return Ok(());
         }
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -229,8 +229,8 @@ impl Device for FileDevice {
 
     fn description(&self) -> String {
         let kind = match self.kind {
-            Kind::File => "file",
-            Kind::Block => "block device",
+            FileKind::File => "file",
+            FileKind::Block => "block device",
         };
         let cache = match &self.direct {
             Ok(()) => "O_DIRECT".to_owned(),
@@ -256,6 +256,6 @@ impl Device for FileDevice {
     }
 }
 
-fn lock(ring: &Mutex<Option<Ring>>) -> MutexGuard<'_, Option<Ring>> {
+fn lock(ring: &Mutex<Option<IoRing>>) -> MutexGuard<'_, Option<IoRing>> {
     ring.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,21 +13,21 @@ use rustix::io::Errno;
 use super::super::{AlignedBuffer, SECTOR, check_size};
 use super::FileOptions;
 
-pub(super) struct Opened {
+pub(super) struct OpenedFile {
     pub(super) file: File,
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
     pub(super) bytes: u64,
     /// Whether the page cache is passed by, or why not.
     pub(super) direct: Result<(), String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     File,
     Block,
 }
 
-pub(super) fn open(path: &Path, options: &FileOptions) -> io::Result<Opened> {
+pub(super) fn open(path: &Path, options: &FileOptions) -> io::Result<OpenedFile> {
     let explain = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let (kind, is_new) = look(path, options).map_err(explain)?;
     open_found(path, options, kind, is_new)
@@ -41,33 +41,33 @@ pub(super) fn open(path: &Path, options: &FileOptions) -> io::Result<Opened> {
 }
 
 /// What is there, and whether it has yet to be made.
-fn look(path: &Path, options: &FileOptions) -> io::Result<(Kind, bool)> {
+fn look(path: &Path, options: &FileOptions) -> io::Result<(FileKind, bool)> {
     if let Some(bytes) = options.bytes {
         check_size(bytes)?;
     }
     match std::fs::metadata(path) {
         Ok(metadata) => Ok((kind(&metadata)?, false)),
         Err(error) if error.kind() == ErrorKind::NotFound => match options.bytes {
-            Some(_) => Ok((Kind::File, true)),
+            Some(_) => Ok((FileKind::File, true)),
             None => Err(refused(ErrorKind::NotFound, "not there; give a size to make it")),
         },
         Err(error) => Err(error),
     }
 }
 
-fn kind(metadata: &Metadata) -> io::Result<Kind> {
+fn kind(metadata: &Metadata) -> io::Result<FileKind> {
     let found = metadata.file_type();
     if found.is_block_device() {
-        Ok(Kind::Block)
+        Ok(FileKind::Block)
     } else if found.is_file() {
-        Ok(Kind::File)
+        Ok(FileKind::File)
     } else {
         let what = if found.is_dir() { "a directory" } else { "something else" };
         Err(refused(ErrorKind::InvalidInput, &format!("{what}, where a file or block device is needed")))
     }
 }
 
-fn open_found(path: &Path, options: &FileOptions, kind: Kind, is_new: bool) -> io::Result<Opened> {
+fn open_found(path: &Path, options: &FileOptions, kind: FileKind, is_new: bool) -> io::Result<OpenedFile> {
     let (file, direct) = open_either(path, options.direct, kind, is_new)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
         Errno::WOULDBLOCK => {
@@ -76,25 +76,25 @@ fn open_found(path: &Path, options: &FileOptions, kind: Kind, is_new: bool) -> i
         error => error.into(),
     })?;
     let bytes = match kind {
-        Kind::File => size_file(&file, options.bytes, is_new)?,
-        Kind::Block => size_block(&file, options.bytes)?,
+        FileKind::File => size_file(&file, options.bytes, is_new)?,
+        FileKind::Block => size_block(&file, options.bytes)?,
     };
     let direct = direct.and_then(|()| probe(&file).map_err(|error| error.to_string()));
     if direct.is_err() {
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::DIRECT)?;
     }
-    Ok(Opened { file, kind, bytes, direct })
+    Ok(OpenedFile { file, kind, bytes, direct })
 }
 
 /// Opens with O_DIRECT if that is wanted and possible.
 fn open_either(
     path: &Path,
     direct: bool,
-    kind: Kind,
+    kind: FileKind,
     is_new: bool,
 ) -> io::Result<(File, Result<(), String>)> {
     // A block device that is mounted, or part of something that is, is refused by the kernel then.
-    let exclusive = if kind == Kind::Block { OFlags::EXCL } else { OFlags::empty() };
+    let exclusive = if kind == FileKind::Block { OFlags::EXCL } else { OFlags::empty() };
     let open = |flags: OFlags| {
         OpenOptions::new()
             .read(true)

@@ -40,46 +40,46 @@ impl Transfer<'_> {
         matches!(self, Transfer::Write(_))
     }
 
-    fn pieces(&mut self, offset: u64) -> impl Iterator<Item = Piece> + use<> {
+    fn pieces(&mut self, offset: u64) -> impl Iterator<Item = RingTransfer> + use<> {
         let (bytes, is_write) = (self.bytes(), self.is_write());
         let memory = match self {
             Transfer::Read(buffer) => buffer.as_mut_ptr(),
             // Only read from, as `is_write` says.
             Transfer::Write(buffer) => buffer.as_ptr().cast_mut(),
         };
-        let whole = Piece { offset, memory, bytes, is_write };
+        let whole = RingTransfer { offset, memory, bytes, is_write };
         (0..whole.bytes).step_by(SUBMISSION).map(move |skipped| {
             let piece = whole.skip(skipped);
-            Piece { bytes: piece.bytes.min(SUBMISSION), ..piece }
+            RingTransfer { bytes: piece.bytes.min(SUBMISSION), ..piece }
         })
     }
 }
 
 /// What one submission is to move, or the rest of it.
 #[derive(Clone, Copy)]
-struct Piece {
+struct RingTransfer {
     offset: u64,
     memory: *mut u8,
     bytes: usize,
     is_write: bool,
 }
 
-impl Piece {
-    fn skip(self, bytes: usize) -> Piece {
+impl RingTransfer {
+    fn skip(self, bytes: usize) -> RingTransfer {
         let memory = self.memory.wrapping_add(bytes);
-        Piece { offset: self.offset + bytes as u64, memory, bytes: self.bytes - bytes, ..self }
+        RingTransfer { offset: self.offset + bytes as u64, memory, bytes: self.bytes - bytes, ..self }
     }
 }
 
-pub(super) struct Ring {
+pub(super) struct IoRing {
     // Before the pools, so that the kernel lets go of their memory first.
     uring: IoUring,
     pools: Vec<Arc<BufferPool>>,
     is_broken: bool,
 }
 
-impl Ring {
-    pub(super) fn new() -> io::Result<Ring> {
+impl IoRing {
+    pub(super) fn new() -> io::Result<IoRing> {
         let uring = IoUring::new(DEPTH as u32)?;
         let mut probe = Probe::new();
         uring.submitter().register_probe(&mut probe)?;
@@ -88,7 +88,7 @@ impl Ring {
         if !needed.iter().all(|code| probe.is_supported(*code)) {
             return Err(io::Error::new(ErrorKind::Unsupported, "the kernel is too old"));
         }
-        Ok(Ring { uring, pools: Vec::new(), is_broken: false })
+        Ok(IoRing { uring, pools: Vec::new(), is_broken: false })
     }
 
     /// Whether the kernel refused to go on. Then its transfer failed, and it must not be used again.
@@ -147,8 +147,8 @@ impl Ring {
         transfers: &mut [(u64, Transfer<'_>)],
     ) -> io::Result<()> {
         let mut pieces = transfers.iter_mut().flat_map(|(offset, transfer)| transfer.pieces(*offset));
-        let mut slots: [Option<Piece>; DEPTH] = [None; DEPTH];
-        let (mut idle, mut again): (Vec<usize>, Vec<Piece>) = ((0..DEPTH).collect(), Vec::new());
+        let mut slots: [Option<RingTransfer>; DEPTH] = [None; DEPTH];
+        let (mut idle, mut again): (Vec<usize>, Vec<RingTransfer>) = ((0..DEPTH).collect(), Vec::new());
         let mut in_flight = 0;
         let mut result = Ok(());
         loop {
@@ -202,8 +202,8 @@ impl Ring {
         }
     }
 
-    fn entry(&self, fd: BorrowedFd<'_>, piece: Piece) -> squeue::Entry {
-        let Piece { offset, memory, bytes, is_write } = piece;
+    fn entry(&self, fd: BorrowedFd<'_>, piece: RingTransfer) -> squeue::Entry {
+        let RingTransfer { offset, memory, bytes, is_write } = piece;
         let (fd, length) = (types::Fd(fd.as_raw_fd()), bytes as u32);
         match (is_write, self.registered(memory as usize, bytes)) {
             (false, None) => opcode::Read::new(fd, memory, length).offset(offset).build(),
@@ -215,7 +215,7 @@ impl Ring {
 }
 
 /// What is left of a piece for which the kernel answered `moved` bytes or a negative error.
-fn outcome(moved: i32, piece: Piece) -> io::Result<Piece> {
+fn outcome(moved: i32, piece: RingTransfer) -> io::Result<RingTransfer> {
     match usize::try_from(moved) {
         Ok(moved) if moved >= SECTOR => Ok(piece.skip(moved.min(piece.bytes) / SECTOR * SECTOR)),
         Ok(_) if piece.is_write => Err(ErrorKind::WriteZero.into()),

@@ -7,7 +7,7 @@ mod victims;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::counts::Counters;
+use super::counts::DeviceCounters;
 use super::{BufferPool, Device, DeviceCounts, SECTOR, check};
 pub use mapping::{Ftl, FtlOptions, Wear};
 pub use timings::Timings;
@@ -17,13 +17,13 @@ pub use timings::Timings;
 pub struct FtlDevice<D> {
     store: D,
     ftl: Mutex<Ftl>,
-    counters: Counters,
+    counters: DeviceCounters,
 }
 
 impl<D: Device> FtlDevice<D> {
     pub fn new(store: D, options: &FtlOptions) -> io::Result<FtlDevice<D>> {
         let ftl = Ftl::new(store.bytes(), options)?;
-        Ok(FtlDevice { store, ftl: Mutex::new(ftl), counters: Counters::default() })
+        Ok(FtlDevice { store, ftl: Mutex::new(ftl), counters: DeviceCounters::default() })
     }
 
     pub fn wear(&self) -> Wear {

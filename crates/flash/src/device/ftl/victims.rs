@@ -7,13 +7,13 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Victims {
     heads: Vec<u32>,
     tails: Vec<u32>,
-    links: Vec<Link>,
+    links: Vec<VictimLink>,
     /// No list before this one has a block.
     lowest: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct VictimLink {
     before: u32,
     after: u32,
     /// The list the block is on, or `NONE`.
@@ -23,7 +23,7 @@ struct Link {
 impl Victims {
     pub(super) fn new(blocks: u32, block_pages: u32) -> Victims {
         let lists = block_pages as usize + 1;
-        let link = Link { before: NONE, after: NONE, valid: NONE };
+        let link = VictimLink { before: NONE, after: NONE, valid: NONE };
         Victims {
             heads: vec![NONE; lists],
             tails: vec![NONE; lists],
@@ -35,7 +35,7 @@ impl Victims {
     pub(super) fn insert(&mut self, block: u32, valid: u32) {
         let list = valid as usize;
         let before = self.tails[list];
-        self.links[block as usize] = Link { before, after: NONE, valid };
+        self.links[block as usize] = VictimLink { before, after: NONE, valid };
         match before {
             NONE => self.heads[list] = block,
             before => self.links[before as usize].after = block,
@@ -64,7 +64,7 @@ impl Victims {
     }
 
     fn remove(&mut self, block: u32) {
-        let Link { before, after, valid } = self.links[block as usize];
+        let VictimLink { before, after, valid } = self.links[block as usize];
         let list = valid as usize;
         match before {
             NONE => self.heads[list] = after,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{device, settings};
-use crate::device::{AlignedBuffer, Device, DeviceCounts, Fault, FaultyDevice, MemoryDevice, SECTOR};
-use crate::ripq::{Ripq, Settings};
+use crate::device::{AlignedBuffer, Device, DeviceCounts, DeviceFault, FaultyDevice, MemoryDevice, SECTOR};
+use crate::ripq::{Ripq, RipqSettings};
 
 type Faulty = FaultyDevice<MemoryDevice>;
 
@@ -31,7 +31,7 @@ fn left_after_crash(device: Arc<Faulty>, ripq: Ripq) -> Option<u8> {
 #[test]
 fn a_copy_that_could_not_be_read_once_does_not_come_back_over_a_newer_one() {
     let (device, ripq) = with_one();
-    device.plan(device.operations(), Fault::Error);
+    device.plan(device.operations(), DeviceFault::Error);
     ripq.get(b"key").expect_err("a read error");
     ripq.insert(b"key", &[2; 1000]).expect("healthy");
     assert_ne!(left_after_crash(device, ripq), Some(1));
@@ -42,7 +42,7 @@ fn a_checkpoint_that_failed_hides_no_later_change() {
     for step in 0..3 {
         let (device, ripq) = with_one();
         // Nothing is buffered: a flush writes a checkpoint, syncs it, and writes an empty sector of changes.
-        device.plan(device.operations() + step, Fault::Error);
+        device.plan(device.operations() + step, DeviceFault::Error);
         ripq.flush().expect_err("a fault");
         assert!(ripq.remove(b"key").expect("healthy"));
         assert_eq!(left_after_crash(device, ripq), None, "step {step}");
@@ -52,7 +52,7 @@ fn a_checkpoint_that_failed_hides_no_later_change() {
 #[test]
 fn a_sync_that_failed_is_not_made_good_by_the_next() {
     let (device, ripq) = with_one();
-    device.plan(device.operations() + 1, Fault::Error);
+    device.plan(device.operations() + 1, DeviceFault::Error);
     ripq.remove(b"key").expect_err("the sync of the journal");
     assert!(!ripq.remove(b"key").expect("healthy"), "it is no longer served");
     assert_eq!(left_after_crash(device, ripq), None);
@@ -71,7 +71,7 @@ fn the_journal_of_a_former_cache_is_not_believed() {
     }
     drop(former);
     store.write(0, &AlignedBuffer::new(2 * SECTOR)).expect("healthy");
-    let settings = Settings { identity: 2, ..settings("lru") };
+    let settings = RipqSettings { identity: 2, ..settings("lru") };
     let ripq = Ripq::create(Arc::clone(&store), settings.clone()).expect("cleared");
     for key in 0..30u16 {
         ripq.insert(&key.to_le_bytes(), &[2; 1000]).expect("healthy");

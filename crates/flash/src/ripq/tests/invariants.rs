@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::{cache, device, settings};
 use crate::device::{Device, SECTOR};
-use crate::ripq::{Ripq, Settings};
+use crate::ripq::{Ripq, RipqSettings};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -45,7 +45,7 @@ fn value(key: u16, version: u32, bytes: usize) -> Vec<u8> {
 }
 
 fn run(policy: &str, theta: Option<f64>, steps: &[Step]) -> Result<(), TestCaseError> {
-    let settings = Settings { theta, ..settings(policy) };
+    let settings = RipqSettings { theta, ..settings(policy) };
     let device: Arc<dyn Device> = Arc::new(device(24, &settings));
     let mut ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
     let mut written: BTreeMap<u16, Vec<u8>> = BTreeMap::new();
@@ -142,7 +142,7 @@ fn blocks_of_mostly_dead_objects_are_written_again() {
 /// Of a large block only the table and what is kept are read.
 #[test]
 fn large_blocks_are_reclaimed_in_parts() {
-    let ripq = cache(12, Settings { block_bytes: 1 << 20, ..settings("slru:2") });
+    let ripq = cache(12, RipqSettings { block_bytes: 1 << 20, ..settings("slru:2") });
     for key in 0..400u16 {
         ripq.insert(&key.to_le_bytes(), &value(key, 1, 50_000)).expect("healthy");
         for wanted in (0..key).step_by(37) {
@@ -159,7 +159,7 @@ fn large_blocks_are_reclaimed_in_parts() {
 /// Table 4.3's blocks; memory is taken for what is written of them.
 #[test]
 fn blocks_of_256_mib_are_written_and_opened() {
-    let settings = Settings { block_bytes: 256 << 20, ..settings("slru:3") };
+    let settings = RipqSettings { block_bytes: 256 << 20, ..settings("slru:3") };
     let device: Arc<dyn Device> = Arc::new(device(9, &settings));
     let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
     ripq.insert(b"key", &value(1, 1, 3 << 20)).expect("healthy");
@@ -172,7 +172,7 @@ fn blocks_of_256_mib_are_written_and_opened() {
 /// Requests alone, of ever other objects, leave virtual blocks with few objects behind.
 #[test]
 fn virtual_blocks_are_joined_without_a_single_write() {
-    let ripq = cache(16, Settings { block_bytes: SECTOR as u64, ..settings("lru") });
+    let ripq = cache(16, RipqSettings { block_bytes: SECTOR as u64, ..settings("lru") });
     for key in 0..800u16 {
         ripq.insert(&key.to_le_bytes(), b"short").expect("healthy");
     }
@@ -245,7 +245,7 @@ fn a_flush_evicts_little() {
     for (policy, blocks, alpha) in
         [("slru:3", 64, 0.05), ("slru:3", 24, 0.1), ("gdsf", 64, 0.05), ("slru:3", 12, 0.05)]
     {
-        let ripq = cache(blocks, Settings { alpha, ..settings(policy) });
+        let ripq = cache(blocks, RipqSettings { alpha, ..settings(policy) });
         let mut random = SmallRng::seed_from_u64(1);
         for _ in 0..20_000 {
             let key = (random.random::<f64>().powi(2) * 1000.0) as u16;

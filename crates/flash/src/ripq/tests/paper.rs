@@ -6,15 +6,15 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{cache, settings};
-use crate::index::Place;
-use crate::priority::Priority;
-use crate::ripq::queue::{Queue, bytes, counted_in};
-use crate::ripq::section::{Kind, Section};
-use crate::ripq::{Ripq, Settings};
+use crate::index::IndexPlace;
+use crate::priority::QueuePriority;
+use crate::ripq::queue::{RipqQueue, bytes, counted_in};
+use crate::ripq::section::{BlockKind, Section};
+use crate::ripq::{Ripq, RipqSettings};
 
 /// Sections with so many sealed blocks each; a block has one object of one unit per percent. The segments are full.
-fn queue(alpha: f64, sections: &[&[u32]]) -> Queue {
-    let mut queue = Queue::new("slru:3".parse().expect("a policy"), alpha, 1 << 20, bytes(100));
+fn queue(alpha: f64, sections: &[&[u32]]) -> RipqQueue {
+    let mut queue = RipqQueue::new("slru:3".parse().expect("a policy"), alpha, 1 << 20, bytes(100));
     queue.segments.restore(&[]);
     queue.sections = sections.iter().map(|_| Section::default()).collect();
     for (section, blocks) in sections.iter().enumerate() {
@@ -28,7 +28,7 @@ fn queue(alpha: f64, sections: &[&[u32]]) -> Queue {
     queue
 }
 
-fn shares(queue: &Queue) -> Vec<u64> {
+fn shares(queue: &RipqQueue) -> Vec<u64> {
     queue.sections.iter().map(|section| section.bytes * 100 / queue.bytes).collect()
 }
 
@@ -40,7 +40,7 @@ fn an_object_goes_to_the_head_that_is_nearest_to_its_priority() {
     let places =
         [(0.0, 0), (0.29, 0), (0.3, 0), (0.49, 0), (0.5, 1), (0.7, 1), (0.84, 1), (0.86, 2), (1.0, 2)];
     for (rank, section) in places {
-        assert_eq!(queue.locate(Priority::Relative(rank)), section, "priority {rank}");
+        assert_eq!(queue.locate(QueuePriority::Relative(rank)), section, "priority {rank}");
     }
 }
 
@@ -60,7 +60,7 @@ fn a_section_of_twice_alpha_is_split_in_halves() {
 #[test]
 fn neighbours_with_less_than_alpha_are_merged() {
     let mut merged = queue(0.3, &[&[35], &[14], &[15], &[36]]);
-    let order = |queue: &Queue| -> Vec<u32> {
+    let order = |queue: &RipqQueue| -> Vec<u32> {
         queue.sections.iter().flat_map(Section::blocks).filter(|id| queue.blocks[*id].objects > 0).collect()
     };
     let before = order(&merged);
@@ -91,13 +91,13 @@ fn there_are_at_most_two_over_alpha_sections() {
 fn an_update_only_raises() {
     let mut queue = queue(0.3, &[&[30], &[20, 20], &[30]]);
     let lowest = queue.lowest_device().expect("there are blocks");
-    let mut place = Place { block: lowest, offset: 4, units: 30, moved_to: None, frequency: 1 };
+    let mut place = IndexPlace { block: lowest, offset: 4, units: 30, moved_to: None, frequency: 1 };
     queue.request(&mut place);
     let moved = place.moved_to.expect("from the first third to the second");
-    assert_eq!((queue.blocks[moved].kind, queue.blocks[moved].section), (Kind::Virtual, 1));
+    assert_eq!((queue.blocks[moved].kind, queue.blocks[moved].section), (BlockKind::Virtual, 1));
     assert_eq!((queue.blocks[lowest].objects, queue.blocks[lowest].residents), (0, 1));
     let head = queue.sections[2].sealed[0];
-    let mut top = Place { block: head, ..place };
+    let mut top = IndexPlace { block: head, ..place };
     (top.moved_to, top.frequency) = (None, 1);
     let before = queue.rank(head);
     queue.request(&mut top);
@@ -107,17 +107,17 @@ fn an_update_only_raises() {
 
 /// A queue whose blocks have one object each, driven as a cache of objects of one size; what is in it, and where.
 struct Single {
-    queue: Queue,
-    places: BTreeMap<u32, Place>,
+    queue: RipqQueue,
+    places: BTreeMap<u32, IndexPlace>,
     objects_max: usize,
 }
 
 impl Single {
     fn put(&mut self, object: u32, section: usize, frequency: u8) {
-        let block = self.queue.open(section, Kind::Device);
+        let block = self.queue.open(section, BlockKind::Device);
         self.queue.blocks[block].residents += 1;
         self.queue.count(block, 1, frequency);
-        self.places.insert(object, Place { block, offset: 4, units: 1, moved_to: None, frequency });
+        self.places.insert(object, IndexPlace { block, offset: 4, units: 1, moved_to: None, frequency });
         self.queue.seal(section);
         self.queue.balance();
     }
@@ -158,7 +158,7 @@ fn with_a_section_for_each_object_the_queue_is_exact() {
         let seed = case.seed;
         let mut random = SmallRng::seed_from_u64(seed);
         let objects_max = 30;
-        let queue = Queue::new("lru".parse().expect("a policy"), 0.001, bytes(1), bytes(30));
+        let queue = RipqQueue::new("lru".parse().expect("a policy"), 0.001, bytes(1), bytes(30));
         let mut single = Single { queue, places: BTreeMap::new(), objects_max };
         let mut twin: Vec<u32> = Vec::new();
         for step in 0..3000 {
@@ -175,7 +175,7 @@ fn with_a_section_for_each_object_the_queue_is_exact() {
     }
 }
 
-fn filled(settings: Settings, requested: u16) -> Ripq {
+fn filled(settings: RipqSettings, requested: u16) -> Ripq {
     let ripq = cache(30, settings);
     for key in 0..2000u16 {
         ripq.insert(&key.to_le_bytes(), &[key as u8; 1000]).expect("healthy");
@@ -200,7 +200,7 @@ fn what_was_updated_survives_the_eviction_of_its_block() {
 #[test]
 fn the_last_part_of_the_queue_is_not_written_again() {
     for (skip, kept) in [(0.0, true), (0.5, false)] {
-        let ripq = cache(30, Settings { skip, ..settings("slru:1") });
+        let ripq = cache(30, RipqSettings { skip, ..settings("slru:1") });
         for key in 0..400u16 {
             ripq.insert(&key.to_le_bytes(), &[key as u8; 1000]).expect("healthy");
             if key == 60 {

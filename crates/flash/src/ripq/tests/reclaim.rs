@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{device, settings};
 use crate::device::{Device, DeviceCounts, MemoryDevice, SECTOR};
-use crate::ripq::stored::Held;
-use crate::ripq::{Ripq, Settings};
+use crate::ripq::stored::BlockBytes;
+use crate::ripq::{Ripq, RipqSettings};
 
 type Interruption = Box<dyn FnOnce() + Send>;
 
@@ -91,7 +91,7 @@ fn get(ripq: &Ripq, key: u16) -> bool {
 /// Of a large block only what is wanted by then is read. What is requested during that read is wanted as well.
 #[test]
 fn an_object_that_is_requested_while_its_block_is_reclaimed_stays() {
-    let settings = Settings { block_bytes: 1 << 20, ..settings("lru") };
+    let settings = RipqSettings { block_bytes: 1 << 20, ..settings("lru") };
     let device = Arc::new(Interrupted::new(device(12, &settings), false));
     let ripq = Arc::new(Ripq::create(Arc::clone(&device) as Arc<dyn Device>, settings).expect("empty"));
     let requested = Arc::new(Mutex::new(Vec::new()));
@@ -125,8 +125,8 @@ fn lose_what_is_drained(ripq: &Ripq, device: &Interrupted, keys: u16) {
         let state = ripq.state();
         let place = state.index.get(ripq.digest(&key.to_le_bytes()));
         place.is_some_and(|place| match state.stored(place.block).held {
-            Held::OnDevice(slot) => ripq.layout.block(slot) == drained,
-            Held::Open(_) | Held::Writing(_) => false,
+            BlockBytes::OnDevice(slot) => ripq.layout.block(slot) == drained,
+            BlockBytes::Open(_) | BlockBytes::Writing(_) => false,
         })
     };
     let lost: Vec<u16> = (0..keys).filter(is_drained).collect();
@@ -141,7 +141,7 @@ fn lose_what_is_drained(ripq: &Ripq, device: &Interrupted, keys: u16) {
 /// A block of which readers lose the last object while it is drained stays until the drain ends.
 #[test]
 fn a_block_is_not_freed_while_it_is_drained() {
-    let settings = Settings { block_bytes: 4 * SECTOR as u64, ..settings("lru") };
+    let settings = RipqSettings { block_bytes: 4 * SECTOR as u64, ..settings("lru") };
     let device = Arc::new(Interrupted::new(device(24, &settings), true));
     let ripq = Arc::new(Ripq::create(Arc::clone(&device) as Arc<dyn Device>, settings).expect("empty"));
     for key in 0..1000u16 {

@@ -7,13 +7,13 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{device, settings};
-use crate::Error;
-use crate::block::{Builder, Header};
-use crate::device::{AlignedBuffer, Device, Fault, FaultRates, FaultyDevice, MemoryDevice, SECTOR};
+use crate::FlashError;
+use crate::block::{BlockHeader, Builder};
+use crate::device::{AlignedBuffer, Device, DeviceFault, FaultRates, FaultyDevice, MemoryDevice, SECTOR};
 use crate::journal::Journal;
-use crate::record::Record;
-use crate::ripq::state::State;
-use crate::ripq::{Ripq, Settings};
+use crate::record::ObjectRecord;
+use crate::ripq::state::RipqState;
+use crate::ripq::{Ripq, RipqSettings};
 
 type Faulty = FaultyDevice<MemoryDevice>;
 
@@ -94,7 +94,7 @@ impl History {
 
 const KEYS: u16 = 300;
 
-fn faulty(seed: u64, settings: &Settings) -> Arc<Faulty> {
+fn faulty(seed: u64, settings: &RipqSettings) -> Arc<Faulty> {
     Arc::new(FaultyDevice::new(device(40, settings), seed))
 }
 
@@ -117,7 +117,7 @@ fn power_cuts_bring_nothing_back_and_lose_little() {
             found += history.check(&ripq, &format!("{policy}, life {life}"));
             ripq.verify().unwrap_or_else(|wrong| panic!("{policy}, life {life}: {wrong}"));
             let cut = device.operations() + random.random_range(0..400);
-            device.plan(cut, Fault::PowerCut);
+            device.plan(cut, DeviceFault::PowerCut);
             history.run(&ripq, &mut random, 500);
             drop(ripq);
             device.cut_power().expect("the store is healthy");
@@ -176,7 +176,7 @@ fn what_was_sealed_survives_a_kill() {
         let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
         let (mut random, mut history) = (SmallRng::seed_from_u64(case.seed), History::default());
         history.run(&ripq, &mut random, 5000);
-        let keys = |ripq: &Ripq, wanted: &dyn Fn(&State, u64) -> bool| -> BTreeSet<u16> {
+        let keys = |ripq: &Ripq, wanted: &dyn Fn(&RipqState, u64) -> bool| -> BTreeSet<u16> {
             let state = ripq.state();
             (0..KEYS).filter(|key| wanted(&state, ripq.digest(&key.to_le_bytes()))).collect()
         };
@@ -264,15 +264,15 @@ fn a_device_that_takes_no_more_is_a_clear_error_and_is_still_read() {
 fn other_settings_and_other_devices_are_refused() {
     let settings = settings("lru");
     let device: Arc<dyn Device> = Arc::new(device(20, &settings));
-    assert!(matches!(Ripq::open(Arc::clone(&device), settings.clone()), Err(Error::Empty)));
+    assert!(matches!(Ripq::open(Arc::clone(&device), settings.clone()), Err(FlashError::Empty)));
     let ripq = Ripq::create(Arc::clone(&device), settings.clone()).expect("empty");
     ripq.close().expect("healthy");
-    assert!(matches!(Ripq::create(Arc::clone(&device), settings.clone()), Err(Error::InUse)));
-    let larger = Settings { block_bytes: 4 * SECTOR as u64, ..settings.clone() };
+    assert!(matches!(Ripq::create(Arc::clone(&device), settings.clone()), Err(FlashError::InUse)));
+    let larger = RipqSettings { block_bytes: 4 * SECTOR as u64, ..settings.clone() };
     let error = Ripq::open(Arc::clone(&device), larger).err().expect("refused").to_string();
     assert_eq!(error, "block_bytes = 16384: the cache on this device was created with 8192");
-    for wrong in [Settings { alpha: 0.0, ..settings.clone() }, Settings { skip: 1.0, ..settings }] {
-        assert!(matches!(Ripq::open(Arc::clone(&device), wrong), Err(Error::Settings(_))));
+    for wrong in [RipqSettings { alpha: 0.0, ..settings.clone() }, RipqSettings { skip: 1.0, ..settings }] {
+        assert!(matches!(Ripq::open(Arc::clone(&device), wrong), Err(FlashError::Settings(_))));
     }
 }
 
@@ -288,9 +288,10 @@ fn numbers_that_nobody_reaches_are_refused() {
             ripq.close().expect("healthy");
             if of_block {
                 let mut builder = Builder::new(AlignedBuffer::new(settings.block_bytes as usize));
-                builder.append(&Record::new(b"key", b"value", 7).expect("short"), 1);
+                builder.append(&ObjectRecord::new(b"key", b"value", 7).expect("short"), 1);
                 let (identity, sequence) = (layout.identity, number);
-                let header = Header { identity, sequence, objects: 0, used_units: 0, rank: 1.0, lowest: 0.0 };
+                let header =
+                    BlockHeader { identity, sequence, objects: 0, used_units: 0, rank: 1.0, lowest: 0.0 };
                 let (block, _) = builder.seal(header);
                 device.write(layout.block(3), &block).expect("healthy");
             } else {
@@ -299,7 +300,7 @@ fn numbers_that_nobody_reaches_are_refused() {
             let opened = Ripq::open(device, settings.clone());
             match number == 1 << 40 {
                 true => assert!(opened.is_ok_and(|ripq| ripq.verify().is_ok())),
-                false => assert!(matches!(opened, Err(Error::Damaged(_))), "{number}, {of_block}"),
+                false => assert!(matches!(opened, Err(FlashError::Damaged(_))), "{number}, {of_block}"),
             }
         }
     }
@@ -314,7 +315,7 @@ fn what_could_not_be_removed_does_not_come_back_once_it_is_replaced() {
     let name = 7u16.to_le_bytes();
     ripq.insert(&name, &value(7, 1, 100)).expect("healthy");
     ripq.flush().expect("healthy");
-    device.plan(device.operations(), Fault::Error);
+    device.plan(device.operations(), DeviceFault::Error);
     assert!(ripq.remove(&name).is_err(), "the journal cannot be written");
     ripq.insert(&name, &value(7, 2, 100)).expect("healthy again");
     drop(ripq);
@@ -332,7 +333,7 @@ fn errors_before_a_power_cut_bring_nothing_back() {
         let seed = case.seed;
         let policy = ["slru:3", "gdsf", "lru", "fifo"][(seed % 4) as usize];
         let theta = (seed % 5 == 4).then_some(0.8);
-        let settings = Settings { theta, ..settings(policy) };
+        let settings = RipqSettings { theta, ..settings(policy) };
         let device = faulty(seed, &settings);
         drop(Ripq::create(shared(&device), settings.clone()).expect("healthy"));
         let (mut random, mut history) = (SmallRng::seed_from_u64(seed), History::default());

@@ -6,12 +6,12 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{cache, settings};
-use crate::ripq::{Ripq, Settings, Statistics};
+use crate::ripq::{Ripq, RipqSettings, RipqStatistics};
 
 const VALUE_BYTES: usize = 400;
 
 fn sipq(policy: &str, theta: f64) -> Ripq {
-    cache(64, Settings { theta: Some(theta), ..settings(policy) })
+    cache(64, RipqSettings { theta: Some(theta), ..settings(policy) })
 }
 
 /// Few objects are requested again and again, many of them once.
@@ -23,7 +23,7 @@ fn requests() -> impl Iterator<Item = u64> {
     })
 }
 
-fn replay(ripq: &Ripq, mut each: impl FnMut(u64, bool)) -> Statistics {
+fn replay(ripq: &Ripq, mut each: impl FnMut(u64, bool)) -> RipqStatistics {
     for object in requests() {
         let key = object.to_le_bytes();
         let hit = ripq.get(&key).expect("healthy").is_some();
@@ -91,15 +91,15 @@ fn a_log_is_made_of_sections() {
 
     use crate::device::Device;
 
-    let settings = Settings { alpha: 0.05, ..settings("slru:3") };
+    let settings = RipqSettings { alpha: 0.05, ..settings("slru:3") };
     let mut written = Vec::new();
     for before in [None, Some(0.9)] {
         let device: Arc<dyn Device> = Arc::new(super::device(200, &settings));
-        let former = Settings { theta: before, ..settings.clone() };
+        let former = RipqSettings { theta: before, ..settings.clone() };
         let ripq = Ripq::create(Arc::clone(&device), former).expect("empty");
         replay(&ripq, |_, _| {});
         ripq.close().expect("healthy");
-        let ripq = Ripq::open(device, Settings { theta: Some(0.9), ..settings.clone() }).expect("closed");
+        let ripq = Ripq::open(device, RipqSettings { theta: Some(0.9), ..settings.clone() }).expect("closed");
         assert!(ripq.contents().sections <= 2);
         written.push(replay(&ripq, |_, _| {}).blocks_written);
     }

@@ -55,7 +55,7 @@ impl Cache for OnRipq {
     fn insert(&self, key: &[u8], value: &[u8]) -> anyhow::Result<bool> {
         match self.ripq.insert(key, value) {
             Ok(()) => Ok(true),
-            Err(flash::Error::TooLarge { .. }) => Ok(false),
+            Err(flash::FlashError::TooLarge { .. }) => Ok(false),
             Err(error) => bail!(error),
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use config::ByteSize;
 use flash::device::{AlignedBuffer, Device, FileDevice, FileOptions, FtlDevice, MemoryDevice, SECTOR};
-use flash::ripq::{Ripq, Settings};
-use flash::{self, layout::Layout};
+use flash::ripq::{Ripq, RipqSettings};
+use flash::{self, layout::DeviceLayout};
 
 use super::cache::{Cache, OnRipq};
 use super::{Arguments, plan};
@@ -149,31 +149,31 @@ fn ripq(
     device: &Arc<dyn Device>,
     bytes: u64,
 ) -> anyhow::Result<Ripq> {
-    let settings = Settings { theta, identity: identity(arguments), ..settings(arguments) };
+    let settings = RipqSettings { theta, identity: identity(arguments), ..settings(arguments) };
     let opened = if arguments.reopen {
         check_size(arguments, &**device, bytes).and_then(|()| Ripq::open(Arc::clone(device), settings))
     } else {
         Ripq::create(Arc::clone(device), settings)
     };
     opened.map_err(|error| match (error, &arguments.device) {
-        (error @ flash::Error::Device { .. }, _) => error.into(),
-        (error @ flash::Error::Settings(_), _) => BadInput(as_flags(&error)).into(),
+        (error @ flash::FlashError::Device { .. }, _) => error.into(),
+        (error @ flash::FlashError::Settings(_), _) => BadInput(as_flags(&error)).into(),
         (error, Target::Path(path)) => BadInput(format!("--device {}: {error}", path.display())).into(),
         (error, _) => BadInput(error.to_string()).into(),
     })
 }
 
 /// That a size that was given is the one that the cache on the device was made with.
-fn check_size(arguments: &Arguments, device: &dyn Device, bytes: u64) -> Result<(), flash::Error> {
+fn check_size(arguments: &Arguments, device: &dyn Device, bytes: u64) -> Result<(), flash::FlashError> {
     if arguments.size.is_none() {
         return Ok(());
     }
-    let found = Layout::open(device)?;
-    if Layout::plan(bytes, found.block_bytes, found.identity)? == found {
+    let found = DeviceLayout::open(device)?;
+    if DeviceLayout::plan(bytes, found.block_bytes, found.identity)? == found {
         return Ok(());
     }
     let (size, last) = (plan::asked(arguments), ByteSize(found.block(found.blocks as u32)));
-    Err(flash::Error::Settings(format!(
+    Err(flash::FlashError::Settings(format!(
         "--size {size}: the cache on this device was made with another, and ends at {last}; leave it out to go on with that"
     )))
 }
@@ -186,26 +186,26 @@ fn identity(arguments: &Arguments) -> u64 {
     }
 }
 
-fn settings(arguments: &Arguments) -> Settings {
-    Settings {
+fn settings(arguments: &Arguments) -> RipqSettings {
+    RipqSettings {
         policy: arguments.policy(),
         block_bytes: arguments.block_size.0,
         alpha: arguments.alpha,
         skip: arguments.skip,
         theta: Some(arguments.theta),
-        ..Settings::default()
+        ..RipqSettings::default()
     }
 }
 
 /// The parameters by themselves, whether the engine uses them or not.
 pub(super) fn check_settings(arguments: &Arguments) -> Result<(), BadInput> {
     let settings = settings(arguments);
-    let of_block = || Layout::plan(0, settings.block_bytes, 0).map(drop);
+    let of_block = || DeviceLayout::plan(0, settings.block_bytes, 0).map(drop);
     settings.check().and_then(|()| of_block()).map_err(|error| BadInput(as_flags(&error)))
 }
 
 /// What the engine says of its parameters, in the words of the command line.
-pub(super) fn as_flags(error: &flash::Error) -> String {
+pub(super) fn as_flags(error: &flash::FlashError) -> String {
     let text = error.to_string();
     let flags = [
         ("block_bytes = ", "--block-size "),

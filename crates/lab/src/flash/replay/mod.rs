@@ -19,10 +19,9 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::Context;
-use config::ByteSize;
-use flash::Policy;
-use policies::Spec;
-use study::what_if::{Setting, Size, Survey, WhatIfError};
+use flash::FlashPolicy;
+use policies::PolicySpec;
+use study::what_if::{GridSetting, Size, Survey, WhatIfError};
 use trace::Access;
 
 use super::target::Target;
@@ -48,7 +47,7 @@ pub(crate) struct Arguments {
 
     /// Order of eviction: slru:L with L up to 15, lru, gdsf:L with L up to 254, gdsf, which counts requests to 255, or fifo
     #[arg(long, value_name = "POLICY", default_value = "slru:3")]
-    policy: Policy,
+    policy: FlashPolicy,
 
     /// ftl (simulated flash in memory), mem, or PATH: a new file, or a block device; for rocksdb a directory
     #[arg(long, value_name = "PATH|mem|ftl", default_value = "ftl")]
@@ -153,14 +152,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// SLRU are not yet full, and so its exact policy leaves none; the strict form does.
 fn exact(arguments: &Arguments, capacity: u64) -> anyhow::Result<Exact> {
     let policies = match arguments.policy() {
-        Policy::SegmentedLru { segments: 1 } => vec![Spec::SlruBorrow { segments: 1 }],
-        Policy::SegmentedLru { segments } => {
+        FlashPolicy::SegmentedLru { segments: 1 } => vec![PolicySpec::SlruBorrow { segments: 1 }],
+        FlashPolicy::SegmentedLru { segments } => {
             let segments = segments.into();
-            vec![Spec::SlruBorrow { segments }, Spec::Slru { segments }]
+            vec![PolicySpec::SlruBorrow { segments }, PolicySpec::Slru { segments }]
         }
         policy => vec![policy.to_string().parse()?],
     };
-    let setting = Setting {
+    let setting = GridSetting {
         policies,
         sizes: vec![Size::Bytes(capacity)],
         ignore_size: false,
@@ -188,8 +187,8 @@ impl Arguments {
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    fn policy(&self) -> Policy {
-        if matches!(self.engine, Engine::Fifo | Engine::Foyer) { Policy::Fifo } else { self.policy }
+    fn policy(&self) -> FlashPolicy {
+        if matches!(self.engine, Engine::Fifo | Engine::Foyer) { FlashPolicy::Fifo } else { self.policy }
     }
 
     fn check(&self) -> Result<(), BadInput> {

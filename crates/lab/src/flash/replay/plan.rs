@@ -2,7 +2,7 @@
 
 use config::ByteSize;
 use flash::device::{FtlOptions, SECTOR};
-use flash::layout::{BLOCKS_COUNT_MIN, Layout};
+use flash::layout::{BLOCKS_COUNT_MIN, DeviceLayout};
 use study::what_if::Size;
 
 use super::Arguments;
@@ -22,7 +22,7 @@ pub(super) fn device_bytes(arguments: &Arguments, capacity: u64) -> Result<u64, 
         return Ok(bytes);
     }
     let block_bytes = arguments.block_size.0;
-    let blocks = |bytes| Layout::plan(bytes, block_bytes, 0).map(|layout| layout.blocks);
+    let blocks = |bytes| DeviceLayout::plan(bytes, block_bytes, 0).map(|layout| layout.blocks);
     blocks(bytes)
         .map_err(|error| BadInput(format!("--size {} with {}", asked(arguments), as_flags(&error))))?;
     let ftl = matches!(arguments.device, Target::Ftl).then(|| ftl(arguments)).transpose()?;

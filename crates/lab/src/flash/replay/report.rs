@@ -1,7 +1,7 @@
 //! What a replay prints: one JSON object, or a table for people.
 
 use serde::Serialize;
-use study::what_if::Outcome;
+use study::what_if::GridOutcome;
 
 use super::Arguments;
 use super::cache::Memory;
@@ -41,8 +41,8 @@ pub(super) struct Report {
 
 /// What the policy does without a device.
 pub(super) struct Exact {
-    pub(super) policy: Outcome,
-    pub(super) strict: Option<Outcome>,
+    pub(super) policy: GridOutcome,
+    pub(super) strict: Option<GridOutcome>,
 }
 
 impl Report {
