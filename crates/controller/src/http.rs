@@ -23,8 +23,8 @@ use serde_json::json;
 
 use crate::hot::hottest;
 use crate::inspect::inspect;
-use crate::orders;
-use crate::service::{Refusal, Service};
+use crate::order_requests;
+use crate::service::{HeartbeatRefusal, Service};
 use crate::view::{self, MapView};
 
 pub const DRAIN_PATH: &str = "/v1/drain";
@@ -46,13 +46,13 @@ const HEARTBEAT_BYTES_MAX: usize = 16 << 20;
 
 /// What the request functions share with the controller's thread.
 #[derive(Clone)]
-pub(crate) struct Api {
+pub(crate) struct HttpApi {
     pub(crate) service: Arc<Mutex<Service>>,
     pub(crate) key: HeartbeatKey,
     pub(crate) clock: fn() -> Time,
 }
 
-impl Api {
+impl HttpApi {
     pub(crate) fn service(&self) -> MutexGuard<'_, Service> {
         self.service.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -61,23 +61,23 @@ impl Api {
 /// What is answered for a path that the API does not have.
 pub const NO_SUCH_PATH: &str = "there is no such path";
 
-pub(crate) fn routes(api: Api) -> Router {
+pub(crate) fn routes(api: HttpApi) -> Router {
     Router::new()
         .route(heartbeat::PATH, post(take_heartbeat).layer(DefaultBodyLimit::max(HEARTBEAT_BYTES_MAX)))
-        .route("/v1/status", get(|State(api): State<Api>| async move { Json(api.service().status()) }))
+        .route("/v1/status", get(|State(api): State<HttpApi>| async move { Json(api.service().status()) }))
         .route("/v1/map", get(map))
         .route(
             "/v1/members",
-            get(|State(api): State<Api>| async move { Json(view::members(&api.service(), (api.clock)())) }),
+            get(|State(api): State<HttpApi>| async move { Json(view::members(&api.service(), (api.clock)())) }),
         )
         .route(
             "/v1/hot",
-            get(|State(api): State<Api>| async move { Json(hottest(api.service().statuses.values())) }),
+            get(|State(api): State<HttpApi>| async move { Json(hottest(api.service().statuses.values())) }),
         )
         .route("/v1/inspect", get(inspect_key))
         .route(DRAIN_PATH, post(drain))
-        .route(RELOAD_PATH, post(orders::reload))
-        .route(PURGE_PATH, post(orders::purge))
+        .route(RELOAD_PATH, post(order_requests::reload))
+        .route(PURGE_PATH, post(order_requests::purge))
         .route("/health", get(|| async { Json(json!({ "healthy": true })) }))
         .route("/ready", get(readiness))
         .route("/metrics", get(metrics_text))
@@ -89,7 +89,7 @@ pub(crate) fn problem(code: StatusCode, what: &str) -> Response {
     (code, Json(json!({ "error": what }))).into_response()
 }
 
-async fn take_heartbeat(State(api): State<Api>, headers: HeaderMap, body: Bytes) -> Response {
+async fn take_heartbeat(State(api): State<HttpApi>, headers: HeaderMap, body: Bytes) -> Response {
     let code = headers.get(MAC_HEADER).and_then(|code| code.to_str().ok()).unwrap_or_default();
     let mut service = api.service();
     if !api.key.is_request(&body, code) {
@@ -110,9 +110,9 @@ async fn take_heartbeat(State(api): State<Api>, headers: HeaderMap, body: Bytes)
         Ok(reply) => authentic(&api.key, code, serde_json::to_vec(&reply).unwrap_or_default()),
         Err(refusal) => {
             let status = match refusal {
-                Refusal::Replay => StatusCode::CONFLICT,
-                Refusal::Unread(_) => StatusCode::SERVICE_UNAVAILABLE,
-                Refusal::Stranger(..) => StatusCode::UNPROCESSABLE_ENTITY,
+                HeartbeatRefusal::Replay => StatusCode::CONFLICT,
+                HeartbeatRefusal::Unread(_) => StatusCode::SERVICE_UNAVAILABLE,
+                HeartbeatRefusal::Stranger(..) => StatusCode::UNPROCESSABLE_ENTITY,
             };
             problem(status, &refusal.to_string())
         }
@@ -126,10 +126,10 @@ fn authentic(key: &HeartbeatKey, request_code: &str, body: Vec<u8>) -> Response 
     ([(HeaderName::from_static(MAC_HEADER), code), (header::CONTENT_TYPE, json)], body).into_response()
 }
 
-async fn map(State(api): State<Api>) -> Response {
+async fn map(State(api): State<HttpApi>) -> Response {
     let service = api.service();
     match service.unread() {
-        Some(error) => problem(StatusCode::SERVICE_UNAVAILABLE, &Refusal::Unread(error).to_string()),
+        Some(error) => problem(StatusCode::SERVICE_UNAVAILABLE, &HeartbeatRefusal::Unread(error).to_string()),
         None => Json(MapView::of(&service)).into_response(),
     }
 }
@@ -146,7 +146,7 @@ pub(crate) fn refused(from: SocketAddr, headers: &HeaderMap) -> Option<Response>
 }
 
 async fn drain(
-    State(api): State<Api>,
+    State(api): State<HttpApi>,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     body: Bytes,
@@ -181,12 +181,12 @@ fn changed(service: &Service) -> Response {
 }
 
 #[derive(Deserialize)]
-struct Key {
+struct KeyQuery {
     key: String,
 }
 
-async fn inspect_key(State(api): State<Api>, key: Result<Query<Key>, QueryRejection>) -> Response {
-    let Ok(Query(Key { key })) = key else {
+async fn inspect_key(State(api): State<HttpApi>, key: Result<Query<KeyQuery>, QueryRejection>) -> Response {
+    let Ok(Query(KeyQuery { key })) = key else {
         return problem(StatusCode::BAD_REQUEST, "the key is missing: ask /v1/inspect?key=KEY");
     };
     match inspect(&api.service(), &key_bytes(&key)) {
@@ -196,7 +196,7 @@ async fn inspect_key(State(api): State<Api>, key: Result<Query<Key>, QueryReject
 }
 
 /// It can answer: it has read its store, and hears from it.
-async fn readiness(State(api): State<Api>) -> Response {
+async fn readiness(State(api): State<HttpApi>) -> Response {
     match api.service().problem() {
         None => Json(json!({ "ready": true, "lacking": [] })).into_response(),
         Some(error) => {
@@ -207,7 +207,7 @@ async fn readiness(State(api): State<Api>) -> Response {
     }
 }
 
-async fn metrics_text(State(api): State<Api>) -> Response {
+async fn metrics_text(State(api): State<HttpApi>) -> Response {
     let status = api.service().own_status();
     let text = metrics::render(vec![MemberStatus::Controller(status)], Vec::new());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()

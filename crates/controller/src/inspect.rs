@@ -16,7 +16,7 @@ pub struct Inspection {
     pub epoch: u32,
     pub shim: String,
     pub rack: String,
-    pub places: Vec<Place>,
+    pub places: Vec<KeyPlace>,
     /// Whether a member counts it among its hottest.
     pub hot: bool,
     /// Requests per second that those members see; 0 says only that it is not among them.
@@ -25,7 +25,7 @@ pub struct Inspection {
 
 /// The key's place in one layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct KeyPlace {
     pub layer: String,
     /// None if no node of the layer that could hold it is up.
     pub node: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) fn inspect(service: &Service, key: &[u8]) -> Result<Inspection, MapEr
     let places = layers.map(|(layer, node)| {
         let node = node.map(|node| config.node(node).id.clone());
         let heat = node.as_ref().and_then(|node| seen.members.get(node)).copied();
-        Place { layer: layer.name.clone(), node, heat }
+        KeyPlace { layer: layer.name.clone(), node, heat }
     });
     Ok(Inspection {
         epoch: placement.epoch(),

@@ -1,10 +1,10 @@
 //! The controller role: runs the controller machine over a store and serves it as HTTP/JSON. Never the data path.
 
-mod errands;
 mod hot;
 mod http;
 mod inspect;
 mod members;
+mod order_requests;
 mod orders;
 mod service;
 mod spawn;
@@ -12,8 +12,8 @@ pub mod store;
 mod view;
 
 pub use http::{COMMAND_HEADER, DRAIN_PATH, Drain, NO_SUCH_PATH, PURGE_PATH, RELOAD_PATH};
-pub use inspect::{Inspection, Place};
-pub use orders::{Purge, PurgeView, Reload, ReloadView};
+pub use inspect::{Inspection, KeyPlace};
+pub use order_requests::{Purge, PurgeView, Reload, ReloadView};
 pub use runtime::status::HotKeyView;
 pub use spawn::spawn;
 pub use view::{LayerView, MapView, MemberState, MemberView, NodeView, ShimView};

@@ -1,183 +1,130 @@
-//! Purges and reloads over HTTP: asks the members concerned and answers when they have. Not how they are asked.
+//! What members are asked to do and what they have answered so far. Not how it travels.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
-use axum::body::Bytes;
-use axum::extract::{ConnectInfo, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
-use config::Reloaded;
-use runtime::heartbeat::{Outcome, Task};
-use runtime::orders::PurgeScope;
-use runtime::reload::read_again;
-use serde::{Deserialize, Serialize};
+use protocol::time::Time;
+use runtime::heartbeat::{MemberOrder, OrderKind, OrderOutcome, OrderReport};
 
-use crate::errands::Standing;
-use crate::http::{Api, problem, refused};
-use crate::service::Service;
-use crate::view::MapView;
+/// Orders under way at a time.
+const ORDERS_MAX: usize = 16;
+/// Nobody waits any more for one that is older.
+const LIFE: Duration = Duration::from_secs(60);
 
-/// A purge waits for leases, which are shorter by default; members that have not answered by then are named.
-const WAIT_MAX: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(20);
-
-/// What `PURGE_PATH` takes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Purge {
-    pub scope: PurgeScope,
+pub(crate) struct OpenOrders {
+    running: Vec<OpenOrder>,
+    last: u64,
 }
 
-/// How many copies were dropped, in all and by the shims that had granted them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PurgeView {
-    pub copies: u64,
-    pub shims: BTreeMap<String, u64>,
+struct OpenOrder {
+    number: u64,
+    kind: OrderKind,
+    begun: Time,
+    waiting: BTreeSet<String>,
+    outcomes: BTreeMap<String, OrderOutcome>,
 }
 
-/// What `RELOAD_PATH` takes.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reload {
-    /// Not only the controller itself.
-    pub members: bool,
+/// How an order stands: who has answered what, and who has not.
+pub(crate) struct OrderProgress {
+    pub(crate) outcomes: BTreeMap<String, OrderOutcome>,
+    pub(crate) waiting: BTreeSet<String>,
 }
 
-/// The map after a reload, and what each member has made of its file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ReloadView {
-    #[serde(flatten)]
-    pub map: MapView,
-    pub members: BTreeMap<String, Reloaded>,
-}
-
-pub(crate) async fn purge(
-    State(api): State<Api>,
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    if let Some(refusal) = refused(from, &headers) {
-        return refusal;
+impl OpenOrders {
+    /// `first` tells the orders of this life of a controller from those of the one before.
+    pub(crate) fn new(first: u64) -> OpenOrders {
+        OpenOrders { running: Vec::new(), last: first }
     }
-    let scope = match serde_json::from_slice(&body) {
-        Ok(Purge { scope }) => scope,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
-    let members: BTreeSet<String> = {
-        let service = api.service();
-        let all = service.config().shims.iter().map(|shim| shim.id.clone());
-        let (here, away): (Vec<_>, Vec<_>) = all.partition(|id| service.statuses.contains_key(id));
-        if !away.is_empty() {
-            let what = format!(
-                "nothing was purged, because nothing is heard of {}; try again later",
-                away.join(", ")
-            );
-            return problem(StatusCode::SERVICE_UNAVAILABLE, &what);
+
+    /// The number of the order; `None` if too many are under way.
+    pub(crate) fn begin(&mut self, now: Time, kind: OrderKind, members: BTreeSet<String>) -> Option<u64> {
+        self.running.retain(|running| now.since(running.begun) < LIFE);
+        if self.running.len() >= ORDERS_MAX {
+            return None;
         }
-        here.into_iter().collect()
-    };
-    let standing = match ask(&api, Task::Purge(scope), members).await {
-        Ok(standing) => standing,
-        Err((code, what)) => return problem(code, &what),
-    };
-    let mut shims = BTreeMap::new();
-    let mut failed: Vec<String> =
-        standing.waiting.iter().map(|id| format!("{id} has not answered")).collect();
-    for (id, outcome) in standing.outcomes {
-        match outcome {
-            Outcome::Purged { copies } => drop(shims.insert(id, copies)),
-            Outcome::Failed { reason } => failed.push(format!("{id}: {reason}")),
-            Outcome::Reloaded(_) => failed.push(format!("{id} has answered something else")),
+        self.last = self.last.wrapping_add(1);
+        let number = self.last;
+        self.running.push(OpenOrder {
+            number,
+            kind,
+            begun: now,
+            waiting: members,
+            outcomes: BTreeMap::new(),
+        });
+        Some(number)
+    }
+
+    /// What these members still have to do.
+    pub(crate) fn of(&self, members: &[String]) -> Vec<MemberOrder> {
+        let orders = self.running.iter().map(|running| {
+            let named = members.iter().filter(|member| running.waiting.contains(*member));
+            MemberOrder {
+                number: running.number,
+                kind: running.kind.clone(),
+                members: named.cloned().collect(),
+            }
+        });
+        orders.filter(|order| !order.members.is_empty()).collect()
+    }
+
+    pub(crate) fn report(&mut self, report: OrderReport) {
+        let OrderReport { number, member, outcome } = report;
+        let running = self.running.iter_mut().find(|running| running.number == number);
+        if let Some(running) = running
+            && running.waiting.remove(&member)
+        {
+            running.outcomes.insert(member, outcome);
         }
     }
-    if !failed.is_empty() {
-        return problem(StatusCode::BAD_GATEWAY, &format!("copies may be left: {}", failed.join("; ")));
+
+    /// Takes it out if everybody has answered, or if `give_up`.
+    pub(crate) fn end(&mut self, number: u64, give_up: bool) -> Option<OrderProgress> {
+        let place = self.running.iter().position(|running| running.number == number)?;
+        if !self.running[place].waiting.is_empty() && !give_up {
+            return None;
+        }
+        let OpenOrder { outcomes, waiting, .. } = self.running.swap_remove(place);
+        Some(OrderProgress { outcomes, waiting })
     }
-    Json(PurgeView { copies: shims.values().sum(), shims }).into_response()
 }
 
-/// The controller's own part comes first: members that the file has more.
-pub(crate) async fn reload(
-    State(api): State<Api>,
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    if let Some(refusal) = refused(from, &headers) {
-        return refusal;
-    }
-    let asked: Result<Option<Reload>, _> = match body.is_empty() {
-        true => Ok(None),
-        false => serde_json::from_slice(&body),
-    };
-    let everybody = match asked {
-        Ok(asked) => asked.is_none_or(|asked| asked.members),
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
-    let (map, members) = match grow(&api) {
-        Ok(grown) => grown,
-        Err((code, what)) => return problem(code, &what),
-    };
-    if !everybody {
-        return Json(ReloadView { map, members: BTreeMap::new() }).into_response();
-    }
-    let standing = match ask(&api, Task::Reload, members).await {
-        Ok(standing) => standing,
-        Err((code, what)) => return problem(code, &what),
-    };
-    let mut members = BTreeMap::new();
-    let mut failed: Vec<String> =
-        standing.waiting.iter().map(|id| format!("{id} has not answered")).collect();
-    for (id, outcome) in standing.outcomes {
-        match outcome {
-            Outcome::Reloaded(reloaded) => drop(members.insert(id, reloaded)),
-            Outcome::Failed { reason } => failed.push(format!("{id}: {reason}")),
-            Outcome::Purged { .. } => failed.push(format!("{id} has answered something else")),
-        }
-    }
-    if !failed.is_empty() {
-        return problem(StatusCode::BAD_GATEWAY, &format!("not everywhere reloaded: {}", failed.join("; ")));
-    }
-    Json(ReloadView { map, members }).into_response()
-}
+#[cfg(test)]
+mod tests {
+    use super::{ORDERS_MAX, OpenOrders};
+    use protocol::time::Time;
+    use runtime::heartbeat::{OrderKind, OrderOutcome, OrderReport};
 
-type Problem = (StatusCode, String);
+    #[test]
+    fn an_order_ends_when_everybody_has_reported() {
+        let mut orders = OpenOrders::new(7);
+        let members = ["a", "b"].map(str::to_owned);
+        let number = orders.begin(Time(0), OrderKind::Reload, members.clone().into()).unwrap();
+        let asked = orders.of(&["b".to_owned(), "c".to_owned()]);
+        assert_eq!((asked.len(), &asked[0].members[..]), (1, &members[1..]));
+        assert!(orders.of(&["c".to_owned()]).is_empty());
+        let report = |member: &str, copies| OrderReport {
+            number,
+            member: member.to_owned(),
+            outcome: OrderOutcome::Purged { copies },
+        };
+        orders.report(report("b", 1));
+        orders.report(report("b", 2));
+        orders.report(report("c", 3));
+        assert!(orders.of(&members).iter().all(|order| order.members == members[..1]));
+        assert!(orders.end(number, false).is_none());
+        orders.report(report("a", 4));
+        let progress = orders.end(number, false).unwrap();
+        let outcomes: Vec<_> = progress.outcomes.into_values().collect();
+        assert_eq!(outcomes, [OrderOutcome::Purged { copies: 4 }, OrderOutcome::Purged { copies: 1 }]);
+        assert!(orders.end(number, true).is_none() && orders.of(&members).is_empty());
+    }
 
-/// Reads the controller's file again; the map then, and the members that are heard of.
-fn grow(api: &Api) -> Result<(MapView, BTreeSet<String>), Problem> {
-    let config = Arc::clone(api.service().config());
-    let newer = read_again(&config).map_err(|error| (StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
-    let mut service = api.service();
-    let away = |service: &Service| match service.problem() {
-        Some(error) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
-        None => Ok(()),
-    };
-    away(&service)?;
-    let reloaded = service.reload((api.clock)(), &newer);
-    reloaded.map_err(|error| (StatusCode::CONFLICT, error.to_string()))?;
-    away(&service)?;
-    Ok((MapView::of(&service), service.statuses.keys().cloned().collect()))
-}
-
-async fn ask(api: &Api, task: Task, members: BTreeSet<String>) -> Result<Standing, Problem> {
-    let Some(number) = api.service().errands.begin((api.clock)(), task, members) else {
-        let what = "too many purges and reloads are under way; try again later";
-        return Err((StatusCode::TOO_MANY_REQUESTS, what.to_owned()));
-    };
-    let begun = (api.clock)();
-    loop {
-        let late = (api.clock)().since(begun) >= WAIT_MAX;
-        if let Some(standing) = api.service().errands.end(number, late) {
-            return Ok(standing);
-        }
-        if late {
-            return Err((StatusCode::INTERNAL_SERVER_ERROR, "it has been forgotten".to_owned()));
-        }
-        tokio::time::sleep(LOOK).await;
+    #[test]
+    fn orders_are_bounded_in_number_and_time() {
+        let mut orders = OpenOrders::new(u64::MAX);
+        let mut begin = |now| orders.begin(Time(now), OrderKind::Reload, ["a".to_owned()].into());
+        assert!((0..ORDERS_MAX).all(|_| begin(0).is_some()));
+        assert_eq!(begin(59_000_000), None);
+        assert!(begin(60_000_000).is_some());
     }
 }

@@ -12,14 +12,14 @@ use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{ClusterStatus, ControllerStatus, MemberStatus};
 use wire::{ClusterMap, NodeId, Peer};
 
-use crate::errands::Errands;
 use crate::hot::hottest;
 use crate::members::Configured;
-use crate::store::{self, Change, Store, StoreError};
+use crate::orders::OpenOrders;
+use crate::store::{self, ControllerStore, StoreChange, StoreError};
 
 /// Why a heartbeat was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum HeartbeatRefusal {
     #[error("this heartbeat, or a later one of the same agent, was here before")]
     Replay,
     #[error(
@@ -34,16 +34,21 @@ pub(crate) enum Refusal {
 pub(crate) struct Service {
     pub(crate) machine: Controller<Configured>,
     id: String,
-    store: Box<dyn Store>,
+    store: Box<dyn ControllerStore>,
     /// What members said that this replica has heard of within a lease.
     pub(crate) statuses: BTreeMap<String, MemberStatus>,
-    pub(crate) errands: Errands,
+    pub(crate) orders: OpenOrders,
     /// Heartbeats that were not authentic or came from strangers.
     refused: u64,
 }
 
 impl Service {
-    pub(crate) fn new(now: Time, config: Arc<Config>, index: usize, store: Box<dyn Store>) -> Service {
+    pub(crate) fn new(
+        now: Time,
+        config: Arc<Config>,
+        index: usize,
+        store: Box<dyn ControllerStore>,
+    ) -> Service {
         let own = &config.controllers[index];
         let id = own.id.clone();
         let settings = ControllerConfig {
@@ -57,7 +62,7 @@ impl Service {
             id,
             store,
             statuses: BTreeMap::new(),
-            errands: Errands::new(rand::random()),
+            orders: OpenOrders::new(rand::random()),
             refused: 0,
         }
     }
@@ -68,14 +73,18 @@ impl Service {
     }
 
     /// Takes an authenticated heartbeat and answers with the newest map.
-    pub(crate) fn heartbeat(&mut self, now: Time, heartbeat: Heartbeat) -> Result<HeartbeatReply, Refusal> {
+    pub(crate) fn heartbeat(
+        &mut self,
+        now: Time,
+        heartbeat: Heartbeat,
+    ) -> Result<HeartbeatReply, HeartbeatRefusal> {
         let theirs = heartbeat.known;
         let members: Vec<String> = heartbeat.members.iter().map(|member| member.id().to_owned()).collect();
         let routes = heartbeat.members.iter().any(|member| matches!(member, MemberStatus::Router(_)));
         self.take(now, heartbeat)?;
         self.tick(now);
         let Some(map) = self.machine.told() else {
-            return Err(Refusal::Unread(self.problem().unwrap_or_else(not_read)));
+            return Err(HeartbeatRefusal::Unread(self.problem().unwrap_or_else(not_read)));
         };
         let known = map.roster.size();
         let longer = known.exceeds(&theirs);
@@ -85,7 +94,7 @@ impl Service {
             known,
             shares: store::shares(map),
             roster: longer.then(|| map.roster.clone()),
-            errands: self.errands.of(&members),
+            orders: self.orders.of(&members),
             hot: if routes { hottest(self.statuses.values()) } else { Vec::new() },
         })
     }
@@ -95,21 +104,21 @@ impl Service {
         self.refused += 1;
     }
 
-    fn take(&mut self, now: Time, heartbeat: Heartbeat) -> Result<(), Refusal> {
+    fn take(&mut self, now: Time, heartbeat: Heartbeat) -> Result<(), HeartbeatRefusal> {
         let said = self.numbered(&heartbeat).inspect_err(|_| self.refused += 1)?;
         let mut effects = Vec::new();
         self.machine.step(now, Input::Heartbeat(said), &mut effects);
         if effects.contains(&Effect::Refuse) {
-            return Err(Refusal::Replay);
+            return Err(HeartbeatRefusal::Replay);
         }
         self.statuses.extend(heartbeat.members.into_iter().map(|status| (status.id().to_owned(), status)));
-        heartbeat.reports.into_iter().for_each(|report| self.errands.report(report));
+        heartbeat.reports.into_iter().for_each(|report| self.orders.report(report));
         self.carry_out(now, effects);
         Ok(())
     }
 
     /// Members that leave and are not known are left out: there is nothing to take from them.
-    fn numbered(&self, heartbeat: &Heartbeat) -> Result<controller::Heartbeat, Refusal> {
+    fn numbered(&self, heartbeat: &Heartbeat) -> Result<controller::Heartbeat, HeartbeatRefusal> {
         let beat = |status: &MemberStatus| {
             let empty = matches!(status, MemberStatus::Node(node) if node.objects == 0);
             Ok(Beat { member: self.peer(status)?, epoch: status.epoch(), empty })
@@ -123,7 +132,7 @@ impl Service {
         })
     }
 
-    fn peer(&self, member: &MemberStatus) -> Result<Peer, Refusal> {
+    fn peer(&self, member: &MemberStatus) -> Result<Peer, HeartbeatRefusal> {
         let peer = self.config().peer(member.id());
         let (matches, role) = match member {
             MemberStatus::Node(_) => (matches!(peer, Some(Peer::Node(_))), "node"),
@@ -131,7 +140,7 @@ impl Service {
             MemberStatus::Router(_) => (matches!(peer, Some(Peer::Router(_))), "router"),
             MemberStatus::Controller(_) => (false, "member with a heartbeat"),
         };
-        peer.filter(|_| matches).ok_or_else(|| Refusal::Stranger(member.id().to_owned(), role))
+        peer.filter(|_| matches).ok_or_else(|| HeartbeatRefusal::Stranger(member.id().to_owned(), role))
     }
 
     /// Takes a node's partition away, or lets the node have it back. It shows in the store's map once it is done.
@@ -174,12 +183,14 @@ impl Service {
         }
     }
 
-    fn numbered_change(&self, change: Change) -> Option<controller::Change<Roster>> {
+    fn numbered_change(&self, change: StoreChange) -> Option<controller::Change<Roster>> {
         Some(match change {
-            Change::Registered { member } => controller::Change::Registered(self.config().peer(&member)?),
-            Change::Gone { member } => controller::Change::Gone(self.config().peer(&member)?),
-            Change::NoMap => controller::Change::NoMap,
-            Change::Map { version, value } => {
+            StoreChange::Registered { member } => {
+                controller::Change::Registered(self.config().peer(&member)?)
+            }
+            StoreChange::Gone { member } => controller::Change::Gone(self.config().peer(&member)?),
+            StoreChange::NoMap => controller::Change::NoMap,
+            StoreChange::Map { version, value } => {
                 let map = store::parse_map(&value).map_err(|error| error.to_string());
                 controller::Change::Map { version, map }
             }

@@ -17,9 +17,9 @@ use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, StatusCell};
 use runtime::stop::Stop;
 
-use crate::http::{Api, routes};
+use crate::http::{HttpApi, routes};
 use crate::service::Service;
-use crate::store::{EtcdSettings, EtcdStore, MemoryStore, Store};
+use crate::store::{ControllerStore, EtcdSettings, EtcdStore, MemoryStore};
 
 /// Lapsed leases and grace periods are noticed this late at worst.
 const TICK: Duration = Duration::from_millis(100);
@@ -48,7 +48,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     service.tick(now());
     let status = StatusCell::new(MemberStatus::Controller(service.own_status()));
     let key = HeartbeatKey::derive(config.secret());
-    let api = Api { service: Arc::new(Mutex::new(service)), key, clock: now };
+    let api = HttpApi { service: Arc::new(Mutex::new(service)), key, clock: now };
     let system_error = |what| move |error| StartError::System { id: id.to_owned(), what, error };
     let server =
         admin::serve(id, listener, routes(api.clone()), stop).map_err(system_error("cannot serve HTTP"))?;
@@ -76,7 +76,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     })
 }
 
-fn store(config: &Config, index: usize) -> io::Result<Box<dyn Store>> {
+fn store(config: &Config, index: usize) -> io::Result<Box<dyn ControllerStore>> {
     let own = &config.controllers[index];
     Ok(match own.etcd() {
         None => Box::new(MemoryStore::new(own.member_lease())),

@@ -21,7 +21,7 @@ const STRAYS_PERCENT_MAX: usize = 5;
 
 /// How much of what is found is a reason not to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Demand {
+pub(crate) enum GuardDemand {
     /// No key elsewhere, and nobody else there: nothing is known of what was before.
     All,
     /// Not more keys elsewhere than a few, and no other cluster. A process of the same cluster gives way, and where
@@ -42,7 +42,12 @@ impl std::fmt::Display for KeysElsewhere {
 impl std::error::Error for KeysElsewhere {}
 
 /// Looks at the Redis servers of those of `ids` that are shims; an error says what is wrong and what to do.
-pub(crate) fn check(loaded: &Loaded, ids: &[&str], demand: Demand, stop: &Stop) -> anyhow::Result<Vec<Seen>> {
+pub(crate) fn check(
+    loaded: &Loaded,
+    ids: &[&str],
+    demand: GuardDemand,
+    stop: &Stop,
+) -> anyhow::Result<Vec<Seen>> {
     let Loaded { config, certificates } = loaded;
     let shims: Vec<ShimId> = ids.iter().filter_map(|id| config.shim_id(id)).collect();
     if shims.is_empty() {
@@ -58,7 +63,7 @@ pub(crate) fn check(loaded: &Loaded, ids: &[&str], demand: Demand, stop: &Stop) 
             Some((seen, other)) => bail!(occupied(seen, other)),
         }
     };
-    for look in seen.iter().filter(|_| demand == Demand::Plausible) {
+    for look in seen.iter().filter(|_| demand == GuardDemand::Plausible) {
         if let Some(trouble) = &look.trouble {
             tracing::warn!(server = %look.address, trouble, "cannot look whether its keys lie where they are looked for");
         }
@@ -84,17 +89,17 @@ pub(crate) fn check_alone(loaded: &Loaded) -> anyhow::Result<()> {
     let Loaded { config, certificates } = loaded;
     let shims: Vec<ShimId> = (0..config.shims.len()).map(|index| ShimId(index as u16)).collect();
     let seen = survey(config, certificates, &shims, PATIENCE)?;
-    match stranger(config, &seen, Demand::Plausible) {
+    match stranger(config, &seen, GuardDemand::Plausible) {
         Some((seen, other)) => bail!(occupied(seen, other)),
         None => Ok(()),
     }
 }
 
-fn stranger<'a>(config: &Config, seen: &'a [Seen], demand: Demand) -> Option<(&'a Seen, &'a Other)> {
-    if demand == Demand::Plausible && config.cluster.mode == Mode::Bounded {
+fn stranger<'a>(config: &Config, seen: &'a [Seen], demand: GuardDemand) -> Option<(&'a Seen, &'a Other)> {
+    if demand == GuardDemand::Plausible && config.cluster.mode == Mode::Bounded {
         return None;
     }
-    let is_stranger = |other: &&Other| demand == Demand::All || other.cluster != config.cluster.name;
+    let is_stranger = |other: &&Other| demand == GuardDemand::All || other.cluster != config.cluster.name;
     seen.iter().find_map(|seen| Some((seen, seen.others.iter().find(is_stranger)?)))
 }
 
@@ -106,7 +111,7 @@ fn occupied(seen: &Seen, other: &Other) -> String {
     )
 }
 
-fn check_keys(config: &Config, seen: &[Seen], demand: Demand) -> anyhow::Result<()> {
+fn check_keys(config: &Config, seen: &[Seen], demand: GuardDemand) -> anyhow::Result<()> {
     let sampled: usize = seen.iter().map(|seen| seen.sampled).sum();
     let strays: usize = seen.iter().map(|seen| seen.strays.len()).sum();
     let Some((look, stray)) = seen.iter().find_map(|seen| Some((seen, seen.strays.first()?))) else {
@@ -121,7 +126,7 @@ fn check_keys(config: &Config, seen: &[Seen], demand: Demand) -> anyhow::Result<
         config.shims.len(),
         look.address
     );
-    if demand == Demand::Plausible && strays * 100 <= sampled * STRAYS_PERCENT_MAX {
+    if demand == GuardDemand::Plausible && strays * 100 <= sampled * STRAYS_PERCENT_MAX {
         tracing::warn!("{found}; they are not found through DistCache");
         return Ok(());
     }
@@ -171,15 +176,15 @@ mod tests {
     #[test]
     fn keys_elsewhere_are_counted_and_one_is_named() {
         let check = |sampled, strays, demand| check_keys(&config(), &[seen(sampled, strays, &[])], demand);
-        assert!(check(100, 0, Demand::All).is_ok());
-        assert!(check(100, 5, Demand::Plausible).is_ok(), "somebody has written a few keys elsewhere");
-        let error = check(100, 1, Demand::All).expect_err("one is too many").to_string();
+        assert!(check(100, 0, GuardDemand::All).is_ok());
+        assert!(check(100, 5, GuardDemand::Plausible).is_ok(), "somebody has written a few keys elsewhere");
+        let error = check(100, 1, GuardDemand::All).expect_err("one is too many").to_string();
         assert!(error.contains("1 of 100 sampled keys of 2 servers"), "{error}");
         assert!(
             error.contains("\"k\\x01\" is at 127.0.0.1:6391, and would be looked for at the server of b")
         );
-        assert!(check(100, 6, Demand::Plausible).is_err());
-        assert!(check(1, 1, Demand::Plausible).is_err());
+        assert!(check(100, 6, GuardDemand::Plausible).is_err());
+        assert!(check(1, 1, GuardDemand::Plausible).is_err());
     }
 
     #[test]
@@ -187,12 +192,19 @@ mod tests {
         let found = |config: &Config, others: &[&str], demand| {
             stranger(config, &[seen(0, 0, others)], demand).is_some()
         };
-        assert!(found(&config(), &["own"], Demand::All) && !found(&config(), &["own"], Demand::Plausible));
         assert!(
-            found(&config(), &["own", "their"], Demand::Plausible) && !found(&config(), &[], Demand::All)
+            found(&config(), &["own"], GuardDemand::All)
+                && !found(&config(), &["own"], GuardDemand::Plausible)
+        );
+        assert!(
+            found(&config(), &["own", "their"], GuardDemand::Plausible)
+                && !found(&config(), &[], GuardDemand::All)
         );
         let mut bounded = config();
         bounded.cluster.mode = Mode::Bounded;
-        assert!(!found(&bounded, &["their"], Demand::Plausible) && found(&bounded, &["their"], Demand::All));
+        assert!(
+            !found(&bounded, &["their"], GuardDemand::Plausible)
+                && found(&bounded, &["their"], GuardDemand::All)
+        );
     }
 }

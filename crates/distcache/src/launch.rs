@@ -21,8 +21,8 @@ const WATCH: Duration = Duration::from_millis(200);
 
 /// The members of this process. Each stage has its own stop flag, so that routers drain while there is somebody to
 /// answer them.
-pub(crate) struct Running {
-    stages: [Stage; 4],
+pub(crate) struct RunningMembers {
+    stages: [LaunchStage; 4],
     services: Stop,
     threads: Vec<JoinHandle<()>>,
     reloader: Option<Arc<Reloader>>,
@@ -31,7 +31,7 @@ pub(crate) struct Running {
 }
 
 #[derive(Default)]
-struct Stage {
+struct LaunchStage {
     stop: Stop,
     instances: Vec<Instance>,
 }
@@ -61,8 +61,8 @@ impl Loaded {
 }
 
 /// Starts the members called `ids`; every listener accepts when it returns. On an error nothing is left running.
-pub(crate) fn launch(loaded: &Loaded, ids: &[&str], stop: &Stop) -> anyhow::Result<Running> {
-    let mut running = Running {
+pub(crate) fn launch(loaded: &Loaded, ids: &[&str], stop: &Stop) -> anyhow::Result<RunningMembers> {
+    let mut running = RunningMembers {
         stages: Default::default(),
         services: Stop::new(),
         threads: Vec::new(),
@@ -76,7 +76,7 @@ pub(crate) fn launch(loaded: &Loaded, ids: &[&str], stop: &Stop) -> anyhow::Resu
     Ok(running)
 }
 
-impl Running {
+impl RunningMembers {
     fn start(&mut self, loaded: &Loaded, ids: &[&str], stop: &Stop) -> anyhow::Result<()> {
         let Loaded { config, certificates } = loaded;
         // Bound before members start, so that a port in use is found before anything serves.

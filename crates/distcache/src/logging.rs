@@ -12,7 +12,7 @@ use lab::terminal::BadInput;
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum LogFormat {
     #[default]
     Text,
     /// One object for each line.
@@ -23,7 +23,7 @@ pub(crate) enum Format {
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
 /// `filter` as the command line has it.
-pub(crate) fn start(filter: Option<&str>, default: &str, format: Format) -> anyhow::Result<()> {
+pub(crate) fn start(filter: Option<&str>, default: &str, format: LogFormat) -> anyhow::Result<()> {
     let filter_text = filter.unwrap_or(default);
     let wanted = parse(filter_text).map_err(|error| {
         BadInput::of(format!(
@@ -36,12 +36,12 @@ pub(crate) fn start(filter: Option<&str>, default: &str, format: Format) -> anyh
         let _ = FILTER.set(handle);
     }
     let lines = match format {
-        Format::Text => {
+        LogFormat::Text => {
             let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
             let colours = wanted && std::io::stderr().is_terminal();
             fmt::layer().with_ansi(colours).with_writer(std::io::stderr).boxed()
         }
-        Format::Json => fmt::layer()
+        LogFormat::Json => fmt::layer()
             .json()
             .flatten_event(true)
             .with_current_span(true)

@@ -37,37 +37,37 @@ struct CommandLine {
         default_value = "text",
         help_heading = LOGGING
     )]
-    log_format: logging::Format,
+    log_format: logging::LogFormat,
     #[command(subcommand)]
-    command: Command,
+    command: MainCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum MainCommand {
     Demo(lab::demo::Arguments),
     Bench(lab::bench::Arguments),
-    Proxy(proxy::Arguments),
-    Init(commands::init::Arguments),
-    Up(commands::up::Arguments),
-    Run(commands::run::Arguments),
-    Check(commands::check::Arguments),
-    Doctor(commands::doctor::Arguments),
-    Status(commands::status::Arguments),
-    Inspect(commands::inspect::Arguments),
-    Top(commands::top::Arguments),
-    Drain(commands::drain::Arguments),
-    Purge(commands::purge::Arguments),
-    Reload(commands::reload::Arguments),
-    Sim(lab::sim::Arguments),
-    Plan(lab::plan::Arguments),
-    Policies(lab::policies::Arguments),
-    Study(lab::study::Arguments),
-    Reproduce(lab::reproduce::Arguments),
-    Trace(lab::trace::Arguments),
-    Flash(lab::flash::Arguments),
+    Proxy(proxy::ProxyArguments),
+    Init(commands::init::InitArguments),
+    Up(commands::up::UpArguments),
+    Run(commands::run::RunArguments),
+    Check(commands::check::CheckArguments),
+    Doctor(commands::doctor::DoctorArguments),
+    Status(commands::status::StatusArguments),
+    Inspect(commands::inspect::InspectArguments),
+    Top(commands::top::TopArguments),
+    Drain(commands::drain::DrainArguments),
+    Purge(commands::purge::PurgeArguments),
+    Reload(commands::reload::ReloadArguments),
+    Sim(lab::sim::SimArguments),
+    Plan(lab::plan::PlanArguments),
+    Policies(lab::policies::PoliciesArguments),
+    Study(lab::study::StudyArguments),
+    Reproduce(lab::reproduce::ReproduceArguments),
+    Trace(lab::trace::TraceArguments),
+    Flash(lab::flash::FlashArguments),
     Completions(commands::generate::Completions),
     Man(commands::generate::Man),
-    Version(version::Arguments),
+    Version(version::VersionArguments),
 }
 
 fn main() -> ExitCode {
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     };
     // Members of the demonstration come and go while others talk to them; that would spoil its picture.
     // The doctor says itself what is wrong.
-    let quiet = matches!(line.command, Command::Demo(_) | Command::Doctor(_));
+    let quiet = matches!(line.command, MainCommand::Demo(_) | MainCommand::Doctor(_));
     let default = if quiet { "error" } else { "warn" };
     let done = logging::start(line.log.as_deref(), default, line.log_format)
         .and_then(|()| dispatch(line.command))
@@ -107,31 +107,31 @@ fn exit_code(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-fn dispatch(command: Command) -> anyhow::Result<()> {
+fn dispatch(command: MainCommand) -> anyhow::Result<()> {
     match command {
-        Command::Demo(arguments) => lab::demo::run(arguments),
-        Command::Bench(arguments) => lab::bench::run(arguments),
-        Command::Proxy(arguments) => proxy::run(&arguments),
-        Command::Init(arguments) => commands::init::run(&arguments),
-        Command::Up(arguments) => commands::up::run(&arguments),
-        Command::Run(arguments) => commands::run::run(&arguments),
-        Command::Check(arguments) => commands::check::run(&arguments),
-        Command::Doctor(arguments) => commands::doctor::run(&arguments),
-        Command::Status(arguments) => commands::status::run(&arguments),
-        Command::Inspect(arguments) => commands::inspect::run(&arguments),
-        Command::Top(arguments) => commands::top::run(&arguments),
-        Command::Drain(arguments) => commands::drain::run(&arguments),
-        Command::Purge(arguments) => commands::purge::run(&arguments),
-        Command::Reload(arguments) => commands::reload::run(&arguments),
-        Command::Plan(arguments) => lab::plan::run(&arguments),
-        Command::Policies(arguments) => lab::policies::run(&arguments),
-        Command::Sim(arguments) => lab::sim::run(&arguments),
-        Command::Study(arguments) => lab::study::run(&arguments),
-        Command::Reproduce(arguments) => lab::reproduce::run(&arguments),
-        Command::Trace(arguments) => lab::trace::run(&arguments),
-        Command::Flash(arguments) => lab::flash::run(&arguments),
-        Command::Completions(arguments) => arguments.run(&mut CommandLine::command()),
-        Command::Man(arguments) => arguments.run(CommandLine::command()),
-        Command::Version(arguments) => version::run(&arguments),
+        MainCommand::Demo(arguments) => lab::demo::run(arguments),
+        MainCommand::Bench(arguments) => lab::bench::run(arguments),
+        MainCommand::Proxy(arguments) => proxy::run(&arguments),
+        MainCommand::Init(arguments) => commands::init::run(&arguments),
+        MainCommand::Up(arguments) => commands::up::run(&arguments),
+        MainCommand::Run(arguments) => commands::run::run(&arguments),
+        MainCommand::Check(arguments) => commands::check::run(&arguments),
+        MainCommand::Doctor(arguments) => commands::doctor::run(&arguments),
+        MainCommand::Status(arguments) => commands::status::run(&arguments),
+        MainCommand::Inspect(arguments) => commands::inspect::run(&arguments),
+        MainCommand::Top(arguments) => commands::top::run(&arguments),
+        MainCommand::Drain(arguments) => commands::drain::run(&arguments),
+        MainCommand::Purge(arguments) => commands::purge::run(&arguments),
+        MainCommand::Reload(arguments) => commands::reload::run(&arguments),
+        MainCommand::Plan(arguments) => lab::plan::run(&arguments),
+        MainCommand::Policies(arguments) => lab::policies::run(&arguments),
+        MainCommand::Sim(arguments) => lab::sim::run(&arguments),
+        MainCommand::Study(arguments) => lab::study::run(&arguments),
+        MainCommand::Reproduce(arguments) => lab::reproduce::run(&arguments),
+        MainCommand::Trace(arguments) => lab::trace::run(&arguments),
+        MainCommand::Flash(arguments) => lab::flash::run(&arguments),
+        MainCommand::Completions(arguments) => arguments.run(&mut CommandLine::command()),
+        MainCommand::Man(arguments) => arguments.run(CommandLine::command()),
+        MainCommand::Version(arguments) => version::run(&arguments),
     }
 }

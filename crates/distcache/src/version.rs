@@ -15,14 +15,14 @@ pub(crate) const LONG: &str = env!("DISTCACHE_VERSION");
 
 /// Show the version, and the commit that it was built from
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct VersionArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Serialize)]
-struct Version {
+struct VersionOutput {
     version: &'static str,
     /// None where it was not built in a repository.
     commit: Option<&'static str>,
@@ -30,9 +30,9 @@ struct Version {
     target: &'static str,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &VersionArguments) -> anyhow::Result<()> {
     let commit = (!COMMIT.is_empty()).then_some(COMMIT);
-    let version = Version { version: NUMBER, commit, profile: PROFILE, target: TARGET };
+    let version = VersionOutput { version: NUMBER, commit, profile: PROFILE, target: TARGET };
     print(&match arguments.json {
         true => serde_json::to_string(&version)?,
         false => format!("distcache {LONG}"),

@@ -4,7 +4,7 @@
 use std::sync::{Arc, OnceLock};
 
 use config::Config;
-use controller::store::{StoredMap, map_text, parse_map};
+use controller::store::{StoredRoster, map_text, parse_map};
 use protocol::controller::partitions::{Input, Partitions, Terms};
 use protocol::placement::{Placement, Secret};
 use protocol::time::Time;
@@ -61,7 +61,7 @@ fn config() -> Arc<Config> {
 }
 
 /// The next map is a later one that places keys.
-fn go_on(config: &Config, stored: &StoredMap) {
+fn go_on(config: &Config, stored: &StoredRoster) {
     let (mut now, mut effects) = (Time(1_000_000), Vec::new());
     let mut machine = Partitions::new(now, Terms::default(), config.map(), &[]);
     if !machine.believes(stored.epoch) {

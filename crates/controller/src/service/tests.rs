@@ -12,9 +12,9 @@ use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{HotKey, MemberStatus, NodeStatus, RouterStatus, ShimStatus};
 use wire::{NodeId, Partition};
 
-use super::{Refusal, Service};
+use super::{HeartbeatRefusal, Service};
 use crate::inspect::inspect;
-use crate::store::{Change, MemoryStore, Store, StoreError, StoredMap, map_text};
+use crate::store::{ControllerStore, MemoryStore, StoreChange, StoreError, StoredRoster, map_text};
 use crate::view::{MemberState, members};
 
 /// A store that tests share between replicas, take away and make forget.
@@ -27,7 +27,7 @@ struct Fickle {
 
 struct Shared {
     memory: MemoryStore,
-    history: Vec<Change>,
+    history: Vec<StoreChange>,
 }
 
 impl Fickle {
@@ -47,7 +47,7 @@ impl Fickle {
     }
 }
 
-impl Store for Fickle {
+impl ControllerStore for Fickle {
     fn keep(&mut self, now: Time, member: &str) {
         if let Some(mut shared) = self.shared() {
             shared.memory.keep(now, member);
@@ -66,7 +66,7 @@ impl Store for Fickle {
         }
     }
 
-    fn changes(&mut self, now: Time) -> Result<Vec<Change>, StoreError> {
+    fn changes(&mut self, now: Time) -> Result<Vec<StoreChange>, StoreError> {
         let mut shared = self.shared().ok_or_else(|| StoreError("away".to_owned()))?;
         let changes = shared.memory.changes(now)?;
         shared.history.extend(changes);
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    fn beat(&mut self, ms: u64, members: Vec<MemberStatus>) -> Result<HeartbeatReply, Refusal> {
+    fn beat(&mut self, ms: u64, members: Vec<MemberStatus>) -> Result<HeartbeatReply, HeartbeatRefusal> {
         self.until(ms);
         self.sequence += 1;
         let heartbeat = Heartbeat { agent: 1, sequence: self.sequence, members, ..known() };
@@ -182,7 +182,7 @@ fn known() -> Heartbeat {
     }
 }
 
-fn reply(epoch: u32, down: &[&str]) -> Result<HeartbeatReply, Refusal> {
+fn reply(epoch: u32, down: &[&str]) -> Result<HeartbeatReply, HeartbeatRefusal> {
     let shares = down.iter().map(|id| ((*id).to_owned(), 0)).collect();
     Ok(HeartbeatReply { epoch, shares, known: config().roster_size(), ..HeartbeatReply::default() })
 }
@@ -248,15 +248,15 @@ fn replays_and_strangers_are_refused_and_change_nothing() {
     let mut world = World::new();
     world.beat(0, vec![status("n0", 1)]).unwrap();
     let replay = Heartbeat { agent: 1, sequence: 1, members: vec![status("n1", 9)], ..known() };
-    assert_eq!(world.service.heartbeat(Time(0), replay.clone()), Err(Refusal::Replay));
+    assert_eq!(world.service.heartbeat(Time(0), replay.clone()), Err(HeartbeatRefusal::Replay));
     let other = Heartbeat { agent: 2, ..replay };
     assert!(world.service.heartbeat(Time(0), other).is_ok());
 
     for id in ["n9", "x9"] {
-        assert!(matches!(world.beat(0, vec![status(id, 1)]), Err(Refusal::Stranger(..))), "{id}");
+        assert!(matches!(world.beat(0, vec![status(id, 1)]), Err(HeartbeatRefusal::Stranger(..))), "{id}");
     }
     let wrong_role = MemberStatus::Shim(ShimStatus { id: "n0".to_owned(), ..ShimStatus::default() });
-    assert!(matches!(world.beat(0, vec![wrong_role, status("x0", 1)]), Err(Refusal::Stranger(..))));
+    assert!(matches!(world.beat(0, vec![wrong_role, status("x0", 1)]), Err(HeartbeatRefusal::Stranger(..))));
     assert_eq!(world.state("x0"), MemberState::Lost);
     assert_eq!(world.service.own_status().heartbeats_refused_total, 4);
 }
@@ -384,7 +384,7 @@ fn members_are_added_by_one_replica_for_all() {
     let mut newer = (*config()).clone();
     newer.layers.push(LayerConfig { name: "top".to_owned(), partition: Partition::Hash });
     newer.nodes.push(NodeConfig::new("n2", "top", None, "127.0.0.1:7999".parse().unwrap()));
-    assert!(matches!(a.beat(100, vec![status("n2", 1)]), Err(Refusal::Stranger(..))));
+    assert!(matches!(a.beat(100, vec![status("n2", 1)]), Err(HeartbeatRefusal::Stranger(..))));
     a.service.reload(Time(200_000), &newer).unwrap();
     let told = b.beat(300, vec![status("n0", 1), status("n1", 1)]).unwrap();
     assert_eq!((told.epoch, &told.shares), (2, &[("n2".to_owned(), 0)].into()));
@@ -422,7 +422,8 @@ fn a_replica_with_a_longer_file_brings_its_members_along() {
 #[test]
 fn a_map_of_another_cluster_is_left_alone() {
     let store = Fickle::new();
-    let mut other = StoredMap { epoch: 9, ..World::replica(&store, "z").service.machine.committed().clone() };
+    let mut other =
+        StoredRoster { epoch: 9, ..World::replica(&store, "z").service.machine.committed().clone() };
     other.roster.nodes[0].id = "somebody-else".to_owned();
     for map in [map_text(&other), "nonsense".to_owned()] {
         let store = Fickle::new();
@@ -432,7 +433,14 @@ fn a_map_of_another_cluster_is_left_alone() {
         world.until(20_000);
         assert_eq!(world.beat(20_000, vec![status("n0", 1)]), reply(1, &[]));
         assert_eq!(
-            store.shared.lock().unwrap().history.iter().filter(|c| matches!(c, Change::Map { .. })).count(),
+            store
+                .shared
+                .lock()
+                .unwrap()
+                .history
+                .iter()
+                .filter(|c| matches!(c, StoreChange::Map { .. }))
+                .count(),
             1
         );
     }

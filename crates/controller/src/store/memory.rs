@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use protocol::time::Time;
 
-use super::{Change, Store, StoreError};
+use super::{ControllerStore, StoreChange, StoreError};
 
 #[derive(Debug)]
 pub struct MemoryStore {
@@ -14,7 +14,7 @@ pub struct MemoryStore {
     members: BTreeMap<String, Time>,
     /// Of the map.
     version: u64,
-    changes: Vec<Change>,
+    changes: Vec<StoreChange>,
 }
 
 impl MemoryStore {
@@ -29,35 +29,35 @@ impl MemoryStore {
         let ended: Vec<String> = ended.map(|(member, _)| member.clone()).collect();
         for member in ended {
             self.members.remove(&member);
-            self.changes.push(Change::Gone { member });
+            self.changes.push(StoreChange::Gone { member });
         }
     }
 }
 
-impl Store for MemoryStore {
+impl ControllerStore for MemoryStore {
     fn keep(&mut self, now: Time, member: &str) {
         // The loss of the old lease must be seen before the new one.
         self.expire(now);
         if self.members.insert(member.to_owned(), now.after(self.lease)).is_none() {
-            self.changes.push(Change::Registered { member: member.to_owned() });
+            self.changes.push(StoreChange::Registered { member: member.to_owned() });
         }
     }
 
     fn forget(&mut self, now: Time, member: &str) {
         self.expire(now);
         if self.members.remove(member).is_some() {
-            self.changes.push(Change::Gone { member: member.to_owned() });
+            self.changes.push(StoreChange::Gone { member: member.to_owned() });
         }
     }
 
     fn propose(&mut self, _now: Time, version: u64, map: &str) {
         if version == self.version {
             self.version += 1;
-            self.changes.push(Change::Map { version: self.version, value: map.to_owned() });
+            self.changes.push(StoreChange::Map { version: self.version, value: map.to_owned() });
         }
     }
 
-    fn changes(&mut self, now: Time) -> Result<Vec<Change>, StoreError> {
+    fn changes(&mut self, now: Time) -> Result<Vec<StoreChange>, StoreError> {
         self.expire(now);
         Ok(std::mem::take(&mut self.changes))
     }
@@ -66,7 +66,7 @@ impl Store for MemoryStore {
 #[cfg(test)]
 mod tests {
     use super::MemoryStore;
-    use crate::store::{Change, Store};
+    use crate::store::{ControllerStore, StoreChange};
     use protocol::time::Time;
     use std::time::Duration;
 
@@ -80,7 +80,7 @@ mod tests {
         for (version, map) in [(0, "a"), (0, "b"), (1, "c"), (1, "d"), (7, "e")] {
             store.propose(Time(0), version, map);
         }
-        let change = |version, value: &str| Change::Map { version, value: value.to_owned() };
+        let change = |version, value: &str| StoreChange::Map { version, value: value.to_owned() };
         assert_eq!(store.changes(Time(0)), Ok(vec![change(1, "a"), change(2, "c")]));
         assert_eq!(store.changes(Time(0)), Ok(Vec::new()));
     }
@@ -88,8 +88,8 @@ mod tests {
     #[test]
     fn members_go_with_their_lease() {
         let mut store = store();
-        let registered = |member: &str| Change::Registered { member: member.to_owned() };
-        let gone = |member: &str| Change::Gone { member: member.to_owned() };
+        let registered = |member: &str| StoreChange::Registered { member: member.to_owned() };
+        let gone = |member: &str| StoreChange::Gone { member: member.to_owned() };
         store.keep(Time(0), "a");
         store.keep(Time(0), "b");
         store.keep(Time(900_000), "a");

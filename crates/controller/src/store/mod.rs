@@ -10,13 +10,13 @@ mod stored;
 pub use etcd::{EtcdSettings, EtcdStore};
 pub use memory::MemoryStore;
 pub(crate) use stored::shares;
-pub use stored::{StoredMap, StoredMapError, map_text, parse_map};
+pub use stored::{StoredMapError, StoredRoster, map_text, parse_map};
 
 use protocol::time::Time;
 
 /// What has changed, in the order in which it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum StoreChange {
     /// The map is another one now, of this version.
     Map { version: u64, value: String },
     /// There is no map any more: somebody has emptied the store.
@@ -33,7 +33,7 @@ pub enum Change {
 pub struct StoreError(pub String);
 
 /// A store with leases, a watch and transactions, shared by replicas or not.
-pub trait Store: Send {
+pub trait ControllerStore: Send {
     /// The member lives: it gets a lease, or its lease starts anew.
     fn keep(&mut self, now: Time, member: &str);
 
@@ -48,5 +48,5 @@ pub trait Store: Send {
     ///
     /// # Errors
     /// The store cannot be asked now. Changes are lost by that only if later ones make up for them.
-    fn changes(&mut self, now: Time) -> Result<Vec<Change>, StoreError>;
+    fn changes(&mut self, now: Time) -> Result<Vec<StoreChange>, StoreError>;
 }

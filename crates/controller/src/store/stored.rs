@@ -7,7 +7,7 @@ use protocol::controller::partitions::Ownership;
 use serde::{Deserialize, Serialize};
 use wire::SHARE_WHOLE;
 
-pub type StoredMap = protocol::controller::StoredMap<Roster>;
+pub type StoredRoster = protocol::controller::StoredMap<Roster>;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,7 +42,7 @@ pub enum StoredMapError {
 ///
 /// # Errors
 /// It is no map, or one that contradicts itself.
-pub fn parse_map(text: &str) -> Result<StoredMap, StoredMapError> {
+pub fn parse_map(text: &str) -> Result<StoredRoster, StoredMapError> {
     let Text { epoch, history, by, roster, nodes } = serde_json::from_str(text)?;
     if nodes.len() != roster.nodes.len() {
         return Err(StoredMapError::Lengths { nodes: roster.nodes.len(), owners: nodes.len() });
@@ -51,19 +51,19 @@ pub fn parse_map(text: &str) -> Result<StoredMap, StoredMapError> {
         return Err(StoredMapError::Share(node.share));
     }
     let nodes = nodes.into_iter().map(|node| Ownership { share: node.share, drained: node.drained });
-    Ok(StoredMap { epoch, history, by, roster, nodes: nodes.collect() })
+    Ok(StoredRoster { epoch, history, by, roster, nodes: nodes.collect() })
 }
 
 /// As stores keep it.
-pub fn map_text(map: &StoredMap) -> String {
+pub fn map_text(map: &StoredRoster) -> String {
     let nodes = map.nodes.iter().map(|node| TextNode { share: node.share, drained: node.drained });
-    let StoredMap { epoch, history, by, roster, .. } = map.clone();
+    let StoredRoster { epoch, history, by, roster, .. } = map.clone();
     let text = Text { epoch, history, by, roster, nodes: nodes.collect() };
     serde_json::to_string(&text).expect("strings, numbers and lists of them are JSON")
 }
 
 /// By id, what the nodes own that do not own their whole partition.
-pub(crate) fn shares(map: &StoredMap) -> BTreeMap<String, u16> {
+pub(crate) fn shares(map: &StoredRoster) -> BTreeMap<String, u16> {
     let nodes = map.roster.nodes.iter().zip(&map.nodes);
     let partial = nodes.filter(|(_, owned)| owned.share < SHARE_WHOLE);
     partial.map(|(node, owned)| (node.id.clone(), owned.share)).collect()

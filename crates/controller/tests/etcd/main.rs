@@ -4,7 +4,7 @@ mod server;
 
 use std::time::{Duration, Instant};
 
-use controller::store::{Change, EtcdSettings, EtcdStore, Store, StoreError};
+use controller::store::{ControllerStore, EtcdSettings, EtcdStore, StoreChange, StoreError};
 use protocol::time::Time;
 use server::{Etcd, installed, until};
 
@@ -15,7 +15,7 @@ const NOW: Time = Time(0);
 /// A replica's end of the store, with all that it has seen.
 struct Replica {
     store: EtcdStore,
-    seen: Vec<Change>,
+    seen: Vec<StoreChange>,
 }
 
 impl Replica {
@@ -36,7 +36,7 @@ impl Replica {
     }
 
     /// Until it has seen `change`; what came before it is forgotten.
-    fn until(&mut self, change: &Change) {
+    fn until(&mut self, change: &StoreChange) {
         until(&format!("{change:?}"), || {
             drop(self.look());
             let position = self.seen.iter().position(|seen| seen == change)?;
@@ -51,7 +51,7 @@ impl Replica {
         until("the map is taken", || {
             drop(self.look());
             let newest = self.seen.iter().rev().find_map(|change| match change {
-                Change::Map { version, value } => Some((*version, value.as_str())),
+                StoreChange::Map { version, value } => Some((*version, value.as_str())),
                 _ => None,
             });
             match newest {
@@ -71,12 +71,12 @@ impl Replica {
     }
 }
 
-fn registered(member: &str) -> Change {
-    Change::Registered { member: member.to_owned() }
+fn registered(member: &str) -> StoreChange {
+    StoreChange::Registered { member: member.to_owned() }
 }
 
-fn gone(member: &str) -> Change {
-    Change::Gone { member: member.to_owned() }
+fn gone(member: &str) -> StoreChange {
+    StoreChange::Gone { member: member.to_owned() }
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn members_are_there_until_their_lease_ends_or_they_leave() {
     for replica in [&mut a, &mut b] {
         until("all are registered", || {
             drop(replica.look());
-            let new = replica.seen.iter().filter(|change| matches!(change, Change::Registered { .. }));
+            let new = replica.seen.iter().filter(|change| matches!(change, StoreChange::Registered { .. }));
             (new.count() >= 3).then_some(())
         });
         replica.seen.clear();
@@ -128,16 +128,17 @@ fn one_proposal_of_each_version_wins_and_all_see_it() {
     let etcd = Etcd::start();
     let (mut a, mut b) = (Replica::of(&etcd), Replica::of(&etcd));
     let first = a.publish(0, "one");
-    b.until(&Change::Map { version: first, value: "one".to_owned() });
+    b.until(&StoreChange::Map { version: first, value: "one".to_owned() });
     b.store.propose(NOW, 0, "late");
     let second = b.publish(first, "two");
     assert!(second > first);
-    a.until(&Change::Map { version: second, value: "two".to_owned() });
+    a.until(&StoreChange::Map { version: second, value: "two".to_owned() });
     a.store.propose(NOW, first, "late as well");
     let third = a.publish(second, "three");
     b.seen.clear();
-    b.until(&Change::Map { version: third, value: "three".to_owned() });
-    let maps = |replica: &Replica| replica.seen.iter().filter(|c| matches!(c, Change::Map { .. })).count();
+    b.until(&StoreChange::Map { version: third, value: "three".to_owned() });
+    let maps =
+        |replica: &Replica| replica.seen.iter().filter(|c| matches!(c, StoreChange::Map { .. })).count();
     assert_eq!(maps(&b), 0, "{:?}", b.seen);
 }
 
@@ -189,7 +190,7 @@ fn a_watch_survives_compaction_and_a_loss_of_everything() {
     let (mut a, mut b) = (Replica::of(&etcd), Replica::of(&etcd));
     a.store.keep(NOW, "n0");
     let version = a.publish(0, "one");
-    b.until(&Change::Map { version, value: "one".to_owned() });
+    b.until(&StoreChange::Map { version, value: "one".to_owned() });
     // The watch is asked for anew every few seconds, from a revision that is compacted away by then.
     let start = Instant::now();
     until("watches have begun anew", || {
@@ -197,18 +198,21 @@ fn a_watch_survives_compaction_and_a_loss_of_everything() {
         (start.elapsed() > Duration::from_secs(4)).then_some(())
     });
     let version = a.publish(version, "two");
-    b.until(&Change::Map { version, value: "two".to_owned() });
+    b.until(&StoreChange::Map { version, value: "two".to_owned() });
 
     etcd.kill();
     etcd.empty();
     etcd.run();
     b.seen.clear();
-    b.until(&Change::NoMap);
+    b.until(&StoreChange::NoMap);
     b.publish(0, "three");
-    a.until(&Change::NoMap);
+    a.until(&StoreChange::NoMap);
     until("the new map", || {
         drop(a.look());
-        a.seen.iter().find(|change| matches!(change, Change::Map { value, .. } if value == "three")).cloned()
+        a.seen
+            .iter()
+            .find(|change| matches!(change, StoreChange::Map { value, .. } if value == "three"))
+            .cloned()
     });
 }
 
@@ -235,8 +239,8 @@ fn one_server_of_three_may_die_and_two_may_not() {
     replica.publish(version, "three");
     let mut other = Replica::new(&endpoints[2..]);
     other.until_there();
-    let maps: Vec<_> = other.seen.iter().filter(|change| matches!(change, Change::Map { .. })).collect();
-    assert!(matches!(maps[..], [Change::Map { value, .. }] if value == "three"), "{maps:?}");
+    let maps: Vec<_> = other.seen.iter().filter(|change| matches!(change, StoreChange::Map { .. })).collect();
+    assert!(matches!(maps[..], [StoreChange::Map { value, .. }] if value == "three"), "{maps:?}");
 }
 
 #[test]

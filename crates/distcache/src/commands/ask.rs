@@ -108,13 +108,13 @@ impl ControllerArguments {
 /// What a controller says that it cannot do, in its words. A node's name that is not there is a mistake of the caller.
 fn refusal(base: &str, code: u16, text: &str) -> anyhow::Error {
     #[derive(Deserialize)]
-    struct Problem {
+    struct ErrorBody {
         error: String,
     }
     match serde_json::from_str(text) {
-        Ok(Problem { error }) if error == controller::NO_SUCH_PATH => stranger(base),
-        Ok(Problem { error }) if code == NOT_FOUND => BadInput::of(error),
-        Ok(Problem { error }) => anyhow::anyhow!("the controller at {base} says: {error}"),
+        Ok(ErrorBody { error }) if error == controller::NO_SUCH_PATH => stranger(base),
+        Ok(ErrorBody { error }) if code == NOT_FOUND => BadInput::of(error),
+        Ok(ErrorBody { error }) => anyhow::anyhow!("the controller at {base} says: {error}"),
         Err(_) => stranger(base),
     }
 }

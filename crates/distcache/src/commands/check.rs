@@ -6,12 +6,12 @@ use lab::terminal::{BadInput, print};
 
 /// Validate a configuration file, and print what it leaves out and is assumed
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct CheckArguments {
     #[command(flatten)]
     config: ConfigArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
     let Loaded { config, .. } = arguments.config.look()?;
     router::users(&config)
         .map_err(|error| BadInput::of(format!("{}: {error}", arguments.config.config.display())))?;

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Waits until the nodes hold nothing. They stay in the map with nothing of their own until --undo gives them their
 /// part back, in steps, as to a node that returns.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DrainArguments {
     /// Which nodes: ids of the configuration. All nodes of a layer take the layer away
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 
 /// What became of one node.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct Outcome {
+struct DrainOutcome {
     node: String,
     drained: bool,
     /// The map since which it is so.
@@ -51,7 +51,7 @@ struct Outcome {
     bytes: Option<u64>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &DrainArguments) -> anyhow::Result<()> {
     let start = Instant::now();
     let deadline = start + Duration::from_secs(arguments.timeout);
     let mut outcomes = Vec::new();
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Asks until the map shows it: another controller's map may have come between.
-fn wait(arguments: &Arguments, id: &str, deadline: Instant) -> anyhow::Result<Outcome> {
+fn wait(arguments: &DrainArguments, id: &str, deadline: Instant) -> anyhow::Result<DrainOutcome> {
     let request = Drain { node: id.to_owned(), drained: !arguments.undo };
     loop {
         let map: MapView = arguments.controller.post(DRAIN_PATH, &request)?;
@@ -76,7 +76,7 @@ fn wait(arguments: &Arguments, id: &str, deadline: Instant) -> anyhow::Result<Ou
         match outcome {
             Some((outcome, true)) if outcome.drained != arguments.undo => return Ok(outcome),
             _ if Instant::now() < deadline => std::thread::park_timeout(LOOK),
-            Some((Outcome { objects: Some(objects), .. }, _)) => {
+            Some((DrainOutcome { objects: Some(objects), .. }, _)) => {
                 bail!(
                     "{id} still holds {objects} objects after {} s; it goes on: ask again, or give it a longer --timeout",
                     arguments.timeout
@@ -91,12 +91,12 @@ fn wait(arguments: &Arguments, id: &str, deadline: Instant) -> anyhow::Result<Ou
 }
 
 /// How it stands with the node, and whether that is final.
-fn outcome(id: &str, map: &MapView, status: &ClusterStatus) -> Option<(Outcome, bool)> {
+fn outcome(id: &str, map: &MapView, status: &ClusterStatus) -> Option<(DrainOutcome, bool)> {
     let node = map.layers.iter().flat_map(|layer| &layer.nodes).find(|node| node.id == id)?;
     let running = status.nodes.iter().find(|node| node.id == id);
     // What it says of an earlier map does not count: it may have fetched something since.
     let empty = running.is_none_or(|running| running.epoch >= map.epoch && running.objects == 0);
-    let outcome = Outcome {
+    let outcome = DrainOutcome {
         node: id.to_owned(),
         drained: node.drained,
         epoch: map.epoch,
@@ -107,8 +107,8 @@ fn outcome(id: &str, map: &MapView, status: &ClusterStatus) -> Option<(Outcome, 
     Some((outcome, !node.drained || (node.share == 0.0 && empty)))
 }
 
-fn report(outcome: &Outcome) -> String {
-    let Outcome { node, drained, epoch, .. } = outcome;
+fn report(outcome: &DrainOutcome) -> String {
+    let DrainOutcome { node, drained, epoch, .. } = outcome;
     let held = match (outcome.objects, outcome.bytes) {
         (Some(objects), Some(bytes)) => format!("holds {objects} objects ({})", ByteSize(bytes)),
         _ => "does not run".to_owned(),

@@ -11,12 +11,12 @@ use config::Address;
 use config::{Config, FrontProtocol};
 
 use crate::launch::Loaded;
-use crate::proxy::{self, Protocol, Servers, quoted};
+use crate::proxy::{self, Protocol, ProxyServers, quoted};
 use lab::terminal::{BadInput, print, say};
 
 /// Write a configuration file: asks what it needs to know, or takes it from the flags
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct InitArguments {
     /// The file to write
     #[arg(value_name = "FILE", default_value = "distcache.toml")]
     file: PathBuf,
@@ -48,15 +48,15 @@ pub(crate) struct Arguments {
 }
 
 /// What the file will say.
-struct Facts {
-    servers: Servers,
+struct InitFacts {
+    servers: ProxyServers,
     listen: Address,
     protocol: FrontProtocol,
     nodes: Option<usize>,
     ca_file: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &InitArguments) -> anyhow::Result<()> {
     let path = &arguments.file;
     let exists = || {
         BadInput::of(format!(
@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn facts(arguments: &Arguments) -> anyhow::Result<Facts> {
+fn facts(arguments: &InitArguments) -> anyhow::Result<InitFacts> {
     if arguments.storage.is_empty() {
         if !io::stdin().is_terminal() {
             return Err(BadInput::of(
@@ -100,18 +100,18 @@ fn facts(arguments: &Arguments) -> anyhow::Result<Facts> {
         }
         return ask(arguments, &mut io::stdin().lock());
     }
-    let servers = Servers::parse("--storage", &arguments.storage)?;
+    let servers = ProxyServers::parse("--storage", &arguments.storage)?;
     proxy::check_ca(&servers, arguments.ca_file.as_deref())?;
     let protocol = proxy::protocol(arguments.protocol, &servers)?;
     let listen = arguments.listen.clone().unwrap_or_else(|| proxy::listen(protocol));
-    Ok(Facts { servers, listen, protocol, nodes: arguments.nodes, ca_file: arguments.ca_file.clone() })
+    Ok(InitFacts { servers, listen, protocol, nodes: arguments.nodes, ca_file: arguments.ca_file.clone() })
 }
 
 /// What flags say already is not asked.
-fn ask(arguments: &Arguments, input: &mut impl BufRead) -> anyhow::Result<Facts> {
+fn ask(arguments: &InitArguments, input: &mut impl BufRead) -> anyhow::Result<InitFacts> {
     let servers =
         question(input, "Storage servers (URLs, commas between them)", "redis://127.0.0.1:6379", |text| {
-            Servers::parse("storage", &[text.to_owned()]).map_err(|error| error.to_string())
+            ProxyServers::parse("storage", &[text.to_owned()]).map_err(|error| error.to_string())
         })?;
     let ca_file = match &arguments.ca_file {
         None if servers.wants_tls() => {
@@ -136,7 +136,7 @@ fn ask(arguments: &Arguments, input: &mut impl BufRead) -> anyhow::Result<Facts>
         None => Some(question(input, "Cache nodes", &usual.to_string(), proxy::nodes)?)
             .filter(|nodes| *nodes != usual),
     };
-    Ok(Facts { servers, listen, protocol, nodes, ca_file })
+    Ok(InitFacts { servers, listen, protocol, nodes, ca_file })
 }
 
 fn ca_file(text: &str) -> Result<PathBuf, String> {
@@ -170,7 +170,7 @@ fn question<T>(
     }
 }
 
-fn text(facts: &Facts) -> anyhow::Result<String> {
+fn text(facts: &InitFacts) -> anyhow::Result<String> {
     let mut out = String::new();
     writeln!(
         out,
@@ -233,11 +233,11 @@ fn write_nodes(out: &mut String, nodes: usize) -> std::fmt::Result {
 mod tests {
     use super::*;
 
-    fn arguments(flags: &[&str]) -> Arguments {
+    fn arguments(flags: &[&str]) -> InitArguments {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
-            arguments: Arguments,
+            arguments: InitArguments,
         }
         let line = std::iter::once("init").chain(flags.iter().copied());
         <Line as clap::Parser>::parse_from(line).arguments

@@ -7,7 +7,7 @@ use lab::terminal::print;
 
 /// Show where a key is stored, where it may be cached, and whether it is hot
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct InspectArguments {
     /// The key; bytes that are no text as \xNN
     #[arg(value_name = "KEY")]
     key: String,
@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     controller: ControllerArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &InspectArguments) -> anyhow::Result<()> {
     let found: Inspection = arguments.controller.get("/v1/inspect", &[("key", &arguments.key)])?;
     print(&if arguments.controller.json { serde_json::to_string(&found)? } else { report(&found) });
     Ok(())
@@ -42,11 +42,11 @@ fn report(found: &Inspection) -> String {
 #[cfg(test)]
 mod tests {
     use super::report;
-    use controller::{Inspection, Place};
+    use controller::{Inspection, KeyPlace};
 
     #[test]
     fn every_place_has_a_line() {
-        let place = |layer: &str, node: Option<&str>, heat| Place {
+        let place = |layer: &str, node: Option<&str>, heat| KeyPlace {
             layer: layer.to_owned(),
             node: node.map(str::to_owned),
             heat,

@@ -11,7 +11,7 @@ use lab::terminal::print;
 /// Returns when no node can serve what was there.
 #[derive(Clone, Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["key", "prefix", "all"]))]
-pub(crate) struct Arguments {
+pub(crate) struct PurgeArguments {
     /// The key; bytes that are no text as \xNN
     #[arg(value_name = "KEY")]
     key: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     controller: ControllerArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &PurgeArguments) -> anyhow::Result<()> {
     let scope = match (&arguments.key, &arguments.prefix) {
         (Some(key), _) => PurgeScope::Key(key.clone()),
         (None, Some(prefix)) => PurgeScope::Prefix(prefix.clone()),

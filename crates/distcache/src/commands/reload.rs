@@ -17,7 +17,7 @@ use lab::terminal::print;
 /// nodes, layers and routers that were added at the end of their kind; start them with `distcache run` then. Storage
 /// servers cannot be added, because nobody would move their data.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ReloadArguments {
     #[command(flatten)]
     controller: ControllerArguments,
 }
@@ -48,7 +48,7 @@ pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str]) -> std::io::Result<S
     Ok(started)
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &ReloadArguments) -> anyhow::Result<()> {
     let reloaded: ReloadView = arguments.controller.post(RELOAD_PATH, &Reload { members: true })?;
     print(&match arguments.controller.json {
         true => serde_json::to_string(&reloaded)?,

@@ -3,7 +3,7 @@
 use runtime::stop::Stop;
 
 use super::ConfigArguments;
-use crate::guard::{self, Demand};
+use crate::guard::{self, GuardDemand};
 use crate::launch;
 use lab::terminal::{BadInput, print};
 
@@ -11,7 +11,7 @@ use lab::terminal::{BadInput, print};
 ///
 /// Prints `ready` once every listener accepts. SIGTERM and SIGINT stop it gracefully; a second one at once.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct RunArguments {
     /// Which member: its id in the file
     #[arg(long, env = "DISTCACHE_ID", value_name = "ID")]
     id: String,
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     config: ConfigArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     let loaded = arguments.config.load()?;
     let config = &loaded.config;
     let id = arguments.id.as_str();
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let _process = crate::logging::process(config, &[id]).entered();
     let stop = Stop::on_signals()?;
     let started = super::reload::on_hangup(config, &[id])?;
-    guard::check(&loaded, &[id], Demand::Plausible, &stop)?;
+    guard::check(&loaded, &[id], GuardDemand::Plausible, &stop)?;
     let running = launch::launch(&loaded, &[id], &stop)?;
     // Nobody else sets it.
     let _ = started.set(running.reloader());

@@ -14,7 +14,7 @@ use lab::terminal::print;
 /// Health: up; late (two heartbeats have not come); lost (its lease has ended; exit code 3); draining and drained (its
 /// keys were taken away by `distcache drain`). Nodes that nobody has asked for anything have no hit ratio and no leases.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct StatusArguments {
     #[command(flatten)]
     controller: ControllerArguments,
 }
@@ -27,7 +27,7 @@ struct Whole<'a> {
     members: &'a [MemberView],
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
     let status: ClusterStatus = arguments.controller.get("/v1/status", &[])?;
     let members: Vec<MemberView> = arguments.controller.get("/v1/members", &[])?;
     print(&match arguments.controller.json {

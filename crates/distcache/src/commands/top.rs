@@ -12,7 +12,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Show the hottest keys: their rates, their shares of all requests, and where they are cached
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct TopArguments {
     #[command(flatten)]
     controller: ControllerArguments,
 
@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     watch: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &TopArguments) -> anyhow::Result<()> {
     loop {
         let mut keys: Vec<HotKeyView> = arguments.controller.get("/v1/hot", &[])?;
         keys.truncate(arguments.limit);

@@ -3,7 +3,7 @@
 use runtime::stop::Stop;
 
 use super::ConfigArguments;
-use crate::guard::{self, Demand};
+use crate::guard::{self, GuardDemand};
 use crate::launch;
 use lab::terminal::{print, say};
 
@@ -11,12 +11,12 @@ use lab::terminal::{print, say};
 ///
 /// Prints `ready` once every listener accepts. SIGTERM and SIGINT stop it gracefully; a second one at once.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct UpArguments {
     #[command(flatten)]
     config: ConfigArguments,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<()> {
     let loaded = arguments.config.load()?;
     let config = &loaded.config;
     let ids: Vec<&str> = config.member_ids().collect();
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let _process = crate::logging::process(config, &ids).entered();
     let stop = Stop::on_signals()?;
     let started = super::reload::on_hangup(config, &ids)?;
-    guard::check(&loaded, &ids, Demand::Plausible, &stop)?;
+    guard::check(&loaded, &ids, GuardDemand::Plausible, &stop)?;
     let running = launch::launch(&loaded, &ids, &stop)?;
     // Nobody else sets it.
     let _ = started.set(running.reloader());

@@ -13,13 +13,13 @@ use config::{Config, FrontProtocol};
 use runtime::stop::Stop;
 use shim::survey::Seen;
 
-use crate::guard::{self, Demand, KeysElsewhere};
-use crate::launch::{self, Loaded, Running};
+use crate::guard::{self, GuardDemand, KeysElsewhere};
+use crate::launch::{self, Loaded, RunningMembers};
 use lab::terminal::{BadInput, print, say};
 pub(crate) use plan::quoted;
-use plan::{Plan, cluster_name};
-pub(crate) use servers::Servers;
-use state::State;
+use plan::{ProxyPlan, cluster_name};
+pub(crate) use servers::ProxyServers;
+use state::ProxyState;
 
 /// More nodes than cores take turns on them.
 const NODES_MAX: usize = 64;
@@ -41,7 +41,7 @@ const STARTING_POLL: Duration = Duration::from_millis(100);
 /// Prints what it assumed, and `ready` once it serves. Several servers must be empty at the first start, or hold what
 /// DistCache has put there; one server or a Redis Cluster may hold anything. Nobody else may write to them.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ProxyArguments {
     /// The servers: redis://HOST:PORT, redis+unix:///PATH, redis-cluster://H:P,H:P, redis+sentinel://H:P,H:P/NAME (with
     /// TLS: rediss...), memcached://HOST:PORT; several after commas. Logins stand in the URLs: redis://USER:PASSWORD@H:P
     #[arg(long, env = "DISTCACHE_STORAGE", hide_env_values = true, value_name = "URL,URL", required = true)]
@@ -97,7 +97,7 @@ pub(crate) fn nodes(text: &str) -> Result<usize, String> {
 }
 
 /// What clients speak, unless somebody has said so.
-pub(crate) fn protocol(asked: Option<Protocol>, servers: &Servers) -> anyhow::Result<FrontProtocol> {
+pub(crate) fn protocol(asked: Option<Protocol>, servers: &ProxyServers) -> anyhow::Result<FrontProtocol> {
     match (asked, servers.is_memcached()) {
         (Some(Protocol::Redis), true) => Err(BadInput::of(
             "--protocol redis: memcached:// storage knows no Redis commands; leave it away, or name Redis servers",
@@ -116,9 +116,9 @@ pub(crate) fn listen(protocol: FrontProtocol) -> Address {
     Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     let plan = plan(arguments)?;
-    let state = State::open(arguments.state.as_deref(), &plan.servers)?;
+    let state = ProxyState::open(arguments.state.as_deref(), &plan.servers)?;
     if arguments.print_config {
         let text = plan.text(&state, &cluster_name(state.secret()?))?;
         Config::parse(&text).and_then(Loaded::new).map_err(BadInput::of)?;
@@ -153,7 +153,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// Looks whether the servers may be served. At the first start all of several have to be seen.
 fn inspect(
-    plan: &Plan,
+    plan: &ProxyPlan,
     loaded: &Loaded,
     ids: &[&str],
     is_first: bool,
@@ -168,7 +168,7 @@ fn inspect(
 }
 
 /// Says what is assumed, and what could not be looked at.
-fn tell(plan: &Plan, state: &State, config: &Config, seen: &[Seen]) {
+fn tell(plan: &ProxyPlan, state: &ProxyState, config: &Config, seen: &[Seen]) {
     plan.assumptions(state, config).iter().for_each(|line| say(line));
     if plan.servers.is_memcached() {
         say("note     memcached does not tell its keys: where they lie was not looked at");
@@ -199,7 +199,7 @@ fn look(loaded: &Loaded, ids: &[&str], needs_all: bool, stop: &Stop) -> anyhow::
     let started = Instant::now();
     let mut is_told = false;
     loop {
-        let seen = guard::check(loaded, ids, Demand::All, stop)?;
+        let seen = guard::check(loaded, ids, GuardDemand::All, stop)?;
         let absent = seen.iter().find(|seen| seen.trouble.is_some() && !seen.has_answered);
         let Some(absent) = absent.filter(|_| needs_all && started.elapsed() < STARTING_MAX) else {
             return Ok(seen);
@@ -215,7 +215,7 @@ fn look(loaded: &Loaded, ids: &[&str], needs_all: bool, stop: &Stop) -> anyhow::
 }
 
 /// Waits until clients are served; what that still lacks when the patience ends.
-fn awaited(running: &Running, stop: &Stop) -> Option<String> {
+fn awaited(running: &RunningMembers, stop: &Stop) -> Option<String> {
     let started = Instant::now();
     loop {
         let lacking = running.lacks()?;
@@ -225,15 +225,15 @@ fn awaited(running: &Running, stop: &Stop) -> Option<String> {
     }
 }
 
-fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
-    let servers = Servers::parse("--storage", &arguments.storage)?;
+fn plan(arguments: &ProxyArguments) -> anyhow::Result<ProxyPlan> {
+    let servers = ProxyServers::parse("--storage", &arguments.storage)?;
     let protocol = protocol(arguments.protocol, &servers)?;
     let cores = std::thread::available_parallelism().map_or(NODES_MIN, usize::from);
     let controller = match arguments.controller {
         Some(controller) => controller,
         None => controller(!arguments.print_config)?,
     };
-    let plan = Plan {
+    let plan = ProxyPlan {
         listen: arguments.listen.clone().unwrap_or_else(|| listen(protocol)),
         nodes: arguments.nodes.unwrap_or(cores.clamp(NODES_MIN, NODES_USUAL_MAX)),
         servers,
@@ -248,7 +248,7 @@ fn plan(arguments: &Arguments) -> anyhow::Result<Plan> {
 }
 
 /// In the words of flags; the configuration would be refused in those of its sections.
-fn check(plan: &Plan) -> anyhow::Result<()> {
+fn check(plan: &ProxyPlan) -> anyhow::Result<()> {
     let addresses = [
         ("--listen", Some(plan.listen.clone())),
         ("--controller", Some(Address::Tcp(plan.controller))),
@@ -266,7 +266,7 @@ fn check(plan: &Plan) -> anyhow::Result<()> {
     check_ca(&plan.servers, plan.ca_file.as_deref())
 }
 
-pub(crate) fn check_ca(servers: &Servers, ca_file: Option<&Path>) -> anyhow::Result<()> {
+pub(crate) fn check_ca(servers: &ProxyServers, ca_file: Option<&Path>) -> anyhow::Result<()> {
     match (servers.wants_tls(), ca_file) {
         (true, None) => Err(BadInput::of(
             "--ca-file is missing: --storage has servers with TLS; name the CA that signs their certificates (PEM)",

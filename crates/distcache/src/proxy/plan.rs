@@ -9,13 +9,13 @@ use config::{Config, FrontProtocol};
 use protocol::placement::{Functions, Secret};
 use toml::Value;
 
-use super::servers::Servers;
-use super::state::State;
+use super::servers::ProxyServers;
+use super::state::ProxyState;
 
 /// Where keys of the cluster go follows from these; the rest follows from the number of members.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) servers: Servers,
+pub(crate) struct ProxyPlan {
+    pub(crate) servers: ProxyServers,
     pub(crate) listen: Address,
     pub(crate) protocol: FrontProtocol,
     pub(crate) nodes: usize,
@@ -37,20 +37,20 @@ pub(crate) fn quoted(text: impl ToString) -> String {
     Value::String(text.to_string()).to_string()
 }
 
-impl Plan {
+impl ProxyPlan {
     /// Nodes of the first layer and of the second.
     pub(crate) fn layers(&self) -> [usize; 2] {
         [self.nodes.div_ceil(2), self.nodes / 2]
     }
 
     /// The configuration file.
-    pub(crate) fn text(&self, state: &State, cluster: &str) -> anyhow::Result<String> {
+    pub(crate) fn text(&self, state: &ProxyState, cluster: &str) -> anyhow::Result<String> {
         let mut text = String::new();
         self.write(&mut text, state, cluster)?;
         Ok(text)
     }
 
-    fn write(&self, out: &mut String, state: &State, cluster: &str) -> anyhow::Result<()> {
+    fn write(&self, out: &mut String, state: &ProxyState, cluster: &str) -> anyhow::Result<()> {
         writeln!(out, "# What `distcache proxy` runs before {}.", self.servers.names())?;
         writeln!(
             out,
@@ -92,7 +92,7 @@ impl Plan {
         self.admin(out)
     }
 
-    fn member(&self, out: &mut String, state: &State, id: &str) -> anyhow::Result<()> {
+    fn member(&self, out: &mut String, state: &ProxyState, id: &str) -> anyhow::Result<()> {
         writeln!(out, "listen = {}", quoted(Address::Unix(state.socket(id)?)))?;
         self.admin(out)
     }
@@ -105,7 +105,7 @@ impl Plan {
     }
 
     /// A few lines for people: what they have not said themselves.
-    pub(crate) fn assumptions(&self, state: &State, config: &Config) -> Vec<String> {
+    pub(crate) fn assumptions(&self, state: &ProxyState, config: &Config) -> Vec<String> {
         let [leaf, spine] = self.layers();
         let (count, names) = (self.servers.0.len(), self.servers.names());
         let division = match (self.servers.is_memcached(), self.servers.is_divided()) {
@@ -139,9 +139,9 @@ impl Plan {
 mod tests {
     use super::*;
 
-    fn plan(storage: &str, nodes: usize) -> Plan {
-        Plan {
-            servers: Servers::parse("--storage", &[storage.to_owned()]).expect("URLs"),
+    fn plan(storage: &str, nodes: usize) -> ProxyPlan {
+        ProxyPlan {
+            servers: ProxyServers::parse("--storage", &[storage.to_owned()]).expect("URLs"),
             listen: "127.0.0.1:6380".parse().expect("an address"),
             protocol: FrontProtocol::Redis,
             nodes,
@@ -161,7 +161,7 @@ mod tests {
             ("redis+sentinel://127.0.0.1:1,127.0.0.1:2/main", 64, 2),
         ] {
             let plan = plan(storage, nodes);
-            let state = State::open(Some(&parent), &plan.servers).expect("a folder");
+            let state = ProxyState::open(Some(&parent), &plan.servers).expect("a folder");
             let secret = state.secret().expect("a secret");
             let text = plan.text(&state, &cluster_name(secret)).expect("a file");
             let config = Config::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));

@@ -9,7 +9,7 @@ use lab::terminal::BadInput;
 const FOLDERS: Secret = Secret(*b"distcache state\0");
 
 #[derive(Clone, Debug)]
-pub(crate) struct Server {
+pub(crate) struct ProxyServer {
     /// As a configuration has it, login included.
     pub(crate) url: String,
     pub(crate) storage: StorageConfig,
@@ -19,11 +19,11 @@ pub(crate) struct Server {
 
 /// The servers in the order of their names, so that it makes no difference in which order they were given.
 #[derive(Clone, Debug)]
-pub(crate) struct Servers(pub(crate) Vec<Server>);
+pub(crate) struct ProxyServers(pub(crate) Vec<ProxyServer>);
 
-impl Servers {
+impl ProxyServers {
     /// `flag` is what to name in errors.
-    pub(crate) fn parse(flag: &str, values: &[String]) -> anyhow::Result<Servers> {
+    pub(crate) fn parse(flag: &str, values: &[String]) -> anyhow::Result<ProxyServers> {
         let mut servers = Vec::new();
         for url in values.iter().flat_map(|value| urls(value)) {
             let name = without_login(url);
@@ -47,7 +47,7 @@ impl Servers {
                     "{flag} embedded: gone with the process; name the servers that you have, or try `distcache demo`"
                 )));
             }
-            servers.push(Server { url: url.to_owned(), storage, name });
+            servers.push(ProxyServer { url: url.to_owned(), storage, name });
         }
         servers.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(pair) = servers.windows(2).find(|pair| pair[0].name == pair[1].name) {
@@ -61,7 +61,7 @@ impl Servers {
                 "{flag} is empty: write redis://HOST:PORT, more of them after commas"
             )));
         }
-        let clustered = |server: &Server| matches!(server.storage, StorageConfig::RedisCluster { .. });
+        let clustered = |server: &ProxyServer| matches!(server.storage, StorageConfig::RedisCluster { .. });
         if servers.len() > 1 && servers.iter().any(clustered) {
             return Err(BadInput::of(format!(
                 "{flag}: a Redis Cluster goes alone: write redis-cluster://HOST:PORT,HOST:PORT with some of its servers"
@@ -71,7 +71,7 @@ impl Servers {
         if memcached > 0 && memcached < servers.len() {
             return Err(BadInput::of(format!("{flag}: memcached:// beside others; give all of one kind")));
         }
-        Ok(Servers(servers))
+        Ok(ProxyServers(servers))
     }
 
     pub(crate) fn is_memcached(&self) -> bool {
@@ -97,7 +97,7 @@ impl Servers {
     }
 }
 
-fn is_memcached(server: &Server) -> bool {
+fn is_memcached(server: &ProxyServer) -> bool {
     matches!(server.storage, StorageConfig::Memcached { .. })
 }
 
@@ -149,9 +149,9 @@ fn without_login(url: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parse(values: &[&str]) -> anyhow::Result<Servers> {
+    fn parse(values: &[&str]) -> anyhow::Result<ProxyServers> {
         let values: Vec<String> = values.iter().map(|value| (*value).to_owned()).collect();
-        Servers::parse("--storage", &values)
+        ProxyServers::parse("--storage", &values)
     }
 
     #[test]

@@ -10,14 +10,14 @@ use anyhow::{Context as _, anyhow, bail};
 use config::{Secret, secret_file};
 use rustix::fs::{FlockOperation, flock};
 
-use super::servers::Servers;
+use super::servers::ProxyServers;
 use lab::terminal::BadInput;
 
 /// The longest path that a Unix socket may have.
 const SOCKET_BYTES_MAX: usize = 107;
 
 #[derive(Debug)]
-pub(crate) struct State(PathBuf);
+pub(crate) struct ProxyState(PathBuf);
 
 /// Held for as long as the process uses the folder.
 #[derive(Debug)]
@@ -25,9 +25,9 @@ pub(crate) struct Lock {
     _file: File,
 }
 
-impl State {
+impl ProxyState {
     /// Makes the folder of these servers in `parent`, or where XDG says.
-    pub(crate) fn open(parent: Option<&Path>, servers: &Servers) -> anyhow::Result<State> {
+    pub(crate) fn open(parent: Option<&Path>, servers: &ProxyServers) -> anyhow::Result<ProxyState> {
         let parent = match parent {
             Some(parent) => {
                 std::path::absolute(parent).with_context(|| format!("--state {}", parent.display()))?
@@ -42,7 +42,7 @@ impl State {
                 path.display()
             )
         })?;
-        let state = State(path);
+        let state = ProxyState(path);
         // For people: the folder's name says nothing.
         let list = state.0.join("servers");
         let lines: String = servers.0.iter().map(|server| format!("{}\n", server.name)).collect();
@@ -139,17 +139,17 @@ fn usual() -> anyhow::Result<PathBuf> {
 mod tests {
     use super::*;
 
-    fn servers() -> Servers {
-        Servers::parse("--storage", &["redis://127.0.0.1:1".to_owned()]).expect("a URL")
+    fn servers() -> ProxyServers {
+        ProxyServers::parse("--storage", &["redis://127.0.0.1:1".to_owned()]).expect("a URL")
     }
 
     #[test]
     fn a_secret_is_made_once_and_one_process_holds_the_folder() {
         let parent = std::env::temp_dir().join(format!("distcache-state-{}", std::process::id()));
-        let state = State::open(Some(&parent), &servers()).expect("a folder");
+        let state = ProxyState::open(Some(&parent), &servers()).expect("a folder");
         let secret = state.secret().expect("a secret");
         assert!(!state.has_served(secret).expect("no record"));
-        let again = State::open(Some(&parent), &servers()).expect("the folder");
+        let again = ProxyState::open(Some(&parent), &servers()).expect("the folder");
         assert_eq!(again.secret().expect("the secret"), secret);
         again.keep_served(secret).expect("kept");
         assert!(state.has_served(secret).expect("a record"));

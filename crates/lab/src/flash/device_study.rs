@@ -11,8 +11,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use study::flash::{MeasuredSurface, Simulated, Surface};
 
 use super::memory;
-use super::surface::{Report, figure, print_report};
-use super::target::{Target, bad_input, check_overwrite};
+use super::surface::{SurfaceReport, figure, print_report};
+use super::target::{DeviceTarget, bad_input, check_overwrite};
 use crate::reproduce::{figure_file, plot};
 use crate::terminal::{BadInput, print};
 
@@ -22,10 +22,10 @@ use crate::terminal::{BadInput, print};
 /// by the clock; what flash writes below them cannot be read from here. A file is made for the study and leaves no trace.
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub(crate) struct Arguments {
+pub(crate) struct DeviceStudyArguments {
     /// ftl (the simulator), mem, or PATH: a directory or a new file to measure its file system, a block device, or a file
     #[arg(long, value_name = "PATH|mem|ftl", default_value = "ftl")]
-    device: Target,
+    device: DeviceTarget,
 
     /// Size of the device [default: ftl 4GiB; a new file 1GiB; mem 256MiB; what is there as it is]
     #[arg(long, value_name = "SIZE", value_parser = ByteSize::from_str)]
@@ -73,17 +73,17 @@ pub(crate) struct Arguments {
     plot: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &DeviceStudyArguments) -> anyhow::Result<()> {
     let time = arguments.time()?;
     let (surface, description) = match &arguments.device {
-        Target::Ftl => simulate(arguments)?,
-        Target::Memory => {
+        DeviceTarget::Ftl => simulate(arguments)?,
+        DeviceTarget::Memory => {
             let bytes = arguments.bytes_or(256 << 20);
             memory::check(&format!("--size {}", ByteSize(bytes)), bytes)?;
             let device = MemoryDevice::new(bytes).map_err(bad_input)?;
             measure(arguments, &device, &[1.0], time)?
         }
-        Target::Path(path) => {
+        DeviceTarget::Path(path) => {
             let (device, utilisations) = open(arguments, path)?;
             measure(arguments, &device, utilisations, time)?
         }
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         plot(path, &figure(&surface))?;
     }
     if arguments.json {
-        print(&serde_json::to_string(&Report::new(&surface, &description, arguments.seed))?);
+        print(&serde_json::to_string(&SurfaceReport::new(&surface, &description, arguments.seed))?);
     } else {
         print_report(&surface, &description);
     }
@@ -102,14 +102,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// Shares of which figure 4.1 shows some.
 const UTILISATIONS: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
-impl Arguments {
+impl DeviceStudyArguments {
     fn time(&self) -> Result<Duration, BadInput> {
         let time = Duration::try_from_secs_f64(self.seconds).ok().filter(|time| !time.is_zero());
         time.ok_or_else(|| BadInput(format!("--seconds {}: write a number of seconds above 0", self.seconds)))
     }
 
     fn ftl(&self) -> Result<FtlOptions, BadInput> {
-        let Arguments { page, erase_block, over_provisioning, .. } = *self;
+        let DeviceStudyArguments { page, erase_block, over_provisioning, .. } = *self;
         let narrow = |bytes: u64| u32::try_from(bytes).ok().filter(|bytes| *bytes > 0);
         let is_page = page.0.is_power_of_two() && page.0 >= SECTOR as u64;
         let Some(page_bytes) = narrow(page.0).filter(|_| is_page) else {
@@ -143,7 +143,7 @@ impl Arguments {
     }
 }
 
-fn simulate(arguments: &Arguments) -> anyhow::Result<(Surface, String)> {
+fn simulate(arguments: &DeviceStudyArguments) -> anyhow::Result<(Surface, String)> {
     let ftl = arguments.ftl()?;
     let simulated = Simulated {
         bytes: arguments.bytes_or(4 << 30),
@@ -173,7 +173,7 @@ fn simulate(arguments: &Arguments) -> anyhow::Result<(Surface, String)> {
 }
 
 fn measure(
-    arguments: &Arguments,
+    arguments: &DeviceStudyArguments,
     device: &dyn Device,
     utilisations: &[f64],
     time: Duration,
@@ -194,7 +194,7 @@ fn measure(
 }
 
 /// The device at this path, and which shares of it to use.
-fn open(arguments: &Arguments, path: &Path) -> anyhow::Result<(FileDevice, &'static [f64])> {
+fn open(arguments: &DeviceStudyArguments, path: &Path) -> anyhow::Result<(FileDevice, &'static [f64])> {
     let found = std::fs::metadata(path).ok();
     let Some(found) = found.filter(|found| !found.is_dir()) else {
         let is_directory = path.is_dir();

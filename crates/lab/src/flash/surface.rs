@@ -7,16 +7,16 @@ use study::reproduce::{Axis, Figure, FigureSeries, Style};
 use crate::terminal::print;
 
 #[derive(Serialize)]
-pub(super) struct Report<'a> {
+pub(super) struct SurfaceReport<'a> {
     device: &'a str,
     seed: u64,
-    summary: Summary,
-    cells: Vec<Row>,
+    summary: SurfaceSummary,
+    cells: Vec<SurfaceRow>,
 }
 
 /// Table 4.1: throughputs of 128 KiB, in MiB/s.
 #[derive(Serialize)]
-struct Summary {
+struct SurfaceSummary {
     sequential_mib_per_s: Option<f64>,
     random_mib_per_s: Option<f64>,
     /// None where nothing is read.
@@ -26,7 +26,7 @@ struct Summary {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct SurfaceRow {
     pattern: &'static str,
     write_bytes: u64,
     utilisation: f64,
@@ -36,9 +36,9 @@ struct Row {
     mib_per_s: f64,
 }
 
-impl<'a> Report<'a> {
-    pub(super) fn new(surface: &Surface, device: &'a str, seed: u64) -> Report<'a> {
-        let row = |cell: &Cell| Row {
+impl<'a> SurfaceReport<'a> {
+    pub(super) fn new(surface: &Surface, device: &'a str, seed: u64) -> SurfaceReport<'a> {
+        let row = |cell: &Cell| SurfaceRow {
             pattern: match cell.pattern {
                 Pattern::Sequential => "sequential",
                 Pattern::Random => "random",
@@ -49,14 +49,19 @@ impl<'a> Report<'a> {
             slowdown: surface.slowdown(cell),
             mib_per_s: cell.mib_per_s,
         };
-        Report { device, seed, summary: summary(surface), cells: surface.cells.iter().map(row).collect() }
+        SurfaceReport {
+            device,
+            seed,
+            summary: summary(surface),
+            cells: surface.cells.iter().map(row).collect(),
+        }
     }
 }
 
-fn summary(surface: &Surface) -> Summary {
+fn summary(surface: &Surface) -> SurfaceSummary {
     let full = utilisations(surface).last().copied().unwrap_or(1.0);
     let throughput = |pattern| surface.cell(pattern, TABLE_BYTES, full).map(|cell| cell.mib_per_s);
-    Summary {
+    SurfaceSummary {
         sequential_mib_per_s: throughput(Pattern::Sequential),
         random_mib_per_s: throughput(Pattern::Random),
         read_mib_per_s: surface.read_mib_per_s,
@@ -66,7 +71,7 @@ fn summary(surface: &Surface) -> Summary {
 
 pub(super) fn print_report(surface: &Surface, device: &str) {
     print(device);
-    let Summary { sequential_mib_per_s, random_mib_per_s, read_mib_per_s, write_bytes_max_throughput } =
+    let SurfaceSummary { sequential_mib_per_s, random_mib_per_s, read_mib_per_s, write_bytes_max_throughput } =
         summary(surface);
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
     print("\nTable 4.1: MiB/s at 128 KiB, and the smallest random write at full throughput");

@@ -8,20 +8,20 @@ use std::str::FromStr;
 use crate::terminal::BadInput;
 
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(super) enum DeviceTarget {
     Ftl,
     Memory,
     Path(PathBuf),
 }
 
-impl FromStr for Target {
+impl FromStr for DeviceTarget {
     type Err = std::convert::Infallible;
 
-    fn from_str(text: &str) -> Result<Target, Self::Err> {
+    fn from_str(text: &str) -> Result<DeviceTarget, Self::Err> {
         Ok(match text {
-            "ftl" => Target::Ftl,
-            "mem" => Target::Memory,
-            path => Target::Path(path.into()),
+            "ftl" => DeviceTarget::Ftl,
+            "mem" => DeviceTarget::Memory,
+            path => DeviceTarget::Path(path.into()),
         })
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
+use config::Config;
 use study::plan::ClusterPlan;
 
 /// Ports of one loopback address that members of a kind take, before the next address is used.

@@ -14,7 +14,7 @@ use crate::terminal::{BadInput, print, say};
 /// Recommend layers, nodes and their sizes for a cluster, and say what it guarantees and what limits it
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub struct Arguments {
+pub struct PlanArguments {
     /// Storage servers (Small Cache's n, section 4.1; DistCache's m l, section 3.1)
     #[arg(long, value_name = "N")]
     servers: u32,
@@ -67,8 +67,8 @@ pub struct Arguments {
 struct Dist(Option<PopularitySpec>);
 
 #[derive(Serialize)]
-struct Row<'a> {
-    layers: Vec<Layer>,
+struct PlanRow<'a> {
+    layers: Vec<LayerRow>,
     /// Of a node, where they differ of the largest.
     memory_bytes: u64,
     degree: u32,
@@ -86,13 +86,13 @@ struct Row<'a> {
 }
 
 #[derive(Serialize)]
-struct Layer {
+struct LayerRow {
     name: &'static str,
     nodes: u32,
     objects_per_node: u64,
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &PlanArguments) -> anyhow::Result<()> {
     let facts = OperatorFacts {
         servers: arguments.servers,
         racks: arguments.racks,
@@ -119,13 +119,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(plan: &ClusterPlan) -> Row<'_> {
-    let layer = |layer: &study::plan::PlannedLayer| Layer {
+fn row(plan: &ClusterPlan) -> PlanRow<'_> {
+    let layer = |layer: &study::plan::PlannedLayer| LayerRow {
         name: layer.name,
         nodes: layer.nodes,
         objects_per_node: layer.objects_per_node,
     };
-    Row {
+    PlanRow {
         layers: plan.shape.layers.iter().map(layer).collect(),
         memory_bytes: plan.memory_bytes,
         degree: plan.degree,
@@ -143,7 +143,7 @@ fn row(plan: &ClusterPlan) -> Row<'_> {
     }
 }
 
-fn print_plan(arguments: &Arguments, plan: &ClusterPlan) {
+fn print_plan(arguments: &PlanArguments, plan: &ClusterPlan) {
     let dist = arguments.dist.0.as_ref().map_or("anything".to_owned(), PopularitySpec::to_string);
     let (servers, rate, free) = (arguments.servers, arguments.server_rate, 100.0 * arguments.headroom);
     print(&format!(

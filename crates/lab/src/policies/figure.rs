@@ -3,9 +3,9 @@
 use study::reproduce::{Axis, Figure, FigureSeries, Style};
 use study::what_if::GridOutcome;
 
-use super::Arguments;
+use super::PoliciesArguments;
 
-pub(super) fn curves(outcomes: &[GridOutcome], arguments: &Arguments) -> Figure {
+pub(super) fn curves(outcomes: &[GridOutcome], arguments: &PoliciesArguments) -> Figure {
     let unit = if arguments.ignore_size { "cache size, objects" } else { "cache size, bytes" };
     let series = arguments.policy.iter().map(|policy| {
         let mine = outcomes.iter().filter(|outcome| outcome.policy == *policy);

@@ -12,7 +12,7 @@ use study::what_if::{GridOutcome, GridSetting, Size};
 
 use crate::reproduce::{figure_file, plot};
 use crate::terminal::{BadInput, print};
-use crate::trace::Source;
+use crate::trace::SourceArguments;
 
 /// Simulate eviction policies on a trace: object and byte miss ratios for every policy at every size
 ///
@@ -20,9 +20,9 @@ use crate::trace::Source;
 /// arc, lirs, 2q, s3fifo, sieve, wtinylfu. docs/policies.md says what each does.
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub struct Arguments {
+pub struct PoliciesArguments {
     #[command(flatten)]
-    source: Source,
+    source: SourceArguments,
 
     /// Policies, with commas
     #[arg(
@@ -69,7 +69,7 @@ pub struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct PolicyRow {
     policy: String,
     size: u64,
     requests: u64,
@@ -79,7 +79,7 @@ struct Row {
     requests_per_s: f64,
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &PoliciesArguments) -> anyhow::Result<()> {
     if arguments.ignore_size && arguments.size.iter().any(|size| matches!(size, Size::Bytes(_))) {
         return Err(BadInput::of(
             "--size: with --ignore-size write a number of objects or a share (0.1ws), not bytes",
@@ -115,7 +115,7 @@ fn check_place(file: &Path) -> Result<(), BadInput> {
     }
 }
 
-fn setting(arguments: &Arguments) -> GridSetting {
+fn setting(arguments: &PoliciesArguments) -> GridSetting {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     GridSetting {
         policies: arguments.policy.clone(),
@@ -126,8 +126,8 @@ fn setting(arguments: &Arguments) -> GridSetting {
     }
 }
 
-fn row(outcome: &GridOutcome) -> Row {
-    Row {
+fn row(outcome: &GridOutcome) -> PolicyRow {
+    PolicyRow {
         policy: outcome.policy.to_string(),
         size: outcome.size,
         requests: outcome.requests,

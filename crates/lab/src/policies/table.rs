@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use policies::PolicySpec;
 use study::what_if::{GridOutcome, Size};
 
-use super::{Arguments, Row, row};
+use super::{PoliciesArguments, PolicyRow, row};
 use crate::terminal::print;
 
 pub(super) fn print_csv(outcomes: &[GridOutcome]) {
     print("policy,size,requests,objects,miss_ratio,byte_miss_ratio,requests_per_s");
     for outcome in outcomes {
-        let Row { policy, size, requests, objects, miss_ratio, byte_miss_ratio, requests_per_s } =
+        let PolicyRow { policy, size, requests, objects, miss_ratio, byte_miss_ratio, requests_per_s } =
             row(outcome);
         print(&format!(
             "{policy},{size},{requests},{objects},{miss_ratio},{byte_miss_ratio},{requests_per_s}"
@@ -20,7 +20,7 @@ pub(super) fn print_csv(outcomes: &[GridOutcome]) {
 }
 
 /// A part for each size. The least of each ratio is marked, bounds left aside.
-pub(super) fn print_table(outcomes: &[GridOutcome], arguments: &Arguments) {
+pub(super) fn print_table(outcomes: &[GridOutcome], arguments: &PoliciesArguments) {
     // The sizes of each policy are together, in the order in which they were given.
     let sizes: BTreeMap<u64, Size> =
         outcomes.iter().map(|outcome| outcome.size).zip(arguments.size.iter().copied()).collect();

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use study::reproduce::{Axis, Claim, Effort, Figure, FigureSeries, Style};
 
-use super::progress::Progress;
+use super::progress::ReproduceProgress;
 
 /// Both have every object in the same places, and no read goes to a node that does not hold the object, as in the model:
 /// routers know what is cached where, which is the product's default.
@@ -21,7 +21,7 @@ const MECHANISMS: [(&str, &str); 3] =
     [("nocache", "NoCache"), ("partition-leaf", "CachePartition, leaves"), ("distcache", "DistCache")];
 
 /// One figure: its axis and the flags of each point.
-struct Panel {
+struct MachinesPanel {
     claim: &'static str,
     name: &'static str,
     title: &'static str,
@@ -32,10 +32,10 @@ struct Panel {
 
 /// Adds the figures of the claims that are there, and to each claim how far the machines are from the model.
 pub(super) fn add(claims: &mut [Claim], figures: &mut Vec<Figure>, effort: Effort) -> anyhow::Result<()> {
-    let there = |panel: &Panel| claims.iter().any(|claim| claim.id == panel.claim);
-    let panels: Vec<Panel> = panels(effort).into_iter().filter(there).collect();
-    let work = |panel: &Panel| (panel.points.len() * panel.mechanisms.len()) as f64;
-    let mut progress = Progress::new(panels.iter().map(work).sum::<f64>() + OVER_TIME);
+    let there = |panel: &MachinesPanel| claims.iter().any(|claim| claim.id == panel.claim);
+    let panels: Vec<MachinesPanel> = panels(effort).into_iter().filter(there).collect();
+    let work = |panel: &MachinesPanel| (panel.points.len() * panel.mechanisms.len()) as f64;
+    let mut progress = ReproduceProgress::new(panels.iter().map(work).sum::<f64>() + OVER_TIME);
     for panel in panels {
         let (mut series, mut apart) = (Vec::new(), Vec::new());
         for (mechanism, name) in panel.mechanisms {
@@ -125,7 +125,7 @@ fn over_time(effort: Effort) -> anyhow::Result<(String, Figure)> {
     Ok((text, figure))
 }
 
-fn panels(effort: Effort) -> Vec<Panel> {
+fn panels(effort: Effort) -> Vec<MachinesPanel> {
     let flags = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let laws = ["uniform", "zipf:0.9", "zipf:0.95", "zipf:0.99"];
     let law = |(law, x): (&&str, i32)| (f64::from(x), flags(&format!("--dist {law}")));
@@ -140,8 +140,14 @@ fn panels(effort: Effort) -> Vec<Panel> {
         ratios.iter().map(point).collect::<Vec<_>>()
     };
     let failed = |failed: i32| (f64::from(failed), flags(&format!("--fail-spines {failed} --remap")));
-    let panel =
-        |claim, name, title, x, mechanisms, points| Panel { claim, name, title, x, mechanisms, points };
+    let panel = |claim, name, title, x, mechanisms, points| MachinesPanel {
+        claim,
+        name,
+        title,
+        x,
+        mechanisms,
+        points,
+    };
     let (skew, ratio) = (Axis::named("workload", &laws), || Axis::linear("write ratio").between(0.0, 1.0));
     vec![
         panel("D2", "9a", "against skew", skew, &MECHANISMS, laws.iter().zip(0..).map(law).collect()),

@@ -19,7 +19,7 @@ use study::reproduce::{CLAIMS, Claim, ClaimCheck, Effort, Figure, checks, parse}
 
 use crate::terminal::print;
 use png::Rasteriser;
-use progress::Progress;
+use progress::ReproduceProgress;
 use svg::document as svg_document;
 
 /// Check the papers' claims again and write a report: table, figures, values
@@ -28,7 +28,7 @@ use svg::document as svg_document;
 /// reason, and is no error.
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub struct Arguments {
+pub struct ReproduceArguments {
     /// Only these claims, with commas: D1 to D11 (DistCache), S1 to S6 (Small Cache, Big Effect), M1 to M6 (MBalancer)
     #[arg(long, value_name = "IDS", value_parser = ids)]
     claims: Option<Ids>,
@@ -39,7 +39,7 @@ pub struct Arguments {
 
     /// Whether figures 9 to 11 (claims D2 to D6) are drawn from the product's machines in virtual time, too
     #[arg(long, value_enum, default_value = "model")]
-    engine: Engine,
+    engine: ReproduceEngine,
 
     /// Where the report goes; made if it is not there
     #[arg(long, value_name = "DIR")]
@@ -51,7 +51,7 @@ pub struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Engine {
+enum ReproduceEngine {
     /// The analytic model alone
     Model,
     /// And beside it routers, nodes and shims as they run in production, by `distcache study machines`
@@ -67,7 +67,7 @@ fn ids(text: &str) -> Result<Ids, String> {
 }
 
 #[derive(Serialize)]
-struct Row<'a> {
+struct ClaimRow<'a> {
     id: &'a str,
     paper: &'a str,
     ours: &'a str,
@@ -75,18 +75,18 @@ struct Row<'a> {
     command: &'a str,
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &ReproduceArguments) -> anyhow::Result<()> {
     let out = &arguments.out;
     fs::create_dir_all(out).with_context(|| format!("{}: cannot be made", out.display()))?;
     let effort = if arguments.quick { Effort::Quick } else { Effort::Full };
     let wanted = |check: &ClaimCheck| arguments.claims.as_ref().is_none_or(|ids| ids.0.contains(&check.id));
     let checks: Vec<ClaimCheck> = checks().into_iter().filter(wanted).collect();
     let (mut claims, mut figures) = check(&checks, effort);
-    if arguments.engine == Engine::Machines {
+    if arguments.engine == ReproduceEngine::Machines {
         machines::add(&mut claims, &mut figures, effort)?;
     }
     write(out, &claims, &figures, &described(arguments))?;
-    let rows: Vec<Row<'_>> = claims.iter().map(row).collect();
+    let rows: Vec<ClaimRow<'_>> = claims.iter().map(row).collect();
     if arguments.json {
         print(&serde_json::to_string(&rows)?);
         return Ok(());
@@ -99,7 +99,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 fn check(checks: &[ClaimCheck], effort: Effort) -> (Vec<Claim>, Vec<Figure>) {
-    let mut progress = Progress::new(checks.iter().map(|check| check.cost).sum());
+    let mut progress = ReproduceProgress::new(checks.iter().map(|check| check.cost).sum());
     let (mut claims, mut figures) = (Vec::new(), Vec::new());
     for check in checks {
         progress.begin(check.id);
@@ -114,8 +114,8 @@ fn check(checks: &[ClaimCheck], effort: Effort) -> (Vec<Claim>, Vec<Figure>) {
     (claims, figures)
 }
 
-fn row(claim: &Claim) -> Row<'_> {
-    Row {
+fn row(claim: &Claim) -> ClaimRow<'_> {
+    ClaimRow {
         id: claim.id,
         paper: claim.paper,
         ours: &claim.ours,
@@ -124,7 +124,7 @@ fn row(claim: &Claim) -> Row<'_> {
     }
 }
 
-fn described(arguments: &Arguments) -> String {
+fn described(arguments: &ReproduceArguments) -> String {
     let effort = if arguments.quick { "a quick run" } else { "a full run" };
     let version = env!("CARGO_PKG_VERSION");
     format!(
@@ -141,7 +141,7 @@ fn write(out: &Path, claims: &[Claim], figures: &[Figure], run: &str) -> anyhow:
         file(out, &format!("{}.svg", figure.id), drawn.as_bytes())?;
         file(out, &format!("{}.csv", figure.id), csv::document(figure).as_bytes())?;
     }
-    let rows: Vec<Row<'_>> = claims.iter().map(row).collect();
+    let rows: Vec<ClaimRow<'_>> = claims.iter().map(row).collect();
     file(out, "claims.json", (serde_json::to_string_pretty(&rows)? + "\n").as_bytes())?;
     file(out, "report.html", html::document(claims, figures, run).as_bytes())
 }

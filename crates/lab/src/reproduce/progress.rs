@@ -7,7 +7,7 @@ const BAR: usize = 30;
 /// Wide enough to wipe what the line said before.
 const LINE: usize = 78;
 
-pub(super) struct Progress {
+pub(super) struct ReproduceProgress {
     terminal: bool,
     begun: Instant,
     /// In the unit in which the work is told.
@@ -15,9 +15,9 @@ pub(super) struct Progress {
     done: f64,
 }
 
-impl Progress {
-    pub(super) fn new(whole: f64) -> Progress {
-        Progress { terminal: io::stderr().is_terminal(), begun: Instant::now(), whole, done: 0.0 }
+impl ReproduceProgress {
+    pub(super) fn new(whole: f64) -> ReproduceProgress {
+        ReproduceProgress { terminal: io::stderr().is_terminal(), begun: Instant::now(), whole, done: 0.0 }
     }
 
     /// What is being done now, before it is.

@@ -5,7 +5,7 @@ use study::reproduce::Axis;
 /// Ticks that an axis should have, about.
 const TICKS: f64 = 6.0;
 
-pub(super) struct Scale {
+pub(super) struct AxisScale {
     from: f64,
     to: f64,
     logarithmic: bool,
@@ -19,13 +19,13 @@ pub(super) struct Tick {
     pub(super) label: String,
 }
 
-impl Scale {
-    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, pixels: (f64, f64)) -> Scale {
+impl AxisScale {
+    pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, pixels: (f64, f64)) -> AxisScale {
         if !axis.names.is_empty() {
             let tick = |(name, value): (&String, f64)| Tick { value, label: name.clone() };
             let ticks = axis.names.iter().zip((0..).map(f64::from)).map(tick).collect();
             let to = axis.names.len() as f64 - 0.5;
-            return Scale { from: -0.5, to, logarithmic: false, pixels, ticks };
+            return AxisScale { from: -0.5, to, logarithmic: false, pixels, ticks };
         }
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|value| !axis.logarithmic || *value > 0.0) {
@@ -36,7 +36,7 @@ impl Scale {
             (from, to) = (1.0, 2.0);
         }
         let ticks = if axis.logarithmic { decades(from, &mut to) } else { steps(&mut from, &mut to, axis) };
-        Scale { from, to, logarithmic: axis.logarithmic, pixels, ticks }
+        AxisScale { from, to, logarithmic: axis.logarithmic, pixels, ticks }
     }
 
     pub(super) fn pixel(&self, value: f64) -> f64 {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn labels(axis: &Axis, values: &[f64]) -> Vec<String> {
-        let scale = Scale::new(axis, values.iter().copied(), (0.0, 100.0));
+        let scale = AxisScale::new(axis, values.iter().copied(), (0.0, 100.0));
         scale.ticks.into_iter().map(|tick| tick.label).collect()
     }
 
@@ -137,7 +137,7 @@ mod tests {
     fn values_lie_between_the_ends_even_when_they_are_all_the_same() {
         for axis in [Axis::linear("x"), Axis::logarithmic("x"), Axis::from_zero("x")] {
             for values in [&[7.0][..], &[1.0, 9.0], &[0.001, 0.0011], &[]] {
-                let scale = Scale::new(&axis, values.iter().copied(), (10.0, 110.0));
+                let scale = AxisScale::new(&axis, values.iter().copied(), (10.0, 110.0));
                 let pixels: Vec<f64> = values.iter().map(|value| scale.pixel(*value)).collect();
                 assert!(
                     pixels.iter().all(|pixel| (10.0..=110.0).contains(pixel)),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use study::reproduce::{Figure, FigurePoint, FigureSeries, Style};
 
-use super::scale::Scale;
+use super::scale::AxisScale;
 
 const WIDTH: f64 = 720.0;
 const PLOT_HEIGHT: f64 = 320.0;
@@ -77,8 +77,8 @@ fn body(figure: &Figure, offset: f64) -> (f64, String) {
     let ends = |point: &FigurePoint| {
         point.range.map_or([point.y; 2], |(low, high)| [low.min(point.y), high.max(point.y)])
     };
-    let x = Scale::new(&figure.x, points().map(|point| point.x), (LEFT, WIDTH - RIGHT));
-    let y = Scale::new(&figure.y, points().flat_map(ends), (bottom, top));
+    let x = AxisScale::new(&figure.x, points().map(|point| point.x), (LEFT, WIDTH - RIGHT));
+    let y = AxisScale::new(&figure.y, points().flat_map(ends), (bottom, top));
     let mut out = String::new();
     mesh(&mut out, figure, &x, &y, (top, bottom));
     // Curves end at the frame, but marks on it are whole.
@@ -101,7 +101,7 @@ fn body(figure: &Figure, offset: f64) -> (f64, String) {
     (height, out)
 }
 
-fn mesh(out: &mut String, figure: &Figure, x: &Scale, y: &Scale, (top, bottom): (f64, f64)) {
+fn mesh(out: &mut String, figure: &Figure, x: &AxisScale, y: &AxisScale, (top, bottom): (f64, f64)) {
     let right = WIDTH - RIGHT;
     for tick in &x.ticks {
         let at = x.pixel(tick.value);
@@ -139,8 +139,8 @@ fn draw(
     out: &mut String,
     series: &FigureSeries,
     index: usize,
-    x: &Scale,
-    y: &Scale,
+    x: &AxisScale,
+    y: &AxisScale,
     (shift, width): (f64, f64),
 ) {
     let colour = index % COLOURS.len();

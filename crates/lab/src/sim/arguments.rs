@@ -12,7 +12,7 @@ use ::sim::{FaultSet, Settings};
 /// Exit code 1 says that a seed failed; the line printed for it runs it again.
 #[derive(Clone, Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub struct Arguments {
+pub struct SimArguments {
     /// The seed to run
     #[arg(long, value_name = "N", conflicts_with = "seeds", required_unless_present = "seeds")]
     seed: Option<u64>,
@@ -48,15 +48,15 @@ pub struct Arguments {
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct SimPlan {
     pub(crate) seeds: Range<u64>,
     pub(crate) settings: Settings,
     pub(crate) threads: usize,
     pub(crate) repeat: Option<u64>,
 }
 
-impl Arguments {
-    pub(crate) fn plan(&self) -> anyhow::Result<Plan> {
+impl SimArguments {
+    pub(crate) fn plan(&self) -> anyhow::Result<SimPlan> {
         let seeds = match (&self.seeds, self.seed) {
             (Some(text), _) => range(text)?,
             (None, Some(seed)) if seed < u64::MAX => seed..seed + 1,
@@ -64,7 +64,7 @@ impl Arguments {
         };
         let faults: FaultSet = self.faults.parse().map_err(|error| anyhow::anyhow!("--faults: {error}"))?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Ok(Plan {
+        Ok(SimPlan {
             seeds,
             settings: Settings { seconds: self.seconds, faults, with_text: false },
             threads: self.threads.map_or(cores, |threads| threads as usize),
@@ -73,7 +73,7 @@ impl Arguments {
     }
 }
 
-impl Plan {
+impl SimPlan {
     /// What a person types to see a seed's run again.
     pub(crate) fn again(&self, seed: u64) -> String {
         let Settings { seconds, faults, .. } = self.settings;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-pub use arguments::Arguments;
-use output::{Summary, Table};
+pub use arguments::SimArguments;
+use output::{SeedTable, SimSummary};
 
 /// One seed's report with what it took here.
 pub(crate) struct Finished {
@@ -20,15 +20,15 @@ pub(crate) struct Finished {
     pub(crate) differs: bool,
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &SimArguments) -> anyhow::Result<()> {
     let plan = arguments.plan().map_err(crate::terminal::mistake)?;
     if let Some(path) = &arguments.trace {
         return trace(&plan, path);
     }
     workers::announce_panics(&plan);
     let started = Instant::now();
-    let mut table = Table::new(arguments.json, &plan);
-    let mut summary = Summary::new(&plan);
+    let mut table = SeedTable::new(arguments.json, &plan);
+    let mut summary = SimSummary::new(&plan);
     workers::run(&plan, |finished| {
         table.row(&finished);
         summary.add(&finished);
@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Runs one seed and writes down all that happened in it.
-fn trace(plan: &arguments::Plan, path: &std::path::Path) -> anyhow::Result<()> {
+fn trace(plan: &arguments::SimPlan, path: &std::path::Path) -> anyhow::Result<()> {
     let seed = plan.seeds.start;
     let (report, text) = ::sim::run(seed, &::sim::Settings { with_text: true, ..plan.settings });
     let mut file = std::fs::File::create(path).with_context(|| format!("creating {}", path.display()))?;

@@ -8,25 +8,25 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::Finished;
-use super::arguments::Plan;
+use super::arguments::SimPlan;
 use crate::terminal::{print, say};
 
 /// Without a terminal one line in so many shows that it goes on.
 const PROGRESS_EVERY: u64 = 500;
 
-pub(crate) struct Table<'a> {
+pub(crate) struct SeedTable<'a> {
     json: bool,
-    plan: &'a Plan,
+    plan: &'a SimPlan,
 }
 
-impl Table<'_> {
-    pub(crate) fn new(json: bool, plan: &Plan) -> Table<'_> {
+impl SeedTable<'_> {
+    pub(crate) fn new(json: bool, plan: &SimPlan) -> SeedTable<'_> {
         if !json {
             print(
                 "      seed  trace             simulated    wall  operations  faults   hits  longest write",
             );
         }
-        Table { json, plan }
+        SeedTable { json, plan }
     }
 
     pub(crate) fn row(&mut self, finished: &Finished) {
@@ -91,7 +91,7 @@ fn json_row(finished: &Finished) -> serde_json::Value {
 
 /// Totals over all seeds.
 #[derive(Debug, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct SimSummary {
     seeds: u64,
     failed: u64,
     violations: u64,
@@ -114,9 +114,9 @@ pub(crate) struct Summary {
     every: Option<u64>,
 }
 
-impl Summary {
-    pub(crate) fn new(plan: &Plan) -> Summary {
-        Summary {
+impl SimSummary {
+    pub(crate) fn new(plan: &SimPlan) -> SimSummary {
+        SimSummary {
             seeds: 0,
             failed: 0,
             violations: 0,

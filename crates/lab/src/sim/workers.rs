@@ -7,14 +7,14 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use super::Finished;
-use super::arguments::Plan;
+use super::arguments::SimPlan;
 
 thread_local! {
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// A machine that panics ends the process, but not before its seed is known.
-pub(crate) fn announce_panics(plan: &Plan) {
+pub(crate) fn announce_panics(plan: &SimPlan) {
     let (plan, before) = (plan.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |info| {
         before(info);
@@ -25,7 +25,7 @@ pub(crate) fn announce_panics(plan: &Plan) {
     }));
 }
 
-pub(crate) fn run(plan: &Plan, mut each: impl FnMut(Finished)) {
+pub(crate) fn run(plan: &SimPlan, mut each: impl FnMut(Finished)) {
     let next = AtomicU64::new(plan.seeds.start);
     let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
@@ -52,7 +52,7 @@ pub(crate) fn run(plan: &Plan, mut each: impl FnMut(Finished)) {
     });
 }
 
-fn run_seed(plan: &Plan, seed: u64) -> Finished {
+fn run_seed(plan: &SimPlan, seed: u64) -> Finished {
     SEED.set(Some(seed));
     let started = Instant::now();
     let (report, _) = ::sim::run(seed, &plan.settings);

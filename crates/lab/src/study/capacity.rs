@@ -13,7 +13,7 @@ use crate::terminal::print;
 /// Compute the throughput of a cluster: the largest without overload, or what gets through
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub(crate) struct Arguments {
+pub(crate) struct CapacityArguments {
     /// Racks of storage servers, each with one leaf node (m; paper, section 6.2)
     #[arg(long, value_name = "N", default_value_t = 32)]
     racks: u32,
@@ -99,8 +99,8 @@ pub(crate) struct Arguments {
     elastic: bool,
 
     /// Equal shares for all servers and spines, or the shares of the product's rings
-    #[arg(long, value_name = "P", value_enum, default_value_t = PlacementName::Uniform)]
-    placement: PlacementName,
+    #[arg(long, value_name = "P", value_enum, default_value_t = CapacityPlacementName::Uniform)]
+    placement: CapacityPlacementName,
 
     /// Drawings of all places, to take the mean of
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -146,14 +146,14 @@ enum UnitName {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum PlacementName {
+enum CapacityPlacementName {
     Uniform,
     Ring,
 }
 
 /// With shares, not per cent.
 #[derive(Serialize)]
-struct Row {
+struct CapacityRow {
     throughput: f64,
     throughput_min: f64,
     throughput_max: f64,
@@ -180,7 +180,7 @@ struct Beside {
     write_cost: f64,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &CapacityArguments) -> anyhow::Result<()> {
     let model = model(arguments);
     model.check().map_err(bad_input)?;
     let popularity = model.popularity.popularity(model.objects).map_err(bad_input)?;
@@ -204,7 +204,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn model(arguments: &Arguments) -> CapacityModel {
+fn model(arguments: &CapacityArguments) -> CapacityModel {
     CapacityModel {
         racks: arguments.racks,
         spines: arguments.spines,
@@ -244,16 +244,16 @@ fn model(arguments: &Arguments) -> CapacityModel {
         remap: arguments.remap,
         elastic: arguments.elastic,
         placing: match arguments.placement {
-            PlacementName::Uniform => CapacityPlacing::Uniform,
-            PlacementName::Ring => CapacityPlacing::Ring,
+            CapacityPlacementName::Uniform => CapacityPlacing::Uniform,
+            CapacityPlacementName::Ring => CapacityPlacing::Ring,
         },
         seeds: arguments.seeds,
         seed: arguments.seed,
     }
 }
 
-fn row(outcome: &CapacityOutcome, beside: Vec<Beside>) -> Row {
-    Row {
+fn row(outcome: &CapacityOutcome, beside: Vec<Beside>) -> CapacityRow {
+    CapacityRow {
         throughput: outcome.throughput,
         throughput_min: outcome.throughput_min,
         throughput_max: outcome.throughput_max,
@@ -280,7 +280,12 @@ fn compared(mechanism: &'static str, outcome: &CapacityOutcome) -> Beside {
     }
 }
 
-fn print_outcome(arguments: &Arguments, model: &CapacityModel, outcome: &CapacityOutcome, beside: &[Beside]) {
+fn print_outcome(
+    arguments: &CapacityArguments,
+    model: &CapacityModel,
+    outcome: &CapacityOutcome,
+    beside: &[Beside],
+) {
     let CapacityModel { racks, spines, servers_per_rack, .. } = model;
     let metric = match model.metric {
         CapacityMetric::Saturation => "without overload".to_owned(),

@@ -10,7 +10,7 @@ use crate::terminal::print;
 /// Show how unevenly hot keys load memcached servers, and what copies of them change (MBalancer)
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub(crate) struct Arguments {
+pub(crate) struct HotKeysArguments {
     /// Servers: n (section III)
     #[arg(long, value_name = "N", default_value_t = 10)]
     servers: u32,
@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
     seed: u64,
 
     /// Keys on servers uniformly at random (section III), or as memcached's clients place them
-    #[arg(long, value_name = "P", value_enum, default_value_t = PlacementName::Uniform)]
-    placement: PlacementName,
+    #[arg(long, value_name = "P", value_enum, default_value_t = HotKeysPlacementName::Uniform)]
+    placement: HotKeysPlacementName,
 
     /// Print one JSON object
     #[arg(long)]
@@ -53,13 +53,13 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum PlacementName {
+enum HotKeysPlacementName {
     Uniform,
     Ketama,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct HotKeysRow {
     imbalance_factor: f64,
     imbalance_factor_sd: f64,
     jain: f64,
@@ -76,7 +76,7 @@ struct Row {
     cv_plain: f64,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &HotKeysArguments) -> anyhow::Result<()> {
     let popularity: Popularity = arguments.zipf.popularity(arguments.keys).map_err(bad_input)?;
     let setting = HotKeysSetting {
         servers: arguments.servers,
@@ -85,8 +85,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         groups: arguments.groups,
         threshold: arguments.threshold,
         placing: match arguments.placement {
-            PlacementName::Uniform => HotKeysPlacing::Uniform,
-            PlacementName::Ketama => HotKeysPlacing::Ketama,
+            HotKeysPlacementName::Uniform => HotKeysPlacing::Uniform,
+            HotKeysPlacementName::Ketama => HotKeysPlacing::Ketama,
         },
         runs: arguments.runs,
         seed: arguments.seed,
@@ -99,8 +99,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(outcome: &HotKeysOutcome) -> Row {
-    Row {
+fn row(outcome: &HotKeysOutcome) -> HotKeysRow {
+    HotKeysRow {
         imbalance_factor: outcome.with_copies.imbalance_factor,
         imbalance_factor_sd: outcome.with_copies.imbalance_factor_sd,
         jain: outcome.with_copies.jain,
@@ -116,7 +116,7 @@ fn row(outcome: &HotKeysOutcome) -> Row {
     }
 }
 
-fn print_outcome(arguments: &Arguments, outcome: &HotKeysOutcome) {
+fn print_outcome(arguments: &HotKeysArguments, outcome: &HotKeysOutcome) {
     let (servers, keys, runs) = (arguments.servers, arguments.keys, arguments.runs);
     print(&format!("{servers} servers, {keys} keys, {}, mean of {runs} runs", arguments.zipf));
     print("                     imbalance factor (sd)     Jain       cv");

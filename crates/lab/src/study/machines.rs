@@ -21,10 +21,10 @@ const TAIL_PARTS: u64 = 1 << 12;
 /// writes, fills and invalidations count at servers.
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub(crate) struct Arguments {
+pub(crate) struct MachinesArguments {
     /// What is cached where; replication is not among what the product does
     #[arg(long, value_enum, default_value = "distcache")]
-    mechanism: Mechanism,
+    mechanism: MachinesMechanism,
 
     /// Storage racks, each with one leaf node (m in section 3)
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=2048))]
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// How objects come to servers: to equal shares by hash slots, which is the paper's model, or by the product's ring of
     /// virtual nodes, whose shares stray by some per cent. Spines have such a ring in any case
     #[arg(long, value_enum, default_value = "uniform")]
-    placement: Place,
+    placement: MachinesPlacementName,
 
     /// Part of the requests that are writes (section 6.3), from 0 to below 1
     #[arg(long, value_name = "W", default_value_t = 0.0)]
@@ -133,14 +133,14 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Mechanism {
+enum MachinesMechanism {
     Nocache,
     PartitionLeaf,
     Distcache,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Place {
+enum MachinesPlacementName {
     Uniform,
     Ring,
 }
@@ -158,7 +158,7 @@ enum Who {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct MachinesRow {
     throughput: f64,
     throughput_min: f64,
     throughput_max: f64,
@@ -174,14 +174,14 @@ struct Row {
 }
 
 #[derive(Serialize)]
-struct Point {
+struct SecondRow {
     second: u32,
     offered: f64,
     throughput: f64,
     event: Option<&'static str>,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &MachinesArguments) -> anyhow::Result<()> {
     let scenario = arguments.scenario()?;
     scenario.check().map_err(bad_input)?;
     match arguments.offered {
@@ -194,7 +194,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-impl Arguments {
+impl MachinesArguments {
     fn scenario(&self) -> anyhow::Result<Scenario> {
         let rack_rate = f64::from(self.servers_per_rack);
         Ok(Scenario {
@@ -204,15 +204,15 @@ impl Arguments {
             leaf_rate: self.leaf_rate.unwrap_or(rack_rate),
             spine_rate: self.spine_rate.unwrap_or(rack_rate),
             layers: match self.mechanism {
-                Mechanism::Nocache => Layers::None,
-                Mechanism::PartitionLeaf => Layers::Leaf,
-                Mechanism::Distcache => Layers::Both,
+                MachinesMechanism::Nocache => Layers::None,
+                MachinesMechanism::PartitionLeaf => Layers::Leaf,
+                MachinesMechanism::Distcache => Layers::Both,
             },
             slots: self.slots,
             popularity: popularity(&self.dist, self.objects)?,
             placing: match self.placement {
-                Place::Uniform => Placing::Slots,
-                Place::Ring => Placing::Ring,
+                MachinesPlacementName::Uniform => Placing::Slots,
+                MachinesPlacementName::Ring => Placing::Ring,
             },
             write_ratio: self.write_ratio,
             coherence_cost: self.coherence_cost,
@@ -246,10 +246,10 @@ impl Arguments {
         results.into_iter().map(|result| result.map_err(bad_input)).collect()
     }
 
-    fn row(&self, runs: &[Outcome]) -> Row {
+    fn row(&self, runs: &[Outcome]) -> MachinesRow {
         let mean = |of: fn(&Outcome) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
         let throughputs = || runs.iter().map(|run| run.throughput);
-        Row {
+        MachinesRow {
             throughput: mean(|run| run.throughput),
             throughput_min: throughputs().fold(f64::INFINITY, f64::min),
             throughput_max: throughputs().fold(0.0, f64::max),
@@ -270,7 +270,7 @@ impl Arguments {
         if self.json {
             return print_json(&row);
         }
-        let Row { throughput, throughput_min, throughput_max, ideal, binding, .. } = row;
+        let MachinesRow { throughput, throughput_min, throughput_max, ideal, binding, .. } = row;
         print(&format!(
             "throughput {throughput:.1} of {ideal:.0} servers' rates ({throughput_min:.1} to {throughput_max:.1} in {} runs)",
             runs.len()
@@ -318,13 +318,13 @@ impl Arguments {
         });
         let seconds = seconds.map_err(bad_input)?;
         if self.json {
-            let point = |&Second { second, offered, throughput }: &Second| Point {
+            let point = |&Second { second, offered, throughput }: &Second| SecondRow {
                 second,
                 offered,
                 throughput,
                 event: event(second),
             };
-            print_json(&seconds.iter().map(point).collect::<Vec<Point>>())?;
+            print_json(&seconds.iter().map(point).collect::<Vec<SecondRow>>())?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use serde::Serialize;
 use study::matching::{HALF, LayeredModel, RoutingPolicy, alpha_max};
 use study::stability::{self, StabilityError, StabilitySettings, Telemetry};
 
-use super::model::{Choice, Flags};
+use super::model::{Flags, PolicyFlag};
 use super::{bad_input, positive, print_json};
 use crate::terminal::print;
 
@@ -16,13 +16,13 @@ const QUEUE_MAX: u32 = 10_000;
 /// Show how large a load caches in layers can carry: whether a perfect matching exists (DistCache, section 3.2)
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub(crate) struct Arguments {
+pub(crate) struct MatchingArguments {
     #[command(flatten)]
     flags: Flags,
 
     /// Where a request is served; two-choices is a simulation of queues, the others are computed
     #[arg(long, value_name = "P", default_value = "matching")]
-    policy: Choice,
+    policy: PolicyFlag,
 
     /// The probability over seeds that R = ALPHA m T can be carried (lemma 1), with T and m of layer 0
     #[arg(long, value_name = "ALPHA", conflicts_with = "find_max", value_parser = positive)]
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct MatchingReport {
     /// None without a rate.
     probability: Option<f64>,
     /// None for simulated queues at a given rate.
@@ -54,13 +54,13 @@ struct Report {
     condition: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &MatchingArguments) -> anyhow::Result<()> {
     let model = arguments.flags.model()?;
     let rate = arguments.rate;
     if let Some(rate) = rate {
         model.rates(rate).map_err(bad_input)?;
     }
-    let (carried, alphas) = if arguments.policy == Choice::TwoChoices {
+    let (carried, alphas) = if arguments.policy == PolicyFlag::TwoChoices {
         simulated(arguments, &model).map_err(bad_input)?
     } else {
         let policy = RoutingPolicy::from(arguments.policy);
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let carries = |rate: f64| alphas.iter().filter(|alpha| rate <= **alpha * (1.0 + 1e-9)).count();
         (rate.map(carries), alphas)
     };
-    let report = Report::new(arguments, &model, carried, &alphas);
+    let report = MatchingReport::new(arguments, &model, carried, &alphas);
     if arguments.flags.json {
         return print_json(&report);
     }
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// How many seeds are stationary at the rate, or else the largest alpha of each.
 fn simulated(
-    arguments: &Arguments,
+    arguments: &MatchingArguments,
     model: &LayeredModel,
 ) -> Result<(Option<usize>, Vec<f64>), StabilityError> {
     let settings = StabilitySettings {
@@ -101,8 +101,13 @@ fn simulated(
     Ok((Some(runs?.iter().filter(|run| run.stationary).count()), Vec::new()))
 }
 
-impl Report {
-    fn new(arguments: &Arguments, model: &LayeredModel, carried: Option<usize>, alphas: &[f64]) -> Report {
+impl MatchingReport {
+    fn new(
+        arguments: &MatchingArguments,
+        model: &LayeredModel,
+        carried: Option<usize>,
+        alphas: &[f64],
+    ) -> MatchingReport {
         let count = alphas.len() as f64;
         let some = |value: f64| (!alphas.is_empty()).then_some(value);
         let mean = alphas.iter().sum::<f64>() / count;
@@ -110,7 +115,7 @@ impl Report {
             alphas.iter().map(|alpha| (alpha - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
         let rates = model.rates(arguments.rate.unwrap_or(mean));
         let hottest = rates.expect("the rate was checked, and a mean is below the bound")[0];
-        Report {
+        MatchingReport {
             probability: carried.map(|carried| carried as f64 / f64::from(arguments.flags.seeds)),
             alpha_mean: some(mean),
             alpha_min: some(alphas.iter().copied().fold(f64::INFINITY, f64::min)),
@@ -124,7 +129,7 @@ impl Report {
     }
 }
 
-fn show(arguments: &Arguments, model: &LayeredModel, report: &Report) {
+fn show(arguments: &MatchingArguments, model: &LayeredModel, report: &MatchingReport) {
     print(&arguments.flags.describe(model));
     if let (Some(rate), Some(probability)) = (arguments.rate, report.probability) {
         print(&format!("alpha {rate}: carried with probability {probability:.3}"));

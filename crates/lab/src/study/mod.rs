@@ -11,23 +11,23 @@ mod stability;
 
 /// Compute what the papers analyse: how much caches of a given shape can serve, and why
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct StudyArguments {
     #[command(subcommand)]
     study: Study,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Study {
-    Capacity(capacity::Arguments),
-    HotKeys(hot_keys::Arguments),
-    Machines(Box<machines::Arguments>),
-    Matching(matching::Arguments),
-    Popularity(popularity::Arguments),
-    SmallCache(small_cache::Arguments),
-    Stability(stability::Arguments),
+    Capacity(capacity::CapacityArguments),
+    HotKeys(hot_keys::HotKeysArguments),
+    Machines(Box<machines::MachinesArguments>),
+    Matching(matching::MatchingArguments),
+    Popularity(popularity::PopularityArguments),
+    SmallCache(small_cache::SmallCacheArguments),
+    Stability(stability::StabilityArguments),
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &StudyArguments) -> anyhow::Result<()> {
     match &arguments.study {
         Study::Capacity(arguments) => capacity::run(arguments),
         Study::HotKeys(arguments) => hot_keys::run(arguments),

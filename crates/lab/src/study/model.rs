@@ -16,11 +16,11 @@ pub(crate) struct Flags {
 
     /// k: hot objects; mlogm is m ln m, rounded up (section 3.2)
     #[arg(long, value_name = "N|mlogm", default_value = "mlogm")]
-    k: Objects,
+    k: ObjectsFlag,
 
     /// P: how popular the objects are; uniform, zipf:A, adversary (k equal rates) or file:F (one weight per line)
     #[arg(long, value_name = "D", default_value = "uniform")]
-    pub(crate) dist: Law,
+    pub(crate) dist: PopularityFlag,
 
     /// Clip each object's rate p_i R to T/2, lemma 1's condition, and spread the excess over the others in proportion
     #[arg(long)]
@@ -52,51 +52,56 @@ pub(crate) struct Flags {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Objects {
+enum ObjectsFlag {
     MLogM,
     Count(u64),
 }
 
-impl FromStr for Objects {
+impl FromStr for ObjectsFlag {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Objects, String> {
+    fn from_str(text: &str) -> Result<ObjectsFlag, String> {
         match text {
-            "mlogm" => Ok(Objects::MLogM),
-            text => {
-                text.parse().map(Objects::Count).map_err(|_| "write a number of objects, or mlogm".to_owned())
-            }
+            "mlogm" => Ok(ObjectsFlag::MLogM),
+            text => text
+                .parse()
+                .map(ObjectsFlag::Count)
+                .map_err(|_| "write a number of objects, or mlogm".to_owned()),
         }
     }
 }
 
 /// A popularity; `adversary` alone asks for all k objects alike.
 #[derive(Clone, Debug)]
-pub(crate) enum Law {
+pub(crate) enum PopularityFlag {
     Adversary,
     Spec(PopularitySpec),
 }
 
-impl FromStr for Law {
+impl FromStr for PopularityFlag {
     type Err = <PopularitySpec as FromStr>::Err;
 
-    fn from_str(text: &str) -> Result<Law, Self::Err> {
-        if text == "adversary" { Ok(Law::Adversary) } else { text.parse().map(Law::Spec) }
+    fn from_str(text: &str) -> Result<PopularityFlag, Self::Err> {
+        if text == "adversary" {
+            Ok(PopularityFlag::Adversary)
+        } else {
+            text.parse().map(PopularityFlag::Spec)
+        }
     }
 }
 
-impl std::fmt::Display for Law {
+impl std::fmt::Display for PopularityFlag {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Law::Adversary => f.write_str("adversary"),
-            Law::Spec(spec) => spec.fmt(f),
+            PopularityFlag::Adversary => f.write_str("adversary"),
+            PopularityFlag::Spec(spec) => spec.fmt(f),
         }
     }
 }
 
 /// Policies as they are written; `matching` has one that cannot be simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Choice {
+pub(crate) enum PolicyFlag {
     /// The best there is: a perfect matching (definition 1)
     Matching,
     /// The less loaded of the object's own places (section 3.1)
@@ -109,14 +114,14 @@ pub(crate) enum Choice {
     OneHashOverAll,
 }
 
-impl From<Choice> for RoutingPolicy {
-    fn from(choice: Choice) -> RoutingPolicy {
+impl From<PolicyFlag> for RoutingPolicy {
+    fn from(choice: PolicyFlag) -> RoutingPolicy {
         match choice {
-            Choice::Matching => RoutingPolicy::Matching,
-            Choice::TwoChoices => RoutingPolicy::TwoChoices,
-            Choice::RandomOfTwo => RoutingPolicy::RandomOfTwo,
-            Choice::OneHash => RoutingPolicy::OneHash,
-            Choice::OneHashOverAll => RoutingPolicy::OneHashOverAll,
+            PolicyFlag::Matching => RoutingPolicy::Matching,
+            PolicyFlag::TwoChoices => RoutingPolicy::TwoChoices,
+            PolicyFlag::RandomOfTwo => RoutingPolicy::RandomOfTwo,
+            PolicyFlag::OneHash => RoutingPolicy::OneHash,
+            PolicyFlag::OneHashOverAll => RoutingPolicy::OneHashOverAll,
         }
     }
 }
@@ -132,12 +137,12 @@ impl Flags {
     fn popularity(&self) -> anyhow::Result<Popularity> {
         let m = f64::from(self.m);
         let objects = match self.k {
-            Objects::MLogM => (m * m.ln()).ceil().max(1.0) as u64,
-            Objects::Count(objects) => objects,
+            ObjectsFlag::MLogM => (m * m.ln()).ceil().max(1.0) as u64,
+            ObjectsFlag::Count(objects) => objects,
         };
         let popularity = match &self.dist {
-            Law::Adversary => Popularity::new(Distribution::Uniform, objects),
-            Law::Spec(spec) => spec.popularity(objects),
+            PopularityFlag::Adversary => Popularity::new(Distribution::Uniform, objects),
+            PopularityFlag::Spec(spec) => spec.popularity(objects),
         };
         popularity.map_err(bad_input)
     }

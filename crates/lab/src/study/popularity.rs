@@ -9,7 +9,7 @@ use crate::terminal::print;
 /// Show which share of all requests the most popular objects get
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub(crate) struct Arguments {
+pub(crate) struct PopularityArguments {
     /// uniform, zipf:A, adversary:X or file:F (one weight per line)
     #[arg(long, value_name = "D", default_value = "zipf:0.99")]
     dist: PopularitySpec,
@@ -33,15 +33,15 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct PopularityRow {
     hottest: u64,
     share: f64,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &PopularityArguments) -> anyhow::Result<()> {
     let popularity = arguments.dist.popularity(arguments.objects).map_err(bad_input)?;
-    let row = |&hottest: &u64| Row { hottest, share: popularity.mass(0, hottest) };
-    let rows: Vec<Row> = arguments.hottest.iter().map(row).collect();
+    let row = |&hottest: &u64| PopularityRow { hottest, share: popularity.mass(0, hottest) };
+    let rows: Vec<PopularityRow> = arguments.hottest.iter().map(row).collect();
     if arguments.json {
         return print_json(&rows);
     }

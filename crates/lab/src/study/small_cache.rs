@@ -11,13 +11,13 @@ use crate::terminal::print;
 /// Show how large a cache in front of a cluster must be, and which throughput it guarantees whatever is asked for
 /// (Small Cache, Big Effect)
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct SmallCacheArguments {
     #[command(subcommand)]
-    part: Part,
+    part: SmallCachePart,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Part {
+enum SmallCachePart {
     /// The bounds: load of the most loaded node, throughput, the adversary's best choice (Eq. 10, 12, 14)
     Bound(Common),
     /// Place keys on the nodes at random, again and again: load of the most loaded node, idle nodes (figures 4, 8)
@@ -96,7 +96,7 @@ struct Bound {
 }
 
 #[derive(Serialize)]
-struct Simulation {
+struct SimulationRow {
     max_load_mean: f64,
     max_load_min: f64,
     max_load_max: f64,
@@ -111,7 +111,7 @@ struct Simulation {
 }
 
 #[derive(Serialize)]
-struct Throughput {
+struct ThroughputRow {
     /// None where the cache answers everything.
     throughput: Option<f64>,
     cache_throughput: Option<f64>,
@@ -124,11 +124,11 @@ struct Throughput {
     runs: usize,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &SmallCacheArguments) -> anyhow::Result<()> {
     match &arguments.part {
-        Part::Bound(common) => bound(common),
-        Part::Simulate(common) => simulate(common),
-        Part::Throughput(common) => throughput(common),
+        SmallCachePart::Bound(common) => bound(common),
+        SmallCachePart::Simulate(common) => simulate(common),
+        SmallCachePart::Throughput(common) => throughput(common),
     }
 }
 
@@ -228,7 +228,7 @@ fn simulate(common: &Common) -> anyhow::Result<()> {
     let outcomes = common.outcomes(&experiment, 1000, 1)?;
     let loads: Vec<f64> = outcomes.iter().map(BinsOutcome::max_load).collect();
     let idle: Vec<usize> = outcomes.iter().map(BinsOutcome::idle).collect();
-    let result = Simulation {
+    let result = SimulationRow {
         max_load_mean: mean(&loads),
         max_load_min: loads.iter().copied().fold(f64::INFINITY, f64::min),
         max_load_max: loads.iter().copied().fold(0.0, f64::max),
@@ -265,7 +265,7 @@ fn throughput(common: &Common) -> anyhow::Result<()> {
         served.as_ref().map(|served| served.iter().map(part).sum::<f64>() / served.len() as f64)
     };
     let cache = common.cache(backends).ceil();
-    let result = Throughput {
+    let result = ThroughputRow {
         throughput: all.as_deref().map(mean),
         cache_throughput: part(|one| one.cache),
         backend_throughput: part(|one| one.backends),

@@ -6,14 +6,14 @@ use serde::Serialize;
 use study::matching::{RoutingPolicy, alpha_max};
 use study::stability::{self, StabilityRun, StabilitySettings};
 
-use super::model::{Choice, Flags};
+use super::model::{Flags, PolicyFlag};
 use super::{bad_input, positive, print_json};
 use crate::terminal::print;
 
 /// Simulate the queues of cache nodes: do they grow under a policy or not (DistCache, sections 3.2 and 3.3)
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub(crate) struct Arguments {
+pub(crate) struct StabilityArguments {
     #[command(flatten)]
     flags: Flags,
 
@@ -23,11 +23,11 @@ pub(crate) struct Arguments {
 
     /// Where a request goes
     #[arg(long, value_name = "P", default_value = "two-choices")]
-    policy: Choice,
+    policy: PolicyFlag,
 
     /// What routers know of the nodes' loads (section 4.2)
     #[arg(long, value_name = "T", default_value = "exact")]
-    telemetry: Telemetry,
+    telemetry: TelemetryName,
 
     /// Time in which a report fades to zero (section 4.2), in ms; 0: never
     #[arg(long, value_name = "MS", default_value_t = 1000)]
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Telemetry {
+enum TelemetryName {
     /// All queues, at any time
     Exact,
     /// Replies carry the requests a node served in the sliding last second
@@ -61,7 +61,7 @@ enum Telemetry {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct StabilityReport {
     /// Requests that wait or were dropped, more per second; mean over seeds.
     growth_per_s: f64,
     /// Requests served per second; mean over seeds.
@@ -82,16 +82,16 @@ struct Report {
     agree: f64,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &StabilityArguments) -> anyhow::Result<()> {
     let model = arguments.flags.model()?;
     let settings = StabilitySettings {
         model,
         policy: arguments.policy.into(),
         alpha: arguments.rate,
         telemetry: match arguments.telemetry {
-            Telemetry::Exact => stability::Telemetry::Exact,
-            Telemetry::Sliding => stability::Telemetry::Sliding,
-            Telemetry::Completed => stability::Telemetry::Completed,
+            TelemetryName::Exact => stability::Telemetry::Exact,
+            TelemetryName::Sliding => stability::Telemetry::Sliding,
+            TelemetryName::Completed => stability::Telemetry::Completed,
         },
         aging: (arguments.aging_ms > 0).then(|| Duration::from_millis(arguments.aging_ms)),
         routers: arguments.routers,
@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let one = |seed| stability::run(&settings, seed).map(|run| (run, feasible(&settings, seed)));
     let runs = arguments.flags.each(one);
     let runs: Vec<(StabilityRun, bool)> = runs.into_iter().collect::<Result<_, _>>().map_err(bad_input)?;
-    let report = Report::new(&settings, &runs);
+    let report = StabilityReport::new(&settings, &runs);
     if arguments.flags.json {
         return print_json(&report);
     }
@@ -115,15 +115,15 @@ fn feasible(settings: &StabilitySettings, seed: u64) -> bool {
     settings.alpha < alpha_max(&settings.model, settings.policy, seed) * (1.0 - 1e-9)
 }
 
-impl Report {
-    fn new(settings: &StabilitySettings, runs: &[(StabilityRun, bool)]) -> Report {
+impl StabilityReport {
+    fn new(settings: &StabilitySettings, runs: &[(StabilityRun, bool)]) -> StabilityReport {
         let mean = |of: &dyn Fn(&StabilityRun) -> f64| {
             runs.iter().map(|(run, _)| of(run)).sum::<f64>() / runs.len() as f64
         };
         let share = |of: &dyn Fn(&StabilityRun, bool) -> bool| {
             runs.iter().filter(|(run, feasible)| of(run, *feasible)).count() as f64 / runs.len() as f64
         };
-        Report {
+        StabilityReport {
             growth_per_s: mean(&|run| run.growth_per_s),
             goodput: mean(&|run| run.goodput),
             drops_total: runs.iter().map(|(run, _)| run.drops).sum(),
@@ -137,7 +137,7 @@ impl Report {
     }
 }
 
-fn show(arguments: &Arguments, settings: &StabilitySettings, report: &Report) {
+fn show(arguments: &StabilityArguments, settings: &StabilitySettings, report: &StabilityReport) {
     print(&arguments.flags.describe(&settings.model));
     let seeds = f64::from(arguments.flags.seeds);
     let of_seeds = |share: f64| format!("{:.0} of {seeds} seeds", share * seeds);

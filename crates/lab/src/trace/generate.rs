@@ -3,12 +3,12 @@
 use trace::{Churn, FlashCrowd, SizeDistribution, Synthetic, TraceFormat, TracePopularity};
 
 use super::output::Output;
-use super::{BadInput, Progress};
+use super::{BadInput, StepProgress};
 
 /// Make a synthetic trace; the same flags give the same trace on every machine
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub(super) struct Arguments {
+pub(super) struct GenerateArguments {
     #[command(flatten)]
     output: Output,
 
@@ -51,7 +51,7 @@ pub(super) struct Arguments {
     seed: u64,
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &GenerateArguments) -> anyhow::Result<()> {
     arguments.check()?;
     let popularity = TracePopularity::parse(&arguments.dist, arguments.objects);
     let synthetic = Synthetic {
@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let accesses = synthetic.accesses().map_err(BadInput::of)?;
     let mut writer = arguments.output.create()?;
-    let mut progress = Progress::requests(arguments.requests);
+    let mut progress = StepProgress::requests(arguments.requests);
     for (access, number) in accesses.zip(0..arguments.requests) {
         writer.write(&access)?;
         progress.step(|| number);
@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     writer.finish(|requests, file| format!("{requests} requests, {}, in {file}", synthetic.popularity))
 }
 
-impl Arguments {
+impl GenerateArguments {
     /// What makes sense alone, but not together.
     fn check(&self) -> Result<(), BadInput> {
         if self.write_ratio > 0.0 && self.output.format() == TraceFormat::OracleGeneral {

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use trace::{Access, NextAccess, TraceFormat, TraceReader};
 
-use super::output::{Writer, by_name};
-use super::{BadInput, Input};
+use super::output::{CleanedWriter, by_name};
+use super::{BadInput, InputArguments};
 
 /// Show the first requests of a trace as CSV
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub(super) struct Arguments {
+pub(super) struct HeadArguments {
     #[command(flatten)]
-    input: Input,
+    input: InputArguments,
 
     /// How many requests
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
@@ -23,12 +23,12 @@ pub(super) struct Arguments {
     out: Option<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &HeadArguments) -> anyhow::Result<()> {
     let mut reader = arguments.input.open()?;
     let mut writer = match &arguments.out {
         Some(_) if arguments.requests == 0 => return Err(BadInput::of("-n 0: a trace has requests")),
-        Some(out) => Writer::create(out, by_name(out), None)?,
-        None => Writer::create(Path::new("-"), TraceFormat::Csv, None)?,
+        Some(out) => CleanedWriter::create(out, by_name(out), None)?,
+        None => CleanedWriter::create(Path::new("-"), TraceFormat::Csv, None)?,
     };
     for access in first(&mut reader, arguments.requests) {
         writer.write(&access?)?;

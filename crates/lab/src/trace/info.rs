@@ -3,14 +3,14 @@
 use serde::Serialize;
 use trace::{Quantiles, TraceStatistics, TraceSummary};
 
-use super::{Input, for_each};
+use super::{InputArguments, for_each};
 use crate::terminal::print;
 
 /// Describe a trace: requests, objects, sizes, popularity, ages and reuse
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct InfoArguments {
     #[command(flatten)]
-    input: Input,
+    input: InputArguments,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -19,7 +19,7 @@ pub(super) struct Arguments {
 
 /// The first six fields are what scripts rely on.
 #[derive(Serialize)]
-struct Row {
+struct InfoRow {
     format: &'static str,
     requests: u64,
     objects: u64,
@@ -49,7 +49,7 @@ struct QuantilesRow {
     max: u64,
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &InfoArguments) -> anyhow::Result<()> {
     let reader = arguments.input.open()?;
     let (format, compression) = (reader.format(), reader.compression());
     let mut statistics = TraceStatistics::default();
@@ -62,12 +62,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(format: &'static str, compression: String, summary: &TraceSummary) -> Row {
+fn row(format: &'static str, compression: String, summary: &TraceSummary) -> InfoRow {
     let quantiles = |of: &Quantiles| {
         let &Quantiles { mean, min, p10, p50, p90, p99, max } = of;
         QuantilesRow { mean, min, p10, p50, p90, p99, max }
     };
-    Row {
+    InfoRow {
         format,
         requests: summary.requests,
         objects: summary.objects,
@@ -87,7 +87,7 @@ fn row(format: &'static str, compression: String, summary: &TraceSummary) -> Row
     }
 }
 
-fn table(row: &Row) -> String {
+fn table(row: &InfoRow) -> String {
     let of =
         |part: u64, whole: u64| format!("{part:>16}  {:.1} %", 100.0 * part as f64 / whole.max(1) as f64);
     let alpha = row.zipf_alpha.map_or("-".to_owned(), |alpha| format!("{alpha:.3}"));

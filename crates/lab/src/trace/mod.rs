@@ -14,29 +14,29 @@ use std::path::PathBuf;
 use trace::{Access, TraceFormat, TraceReader};
 
 use crate::terminal::BadInput;
-pub(crate) use progress::Progress;
-pub(crate) use source::Source;
+pub(crate) use progress::StepProgress;
+pub(crate) use source::SourceArguments;
 
 /// Read, describe, convert, sample and make request traces
 ///
 /// Formats: oracle-general, vscsi, csv, text, keys-be32, keys-be64, twitter, meta, lcs; any of them plain, gzip, zstd or
 /// xz. docs/traces.md describes them.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {
+pub struct TraceArguments {
     #[command(subcommand)]
     verb: Verb,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    Info(info::Arguments),
-    Convert(convert::Arguments),
-    Generate(generate::Arguments),
-    Sample(sample::Arguments),
-    Head(head::Arguments),
+    Info(info::InfoArguments),
+    Convert(convert::ConvertArguments),
+    Generate(generate::GenerateArguments),
+    Sample(sample::SampleArguments),
+    Head(head::HeadArguments),
 }
 
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &TraceArguments) -> anyhow::Result<()> {
     match &arguments.verb {
         Verb::Info(arguments) => info::run(arguments),
         Verb::Convert(arguments) => convert::run(arguments),
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// The trace to read.
 #[derive(Debug, clap::Args)]
-struct Input {
+struct InputArguments {
     /// Trace to read; compression is found out by looking
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -59,7 +59,7 @@ struct Input {
     format: Option<TraceFormat>,
 }
 
-impl Input {
+impl InputArguments {
     fn open(&self) -> anyhow::Result<TraceReader> {
         trace::open(&self.file, self.format).map_err(BadInput::of)
     }
@@ -70,7 +70,7 @@ fn for_each(
     mut reader: TraceReader,
     mut use_access: impl FnMut(Access) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let mut progress = Progress::bytes(reader.progress().1);
+    let mut progress = StepProgress::bytes(reader.progress().1);
     while let Some(access) = reader.next() {
         use_access(access.map_err(BadInput::of)?)?;
         progress.step(|| reader.progress().0);

@@ -6,7 +6,7 @@ use anyhow::Result;
 use runtime::stop::Stop;
 use trace::{Access, Compression, TraceError, TraceFormat};
 
-use super::{BadInput, Progress};
+use super::{BadInput, StepProgress};
 use crate::terminal::{ReaderGone, print, say};
 
 #[derive(Debug, clap::Args)]
@@ -29,23 +29,23 @@ impl Output {
         self.to.unwrap_or_else(|| by_name(&self.out))
     }
 
-    pub(super) fn create(&self) -> Result<Writer> {
-        Writer::create(&self.out, self.format(), self.compress)
+    pub(super) fn create(&self) -> Result<CleanedWriter> {
+        CleanedWriter::create(&self.out, self.format(), self.compress)
     }
 }
 
 /// A trace that is being written, of which a signal leaves nothing behind.
-pub(super) struct Writer {
+pub(super) struct CleanedWriter {
     out: PathBuf,
     writer: trace::TraceWriter,
 }
 
-impl Writer {
+impl CleanedWriter {
     pub(super) fn create(
         out: &Path,
         format: TraceFormat,
         compression: Option<Compression>,
-    ) -> Result<Writer> {
+    ) -> Result<CleanedWriter> {
         let writer = trace::create(out, format, compression).map_err(BadInput::of)?;
         if let Some(unfinished) = writer.unfinished().map(Path::to_owned) {
             Stop::on_signals()?.register(move || {
@@ -53,7 +53,7 @@ impl Writer {
                 std::process::exit(INTERRUPTED);
             });
         }
-        Ok(Writer { out: out.to_owned(), writer })
+        Ok(CleanedWriter { out: out.to_owned(), writer })
     }
 
     pub(super) fn write(&mut self, access: &Access) -> Result<()> {
@@ -62,8 +62,8 @@ impl Writer {
 
     /// Completes the file and says how many requests it has, and what it lacks.
     pub(super) fn finish(self, tell: impl FnOnce(u64, &str) -> String) -> Result<()> {
-        let Writer { out, writer } = self;
-        let progress = Progress::requests(writer.accesses());
+        let CleanedWriter { out, writer } = self;
+        let progress = StepProgress::requests(writer.accesses());
         let lost = writer.operations_lost();
         let requests = writer.finish(&mut |done| progress.set(done)).map_err(failed)?;
         drop(progress);

@@ -5,23 +5,23 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Steps between two looks at the position, so that neither the look nor the bar costs anything.
 const STEPS: u64 = 1 << 16;
 
-pub(crate) struct Progress {
+pub(crate) struct StepProgress {
     bar: ProgressBar,
     steps: u64,
 }
 
-impl Progress {
-    pub(crate) fn bytes(all: u64) -> Progress {
-        Progress::new(all, "{wide_bar} {percent:>3} %  {bytes} of {total_bytes}  {eta} left")
+impl StepProgress {
+    pub(crate) fn bytes(all: u64) -> StepProgress {
+        StepProgress::new(all, "{wide_bar} {percent:>3} %  {bytes} of {total_bytes}  {eta} left")
     }
 
-    pub(crate) fn requests(all: u64) -> Progress {
-        Progress::new(all, "{wide_bar} {percent:>3} %  {human_pos} of {human_len} requests  {eta} left")
+    pub(crate) fn requests(all: u64) -> StepProgress {
+        StepProgress::new(all, "{wide_bar} {percent:>3} %  {human_pos} of {human_len} requests  {eta} left")
     }
 
-    fn new(all: u64, template: &str) -> Progress {
+    fn new(all: u64, template: &str) -> StepProgress {
         let style = ProgressStyle::with_template(template).expect("the template is ours");
-        Progress { bar: ProgressBar::new(all).with_style(style), steps: 0 }
+        StepProgress { bar: ProgressBar::new(all).with_style(style), steps: 0 }
     }
 
     /// One step is done; the position is asked for now and then.
@@ -39,7 +39,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for StepProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -3,7 +3,7 @@
 use trace::{Access, NextAccess, ObjectSample};
 
 use super::output::Output;
-use super::{BadInput, Input, for_each};
+use super::{BadInput, InputArguments, for_each};
 
 /// Keep all requests of some objects, chosen by a hash of their ids
 ///
@@ -11,9 +11,9 @@ use super::{BadInput, Input, for_each};
 /// sample at rate R.
 #[derive(Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub(super) struct Arguments {
+pub(super) struct SampleArguments {
     #[command(flatten)]
-    input: Input,
+    input: InputArguments,
     #[command(flatten)]
     output: Output,
 
@@ -26,7 +26,7 @@ pub(super) struct Arguments {
     seed: u64,
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(super) fn run(arguments: &SampleArguments) -> anyhow::Result<()> {
     let sample = ObjectSample::new(arguments.rate, arguments.seed)
         .map_err(|error| BadInput::of(format!("--rate: {error}")))?;
     let reader = arguments.input.open()?;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use trace::{Access, TraceError, TraceFormat, TraceReader};
 
-use super::Progress;
+use super::StepProgress;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Source {
+pub(crate) struct SourceArguments {
     /// Trace to read; compression is found out by looking
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct Source {
     format: Option<TraceFormat>,
 }
 
-impl Source {
+impl SourceArguments {
     /// From the beginning, as often as needed; so it must be a file.
     pub(crate) fn open(&self) -> Result<TraceReader, TraceError> {
         trace::open_file(&self.trace, self.format)
@@ -39,12 +39,12 @@ impl Source {
 /// The accesses of a trace, and a bar on stderr.
 pub(crate) struct Shown {
     reader: TraceReader,
-    progress: Progress,
+    progress: StepProgress,
 }
 
 impl Shown {
     fn new(reader: TraceReader) -> Shown {
-        let progress = Progress::bytes(reader.progress().1);
+        let progress = StepProgress::bytes(reader.progress().1);
         Shown { reader, progress }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::errand::{Errand, Report};
+use super::order::{MemberOrder, OrderReport};
 use crate::status::{HotKeyView, MemberStatus};
 use config::{Roster, RosterSize};
 
@@ -29,9 +29,9 @@ pub struct Heartbeat {
     /// The members that the sender knows.
     #[serde(default)]
     pub known: RosterSize,
-    /// What became of the controller's errands.
+    /// What became of the controller's orders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reports: Vec<Report>,
+    pub reports: Vec<OrderReport>,
 }
 
 /// The newest map, told as what differs from the configuration.
@@ -49,8 +49,8 @@ pub struct HeartbeatReply {
     /// All members, if there are more than the sender knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roster: Option<Roster>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub errands: Vec<Errand>,
+    #[serde(rename = "errands", default, skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<MemberOrder>,
     /// The hottest keys of the cluster, for routers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotKeyView>,

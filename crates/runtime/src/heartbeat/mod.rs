@@ -1,16 +1,16 @@
 //! The heartbeat of a process: posts its members' statuses to every controller and hands new maps to them. Nothing here
 //! stands between a client and its data: without a controller everything goes on with the last map.
 
-mod errand;
 mod follower;
 mod mac;
 mod message;
+mod order;
 mod runner;
 
-pub use errand::{Errand, Outcome, Report, Task};
 pub use follower::Pulse;
 pub use mac::{HeartbeatKey, MAC_HEADER};
 pub use message::{Heartbeat, HeartbeatReply, PATH};
+pub use order::{MemberOrder, OrderKind, OrderOutcome, OrderReport};
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ use runner::Runner;
 
 /// Time between two heartbeats: four of them fit into a member's default lease.
 pub const PERIOD: Duration = Duration::from_millis(500);
-/// While somebody waits for the outcome of an errand.
+/// While somebody waits for the outcome of an order.
 const HURRIED_PERIOD: Duration = Duration::from_millis(20);
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// A reply lists members, each with at most a few hundred bytes.
@@ -109,7 +109,7 @@ impl Agent {
         let mut answer = self.post(&heartbeat);
         if let Ok(reply) = &mut answer {
             self.runner.delivered(&heartbeat.reports);
-            self.runner.take(std::mem::take(&mut reply.errands));
+            self.runner.take(std::mem::take(&mut reply.orders));
         }
         self.follower().heard(self.controller, answer);
     }

@@ -1,19 +1,19 @@
-//! Carries the errands of one controller out, each once, and keeps the reports until they are delivered. Not the asking.
+//! Carries the orders of one controller out, each once, and keeps the reports until they are delivered. Not the asking.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Pulse;
-use super::errand::{Errand, Outcome, Report, Task};
+use super::order::{MemberOrder, OrderKind, OrderOutcome, OrderReport};
 use crate::reload::Reloader;
 
-/// Errands remembered, so that one that is told again is not begun again.
+/// Orders remembered, so that one that is told again is not begun again.
 const BEGUN_MAX: usize = 256;
 /// How long a report is worth hurrying for: whoever asked has gone by then.
 const HURRY: Duration = Duration::from_secs(30);
 
-type Outbox = Arc<Mutex<Vec<Report>>>;
+type Outbox = Arc<Mutex<Vec<OrderReport>>>;
 
 pub(super) struct Runner {
     members: Vec<Pulse>,
@@ -37,58 +37,61 @@ impl Runner {
         }
     }
 
-    pub(super) fn take(&mut self, errands: Vec<Errand>) {
-        for errand in errands {
-            if self.begun.contains(&errand.number) {
+    pub(super) fn take(&mut self, orders: Vec<MemberOrder>) {
+        for order in orders {
+            if self.begun.contains(&order.number) {
                 continue;
             }
             if self.begun.len() == BEGUN_MAX {
                 self.begun.pop_front();
             }
-            self.begun.push_back(errand.number);
+            self.begun.push_back(order.number);
             self.hurry_until = Instant::now() + HURRY;
-            self.begin(errand);
+            self.begin(order);
         }
     }
 
-    fn begin(&mut self, errand: Errand) {
-        let number = errand.number;
-        self.awaited.extend(errand.members.iter().map(|member| (number, member.clone())));
-        match errand.task {
-            Task::Reload => {
+    fn begin(&mut self, order: MemberOrder) {
+        let number = order.number;
+        self.awaited.extend(order.members.iter().map(|member| (number, member.clone())));
+        match order.kind {
+            OrderKind::Reload => {
                 let outcome = match self.reloader.as_ref().map(|reloader| reloader.reload()) {
-                    Some(Ok(reloaded)) => Outcome::Reloaded(reloaded),
-                    Some(Err(reason)) => Outcome::Failed { reason },
-                    None => Outcome::Failed { reason: "it has no configuration file".to_owned() },
+                    Some(Ok(reloaded)) => OrderOutcome::Reloaded(reloaded),
+                    Some(Err(reason)) => OrderOutcome::Failed { reason },
+                    None => OrderOutcome::Failed { reason: "it has no configuration file".to_owned() },
                 };
-                for member in errand.members {
-                    put(&self.outbox, Report { number, member, outcome: outcome.clone() });
+                for member in order.members {
+                    put(&self.outbox, OrderReport { number, member, outcome: outcome.clone() });
                 }
             }
-            Task::Purge(scope) => {
-                for member in errand.members {
+            OrderKind::Purge(scope) => {
+                for member in order.members {
                     let (outbox, id) = (Arc::clone(&self.outbox), member.clone());
                     let done = move |copies| {
-                        let outcome = Outcome::Purged { copies };
-                        put(&outbox, Report { number, member: id, outcome });
+                        let outcome = OrderOutcome::Purged { copies };
+                        put(&outbox, OrderReport { number, member: id, outcome });
                     };
                     let named = |pulse: &&Pulse| pulse.id().is_some_and(|id| id == member);
                     let orders = self.members.iter().find(named).map(|pulse| &pulse.orders);
                     if !orders.is_some_and(|orders| orders.purge(scope.clone(), Box::new(done))) {
                         let reason = "too many purges wait already; try again later".to_owned();
-                        put(&self.outbox, Report { number, member, outcome: Outcome::Failed { reason } });
+                        put(
+                            &self.outbox,
+                            OrderReport { number, member, outcome: OrderOutcome::Failed { reason } },
+                        );
                     }
                 }
             }
         }
     }
 
-    pub(super) fn reports(&self) -> Vec<Report> {
+    pub(super) fn reports(&self) -> Vec<OrderReport> {
         lock(&self.outbox).clone()
     }
 
     /// The controller has got these.
-    pub(super) fn delivered(&mut self, reports: &[Report]) {
+    pub(super) fn delivered(&mut self, reports: &[OrderReport]) {
         lock(&self.outbox).retain(|report| !reports.contains(report));
         let reported = |(number, member): &(u64, String)| {
             reports.iter().any(|report| report.number == *number && report.member == *member)
@@ -105,18 +108,18 @@ impl Runner {
     }
 }
 
-fn put(outbox: &Outbox, report: Report) {
+fn put(outbox: &Outbox, report: OrderReport) {
     lock(outbox).push(report);
 }
 
-fn lock(outbox: &Outbox) -> MutexGuard<'_, Vec<Report>> {
+fn lock(outbox: &Outbox) -> MutexGuard<'_, Vec<OrderReport>> {
     outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::Runner;
-    use crate::heartbeat::{Errand, Outcome, Pulse, Task};
+    use crate::heartbeat::{MemberOrder, OrderKind, OrderOutcome, Pulse};
     use crate::instance::MapCell;
     use crate::orders::{Order, Orders, PurgeScope};
     use crate::status::{MemberStatus, ShimStatus, StatusCell};
@@ -129,14 +132,14 @@ mod tests {
         (Runner::new(vec![pulse], None), orders)
     }
 
-    fn errand(task: Task) -> Errand {
-        Errand { number: 7, task, members: vec!["s0".to_owned()] }
+    fn order(kind: OrderKind) -> MemberOrder {
+        MemberOrder { number: 7, kind, members: vec!["s0".to_owned()] }
     }
 
     #[test]
-    fn an_errand_is_done_once_and_reported_until_that_is_heard() {
+    fn an_order_is_done_once_and_reported_until_that_is_heard() {
         let (mut runner, orders) = runner();
-        let purge = || errand(Task::Purge(PurgeScope::Prefix("a".to_owned())));
+        let purge = || order(OrderKind::Purge(PurgeScope::Prefix("a".to_owned())));
         runner.take(vec![purge(), purge()]);
         runner.take(vec![purge()]);
         let mut taken = orders.take();
@@ -144,7 +147,7 @@ mod tests {
         let Some(Order::Purge { done, .. }) = taken.pop() else { panic!("a purge") };
         done(3);
         let reports = runner.reports();
-        assert_eq!((reports.len(), &reports[0].outcome), (1, &Outcome::Purged { copies: 3 }));
+        assert_eq!((reports.len(), &reports[0].outcome), (1, &OrderOutcome::Purged { copies: 3 }));
         assert_eq!(runner.reports(), reports, "not delivered yet");
         runner.delivered(&reports);
         assert!(runner.reports().is_empty() && !runner.hurries());
@@ -153,11 +156,12 @@ mod tests {
     #[test]
     fn what_cannot_be_done_is_reported_too() {
         let (mut runner, _orders) = runner();
-        runner.take(vec![errand(Task::Reload)]);
-        assert!(matches!(&runner.reports()[0].outcome, Outcome::Failed { .. }));
+        runner.take(vec![order(OrderKind::Reload)]);
+        assert!(matches!(&runner.reports()[0].outcome, OrderOutcome::Failed { .. }));
         let (mut runner, _orders) = self::runner();
-        let stranger = Errand { members: vec!["s9".to_owned()], ..errand(Task::Purge(PurgeScope::All)) };
+        let stranger =
+            MemberOrder { members: vec!["s9".to_owned()], ..order(OrderKind::Purge(PurgeScope::All)) };
         runner.take(vec![stranger]);
-        assert!(matches!(&runner.reports()[0].outcome, Outcome::Failed { .. }));
+        assert!(matches!(&runner.reports()[0].outcome, OrderOutcome::Failed { .. }));
     }
 }

@@ -22,7 +22,7 @@ const WATCH: Duration = Duration::from_secs(3);
 const BYTES_MAX: u64 = 64 << 20;
 
 /// One server of etcd.
-pub(super) struct Api {
+pub(super) struct EtcdApi {
     endpoint: String,
     http: ureq::Agent,
 }
@@ -42,14 +42,14 @@ pub(super) struct Pair {
 
 /// Everything under a prefix.
 #[derive(Debug, Deserialize)]
-pub(super) struct Listing {
-    pub(super) header: Header,
+pub(super) struct EtcdListing {
+    pub(super) header: EtcdHeader,
     #[serde(default)]
     pub(super) kvs: Vec<Pair>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Header {
+pub(super) struct EtcdHeader {
     #[serde(deserialize_with = "number")]
     pub(super) revision: i64,
 }
@@ -89,7 +89,7 @@ struct Range {
 
 /// How a conditional write ended.
 #[derive(Debug)]
-pub(super) enum Written {
+pub(super) enum EtcdWritten {
     Done,
     /// The key has another version, whose value and lease are these.
     Other(Option<Pair>),
@@ -120,25 +120,25 @@ impl WatchEvent {
     }
 }
 
-impl Api {
-    pub(super) fn new(endpoint: &str) -> Api {
+impl EtcdApi {
+    pub(super) fn new(endpoint: &str) -> EtcdApi {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
             .build();
-        Api { endpoint: endpoint.to_owned(), http: ureq::Agent::new_with_config(config) }
+        EtcdApi { endpoint: endpoint.to_owned(), http: ureq::Agent::new_with_config(config) }
     }
 
     /// Everything under `prefix`, as the majority of etcd has it.
-    pub(super) fn list(&self, prefix: &str) -> Result<Listing, StoreError> {
+    pub(super) fn list(&self, prefix: &str) -> Result<EtcdListing, StoreError> {
         self.call("kv/range", &json!({ "key": encode(prefix), "range_end": encode_end(prefix) }))
     }
 
     /// Asks for the map's number only, to see whether the majority answers.
     pub(super) fn probe(&self, key: &str) -> Result<(), StoreError> {
-        self.call::<Listing>("kv/range", &json!({ "key": encode(key), "keys_only": true })).map(drop)
+        self.call::<EtcdListing>("kv/range", &json!({ "key": encode(key), "keys_only": true })).map(drop)
     }
 
     pub(super) fn grant(&self, seconds: u64) -> Result<i64, StoreError> {
@@ -170,7 +170,7 @@ impl Api {
         version: u64,
         value: &str,
         lease: i64,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<EtcdWritten, StoreError> {
         let key = encode(key);
         let put =
             json!({ "request_put": { "key": key, "value": encode(value), "lease": lease.to_string() } });
@@ -183,10 +183,10 @@ impl Api {
         });
         let done: Transacted = self.call("kv/txn", &transaction)?;
         if done.succeeded {
-            return Ok(Written::Done);
+            return Ok(EtcdWritten::Done);
         }
         let ranges = done.responses.into_iter().filter_map(|response| response.response_range);
-        Ok(Written::Other(ranges.flat_map(|range| range.kvs).next()))
+        Ok(EtcdWritten::Other(ranges.flat_map(|range| range.kvs).next()))
     }
 
     /// What happens under `prefix` from `revision` on, for as long as [`WATCH`]; `see` says whether to go on.
@@ -250,7 +250,9 @@ impl Api {
             return serde_json::from_str(&text).map_err(|error| failed(&error));
         }
         match serde_json::from_str(&text) {
-            Ok(Refused { code, message }) => Err(Failure { code: Some(code), error: self.error(&message) }),
+            Ok(EtcdRefusal { code, message }) => {
+                Err(Failure { code: Some(code), error: self.error(&message) })
+            }
             Err(_) if reply.status().as_u16() == 404 => {
                 Err(failed(&"it has no JSON interface; start it with --enable-grpc-gateway"))
             }
@@ -261,7 +263,7 @@ impl Api {
 
 /// What etcd says instead of an answer.
 #[derive(Debug, Deserialize)]
-struct Refused {
+struct EtcdRefusal {
     /// As gRPC numbers them.
     code: u32,
     #[serde(default)]
@@ -317,13 +319,13 @@ fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Listing, Streamed, Watched, encode, encode_end};
+    use super::{EtcdListing, Streamed, Watched, encode, encode_end};
 
     #[test]
     fn what_etcd_says_is_understood() {
         let listing = r#"{"header":{"cluster_id":"1","revision":"12","raft_term":"2"},"kvs":[{"key":"L2E=",
             "create_revision":"3","mod_revision":"9","version":"2","value":"Yg==","lease":"77"}],"count":"1"}"#;
-        let listing: Listing = serde_json::from_str(listing).unwrap();
+        let listing: EtcdListing = serde_json::from_str(listing).unwrap();
         let pair = &listing.kvs[0];
         assert_eq!((listing.header.revision, pair.key.as_str(), pair.value.as_str()), (12, "/a", "b"));
         assert_eq!((pair.mod_revision, pair.lease), (9, 77));
@@ -339,7 +341,7 @@ mod tests {
             r#"{"header":{"revision":"x"}}"#,
             r#"{"header":{"revision":"1"},"kvs":[{"key":"!"}]}"#,
         ] {
-            assert!(serde_json::from_str::<Listing>(bad).is_err(), "{bad}");
+            assert!(serde_json::from_str::<EtcdListing>(bad).is_err(), "{bad}");
         }
     }
 

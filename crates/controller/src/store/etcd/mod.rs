@@ -17,7 +17,7 @@ use std::time::Duration;
 use protocol::time::Time;
 use runtime::clock;
 
-use super::{Change, Store, StoreError};
+use super::{ControllerStore, StoreChange, StoreError};
 
 /// For how long an answer of etcd counts as proof that it can be asked. Proofs are renewed every half second.
 const PROOF_US: u64 = 1_500_000;
@@ -37,24 +37,24 @@ pub struct EtcdSettings {
 }
 
 pub struct EtcdStore {
-    shared: Arc<Shared>,
+    shared: Arc<EtcdShared>,
     writer: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct EtcdShared {
     settings: EtcdSettings,
-    state: Mutex<State>,
+    state: Mutex<EtcdState>,
     changed: Condvar,
 }
 
 /// What the threads and the service share.
 #[derive(Default)]
-struct State {
+struct EtcdState {
     keep: BTreeSet<String>,
     forget: BTreeSet<String>,
     /// A version and the map for it.
     proposal: Option<(u64, String)>,
-    changes: Vec<Change>,
+    changes: Vec<StoreChange>,
     /// Of every member that is registered.
     leases: BTreeMap<String, i64>,
     /// Everything that etcd had was told, and what changes is seen.
@@ -71,9 +71,9 @@ impl EtcdStore {
     /// # Errors
     /// The system refuses a thread.
     pub fn start(settings: EtcdSettings) -> io::Result<EtcdStore> {
-        let state = State { problem: "it was not reached yet".to_owned(), ..State::default() };
-        let shared = Arc::new(Shared { settings, state: Mutex::new(state), changed: Condvar::new() });
-        let thread = |name: &str, run: fn(&Shared)| {
+        let state = EtcdState { problem: "it was not reached yet".to_owned(), ..EtcdState::default() };
+        let shared = Arc::new(EtcdShared { settings, state: Mutex::new(state), changed: Condvar::new() });
+        let thread = |name: &str, run: fn(&EtcdShared)| {
             let shared = Arc::clone(&shared);
             threads::spawn(name, move || run(&shared))
         };
@@ -95,7 +95,7 @@ impl Drop for EtcdStore {
     }
 }
 
-impl Store for EtcdStore {
+impl ControllerStore for EtcdStore {
     fn keep(&mut self, _now: Time, member: &str) {
         let mut state = self.shared.state();
         state.forget.remove(member);
@@ -115,7 +115,7 @@ impl Store for EtcdStore {
         self.shared.changed.notify_all();
     }
 
-    fn changes(&mut self, _now: Time) -> Result<Vec<Change>, StoreError> {
+    fn changes(&mut self, _now: Time) -> Result<Vec<StoreChange>, StoreError> {
         let mut state = self.shared.state();
         let proven = clock::now_us().saturating_sub(state.proven_us) <= PROOF_US;
         if !proven || !state.watching {
@@ -125,14 +125,14 @@ impl Store for EtcdStore {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl EtcdShared {
+    fn state(&self) -> MutexGuard<'_, EtcdState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until there is work or `timeout` has passed; whether to go on.
     fn pause(&self, timeout: Duration) -> bool {
-        let idle = |state: &mut State| {
+        let idle = |state: &mut EtcdState| {
             state.keep.is_empty() && state.forget.is_empty() && state.proposal.is_none() && !state.stop
         };
         let waited = self.changed.wait_timeout_while(self.state(), timeout, idle);

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::Shared;
-use super::api::{Api, Listing, Pair, WatchEvent};
-use crate::store::{Change, StoreError};
+use super::EtcdShared;
+use super::api::{EtcdApi, EtcdListing, Pair, WatchEvent};
+use crate::store::{StoreChange, StoreError};
 
-struct Watcher<'a> {
-    shared: &'a Shared,
+struct EtcdWatcher<'a> {
+    shared: &'a EtcdShared,
     /// The version of the map that was told last.
     map_version: i64,
 }
 
-pub(super) fn run(shared: &Shared) {
-    let mut watcher = Watcher { shared, map_version: 0 };
+pub(super) fn run(shared: &EtcdShared) {
+    let mut watcher = EtcdWatcher { shared, map_version: 0 };
     let endpoints = &shared.settings.endpoints;
     let mut endpoint = 0;
     loop {
-        let followed = watcher.follow(&Api::new(&endpoints[endpoint]));
+        let followed = watcher.follow(&EtcdApi::new(&endpoints[endpoint]));
         let mut state = shared.state();
         if state.stop {
             return;
@@ -31,9 +31,9 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-impl Watcher<'_> {
+impl EtcdWatcher<'_> {
     /// Reads everything and then what changes, until the store stops or the server fails.
-    fn follow(&mut self, api: &Api) -> Result<(), StoreError> {
+    fn follow(&mut self, api: &EtcdApi) -> Result<(), StoreError> {
         let listing = api.list(&self.shared.prefix())?;
         let mut next = listing.header.revision + 1;
         self.take_all(listing);
@@ -60,7 +60,7 @@ impl Watcher<'_> {
     }
 
     /// What is there now, as changes of what was there when it was looked at last.
-    fn take_all(&mut self, listing: Listing) {
+    fn take_all(&mut self, listing: EtcdListing) {
         let mut members = BTreeMap::new();
         if !listing.kvs.iter().any(|pair| pair.key == self.shared.map_key()) {
             self.take_no_map();
@@ -74,8 +74,9 @@ impl Watcher<'_> {
         let mut state = self.shared.state();
         let before = std::mem::take(&mut state.leases);
         let gone = before.keys().filter(|member| !members.contains_key(*member));
-        let gone: Vec<Change> = gone.map(|member| Change::Gone { member: member.clone() }).collect();
-        let new = members.keys().map(|member| Change::Registered { member: member.clone() });
+        let gone: Vec<StoreChange> =
+            gone.map(|member| StoreChange::Gone { member: member.clone() }).collect();
+        let new = members.keys().map(|member| StoreChange::Registered { member: member.clone() });
         state.changes.extend(gone.into_iter().chain(new));
         state.leases = members;
     }
@@ -92,10 +93,10 @@ impl Watcher<'_> {
         let mut state = self.shared.state();
         let change = if event.is_deletion() {
             state.leases.remove(&member);
-            Change::Gone { member }
+            StoreChange::Gone { member }
         } else {
             state.leases.insert(member.clone(), event.kv.lease);
-            Change::Registered { member }
+            StoreChange::Registered { member }
         };
         state.changes.push(change);
     }
@@ -105,13 +106,13 @@ impl Watcher<'_> {
         if pair.key == self.shared.map_key() && pair.mod_revision != self.map_version {
             self.map_version = pair.mod_revision;
             let version = pair.mod_revision as u64;
-            self.shared.state().changes.push(Change::Map { version, value: pair.value });
+            self.shared.state().changes.push(StoreChange::Map { version, value: pair.value });
         }
     }
 
     fn take_no_map(&mut self) {
         if std::mem::replace(&mut self.map_version, 0) != 0 {
-            self.shared.state().changes.push(Change::NoMap);
+            self.shared.state().changes.push(StoreChange::NoMap);
         }
     }
 

@@ -5,31 +5,31 @@ use std::time::Duration;
 
 use runtime::clock;
 
-use super::Shared;
-use super::api::{Api, Written};
+use super::EtcdShared;
+use super::api::{EtcdApi, EtcdWritten};
 use crate::store::StoreError;
 
 /// Between two proofs that etcd can be asked, and the longest time without a look at what is to be done.
 const PERIOD: Duration = Duration::from_millis(500);
 
-struct Writer<'a> {
-    shared: &'a Shared,
+struct EtcdWriter<'a> {
+    shared: &'a EtcdShared,
     endpoint: usize,
-    api: Api,
+    api: EtcdApi,
     /// When each lease was kept last.
     kept_us: BTreeMap<String, u64>,
 }
 
 #[derive(Default)]
-struct Work {
+struct EtcdWork {
     keep: BTreeSet<String>,
     forget: BTreeSet<String>,
     proposal: Option<(u64, String)>,
 }
 
-pub(super) fn run(shared: &Shared) {
-    let api = Api::new(&shared.settings.endpoints[0]);
-    let mut writer = Writer { shared, endpoint: 0, api, kept_us: BTreeMap::new() };
+pub(super) fn run(shared: &EtcdShared) {
+    let api = EtcdApi::new(&shared.settings.endpoints[0]);
+    let mut writer = EtcdWriter { shared, endpoint: 0, api, kept_us: BTreeMap::new() };
     let mut proven_us = 0;
     loop {
         let mut work = writer.take();
@@ -50,10 +50,10 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
-impl Writer<'_> {
-    fn take(&self) -> Work {
+impl EtcdWriter<'_> {
+    fn take(&self) -> EtcdWork {
         let mut state = self.shared.state();
-        Work {
+        EtcdWork {
             keep: std::mem::take(&mut state.keep),
             forget: std::mem::take(&mut state.forget),
             proposal: state.proposal.take(),
@@ -61,7 +61,7 @@ impl Writer<'_> {
     }
 
     /// What is done is taken out of `work`. A member's heartbeat comes again, so that it need not be tried again.
-    fn work(&mut self, work: &mut Work) -> Result<(), StoreError> {
+    fn work(&mut self, work: &mut EtcdWork) -> Result<(), StoreError> {
         for member in std::mem::take(&mut work.keep) {
             self.keep(&member)?;
         }
@@ -104,8 +104,8 @@ impl Writer<'_> {
         let seconds = self.shared.settings.lease.as_millis().div_ceil(1000).max(2) as u64;
         let lease = self.api.grant(seconds)?;
         let lease = match self.api.put_if(&self.shared.member_key(member), 0, "", lease)? {
-            Written::Done => lease,
-            Written::Other(pair) => {
+            EtcdWritten::Done => lease,
+            EtcdWritten::Other(pair) => {
                 self.api.revoke(lease)?;
                 let Some(pair) = pair else { return Ok(()) };
                 self.api.keep_alive(pair.lease)?;
@@ -128,10 +128,10 @@ impl Writer<'_> {
     }
 
     /// Goes on to the next server. What was not done is done there, unless there is something newer.
-    fn fail(&mut self, work: Work, error: StoreError) {
+    fn fail(&mut self, work: EtcdWork, error: StoreError) {
         let endpoints = &self.shared.settings.endpoints;
         self.endpoint = (self.endpoint + 1) % endpoints.len();
-        self.api = Api::new(&endpoints[self.endpoint]);
+        self.api = EtcdApi::new(&endpoints[self.endpoint]);
         let mut state = self.shared.state();
         state.problem = error.0;
         let kept = state.keep.clone();

@@ -11,7 +11,7 @@ pub(super) enum Level {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Finding {
+pub(super) struct DoctorFinding {
     pub(super) level: Level,
     /// A member, its storage, or this machine.
     pub(super) subject: String,
@@ -21,9 +21,9 @@ pub(super) struct Finding {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Findings(pub(super) Vec<Finding>);
+pub(super) struct DoctorFindings(pub(super) Vec<DoctorFinding>);
 
-impl Findings {
+impl DoctorFindings {
     pub(super) fn good(&mut self, subject: &str, what: &str) {
         self.add(Level::Ok, subject, what, None);
     }
@@ -38,7 +38,7 @@ impl Findings {
 
     fn add(&mut self, level: Level, subject: &str, what: &str, advice: Option<&str>) {
         let (subject, what) = (subject.to_owned(), what.to_owned());
-        self.0.push(Finding { level, subject, what, advice: advice.map(str::to_owned) });
+        self.0.push(DoctorFinding { level, subject, what, advice: advice.map(str::to_owned) });
     }
 
     pub(super) fn count(&self, level: Level) -> usize {
@@ -48,7 +48,7 @@ impl Findings {
     /// A line for each, with what to do below it, and a last one that counts.
     pub(super) fn report(&self) -> String {
         let mut lines = Vec::new();
-        for Finding { level, subject, what, advice } in &self.0 {
+        for DoctorFinding { level, subject, what, advice } in &self.0 {
             let word = match level {
                 Level::Ok => "ok     ",
                 Level::Warning => "warning",

@@ -11,15 +11,15 @@ use serde::Deserialize;
 use wire::Peer;
 use wire::resp::Command;
 
-use super::finding::Findings;
-use super::talk::{Answer, Question, Speech, ask};
+use super::finding::DoctorFindings;
+use super::talk::{ProbeAnswer, ProbeProtocol, ProbeQuestion, ask};
 use crate::commands::ask::agent;
 
 pub(super) fn check(
     config: &Config,
     certificates: &Certificates,
     patience: Duration,
-    findings: &mut Findings,
+    findings: &mut DoctorFindings,
 ) -> std::io::Result<()> {
     let agent = agent(patience);
     for controller in &config.controllers {
@@ -37,7 +37,7 @@ pub(super) fn check(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Readiness {
+struct ReadinessBody {
     ready: bool,
     lacking: Vec<serde_json::Value>,
 }
@@ -48,7 +48,7 @@ fn fetch<T: for<'de> Deserialize<'de>>(agent: &ureq::Agent, url: &str) -> Result
     serde_json::from_str(&text).map_err(|_| "what answers there is not of DistCache".to_owned())
 }
 
-fn check_controller(agent: &ureq::Agent, id: &str, base: &str, findings: &mut Findings) {
+fn check_controller(agent: &ureq::Agent, id: &str, base: &str, findings: &mut DoctorFindings) {
     check_ready(agent, id, &format!("{base}/ready"), findings);
     let Ok(members) = fetch::<Vec<MemberView>>(agent, &format!("{base}/v1/members")) else { return };
     for member in members {
@@ -65,8 +65,8 @@ fn check_controller(agent: &ureq::Agent, id: &str, base: &str, findings: &mut Fi
     }
 }
 
-fn check_ready(agent: &ureq::Agent, id: &str, url: &str, findings: &mut Findings) {
-    match fetch::<Readiness>(agent, url) {
+fn check_ready(agent: &ureq::Agent, id: &str, url: &str, findings: &mut DoctorFindings) {
+    match fetch::<ReadinessBody>(agent, url) {
         Ok(readiness) if readiness.ready => findings.good(id, &format!("ready ({url})")),
         Ok(readiness) => {
             let lacking: Vec<String> = readiness.lacking.iter().map(lack).collect();
@@ -91,20 +91,20 @@ fn check_links(
     config: &Config,
     dialer: Option<&Dialer>,
     patience: Duration,
-    findings: &mut Findings,
+    findings: &mut DoctorFindings,
 ) -> std::io::Result<()> {
     let key = LinkKey::derive(config.secret());
     let nodes = config.nodes.iter().map(|node| (&node.id, &node.listen));
     let shims = config.shims.iter().map(|shim| (&shim.id, &shim.listen));
     let members: Vec<(&String, &Address, Peer)> =
         nodes.chain(shims).filter_map(|(id, address)| Some((id, address, config.peer(id)?))).collect();
-    let question = |&(_, address, peer): &(&String, &Address, Peer)| Question {
+    let question = |&(_, address, peer): &(&String, &Address, Peer)| ProbeQuestion {
         address: address.clone(),
         tls: match address {
             Address::Tcp(_) => dialer.cloned(),
             Address::Unix(_) => None,
         },
-        speech: Speech::Link(key.clone(), peer),
+        speech: ProbeProtocol::Link(key.clone(), peer),
     };
     let answers = ask(members.iter().map(question).collect(), patience)?;
     for ((id, address, _), answer) in members.into_iter().zip(answers) {
@@ -132,16 +132,16 @@ fn link_advice(what: &str) -> &'static str {
 }
 
 /// Where clients come in.
-fn check_doors(config: &Config, patience: Duration, findings: &mut Findings) -> std::io::Result<()> {
+fn check_doors(config: &Config, patience: Duration, findings: &mut DoctorFindings) -> std::io::Result<()> {
     let mut doors = Vec::new();
     for router in &config.routers {
         // Of clients' TLS this configuration has only the router's end.
         for listen in router.listens().filter(|listen| !listen.tls) {
             let speech = match router.protocol {
-                FrontProtocol::Redis => Speech::Redis(vec![Command::from_args(&["PING"])]),
-                FrontProtocol::Memcached => Speech::Memcached("version\r\n", "\r\n"),
+                FrontProtocol::Redis => ProbeProtocol::Redis(vec![Command::from_args(&["PING"])]),
+                FrontProtocol::Memcached => ProbeProtocol::Memcached("version\r\n", "\r\n"),
             };
-            let question = Question { address: listen.address.clone(), tls: None, speech };
+            let question = ProbeQuestion { address: listen.address.clone(), tls: None, speech };
             doors.push(((&router.id, listen.key, listen.address), question));
         }
     }
@@ -149,7 +149,7 @@ fn check_doors(config: &Config, patience: Duration, findings: &mut Findings) -> 
     for ((id, key, address), answer) in doors.into_iter().zip(ask(questions, patience)?) {
         match answer {
             // An error is an answer, too: it may want a password.
-            Ok(Answer::Values(_) | Answer::Text(_) | Answer::Proven) => {
+            Ok(ProbeAnswer::Values(_) | ProbeAnswer::Text(_) | ProbeAnswer::Proven) => {
                 findings.good(id, &format!("answers clients at {address} ({key})"));
             }
             Err(what) => {

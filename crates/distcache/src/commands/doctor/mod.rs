@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::ConfigArguments;
 use crate::launch::Loaded;
-use finding::{Findings, Level};
+use finding::{DoctorFindings, Level};
 use lab::terminal::{BadInput, print};
 
 /// Check the living storage and members of a configuration, and say what to do about what is wrong
@@ -19,7 +19,7 @@ use lab::terminal::{BadInput, print};
 /// Looks at every storage server (version, role, permissions that fencing needs, eviction, persistence, clock, TLS) and at
 /// every link of every member, as they are reached from this machine. Exit code 1 if something is wrong; warnings are none.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DoctorArguments {
     #[command(flatten)]
     config: ConfigArguments,
 
@@ -39,11 +39,11 @@ pub(crate) struct Arguments {
 /// Certificates are renewed before that.
 const EXPIRES_S_MIN: i64 = 14 * 86_400;
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<()> {
     let Loaded { config, certificates } = arguments.config.look()?;
     router::users(&config).map_err(BadInput::of)?;
     let patience = Duration::from_secs(arguments.timeout);
-    let mut findings = Findings::default();
+    let mut findings = DoctorFindings::default();
     for tls in certificates.status() {
         let subject = format!("[tls.{}]", tls.table);
         match tls.expires_in_s.map(|seconds| (seconds, seconds / 86_400)) {

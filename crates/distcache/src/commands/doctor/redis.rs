@@ -8,8 +8,8 @@ use protocol::storage::redis::server::{field, traits};
 use runtime::tls::Dialer;
 use wire::resp::{Command, Value};
 
-use super::finding::Findings;
-use super::talk::{Answer, Question, Speech};
+use super::finding::DoctorFindings;
+use super::talk::{ProbeAnswer, ProbeProtocol, ProbeQuestion};
 
 /// Clocks that are further apart than this make times in logs and in EXPIREAT hard to follow.
 const CLOCK_US_MAX: i128 = 1_000_000;
@@ -17,7 +17,7 @@ const CLOCK_US_MAX: i128 = 1_000_000;
 const NOBODY: &str = "distcache-doctor";
 
 /// A server in the name of the shim that uses it.
-pub(super) struct Server {
+pub(super) struct ExaminedServer {
     pub(super) subject: String,
     pub(super) address: Address,
     pub(super) tls: Option<Dialer>,
@@ -40,23 +40,23 @@ const ASKED: [&[&str]; 9] = [
     &["ACL", "DELUSER", NOBODY],
 ];
 
-impl Server {
-    fn question(&self, commands: &[&[&str]]) -> Question {
+impl ExaminedServer {
+    fn question(&self, commands: &[&[&str]]) -> ProbeQuestion {
         let login = self.password.as_ref().map(|password| match &self.user {
             Some(user) => Command::from_args(&["AUTH", user, &password.0]),
             None => Command::from_args(&["AUTH", &password.0]),
         });
         let commands = commands.iter().map(|command| Command::from_args(command));
-        let speech = Speech::Redis(login.into_iter().chain(commands).collect());
-        Question { address: self.address.clone(), tls: self.tls.clone(), speech }
+        let speech = ProbeProtocol::Redis(login.into_iter().chain(commands).collect());
+        ProbeQuestion { address: self.address.clone(), tls: self.tls.clone(), speech }
     }
 
-    pub(super) fn first_question(&self) -> Question {
+    pub(super) fn first_question(&self) -> ProbeQuestion {
         self.question(&ASKED)
     }
 
     /// Whether users may be made; only where deleting them is allowed, so that nothing is left.
-    pub(super) fn second_question(&self) -> Question {
+    pub(super) fn second_question(&self) -> ProbeQuestion {
         self.question(&[&["ACL", "SETUSER", NOBODY, "reset"], &["ACL", "DELUSER", NOBODY]])
     }
 
@@ -64,8 +64,8 @@ impl Server {
     pub(super) fn judge(
         &self,
         config: &Config,
-        answer: Result<Answer, String>,
-        findings: &mut Findings,
+        answer: Result<ProbeAnswer, String>,
+        findings: &mut DoctorFindings,
     ) -> bool {
         let values = match self.values(answer, ASKED.len()) {
             Ok(values) => values,
@@ -91,7 +91,7 @@ impl Server {
         may[1]
     }
 
-    pub(super) fn judge_second(&self, answer: Result<Answer, String>, findings: &mut Findings) {
+    pub(super) fn judge_second(&self, answer: Result<ProbeAnswer, String>, findings: &mut DoctorFindings) {
         match self.values(answer, 2) {
             Ok(values) => drop(self.may("ACL SETUSER", &values[0], "this", findings)),
             Err(what) => findings.wrong(&self.subject, &what, &advice(&what)),
@@ -99,8 +99,10 @@ impl Server {
     }
 
     /// The replies without that of AUTH, which must be good. Other replies may be errors.
-    fn values(&self, answer: Result<Answer, String>, count: usize) -> Result<Vec<Value>, String> {
-        let Answer::Values(mut values) = answer? else { return Err("it answers something else".to_owned()) };
+    fn values(&self, answer: Result<ProbeAnswer, String>, count: usize) -> Result<Vec<Value>, String> {
+        let ProbeAnswer::Values(mut values) = answer? else {
+            return Err("it answers something else".to_owned());
+        };
         if values.len() > count
             && let Value::Error(error) = values.remove(0)
         {
@@ -113,7 +115,7 @@ impl Server {
         }
     }
 
-    fn judge_server(&self, info: &str, findings: &mut Findings) {
+    fn judge_server(&self, info: &str, findings: &mut DoctorFindings) {
         let name = if field(info, "valkey_version").is_some() { "Valkey" } else { "Redis" };
         let version = field(info, "valkey_version").or(field(info, "redis_version")).unwrap_or("unknown");
         match traits(info, self.cluster_mode) {
@@ -124,7 +126,7 @@ impl Server {
         }
     }
 
-    fn judge_role(&self, info: &str, findings: &mut Findings) {
+    fn judge_role(&self, info: &str, findings: &mut DoctorFindings) {
         if field(info, "role").is_some_and(|role| role != "master") && !self.cluster_mode {
             let master = field(info, "master_host").zip(field(info, "master_port"));
             let master = master.map(|(host, port)| format!(" ({host}:{port})")).unwrap_or_default();
@@ -133,7 +135,7 @@ impl Server {
         }
     }
 
-    fn judge_memory(&self, config: &Config, info: &str, findings: &mut Findings) {
+    fn judge_memory(&self, config: &Config, info: &str, findings: &mut DoctorFindings) {
         let policy = field(info, "maxmemory_policy").unwrap_or("noeviction");
         let limited = field(info, "maxmemory").is_some_and(|limit| limit != "0");
         match (policy, limited) {
@@ -162,7 +164,7 @@ impl Server {
         }
     }
 
-    fn judge_persistence(&self, info: &str, findings: &mut Findings) {
+    fn judge_persistence(&self, info: &str, findings: &mut DoctorFindings) {
         let is = |name, value| field(info, name) == Some(value);
         if is("rdb_last_bgsave_status", "err") || is("aof_last_write_status", "err") {
             let what =
@@ -179,7 +181,7 @@ impl Server {
         }
     }
 
-    fn judge_clock(&self, time: &Value, findings: &mut Findings) {
+    fn judge_clock(&self, time: &Value, findings: &mut DoctorFindings) {
         let number = |value: &Value| text(value).parse::<i128>().ok();
         let Some([seconds, micros]) = time.elements() else { return };
         let (Some(seconds), Some(micros)) = (number(seconds), number(micros)) else { return };
@@ -194,7 +196,7 @@ impl Server {
     }
 
     /// A shim's own user has the rules of this one, so that what it may not do clients cannot do either.
-    fn judge_rules(&self, user: &str, list: &Value, findings: &mut Findings) {
+    fn judge_rules(&self, user: &str, list: &Value, findings: &mut DoctorFindings) {
         if let Value::Error(error) = list {
             let what = format!("user {user:?} may not run ACL LIST: {}", String::from_utf8_lossy(error));
             return findings.wrong(&self.subject, &what, &grant(user));
@@ -211,7 +213,7 @@ impl Server {
     }
 
     /// Whether a command that fencing needs was allowed.
-    fn may(&self, name: &str, reply: &Value, user: &str, findings: &mut Findings) -> bool {
+    fn may(&self, name: &str, reply: &Value, user: &str, findings: &mut DoctorFindings) -> bool {
         let Value::Error(error) = reply else {
             findings.good(&self.subject, &format!("{name} is allowed (fencing needs it)"));
             return true;

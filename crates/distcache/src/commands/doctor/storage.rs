@@ -8,9 +8,9 @@ use config::{Config, SentinelStorage, StorageConfig};
 use runtime::tls::Certificates;
 use wire::resp::{Command, Value};
 
-use super::finding::Findings;
-use super::redis::{self, Server, advice};
-use super::talk::{Answer, Question, Speech, ask};
+use super::finding::DoctorFindings;
+use super::redis::{self, ExaminedServer, advice};
+use super::talk::{ProbeAnswer, ProbeProtocol, ProbeQuestion, ask};
 
 /// The first release with the meta protocol as shims use it.
 const MEMCACHED_VERSION_MIN: (u32, u32) = (1, 6);
@@ -19,7 +19,7 @@ pub(super) fn check(
     config: &Config,
     certificates: &Certificates,
     patience: Duration,
-    findings: &mut Findings,
+    findings: &mut DoctorFindings,
 ) -> std::io::Result<()> {
     let mut servers = Vec::new();
     let mut memcacheds = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn check(
             StorageConfig::Memcached { address, .. } => {
                 memcacheds.push((format!("{id} memcached://{address}"), address.clone()));
             }
-            StorageConfig::Redis { address, user, password, tls: host } => servers.push(Server {
+            StorageConfig::Redis { address, user, password, tls: host } => servers.push(ExaminedServer {
                 subject: format!("{id} {}://{address}", if host.is_some() { "rediss" } else { "redis" }),
                 address: address.clone(),
                 tls: host.as_ref().and_then(|host| Some(tls(true)?.or_named(host))),
@@ -45,7 +45,7 @@ pub(super) fn check(
             }),
             StorageConfig::RedisSentinel(sentinel) => {
                 let primary = primary(certificates, id, sentinel, patience, findings)?;
-                servers.extend(primary.map(|primary| Server {
+                servers.extend(primary.map(|primary| ExaminedServer {
                     subject: format!("{id} {} at {primary}", sentinel.name),
                     address: Address::Tcp(primary),
                     tls: tls(sentinel.tls),
@@ -57,7 +57,7 @@ pub(super) fn check(
             // All shims have the same cluster.
             StorageConfig::RedisCluster { .. } if index > 0 => {}
             StorageConfig::RedisCluster { seeds, user, password, tls: wanted } => {
-                servers.extend(seeds.iter().map(|seed| Server {
+                servers.extend(seeds.iter().map(|seed| ExaminedServer {
                     subject: format!("redis-cluster {seed}"),
                     address: Address::Tcp(*seed),
                     tls: tls(*wanted),
@@ -80,11 +80,11 @@ pub(super) fn check(
 
 fn check_redis(
     config: &Config,
-    servers: &[Server],
+    servers: &[ExaminedServer],
     patience: Duration,
-    findings: &mut Findings,
+    findings: &mut DoctorFindings,
 ) -> std::io::Result<()> {
-    let answers = ask(servers.iter().map(Server::first_question).collect(), patience)?;
+    let answers = ask(servers.iter().map(ExaminedServer::first_question).collect(), patience)?;
     let mut second = Vec::new();
     for (server, answer) in servers.iter().zip(answers) {
         if server.judge(config, answer, findings) {
@@ -104,7 +104,7 @@ fn primary(
     shim: &str,
     sentinel: &SentinelStorage,
     patience: Duration,
-    findings: &mut Findings,
+    findings: &mut DoctorFindings,
 ) -> std::io::Result<Option<SocketAddr>> {
     let question = |address: &SocketAddr| {
         let login = sentinel.sentinel_password.as_ref().map(|password| match &sentinel.sentinel_user {
@@ -112,10 +112,10 @@ fn primary(
             None => Command::from_args(&["AUTH", &password.0]),
         });
         let asked = Command::from_args(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &sentinel.name]);
-        Question {
+        ProbeQuestion {
             address: Address::Tcp(*address),
             tls: certificates.storage().filter(|_| sentinel.tls).cloned(),
-            speech: Speech::Redis(login.into_iter().chain([asked]).collect()),
+            speech: ProbeProtocol::Redis(login.into_iter().chain([asked]).collect()),
         }
     };
     let answers = ask(sentinel.sentinels.iter().map(question).collect(), patience)?;
@@ -123,7 +123,7 @@ fn primary(
     for (address, answer) in sentinel.sentinels.iter().zip(answers) {
         let subject = format!("{shim} sentinel {address}");
         let value = match answer {
-            Ok(Answer::Values(mut values)) => values.pop().unwrap_or(Value::Null),
+            Ok(ProbeAnswer::Values(mut values)) => values.pop().unwrap_or(Value::Null),
             Ok(_) => Value::Null,
             Err(what) => {
                 findings.wrong(&subject, &what, &advice(&what));
@@ -157,18 +157,18 @@ fn primary(
 fn check_memcached(
     servers: &[(String, Address)],
     patience: Duration,
-    findings: &mut Findings,
+    findings: &mut DoctorFindings,
 ) -> std::io::Result<()> {
-    let question = |(_, address): &(String, Address)| Question {
+    let question = |(_, address): &(String, Address)| ProbeQuestion {
         address: address.clone(),
         tls: None,
         // Servers without the meta protocol answer the second with ERROR.
-        speech: Speech::Memcached("version\r\nmn\r\n", "MN\r\n"),
+        speech: ProbeProtocol::Memcached("version\r\nmn\r\n", "MN\r\n"),
     };
     let answers = ask(servers.iter().map(question).collect(), patience)?;
     for ((subject, _), answer) in servers.iter().zip(answers) {
         let text = match answer {
-            Ok(Answer::Text(text)) => text,
+            Ok(ProbeAnswer::Text(text)) => text,
             Ok(_) => String::new(),
             Err(what) => {
                 findings.wrong(subject, &format!("cannot be used: {what}"), &advice(&what));

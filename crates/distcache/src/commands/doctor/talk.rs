@@ -16,13 +16,13 @@ use wire::{Peer, RouterId};
 const LIBRARY_FIRST: u16 = 1 << 15;
 
 /// What to say to whom.
-pub(super) struct Question {
+pub(super) struct ProbeQuestion {
     pub(super) address: Address,
     pub(super) tls: Option<Dialer>,
-    pub(super) speech: Speech,
+    pub(super) speech: ProbeProtocol,
 }
 
-pub(super) enum Speech {
+pub(super) enum ProbeProtocol {
     /// Commands in RESP; a reply for each.
     Redis(Vec<Command>),
     /// A request in memcached's text, and what its answer ends with.
@@ -32,7 +32,7 @@ pub(super) enum Speech {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Answer {
+pub(super) enum ProbeAnswer {
     Values(Vec<Value>),
     Text(String),
     /// Both ends have proven the secret.
@@ -41,9 +41,9 @@ pub(super) enum Answer {
 
 /// The answers, in the order of the questions; an error says why there is none. It takes at most `patience`.
 pub(super) fn ask(
-    questions: Vec<Question>,
+    questions: Vec<ProbeQuestion>,
     patience: Duration,
-) -> std::io::Result<Vec<Result<Answer, String>>> {
+) -> std::io::Result<Vec<Result<ProbeAnswer, String>>> {
     let mut io = Io::new()?;
     let deadline_us = io.now_us() + patience.as_micros() as u64;
     let talks = questions.into_iter().map(|question| Talk::start(&mut io, question)).collect();
@@ -69,7 +69,7 @@ struct Talk {
     heard: bool,
     said: Vec<u8>,
     speech: Listening,
-    outcome: Option<Result<Answer, String>>,
+    outcome: Option<Result<ProbeAnswer, String>>,
 }
 
 /// What is still to come.
@@ -80,19 +80,19 @@ enum Listening {
 }
 
 impl Talk {
-    fn start(io: &mut Io, question: Question) -> Talk {
+    fn start(io: &mut Io, question: ProbeQuestion) -> Talk {
         let id = io.dial_tls(&question.address, question.tls.as_ref());
         let mut said = Vec::new();
         let speech = match question.speech {
-            Speech::Redis(commands) => {
+            ProbeProtocol::Redis(commands) => {
                 commands.iter().for_each(|command| said.extend_from_slice(command.frame()));
                 Listening::Redis { scanner: ReplyScanner::new(), values: Vec::new(), count: commands.len() }
             }
-            Speech::Memcached(request, end) => {
+            ProbeProtocol::Memcached(request, end) => {
                 said.extend_from_slice(request.as_bytes());
                 Listening::Memcached(end)
             }
-            Speech::Link(key, peer) => {
+            ProbeProtocol::Link(key, peer) => {
                 let own = Hello {
                     peer: Peer::Router(RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX))),
                     channel: Channel::Control,
@@ -107,7 +107,7 @@ impl Talk {
         Talk { id, encrypted, connected: false, heard: false, said, speech, outcome: None }
     }
 
-    fn end(&mut self, io: &mut Io, outcome: Result<Answer, String>) {
+    fn end(&mut self, io: &mut Io, outcome: Result<ProbeAnswer, String>) {
         self.outcome = Some(outcome);
         io.close(self.id);
     }
@@ -127,11 +127,11 @@ impl Talk {
                     Some(foreign) => {
                         Err(format!("memcached's text protocol expected, this speaks {foreign}"))
                     }
-                    None => Ok(whole.then(|| Answer::Text(text.into_owned()))),
+                    None => Ok(whole.then(|| ProbeAnswer::Text(text.into_owned()))),
                 }
             }
             Listening::Link(handshake) => match handshake.step(&mut bytes, &mut said) {
-                Ok(proven) => Ok(proven.map(|_| Answer::Proven)),
+                Ok(proven) => Ok(proven.map(|_| ProbeAnswer::Proven)),
                 Err(refusal) => Err(refusal.to_string()),
             },
         };
@@ -160,12 +160,12 @@ fn redis(
     values: &mut Vec<Value>,
     count: usize,
     bytes: &mut Bytes,
-) -> Result<Option<Answer>, String> {
+) -> Result<Option<ProbeAnswer>, String> {
     while let Some(len) = scanner.scan(bytes).map_err(|error| error.to_string())? {
         let reply = bytes.split_to(len);
         values.push(Value::parse(&reply).map_err(|error| error.to_string())?);
         if values.len() == count {
-            return Ok(Some(Answer::Values(std::mem::take(values))));
+            return Ok(Some(ProbeAnswer::Values(std::mem::take(values))));
         }
     }
     Ok(None)

@@ -8,7 +8,7 @@ use flash::device::{Device, DeviceCounts};
 use flash::ripq::Ripq;
 
 /// A cache under test.
-pub(super) trait Cache {
+pub(super) trait ReplayCache {
     fn get(&self, key: &[u8]) -> anyhow::Result<Option<Bytes>>;
 
     /// Whether it was taken: an object may be too large.
@@ -17,7 +17,7 @@ pub(super) trait Cache {
     /// What its device was asked to do since it was opened.
     fn device(&self) -> DeviceCounts;
 
-    fn memory(&self) -> Memory;
+    fn memory(&self) -> CacheMemory;
 
     /// Of the objects in it, headers and keys included.
     fn stored_bytes(&self) -> u64;
@@ -30,7 +30,7 @@ pub(super) trait Cache {
 
 /// Of a cache, by what it is for.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
-pub(super) struct Memory {
+pub(super) struct CacheMemory {
     pub(super) index: usize,
     pub(super) buffers: usize,
     pub(super) queue: usize,
@@ -47,7 +47,7 @@ pub(super) struct OnRipq {
     pub(super) device: Arc<dyn Device>,
 }
 
-impl Cache for OnRipq {
+impl ReplayCache for OnRipq {
     fn get(&self, key: &[u8]) -> anyhow::Result<Option<Bytes>> {
         Ok(self.ripq.get(key)?)
     }
@@ -64,9 +64,9 @@ impl Cache for OnRipq {
         self.device.counts()
     }
 
-    fn memory(&self) -> Memory {
+    fn memory(&self) -> CacheMemory {
         let memory = self.ripq.contents().memory;
-        Memory { index: memory.index_bytes, buffers: memory.buffers_bytes, queue: memory.queue_bytes }
+        CacheMemory { index: memory.index_bytes, buffers: memory.buffers_bytes, queue: memory.queue_bytes }
     }
 
     fn stored_bytes(&self) -> u64 {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use anyhow::ensure;
 use policies::Objects;
 
-use super::Arguments;
-use super::cache::Cache;
+use super::ReplayArguments;
+use super::cache::ReplayCache;
 use super::values::Values;
 use crate::terminal::print;
 
 #[derive(serde::Serialize)]
-struct Check {
+struct ReopenCheck {
     open_s: f64,
     /// Different objects of the trace that were found, of so many.
     found: u64,
@@ -23,13 +23,13 @@ struct Check {
 }
 
 pub(super) fn run(
-    arguments: &Arguments,
-    cache: &dyn Cache,
+    arguments: &ReplayArguments,
+    cache: &dyn ReplayCache,
     values: &Values,
     opening: Duration,
 ) -> anyhow::Result<()> {
     let durable = cache.durable();
-    let mut check = Check {
+    let mut check = ReopenCheck {
         open_s: opening.as_secs_f64(),
         found: 0,
         objects: 0,
@@ -56,7 +56,7 @@ pub(super) fn run(
     if arguments.json {
         print(&serde_json::to_string(&check)?);
     } else {
-        let Check { open_s, found, objects, found_bytes, .. } = check;
+        let ReopenCheck { open_s, found, objects, found_bytes, .. } = check;
         print(&format!(
             "opened in {open_s:.3} s; {found} of {objects} objects found, all intact, {found_bytes} bytes"
         ));

@@ -11,13 +11,13 @@ use flash::device::{AlignedBuffer, Device, FileDevice, FileOptions, FtlDevice, M
 use flash::ripq::{Ripq, RipqSettings};
 use flash::{self, layout::DeviceLayout};
 
-use super::cache::{Cache, OnRipq};
-use super::{Arguments, plan};
-use crate::flash::target::{Target, bad_input, check_overwrite};
+use super::cache::{OnRipq, ReplayCache};
+use super::{ReplayArguments, plan};
+use crate::flash::target::{DeviceTarget, bad_input, check_overwrite};
 use crate::terminal::BadInput;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Engine {
+pub(super) enum ReplayEngine {
     /// A few insertion points, each with a buffer of a block
     Ripq,
     /// One insertion point, and a logical queue in memory
@@ -30,38 +30,38 @@ pub(super) enum Engine {
     Foyer,
 }
 
-impl Engine {
+impl ReplayEngine {
     /// Whose cache is gone with the process.
     pub(super) fn is_baseline(self) -> bool {
-        matches!(self, Engine::Rocksdb | Engine::Foyer)
+        matches!(self, ReplayEngine::Rocksdb | ReplayEngine::Foyer)
     }
 }
 
-pub(super) struct Opened {
-    pub(super) cache: Box<dyn Cache>,
+pub(super) struct OpenedCache {
+    pub(super) cache: Box<dyn ReplayCache>,
     pub(super) bytes: u64,
     /// For people.
     pub(super) device: String,
 }
 
 /// A cache of so many bytes, or the one that is there.
-pub(super) fn open(arguments: &Arguments, capacity: u64) -> anyhow::Result<Opened> {
+pub(super) fn open(arguments: &ReplayArguments, capacity: u64) -> anyhow::Result<OpenedCache> {
     let bytes = plan::device_bytes(arguments, capacity)?;
     let theta = match arguments.engine {
-        Engine::Ripq => None,
-        Engine::Sipq => Some(arguments.theta),
-        Engine::Fifo => Some(0.0),
+        ReplayEngine::Ripq => None,
+        ReplayEngine::Sipq => Some(arguments.theta),
+        ReplayEngine::Fifo => Some(0.0),
         #[cfg(feature = "rocksdb")]
-        Engine::Rocksdb => {
-            return super::rocksdb::open(arguments, bytes).map(|(cache, device)| Opened {
+        ReplayEngine::Rocksdb => {
+            return super::rocksdb::open(arguments, bytes).map(|(cache, device)| OpenedCache {
                 cache,
                 bytes,
                 device,
             });
         }
         #[cfg(feature = "foyer")]
-        Engine::Foyer => {
-            return super::foyer::open(arguments, bytes).map(|(cache, device)| Opened {
+        ReplayEngine::Foyer => {
+            return super::foyer::open(arguments, bytes).map(|(cache, device)| OpenedCache {
                 cache,
                 bytes,
                 device,
@@ -73,7 +73,7 @@ pub(super) fn open(arguments: &Arguments, capacity: u64) -> anyhow::Result<Opene
     let device = device(arguments, bytes)?;
     let ripq = ripq(arguments, theta, &device, bytes)?;
     let (bytes, description) = (device.bytes(), device.description());
-    Ok(Opened { cache: Box::new(OnRipq { ripq, device }), bytes, device: description })
+    Ok(OpenedCache { cache: Box::new(OnRipq { ripq, device }), bytes, device: description })
 }
 
 #[cfg(not(all(feature = "rocksdb", feature = "foyer")))]
@@ -84,18 +84,18 @@ fn not_built(engine: &str) -> BadInput {
     ))
 }
 
-fn device(arguments: &Arguments, bytes: u64) -> anyhow::Result<Arc<dyn Device>> {
+fn device(arguments: &ReplayArguments, bytes: u64) -> anyhow::Result<Arc<dyn Device>> {
     Ok(match &arguments.device {
-        Target::Memory => Arc::new(MemoryDevice::new(bytes).map_err(bad_input)?),
-        Target::Ftl => {
+        DeviceTarget::Memory => Arc::new(MemoryDevice::new(bytes).map_err(bad_input)?),
+        DeviceTarget::Ftl => {
             let memory = MemoryDevice::new(bytes).map_err(bad_input)?;
             Arc::new(FtlDevice::new(memory, &plan::ftl(arguments)?).map_err(bad_input)?)
         }
-        Target::Path(path) => Arc::new(file(arguments, path, bytes)?),
+        DeviceTarget::Path(path) => Arc::new(file(arguments, path, bytes)?),
     })
 }
 
-fn file(arguments: &Arguments, path: &Path, bytes: u64) -> anyhow::Result<FileDevice> {
+fn file(arguments: &ReplayArguments, path: &Path, bytes: u64) -> anyhow::Result<FileDevice> {
     make_way(arguments, path)?;
     // A file has the size of its cache; a block device may be larger.
     let asked = if arguments.reopen { arguments.size.is_some() && !path.is_file() } else { true };
@@ -110,8 +110,8 @@ fn file(arguments: &Arguments, path: &Path, bytes: u64) -> anyhow::Result<FileDe
 }
 
 /// Whether the device is what it has to be: there or not, and nothing that must not be destroyed.
-pub(super) fn check_device(arguments: &Arguments) -> Result<(), BadInput> {
-    let Target::Path(path) = &arguments.device else {
+pub(super) fn check_device(arguments: &ReplayArguments) -> Result<(), BadInput> {
+    let DeviceTarget::Path(path) = &arguments.device else {
         let why = "--reopen: give --device the path of a cache; memory and simulated flash end with the run";
         return if arguments.reopen { Err(BadInput(why.to_owned())) } else { Ok(()) };
     };
@@ -120,7 +120,7 @@ pub(super) fn check_device(arguments: &Arguments) -> Result<(), BadInput> {
         return if arguments.reopen { Err(BadInput(why)) } else { Ok(()) };
     };
     // RocksDB's is a directory, and only a database in it is destroyed.
-    if arguments.engine == Engine::Rocksdb {
+    if arguments.engine == ReplayEngine::Rocksdb {
         return Ok(());
     }
     let refuse = |why: &str| Err(BadInput(format!("--device {}: {why}", path.display())));
@@ -136,7 +136,7 @@ pub(super) fn check_device(arguments: &Arguments) -> Result<(), BadInput> {
 }
 
 /// Destroys a file if that was allowed.
-pub(super) fn make_way(arguments: &Arguments, path: &Path) -> anyhow::Result<()> {
+pub(super) fn make_way(arguments: &ReplayArguments, path: &Path) -> anyhow::Result<()> {
     if arguments.overwrite && path.is_file() {
         std::fs::remove_file(path).with_context(|| format!("{}: cannot be removed", path.display()))?;
     }
@@ -144,7 +144,7 @@ pub(super) fn make_way(arguments: &Arguments, path: &Path) -> anyhow::Result<()>
 }
 
 fn ripq(
-    arguments: &Arguments,
+    arguments: &ReplayArguments,
     theta: Option<f64>,
     device: &Arc<dyn Device>,
     bytes: u64,
@@ -158,13 +158,13 @@ fn ripq(
     opened.map_err(|error| match (error, &arguments.device) {
         (error @ flash::FlashError::Device { .. }, _) => error.into(),
         (error @ flash::FlashError::Settings(_), _) => BadInput(as_flags(&error)).into(),
-        (error, Target::Path(path)) => BadInput(format!("--device {}: {error}", path.display())).into(),
+        (error, DeviceTarget::Path(path)) => BadInput(format!("--device {}: {error}", path.display())).into(),
         (error, _) => BadInput(error.to_string()).into(),
     })
 }
 
 /// That a size that was given is the one that the cache on the device was made with.
-fn check_size(arguments: &Arguments, device: &dyn Device, bytes: u64) -> Result<(), flash::FlashError> {
+fn check_size(arguments: &ReplayArguments, device: &dyn Device, bytes: u64) -> Result<(), flash::FlashError> {
     if arguments.size.is_none() {
         return Ok(());
     }
@@ -179,14 +179,14 @@ fn check_size(arguments: &Arguments, device: &dyn Device, bytes: u64) -> Result<
 }
 
 /// Fixed, so that a replay can be repeated; but a block device may still have blocks of a cache that was on it before.
-fn identity(arguments: &Arguments) -> u64 {
+fn identity(arguments: &ReplayArguments) -> u64 {
     match &arguments.device {
-        Target::Path(path) if !path.is_file() => rand::random(),
-        Target::Path(_) | Target::Memory | Target::Ftl => 0x7265_706c_6179,
+        DeviceTarget::Path(path) if !path.is_file() => rand::random(),
+        DeviceTarget::Path(_) | DeviceTarget::Memory | DeviceTarget::Ftl => 0x7265_706c_6179,
     }
 }
 
-fn settings(arguments: &Arguments) -> RipqSettings {
+fn settings(arguments: &ReplayArguments) -> RipqSettings {
     RipqSettings {
         policy: arguments.policy(),
         block_bytes: arguments.block_size.0,
@@ -198,7 +198,7 @@ fn settings(arguments: &Arguments) -> RipqSettings {
 }
 
 /// The parameters by themselves, whether the engine uses them or not.
-pub(super) fn check_settings(arguments: &Arguments) -> Result<(), BadInput> {
+pub(super) fn check_settings(arguments: &ReplayArguments) -> Result<(), BadInput> {
     let settings = settings(arguments);
     let of_block = || DeviceLayout::plan(0, settings.block_bytes, 0).map(drop);
     settings.check().and_then(|()| of_block()).map_err(|error| BadInput(as_flags(&error)))

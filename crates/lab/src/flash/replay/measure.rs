@@ -8,14 +8,14 @@ use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
 use trace::Access;
 
-use super::cache::{Cache, Memory};
+use super::cache::{CacheMemory, ReplayCache};
 use super::values::Values;
 
 /// Three digits of up to a minute, in nanoseconds.
 const READ_NS_MAX: u64 = 60_000_000_000;
 
 /// What was seen after the warm-up.
-pub(super) struct Measured {
+pub(super) struct ReplayFigures {
     pub(super) requests: u64,
     pub(super) hits: u64,
     pub(super) bytes: u64,
@@ -28,24 +28,24 @@ pub(super) struct Measured {
     pub(super) seconds: f64,
     pub(super) cpu_seconds: f64,
     pub(super) read_ns: Histogram<u64>,
-    pub(super) memory: Memory,
+    pub(super) memory: CacheMemory,
     pub(super) stored_bytes: u64,
 }
 
 /// Serves every request, and inserts what it misses. `tell` hears of each request's number.
 pub(super) fn measure(
     accesses: impl Iterator<Item = anyhow::Result<Access>>,
-    cache: &dyn Cache,
+    cache: &dyn ReplayCache,
     values: &Values,
     warmup: u64,
-    mut tell: impl FnMut(u64, &dyn Cache),
-) -> anyhow::Result<Measured> {
-    let mut measured = Measured::new(cache)?;
+    mut tell: impl FnMut(u64, &dyn ReplayCache),
+) -> anyhow::Result<ReplayFigures> {
+    let mut measured = ReplayFigures::new(cache)?;
     let (mut begun, mut cpu) = (Instant::now(), cpu_seconds());
     for (number, access) in accesses.enumerate() {
         let (number, access) = (number as u64, access?);
         if number == warmup && warmup > 0 {
-            measured = Measured::new(cache)?;
+            measured = ReplayFigures::new(cache)?;
             (begun, cpu) = (Instant::now(), cpu_seconds());
         }
         measured.request(&access, cache, values).with_context(|| format!("request {}", number + 1))?;
@@ -60,9 +60,9 @@ pub(super) fn measure(
     Ok(measured)
 }
 
-impl Measured {
-    fn new(cache: &dyn Cache) -> anyhow::Result<Measured> {
-        Ok(Measured {
+impl ReplayFigures {
+    fn new(cache: &dyn ReplayCache) -> anyhow::Result<ReplayFigures> {
+        Ok(ReplayFigures {
             requests: 0,
             hits: 0,
             bytes: 0,
@@ -73,12 +73,12 @@ impl Measured {
             seconds: 0.0,
             cpu_seconds: 0.0,
             read_ns: Histogram::new_with_bounds(1, READ_NS_MAX, 3)?,
-            memory: Memory::default(),
+            memory: CacheMemory::default(),
             stored_bytes: 0,
         })
     }
 
-    fn request(&mut self, access: &Access, cache: &dyn Cache, values: &Values) -> anyhow::Result<()> {
+    fn request(&mut self, access: &Access, cache: &dyn ReplayCache, values: &Values) -> anyhow::Result<()> {
         let key = access.object.to_le_bytes();
         self.requests += 1;
         self.bytes += access.bytes;

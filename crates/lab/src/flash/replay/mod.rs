@@ -19,16 +19,17 @@ use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::Context;
+use config::ByteSize;
 use flash::FlashPolicy;
 use policies::PolicySpec;
 use study::what_if::{GridSetting, Size, Survey, WhatIfError};
 use trace::Access;
 
-use super::target::Target;
+use super::target::DeviceTarget;
 use crate::terminal::{BadInput, print};
-use crate::trace::{Progress, Source};
-use engines::{Engine, Opened};
-use report::{Exact, Report};
+use crate::trace::{SourceArguments, StepProgress};
+use engines::{OpenedCache, ReplayEngine};
+use report::{Exact, ReplayReport};
 use values::Values;
 
 /// Run a trace through a cache on flash, and measure it
@@ -37,13 +38,13 @@ use values::Values;
 /// was put into it. The same policy, exact and without a device, gets as many bytes as the cache held for comparison:
 /// slru-borrow:L for slru:L, as no room stays empty.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ReplayArguments {
     #[command(flatten)]
-    source: Source,
+    source: SourceArguments,
 
     /// The cache: ripq, sipq, fifo; rocksdb and foyer where they were built in
     #[arg(long, value_enum, default_value = "ripq")]
-    engine: Engine,
+    engine: ReplayEngine,
 
     /// Order of eviction: slru:L with L up to 15, lru, gdsf:L with L up to 254, gdsf, which counts requests to 255, or fifo
     #[arg(long, value_name = "POLICY", default_value = "slru:3")]
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
 
     /// ftl (simulated flash in memory), mem, or PATH: a new file, or a block device; for rocksdb a directory
     #[arg(long, value_name = "PATH|mem|ftl", default_value = "ftl")]
-    device: Target,
+    device: DeviceTarget,
 
     /// Size of the cache: bytes, as 64MiB, or a share of the working set, as 0.1ws [default: 0.1ws; with --reopen as it is]
     #[arg(long, value_name = "SIZE")]
@@ -107,7 +108,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub(crate) fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
     arguments.check()?;
     let survey = arguments
         .source
@@ -125,11 +126,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let warmup = (survey.requests as f64 * arguments.warmup) as u64;
     let values = Values::new(survey.bytes_max);
     let begun = Instant::now();
-    let Opened { cache, bytes, device } = engines::open(arguments, capacity)?;
+    let OpenedCache { cache, bytes, device } = engines::open(arguments, capacity)?;
     if arguments.check {
         return check::run(arguments, &*cache, &values, begun.elapsed());
     }
-    let mut progress = Progress::requests(survey.requests);
+    let mut progress = StepProgress::requests(survey.requests);
     let measured = measure::measure(arguments.accesses()?, &*cache, &values, warmup, |number, cache| {
         progress.step(|| number);
         if arguments.tell_every.is_some_and(|every| number.is_multiple_of(every)) {
@@ -139,7 +140,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     drop(progress);
     cache.close()?;
     let exact = (!arguments.reopen).then(|| exact(arguments, measured.stored_bytes)).transpose()?;
-    let report = Report::new(arguments, bytes, device, &measured, exact.as_ref());
+    let report = ReplayReport::new(arguments, bytes, device, &measured, exact.as_ref());
     if arguments.json {
         print(&serde_json::to_string(&report)?)
     } else {
@@ -150,7 +151,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 /// The policy itself, in so many bytes and with nothing else to store. RIPQ leaves no room empty while the upper segments of
 /// SLRU are not yet full, and so its exact policy leaves none; the strict form does.
-fn exact(arguments: &Arguments, capacity: u64) -> anyhow::Result<Exact> {
+fn exact(arguments: &ReplayArguments, capacity: u64) -> anyhow::Result<Exact> {
     let policies = match arguments.policy() {
         FlashPolicy::SegmentedLru { segments: 1 } => vec![PolicySpec::SlruBorrow { segments: 1 }],
         FlashPolicy::SegmentedLru { segments } => {
@@ -171,7 +172,7 @@ fn exact(arguments: &Arguments, capacity: u64) -> anyhow::Result<Exact> {
     Ok(Exact { policy, strict: outcomes.get(1).copied() })
 }
 
-impl Arguments {
+impl ReplayArguments {
     /// The trace from its beginning.
     fn accesses(&self) -> anyhow::Result<impl Iterator<Item = anyhow::Result<Access>> + use<>> {
         let reader = self.source.open().map_err(BadInput::of)?;
@@ -188,7 +189,11 @@ impl Arguments {
     }
 
     fn policy(&self) -> FlashPolicy {
-        if matches!(self.engine, Engine::Fifo | Engine::Foyer) { FlashPolicy::Fifo } else { self.policy }
+        if matches!(self.engine, ReplayEngine::Fifo | ReplayEngine::Foyer) {
+            FlashPolicy::Fifo
+        } else {
+            self.policy
+        }
     }
 
     fn check(&self) -> Result<(), BadInput> {
@@ -201,7 +206,7 @@ impl Arguments {
             true => Ok(()),
             false => Err(BadInput(format!("{name} {value}: write a share {range}"))),
         };
-        let Arguments { warmup, utilisation, .. } = *self;
+        let ReplayArguments { warmup, utilisation, .. } = *self;
         share("--warmup", warmup, (0.0..1.0).contains(&warmup), "from 0 to less than 1")?;
         let is_part = utilisation > 0.0 && utilisation < 1.0;
         share("--utilisation", utilisation, is_part, "above 0 and below 1")?;

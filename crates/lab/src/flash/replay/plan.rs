@@ -5,17 +5,17 @@ use flash::device::{FtlOptions, SECTOR};
 use flash::layout::{BLOCKS_COUNT_MIN, DeviceLayout};
 use study::what_if::Size;
 
-use super::Arguments;
+use super::ReplayArguments;
 use super::engines::as_flags;
 use crate::flash::memory;
-use crate::flash::target::Target;
+use crate::flash::target::DeviceTarget;
 use crate::terminal::BadInput;
 
 /// How many sizes are tried for one that is large enough: more than a cache may have blocks.
 const TRIED: usize = 1 << 18;
 
 /// What a cache of this capacity asks of its device.
-pub(super) fn device_bytes(arguments: &Arguments, capacity: u64) -> Result<u64, BadInput> {
+pub(super) fn device_bytes(arguments: &ReplayArguments, capacity: u64) -> Result<u64, BadInput> {
     let sector = SECTOR as u64;
     let bytes = (capacity / sector).max(1) * sector;
     if arguments.engine.is_baseline() || arguments.reopen {
@@ -25,7 +25,7 @@ pub(super) fn device_bytes(arguments: &Arguments, capacity: u64) -> Result<u64, 
     let blocks = |bytes| DeviceLayout::plan(bytes, block_bytes, 0).map(|layout| layout.blocks);
     blocks(bytes)
         .map_err(|error| BadInput(format!("--size {} with {}", asked(arguments), as_flags(&error))))?;
-    let ftl = matches!(arguments.device, Target::Ftl).then(|| ftl(arguments)).transpose()?;
+    let ftl = matches!(arguments.device, DeviceTarget::Ftl).then(|| ftl(arguments)).transpose()?;
     check_memory(arguments, bytes, ftl.as_ref())?;
     let is_enough = |bytes: &u64| {
         blocks(*bytes).is_ok_and(|blocks| blocks >= BLOCKS_COUNT_MIN)
@@ -38,20 +38,22 @@ pub(super) fn device_bytes(arguments: &Arguments, capacity: u64) -> Result<u64, 
     Err(too_small(arguments, bytes, larger.into_iter().find(is_enough)))
 }
 
-fn check_memory(arguments: &Arguments, bytes: u64, ftl: Option<&FtlOptions>) -> Result<(), BadInput> {
+fn check_memory(arguments: &ReplayArguments, bytes: u64, ftl: Option<&FtlOptions>) -> Result<(), BadInput> {
     let needed = match arguments.device {
-        Target::Path(_) => return Ok(()),
-        Target::Memory | Target::Ftl => bytes.saturating_add(ftl.map_or(0, |ftl| ftl.memory_bytes(bytes))),
+        DeviceTarget::Path(_) => return Ok(()),
+        DeviceTarget::Memory | DeviceTarget::Ftl => {
+            bytes.saturating_add(ftl.map_or(0, |ftl| ftl.memory_bytes(bytes)))
+        }
     };
     memory::check(&format!("--size {}", asked(arguments)), needed)
 }
 
-fn too_small(arguments: &Arguments, bytes: u64, least: Option<u64>) -> BadInput {
+fn too_small(arguments: &ReplayArguments, bytes: u64, least: Option<u64>) -> BadInput {
     let erase_block = format!(" and --erase-block {}", arguments.erase_block);
     let with = format!(
         "--block-size {}{}",
         arguments.block_size,
-        if matches!(arguments.device, Target::Ftl) { &erase_block } else { "" }
+        if matches!(arguments.device, DeviceTarget::Ftl) { &erase_block } else { "" }
     );
     let what = format!("--size {}: a cache of {} is too small", asked(arguments), ByteSize(bytes));
     BadInput(match least {
@@ -63,7 +65,7 @@ fn too_small(arguments: &Arguments, bytes: u64, least: Option<u64>) -> BadInput 
 }
 
 /// The size as people write it.
-pub(super) fn asked(arguments: &Arguments) -> String {
+pub(super) fn asked(arguments: &ReplayArguments) -> String {
     match arguments.size() {
         Size::Units(bytes) | Size::Bytes(bytes) => ByteSize(bytes).to_string(),
         share @ Size::WorkingSet(_) => share.to_string(),
@@ -71,7 +73,7 @@ pub(super) fn asked(arguments: &Arguments) -> String {
 }
 
 /// The simulated flash of which the cache uses a share.
-pub(super) fn ftl(arguments: &Arguments) -> Result<FtlOptions, BadInput> {
+pub(super) fn ftl(arguments: &ReplayArguments) -> Result<FtlOptions, BadInput> {
     let default = FtlOptions::default();
     let page = u64::from(default.page_bytes);
     let pages = arguments.erase_block.0 / page;

@@ -3,13 +3,13 @@
 use serde::Serialize;
 use study::what_if::GridOutcome;
 
-use super::Arguments;
-use super::cache::Memory;
-use super::measure::Measured;
+use super::ReplayArguments;
+use super::cache::CacheMemory;
+use super::measure::ReplayFigures;
 use crate::terminal::print;
 
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct ReplayReport {
     hit_ratio: f64,
     byte_hit_ratio: f64,
     /// Hits per hit of the exact policy in as many bytes as were stored: 1 is as faithful as can be, and more is luck.
@@ -20,7 +20,7 @@ pub(super) struct Report {
     wa_total: Option<f64>,
     requests_per_s: f64,
     cpu_us_per_request: f64,
-    dram_bytes: Memory,
+    dram_bytes: CacheMemory,
     read_p99_us: f64,
     read_p50_us: f64,
     exact_policy: Option<String>,
@@ -45,14 +45,14 @@ pub(super) struct Exact {
     pub(super) strict: Option<GridOutcome>,
 }
 
-impl Report {
+impl ReplayReport {
     pub(super) fn new(
-        arguments: &Arguments,
+        arguments: &ReplayArguments,
         capacity_bytes: u64,
         device: String,
-        measured: &Measured,
+        measured: &ReplayFigures,
         exact: Option<&Exact>,
-    ) -> Report {
+    ) -> ReplayReport {
         let requests = measured.requests as f64;
         let hit_ratio = measured.hits as f64 / requests;
         let exact_hit_ratio = exact.map(|exact| 1.0 - exact.policy.miss_ratio());
@@ -61,7 +61,7 @@ impl Report {
         let wa_implementation = (inserted > 0.0).then(|| measured.device.written_bytes as f64 / inserted);
         let wa_device = measured.device.write_amplification();
         let us = |quantile| measured.read_ns.value_at_quantile(quantile) as f64 / 1000.0;
-        Report {
+        ReplayReport {
             hit_ratio,
             byte_hit_ratio: measured.hit_bytes as f64 / measured.bytes as f64,
             fidelity: exact_hit_ratio.map(fidelity),

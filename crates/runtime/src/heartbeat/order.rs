@@ -7,24 +7,25 @@ use config::Reloaded;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Task {
-    /// Of shims: to drop copies.
+pub enum OrderKind {
+    /// Asks shims to drop copies.
     Purge(PurgeScope),
-    /// To read the configuration again.
+    /// Asks a member to read its configuration again.
     Reload,
 }
 
-/// A task for those of the process' members that are named; told until each has reported.
+/// An order for those of the process' members that are named; told until each has reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Errand {
+pub struct MemberOrder {
     pub number: u64,
-    pub task: Task,
+    #[serde(rename = "task")]
+    pub kind: OrderKind,
     pub members: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum OrderOutcome {
     Purged { copies: u64 },
     Reloaded(Reloaded),
     Failed { reason: String },
@@ -32,8 +33,8 @@ pub enum Outcome {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Report {
+pub struct OrderReport {
     pub number: u64,
     pub member: String,
-    pub outcome: Outcome,
+    pub outcome: OrderOutcome,
 }
