@@ -27,22 +27,7 @@ pub(super) fn steps(
             ask(delete(&key, dialect), counted(dialect), unless(noreply, Tell::Delete))
         }
         MemcachedRequest::Count { key, delta, up, noreply } => {
-            let counting = redis::Counting {
-                up,
-                delta,
-                unique: None,
-                initial: None,
-                touch: None,
-                early: false,
-                told: Expiry::Never,
-            };
-            let command = match dialect {
-                Dialect::Redis => redis::count(&key, &counting),
-                Dialect::Memcached => {
-                    let (mode, delta): (&[u8], _) = (if up { b"MI" } else { b"MD" }, format!("D{delta}"));
-                    native::command(".ma", &key, None, &[mode, delta.as_bytes(), b"v"])
-                }
-            };
+            let command = count(&key, delta, up, dialect);
             ask(command, ExpectedReply::Meta, unless(noreply, Tell::Count))
         }
         MemcachedRequest::Touch { key, exptime, noreply } => {
@@ -84,6 +69,27 @@ pub(super) fn steps(
 
 fn ask(command: Command, asked: ExpectedReply, tell: Tell) -> MemcachedStep {
     MemcachedStep::Ask(command, ReplyShape { asked, tell })
+}
+
+fn count(key: &Bytes, delta: u64, up: bool, dialect: Dialect) -> Command {
+    match dialect {
+        Dialect::Redis => {
+            let counting = redis::Counting {
+                up,
+                delta,
+                unique: None,
+                initial: None,
+                touch: None,
+                early: false,
+                told: Expiry::Never,
+            };
+            redis::count(key, &counting)
+        }
+        Dialect::Memcached => {
+            let (mode, delta): (&[u8], _) = (if up { b"MI" } else { b"MD" }, format!("D{delta}"));
+            native::command(".ma", key, None, &[mode, delta.as_bytes(), b"v"])
+        }
+    }
 }
 
 fn unless(noreply: bool, tell: Tell) -> Tell {
