@@ -123,21 +123,34 @@ fn again(seed: u64) -> String {
     // The harness runs a test on the main thread where it has only one.
     let thread = std::thread::current();
     let test = thread.name().filter(|name| *name != "main");
-    command(seed, given(CASES_VARIABLE), &package, &executable, test)
+    let times = given(CASES_VARIABLE);
+    Repetition { seed, times, package: &package, executable: &executable, test }.command()
 }
 
-fn command(seed: u64, times: Option<u32>, package: &str, executable: &Path, test: Option<&str>) -> String {
-    let mut words = vec![format!("{SEED_VARIABLE}={seed}")];
-    words.extend(times.map(|times| format!("{CASES_VARIABLE}={times}")));
-    words.push(format!("cargo test -p {package}"));
-    // `target/debug/deps/NAME-HASH`, where NAME is the package for its unit tests.
-    let file = executable.file_name().unwrap_or_default().to_string_lossy();
-    let target = file.rsplit_once('-').map_or(&*file, |(name, _)| name);
-    if target != package.replace('-', "_") {
-        words.push(format!("--test {target}"));
+/// One case to be tried again.
+struct Repetition<'a> {
+    seed: u64,
+    times: Option<u32>,
+    package: &'a str,
+    executable: &'a Path,
+    /// The test's name; `None` where its executable has only this one.
+    test: Option<&'a str>,
+}
+
+impl Repetition<'_> {
+    fn command(&self) -> String {
+        let mut words = vec![format!("{SEED_VARIABLE}={}", self.seed)];
+        words.extend(self.times.map(|times| format!("{CASES_VARIABLE}={times}")));
+        words.push(format!("cargo test -p {}", self.package));
+        // `target/debug/deps/NAME-HASH`, where NAME is the package for its unit tests.
+        let file = self.executable.file_name().unwrap_or_default().to_string_lossy();
+        let target = file.rsplit_once('-').map_or(&*file, |(name, _)| name);
+        if target != self.package.replace('-', "_") {
+            words.push(format!("--test {target}"));
+        }
+        words.extend(self.test.map(|test| format!("-- --exact {test}")));
+        words.join(" ")
     }
-    words.extend(test.map(|test| format!("-- --exact {test}")));
-    words.join(" ")
 }
 
 #[cfg(test)]
@@ -162,13 +175,17 @@ mod tests {
     #[test]
     fn a_failure_names_the_command_that_repeats_it() {
         let unit = Path::new("/x/target/debug/deps/flash-0123456789abcdef");
+        let (seed, test) = (7, Some("ripq::tests::holds"));
+        let flash = Repetition { seed, times: None, package: "flash", executable: unit, test };
         assert_eq!(
-            command(7, None, "flash", unit, Some("ripq::tests::holds")),
+            flash.command(),
             "DISTCACHE_TEST_SEED=7 cargo test -p flash -- --exact ripq::tests::holds"
         );
         let apart = Path::new("/x/target/debug/deps/end_to_end-0123456789abcdef");
+        let distcache =
+            Repetition { seed, times: Some(100), package: "distcache", executable: apart, test: None };
         assert_eq!(
-            command(7, Some(100), "distcache", apart, None),
+            distcache.command(),
             "DISTCACHE_TEST_SEED=7 DISTCACHE_TEST_CASES=100 cargo test -p distcache --test end_to_end"
         );
     }

@@ -5,7 +5,7 @@ use wire::resp::Command;
 
 use super::keys::{self, integer};
 use super::own;
-use super::spec::{Begin, CommandSpec, Find, KeyFlag, KeySpec};
+use super::spec::{Begin, CommandSpec, Find, KeyFlag, KeyRange, KeySpec};
 
 /// Reading, writing, both or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,9 @@ fn described(command: &Command, spec: &'static CommandSpec) -> Option<KeyAccesse
             Begin::Unknown => return None,
         };
         let (first, end, step) = match key_spec.find {
-            Find::Range { last, step, limit } => (first, range_end(command, first, last, limit)?, step),
+            Find::Range(KeyRange { last, step, limit }) => {
+                (first, range_end(command, first, last, limit)?, step)
+            }
             Find::Count { count, first: offset, step } => {
                 let number = integer(command.get(first + count)?)?;
                 let number = usize::try_from(number).ok()?;

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use wire::resp::Command;
 
 use super::refusal::CommandRefusal;
-use super::spec::{Begin, CommandGroup, CommandSpec, Find, KeyFlag, KeySpec};
+use super::spec::{Begin, CommandGroup, CommandSpec, Find, KeyFlag, KeyRange, KeySpec};
 use wire::key::hash_tag;
 
 /// Argument indexes, in the order of the arguments' roles in the table.
@@ -44,11 +44,14 @@ fn add(
         Begin::Unknown => return Ok(()),
     };
     match key_spec.find {
-        Find::Range { last: 0, .. } if begin < command.len() => {
+        Find::Range(KeyRange { last: 0, .. }) if begin < command.len() => {
             keys.push(begin);
             Ok(())
         }
-        Find::Range { last, step, limit } => range(command, spec, begin, (last, step, limit), keys),
+        Find::Range(found) => {
+            keys.extend(range(command, spec, begin, found)?);
+            Ok(())
+        }
         Find::Count { count, first, step } => {
             let number = key_count(command, spec, begin + count, begin + first)?;
             keys.extend((0..number).map(|index| begin + first + index * step));
@@ -62,9 +65,8 @@ fn range(
     command: &Command,
     spec: &'static CommandSpec,
     first: usize,
-    (last, step, limit): (i16, usize, usize),
-    keys: &mut KeyIndexes,
-) -> Result<(), CommandRefusal> {
+    KeyRange { last, step, limit }: KeyRange,
+) -> Result<impl Iterator<Item = usize>, CommandRefusal> {
     let behind = match (usize::try_from(last), limit) {
         (Ok(last), _) => first + last + 1,
         (Err(_), 0 | 1) => command.len() + 1 - usize::from(last.unsigned_abs()),
@@ -76,8 +78,7 @@ fn range(
         return Err(CommandRefusal::Arity(spec.name));
     }
     // May be none at all: PFMERGE without a source.
-    keys.extend((first..behind).step_by(step.max(1)));
-    Ok(())
+    Ok((first..behind).step_by(step.max(1)))
 }
 
 /// The number of keys that the argument at `count` announces, all of them there from `first` on.

@@ -27,25 +27,18 @@ const READ: &[KeySpec] = &[keys(&[Ro], Index(1), range(0, 1, 0))];
 const WRITTEN: &[KeySpec] = &[keys(&[Rw], Index(1), range(0, 1, 0))];
 
 const fn read(number: u16, name: &'static str) -> CommandSpec {
-    command(
-        (FIRST + number, name, -2, CommandGroup::String),
-        &[Readonly],
-        &[NondeterministicOutput],
-        &[Category::Read, Category::String],
-        READ,
-        &[],
-    )
+    command(FIRST + number, name, -2, CommandGroup::String)
+        .flags(&[Readonly])
+        .tips(&[NondeterministicOutput])
+        .categories(&[Category::Read, Category::String])
+        .keys(READ)
 }
 
 const fn write(number: u16, name: &'static str, arity: i16) -> CommandSpec {
-    command(
-        (FIRST + number, name, arity, CommandGroup::String),
-        &[Write],
-        &[],
-        &[Category::Write, Category::String],
-        WRITTEN,
-        &[],
-    )
+    command(FIRST + number, name, arity, CommandGroup::String)
+        .flags(&[Write])
+        .categories(&[Category::Write, Category::String])
+        .keys(WRITTEN)
 }
 
 /// The entry of a command whose name starts with a dot.

@@ -9,15 +9,15 @@ use super::spec::Flag::{Admin, NoMulti};
 use super::spec::{CommandGroup, CommandSpec, command};
 use super::table;
 
-/// Those of the table and those here.
+/// How many commands there are: the table's and those here.
 pub(crate) const COMMANDS_COUNT: usize = table::COMMANDS_COUNT + 1 + SUBCOMMANDS.len();
 const FIRST: u16 = table::COMMANDS_COUNT as u16;
 
 pub(super) static DISTCACHE: CommandSpec =
-    command((FIRST, "distcache", -2, CommandGroup::Server), &[], &[], &[Of::Slow], &[], &SUBCOMMANDS);
+    command(FIRST, "distcache", -2, CommandGroup::Server).categories(&[Of::Slow]).subcommands(&SUBCOMMANDS);
 
 static SUBCOMMANDS: [CommandSpec; 4] = [
-    command((FIRST + 1, "distcache|help", 2, CommandGroup::Server), &[], &[], &[Of::Slow], &[], &[]),
+    command(FIRST + 1, "distcache|help", 2, CommandGroup::Server).categories(&[Of::Slow]),
     administrative(FIRST + 2, "distcache|purge", -3),
     administrative(FIRST + 4, "distcache|slowlog", -2),
     administrative(FIRST + 3, "distcache|hotkeys", -2),
@@ -25,7 +25,7 @@ static SUBCOMMANDS: [CommandSpec; 4] = [
 
 const fn administrative(number: u16, name: &'static str, arity: i16) -> CommandSpec {
     let categories = &[Of::Admin, Of::Slow, Of::Dangerous];
-    command((number, name, arity, CommandGroup::Server), &[Admin, NoMulti], &[], categories, &[], &[])
+    command(number, name, arity, CommandGroup::Server).flags(&[Admin, NoMulti]).categories(categories)
 }
 
 /// Whose copies a purge drops.

@@ -2,7 +2,7 @@
 //! cannot tell, a short list here does, and each of its entries has a reason.
 
 use super::refusal::RefusalReason;
-use super::spec::{CommandGroup, Flag, KeyFlag, KeySpec, Set, Tip};
+use super::spec::{CommandGroup, CommandSpec, Flag, KeyFlag, KeySpec, Set, Tip};
 
 /// What a table entry says before the arguments are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,10 @@ pub(super) enum CommandRule {
     Purge,
 }
 
-pub(super) const fn derive(
-    name: &[u8],
-    group: CommandGroup,
-    flags: Set,
-    tips: Set,
-    keys: &[KeySpec],
-) -> CommandRule {
+/// The rule of a table entry; what is its rule so far does not count.
+pub(super) const fn derive(spec: &CommandSpec) -> CommandRule {
+    let (name, group, keys) = (spec.name.as_bytes(), spec.group, spec.keys);
+    let (flags, tips) = (spec.flags, spec.tips);
     if let Some(rule) = own(name) {
         return rule;
     }

@@ -60,7 +60,7 @@ impl CommandSpec {
 
     pub fn may_name_several_keys(&self) -> bool {
         let own = || self.keys.iter().filter(|keys| !keys.has(KeyFlag::NotKey));
-        own().count() > 1 || own().any(|keys| !matches!(keys.find, Find::Range { last: 0, .. }))
+        own().count() > 1 || own().any(|keys| !matches!(keys.find, Find::Range(KeyRange { last: 0, .. })))
     }
 
     /// Scripts and functions, whose keys are counted and may be none.
@@ -252,12 +252,7 @@ pub(super) enum Begin {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Find {
-    /// `last` counts from the first key or, when negative, from the end; `limit` 2 halves the rest.
-    Range {
-        last: i16,
-        step: usize,
-        limit: usize,
-    },
+    Range(KeyRange),
     /// The keys are counted by an argument; both positions count from where the search began.
     Count {
         count: usize,
@@ -267,23 +262,58 @@ pub(super) enum Find {
     Unknown,
 }
 
+/// Keys from one argument on: each of them `step` arguments behind the one before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyRange {
+    /// The last key, counted from the first one or, when negative, from the end of the command.
+    pub(super) last: i16,
+    pub(super) step: usize,
+    /// Where `last` is negative: 2 and more stand for the first half, third and so on of the rest.
+    pub(super) limit: usize,
+}
+
 // What the generated table is written in.
 
-/// A command's number and name, its arity and its group, then its flags, tips and categories.
-type CommandFacts = (u16, &'static str, i16, CommandGroup);
+/// A command without flags, tips, categories, keys and subcommands; what it has of them is added behind.
+pub(super) const fn command(number: u16, name: &'static str, arity: i16, group: CommandGroup) -> CommandSpec {
+    let none = Set::of_flags(&[]);
+    let rule = CommandRule::Keyless;
+    let (flags, tips, categories) = (none, none, none);
+    CommandSpec { name, arity, group, flags, tips, categories, keys: &[], subcommands: &[], rule, number }
+        .ruled()
+}
 
-pub(super) const fn command(
-    (number, name, arity, group): CommandFacts,
-    flags: &[Flag],
-    tips: &[Tip],
-    categories: &[Category],
-    keys: &'static [KeySpec],
-    subcommands: &'static [CommandSpec],
-) -> CommandSpec {
-    let (flags, tips, categories) =
-        (Set::of_flags(flags), Set::of_tips(tips), Set::of_categories(categories));
-    let rule = rule::derive(name.as_bytes(), group, flags, tips, keys);
-    CommandSpec { name, arity, group, flags, tips, categories, keys, subcommands, rule, number }
+impl CommandSpec {
+    pub(super) const fn flags(mut self, flags: &[Flag]) -> CommandSpec {
+        self.flags = Set::of_flags(flags);
+        self.ruled()
+    }
+
+    pub(super) const fn tips(mut self, tips: &[Tip]) -> CommandSpec {
+        self.tips = Set::of_tips(tips);
+        self.ruled()
+    }
+
+    pub(super) const fn categories(mut self, categories: &[Category]) -> CommandSpec {
+        self.categories = Set::of_categories(categories);
+        self
+    }
+
+    pub(super) const fn keys(mut self, keys: &'static [KeySpec]) -> CommandSpec {
+        self.keys = keys;
+        self.ruled()
+    }
+
+    pub(super) const fn subcommands(mut self, subcommands: &'static [CommandSpec]) -> CommandSpec {
+        self.subcommands = subcommands;
+        self
+    }
+
+    /// Derives the rule again, from what the command has by now.
+    const fn ruled(mut self) -> CommandSpec {
+        self.rule = rule::derive(&self);
+        self
+    }
 }
 
 pub(super) const fn keys(flags: &[KeyFlag], begin: Begin, find: Find) -> KeySpec {
@@ -291,7 +321,7 @@ pub(super) const fn keys(flags: &[KeyFlag], begin: Begin, find: Find) -> KeySpec
 }
 
 pub(super) const fn range(last: i16, step: usize, limit: usize) -> Find {
-    Find::Range { last, step, limit }
+    Find::Range(KeyRange { last, step, limit })
 }
 
 pub(super) const fn count(count: usize, first: usize, step: usize) -> Find {

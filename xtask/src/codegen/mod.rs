@@ -232,25 +232,26 @@ impl Entry {
         out: &mut String,
     ) -> anyhow::Result<()> {
         let group = groups.0.get(&self.name).with_context(|| format!("{} has no group", self.name))?;
-        let (flags, tips) = (self.flags.join(", "), self.tips.join(", "));
-        write!(
-            out,
-            "{indent}command(({number}, \"{}\", {}, CommandGroup::{}), &[{flags}], &[{tips}], &[{}], &[{}], &[",
-            self.name,
-            self.arity,
-            camel(group),
-            self.categories.join(", "),
-            self.keys.join(", "),
-        )?;
+        let (name, arity, group) = (&self.name, self.arity, camel(group));
+        write!(out, "{indent}command({number}, \"{name}\", {arity}, CommandGroup::{group})")?;
+        let lists = [
+            ("flags", &self.flags),
+            ("tips", &self.tips),
+            ("categories", &self.categories),
+            ("keys", &self.keys),
+        ];
+        for (part, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            write!(out, ".{part}(&[{}])", list.join(", "))?;
+        }
         *number += 1;
         if !self.subcommands.is_empty() {
-            out.push('\n');
+            out.push_str(".subcommands(&[\n");
             for subcommand in &self.subcommands {
                 subcommand.write(groups, &format!("{indent}    "), number, out)?;
             }
-            out.push_str(indent);
+            write!(out, "{indent}])")?;
         }
-        out.push_str("]),\n");
+        out.push_str(",\n");
         Ok(())
     }
 }

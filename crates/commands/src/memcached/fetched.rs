@@ -49,7 +49,7 @@ impl Item {
         self.value.as_deref().or(written).map_or(0, content_unique)
     }
 
-    /// Of an item that is stale or being made anew: `W`, `X`, `Z`.
+    /// Marks of an item that is stale or being made anew: `W`, `X`, `Z`.
     pub(super) fn marks(&self) -> impl Iterator<Item = &[u8]> {
         self.tokens.iter().map(|token| &token[..]).filter(|token| matches!(token, [b'W' | b'X' | b'Z']))
     }

@@ -79,8 +79,9 @@ fn body(figure: &Figure, offset: f64) -> (f64, String) {
     };
     let x = AxisScale::new(&figure.x, points().map(|point| point.x), (LEFT, WIDTH - RIGHT));
     let y = AxisScale::new(&figure.y, points().flat_map(ends), (bottom, top));
+    let axes = Axes { x, y, top, bottom };
     let mut out = String::new();
-    mesh(&mut out, figure, &x, &y, (top, bottom));
+    axes.draw(&mut out, figure);
     // Curves end at the frame, but marks on it are whole.
     let (left, top, width, height) =
         (LEFT - MARK, top - MARK, WIDTH - LEFT - RIGHT + 2.0 * MARK, PLOT_HEIGHT + 2.0 * MARK);
@@ -93,90 +94,107 @@ fn body(figure: &Figure, offset: f64) -> (f64, String) {
     for (index, series) in figure.series.iter().enumerate() {
         let place = if series.style == Style::Bars { bar as f64 - (bars as f64 - 1.0) / 2.0 } else { 0.0 };
         bar += usize::from(series.style == Style::Bars);
-        let width = 0.8 * (x.pixel(1.0) - x.pixel(0.0)) / bars.max(1) as f64;
-        draw(&mut out, series, index, &x, &y, (place * width, width));
+        let width = 0.8 * (axes.x.pixel(1.0) - axes.x.pixel(0.0)) / bars.max(1) as f64;
+        DrawnSeries { series, index, shift: place * width, width }.draw(&mut out, &axes);
     }
     out.push_str("</svg>");
     let height = legend(&mut out, figure, bottom + BELOW);
     (height, out)
 }
 
-fn mesh(out: &mut String, figure: &Figure, x: &AxisScale, y: &AxisScale, (top, bottom): (f64, f64)) {
-    let right = WIDTH - RIGHT;
-    for tick in &x.ticks {
-        let at = x.pixel(tick.value);
-        if figure.x.names.is_empty() {
-            let _ = write!(out, "<path class=\"grid\" d=\"M{at:.1} {top}V{bottom}\"/>");
-        }
-        let (label, at_y) = (escape(&tick.label), bottom + 18.0);
-        let _ = write!(
-            out,
-            "<text class=\"text\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{at_y}\">{label}</text>"
-        );
-    }
-    for tick in &y.ticks {
-        let at = y.pixel(tick.value);
-        let (label, at_x, at_y) = (escape(&tick.label), LEFT - 8.0, at + 4.5);
-        let _ = write!(
-            out,
-            "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right}\"/>\
-             <text class=\"text\" text-anchor=\"end\" x=\"{at_x}\" y=\"{at_y:.1}\">{label}</text>"
-        );
-    }
-    let (middle_x, middle_y) = ((LEFT + right) / 2.0, (top + bottom) / 2.0);
-    let _ = write!(
-        out,
-        "<path class=\"frame\" d=\"M{LEFT} {top}V{bottom}H{right}\"/>\
-         <text class=\"text\" text-anchor=\"middle\" x=\"{middle_x}\" y=\"{}\">{}</text>\
-         <text class=\"text\" text-anchor=\"middle\" transform=\"translate(16 {middle_y}) rotate(-90)\">{}</text>",
-        bottom + 40.0,
-        escape(&figure.x.label),
-        escape(&figure.y.label)
-    );
+struct Axes {
+    x: AxisScale,
+    y: AxisScale,
+    top: f64,
+    bottom: f64,
 }
 
-fn draw(
-    out: &mut String,
-    series: &FigureSeries,
-    index: usize,
-    x: &AxisScale,
-    y: &AxisScale,
-    (shift, width): (f64, f64),
-) {
-    let colour = index % COLOURS.len();
-    let at = |point: &FigurePoint| (x.pixel(point.x) + shift, y.pixel(point.y));
-    if series.style == Style::Bars {
-        for point in &series.points {
-            let ((middle, height), floor) = (at(point), y.floor());
-            let (left, top, tall) = (middle - 0.45 * width, height.min(floor), (floor - height).abs());
-            let wide = 0.9 * width;
+impl Axes {
+    /// The frame, its mesh and its labels.
+    fn draw(&self, out: &mut String, figure: &Figure) {
+        let Axes { x, y, top, bottom } = self;
+        let right = WIDTH - RIGHT;
+        for tick in &x.ticks {
+            let at = x.pixel(tick.value);
+            if figure.x.names.is_empty() {
+                let _ = write!(out, "<path class=\"grid\" d=\"M{at:.1} {top}V{bottom}\"/>");
+            }
+            let (label, at_y) = (escape(&tick.label), bottom + 18.0);
             let _ = write!(
                 out,
-                "<rect class=\"mark c{colour}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\"/>"
+                "<text class=\"text\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{at_y}\">{label}</text>"
             );
         }
-    } else {
-        let path: Vec<String> = series.points.iter().map(at).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        let dash = if series.style == Style::Curve { " stroke-dasharray=\"6 4\"" } else { "" };
+        for tick in &y.ticks {
+            let at = y.pixel(tick.value);
+            let (label, at_x, at_y) = (escape(&tick.label), LEFT - 8.0, at + 4.5);
+            let _ = write!(
+                out,
+                "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right}\"/>\
+             <text class=\"text\" text-anchor=\"end\" x=\"{at_x}\" y=\"{at_y:.1}\">{label}</text>"
+            );
+        }
+        let (middle_x, middle_y) = ((LEFT + right) / 2.0, (top + bottom) / 2.0);
         let _ = write!(
             out,
-            "<path class=\"line c{colour}\" stroke-width=\"2\"{dash} d=\"M{}\"/>",
-            path.join("L")
+            "<path class=\"frame\" d=\"M{LEFT} {top}V{bottom}H{right}\"/>\
+         <text class=\"text\" text-anchor=\"middle\" x=\"{middle_x}\" y=\"{}\">{}</text>\
+         <text class=\"text\" text-anchor=\"middle\" transform=\"translate(16 {middle_y}) rotate(-90)\">{}</text>",
+            bottom + 40.0,
+            escape(&figure.x.label),
+            escape(&figure.y.label)
         );
     }
-    for point in &series.points {
-        let (middle, height) = at(point);
-        if let Some((low, high)) = point.range {
-            let (low, high, left, right) = (y.pixel(low), y.pixel(high), middle - 4.0, middle + 4.0);
-            let class =
-                if series.style == Style::Bars { "frame".to_owned() } else { format!("line c{colour}") };
+}
+
+struct DrawnSeries<'a> {
+    series: &'a FigureSeries,
+    index: usize,
+    /// Pixels to the right of where its points are, for bars that stand side by side.
+    shift: f64,
+    /// Pixels that a bar may take.
+    width: f64,
+}
+
+impl DrawnSeries<'_> {
+    fn draw(&self, out: &mut String, Axes { x, y, .. }: &Axes) {
+        let DrawnSeries { series, index, shift, width } = *self;
+        let colour = index % COLOURS.len();
+        let at = |point: &FigurePoint| (x.pixel(point.x) + shift, y.pixel(point.y));
+        if series.style == Style::Bars {
+            for point in &series.points {
+                let ((middle, height), floor) = (at(point), y.floor());
+                let (left, top, tall) = (middle - 0.45 * width, height.min(floor), (floor - height).abs());
+                let wide = 0.9 * width;
+                let _ = write!(
+                    out,
+                    "<rect class=\"mark c{colour}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{tall:.1}\"/>"
+                );
+            }
+        } else {
+            let path: Vec<String> =
+                series.points.iter().map(at).map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+            let dash = if series.style == Style::Curve { " stroke-dasharray=\"6 4\"" } else { "" };
             let _ = write!(
                 out,
-                "<path class=\"{class}\" d=\"M{left:.1} {low:.1}H{right:.1}M{middle:.1} {low:.1}V{high:.1}M{left:.1} {high:.1}H{right:.1}\"/>"
+                "<path class=\"line c{colour}\" stroke-width=\"2\"{dash} d=\"M{}\"/>",
+                path.join("L")
             );
         }
-        if series.style == Style::Line && series.points.len() <= MARKS_MAX {
-            out.push_str(&mark(index, middle, height));
+        for point in &series.points {
+            let (middle, height) = at(point);
+            if let Some((low, high)) = point.range {
+                let (low, high, left, right) = (y.pixel(low), y.pixel(high), middle - 4.0, middle + 4.0);
+                let class =
+                    if series.style == Style::Bars { "frame".to_owned() } else { format!("line c{colour}") };
+                let _ = write!(
+                    out,
+                    "<path class=\"{class}\" d=\"M{left:.1} {low:.1}H{right:.1}M{middle:.1} {low:.1}V{high:.1}M{left:.1} {high:.1}H{right:.1}\"/>"
+                );
+            }
+            if series.style == Style::Line && series.points.len() <= MARKS_MAX {
+                out.push_str(&mark(index, middle, height));
+            }
         }
     }
 }

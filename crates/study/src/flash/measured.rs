@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use flash::device::{AlignedBuffer, Device};
 use rand::RngExt;
 
-use super::{Cell, MIB, Pattern, Surface, TABLE_BYTES, asked, used};
+use super::{AskedCell, Cell, MIB, Pattern, Surface, TABLE_BYTES, asked, used};
 use crate::seeds;
 
 #[derive(Clone, Debug)]
@@ -33,35 +33,43 @@ impl MeasuredSurface {
         let asked = self.asked();
         let time = self.time / (asked.len() + 1) as u32;
         let largest = self.write_bytes.iter().copied().max().unwrap_or(TABLE_BYTES).max(TABLE_BYTES);
-        let mut buffer = noise(self.seed, largest as usize, device);
-        let (mut cells, mut filled) = (Vec::new(), 0);
-        for (pattern, write_bytes, utilisation) in asked {
-            let used = used(device.bytes(), utilisation, &self.write_bytes).map_err(bad_input)?;
-            if filled != used {
+        let buffer = noise(self.seed, largest as usize, device);
+        let mut run = SurfaceRun { device, buffer, seed: self.seed, time, used: 0 };
+        let mut cells = Vec::new();
+        for cell in asked {
+            let used = used(device.bytes(), cell.utilisation, &self.write_bytes).map_err(bad_input)?;
+            if run.used != used {
                 device.discard(0, device.bytes())?;
-                fill(device, used, &buffer[..largest as usize])?;
-                filled = used;
+                fill(device, used, &run.buffer[..largest as usize])?;
+                run.used = used;
             }
-            cells.push(self.write(device, &mut buffer, (pattern, write_bytes, utilisation), used, time)?);
+            cells.push(run.write(cell)?);
             done();
         }
-        let read_mib_per_s = Some(self.read(device, &mut buffer, filled, time)?);
+        let read_mib_per_s = Some(run.read()?);
         Ok(Surface { cells, read_mib_per_s })
     }
 
-    fn asked(&self) -> Vec<(Pattern, u64, f64)> {
+    fn asked(&self) -> Vec<AskedCell> {
         asked(&self.write_bytes, &self.utilisations, &self.write_bytes)
     }
+}
 
-    fn write(
-        &self,
-        device: &dyn Device,
-        buffer: &mut [u8],
-        (pattern, write_bytes, utilisation): (Pattern, u64, f64),
-        used: u64,
-        time: Duration,
-    ) -> io::Result<Cell> {
-        let slots = used / write_bytes;
+/// What all cells of one evaluation have in common.
+struct SurfaceRun<'a> {
+    device: &'a dyn Device,
+    buffer: AlignedBuffer,
+    seed: u64,
+    /// How long a cell is measured, at least.
+    time: Duration,
+    /// Bytes of the device that are filled, from its start on.
+    used: u64,
+}
+
+impl SurfaceRun<'_> {
+    fn write(&mut self, AskedCell { pattern, write_bytes, utilisation }: AskedCell) -> io::Result<Cell> {
+        let SurfaceRun { device, time, .. } = *self;
+        let slots = self.used / write_bytes;
         let mut random = seeds::random(self.seed, write_bytes);
         let before = device.counts();
         let begun = Instant::now();
@@ -72,8 +80,8 @@ impl MeasuredSurface {
                 Pattern::Random => random.random_range(0..slots),
             };
             // So that no two writes are equal, and nothing below can save one.
-            buffer[..8].copy_from_slice(&written.to_le_bytes());
-            device.write(slot * write_bytes, &buffer[..write_bytes as usize])?;
+            self.buffer[..8].copy_from_slice(&written.to_le_bytes());
+            device.write(slot * write_bytes, &self.buffer[..write_bytes as usize])?;
             written += write_bytes;
         }
         device.sync()?;
@@ -88,14 +96,15 @@ impl MeasuredSurface {
         })
     }
 
-    fn read(&self, device: &dyn Device, buffer: &mut [u8], used: u64, time: Duration) -> io::Result<f64> {
+    fn read(&mut self) -> io::Result<f64> {
+        let SurfaceRun { device, used, .. } = *self;
         let mut random = seeds::random(self.seed, 0);
         let begun = Instant::now();
         let mut read = 0;
-        while read == 0 || begun.elapsed() < time {
+        while read == 0 || begun.elapsed() < self.time {
             let slot = random.random_range(0..(used / TABLE_BYTES).max(1));
             let bytes = TABLE_BYTES.min(used) as usize;
-            device.read(slot * TABLE_BYTES, &mut buffer[..bytes])?;
+            device.read(slot * TABLE_BYTES, &mut self.buffer[..bytes])?;
             read += bytes as u64;
         }
         Ok(read as f64 / MIB / begun.elapsed().as_secs_f64())

@@ -10,7 +10,7 @@ pub use simulated::Simulated;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Of the largest throughput, what counts as reaching it.
+/// Share of the largest throughput that counts as reaching it.
 const MAXIMUM_SHARE: f64 = 0.95;
 
 /// What the numbers of Table 4.1 are for.
@@ -29,7 +29,7 @@ pub struct Cell {
     pub pattern: Pattern,
     pub write_bytes: u64,
     pub utilisation: f64,
-    /// None where the device does not tell.
+    /// Bytes written to flash for each byte written; `None` where the device does not tell.
     pub write_amplification: Option<f64>,
     pub mib_per_s: f64,
 }
@@ -72,14 +72,25 @@ impl Surface {
     }
 }
 
+/// A cell to fill in.
+#[derive(Clone, Copy, Debug)]
+struct AskedCell {
+    pattern: Pattern,
+    write_bytes: u64,
+    /// The share of the device that is in use, above 0 and up to 1.
+    utilisation: f64,
+}
+
 /// The cells to fill in: sequential writes of these sizes to the whole device, then random writes of every size to ever
 /// less of it.
-fn asked(sizes: &[u64], utilisations: &[f64], sequential: &[u64]) -> Vec<(Pattern, u64, f64)> {
+fn asked(sizes: &[u64], utilisations: &[f64], sequential: &[u64]) -> Vec<AskedCell> {
     let mut shares = utilisations.to_vec();
     shares.sort_by(|one, other| other.total_cmp(one));
     let full = shares.first().copied().unwrap_or(1.0);
-    let random = shares.iter().flat_map(|share| sizes.iter().map(|size| (Pattern::Random, *size, *share)));
-    sequential.iter().map(|size| (Pattern::Sequential, *size, full)).chain(random).collect()
+    let cell = |pattern, write_bytes, utilisation| AskedCell { pattern, write_bytes, utilisation };
+    let random =
+        shares.iter().flat_map(|share| sizes.iter().map(|size| cell(Pattern::Random, *size, *share)));
+    sequential.iter().map(|size| cell(Pattern::Sequential, *size, full)).chain(random).collect()
 }
 
 /// What of a device is used: whole writes of the largest size.

@@ -3,7 +3,7 @@
 use flash::device::{Ftl, FtlOptions, Timings};
 use rand::RngExt;
 
-use super::{Cell, MIB, Pattern, Surface, TABLE_BYTES, asked, used};
+use super::{AskedCell, Cell, MIB, Pattern, Surface, TABLE_BYTES, asked, used};
 use crate::seeds;
 
 /// Table 4.1: "after writing data 4 times the capacity of the device".
@@ -38,8 +38,7 @@ impl Simulated {
         }
         let asked = self.asked();
         let cells = seeds::each(0, asked.len(), |index| {
-            let (pattern, write_bytes, utilisation) = asked[index as usize];
-            let cell = self.cell(pattern, write_bytes, utilisation);
+            let cell = self.cell(asked[index as usize]);
             done();
             cell
         });
@@ -47,11 +46,12 @@ impl Simulated {
         Ok(Surface { cells, read_mib_per_s: None })
     }
 
-    fn asked(&self) -> Vec<(Pattern, u64, f64)> {
+    fn asked(&self) -> Vec<AskedCell> {
         asked(&self.write_bytes, &self.utilisations, &[TABLE_BYTES.max(u64::from(self.ftl.page_bytes))])
     }
 
-    fn cell(&self, pattern: Pattern, write_bytes: u64, utilisation: f64) -> Result<Cell, String> {
+    fn cell(&self, asked: AskedCell) -> Result<Cell, String> {
+        let AskedCell { pattern, write_bytes, utilisation } = asked;
         let used = used(self.bytes, utilisation, &self.write_bytes)?;
         let mut ftl = Ftl::new(self.bytes, &self.ftl).map_err(|error| error.to_string())?;
         let mut random = seeds::random(self.seed, write_bytes ^ used);
