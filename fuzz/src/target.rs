@@ -4,7 +4,7 @@ use crate::targets;
 
 /// One thing that is fuzzed.
 pub struct Target {
-    /// Of its corpus folder, too.
+    /// Name of the target, and of its corpus folder.
     pub name: &'static str,
     /// Longest input worth trying: beyond it inputs only get slower.
     input_bytes_max: usize,

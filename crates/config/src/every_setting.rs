@@ -78,7 +78,7 @@ const VALUES: [(&str, &str, &str); 37] = [
     ("[[user]]", "rules", "\"on nopass +get ~*\""),
 ];
 
-/// They need files, members or other settings beside them.
+/// Settings that need files, members or other settings beside them.
 const ELSEWHERE: [(&str, &str); 13] = [
     // Nothing shows it.
     ("[cluster]", "secret"),

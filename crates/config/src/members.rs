@@ -190,7 +190,7 @@ pub struct ShimConfig {
     /// Holds the password for `storage` instead of the URL. Relative to the directory of the configuration file.
     #[serde(default)]
     pub storage_password_file: Option<PathBuf>,
-    /// Of its memcached, where placement is `ketama-weighted`.
+    /// Weight of its memcached, where placement is `ketama-weighted`.
     #[serde(default = "default_weight")]
     pub weight: u32,
     /// Requests per second, 0 for no limit (emulation, overload tests).

@@ -211,10 +211,10 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Overload {
-    /// They wait for as long as `queue_ms_max`, dealt fairly over clients.
+    /// Requests wait for as long as `queue_ms_max`, dealt fairly over clients.
     #[default]
     Wait,
-    /// They are answered `-BUSY` at once if they would be late.
+    /// Requests are answered `-BUSY` at once if they would be late.
     Refuse,
 }
 

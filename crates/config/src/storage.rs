@@ -48,7 +48,7 @@ pub enum StorageConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentinelStorage {
     pub sentinels: Vec<SocketAddr>,
-    /// Of the group.
+    /// Name of the group.
     pub name: String,
     /// For the servers.
     pub user: Option<String>,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub struct TracingConfig {
     /// The collector: `http://HOST:PORT`, to which OTLP's own path is added, or a whole URL.
     pub otlp_endpoint: Option<String>,
-    /// Of so many commands about one is traced; 0 for none.
+    /// About one of so many commands is traced; 0 for none.
     pub sample_one_in: u64,
     /// `service.name`
     pub service_name: String,
@@ -37,7 +37,7 @@ impl Default for TracingConfig {
 }
 
 impl TracingConfig {
-    /// Of so many commands a router follows one: none without anybody who takes the spans.
+    /// A router follows one of so many commands: none without anybody who takes the spans.
     pub fn one_in(&self) -> u64 {
         if self.otlp_endpoint.is_some() { self.sample_one_in } else { 0 }
     }

@@ -105,7 +105,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     check_listens(config)
 }
 
-/// Whoever can connect is asked who it is.
+/// Whether every client that can connect is asked who it is.
 fn authenticates(config: &Config) -> bool {
     let open = |user: &UserConfig| {
         user.name == "default" && user.rules.split_ascii_whitespace().any(|rule| rule == "nopass")

@@ -27,7 +27,7 @@ pub struct Inspection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyPlace {
     pub layer: String,
-    /// None if no node of the layer that could hold it is up.
+    /// The node that may hold it; `None` if no node of the layer that could is up.
     pub node: Option<String>,
     /// Requests per second that this node sees, if the key is among its hottest.
     pub heat: Option<u64>,

@@ -8,7 +8,7 @@ use runtime::heartbeat::{MemberOrder, OrderKind, OrderOutcome, OrderReport};
 
 /// Orders under way at a time.
 const ORDERS_MAX: usize = 16;
-/// Nobody waits any more for one that is older.
+/// An order that is older than this is dropped: who asked has gone.
 const LIFE: Duration = Duration::from_secs(60);
 
 pub(crate) struct OpenOrders {

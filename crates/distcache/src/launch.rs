@@ -123,7 +123,7 @@ impl RunningMembers {
         Ok(())
     }
 
-    /// Of the members that have been started.
+    /// What reads the configuration again for the members that have been started.
     pub(crate) fn reloader(&self) -> Arc<Reloader> {
         Arc::clone(self.reloader.as_ref().expect("it is there once the members have started"))
     }
@@ -201,7 +201,7 @@ fn spawn(loaded: &Loaded, member: Member, id: &str, stop: &Stop) -> Result<Insta
     }
 }
 
-/// Whoever sends clients here needs that long to see that the process is not ready any more.
+/// How long this process still serves: a load balancer needs that long to see that it is not ready any more.
 fn linger(config: &Config, ids: &[&str]) -> Duration {
     let routers = config.routers.iter().filter(|router| ids.contains(&router.id.as_str()));
     Duration::from_millis(routers.map(|router| router.drain_ms).max().unwrap_or(0))

@@ -24,7 +24,7 @@ pub(crate) struct VersionArguments {
 #[derive(Serialize)]
 struct VersionOutput {
     version: &'static str,
-    /// None where it was not built in a repository.
+    /// The commit that it was built from; `None` outside of a repository.
     commit: Option<&'static str>,
     profile: &'static str,
     target: &'static str,

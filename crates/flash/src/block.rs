@@ -43,7 +43,7 @@ pub struct BlockEntry {
 /// What a block says of itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockHeader {
-    /// Of the cache: blocks of a cache that was here before are not ours.
+    /// Identity of the cache: blocks of a cache that was here before are not ours.
     pub identity: u64,
     /// Rises with each block written, from 1.
     pub sequence: u64,
@@ -185,7 +185,7 @@ impl Builder {
         self.entries.is_empty()
     }
 
-    /// Of the block, header and table included.
+    /// Bytes of the block in use, header and table included.
     pub fn used_bytes(&self) -> usize {
         self.used_units as usize * UNIT + self.entries.len() * ENTRY_BYTES
     }

@@ -25,7 +25,7 @@ pub struct IndexPlace {
 pub const BLOCKS_MAX: u32 = (1 << 20) - 1;
 const NOT_MOVED: u32 = BLOCKS_MAX;
 
-/// Of 128 bits, from the highest: tag 32, block 20, virtual block 20, offset 24, units 24, frequency 8.
+/// A slot's 128 bits, from the highest: tag 32, block 20, virtual block 20, offset 24, units 24, frequency 8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IndexSlot(u128);
 
@@ -180,7 +180,7 @@ impl Index {
         self.objects == 0
     }
 
-    /// Of memory, free slots included.
+    /// Bytes of memory, free slots included.
     pub fn bytes(&self) -> usize {
         let slots: usize = self.shards.iter().map(|shard| shard.slots.capacity()).sum();
         slots * size_of::<IndexSlot>() + self.shards.capacity() * size_of::<Shard>()

@@ -39,7 +39,7 @@ pub enum JournalChange {
 pub struct JournalContents {
     /// No part of a journal that is on the device has a higher one.
     pub generation: u64,
-    /// None if there is none, or not all of it.
+    /// The last checkpoint; `None` if there is none, or not all of it.
     pub saved: Option<SavedCheckpoint>,
 }
 
@@ -190,7 +190,7 @@ impl Journal {
     }
 }
 
-/// Of a part of this cache's journal: that of a former cache on the device is no part of it.
+/// Checksum of a part of this cache's journal: that of a former cache on the device is no part of it.
 fn checksum(bytes: &[u8], identity: u64, [generation, counts]: [u64; 2]) -> u64 {
     let seed = xxh3_64_with_seed(&generation.to_le_bytes(), identity) ^ counts;
     xxh3_64_with_seed(bytes, seed)
@@ -289,7 +289,7 @@ mod tests {
         DeviceLayout::plan(8 << 20, 64 << 10, 5).expect("fits")
     }
 
-    /// Of both halves.
+    /// Checks both halves.
     fn sectors(device: &FaultyDevice<MemoryDevice>, layout: &DeviceLayout) -> Vec<Vec<u8>> {
         let mut bytes = AlignedBuffer::new(2 * layout.journal_bytes as usize);
         device.store().read(layout.journal(0), &mut bytes).expect("healthy");

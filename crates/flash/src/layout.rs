@@ -10,7 +10,7 @@ use super::record::{UNIT, UNITS_MAX};
 use crate::device::{AlignedBuffer, Device, SECTOR};
 
 const MAGIC: [u8; 16] = *b"DistCache flash\n";
-/// Of everything on the device. Another version is refused, never guessed at.
+/// Version of all that is on the device. Another one is refused, never guessed at.
 const VERSION: u64 = 2;
 /// The superblock is written twice, so that one bad sector does not cost the cache.
 const COPIES: u64 = 2;
@@ -32,7 +32,7 @@ pub struct DeviceLayout {
     pub identity: u64,
     pub block_bytes: u64,
     pub blocks: u64,
-    /// Of each of the journal's halves.
+    /// Bytes of each of the journal's halves.
     pub journal_bytes: u64,
 }
 
@@ -227,7 +227,7 @@ mod tests {
         }
     }
 
-    /// Whoever wrote them, their checksum fits.
+    /// Superblocks whose checksum fits, whatever wrote them.
     #[test]
     fn sizes_that_nobody_writes_are_damage() {
         let device = device(32 << 20);

@@ -76,7 +76,7 @@ impl FlashPolicy {
         }
     }
 
-    /// Of the queue: 1 where it has none.
+    /// Segments of the queue: 1 where it has none.
     pub fn segments(self) -> u8 {
         match self {
             FlashPolicy::SegmentedLru { segments } => segments,

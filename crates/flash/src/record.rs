@@ -45,7 +45,7 @@ pub struct ObjectRecord<'a> {
 }
 
 impl<'a> ObjectRecord<'a> {
-    /// None if it is too long for any block.
+    /// An object's record; `None` if it is too long for any block.
     pub fn new(key: &'a [u8], value: &'a [u8], digest: u64) -> Option<ObjectRecord<'a>> {
         let units = units(key.len(), value.len())?;
         Some(ObjectRecord { key, value, digest, units, content: content(key, value) })

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::room::Room;
 use super::{NEVER, ObjectRequest, Policy};
 
-/// Of an object that is not cached; no request comes before itself.
+/// The next request of an object that is not cached; no request comes before itself.
 const ABSENT: u64 = 0;
 
 /// A hit's old entry stays in the heap, for it is below all that count: those lie in the future.

@@ -63,7 +63,7 @@ pub struct ObjectRequest {
 }
 
 impl ObjectRequest {
-    /// Of size 1, without a future.
+    /// A request for an object of size 1, without a future.
     pub fn of(object: u32) -> ObjectRequest {
         ObjectRequest { object, bytes: 1, next: NEVER }
     }

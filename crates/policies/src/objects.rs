@@ -37,7 +37,7 @@ impl Objects {
         }
     }
 
-    /// Of the object with a number that was given out.
+    /// The id of the object with this number, which must have been given out.
     pub fn id(&self, number: u32) -> u64 {
         self.ids[number as usize]
     }

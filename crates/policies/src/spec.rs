@@ -31,7 +31,7 @@ pub enum PolicySpec {
     WTinyLfu,
 }
 
-/// Those without a parameter.
+/// Policies without a parameter, by their names.
 const NAMES: [(&str, PolicySpec); 16] = [
     ("fifo", PolicySpec::Fifo),
     ("lru", PolicySpec::Lru),

@@ -44,7 +44,7 @@ pub(crate) struct Parts {
     pub(crate) status: StatusCell,
     pub(crate) maps: MapCell,
     pub(crate) orders: Orders,
-    /// Of this shim alone.
+    /// Stops this shim alone.
     pub(crate) stop: Stop,
     pub(crate) first_word: FirstWord,
 }

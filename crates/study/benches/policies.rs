@@ -94,7 +94,7 @@ fn compare(name: &str, trace: &Trace, capacity: u64) {
     }
 }
 
-/// Of this thread on a processor, whatever else the machine does.
+/// Time of this thread on a processor, whatever else the machine does.
 fn seconds(work: impl FnOnce()) -> f64 {
     let now = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);

@@ -50,7 +50,7 @@ enum PopularityLaw {
     Equal,
     Zipf {
         exponent: f64,
-        /// Of all objects.
+        /// Weight of all objects together.
         weight: f64,
         /// Sums of the weights before each rank, from rank 0 to HEAD.
         sums: Arc<[f64]>,
@@ -156,7 +156,7 @@ impl Popularity {
 }
 
 impl PopularitySpec {
-    /// Of `objects` in all; a file has its own number.
+    /// The popularity of `objects` in all; a file has its own number.
     pub fn popularity(&self, objects: u64) -> Result<Popularity, PopularityError> {
         match self {
             PopularitySpec::Law(law) => Popularity::new(*law, objects),

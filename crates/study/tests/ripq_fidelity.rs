@@ -19,7 +19,7 @@ const CLOUD_PHYSICS: &str = TRACES[0];
 const ALPHA: f64 = 0.05;
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
-/// Of a record, besides the value: header and key.
+/// Bytes of a record besides the value: header and key.
 const EXTRA: u32 = 16 + 4;
 
 struct Trace {

@@ -39,7 +39,7 @@ pub const FLAG_HIT: u16 = 1 << 2;
 pub const FLAG_GRANTED: u16 = 1 << 3;
 pub const FLAG_VALUE: u16 = 1 << 4;
 pub const FLAG_NOTHING_HELD: u16 = 1 << 5;
-/// Of a read: its reply may come in parts. Of a reply: parts follow.
+/// Parts: the reply to a read may come in parts, or they follow a reply.
 pub const FLAG_PARTS: u16 = 1 << 6;
 /// The layers that cache the key, in the flags' high byte's low four bits.
 pub const FLAG_CACHED_SHIFT: u16 = 8;

@@ -53,7 +53,7 @@ struct World {
     servers: BTreeSet<SocketAddr>,
     /// At servers: whose, and how many replies are due.
     sent: BTreeMap<u64, (SocketAddr, usize)>,
-    /// Of the shim: how many replies each wants.
+    /// Commands of the shim that are under way: how many replies each wants.
     open: BTreeMap<u64, usize>,
 }
 

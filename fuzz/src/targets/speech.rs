@@ -45,7 +45,7 @@ const TEXTS: [&[u8]; 8] = [
     b"*1\r\n$8\r\nFLUSHALL\r\n",
     b"*3\r\n$3\r\nSET",
 ];
-/// Of these every one is a whole reply.
+/// Texts every one of which is a whole reply.
 pub(crate) const REPLIES: &[&[u8]] = TEXTS.split_at(5).0;
 const COMMANDS: [&[&str]; 32] = [
     &["GET", "K"],
@@ -111,7 +111,7 @@ impl Speech {
         Ok(heard.wrapping_add(*bytes.choose(&[0, 0, 0, 1, u64::MAX])?))
     }
 
-    /// None if the codec would not let it through.
+    /// The message; `None` if the codec would not let it through.
     pub(crate) fn message(&self, bytes: &mut Unstructured<'_>) -> Result<Option<Message>> {
         let key = key(bytes)?;
         let (command, view) = match bytes.ratio(3, 4)? {

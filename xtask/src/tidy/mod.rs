@@ -3,11 +3,13 @@
 mod banned;
 mod decisions;
 mod edges;
+mod homonyms;
 mod licences;
 mod names;
 mod opening;
 mod size;
 mod source;
+mod subjects;
 mod tracked;
 mod words;
 
@@ -45,8 +47,8 @@ impl fmt::Display for Violation {
 /// The rules in words, with the table of words.
 const STYLE: &str = "docs/style.md";
 
-const SOURCE_RULES: [fn(&Source, &mut Vec<Violation>); 4] =
-    [size::check, opening::check, banned::check, names::check];
+const SOURCE_RULES: [fn(&Source, &mut Vec<Violation>); 5] =
+    [size::check, opening::check, banned::check, names::check, subjects::check];
 
 /// Prints what is wrong and fails if anything is.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
@@ -62,6 +64,7 @@ fn violations(root: &Path) -> anyhow::Result<Vec<Violation>> {
     let mut found = Vec::new();
     let mut sources = Vec::new();
     let mut decisions = decisions::Decisions::default();
+    let mut homonyms = homonyms::Homonyms::default();
     for path in tracked_files(root)? {
         let bytes = std::fs::read(root.join(&path)).with_context(|| format!("reading {path}"))?;
         // What is not text (images, snapshots) has no lines to check.
@@ -81,8 +84,10 @@ fn violations(root: &Path) -> anyhow::Result<Vec<Violation>> {
             rule(source, &mut found);
         }
         glossary.check(source, &mut found);
+        homonyms.see(source);
     }
     decisions.check(&mut found);
+    homonyms.check(&mut found);
     edges::check(&metadata(root, &["--no-deps", "--offline"])?, &mut found);
     let deny = std::fs::read_to_string(root.join("deny.toml")).context("reading deny.toml")?;
     let everything = metadata(root, &["--locked", "--all-features", "--filter-platform", &crate::host()?])?;

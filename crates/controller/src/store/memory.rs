@@ -12,7 +12,7 @@ pub struct MemoryStore {
     lease: Duration,
     /// The end of each member's lease.
     members: BTreeMap<String, Time>,
-    /// Of the map.
+    /// Version of the map; 0 while there is none.
     version: u64,
     changes: Vec<StoreChange>,
 }

@@ -16,11 +16,11 @@ pub(crate) struct PurgeArguments {
     #[arg(value_name = "KEY")]
     key: Option<String>,
 
-    /// Of all keys that begin so
+    /// Drop the copies of all keys that begin so
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
 
-    /// Of all keys
+    /// Drop the copies of all keys
     #[arg(long)]
     all: bool,
 

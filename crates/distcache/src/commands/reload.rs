@@ -22,7 +22,7 @@ pub(crate) struct ReloadArguments {
     controller: ControllerArguments,
 }
 
-/// Of a process that has started its members.
+/// The reloader of a process, once its members have started.
 pub(crate) type Started = Arc<OnceLock<Arc<Reloader>>>;
 
 /// SIGHUP reads the certificates and the configuration of this process again; a controller among `ids` takes members that

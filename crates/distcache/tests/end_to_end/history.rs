@@ -54,7 +54,7 @@ struct Object {
     sent: AtomicU64,
     /// No later read may show less.
     floor: AtomicU64,
-    /// Of registers: writes do not overlap.
+    /// Held while a register is written: writes do not overlap.
     writing: Mutex<()>,
     /// The longest text read.
     longest: Mutex<Vec<u8>>,

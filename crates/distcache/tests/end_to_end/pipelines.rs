@@ -15,8 +15,8 @@ const COMMANDS: usize = 60_000;
 /// With these, neither commands nor replies fit into the sockets' buffers.
 const KEY_BYTES: usize = 200;
 const VALUE_BYTES: usize = 1_000;
-/// Of a router that keeps the commands (14 MB) and lets about as many replies wait, in a buffer that doubles. With all of
-/// the replies (60 MB) it would have more than the commands and 96 MiB.
+/// Memory of a router that keeps the commands (14 MB) and lets about as many replies wait, in a buffer that doubles.
+/// With all of the replies (60 MB) it would have more than the commands and 96 MiB.
 const PEAK_KIB_MAX: u64 = 88 << 10;
 const REPLY_MAX: Duration = Duration::from_secs(60);
 const PIPELINE: usize = 30_000;

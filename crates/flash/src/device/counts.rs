@@ -10,7 +10,7 @@ pub struct DeviceCounts {
     pub writes: u64,
     pub written_bytes: u64,
     pub discarded_bytes: u64,
-    /// None where the device does not tell.
+    /// What the flash below has done; `None` where the device does not tell.
     pub flash: Option<FlashCounts>,
 }
 

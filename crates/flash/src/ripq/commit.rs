@@ -15,7 +15,7 @@ const PENDING_MAX: usize = 256;
 #[derive(Default)]
 struct Untold {
     changes: Vec<JournalChange>,
-    /// Of whom nothing is left once these changes are durable.
+    /// Objects of which nothing is left once these changes are durable.
     evicted: Evicted,
 }
 

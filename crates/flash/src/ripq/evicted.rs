@@ -40,7 +40,7 @@ impl Evicted {
         self.many
     }
 
-    /// Of memory.
+    /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
         self.digests.capacity() * 8 / 7 * (size_of::<u64>() + 1)
     }

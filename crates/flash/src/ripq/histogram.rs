@@ -11,7 +11,7 @@ struct Bin {
     /// Holds the values from here to the next bin's lowest.
     low: f64,
     bytes: u64,
-    /// Of values, weighted by bytes: where the bin is cut when it grows.
+    /// Mean of the values, weighted by bytes: where the bin is cut when it grows.
     mean: f64,
 }
 
@@ -54,7 +54,7 @@ impl Histogram {
         self.lowest
     }
 
-    /// Of an empty one.
+    /// Sets where an empty histogram begins.
     pub(super) fn set_lowest(&mut self, lowest: f64) {
         self.lowest = lowest;
     }

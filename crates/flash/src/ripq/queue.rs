@@ -20,7 +20,7 @@ pub(super) struct RipqQueue {
     pub(super) blocks: Blocks,
     /// From tail to head; there is always one.
     pub(super) sections: Vec<Section>,
-    /// Of the objects, wherever their bytes are.
+    /// Bytes of the objects, wherever they are.
     pub(super) bytes: u64,
     pub(super) policy: FlashPolicy,
     pub(super) alpha: f64,
@@ -314,7 +314,7 @@ impl RipqQueue {
         }
     }
 
-    /// Of memory.
+    /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
         let sealed: usize =
             self.sections.iter().map(|section| section.sealed.capacity() * size_of::<u32>()).sum();

@@ -57,12 +57,12 @@ struct ReclaimSource {
     late: Option<BlockPiece>,
     /// On the device; of no meaning without a sequence number.
     slot: u32,
-    /// None for a block that never left memory.
+    /// Sequence number of the block; `None` for one that never left memory.
     sequence: Option<u64>,
 }
 
 impl ReclaimSource {
-    /// None if they have not been read.
+    /// The entry's bytes; `None` if they have not been read.
     fn bytes(&self, entry: &BlockEntry) -> Option<&[u8]> {
         let within = block::bytes_of(entry.offset, entry.units);
         self.piece.get(&within).or_else(|| self.late.as_ref()?.get(&within))

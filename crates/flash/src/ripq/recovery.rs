@@ -19,12 +19,12 @@ use crate::layout::DeviceLayout;
 
 /// Blocks that were being written when power went have numbers that nothing tells of; none is used again.
 const SEQUENCES_SKIPPED: u64 = 1 << 20;
-/// Nobody writes as many blocks or checkpoints, so a number above was made up; counting on from it would come to an end.
+/// More blocks or checkpoints than are ever written: a number above was made up, and counting on from it would come to an end.
 const COUNT_MAX: u64 = 1 << 62;
 
 pub(super) struct Recovered {
     pub(super) state: RipqState,
-    /// Of the journal.
+    /// Generation of the journal.
     pub(super) generation: u64,
 }
 
@@ -320,7 +320,7 @@ mod tests {
         bytes
     }
 
-    /// Whoever wrote it, its checksum fits: two blocks of one number would be one block twice.
+    /// A block whose checksum fits, whatever wrote it: two blocks of one number would be one block twice.
     #[test]
     fn an_order_that_nobody_saves_is_none() {
         let saved = |next_sequence, lowest, sections: [&[u64]; 2]| SavedQueue {

@@ -93,7 +93,7 @@ impl Blocks {
         self.slots.len() - self.free.len()
     }
 
-    /// Of memory.
+    /// Bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Option<Block>>() + self.free.capacity() * size_of::<u32>()
     }

@@ -8,7 +8,7 @@ const THETA_MAX: f64 = 0.95;
 #[derive(Clone, Debug, PartialEq)]
 pub struct RipqSettings {
     pub policy: FlashPolicy,
-    /// Of each write; the unit of eviction. Larger ones are kinder to flash and need more memory.
+    /// Bytes of each write; the unit of eviction. Larger blocks are kinder to flash and need more memory.
     pub block_bytes: u64,
     /// Average share of a section (Table 4.3): 2 / alpha sections at most, each with a buffer of a block.
     pub alpha: f64,

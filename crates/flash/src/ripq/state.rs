@@ -40,12 +40,12 @@ pub(super) enum Lookup<'a> {
 pub(super) struct RipqState {
     pub(super) index: Index,
     pub(super) queue: RipqQueue,
-    /// Of SIPQ.
+    /// SIPQ's logical queue; `None` in RIPQ.
     pub(super) logical: Option<Logical>,
     theta: f64,
     /// Blocks reclaimed since there was room. After all of them what the logical queue holds goes as well.
     pub(super) reclaimed_in_vain: u64,
-    /// Of the device blocks, by their numbers in the queue.
+    /// The device's blocks, by their numbers in the queue.
     pub(super) stored: Vec<Option<StoredBlock>>,
     /// Blocks of the device that hold nothing, the one freed first at the front.
     pub(super) free: VecDeque<u32>,
@@ -54,7 +54,7 @@ pub(super) struct RipqState {
     pub(super) evicted: Evicted,
     pub(super) statistics: RipqStatistics,
     pub(super) next_sequence: u64,
-    /// Of blocks that are sealed.
+    /// Blocks sealed, and their bytes.
     pub(super) sealed_blocks: u64,
     pub(super) sealed_bytes: u64,
     pub(super) buffered_bytes: u64,
@@ -243,7 +243,7 @@ impl RipqState {
         self.dead += dead.len() as u64;
     }
 
-    /// Of the device.
+    /// How many blocks the device has.
     pub(super) fn blocks(&self) -> u64 {
         self.layout.blocks
     }

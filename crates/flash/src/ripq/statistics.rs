@@ -46,7 +46,7 @@ impl RipqStatistics {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     pub objects: usize,
-    /// Of their records.
+    /// Bytes of the objects' records.
     pub bytes: u64,
     pub sections: usize,
     pub blocks_on_device: usize,

@@ -232,7 +232,7 @@ impl Ripq {
 struct Aim {
     section: usize,
     frequency: u8,
-    /// None if a request changes nothing.
+    /// The new priority; `None` if a request changes nothing.
     priority: Option<QueuePriority>,
 }
 

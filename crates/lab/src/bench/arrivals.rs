@@ -12,7 +12,7 @@ pub(crate) struct Arrivals {
     round_us: u64,
     random: Xoshiro256PlusPlus,
     round: u64,
-    /// Of this round: requests drawn, and the share of its time that has passed at the last one.
+    /// Requests drawn in this round, and the share of its time that has passed at the last one.
     drawn: u64,
     passed: f64,
 }

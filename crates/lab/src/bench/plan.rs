@@ -80,7 +80,7 @@ struct Counters {
     by_key: Vec<AtomicU32>,
     /// Open loop: requests that have become due.
     due: AtomicU64,
-    /// Those that nobody has taken yet; nothing where nobody wants to know.
+    /// Ended requests that nobody has taken yet; `None` where nobody wants to know.
     fates: Option<Mutex<Vec<Fate>>>,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Those below this number.
+    /// The keys below this number.
     pub(crate) fn below(count: u64) -> Keys {
         Keys { count, each: Box::new(0..count) }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Series {
 
 #[derive(Clone, Default)]
 struct Slice {
-    /// Of the requests due in this slice that were answered with something else than an error.
+    /// Latencies of the requests due in this slice that were answered with something else than an error.
     latencies_us: Vec<u32>,
     errors: u64,
     lost: u64,

@@ -8,7 +8,7 @@ use super::figures::LATE_US;
 
 const SPAN_US: u64 = 1_000_000;
 
-/// Of the requests that ended within the last second.
+/// What clients saw of the requests that ended within the last second.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Clients {
     pub(crate) p50_us: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Clients {
     pub(crate) errors: u64,
     /// Due and not answered now, wherever they wait.
     pub(crate) waiting: u64,
-    /// Those of them that have been sent, by the storage server of their key.
+    /// Waiting requests that have been sent, by the storage server of their key.
     pub(crate) queues: Vec<u64>,
 }
 

@@ -8,7 +8,7 @@ pub(crate) struct Sample {
     pub(crate) answered: u64,
     pub(crate) router_replies: u64,
     pub(crate) router_hits: u64,
-    /// Of this process' threads, for a core.
+    /// Microseconds that this process' threads waited for a core.
     pub(crate) waited_us: Option<u64>,
     /// Requests that reached storage, by storage server.
     pub(crate) servers: Vec<u64>,

@@ -19,7 +19,7 @@ pub(super) struct SurfaceReport<'a> {
 struct SurfaceSummary {
     sequential_mib_per_s: Option<f64>,
     random_mib_per_s: Option<f64>,
-    /// None where nothing is read.
+    /// Throughput of reads; `None` where nothing is read.
     read_mib_per_s: Option<f64>,
     /// The smallest random write that reaches 95 % of the highest throughput; none where none does.
     write_bytes_max_throughput: Option<u64>,
@@ -30,7 +30,7 @@ struct SurfaceRow {
     pattern: &'static str,
     write_bytes: u64,
     utilisation: f64,
-    /// None where the device does not tell.
+    /// Bytes written to flash for each byte written; `None` where the device does not tell.
     write_amplification: Option<f64>,
     slowdown: f64,
     mib_per_s: f64,
@@ -137,7 +137,7 @@ pub(super) fn figure(surface: &Surface) -> Figure {
     }
 }
 
-/// Of random writes, ascending.
+/// Shares of the space in use at which random writes were measured, ascending.
 fn utilisations(surface: &Surface) -> Vec<f64> {
     let mut shares: Vec<f64> = random(surface).map(|cell| cell.utilisation).collect();
     shares.sort_by(f64::total_cmp);

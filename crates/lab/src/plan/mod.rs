@@ -62,14 +62,14 @@ pub struct PlanArguments {
     json: bool,
 }
 
-/// None is unknown.
+/// How popular the objects are; `None` is unknown.
 #[derive(Clone, Debug)]
 struct Dist(Option<PopularitySpec>);
 
 #[derive(Serialize)]
 struct PlanRow<'a> {
     layers: Vec<LayerRow>,
-    /// Of a node, where they differ of the largest.
+    /// Memory of a node; where they differ, of the largest.
     memory_bytes: u64,
     degree: u32,
     throughput: f64,

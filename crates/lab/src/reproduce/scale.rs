@@ -9,7 +9,7 @@ pub(super) struct AxisScale {
     from: f64,
     to: f64,
     logarithmic: bool,
-    /// Of `from` and of `to`.
+    /// Where `from` and `to` are.
     pixels: (f64, f64),
     pub(super) ticks: Vec<Tick>,
 }

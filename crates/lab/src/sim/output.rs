@@ -102,7 +102,7 @@ pub(crate) struct SimSummary {
     hits: u64,
     simulated_s: f64,
     wall_s: f64,
-    /// Of all threads together.
+    /// Seconds that all threads together were at work.
     busy_s: f64,
     events_per_s: f64,
     simulated_s_per_wall_s: f64,

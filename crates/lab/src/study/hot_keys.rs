@@ -65,7 +65,7 @@ struct HotKeysRow {
     jain: f64,
     cv: f64,
     hot_share: f64,
-    /// None where no number of hot keys is enough.
+    /// The fewest hot keys that are enough; `None` where no number is.
     hot_min: Option<u64>,
     /// For the same throughput; none where servers never do what copies do.
     servers_to_add: Option<f64>,

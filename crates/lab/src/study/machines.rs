@@ -123,7 +123,7 @@ pub(crate) struct MachinesArguments {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
 
-    /// Of the first run
+    /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 

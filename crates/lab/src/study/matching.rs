@@ -39,9 +39,9 @@ pub(crate) struct MatchingArguments {
 
 #[derive(Serialize)]
 struct MatchingReport {
-    /// None without a rate.
+    /// Share of the seeds whose rate is carried (lemma 1); `None` without a rate.
     probability: Option<f64>,
-    /// None for simulated queues at a given rate.
+    /// Mean of the seeds' largest alpha; `None` for simulated queues at a given rate.
     alpha_mean: Option<f64>,
     alpha_min: Option<f64>,
     alpha_max: Option<f64>,

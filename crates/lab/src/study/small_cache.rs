@@ -87,7 +87,7 @@ struct Bound {
     cache_objects: f64,
     normalized_load: f64,
     throughput: f64,
-    /// None where there is one node: then no choice is worst.
+    /// The adversary's best number of keys; `None` where there is one node: then no choice is worst.
     worst_x: Option<f64>,
     /// The k that the cache amounts to; none where one node makes every k the same.
     factor: Option<f64>,
@@ -112,7 +112,7 @@ struct SimulationRow {
 
 #[derive(Serialize)]
 struct ThroughputRow {
-    /// None where the cache answers everything.
+    /// Mean throughput of the cluster; `None` where the cache answers everything.
     throughput: Option<f64>,
     cache_throughput: Option<f64>,
     backend_throughput: Option<f64>,

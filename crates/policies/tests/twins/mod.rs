@@ -14,7 +14,7 @@ pub(crate) trait Twin {
     fn request(&mut self, request: &ObjectRequest) -> bool;
 }
 
-/// None for the policies that have no more obvious form than their own: infinite and random.
+/// A policy's twin; `None` for those that have no more obvious form than their own: infinite and random.
 pub(crate) fn twin(spec: PolicySpec, capacity: u64) -> Option<Box<dyn Twin>> {
     let slru = |segments, insertion| -> Box<dyn Twin> {
         Box::new(segmented::Slru::new(capacity, segments, insertion))

@@ -12,7 +12,7 @@ const LISTED_PER_SERVER: u64 = 128;
 /// Popularities are shares of all requests.
 #[derive(Clone, Debug)]
 pub struct CopyLayout {
-    /// Of the leaves, and then of the spines; of replicated spines together, because they are all alike.
+    /// Capacities of the leaves, and then of the spines; of replicated spines together, because they are all alike.
     pub capacities: Vec<f64>,
     /// From the most popular on.
     pub objects: Vec<CachedObject>,

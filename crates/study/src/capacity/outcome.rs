@@ -33,7 +33,7 @@ pub struct CapacityOutcome {
     pub throughput_min: f64,
     pub throughput_max: f64,
     pub ideal: f64,
-    /// Of most seeds.
+    /// What binds for most seeds.
     pub binding: Bottleneck,
     pub hit_ratio_leaf: f64,
     pub hit_ratio_spine: f64,

@@ -36,7 +36,7 @@ pub struct FlowScale {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CarriedFlow {
     pub carried: f64,
-    /// Of each node.
+    /// Load of each node.
     pub loads: Vec<f64>,
 }
 

@@ -9,9 +9,9 @@ const ADDED_MAX: u64 = 1000;
 /// Shares of all requests, by server.
 #[derive(Clone, Debug)]
 pub(super) struct ServerLoads {
-    /// Of keys with one place.
+    /// Loads by keys with one place.
     single: Vec<f64>,
-    /// Of each group's hot keys, on each of its servers.
+    /// Loads by each group's hot keys, on each of its servers.
     copied: Vec<f64>,
 }
 

@@ -23,7 +23,7 @@ const RUNS_MAX: u32 = 1 << 20;
 pub struct HotKeysSetting {
     /// n.
     pub servers: u32,
-    /// Of N keys.
+    /// Popularity of the N keys.
     pub popularity: Popularity,
     /// H, the most popular keys, of which all servers of a group have copies.
     pub hot: u64,
@@ -45,7 +45,7 @@ pub struct HotKeysOutcome {
     pub moved: Balance,
     /// The share of all requests that are for hot keys.
     pub hot_share: f64,
-    /// None where no number of hot keys up to HOT_SEARCHED_MAX reaches the threshold.
+    /// The fewest hot keys that reach the threshold; `None` where no number up to HOT_SEARCHED_MAX does.
     pub hot_min: Option<u64>,
     /// Servers that take parts of the busiest ones' load until none is busier than with copies, which is when they serve
     /// as much: the factor as a normalised throughput. None where that never is.

@@ -11,7 +11,7 @@ pub struct Constraint {
     capacity: f64,
 }
 
-/// Of one seed, exact to rounding. Two choices are stationary below what a matching allows (lemma 2), so that both
+/// The largest share of all rates for one seed, exact to rounding. Two choices are stationary below what a matching allows (lemma 2), so that both
 /// have the same.
 pub fn alpha_max(model: &LayeredModel, policy: RoutingPolicy, seed: u64) -> f64 {
     let places = model.places(policy, seed);

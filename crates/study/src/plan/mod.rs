@@ -33,7 +33,7 @@ pub struct OperatorFacts {
     pub racks: Option<u32>,
     pub server_rate: f64,
     pub node_rate: f64,
-    /// None where anything may be asked for.
+    /// How popular the objects are; `None` where anything may be asked for.
     pub popularity: Option<PopularitySpec>,
     pub objects: u64,
     pub write_ratio: f64,
@@ -53,7 +53,7 @@ pub struct PlannedLayer {
 #[derive(Clone, Debug)]
 pub struct ClusterPlan {
     pub shape: ClusterShape,
-    /// Of a cached object, with what the product adds to it.
+    /// Bytes of a cached object, with what the product adds to it.
     pub object_bytes: u64,
     /// What a node of the layer with the largest nodes takes.
     pub memory_bytes: u64,

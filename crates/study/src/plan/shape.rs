@@ -18,7 +18,7 @@ pub struct ClusterShape {
     pub layers: Vec<PlannedLayer>,
     /// c of Small Cache, Big Effect: each layer has room for so many of the hottest objects.
     pub cached: f64,
-    /// Of the most loaded server over the average, at most, whatever is asked for (Eq. 10).
+    /// Load of the most loaded server over the average, at most, whatever is asked for (Eq. 10).
     pub load_max: f64,
 }
 

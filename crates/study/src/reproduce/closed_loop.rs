@@ -31,7 +31,7 @@ struct ComparedPlacement {
     balanced: SeenByClients,
 }
 
-/// Of a closed network: the stations' queues as one client after the other joins.
+/// Mean value analysis of a closed network: the stations' queues as one client after the other joins.
 fn closed(shares: &[f64], clients: usize) -> SeenByClients {
     let mut queues = vec![0.0; shares.len()];
     let mut seen = SeenByClients { throughput: 0.0, latency_ms: 0.0 };
@@ -146,7 +146,7 @@ fn figures(all: &[ComparedPlacement]) -> Vec<Figure> {
 mod tests {
     use super::*;
 
-    /// Of two equal exponential stations with `n` customers: n / (n + 1) of both.
+    /// Two equal exponential stations with `n` customers carry n / (n + 1) of both.
     #[test]
     fn equal_servers_have_their_closed_form() {
         for clients in [1, 2, 7, 64] {

@@ -111,7 +111,7 @@ pub fn checks() -> Vec<ClaimCheck> {
 mod tests {
     use super::*;
 
-    /// Those that take no time, in the order of the catalogue.
+    /// Checks that take no time, in the order of the catalogue.
     const FAST: [&str; 7] = ["D10", "S1", "S6", "M2", "M3", "M4", "M6"];
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) const CHECKS: [ClaimCheck; 4] = [
 ];
 
 pub(super) const ALPHA: f64 = 2.0;
-/// Of one back-end node with its SSD, in requests/s (section 5.1).
+/// Rate of one back-end node with its SSD, in requests/s (section 5.1).
 pub(super) const NODE_RATE: f64 = 10_000.0;
 pub(super) const KEYS: u64 = 8_500_000;
 

@@ -28,7 +28,7 @@ pub struct Experiment {
 /// One placement of all keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BinsOutcome {
-    /// Of each node, relative to what it would have of all requests if every node had by its capacity.
+    /// Load of each node, relative to what it would have of all requests if every node had by its capacity.
     pub loads: Vec<f64>,
 }
 

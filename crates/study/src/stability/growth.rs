@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use crate::seeds;
 
-    /// Of 2000 walks with this drift per step, how many are called steady.
+    /// How many of 2000 walks with this drift per step are called steady.
     fn steady(drift_of_walk: f64) -> usize {
         let one = |seed| {
             let mut random = seeds::random(seed, 0);

@@ -2,7 +2,7 @@
 
 use super::{StabilityError, StabilityRun, StabilitySettings, run};
 
-/// Of one seed. Where several groups of nodes are full at nearly the same rate, a run of `settings.seconds` may not tell
+/// The largest stationary load for one seed. Where several groups of nodes are full at nearly the same rate, a run of `settings.seconds` may not tell
 /// which of them is first, and the result lies above the exact limit by a little.
 pub fn alpha_stationary(
     settings: &StabilitySettings,

@@ -28,13 +28,13 @@ pub struct GridOutcome {
     pub policy: PolicySpec,
     /// In bytes, or objects where sizes are ignored.
     pub size: u64,
-    /// Those that are counted, and what they asked for; the warm-up is not among them.
+    /// Requests that are counted, and what they asked for; the warm-up is not among them.
     pub requests: u64,
     pub bytes: u64,
     pub misses: Misses,
     /// Different objects in the whole trace.
     pub objects: u64,
-    /// Of the whole trace, by the processor's time that this policy alone took.
+    /// Rate over the whole trace, by the processor's time that this policy alone took.
     pub requests_per_s: f64,
 }
 

@@ -11,7 +11,7 @@ pub struct Survey {
     pub requests: u64,
     /// Each object counted once, with its first size.
     pub working_set: u64,
-    /// Of the largest access.
+    /// Bytes of the largest access.
     pub bytes_max: u64,
     pub(super) objects: Objects,
     /// Each request's next one, where the trace does not say and somebody must know. 8 bytes for each request.

@@ -78,7 +78,7 @@ pub(super) enum KeyRanks {
 }
 
 impl KeyRanks {
-    /// None for a request whose object is never asked for again.
+    /// The key of the next request; `None` where its object is never asked for again.
     pub(super) fn next_key(&mut self) -> Option<u64> {
         match self {
             KeyRanks::Law { requests, .. } => Some(requests.next_request().key),

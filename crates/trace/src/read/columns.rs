@@ -50,7 +50,7 @@ const REPEATS_MAX: u64 = 1 << 20;
 const SECONDS_MAX: u64 = 100_000_000_000;
 
 impl Columns {
-    /// Of a CSV file; None if no column is the object's.
+    /// Columns by the header of a CSV file; `None` if no column is the object's.
     pub(super) fn csv(header: &[&[u8]]) -> Option<Columns> {
         Some(Columns {
             object: position(header, &["object", "obj_id", "object_id", "obj", "id", "key", "lba", "lbn"])?,
@@ -62,7 +62,7 @@ impl Columns {
         })
     }
 
-    /// Of Meta's key-value traces of 2022 to 2024 and of its CDN traces; None if it is none of them.
+    /// Columns of Meta's key-value traces of 2022 to 2024 and of its CDN traces; `None` if the header is of neither.
     pub(super) fn meta(header: &[&[u8]]) -> Option<Columns> {
         let at = |name| position(header, &[name]);
         if let (Some(object), Some(bytes)) = (at("cacheKey"), at("objectSize")) {

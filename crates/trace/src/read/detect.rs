@@ -124,7 +124,7 @@ fn all_decode(records: Records, head: &[u8]) -> Result<(), Wrong> {
     all_make_sense(records, head, |_| Ok(()))
 }
 
-/// Of the whole records in the head; there must be one.
+/// Whether the whole records in the head make sense; there must be one.
 fn all_make_sense(
     records: Records,
     head: &[u8],

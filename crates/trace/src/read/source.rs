@@ -14,7 +14,7 @@ pub(crate) struct ByteSource {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Of `start`, in the decompressed data.
+    /// Where `start` is in the decompressed data, in bytes.
     offset: u64,
     ended: bool,
     /// Why it ended, if it should not have; told when everything before has been consumed.

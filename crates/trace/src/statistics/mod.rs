@@ -49,7 +49,7 @@ pub struct TraceSummary {
     pub bytes: u64,
     /// The sizes of all objects, each as its first request has it.
     pub working_set_bytes: u64,
-    /// None for fewer than two objects.
+    /// Exponent of Zipf's law as fitted; `None` for fewer than two objects.
     pub zipf_alpha: Option<f64>,
     pub writes: u64,
     pub deletes: u64,

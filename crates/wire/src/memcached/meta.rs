@@ -13,7 +13,7 @@ const BAD_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
 const OPAQUE_TOO_LONG: &str = "CLIENT_ERROR opaque token too long";
 /// The letter included.
 const OPAQUE_BYTES_MAX: usize = 32;
-/// Of a command, the name and the key included.
+/// Most tokens of a command, the name and the key included.
 const TOKENS_MAX: usize = 19;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ impl Meta {
         self.flag(b'F').and_then(uint32).unwrap_or(0)
     }
 
-    /// Of `ms` and `ma`; zero if there is none.
+    /// The mode of `ms` and `ma`; zero if there is none.
     pub fn mode(&self) -> u8 {
         self.flag(b'M').and_then(|mode| mode.first().copied()).unwrap_or(0)
     }

@@ -14,13 +14,13 @@ const BINARY_HEADER_BYTES: usize = 24;
 /// What one client may make a router hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemcachedLimits {
-    /// Of a retrieval with many keys.
+    /// Longest command line; a retrieval with many keys has the longest.
     pub line_bytes_max: usize,
     pub value_bytes_max: usize,
 }
 
 impl MemcachedLimits {
-    /// Of one who has not shown a password: room for a name and a password.
+    /// Limits of a client that has not shown a password: room for a name and a password.
     pub const STRANGER: MemcachedLimits = MemcachedLimits { line_bytes_max: 2048, value_bytes_max: 2048 };
 }
 

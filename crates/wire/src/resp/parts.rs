@@ -20,7 +20,7 @@ enum FramePlace {
     End(u8),
 }
 
-/// Of one reply. Nesting needs no stack: what counts is how many elements are still owed.
+/// Follows one reply that comes in parts. Nesting needs no stack: what counts is how many elements are still owed.
 #[derive(Clone, Debug)]
 pub struct PartScanner {
     owed: u64,

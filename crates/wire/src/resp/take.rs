@@ -19,7 +19,7 @@ const SHORT_BYTES_MAX: usize = 16 << 10;
 pub struct RespLimits {
     pub arguments_max: usize,
     pub bulk_bytes_max: usize,
-    /// Of an inline command and of the header lines of any other.
+    /// Longest inline command, and longest header line of any other.
     pub line_bytes_max: usize,
     /// A whole command; never more than `u32::MAX`.
     pub frame_bytes_max: usize,

@@ -55,7 +55,7 @@ struct EtcdState {
     /// A version and the map for it.
     proposal: Option<(u64, String)>,
     changes: Vec<StoreChange>,
-    /// Of every member that is registered.
+    /// Lease of every member that is registered, by its id.
     leases: BTreeMap<String, i64>,
     /// Everything that etcd had was told, and what changes is seen.
     watching: bool,

@@ -11,7 +11,7 @@ pub(crate) const PRIMARIES: usize = 3;
 /// What `redis-cli --cluster create` deals to three primaries.
 const SLOTS: [(u16, u16); PRIMARIES] = [(0, 5460), (5461, 10922), (10923, 16383)];
 
-/// Of servers none of which is given up because a busy machine, or a key that moves, keeps it for a while.
+/// A cluster of servers none of which is given up because a busy machine, or a key that moves, keeps it for a while.
 const PATIENT: [&str; 6] = [
     "--cluster-node-timeout",
     "5000",

@@ -87,7 +87,7 @@ type Batch = Vec<Vec<Vec<u8>>>;
 struct Source {
     random: SmallRng,
     plain: Vec<Drawer>,
-    /// They cost time, so they are drawn rarely.
+    /// Commands that cost time, so they are drawn rarely.
     blocking: Vec<Drawer>,
 }
 

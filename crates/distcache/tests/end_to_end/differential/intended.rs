@@ -5,7 +5,7 @@ use wire::resp::{Command, Value};
 /// Two replies to one command that are not the same; `None` where the connection ended instead.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// None where the bytes are no command.
+    /// The command; `None` where the bytes are no command.
     pub(crate) command: Option<Command>,
     pub(crate) redis: Option<Vec<u8>>,
     pub(crate) ours: Option<Vec<u8>>,

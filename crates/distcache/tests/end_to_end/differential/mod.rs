@@ -22,7 +22,7 @@ use streams::{Stream, draw};
 const CASES: u32 = 5000;
 /// Enough to see what they have in common.
 const FAILURES_MAX: usize = 10;
-/// Of a reply, in what a failed test says.
+/// Bytes of a reply that a failed test shows.
 const SHOWN_BYTES_MAX: usize = 300;
 /// Set for long runs.
 const SECONDS_VARIABLE: &str = "DISTCACHE_DIFFERENTIAL_SECONDS";

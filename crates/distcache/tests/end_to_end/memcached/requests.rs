@@ -10,7 +10,7 @@ const UNIQUE: &[u8] = b"<unique of ";
 
 const KEYS: [&str; 6] =
     ["a", "b", "counter", "key\twith\x01control", "d", "a-longer-key-of-more-than-32-bytes"];
-/// None above 2^63: memcached looks for a minus sign behind those, where older values may have left one.
+/// Counters, none above 2^63: memcached looks for a minus sign behind those, where older values may have left one.
 const NUMBERS: [&str; 7] = ["0", "1", "9", "10", "99", "4294967296", "12345678901"];
 /// Never one that ends while a test runs.
 const EXPTIMES: [&str; 6] = ["0", "0", "0", "1000", "-1", "2000000000"];

@@ -19,7 +19,7 @@ use crate::cluster::{Client, Cluster, Layout, RedisServer, installed, shared, te
 use intended::{Difference, shown};
 use tree::Documented;
 
-/// Of a report.
+/// Differences that a report lists.
 const DIFFERENCES_MAX: usize = 60;
 /// No more than storage can do at once, or it would be asked for less.
 const PIPELINE: usize = 24;

@@ -54,7 +54,7 @@ pub(crate) const KEYS: [&str; 19] = [
 /// What a scripting command finds.
 pub(crate) const LIBRARY: &str = "#!lua name=lib\nredis.register_function{function_name='f', callback=function(keys, args) \
                                   return {keys, args} end, flags={'no-writes'}}";
-/// Of `return 1`.
+/// The digest of `return 1`.
 const SHA: &str = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db";
 
 /// Keys for an argument: a good one first, one that is missing, one of another type.

@@ -5,7 +5,7 @@ use wire::resp::Value;
 use super::{Authority, ca, table};
 use crate::cluster::{Cluster, Layout, RedisServer, UP, free_port, installed, shared, text, until};
 
-/// Of a redis-server that talks TLS.
+/// Arguments of a redis-server that talks TLS.
 pub(super) fn server_options(authority: &Authority, mutual: bool) -> Vec<String> {
     let path = |name: &str| authority.path(name).display().to_string();
     let clients = if mutual { "yes" } else { "no" };

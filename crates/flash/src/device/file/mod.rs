@@ -104,7 +104,7 @@ impl FileDevice {
         }
     }
 
-    /// None if there is no ring.
+    /// Transfers by the kernel's ring; `None` if there is no ring.
     fn by_ring(
         &self,
         ring: &Mutex<Option<IoRing>>,

@@ -9,7 +9,7 @@ use super::mapping::{Ftl, PAGE_BYTES_MIN};
 pub struct Timings {
     pub page_read: Duration,
     pub page_program: Duration,
-    /// Of an erase block, on all units at once.
+    /// Time to erase an erase block, on all units at once.
     pub block_erase: Duration,
     pub units: u32,
 }

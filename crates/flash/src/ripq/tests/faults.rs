@@ -83,7 +83,7 @@ fn the_journal_of_a_former_cache_is_not_believed() {
     assert!(ripq.get(&0u16.to_le_bytes()).expect("healthy").is_none(), "what was removed has come back");
 }
 
-/// Of which no byte below this can be written.
+/// A device of which no byte below this can be written.
 struct NoJournal {
     store: MemoryDevice,
     from: AtomicU64,

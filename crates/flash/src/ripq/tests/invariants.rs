@@ -139,7 +139,7 @@ fn blocks_of_mostly_dead_objects_are_written_again() {
     assert!(kept.iter().all(|key| ripq.get(&name(*key)).expect("healthy").is_some()));
 }
 
-/// Of a large block only the table and what is kept are read.
+/// A large block is read only for its table and what is kept.
 #[test]
 fn large_blocks_are_reclaimed_in_parts() {
     let ripq = cache(12, RipqSettings { block_bytes: 1 << 20, ..settings("slru:2") });

@@ -88,7 +88,7 @@ fn get(ripq: &Ripq, key: u16) -> bool {
     found.is_some()
 }
 
-/// Of a large block only what is wanted by then is read. What is requested during that read is wanted as well.
+/// A large block is read only where something is wanted by then. What is requested during that read is wanted as well.
 #[test]
 fn an_object_that_is_requested_while_its_block_is_reclaimed_stays() {
     let settings = RipqSettings { block_bytes: 1 << 20, ..settings("lru") };

@@ -276,7 +276,7 @@ fn other_settings_and_other_devices_are_refused() {
     }
 }
 
-/// Whoever wrote them, their checksums fit.
+/// Blocks whose checksums fit, whatever wrote them.
 #[test]
 fn numbers_that_nobody_reaches_are_refused() {
     let settings = settings("lru");

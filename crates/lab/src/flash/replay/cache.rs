@@ -19,7 +19,7 @@ pub(super) trait ReplayCache {
 
     fn memory(&self) -> CacheMemory;
 
-    /// Of the objects in it, headers and keys included.
+    /// Bytes of the objects in it, headers and keys included.
     fn stored_bytes(&self) -> u64;
 
     /// Objects in it that would be there after a loss of power, and their bytes.
@@ -28,7 +28,7 @@ pub(super) trait ReplayCache {
     fn close(self: Box<Self>) -> anyhow::Result<()>;
 }
 
-/// Of a cache, by what it is for.
+/// Bytes of memory that a cache takes, by what they are for.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(super) struct CacheMemory {
     pub(super) index: usize,

@@ -97,7 +97,7 @@ impl Cache for OnFoyer {
         Memory { index: 0, buffers: self.buffer_bytes as usize, queue: 0 }
     }
 
-    /// Of the device: foyer does not tell what is in it.
+    /// The device's bytes: foyer does not tell what is in it.
     fn stored_bytes(&self) -> u64 {
         self.capacity
     }

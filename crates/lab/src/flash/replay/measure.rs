@@ -20,7 +20,7 @@ pub(super) struct ReplayFigures {
     pub(super) hits: u64,
     pub(super) bytes: u64,
     pub(super) hit_bytes: u64,
-    /// Of the objects that were missed and inserted.
+    /// Bytes of the objects that were missed and inserted.
     pub(super) inserted_bytes: u64,
     /// Missed, and not taken because they are too large.
     pub(super) refused: u64,

@@ -26,7 +26,7 @@ pub(super) struct ReplayReport {
     exact_policy: Option<String>,
     exact_hit_ratio: Option<f64>,
     exact_byte_hit_ratio: Option<f64>,
-    /// Of SLRU with segments of equal size from the first request on; none for one segment and other policies.
+    /// Hit ratio of SLRU with segments of equal size from the first request on; `None` for one segment and other policies.
     strict_hit_ratio: Option<f64>,
     requests: u64,
     inserted_bytes: u64,
@@ -140,7 +140,7 @@ impl ReplayReport {
         lines.iter().for_each(|(name, text)| print(&format!("{name:<20} {text}")));
     }
 
-    /// None where nothing can be compared.
+    /// What the exact policy reaches beside this one; `None` where nothing can be compared.
     fn exact(&self) -> Option<String> {
         let strict = self
             .strict_hit_ratio

@@ -22,7 +22,7 @@ impl Values {
         Values { pool }
     }
 
-    /// None for an object that fits no block.
+    /// The object's value; `None` for an object that fits no block.
     pub(super) fn value(&self, object: u64, bytes: u64) -> Option<&[u8]> {
         // The upper bits of a product depend on all bits of the number.
         let place = (object.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) as usize;

@@ -92,7 +92,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Of a subcommand that Redis has (`known`) and this store does not, or that nobody has.
+    /// The error for a subcommand that Redis has (`known`) and this store does not, or that nobody has.
     pub(super) fn subcommand_fault(&self, known: &[&str]) -> Fault {
         if known.iter().any(|known| self.is(1, known)) {
             return super::not_served(self.name);

@@ -44,7 +44,7 @@ impl Encoding {
         if super::number::parse_integer(value).is_some() { Encoding::Int } else { Encoding::of_text(value) }
     }
 
-    /// Of a value that Redis does not try to hold as an integer.
+    /// Encoding of a value that Redis does not try to hold as an integer.
     pub(super) fn of_text(value: &[u8]) -> Encoding {
         if value.len() <= EMBSTR_BYTES_MAX { Encoding::Embstr } else { Encoding::Raw }
     }
