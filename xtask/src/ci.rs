@@ -35,7 +35,7 @@ enum Work {
     Skip(&'static str),
 }
 
-struct Step {
+struct CiStep {
     name: &'static str,
     /// What a person types to run this step alone.
     rerun: String,
@@ -76,11 +76,11 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn failure(step: &Step) -> String {
+fn failure(step: &CiStep) -> String {
     format!("ci: FAILED at {}; to run it again: {}", step.name, step.rerun)
 }
 
-fn steps() -> Vec<Step> {
+fn steps() -> Vec<CiStep> {
     vec![
         if answers(&["fmt", "--version"]) {
             by_cargo("format", vec!["fmt", "--all", "--check"])
@@ -113,7 +113,7 @@ fn steps() -> Vec<Step> {
     ]
 }
 
-fn clippy() -> Step {
+fn clippy() -> CiStep {
     let lint = vec!["clippy", "--workspace", "--all-targets", "--locked"];
     match clippy_minor() {
         None => skip("clippy", "cargo clippy", "this toolchain has no clippy"),
@@ -127,17 +127,17 @@ fn clippy() -> Step {
     }
 }
 
-fn by_cargo(name: &'static str, arguments: Vec<&'static str>) -> Step {
+fn by_cargo(name: &'static str, arguments: Vec<&'static str>) -> CiStep {
     let rerun = format!("cargo {}", arguments.join(" ").replace('*', "'*'"));
-    Step { name, rerun, work: Work::Cargo(arguments) }
+    CiStep { name, rerun, work: Work::Cargo(arguments) }
 }
 
-fn own(name: &'static str, rerun: &str, check: fn(&Path) -> anyhow::Result<()>) -> Step {
-    Step { name, rerun: rerun.to_owned(), work: Work::Own(check) }
+fn own(name: &'static str, rerun: &str, check: fn(&Path) -> anyhow::Result<()>) -> CiStep {
+    CiStep { name, rerun: rerun.to_owned(), work: Work::Own(check) }
 }
 
-fn skip(name: &'static str, rerun: &str, reason: &'static str) -> Step {
-    Step { name, rerun: rerun.to_owned(), work: Work::Skip(reason) }
+fn skip(name: &'static str, rerun: &str, reason: &'static str) -> CiStep {
+    CiStep { name, rerun: rerun.to_owned(), work: Work::Skip(reason) }
 }
 
 fn command(arguments: &[&str]) -> Command {

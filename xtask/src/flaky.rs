@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::night::{self, Outcome, Part};
+use crate::night::{self, NightPart, PartOutcome};
 use crate::{ci, print, tell};
 
 const USAGE: &str = "\
@@ -28,16 +28,16 @@ pub(crate) const BURN: &str = "burn";
 const STEP_TIME: Duration = Duration::from_secs(1800);
 
 #[derive(Debug, PartialEq)]
-struct Arguments {
+struct FlakyArguments {
     times: u32,
     busy: u32,
     step: Option<String>,
     filter: Option<String>,
 }
 
-impl Arguments {
-    fn parse(arguments: &[&str]) -> anyhow::Result<Arguments> {
-        let mut parsed = Arguments { times: 20, busy: 2, step: None, filter: None };
+impl FlakyArguments {
+    fn parse(arguments: &[&str]) -> anyhow::Result<FlakyArguments> {
+        let mut parsed = FlakyArguments { times: 20, busy: 2, step: None, filter: None };
         let mut rest = arguments.iter();
         while let Some(&argument) = rest.next() {
             if !argument.starts_with("--") && parsed.filter.is_none() {
@@ -60,15 +60,15 @@ impl Arguments {
     }
 
     /// Of one run.
-    fn parts(&self, number: u32) -> anyhow::Result<Vec<Part>> {
+    fn parts(&self, number: u32) -> anyhow::Result<Vec<NightPart>> {
         let known = ci::TEST_STEPS;
         let chosen = known.iter().filter(|(name, _)| self.step.as_ref().is_none_or(|step| step == name));
         let part = |(name, arguments): &(&str, &[&str])| {
             let mut arguments = [arguments, &["--no-fail-fast"][..]].concat();
             arguments.extend(self.filter.as_deref());
-            Part::new(&format!("run {number} {name}"), &arguments, STEP_TIME)
+            NightPart::new(&format!("run {number} {name}"), &arguments, STEP_TIME)
         };
-        let parts: Vec<Part> = chosen.map(part).collect();
+        let parts: Vec<NightPart> = chosen.map(part).collect();
         let names = known.map(|(name, _)| name).join(" and ");
         ensure!(
             !parts.is_empty(),
@@ -84,9 +84,9 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         print(USAGE);
         return Ok(());
     }
-    let arguments = Arguments::parse(arguments)?;
+    let arguments = FlakyArguments::parse(arguments)?;
     let (began, folder) = (Instant::now(), night::folder(root, "flaky", night::stamp()?)?);
-    let build = Part::new("build", ci::BUILD_TESTS, STEP_TIME).run(root, &folder)?;
+    let build = NightPart::new("build", ci::BUILD_TESTS, STEP_TIME).run(root, &folder)?;
     ensure!(build.passed(), "the tests do not build:\n{}", build.tail());
     let busy = (0..arguments.busy).map(|_| Busy::start()).collect::<anyhow::Result<Vec<_>>>()?;
     let (mut outcomes, mut failures) = (Vec::new(), BTreeMap::new());
@@ -106,7 +106,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     night::summary("flaky", &outcomes, began.elapsed())
 }
 
-fn count(outcome: &Outcome, failures: &mut BTreeMap<String, u32>) {
+fn count(outcome: &PartOutcome, failures: &mut BTreeMap<String, u32>) {
     for test in outcome.failed_tests() {
         *failures.entry(test).or_default() += 1;
     }
@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn each_run_has_the_steps_of_ci() {
-        let all = Arguments::parse(&["--times", "3", "--busy", "0", "pubsub"]).unwrap();
+        let all = FlakyArguments::parse(&["--times", "3", "--busy", "0", "pubsub"]).unwrap();
         assert_eq!((all.times, all.busy), (3, 0));
-        let commands: Vec<String> = all.parts(2).unwrap().iter().map(Part::command).collect();
+        let commands: Vec<String> = all.parts(2).unwrap().iter().map(NightPart::command).collect();
         assert_eq!(
             commands,
             [
@@ -159,12 +159,12 @@ mod tests {
                 "cargo test --workspace --locked --test '*' --no-fail-fast pubsub"
             ]
         );
-        let one = Arguments::parse(&["--step", "test"]).unwrap();
+        let one = FlakyArguments::parse(&["--step", "test"]).unwrap();
         assert_eq!((one.parts(1).unwrap().len(), one.times), (1, 20));
-        assert!(Arguments::parse(&["--step", "lint"]).unwrap().parts(1).is_err());
+        assert!(FlakyArguments::parse(&["--step", "lint"]).unwrap().parts(1).is_err());
         for wrong in [&["--times"][..], &["--times", "0"], &["--times", "x"], &["--quick", "1"], &["a", "b"]]
         {
-            assert!(Arguments::parse(wrong).is_err(), "{wrong:?}");
+            assert!(FlakyArguments::parse(wrong).is_err(), "{wrong:?}");
         }
     }
 }

@@ -44,8 +44,8 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum MainCommand {
-    Demo(lab::demo::Arguments),
-    Bench(lab::bench::Arguments),
+    Demo(lab::demo::DemoArguments),
+    Bench(lab::bench::BenchArguments),
     Proxy(proxy::ProxyArguments),
     Init(commands::init::InitArguments),
     Up(commands::up::UpArguments),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::load::load;
 use super::twemproxy::twemproxy;
-use crate::cluster::{Cluster, Folder, Layer, Layout, Process, Role, free_address};
+use crate::cluster::{Folder, Layer, Layout, LayoutRole, MemberProcess, ProcessCluster, free_address};
 
 /// Each figure is the median of so many runs, the two proxies taking turns.
 const ROUNDS: usize = 5;
@@ -21,16 +21,16 @@ pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
         tables: "[limits]\nclients_max = 20000\n".to_owned(),
         ..Layout::default()
     };
-    let cluster = Cluster::start(binary, layout, 0)?;
-    let servers = cluster.ids(Role::Redis);
+    let cluster = ProcessCluster::start(binary, layout, 0)?;
+    let servers = cluster.ids(LayoutRole::Redis);
     let addresses = servers.iter().map(|id| cluster.member(id).map(|member| member.listen.port()));
     let other = free_address()?;
     let nutcracker = twemproxy(other, &addresses.collect::<anyhow::Result<Vec<u16>>>()?, folder.path())?;
     let (router, other) = (cluster.router(0).port(), other.port());
     let redis = servers.iter().map(|id| cluster.process(id)).collect::<anyhow::Result<Vec<_>>>()?;
-    let ours: Vec<&Process> =
+    let ours: Vec<&MemberProcess> =
         cluster.processes().map(|(_, process)| process).chain(redis.iter().copied()).collect();
-    let theirs: Vec<&Process> = std::iter::once(&nutcracker).chain(redis).collect();
+    let theirs: Vec<&MemberProcess> = std::iter::once(&nutcracker).chain(redis).collect();
     // A hot set that both nodes hold, and a key space too wide for anything to be hot.
     let workloads = [("hot", "16", "adversary:16"), ("cold", "1000000", "uniform")];
     let mut results = Vec::new();
@@ -76,7 +76,7 @@ pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
 
 /// CPU microseconds per request of a load, summed over the processes.
 pub(super) fn microseconds(
-    processes: &[&Process],
+    processes: &[&MemberProcess],
     load: impl FnOnce() -> anyhow::Result<Value>,
 ) -> anyhow::Result<f64> {
     let total = || processes.iter().map(|process| process.cpu()).sum::<anyhow::Result<Duration>>();

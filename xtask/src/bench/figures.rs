@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::load::{final_status, load};
-use crate::cluster::{Cluster, Layer, Layout};
+use crate::cluster::{Layer, Layout, ProcessCluster};
 
 const WARMUP_SECONDS: &str = "30";
 
@@ -23,10 +23,10 @@ fn layout(cached: bool) -> Layout {
 
 /// Requests per node and per storage server under Zipf 0.99 over 100,000 keys, and one key alone.
 pub(super) fn balance(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
-    let plain = Cluster::start(binary, layout(false), 0)?;
+    let plain = ProcessCluster::start(binary, layout(false), 0)?;
     let without = measure(binary, &plain, "zipf:0.99", "0", seconds)?;
     drop(plain);
-    let cluster = Cluster::start(binary, layout(true), 0)?;
+    let cluster = ProcessCluster::start(binary, layout(true), 0)?;
     let with = measure(binary, &cluster, "zipf:0.99", "0", seconds)?;
     let one_key = measure(binary, &cluster, "adversary:1", "0", seconds.min(10))?;
     let counts = |key: &str, name: &str, deltas: &Value| -> Vec<f64> {
@@ -55,7 +55,7 @@ pub(super) fn balance(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
 
 /// Messages per invalidated copy with one write in ten.
 pub(super) fn coherence(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
-    let cluster = Cluster::start(binary, layout(true), 0)?;
+    let cluster = ProcessCluster::start(binary, layout(true), 0)?;
     let deltas = measure(binary, &cluster, "zipf:0.99", "0.1", seconds)?;
     let sum = |name: &str| -> f64 {
         let shims = deltas["shims"].as_array().map_or(&[][..], Vec::as_slice);
@@ -76,7 +76,7 @@ pub(super) fn coherence(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
 /// Warms up, then runs the load and returns by how much every counter grew.
 fn measure(
     binary: &Path,
-    cluster: &Cluster,
+    cluster: &ProcessCluster,
     dist: &str,
     writes: &str,
     seconds: u64,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::bail;
 use serde_json::Value;
 
-use crate::cluster::Cluster;
+use crate::cluster::ProcessCluster;
 
 /// Members report every half second; the counters of a quiet cluster are final after this.
 const REST: Duration = Duration::from_millis(1500);
@@ -33,7 +33,7 @@ pub(super) fn load_target(binary: &Path, arguments: &[&str]) -> anyhow::Result<V
     Ok(summary)
 }
 
-pub(super) fn final_status(cluster: &Cluster) -> anyhow::Result<Value> {
+pub(super) fn final_status(cluster: &ProcessCluster) -> anyhow::Result<Value> {
     std::thread::sleep(REST);
     cluster.status()
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 
 use super::load::{final_status, load};
-use crate::cluster::{Cluster, Layer, Layout};
+use crate::cluster::{Layer, Layout, ProcessCluster};
 
 const CLIENTS: usize = 10_000;
 /// Connections to one listening port that this side can have: more would need more addresses.
@@ -21,7 +21,7 @@ pub(super) fn run(binary: &Path) -> anyhow::Result<Value> {
         tables: "[limits]\nclients_max = 20000\n".to_owned(),
         ..Layout::default()
     };
-    let cluster = Cluster::start(binary, layout, 0)?;
+    let cluster = ProcessCluster::start(binary, layout, 0)?;
     let address = cluster.router(0);
     let distribution = format!("adversary:{OBJECTS}");
     let arguments = ["--keys", OBJECTS, "--dist", &distribution, "--value-bytes", "64", "--seconds", "20"];

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use super::cost::{median, microseconds};
 use super::load::load_target;
-use crate::cluster::{Cluster, Folder, Layer, Layout, Process, Role, free_address};
+use crate::cluster::{Folder, Layer, Layout, LayoutRole, MemberProcess, ProcessCluster, free_address};
 
 /// Each figure is the median of so many runs, the clusters taking turns.
 const ROUNDS: usize = 5;
 
 struct Candidate {
     name: &'static str,
-    cluster: Cluster,
+    cluster: ProcessCluster,
     /// Where to aim, with the flags that it takes.
     target: Vec<String>,
 }
@@ -63,8 +63,8 @@ impl Candidate {
         self.target.iter().map(String::as_str).collect()
     }
 
-    fn processes(&self) -> anyhow::Result<Vec<&Process>> {
-        let redis = self.cluster.ids(Role::Redis);
+    fn processes(&self) -> anyhow::Result<Vec<&MemberProcess>> {
+        let redis = self.cluster.ids(LayoutRole::Redis);
         let redis = redis.iter().map(|id| self.cluster.process(id)).collect::<anyhow::Result<Vec<_>>>()?;
         Ok(self.cluster.processes().map(|(_, process)| process).chain(redis).collect())
     }
@@ -90,7 +90,7 @@ fn candidate(binary: &Path, folder: &Path, name: &'static str, tables: &[&str]) 
         router_lines,
         ..Layout::default()
     };
-    let cluster = Cluster::start(binary, layout, 0)?;
+    let cluster = ProcessCluster::start(binary, layout, 0)?;
     let target = match secured {
         Some(address) => {
             vec!["--target".to_owned(), format!("rediss://{address}"), "--ca-file".to_owned(), ca]

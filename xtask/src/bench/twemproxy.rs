@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::cluster::{Process, accepting, free_address, mortal};
+use crate::cluster::{MemberProcess, accepting, free_address, mortal};
 
-pub(super) fn twemproxy(listen: SocketAddr, servers: &[u16], folder: &Path) -> anyhow::Result<Process> {
+pub(super) fn twemproxy(listen: SocketAddr, servers: &[u16], folder: &Path) -> anyhow::Result<MemberProcess> {
     let port = listen.port();
     let config = folder.join(format!("nutcracker-{port}.yml"));
     let mut text = format!(
@@ -21,7 +21,7 @@ pub(super) fn twemproxy(listen: SocketAddr, servers: &[u16], folder: &Path) -> a
     command.arg("-c").arg(&config).args(["-s", &statistics, "-a", "127.0.0.1", "-v", "0"]);
     command.arg("-p").arg(folder.join("nutcracker.pid")).arg("-o").arg(folder.join("nutcracker.log"));
     command.stderr(Stdio::null());
-    let process = Process::start(command, None)?;
+    let process = MemberProcess::start(command, None)?;
     accepting(listen)?;
     Ok(process)
 }

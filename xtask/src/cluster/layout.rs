@@ -11,7 +11,7 @@ pub(crate) struct Layout {
     pub(crate) layers: Vec<Layer>,
     pub(crate) racks: usize,
     pub(crate) servers_per_rack: usize,
-    pub(crate) storage: Storage,
+    pub(crate) storage: LayoutStorage,
     /// Further options of each storage server.
     pub(crate) storage_options: Vec<String>,
     pub(crate) routers: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Layer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Storage {
+pub(crate) enum LayoutStorage {
     /// A redis-server that keeps nothing on disk.
     Redis,
     /// A redis-server whose data survive `kill -9`.
@@ -51,11 +51,11 @@ pub(crate) enum Storage {
     Memcached,
 }
 
-impl Storage {
+impl LayoutStorage {
     /// Whether each shim may find its server at an address of its own. The servers of a Redis Cluster have one
     /// address for all, and a shim has to know its connections in memcached's list.
     pub(crate) fn is_proxied_for_each(self) -> bool {
-        matches!(self, Storage::Redis | Storage::DurableRedis)
+        matches!(self, LayoutStorage::Redis | LayoutStorage::DurableRedis)
     }
 }
 
@@ -66,7 +66,7 @@ impl Default for Layout {
             layers: vec![Layer::leaves(1), Layer::spines(2)],
             racks: 2,
             servers_per_rack: 1,
-            storage: Storage::Redis,
+            storage: LayoutStorage::Redis,
             storage_options: Vec::new(),
             routers: 1,
             controllers: 1,
@@ -94,7 +94,7 @@ impl Layer {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum LayoutRole {
     Controller,
     Node,
     Shim,
@@ -104,9 +104,9 @@ pub(crate) enum Role {
 
 /// One process of the cluster to be.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
+pub(crate) struct LayoutMember {
     pub(crate) id: String,
-    pub(crate) role: Role,
+    pub(crate) role: LayoutRole,
     /// Of nodes.
     layer: usize,
     /// Of shims, their storage servers and nodes of rack layers.
@@ -115,13 +115,14 @@ pub(crate) struct Member {
     pub(crate) admin: SocketAddr,
 }
 
-impl Member {
+impl LayoutMember {
     /// Whether it opens connections to `other`.
-    pub(crate) fn dials(&self, other: &Member) -> bool {
+    pub(crate) fn dials(&self, other: &LayoutMember) -> bool {
         match (self.role, other.role) {
-            (Role::Router, Role::Node | Role::Shim) | (Role::Node, Role::Shim) => true,
-            (Role::Router | Role::Node | Role::Shim, Role::Controller) => true,
-            (Role::Shim, Role::Redis) => self.number() == other.number(),
+            (LayoutRole::Router, LayoutRole::Node | LayoutRole::Shim)
+            | (LayoutRole::Node, LayoutRole::Shim) => true,
+            (LayoutRole::Router | LayoutRole::Node | LayoutRole::Shim, LayoutRole::Controller) => true,
+            (LayoutRole::Shim, LayoutRole::Redis) => self.number() == other.number(),
             _ => false,
         }
     }
@@ -134,38 +135,45 @@ impl Member {
 
 impl Layout {
     /// Every member with free addresses, storage servers first and routers last.
-    pub(crate) fn members(&self) -> anyhow::Result<Vec<Member>> {
+    pub(crate) fn members(&self) -> anyhow::Result<Vec<LayoutMember>> {
         let mut members = Vec::new();
         let mut add = |role, id: String, layer, rack| -> anyhow::Result<()> {
-            members.push(Member { id, role, layer, rack, listen: free_address()?, admin: free_address()? });
+            members.push(LayoutMember {
+                id,
+                role,
+                layer,
+                rack,
+                listen: free_address()?,
+                admin: free_address()?,
+            });
             Ok(())
         };
         let servers = self.racks * self.servers_per_rack;
-        let replicas = if self.storage == Storage::RedisCluster { servers } else { 0 };
+        let replicas = if self.storage == LayoutStorage::RedisCluster { servers } else { 0 };
         for server in 0..servers + replicas {
-            add(Role::Redis, format!("redis-{server}"), 0, None)?;
+            add(LayoutRole::Redis, format!("redis-{server}"), 0, None)?;
         }
         for controller in 0..self.controllers {
-            add(Role::Controller, format!("controller-{controller}"), 0, None)?;
+            add(LayoutRole::Controller, format!("controller-{controller}"), 0, None)?;
         }
         for (index, layer) in self.layers.iter().enumerate() {
             let count = if layer.by_rack { layer.nodes * self.racks } else { layer.nodes };
             for node in 0..count {
                 let rack = layer.by_rack.then_some(node / layer.nodes);
-                add(Role::Node, format!("{}-{node}", layer.name), index, rack)?;
+                add(LayoutRole::Node, format!("{}-{node}", layer.name), index, rack)?;
             }
         }
         for shim in 0..servers {
-            add(Role::Shim, format!("shim-{shim}"), 0, Some(shim / self.servers_per_rack))?;
+            add(LayoutRole::Shim, format!("shim-{shim}"), 0, Some(shim / self.servers_per_rack))?;
         }
         for router in 0..self.routers {
-            add(Role::Router, format!("router-{router}"), 0, None)?;
+            add(LayoutRole::Router, format!("router-{router}"), 0, None)?;
         }
         Ok(members)
     }
 
     /// The configuration file; `at` says where the reader of the file finds a member.
-    pub(crate) fn toml(&self, members: &[Member], at: impl Fn(&Member) -> SocketAddr) -> String {
+    pub(crate) fn toml(&self, members: &[LayoutMember], at: impl Fn(&LayoutMember) -> SocketAddr) -> String {
         let mut text = format!(
             "[cluster]\nname = \"xtask\"\nsecret = \"00112233445566778899aabbccddeeff\"\n{}\n{}\n",
             self.cluster_lines, self.tables
@@ -182,48 +190,48 @@ impl Layout {
 
     fn section(
         &self,
-        member: &Member,
-        members: &[Member],
-        at: &impl Fn(&Member) -> SocketAddr,
+        member: &LayoutMember,
+        members: &[LayoutMember],
+        at: &impl Fn(&LayoutMember) -> SocketAddr,
         text: &mut String,
     ) {
         let section = match member.role {
-            Role::Redis => return,
-            Role::Controller => "controller",
-            Role::Node => "node",
-            Role::Shim => "shim",
-            Role::Router => "router",
+            LayoutRole::Redis => return,
+            LayoutRole::Controller => "controller",
+            LayoutRole::Node => "node",
+            LayoutRole::Shim => "shim",
+            LayoutRole::Router => "router",
         };
         push(text, format_args!("[[{section}]]\nid = {:?}\nlisten = \"{}\"\n", member.id, at(member)));
         if let Some(rack) = member.rack {
             push(text, format_args!("rack = \"r{rack}\"\n"));
         }
-        if member.role != Role::Controller {
+        if member.role != LayoutRole::Controller {
             push(text, format_args!("admin = \"{}\"\n", member.admin));
         }
         match member.role {
-            Role::Controller => push(text, format_args!("{}\n", self.controller_lines)),
-            Role::Node => push(
+            LayoutRole::Controller => push(text, format_args!("{}\n", self.controller_lines)),
+            LayoutRole::Node => push(
                 text,
                 format_args!(
                     "layer = {:?}\nobjects_max = {}\nrate_max = {}\n",
                     self.layers[member.layer].name, self.objects_max, self.node_rate_max
                 ),
             ),
-            Role::Shim => {
+            LayoutRole::Shim => {
                 let (scheme, all) = match self.storage {
-                    Storage::Redis | Storage::DurableRedis => ("redis", false),
-                    Storage::RedisCluster => ("redis-cluster", true),
-                    Storage::Memcached => ("memcached", false),
+                    LayoutStorage::Redis | LayoutStorage::DurableRedis => ("redis", false),
+                    LayoutStorage::RedisCluster => ("redis-cluster", true),
+                    LayoutStorage::Memcached => ("memcached", false),
                 };
-                let servers = members.iter().filter(|other| other.role == Role::Redis);
+                let servers = members.iter().filter(|other| other.role == LayoutRole::Redis);
                 let servers = servers.filter(|other| all || member.dials(other));
                 let addresses: Vec<String> = servers.map(|server| at(server).to_string()).collect();
                 let url = format!("{scheme}://{}", addresses.join(","));
                 push(text, format_args!("storage = {url:?}\nrate_max = {}\n", self.shim_rate_max));
             }
-            Role::Router => push(text, format_args!("{}\n", self.router_lines)),
-            Role::Redis => {}
+            LayoutRole::Router => push(text, format_args!("{}\n", self.router_lines)),
+            LayoutRole::Redis => {}
         }
     }
 }

@@ -11,11 +11,11 @@ pub(crate) mod proxy;
 mod redis_cluster;
 
 pub(crate) use folder::Folder;
-pub(crate) use layout::{Layer, Layout, Member, Role, Storage};
+pub(crate) use layout::{Layer, Layout, LayoutMember, LayoutRole, LayoutStorage};
 pub(crate) use namespace::Namespace;
 pub(crate) use ports::free_address;
-pub(crate) use process::{Process, mortal};
-pub(crate) use redis_cluster::{Move, RedisCluster};
+pub(crate) use process::{MemberProcess, mortal};
+pub(crate) use redis_cluster::{Move, StartedRedisCluster};
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -41,24 +41,24 @@ const UP: &str = "up";
 const ANYBODY: &str = "anybody";
 
 /// Every process is killed when this goes out of scope.
-pub(crate) struct Cluster {
+pub(crate) struct ProcessCluster {
     pub(crate) layout: Layout,
-    members: Vec<Member>,
-    processes: BTreeMap<String, Process>,
+    members: Vec<LayoutMember>,
+    processes: BTreeMap<String, MemberProcess>,
     proxy: Option<Proxy>,
     /// Where the reader of a configuration finds another member, if not at its own address.
     proxied: BTreeMap<(String, String), SocketAddr>,
-    redis_cluster: Option<RedisCluster>,
+    redis_cluster: Option<StartedRedisCluster>,
     binary: PathBuf,
     /// Where one node runs, and which.
     namespace: Option<(Namespace, String)>,
     folder: Folder,
 }
 
-impl Cluster {
+impl ProcessCluster {
     /// Starts the storage servers and every member, and waits until all of them have found each other.
-    pub(crate) fn start(binary: &Path, layout: Layout, seed: u64) -> anyhow::Result<Cluster> {
-        Cluster::start_with(binary, layout, seed, None)
+    pub(crate) fn start(binary: &Path, layout: Layout, seed: u64) -> anyhow::Result<ProcessCluster> {
+        ProcessCluster::start_with(binary, layout, seed, None)
     }
 
     /// As `start`, with the last node in a network namespace; that takes the proxy.
@@ -67,10 +67,10 @@ impl Cluster {
         layout: Layout,
         seed: u64,
         namespace: Option<Namespace>,
-    ) -> anyhow::Result<Cluster> {
-        let mut cluster = Cluster::written(binary, layout, seed, namespace)?;
+    ) -> anyhow::Result<ProcessCluster> {
+        let mut cluster = ProcessCluster::written(binary, layout, seed, namespace)?;
         cluster.run_storage()?;
-        let apart = |member: &Member| cluster.layout.separate && member.role != Role::Redis;
+        let apart = |member: &LayoutMember| cluster.layout.separate && member.role != LayoutRole::Redis;
         let mut ids: Vec<String> =
             cluster.members.iter().filter(|member| apart(member)).map(|member| member.id.clone()).collect();
         if !cluster.layout.separate {
@@ -85,8 +85,8 @@ impl Cluster {
 
     /// Only the storage servers, for tests of what is done to them.
     #[cfg(test)]
-    pub(crate) fn storage_alone(layout: Layout) -> anyhow::Result<Cluster> {
-        let mut cluster = Cluster::written(Path::new("none"), layout, 1, None)?;
+    pub(crate) fn storage_alone(layout: Layout) -> anyhow::Result<ProcessCluster> {
+        let mut cluster = ProcessCluster::written(Path::new("none"), layout, 1, None)?;
         cluster.run_storage()?;
         Ok(cluster)
     }
@@ -97,9 +97,9 @@ impl Cluster {
         layout: Layout,
         seed: u64,
         namespace: Option<Namespace>,
-    ) -> anyhow::Result<Cluster> {
+    ) -> anyhow::Result<ProcessCluster> {
         let mut members = layout.members()?;
-        let isolated = members.iter_mut().rfind(|member| member.role == Role::Node);
+        let isolated = members.iter_mut().rfind(|member| member.role == LayoutRole::Node);
         let namespace = namespace.zip(isolated).map(|(namespace, node)| {
             node.listen.set_ip(namespace.inside);
             node.admin.set_ip(namespace.inside);
@@ -110,20 +110,30 @@ impl Cluster {
         let (processes, binary) = (BTreeMap::new(), binary.to_owned());
         let proxied = BTreeMap::new();
         let redis_cluster = None;
-        let mut cluster =
-            Cluster { layout, members, processes, proxy, proxied, redis_cluster, binary, namespace, folder };
+        let mut cluster = ProcessCluster {
+            layout,
+            members,
+            processes,
+            proxy,
+            proxied,
+            redis_cluster,
+            binary,
+            namespace,
+            folder,
+        };
         cluster.write_configurations()?;
         Ok(cluster)
     }
 
     fn run_storage(&mut self) -> anyhow::Result<()> {
-        for id in self.ids(Role::Redis) {
+        for id in self.ids(LayoutRole::Redis) {
             self.run(&id)?;
         }
-        if self.layout.storage == Storage::RedisCluster {
-            let servers: Vec<&Member> =
-                self.members.iter().filter(|member| member.role == Role::Redis).collect();
-            self.redis_cluster = Some(RedisCluster::form(&servers, |server| self.address(ANYBODY, server))?);
+        if self.layout.storage == LayoutStorage::RedisCluster {
+            let servers: Vec<&LayoutMember> =
+                self.members.iter().filter(|member| member.role == LayoutRole::Redis).collect();
+            self.redis_cluster =
+                Some(StartedRedisCluster::form(&servers, |server| self.address(ANYBODY, server))?);
         }
         Ok(())
     }
@@ -135,12 +145,13 @@ impl Cluster {
         }
         self.announce()?;
         let storage_proxied = self.layout.storage.is_proxied_for_each();
-        for reader in self.members.iter().filter(|member| member.role != Role::Redis) {
+        for reader in self.members.iter().filter(|member| member.role != LayoutRole::Redis) {
             if let Some(proxy) = &self.proxy {
-                let dialled =
-                    |other: &&Member| reader.dials(other) && (other.role != Role::Redis || storage_proxied);
+                let dialled = |other: &&LayoutMember| {
+                    reader.dials(other) && (other.role != LayoutRole::Redis || storage_proxied)
+                };
                 for other in self.members.iter().filter(dialled) {
-                    let framed = matches!(other.role, Role::Node | Role::Shim);
+                    let framed = matches!(other.role, LayoutRole::Node | LayoutRole::Shim);
                     let at = match &self.namespace {
                         Some((namespace, isolated)) if *isolated == reader.id => namespace.outside,
                         _ => LOOPBACK,
@@ -156,10 +167,11 @@ impl Cluster {
 
     /// The servers of a Redis Cluster tell everybody the same addresses of each other.
     fn announce(&mut self) -> anyhow::Result<()> {
-        let Some(proxy) = self.proxy.as_ref().filter(|_| self.layout.storage == Storage::RedisCluster) else {
+        let Some(proxy) = self.proxy.as_ref().filter(|_| self.layout.storage == LayoutStorage::RedisCluster)
+        else {
             return Ok(());
         };
-        for server in self.members.iter().filter(|member| member.role == Role::Redis) {
+        for server in self.members.iter().filter(|member| member.role == LayoutRole::Redis) {
             let address = proxy.listen(LOOPBACK, ANYBODY, &server.id, server.listen, false)?;
             self.proxied.insert((ANYBODY.to_owned(), server.id.clone()), address);
         }
@@ -167,7 +179,7 @@ impl Cluster {
     }
 
     /// Where a member finds another.
-    fn address(&self, reader: &str, other: &Member) -> SocketAddr {
+    fn address(&self, reader: &str, other: &LayoutMember) -> SocketAddr {
         let at = |reader: &str| self.proxied.get(&(reader.to_owned(), other.id.clone())).copied();
         at(reader).or_else(|| at(ANYBODY)).unwrap_or(other.listen)
     }
@@ -186,14 +198,14 @@ impl Cluster {
     pub(crate) fn run(&mut self, id: &str) -> anyhow::Result<()> {
         anyhow::ensure!(!self.processes.contains_key(id), "{id} runs already");
         let process = match self.members.iter().find(|member| member.id == id) {
-            Some(member) if member.role == Role::Redis => {
+            Some(member) if member.role == LayoutRole::Redis => {
                 let command = self.storage_command(member)?;
-                let process = Process::start(command, None)?;
+                let process = MemberProcess::start(command, None)?;
                 accepting(member.listen)?;
                 process
             }
             _ => {
-                let process = Process::start(self.member_command(id), Some(&self.file(id, "log")))?;
+                let process = MemberProcess::start(self.member_command(id), Some(&self.file(id, "log")))?;
                 process.ready().with_context(|| format!("{id}\n{}", self.log(id)))?;
                 process
             }
@@ -215,15 +227,15 @@ impl Cluster {
         }
     }
 
-    fn storage_command(&self, member: &Member) -> anyhow::Result<Command> {
-        if self.layout.storage == Storage::Memcached {
+    fn storage_command(&self, member: &LayoutMember) -> anyhow::Result<Command> {
+        if self.layout.storage == LayoutStorage::Memcached {
             return Ok(memcached_command(member.listen, &self.layout.storage_options));
         }
         let data = self.folder.path().join(&member.id);
         std::fs::create_dir_all(&data)?;
-        let durable = if self.layout.storage == Storage::DurableRedis { "yes" } else { "no" };
+        let durable = if self.layout.storage == LayoutStorage::DurableRedis { "yes" } else { "no" };
         let mut command = redis_command(member.listen, &data, &self.file(&member.id, "log"));
-        if self.layout.storage == Storage::RedisCluster {
+        if self.layout.storage == LayoutStorage::RedisCluster {
             redis_cluster::options(&mut command, member.admin.port(), self.address(ANYBODY, member));
             return Ok(command);
         }
@@ -247,7 +259,7 @@ impl Cluster {
 
     /// Starts a member's successor at another address and sends there whoever dials it through the proxy from now
     /// on. The predecessor is given back as it is.
-    pub(crate) fn replace(&mut self, id: &str) -> anyhow::Result<Process> {
+    pub(crate) fn replace(&mut self, id: &str) -> anyhow::Result<MemberProcess> {
         let listen = free_address()?;
         let member = self.members.iter_mut().find(|member| member.id == id);
         let member = member.with_context(|| format!("there is no {id}"))?;
@@ -281,22 +293,22 @@ impl Cluster {
         ended.iter().map(|id| format!("{id} has ended by itself:\n{}", self.log(id))).collect()
     }
 
-    pub(crate) fn process(&self, id: &str) -> anyhow::Result<&Process> {
+    pub(crate) fn process(&self, id: &str) -> anyhow::Result<&MemberProcess> {
         self.processes.get(id).with_context(|| format!("{id} does not run"))
     }
 
     /// The running processes of DistCache itself, without the storage servers.
-    pub(crate) fn processes(&self) -> impl Iterator<Item = (&str, &Process)> {
+    pub(crate) fn processes(&self) -> impl Iterator<Item = (&str, &MemberProcess)> {
         let own = self.processes.iter().filter(|(id, _)| !id.starts_with("redis-"));
         own.map(|(id, process)| (id.as_str(), process))
     }
 
-    pub(crate) fn ids(&self, role: Role) -> Vec<String> {
+    pub(crate) fn ids(&self, role: LayoutRole) -> Vec<String> {
         let members = self.members.iter().filter(|member| member.role == role);
         members.map(|member| member.id.clone()).collect()
     }
 
-    pub(crate) fn member(&self, id: &str) -> anyhow::Result<&Member> {
+    pub(crate) fn member(&self, id: &str) -> anyhow::Result<&LayoutMember> {
         self.members.iter().find(|member| member.id == id).with_context(|| format!("there is no {id}"))
     }
 
@@ -304,7 +316,7 @@ impl Cluster {
     pub(crate) fn router(&self, index: usize) -> SocketAddr {
         self.members
             .iter()
-            .filter(|member| member.role == Role::Router)
+            .filter(|member| member.role == LayoutRole::Router)
             .nth(index)
             .map(|member| member.listen)
             .expect("a router of the layout")
@@ -315,7 +327,7 @@ impl Cluster {
         self.namespace.as_ref()
     }
 
-    pub(crate) fn redis_cluster(&self) -> anyhow::Result<&RedisCluster> {
+    pub(crate) fn redis_cluster(&self) -> anyhow::Result<&StartedRedisCluster> {
         self.redis_cluster.as_ref().context("the storage of this cluster is no Redis Cluster")
     }
 
@@ -336,7 +348,7 @@ impl Cluster {
 
     pub(crate) fn metrics(&self, id: &str) -> anyhow::Result<String> {
         let member = self.member(id)?;
-        let address = if member.role == Role::Controller { member.listen } else { member.admin };
+        let address = if member.role == LayoutRole::Controller { member.listen } else { member.admin };
         ask::text(address, "/metrics")
     }
 
@@ -344,9 +356,11 @@ impl Cluster {
     pub(crate) fn wait_linked(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + START_MAX;
         let members = self.members.iter();
-        for member in members.filter(|member| member.role != Role::Redis && member.role != Role::Controller) {
+        for member in
+            members.filter(|member| member.role != LayoutRole::Redis && member.role != LayoutRole::Controller)
+        {
             let peers = self.members.iter().filter(|other| {
-                let peer = matches!(other.role, Role::Node | Role::Shim | Role::Router);
+                let peer = matches!(other.role, LayoutRole::Node | LayoutRole::Shim | LayoutRole::Router);
                 peer && (member.dials(other) || other.dials(member))
             });
             let wanted = peers.count() as u64;
@@ -374,9 +388,9 @@ impl Cluster {
 }
 
 /// A redis-server of its own that keeps nothing on disk, with its files in `folder`.
-pub(crate) fn redis(folder: &Path) -> anyhow::Result<(Process, SocketAddr)> {
+pub(crate) fn redis(folder: &Path) -> anyhow::Result<(MemberProcess, SocketAddr)> {
     let address = free_address()?;
-    let process = Process::start(redis_command(address, folder, &folder.join("redis.log")), None)?;
+    let process = MemberProcess::start(redis_command(address, folder, &folder.join("redis.log")), None)?;
     accepting(address)?;
     Ok((process, address))
 }
@@ -389,9 +403,10 @@ fn redis_command(listen: SocketAddr, data: &Path, log: &Path) -> Command {
 }
 
 /// A memcached of its own, with further options; what it says of itself goes to `folder`.
-pub(crate) fn memcached(folder: &Path, options: &[String]) -> anyhow::Result<(Process, SocketAddr)> {
+pub(crate) fn memcached(folder: &Path, options: &[String]) -> anyhow::Result<(MemberProcess, SocketAddr)> {
     let address = free_address()?;
-    let process = Process::start(memcached_command(address, options), Some(&folder.join("memcached.log")))?;
+    let process =
+        MemberProcess::start(memcached_command(address, options), Some(&folder.join("memcached.log")))?;
     accepting(address)?;
     Ok((process, address))
 }

@@ -19,14 +19,14 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// A started process; killed when it goes out of scope, and by the kernel if this process dies first.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct MemberProcess {
     child: Child,
     lines: Receiver<String>,
 }
 
-impl Process {
+impl MemberProcess {
     /// What it writes to stderr goes to `log`, or else is not kept apart from ours.
-    pub(crate) fn start(mut command: Command, log: Option<&Path>) -> anyhow::Result<Process> {
+    pub(crate) fn start(mut command: Command, log: Option<&Path>) -> anyhow::Result<MemberProcess> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         if let Some(log) = log {
             command.stderr(File::options().create(true).append(true).open(log)?);
@@ -39,7 +39,7 @@ impl Process {
             // It reads to the end even if nobody listens, or the process would block.
             BufReader::new(output).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
         });
-        Ok(Process { child, lines })
+        Ok(MemberProcess { child, lines })
     }
 
     /// Waits for the line `ready`.
@@ -100,7 +100,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for MemberProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -138,14 +138,14 @@ pub(crate) fn mortal(program: impl AsRef<std::ffi::OsStr>) -> Command {
 
 #[cfg(test)]
 mod tests {
-    use super::{Process, mortal};
+    use super::{MemberProcess, mortal};
     use rustix::process::Signal;
 
     #[test]
     fn a_process_gets_ready_stops_goes_on_and_ends() {
         let mut command = mortal("sh");
         command.args(["-c", "trap 'exit 7' TERM; echo ready; while :; do sleep 0.02; done"]);
-        let mut process = Process::start(command, None).unwrap();
+        let mut process = MemberProcess::start(command, None).unwrap();
         process.ready().unwrap();
         assert!(!process.has_ended() && process.resident_bytes().unwrap() > 0);
         process.signal(Signal::STOP).unwrap();
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn what_ends_early_is_never_ready() {
-        let process = Process::start(mortal("true"), None).unwrap();
+        let process = MemberProcess::start(mortal("true"), None).unwrap();
         assert!(process.ready().is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use redis::{Connection, Value};
 
-use super::{Member, POLL, START_MAX};
+use super::{LayoutMember, POLL, START_MAX};
 
 /// How long a server is waited for that may stand still.
 const REPLY_MAX: Duration = Duration::from_millis(1500);
@@ -22,7 +22,7 @@ const NODE_TIMEOUT_MS: &str = "2000";
 
 /// One server of it.
 #[derive(Clone, Debug)]
-struct Server {
+struct ClusterServer {
     id: String,
     listen: SocketAddr,
     /// By the name that the servers have for it.
@@ -31,8 +31,8 @@ struct Server {
 
 /// Servers with slots, and behind them a replica of each.
 #[derive(Clone, Debug)]
-pub(crate) struct RedisCluster {
-    servers: Vec<Server>,
+pub(crate) struct StartedRedisCluster {
+    servers: Vec<ClusterServer>,
 }
 
 /// A slot on its way from one server to another, by the ids of the members.
@@ -55,19 +55,19 @@ pub(crate) fn options(command: &mut Command, bus: u16, announced: SocketAddr) {
     command.args(["--appendonly", "yes", "--appendfsync", "no"]);
 }
 
-impl RedisCluster {
+impl StartedRedisCluster {
     /// Of running servers that do not know each other, the first half of which get the slots.
     pub(crate) fn form(
-        members: &[&Member],
-        announced: impl Fn(&Member) -> SocketAddr,
-    ) -> anyhow::Result<RedisCluster> {
+        members: &[&LayoutMember],
+        announced: impl Fn(&LayoutMember) -> SocketAddr,
+    ) -> anyhow::Result<StartedRedisCluster> {
         let mut servers = Vec::new();
         for member in members {
             let mut server = connect(member.listen)?;
             let node = redis::cmd("CLUSTER").arg("MYID").query(&mut server)?;
-            servers.push(Server { id: member.id.clone(), listen: member.listen, node });
+            servers.push(ClusterServer { id: member.id.clone(), listen: member.listen, node });
         }
-        let cluster = RedisCluster { servers };
+        let cluster = StartedRedisCluster { servers };
         let primaries = members.len() / 2;
         for (index, member) in members.iter().enumerate() {
             let mut server = connect(member.listen)?;
@@ -113,7 +113,7 @@ impl RedisCluster {
         Ok(())
     }
 
-    fn server(&self, id: &str) -> anyhow::Result<&Server> {
+    fn server(&self, id: &str) -> anyhow::Result<&ClusterServer> {
         self.servers.iter().find(|server| server.id == id).with_context(|| format!("there is no {id}"))
     }
 
@@ -124,7 +124,7 @@ impl RedisCluster {
     /// Those that answer and have slots now. A server that has just become a replica and then a primary again is one
     /// of them once its data are in its file.
     pub(crate) fn primaries(&self) -> Vec<String> {
-        let is_primary = |server: &&Server| {
+        let is_primary = |server: &&ClusterServer| {
             connect(server.listen).and_then(|mut server| is_safe_primary(&mut server)).unwrap_or(false)
         };
         self.servers.iter().filter(is_primary).map(|server| server.id.clone()).collect()
@@ -252,15 +252,16 @@ fn cluster_command(server: &mut Connection, arguments: &[&str]) -> anyhow::Resul
 
 #[cfg(test)]
 mod tests {
-    use crate::cluster::{Cluster, Layout, Role, Storage};
+    use crate::cluster::{Layout, LayoutRole, LayoutStorage, ProcessCluster};
 
     /// On real servers: a slot goes and comes back with its keys, and a replica changes places with its primary.
     #[test]
     fn slots_move_and_replicas_take_over() {
-        let layout = Layout { racks: 3, storage: Storage::RedisCluster, proxied: true, ..Layout::default() };
-        let cluster = Cluster::storage_alone(layout).unwrap();
+        let layout =
+            Layout { racks: 3, storage: LayoutStorage::RedisCluster, proxied: true, ..Layout::default() };
+        let cluster = ProcessCluster::storage_alone(layout).unwrap();
         let storage = cluster.redis_cluster().unwrap();
-        assert_eq!(cluster.ids(Role::Redis).len(), 6);
+        assert_eq!(cluster.ids(LayoutRole::Redis).len(), 6);
         // One that does not answer at once, on a busy machine, is none of them.
         while storage.primaries() != ["redis-0", "redis-1", "redis-2"] {
             std::thread::yield_now();

@@ -32,7 +32,7 @@ pub(crate) fn run(check: bool) -> anyhow::Result<()> {
 fn write_table(check: bool) -> anyhow::Result<bool> {
     let path = crate::root().join(TABLE);
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    let mut server = Server::start()?;
+    let mut server = CodegenServer::start()?;
     let version = server.version()?;
     let generated = table(&mut server, &version)?;
     if !check {
@@ -49,14 +49,14 @@ fn write_table(check: bool) -> anyhow::Result<bool> {
 }
 
 /// A redis-server of our own on a Unix socket in a folder of our own.
-struct Server {
+struct CodegenServer {
     process: Child,
     connection: UnixStream,
     folder: PathBuf,
 }
 
-impl Server {
-    fn start() -> anyhow::Result<Server> {
+impl CodegenServer {
+    fn start() -> anyhow::Result<CodegenServer> {
         let folder = std::env::temp_dir().join(format!("distcache-codegen-{}", std::process::id()));
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let socket = folder.join("redis.sock");
@@ -73,7 +73,7 @@ impl Server {
             UnixStream::connect(&socket).with_context(|| format!("cannot connect to {}", socket.display()))
         });
         match connection {
-            Ok(connection) => Ok(Server { process, connection, folder }),
+            Ok(connection) => Ok(CodegenServer { process, connection, folder }),
             Err(error) => {
                 stop(&mut process, &folder);
                 Err(error)
@@ -105,7 +105,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for CodegenServer {
     fn drop(&mut self) {
         stop(&mut self.process, &self.folder);
     }
@@ -132,7 +132,7 @@ fn version_line(version: &str) -> String {
     format!("pub const REDIS_VERSION: &str = \"{version}\";")
 }
 
-fn table(server: &mut Server, version: &str) -> anyhow::Result<String> {
+fn table(server: &mut CodegenServer, version: &str) -> anyhow::Result<String> {
     let groups = Groups::read(&server.ask(&["COMMAND", "DOCS"])?)?;
     let commands = entries(&server.ask(&["COMMAND"])?)?;
     ensure!(commands.len() > 200, "COMMAND names {} commands only", commands.len());
@@ -185,24 +185,24 @@ impl Groups {
 }
 
 /// One element of the reply to COMMAND.
-struct Entry {
+struct CommandEntry {
     name: String,
     arity: i64,
     flags: Vec<String>,
     tips: Vec<String>,
     categories: Vec<String>,
     keys: Vec<String>,
-    subcommands: Vec<Entry>,
+    subcommands: Vec<CommandEntry>,
 }
 
-fn entries(reply: &Value) -> anyhow::Result<Vec<Entry>> {
-    let mut entries = list(reply)?.iter().map(Entry::read).collect::<anyhow::Result<Vec<_>>>()?;
+fn entries(reply: &Value) -> anyhow::Result<Vec<CommandEntry>> {
+    let mut entries = list(reply)?.iter().map(CommandEntry::read).collect::<anyhow::Result<Vec<_>>>()?;
     entries.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(entries)
 }
 
-impl Entry {
-    fn read(reply: &Value) -> anyhow::Result<Entry> {
+impl CommandEntry {
+    fn read(reply: &Value) -> anyhow::Result<CommandEntry> {
         let [name, Value::Integer(arity), flags, _, _, _, categories, tips, keys, subcommands] = list(reply)?
         else {
             bail!("COMMAND describes a command in other terms than Redis 7 does: {reply:?}");
@@ -213,7 +213,7 @@ impl Entry {
             "odd name {name}"
         );
         let key_specs = list(keys)?.iter().map(key_spec).collect::<anyhow::Result<_>>();
-        Ok(Entry {
+        Ok(CommandEntry {
             arity: *arity,
             flags: list(flags)?.iter().map(variant).collect::<anyhow::Result<_>>()?,
             tips: list(tips)?.iter().map(tip).collect::<anyhow::Result<_>>()?,
@@ -268,7 +268,7 @@ fn key_spec(reply: &Value) -> anyhow::Result<String> {
         }
     }
     let (begin, find) = begin.zip(find).context("no begin_search or no find_keys")?;
-    let number = |(_, fields): &Search<'_>, name: &str| -> anyhow::Result<i64> {
+    let number = |(_, fields): &KeySearch<'_>, name: &str| -> anyhow::Result<i64> {
         match fields.iter().find(|(field, _)| *field == name) {
             Some((_, Value::Integer(number))) => Ok(*number),
             _ => bail!("no number {name}"),
@@ -301,9 +301,9 @@ fn key_spec(reply: &Value) -> anyhow::Result<String> {
 }
 
 /// A kind of search and its parameters.
-type Search<'a> = (&'a str, Vec<(&'a str, &'a Value)>);
+type KeySearch<'a> = (&'a str, Vec<(&'a str, &'a Value)>);
 
-fn search(reply: &Value) -> anyhow::Result<Search<'_>> {
+fn search(reply: &Value) -> anyhow::Result<KeySearch<'_>> {
     let fields = pairs(reply)?;
     let field = |name| fields.iter().find(|(field, _)| *field == name).map(|(_, value)| *value);
     let kind = text(field("type").context("a search without a type")?)?;

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::report::{self, Outcome, Row, Test};
+use super::report::{self, CaseOutcome, CaseRow, Test};
 use super::skip::Skips;
-use super::{Arguments, source, tap};
-use crate::cluster::{Cluster, Folder, Layer, Layout, Storage, mortal};
+use super::{CompatArguments, source, tap};
+use crate::cluster::{Folder, Layer, Layout, LayoutStorage, ProcessCluster, mortal};
 
 /// Then a script, with all that it has started, is ended. What it has told until then counts.
 const SCRIPT_MAX: Duration = Duration::from_secs(60);
@@ -28,13 +28,13 @@ const PROGRAM: &str = "#!/bin/sh\nmemcached \"$@\" | grep -v ext_path\n";
 const PLAIN: [&str; 4] = ["-m N", "-R N", "-o no_modern", "-o slab_chunk_max=N"];
 
 /// A script that runs, with the options of the memcached that it wants.
-struct Script {
+struct MemcachedScript {
     name: String,
     options: Vec<String>,
 }
 
 /// Runs the scripts as the arguments say, with a table for each number of servers.
-pub(super) fn compare(root: &Path, arguments: &Arguments) -> anyhow::Result<()> {
+pub(super) fn compare(root: &Path, arguments: &CompatArguments) -> anyhow::Result<()> {
     let source = source::fetch(root, "memcached")?;
     let scripts = scripts(&source)?;
     let names: Vec<String> = scripts.iter().map(|script| script.name.clone()).collect();
@@ -48,7 +48,7 @@ pub(super) fn compare(root: &Path, arguments: &Arguments) -> anyhow::Result<()> 
 }
 
 /// All that take part, in the order of their names.
-fn scripts(source: &Path) -> anyhow::Result<Vec<Script>> {
+fn scripts(source: &Path) -> anyhow::Result<Vec<MemcachedScript>> {
     let program = source.join("memcached-debug");
     // Another run may be using it.
     if std::fs::read_to_string(&program).unwrap_or_default() != PROGRAM {
@@ -61,7 +61,7 @@ fn scripts(source: &Path) -> anyhow::Result<Vec<Script>> {
         if path.extension().is_some_and(|extension| extension == "t") {
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             let text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
-            found.extend(options(&text).map(|options| Script { name, options }));
+            found.extend(options(&text).map(|options| MemcachedScript { name, options }));
         }
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
@@ -88,23 +88,23 @@ fn options(script: &str) -> Option<Vec<String>> {
 fn rows<'a>(
     source: &Path,
     binary: &Path,
-    scripts: impl Iterator<Item = &'a Script>,
+    scripts: impl Iterator<Item = &'a MemcachedScript>,
     servers: usize,
     skips: &Skips,
-) -> anyhow::Result<Vec<Row>> {
+) -> anyhow::Result<Vec<CaseRow>> {
     let logs = super::logs(source)?;
     let mut rows = Vec::new();
-    for Script { name, options } in scripts {
+    for MemcachedScript { name, options } in scripts {
         let log = |which: &str| logs.join(format!("{name}-{which}.txt"));
         let folder = Folder::new("compat")?;
         let (direct, address) = crate::cluster::memcached(folder.path(), options)?;
         let expected = run(source, name, address, &log("direct"))?;
         drop(direct);
-        if expected.iter().all(|test| test.outcome != Outcome::Ok) {
+        if expected.iter().all(|test| test.outcome != CaseOutcome::Ok) {
             crate::tell(&format!("{name}: nothing passes direct"));
             continue;
         }
-        let cluster = Cluster::start(binary, layout(servers, options), 1)?;
+        let cluster = ProcessCluster::start(binary, layout(servers, options), 1)?;
         let got = run(source, name, cluster.router(0), &log(&servers.to_string()))?;
         rows.push(report::row(name, &expected, &got, skips));
         crate::tell(&report::line(&rows[rows.len() - 1]));
@@ -119,7 +119,7 @@ fn layout(servers: usize, options: &[String]) -> Layout {
     Layout {
         layers: vec![Layer::leaves(1), Layer::spines(2)],
         racks: servers,
-        storage: Storage::Memcached,
+        storage: LayoutStorage::Memcached,
         storage_options: options.to_vec(),
         router_lines: "protocol = \"memcached\"".to_owned(),
         objects_max: 4,

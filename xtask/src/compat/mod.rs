@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-use report::Row;
+use report::CaseRow;
 
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask compat [UNIT...] [OPTIONS]
@@ -29,7 +29,7 @@ router and against such a server, and tells what passes only direct. UNIT is a f
 ";
 
 #[derive(Debug, Default)]
-struct Arguments {
+struct CompatArguments {
     units: Vec<String>,
     servers: Vec<usize>,
     all: bool,
@@ -39,14 +39,14 @@ struct Arguments {
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     match arguments {
-        ["memcached", rest @ ..] => memcached::compare(root, &Arguments::parse(rest, &[1])?),
-        rest => redis::compare(root, &Arguments::parse(rest, &[1, 4])?),
+        ["memcached", rest @ ..] => memcached::compare(root, &CompatArguments::parse(rest, &[1])?),
+        rest => redis::compare(root, &CompatArguments::parse(rest, &[1, 4])?),
     }
 }
 
-impl Arguments {
-    fn parse(arguments: &[&str], servers: &[usize]) -> anyhow::Result<Arguments> {
-        let mut parsed = Arguments { servers: servers.to_vec(), ..Arguments::default() };
+impl CompatArguments {
+    fn parse(arguments: &[&str], servers: &[usize]) -> anyhow::Result<CompatArguments> {
+        let mut parsed = CompatArguments { servers: servers.to_vec(), ..CompatArguments::default() };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             let mut value =
@@ -82,7 +82,7 @@ impl Arguments {
     }
 
     /// The table of each number of servers, and an error if anything is missed.
-    fn tables(&self, rows: impl Fn(usize) -> anyhow::Result<Vec<Row>>) -> anyhow::Result<()> {
+    fn tables(&self, rows: impl Fn(usize) -> anyhow::Result<Vec<CaseRow>>) -> anyhow::Result<()> {
         let (mut missed, mut needless) = (0, 0);
         for servers in &self.servers {
             let rows = rows(*servers)?;

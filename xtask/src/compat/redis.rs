@@ -7,11 +7,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context;
 
-use super::Arguments;
-use super::report::{self, Outcome, Row, Test};
+use super::CompatArguments;
+use super::report::{self, CaseOutcome, CaseRow, Test};
 use super::skip::Skips;
 use super::source;
-use crate::cluster::{Cluster, Folder, Layer, Layout};
+use crate::cluster::{Folder, Layer, Layout, ProcessCluster};
 
 /// Without progress for so many seconds the suite gives up.
 const TIMEOUT_S: &str = "60";
@@ -68,7 +68,7 @@ const SLOW: &str = "unit/type/list-2";
 const ADMITTED: [&str; 3] = [USERS[0], USERS[1], "unit/pubsubshard"];
 
 /// Runs the suite as the arguments say, with a table for each number of servers.
-pub(super) fn compare(root: &Path, arguments: &Arguments) -> anyhow::Result<()> {
+pub(super) fn compare(root: &Path, arguments: &CompatArguments) -> anyhow::Result<()> {
     let units = arguments.units_of(&UNITS.map(str::to_owned))?;
     let source = fetch(root)?;
     let skips = Skips::read(&root.join("xtask/compat/redis.skip"))?.exact()?;
@@ -90,7 +90,7 @@ impl Through<'_> {
     /// A unit through a router with caches so small that all is admitted and evicted all the time. Each time a cluster of
     /// its own: what one run leaves behind is not the next one's trouble.
     fn run(&self, unit: &str, skip: &[&str], log: &Path) -> anyhow::Result<Vec<Test>> {
-        let mut cluster = Cluster::start(self.binary, layout(unit, self.servers), 1)?;
+        let mut cluster = ProcessCluster::start(self.binary, layout(unit, self.servers), 1)?;
         let got = run(self.source, unit, cluster.router(0), skip, log)?;
         let fallen = cluster.fallen();
         anyhow::ensure!(fallen.is_empty(), "compat: {unit}: {} ended on their own", fallen.join(", "));
@@ -113,7 +113,7 @@ impl Through<'_> {
 }
 
 /// Every unit twice: direct, and through a router. If `prove`, each test that is left out is run as well.
-fn rows(through: &Through<'_>, units: &[String], skips: &Skips, prove: bool) -> anyhow::Result<Vec<Row>> {
+fn rows(through: &Through<'_>, units: &[String], skips: &Skips, prove: bool) -> anyhow::Result<Vec<CaseRow>> {
     let logs = super::logs(through.source)?;
     let mut rows = Vec::new();
     for unit in units {
@@ -217,9 +217,9 @@ fn run(
     }
     std::fs::write(log, [&output.stdout[..], &output.stderr].concat())?;
     let mut tests = parse(&String::from_utf8_lossy(&output.stdout));
-    if !output.status.success() && tests.iter().all(|test| test.outcome != Outcome::Failed) {
+    if !output.status.success() && tests.iter().all(|test| test.outcome != CaseOutcome::Failed) {
         let detail = String::from_utf8_lossy(&output.stderr).into_owned();
-        tests.push(Test { name: THE_FILE.to_owned(), outcome: Outcome::Failed, detail });
+        tests.push(Test { name: THE_FILE.to_owned(), outcome: CaseOutcome::Failed, detail });
     }
     Ok(tests)
 }
@@ -237,19 +237,19 @@ fn parse(text: &str) -> Vec<Test> {
             continue;
         };
         let outcome = match kind {
-            "ok" => Outcome::Ok,
-            "skip" | "ignore" => Outcome::Skipped,
-            "err" | "exception" | "timeout" => Outcome::Failed,
+            "ok" => CaseOutcome::Ok,
+            "skip" | "ignore" => CaseOutcome::Skipped,
+            "err" | "exception" | "timeout" => CaseOutcome::Failed,
             _ => {
                 open = false;
                 continue;
             }
         };
-        open = outcome == Outcome::Failed;
+        open = outcome == CaseOutcome::Failed;
         let name = match outcome {
-            Outcome::Ok => rest.rsplit_once(" (").map_or(rest, |(name, _)| name),
-            Outcome::Failed => rest.rsplit_once(" in tests/").map_or(rest, |(name, _)| name),
-            Outcome::Skipped => rest.split_once(": Tag:").map_or(rest, |(name, _)| name),
+            CaseOutcome::Ok => rest.rsplit_once(" (").map_or(rest, |(name, _)| name),
+            CaseOutcome::Failed => rest.rsplit_once(" in tests/").map_or(rest, |(name, _)| name),
+            CaseOutcome::Skipped => rest.split_once(": Tag:").map_or(rest, |(name, _)| name),
         };
         tests.push(Test { name: name.to_owned(), outcome, detail: String::new() });
     }
@@ -266,7 +266,7 @@ fn parse_count(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Outcome;
+    use super::super::report::CaseOutcome;
     use super::parse;
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
                     !!! WARNING The following tests failed:\n\n*** [err]: e in f in tests/unit/x.tcl\n";
         let tests = parse(text);
         let short: Vec<_> = tests.iter().map(|test| (test.name.as_str(), test.outcome)).collect();
-        let (ok, failed, skipped) = (Outcome::Ok, Outcome::Failed, Outcome::Skipped);
+        let (ok, failed, skipped) = (CaseOutcome::Ok, CaseOutcome::Failed, CaseOutcome::Skipped);
         assert_eq!(short, [("a (b)", ok), ("c", skipped), ("d", skipped), ("e in f", failed), ("g", ok)]);
         assert_eq!(tests[3].detail, "Expected 1\n");
     }

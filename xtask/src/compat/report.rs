@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::skip::{Skips, matches};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum CaseOutcome {
     Ok,
     Failed,
     /// By the suite itself, or by the skip file.
@@ -17,14 +17,14 @@ pub(super) enum Outcome {
 #[derive(Clone, Debug)]
 pub(super) struct Test {
     pub(super) name: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: CaseOutcome,
     /// Of a failure.
     pub(super) detail: String,
 }
 
 /// One file of the suite.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(super) struct CaseRow {
     unit: String,
     /// Pass in both runs.
     ok: usize,
@@ -38,16 +38,22 @@ pub(super) struct Row {
     pub(super) needless: Vec<(String, String)>,
 }
 
-pub(super) fn row(unit: &str, expected: &[Test], got: &[Test], skips: &Skips) -> Row {
+pub(super) fn row(unit: &str, expected: &[Test], got: &[Test], skips: &Skips) -> CaseRow {
     let mut got = by_name(got);
     let mut needed = BTreeSet::new();
-    let mut row =
-        Row { unit: unit.to_owned(), ok: 0, beside: 0, skipped: 0, missed: Vec::new(), needless: Vec::new() };
+    let mut row = CaseRow {
+        unit: unit.to_owned(),
+        ok: 0,
+        beside: 0,
+        skipped: 0,
+        missed: Vec::new(),
+        needless: Vec::new(),
+    };
     for test in expected {
         let own = got.get_mut(test.name.as_str()).and_then(|tests| tests.pop());
-        let passes = own.is_some_and(|own| own.outcome == Outcome::Ok);
+        let passes = own.is_some_and(|own| own.outcome == CaseOutcome::Ok);
         let reason = skips.reason(unit, &test.name);
-        match (test.outcome == Outcome::Ok, passes) {
+        match (test.outcome == CaseOutcome::Ok, passes) {
             (false, _) => row.beside += 1,
             (true, true) => {
                 row.ok += 1;
@@ -68,7 +74,7 @@ pub(super) fn row(unit: &str, expected: &[Test], got: &[Test], skips: &Skips) ->
     row.needless.retain(|(name, _)| !needed.contains(name.as_str()));
     row.needless.dedup();
     for entry in skips.names(unit) {
-        if !expected.iter().any(|test| test.outcome == Outcome::Ok && matches(entry, &test.name)) {
+        if !expected.iter().any(|test| test.outcome == CaseOutcome::Ok && matches(entry, &test.name)) {
             row.needless.push((entry.to_owned(), "no such test passes direct".to_owned()));
         }
     }
@@ -78,7 +84,7 @@ pub(super) fn row(unit: &str, expected: &[Test], got: &[Test], skips: &Skips) ->
 /// Whether all tests of a name pass, so that nothing speaks for leaving it out.
 pub(super) fn passes(name: &str, got: &[Test]) -> bool {
     let mut own = got.iter().filter(|test| test.name == name).peekable();
-    own.peek().is_some() && own.all(|test| test.outcome == Outcome::Ok)
+    own.peek().is_some() && own.all(|test| test.outcome == CaseOutcome::Ok)
 }
 
 pub(super) fn needless(name: &str, reason: &str) -> (String, String) {
@@ -94,8 +100,8 @@ fn by_name(tests: &[Test]) -> BTreeMap<&str, Vec<&Test>> {
     found
 }
 
-pub(super) fn line(row: &Row) -> String {
-    let Row { unit, ok, beside, skipped, missed, needless } = row;
+pub(super) fn line(row: &CaseRow) -> String {
+    let CaseRow { unit, ok, beside, skipped, missed, needless } = row;
     let mut text =
         format!("{unit}: {ok} ok, {} missed, {skipped} skipped, {beside} not direct either", missed.len());
     for (name, why) in needless {
@@ -113,12 +119,12 @@ pub(super) fn line(row: &Row) -> String {
 }
 
 /// The table of all files.
-pub(super) fn text(rows: &[Row], servers: usize, markdown: bool) -> String {
+pub(super) fn text(rows: &[CaseRow], servers: usize, markdown: bool) -> String {
     let mut text = match markdown {
         true => "| file | ok | missed | skipped | not direct either |\n|---|---|---|---|---|\n".to_owned(),
         false => format!("{servers} server(s){:13}      ok  missed  skipped  not direct either\n", ""),
     };
-    let sum = |of: &dyn Fn(&Row) -> usize| rows.iter().map(of).sum::<usize>();
+    let sum = |of: &dyn Fn(&CaseRow) -> usize| rows.iter().map(of).sum::<usize>();
     let lines = rows.iter().map(|row| (row.unit.as_str(), row.ok, row.missed.len(), row.skipped, row.beside));
     let total = (
         "all",
@@ -138,10 +144,10 @@ pub(super) fn text(rows: &[Row], servers: usize, markdown: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Skips, Test, line, row};
+    use super::{CaseOutcome, Skips, Test, line, row};
 
-    fn tests(of: &[(&str, Outcome)]) -> Vec<Test> {
-        let test = |&(name, outcome): &(&str, Outcome)| Test {
+    fn tests(of: &[(&str, CaseOutcome)]) -> Vec<Test> {
+        let test = |&(name, outcome): &(&str, CaseOutcome)| Test {
             name: name.to_owned(),
             outcome,
             detail: "why".to_owned(),
@@ -151,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_passes_only_direct_is_missed_unless_the_skip_file_names_it() {
-        let (ok, failed) = (Outcome::Ok, Outcome::Failed);
+        let (ok, failed) = (CaseOutcome::Ok, CaseOutcome::Failed);
         let skips = "always | u | twice | r\nalways | u | item* | r\nalways | u | fine | r\nalways | v | a | r\n\
                      always | u | bad | r\nalways | u | gone | r";
         let skips = Skips::parse(skips).unwrap().of(1);

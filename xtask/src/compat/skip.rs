@@ -17,7 +17,7 @@ struct Skip {
 }
 
 /// Why a test is left out.
-pub(super) struct Reason<'a> {
+pub(super) struct SkipReason<'a> {
     pub(super) text: &'a str,
     /// The test itself is named, not what its name begins with.
     pub(super) alone: bool,
@@ -73,10 +73,10 @@ impl Skips {
     }
 
     /// Why a test is left out.
-    pub(super) fn reason(&self, unit: &str, test: &str) -> Option<Reason<'_>> {
+    pub(super) fn reason(&self, unit: &str, test: &str) -> Option<SkipReason<'_>> {
         let mut own = self.skips.iter().filter(|skip| skip.unit == unit);
         let found = own.find(|skip| matches(&skip.test, test));
-        found.map(|skip| Reason { text: &skip.reason, alone: skip.test == test })
+        found.map(|skip| SkipReason { text: &skip.reason, alone: skip.test == test })
     }
 }
 

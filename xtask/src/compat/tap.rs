@@ -1,6 +1,6 @@
 //! What a script says in the Test Anything Protocol, perl's way to tell of tests. Not what the tests are about.
 
-use super::report::{Outcome, Test};
+use super::report::{CaseOutcome, Test};
 
 /// So much of a name is kept: some hold a value of a megabyte.
 const NAME_MAX: usize = 80;
@@ -12,7 +12,7 @@ pub(super) fn parse(text: &str) -> Vec<Test> {
         if let Some(test) = result(line) {
             tests.push(test);
         } else if let (Some(comment), Some(test)) = (line.strip_prefix('#'), tests.last_mut())
-            && test.outcome == Outcome::Failed
+            && test.outcome == CaseOutcome::Failed
         {
             test.detail += comment.trim();
             test.detail.push(' ');
@@ -36,9 +36,9 @@ fn result(line: &str) -> Option<Test> {
     let (name, directive) = rest.split_once(" # ").unwrap_or((rest, ""));
     let skipped = directive.to_ascii_lowercase().starts_with("skip");
     let outcome = match passed {
-        true if skipped => Outcome::Skipped,
-        true => Outcome::Ok,
-        false => Outcome::Failed,
+        true if skipped => CaseOutcome::Skipped,
+        true => CaseOutcome::Ok,
+        false => CaseOutcome::Failed,
     };
     let name = name.trim().trim_start_matches("- ").trim();
     let name = if name.is_empty() { format!("test {number}") } else { name.chars().take(NAME_MAX).collect() };
@@ -47,7 +47,7 @@ fn result(line: &str) -> Option<Test> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Outcome;
+    use super::super::report::CaseOutcome;
     use super::parse;
 
     #[test]
@@ -56,7 +56,7 @@ mod tests {
                     # a remark\nok 4 # skip not here\nok 5 # SKIP no\nokay\nok\n    ok 1 - of a part\nnot ok 6\n";
         let tests = parse(text);
         let short: Vec<_> = tests.iter().map(|test| (test.name.as_str(), test.outcome)).collect();
-        let (ok, failed, skipped) = (Outcome::Ok, Outcome::Failed, Outcome::Skipped);
+        let (ok, failed, skipped) = (CaseOutcome::Ok, CaseOutcome::Failed, CaseOutcome::Skipped);
         let expected = [
             ("stored a - b", ok),
             ("got it", failed),

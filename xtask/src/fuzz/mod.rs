@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 
 pub(crate) use corpus::targets;
-use run::{Fuzzer, Job};
+use run::{FuzzJob, Fuzzer};
 
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask fuzz [TARGET] [OPTIONS]
@@ -32,7 +32,7 @@ to a router before four, with tiny caches, in both protocols.
 ";
 
 #[derive(Debug, PartialEq)]
-struct Options {
+struct FuzzOptions {
     target: Option<String>,
     time: Duration,
     jobs: usize,
@@ -43,10 +43,10 @@ struct Options {
     commands: Option<u32>,
 }
 
-impl Options {
-    fn parse(arguments: &[&str]) -> anyhow::Result<Options> {
+impl FuzzOptions {
+    fn parse(arguments: &[&str]) -> anyhow::Result<FuzzOptions> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut options = Options {
+        let mut options = FuzzOptions {
             target: None,
             time: Duration::from_secs(60),
             jobs: cores,
@@ -82,7 +82,7 @@ impl Options {
 }
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    let options = Options::parse(arguments)?;
+    let options = FuzzOptions::parse(arguments)?;
     if options.target.as_deref() == Some(differential::NAME) {
         return differential::run(root, options.time, options.commands, options.seed);
     }
@@ -100,11 +100,11 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         return fuzzer.replay(target, input);
     }
     fuzzer.find_the_planted_mistake()?;
-    let jobs: Vec<Job> = match &options.target {
+    let jobs: Vec<FuzzJob> = match &options.target {
         Some(target) => {
-            (0..options.jobs as u32).map(|index| Job::new(target, options.seed + index)).collect()
+            (0..options.jobs as u32).map(|index| FuzzJob::new(target, options.seed + index)).collect()
         }
-        None => known.iter().map(|target| Job::new(target, options.seed)).collect(),
+        None => known.iter().map(|target| FuzzJob::new(target, options.seed)).collect(),
     };
     fuzzer.run(jobs, options.jobs, options.time)?;
     if options.keep {
@@ -130,13 +130,13 @@ mod tests {
     #[test]
     fn arguments_are_read() {
         let options =
-            Options::parse(&["wire", "--seconds", "5", "--jobs", "3", "--seed", "7", "--keep"]).unwrap();
+            FuzzOptions::parse(&["wire", "--seconds", "5", "--jobs", "3", "--seed", "7", "--keep"]).unwrap();
         assert_eq!(options.target.as_deref(), Some("wire"));
         assert_eq!((options.time, options.jobs, options.seed), (Duration::from_secs(5), 3, 7));
         assert!(options.keep);
         for wrong in [&["--seconds"][..], &["--seconds", "x"], &["--fast", "1"], &["wire", "node"]] {
-            assert!(Options::parse(wrong).is_err(), "{wrong:?}");
+            assert!(FuzzOptions::parse(wrong).is_err(), "{wrong:?}");
         }
-        assert!(Options::parse(&SHORT).is_ok());
+        assert!(FuzzOptions::parse(&SHORT).is_ok());
     }
 }

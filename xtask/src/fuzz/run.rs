@@ -25,14 +25,14 @@ const TAIL_LINES: usize = 60;
 const POLL: Duration = Duration::from_millis(50);
 
 /// One process: a target from one seed.
-pub(super) struct Job {
+pub(super) struct FuzzJob {
     target: String,
     seed: u32,
 }
 
-impl Job {
-    pub(super) fn new(target: &str, seed: u32) -> Job {
-        Job { target: target.to_owned(), seed }
+impl FuzzJob {
+    pub(super) fn new(target: &str, seed: u32) -> FuzzJob {
+        FuzzJob { target: target.to_owned(), seed }
     }
 }
 
@@ -79,9 +79,9 @@ impl Fuzzer {
     }
 
     /// Runs all jobs, so many at a time, and fails if one of them does.
-    pub(super) fn run(&self, jobs: Vec<Job>, at_a_time: usize, time: Duration) -> anyhow::Result<()> {
+    pub(super) fn run(&self, jobs: Vec<FuzzJob>, at_a_time: usize, time: Duration) -> anyhow::Result<()> {
         let mut waiting = jobs.into_iter();
-        let mut running: Vec<(Job, Child)> = Vec::new();
+        let mut running: Vec<(FuzzJob, Child)> = Vec::new();
         let mut failed = Vec::new();
         loop {
             while running.len() < at_a_time
@@ -111,7 +111,7 @@ impl Fuzzer {
         Ok(())
     }
 
-    fn start(&self, job: &Job, time: Duration) -> anyhow::Result<Child> {
+    fn start(&self, job: &FuzzJob, time: Duration) -> anyhow::Result<Child> {
         let found = self.found(&job.target);
         fs::create_dir_all(&found)?;
         let mut command = self.command(&job.target);
@@ -130,11 +130,11 @@ impl Fuzzer {
         self.findings.join(target)
     }
 
-    fn log(&self, job: &Job) -> PathBuf {
+    fn log(&self, job: &FuzzJob) -> PathBuf {
         self.findings.join(format!("{}-{}.log", job.target, job.seed))
     }
 
-    fn tell(&self, job: &Job) {
+    fn tell(&self, job: &FuzzJob) {
         let text = fs::read(self.log(job)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let after = |name: &str| {
@@ -147,7 +147,7 @@ impl Fuzzer {
         println!("fuzz: {:14} {runs:>9} runs, {edges} edges, {features} features", job.target);
     }
 
-    fn tell_failure(&self, job: &Job) {
+    fn tell_failure(&self, job: &FuzzJob) {
         let text = fs::read(self.log(job)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().collect();

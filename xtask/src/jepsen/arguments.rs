@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
-use super::faults::{FAULTS, Fault};
-use crate::cluster::Storage;
+use super::faults::{FAULTS, InjectedFault};
+use crate::cluster::LayoutStorage;
 
 pub(super) const USAGE: &str = "\
 Usage: cargo xtask jepsen [OPTIONS]
@@ -29,16 +29,19 @@ checkers. Ends with an error on a violation, and when too few hits or invalidati
 ";
 
 /// By the names that `--storage` takes.
-const STORAGES: [(&str, Storage); 3] =
-    [("redis", Storage::Redis), ("cluster", Storage::RedisCluster), ("memcached", Storage::Memcached)];
+const STORAGES: [(&str, LayoutStorage); 3] = [
+    ("redis", LayoutStorage::Redis),
+    ("cluster", LayoutStorage::RedisCluster),
+    ("memcached", LayoutStorage::Memcached),
+];
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Arguments {
-    pub(super) length: Length,
+pub(super) struct JepsenArguments {
+    pub(super) length: RunLength,
     pub(super) seed: u64,
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<InjectedFault>,
     /// The rounds take turns.
-    pub(super) storages: Vec<Storage>,
+    pub(super) storages: Vec<LayoutStorage>,
     pub(super) clients: usize,
     /// A round ends after this; the next has another cluster.
     pub(super) round: Duration,
@@ -49,18 +52,18 @@ pub(super) struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Length {
+pub(super) enum RunLength {
     Time(Duration),
     Operations(u64),
 }
 
-impl Default for Arguments {
-    fn default() -> Arguments {
-        Arguments {
-            length: Length::Time(Duration::from_secs(60)),
+impl Default for JepsenArguments {
+    fn default() -> JepsenArguments {
+        JepsenArguments {
+            length: RunLength::Time(Duration::from_secs(60)),
             seed: 1,
             faults: FAULTS.map(|(_, fault)| fault).to_vec(),
-            storages: vec![Storage::Redis],
+            storages: vec![LayoutStorage::Redis],
             clients: 12,
             round: Duration::from_secs(60),
             binary: None,
@@ -70,15 +73,15 @@ impl Default for Arguments {
     }
 }
 
-impl Arguments {
-    pub(super) fn parse(arguments: &[&str]) -> anyhow::Result<Arguments> {
-        let mut parsed = Arguments::default();
+impl JepsenArguments {
+    pub(super) fn parse(arguments: &[&str]) -> anyhow::Result<JepsenArguments> {
+        let mut parsed = JepsenArguments::default();
         let mut rest = arguments.iter().copied().peekable();
         while let Some(flag) = rest.next() {
             let mut value = || rest.next().with_context(|| format!("{flag} needs a value\n\n{USAGE}"));
             match flag {
-                "--seconds" => parsed.length = Length::Time(Duration::from_secs(number(flag, value()?)?)),
-                "--operations" => parsed.length = Length::Operations(number(flag, value()?)?),
+                "--seconds" => parsed.length = RunLength::Time(Duration::from_secs(number(flag, value()?)?)),
+                "--operations" => parsed.length = RunLength::Operations(number(flag, value()?)?),
                 "--seed" => parsed.seed = number(flag, value()?)?,
                 "--faults" => parsed.faults = faults(value()?)?,
                 "--storage" => parsed.storages = storages(value()?)?,
@@ -102,8 +105,8 @@ impl Arguments {
     /// What a person types to see the same again.
     pub(super) fn command(&self) -> String {
         let length = match self.length {
-            Length::Time(time) => format!("--seconds {}", time.as_secs()),
-            Length::Operations(operations) => format!("--operations {operations}"),
+            RunLength::Time(time) => format!("--seconds {}", time.as_secs()),
+            RunLength::Operations(operations) => format!("--operations {operations}"),
         };
         let names: Vec<&str> = self.faults.iter().map(|fault| fault.name()).collect();
         let faults = if names.is_empty() { "none".to_owned() } else { names.join(",") };
@@ -121,14 +124,14 @@ fn number(flag: &str, text: &str) -> anyhow::Result<u64> {
     text.parse().with_context(|| format!("{flag} {text:?}: write a whole number"))
 }
 
-pub(super) fn faults(list: &str) -> anyhow::Result<Vec<Fault>> {
+pub(super) fn faults(list: &str) -> anyhow::Result<Vec<InjectedFault>> {
     if list == "none" {
         return Ok(Vec::new());
     }
-    list.split(',').map(Fault::parse).collect()
+    list.split(',').map(InjectedFault::parse).collect()
 }
 
-pub(super) fn storages(list: &str) -> anyhow::Result<Vec<Storage>> {
+pub(super) fn storages(list: &str) -> anyhow::Result<Vec<LayoutStorage>> {
     let one = |name: &str| {
         let found = STORAGES.iter().find(|(known, _)| *known == name);
         let names = STORAGES.map(|(name, _)| name).join(", ");
@@ -137,13 +140,13 @@ pub(super) fn storages(list: &str) -> anyhow::Result<Vec<Storage>> {
     list.split(',').map(one).collect()
 }
 
-pub(super) fn storage_name(storage: Storage) -> &'static str {
+pub(super) fn storage_name(storage: LayoutStorage) -> &'static str {
     STORAGES.iter().find(|(_, known)| *known == storage).map_or("", |(name, _)| name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Arguments, Length};
+    use super::{JepsenArguments, RunLength};
 
     #[test]
     fn the_printed_command_asks_for_the_same() {
@@ -152,14 +155,14 @@ mod tests {
             &["--operations", "1000", "--faults", "none", "--clients", "3"],
             &["--storage", "cluster,memcached,cluster"],
         ] {
-            let parsed = Arguments::parse(given).unwrap();
+            let parsed = JepsenArguments::parse(given).unwrap();
             let command = parsed.command();
             let again: Vec<&str> = command.split(' ').skip(3).collect();
-            assert_eq!(Arguments::parse(&again).unwrap(), parsed);
+            assert_eq!(JepsenArguments::parse(&again).unwrap(), parsed);
         }
-        assert_eq!(Arguments::parse(&["--operations", "7"]).unwrap().length, Length::Operations(7));
-        assert_eq!(Arguments::parse(&["--planted", "--json"]).unwrap().planted, Some(None));
-        let one = Arguments::parse(&["--planted", "stale"]).unwrap();
+        assert_eq!(JepsenArguments::parse(&["--operations", "7"]).unwrap().length, RunLength::Operations(7));
+        assert_eq!(JepsenArguments::parse(&["--planted", "--json"]).unwrap().planted, Some(None));
+        let one = JepsenArguments::parse(&["--planted", "stale"]).unwrap();
         assert_eq!(one.planted, Some(Some("stale".to_owned())));
         for wrong in [
             &["--seconds"][..],
@@ -169,7 +172,7 @@ mod tests {
             &["--storage", "redis", "--faults", "move-slot"],
             &["--verbose"],
         ] {
-            assert!(Arguments::parse(wrong).is_err());
+            assert!(JepsenArguments::parse(wrong).is_err());
         }
     }
 }

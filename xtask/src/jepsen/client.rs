@@ -12,9 +12,9 @@ use rand::{RngExt as _, SeedableRng as _};
 use trace::{Workload, WorkloadRequests};
 use wire::resp::{Command, Value};
 
-use super::connection::{Connection, Speech, outcome};
-use super::keys::{Begun, Keys, Kind, Life};
-use super::operation::{Operation, Outcome, What};
+use super::connection::{JepsenConnection, Speech, outcome};
+use super::keys::{Begun, JepsenKeyKind, JepsenKeys, KeyLife};
+use super::operation::{JepsenAction, JepsenOperation, JepsenOutcome};
 
 /// Commands of one pipeline.
 const PIPELINE_MAX: usize = 10;
@@ -25,16 +25,16 @@ const FIELDS: usize = 3;
 const ERRORS_MAX: usize = 40;
 
 /// What all clients share.
-pub(super) struct Shared {
-    pub(super) keys: Keys,
+pub(super) struct ClientsShared {
+    pub(super) keys: JepsenKeys,
     pub(super) speech: Speech,
     pub(super) start: Instant,
     pub(super) stop: AtomicBool,
-    pub(super) counts: Counts,
+    pub(super) counts: ClientCounts,
 }
 
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct ClientCounts {
     /// Answered reads and writes.
     pub(super) reads: AtomicU64,
     pub(super) writes: AtomicU64,
@@ -45,7 +45,7 @@ pub(super) struct Counts {
     pub(super) errors: Mutex<BTreeMap<String, u64>>,
 }
 
-impl Counts {
+impl ClientCounts {
     pub(super) fn answered(&self) -> u64 {
         self.reads.load(Relaxed) + self.writes.load(Relaxed)
     }
@@ -58,12 +58,12 @@ impl Counts {
     }
 }
 
-pub(super) struct Client {
-    shared: Arc<Shared>,
+pub(super) struct JepsenClient {
+    shared: Arc<ClientsShared>,
     number: usize,
     /// Tried in turn when one does not answer.
     routers: Vec<SocketAddr>,
-    connection: Option<Connection>,
+    connection: Option<JepsenConnection>,
     connections: usize,
     requests: WorkloadRequests,
     random: SmallRng,
@@ -71,19 +71,19 @@ pub(super) struct Client {
 }
 
 /// One command on its way, and the operations that it is.
-struct Sent {
+struct SentOperation {
     frame: Vec<u8>,
-    operations: Vec<(Begun, What)>,
+    operations: Vec<(Begun, JepsenAction)>,
 }
 
-impl Client {
+impl JepsenClient {
     pub(super) fn new(
-        shared: &Arc<Shared>,
+        shared: &Arc<ClientsShared>,
         number: usize,
         routers: Vec<SocketAddr>,
         workload: &Workload,
-    ) -> anyhow::Result<Client> {
-        Ok(Client {
+    ) -> anyhow::Result<JepsenClient> {
+        Ok(JepsenClient {
             shared: Arc::clone(shared),
             number,
             routers,
@@ -112,7 +112,7 @@ impl Client {
     fn connect(&mut self) -> bool {
         let address = self.routers[self.connections % self.routers.len()];
         self.connections += 1;
-        let Ok(mut connection) = Connection::new(address, self.shared.speech) else { return false };
+        let Ok(mut connection) = JepsenConnection::new(address, self.shared.speech) else { return false };
         // Half of the clients speak RESP3: another view of every hash.
         if self.number % 2 == 1 && self.shared.speech == Speech::Redis {
             let hello = Command::from_args(&["HELLO", "3"]);
@@ -125,7 +125,7 @@ impl Client {
     }
 
     /// The next pipeline, noted as begun.
-    fn plan(&mut self) -> Vec<Sent> {
+    fn plan(&mut self) -> Vec<SentOperation> {
         let mut last: HashMap<String, usize> = HashMap::new();
         let count = self.random.random_range(1..=PIPELINE_MAX);
         let mut pipeline = Vec::with_capacity(count);
@@ -133,7 +133,7 @@ impl Client {
             let request = self.requests.next_request();
             let life = self.shared.keys.life(request.key as usize);
             let is_redis = self.shared.speech == Speech::Redis;
-            let several = is_redis && request.write && life.kind == Kind::Register;
+            let several = is_redis && request.write && life.kind == JepsenKeyKind::Register;
             let sent = if several && self.random.random_bool(0.12) {
                 self.begin_mset(request.key as usize, &mut last)
             } else {
@@ -141,7 +141,7 @@ impl Client {
                     (true, true) => self.write(life.kind),
                     (true, false) => self.read(life.kind),
                     (false, true) => self.write_to_memcached(life.kind),
-                    (false, false) => What::Get,
+                    (false, false) => JepsenAction::Get,
                 };
                 self.begin_one(&life, what, &mut last)
             };
@@ -150,32 +150,42 @@ impl Client {
         pipeline
     }
 
-    fn begin_one(&self, life: &Arc<Life>, what: What, last: &mut HashMap<String, usize>) -> Option<Sent> {
+    fn begin_one(
+        &self,
+        life: &Arc<KeyLife>,
+        what: JepsenAction,
+        last: &mut HashMap<String, usize>,
+    ) -> Option<SentOperation> {
         let frame = self.shared.speech.frame(&what, &life.key)?;
         let begun = self.begin(life, &what, last)?;
-        Some(Sent { frame, operations: vec![(begun, what)] })
+        Some(SentOperation { frame, operations: vec![(begun, what)] })
     }
 
-    fn begin(&self, life: &Arc<Life>, what: &What, last: &mut HashMap<String, usize>) -> Option<Begun> {
+    fn begin(
+        &self,
+        life: &Arc<KeyLife>,
+        what: &JepsenAction,
+        last: &mut HashMap<String, usize>,
+    ) -> Option<Begun> {
         let after = last.get(&life.key).copied();
-        let operation = Operation::begun(what.clone(), self.now(), after, self.number);
+        let operation = JepsenOperation::begun(what.clone(), self.now(), after, self.number);
         let begun = self.shared.keys.begin(life, operation)?;
         last.insert(life.key.clone(), begun.index);
         Some(begun)
     }
 
-    fn begin_mset(&mut self, place: usize, last: &mut HashMap<String, usize>) -> Option<Sent> {
+    fn begin_mset(&mut self, place: usize, last: &mut HashMap<String, usize>) -> Option<SentOperation> {
         let (mut arguments, mut operations) = (vec!["MSET".to_owned()], Vec::new());
         for life in self.shared.keys.registers_beside(place) {
             let value = self.value();
-            let what = What::Set(value.clone(), None);
+            let what = JepsenAction::Set(value.clone(), None);
             if let Some(begun) = self.begin(&life, &what, last) {
                 arguments.extend([life.key.clone(), value]);
                 operations.push((begun, what));
             }
         }
         let frame = Command::from_args(&arguments).frame().to_vec();
-        (!operations.is_empty()).then_some(Sent { frame, operations })
+        (!operations.is_empty()).then_some(SentOperation { frame, operations })
     }
 
     /// Never the same twice.
@@ -184,48 +194,50 @@ impl Client {
         format!("{}.{}", self.number, self.values)
     }
 
-    fn write(&mut self, kind: Kind) -> What {
+    fn write(&mut self, kind: JepsenKeyKind) -> JepsenAction {
         let dice = self.random.random_range(0..100);
         let ttl = self.random.random_range(100..2000);
         match (kind, dice) {
-            (_, 0..6) => What::Del,
-            (Kind::Counter | Kind::Register, 6..14) => What::Pexpire(ttl),
-            (Kind::Counter, _) => What::Incr,
-            (Kind::Register, 14..30) => What::Set(self.value(), Some(ttl)),
-            (Kind::Register, 30..45) => What::Append(self.value()),
-            (Kind::Register, _) => What::Set(self.value(), None),
-            (Kind::Hash, _) => {
+            (_, 0..6) => JepsenAction::Del,
+            (JepsenKeyKind::Counter | JepsenKeyKind::Register, 6..14) => JepsenAction::Pexpire(ttl),
+            (JepsenKeyKind::Counter, _) => JepsenAction::Incr,
+            (JepsenKeyKind::Register, 14..30) => JepsenAction::Set(self.value(), Some(ttl)),
+            (JepsenKeyKind::Register, 30..45) => JepsenAction::Append(self.value()),
+            (JepsenKeyKind::Register, _) => JepsenAction::Set(self.value(), None),
+            (JepsenKeyKind::Hash, _) => {
                 let field = format!("f{}", self.random.random_range(0..FIELDS));
-                What::Hset(field, self.value())
+                JepsenAction::Hset(field, self.value())
             }
         }
     }
 
     /// Nothing expires: memcached's clock ticks once a second, in steps that no model here has.
-    fn write_to_memcached(&mut self, kind: Kind) -> What {
+    fn write_to_memcached(&mut self, kind: JepsenKeyKind) -> JepsenAction {
         let dice = self.random.random_range(0..100);
         match (kind, dice) {
-            (_, 0..8) => What::Del,
-            (Kind::Counter, _) => What::Incr,
-            (_, 8..20) => What::Add(self.value()),
-            (_, 20..40) => What::Extend(self.value()),
-            (Kind::Register | Kind::Hash, _) => What::Set(self.value(), None),
+            (_, 0..8) => JepsenAction::Del,
+            (JepsenKeyKind::Counter, _) => JepsenAction::Incr,
+            (_, 8..20) => JepsenAction::Add(self.value()),
+            (_, 20..40) => JepsenAction::Extend(self.value()),
+            (JepsenKeyKind::Register | JepsenKeyKind::Hash, _) => JepsenAction::Set(self.value(), None),
         }
     }
 
-    fn read(&mut self, kind: Kind) -> What {
+    fn read(&mut self, kind: JepsenKeyKind) -> JepsenAction {
         let dice = self.random.random_range(0..100);
         match (kind, dice) {
-            (Kind::Register, 0..20) => What::Strlen,
-            (Kind::Register | Kind::Counter, _) => What::Get,
-            (Kind::Hash, 0..50) => What::Hgetall,
-            (Kind::Hash, 50..65) => What::Hlen,
-            (Kind::Hash, _) => What::Hget(format!("f{}", self.random.random_range(0..FIELDS))),
+            (JepsenKeyKind::Register, 0..20) => JepsenAction::Strlen,
+            (JepsenKeyKind::Register | JepsenKeyKind::Counter, _) => JepsenAction::Get,
+            (JepsenKeyKind::Hash, 0..50) => JepsenAction::Hgetall,
+            (JepsenKeyKind::Hash, 50..65) => JepsenAction::Hlen,
+            (JepsenKeyKind::Hash, _) => {
+                JepsenAction::Hget(format!("f{}", self.random.random_range(0..FIELDS)))
+            }
         }
     }
 
     /// Sends a pipeline and takes its replies. False if something went wrong.
-    fn carry_out(&mut self, pipeline: Vec<Sent>) -> bool {
+    fn carry_out(&mut self, pipeline: Vec<SentOperation>) -> bool {
         let frames: Vec<u8> = pipeline.iter().flat_map(|sent| sent.frame.iter().copied()).collect();
         let mut connection = self.connection.take();
         let mut well = match &mut connection {
@@ -255,15 +267,15 @@ impl Client {
     }
 
     /// False for an error.
-    fn told(&self, sent: Sent, reply: &Value) -> bool {
+    fn told(&self, sent: SentOperation, reply: &Value) -> bool {
         let (now, counts) = (self.now(), &self.shared.counts);
         for (begun, what) in sent.operations {
             let outcome = outcome(&what, reply);
             match &outcome {
-                Outcome::Told(_) if what.reads() => counts.reads.fetch_add(1, Relaxed),
-                Outcome::Told(_) => counts.writes.fetch_add(1, Relaxed),
-                Outcome::Unknown => counts.unknown.fetch_add(1, Relaxed),
-                Outcome::Void | Outcome::Pending => counts.void.fetch_add(1, Relaxed),
+                JepsenOutcome::Told(_) if what.reads() => counts.reads.fetch_add(1, Relaxed),
+                JepsenOutcome::Told(_) => counts.writes.fetch_add(1, Relaxed),
+                JepsenOutcome::Unknown => counts.unknown.fetch_add(1, Relaxed),
+                JepsenOutcome::Void | JepsenOutcome::Pending => counts.void.fetch_add(1, Relaxed),
             };
             if let Some(call) = self.shared.keys.end(&begun, now, outcome)
                 && !what.reads()
@@ -279,11 +291,11 @@ impl Client {
         false
     }
 
-    fn lost(&self, sent: Sent) {
+    fn lost(&self, sent: SentOperation) {
         for (begun, what) in sent.operations {
             let (outcome, count) = match what.reads() {
-                true => (Outcome::Void, &self.shared.counts.void),
-                false => (Outcome::Unknown, &self.shared.counts.unknown),
+                true => (JepsenOutcome::Void, &self.shared.counts.void),
+                false => (JepsenOutcome::Unknown, &self.shared.counts.unknown),
             };
             count.fetch_add(1, Relaxed);
             self.shared.keys.end(&begun, self.now(), outcome);

@@ -9,7 +9,7 @@ use wire::resp::{Command, ReplyScanner, Value};
 
 use super::memcached;
 use super::model::hash_text;
-use super::operation::{Outcome, What};
+use super::operation::{JepsenAction, JepsenOutcome};
 
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// A client gives up after this; the outcome is unknown then.
@@ -24,7 +24,7 @@ pub(super) enum Speech {
 
 impl Speech {
     /// The bytes of a command; none if there are no words for it.
-    pub(super) fn frame(self, what: &What, key: &str) -> Option<Vec<u8>> {
+    pub(super) fn frame(self, what: &JepsenAction, key: &str) -> Option<Vec<u8>> {
         match self {
             Speech::Redis => Some(Command::from_args(&what.arguments(key)).frame().to_vec()),
             Speech::Memcached => memcached::request(what, key),
@@ -32,20 +32,20 @@ impl Speech {
     }
 }
 
-pub(super) struct Connection {
+pub(super) struct JepsenConnection {
     speech: Speech,
     stream: TcpStream,
     received: Vec<u8>,
     at: usize,
 }
 
-impl Connection {
-    pub(super) fn new(address: SocketAddr, speech: Speech) -> io::Result<Connection> {
+impl JepsenConnection {
+    pub(super) fn new(address: SocketAddr, speech: Speech) -> io::Result<JepsenConnection> {
         let stream = TcpStream::connect_timeout(&address, CONNECT_MAX)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_MAX))?;
         stream.set_write_timeout(Some(REPLY_MAX))?;
-        Ok(Connection { speech, stream, received: Vec::new(), at: 0 })
+        Ok(JepsenConnection { speech, stream, received: Vec::new(), at: 0 })
     }
 
     pub(super) fn send(&mut self, frames: &[u8]) -> io::Result<()> {
@@ -88,28 +88,28 @@ const WITHOUT_EFFECT: [&str; 4] =
     ["the command was not executed", "the command changed nothing", "the command had no effect", "BUSY "];
 
 /// What a reply says about a command.
-pub(super) fn outcome(what: &What, reply: &Value) -> Outcome {
+pub(super) fn outcome(what: &JepsenAction, reply: &Value) -> JepsenOutcome {
     match reply {
         Value::Error(text) => {
             let text = String::from_utf8_lossy(text);
             let void = what.reads() || WITHOUT_EFFECT.iter().any(|part| text.contains(part));
-            if void { Outcome::Void } else { Outcome::Unknown }
+            if void { JepsenOutcome::Void } else { JepsenOutcome::Unknown }
         }
         // A counter's value comes as text.
-        Value::Bulk(text) if *what == What::Incr => {
-            Outcome::Told(format!(":{}", String::from_utf8_lossy(text)))
+        Value::Bulk(text) if *what == JepsenAction::Incr => {
+            JepsenOutcome::Told(format!(":{}", String::from_utf8_lossy(text)))
         }
-        Value::Null => Outcome::Told("nil".to_owned()),
-        Value::Integer(number) => Outcome::Told(format!(":{number}")),
-        Value::Simple(text) => Outcome::Told(format!("+{}", String::from_utf8_lossy(text))),
-        Value::Bulk(text) => Outcome::Told(format!("${}", String::from_utf8_lossy(text))),
+        Value::Null => JepsenOutcome::Told("nil".to_owned()),
+        Value::Integer(number) => JepsenOutcome::Told(format!(":{number}")),
+        Value::Simple(text) => JepsenOutcome::Told(format!("+{}", String::from_utf8_lossy(text))),
+        Value::Bulk(text) => JepsenOutcome::Told(format!("${}", String::from_utf8_lossy(text))),
         Value::Map(entries) => {
             let values: Vec<Value> =
                 entries.iter().flat_map(|(field, value)| [field.clone(), value.clone()]).collect();
-            Outcome::Told(pairs(&values).unwrap_or_else(|| format!("{reply:?}")))
+            JepsenOutcome::Told(pairs(&values).unwrap_or_else(|| format!("{reply:?}")))
         }
-        Value::Array(values) => Outcome::Told(pairs(values).unwrap_or_else(|| format!("{reply:?}"))),
-        other => Outcome::Told(format!("{other:?}")),
+        Value::Array(values) => JepsenOutcome::Told(pairs(values).unwrap_or_else(|| format!("{reply:?}"))),
+        other => JepsenOutcome::Told(format!("{other:?}")),
     }
 }
 
@@ -125,7 +125,7 @@ fn pairs(values: &[Value]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, What, outcome};
+    use super::{JepsenAction, JepsenOutcome, outcome};
     use bytes::Bytes;
     use wire::resp::Value;
 
@@ -137,17 +137,17 @@ mod tests {
     fn replies_are_told_as_the_models_tell_them() {
         let bulk = |text: &'static str| Value::Bulk(Bytes::from_static(text.as_bytes()));
         let all = Value::Array(vec![bulk("f2"), bulk("b"), bulk("f1"), bulk("a")]);
-        assert_eq!(outcome(&What::Hgetall, &all), Outcome::Told("{f1=a,f2=b}".to_owned()));
-        assert_eq!(outcome(&What::Get, &Value::Null), Outcome::Told("nil".to_owned()));
-        assert_eq!(outcome(&What::Incr, &Value::Integer(3)), Outcome::Told(":3".to_owned()));
+        assert_eq!(outcome(&JepsenAction::Hgetall, &all), JepsenOutcome::Told("{f1=a,f2=b}".to_owned()));
+        assert_eq!(outcome(&JepsenAction::Get, &Value::Null), JepsenOutcome::Told("nil".to_owned()));
+        assert_eq!(outcome(&JepsenAction::Incr, &Value::Integer(3)), JepsenOutcome::Told(":3".to_owned()));
     }
 
     #[test]
     fn errors_say_what_is_known() {
         let lost = error("ERR DistCache: shim s was lost while the command ran; its outcome is unknown");
-        assert_eq!(outcome(&What::Incr, &lost), Outcome::Unknown);
-        assert_eq!(outcome(&What::Get, &lost), Outcome::Void);
+        assert_eq!(outcome(&JepsenAction::Incr, &lost), JepsenOutcome::Unknown);
+        assert_eq!(outcome(&JepsenAction::Get, &lost), JepsenOutcome::Void);
         let refused = error("ERR DistCache: shim s is not reachable; the command was not executed");
-        assert_eq!(outcome(&What::Incr, &refused), Outcome::Void);
+        assert_eq!(outcome(&JepsenAction::Incr, &refused), JepsenOutcome::Void);
     }
 }

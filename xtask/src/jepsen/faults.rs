@@ -10,8 +10,8 @@ use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
 use rustix::process::Signal;
 
-use crate::cluster::proxy::{Fate, Kind, Rule, Weather};
-use crate::cluster::{Cluster, Move, Namespace, Process, Role, Storage};
+use crate::cluster::proxy::{MessageFate, Weather, WeatherKind, WeatherRule};
+use crate::cluster::{LayoutRole, LayoutStorage, MemberProcess, Move, Namespace, ProcessCluster};
 
 /// Faults of one episode.
 const TOGETHER_MAX: usize = 3;
@@ -22,7 +22,7 @@ const HEAD_START_MS_MAX: u64 = 1500;
 const MOVED_AT_ONCE_MAX: usize = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fault {
+pub(super) enum InjectedFault {
     KillNode,
     KillShim,
     /// Killed and started again at once: leases of its former life still run.
@@ -57,36 +57,36 @@ pub(super) enum Fault {
 }
 
 /// By the names that `--faults` takes.
-pub(super) const FAULTS: [(&str, Fault); 25] = [
-    ("kill-node", Fault::KillNode),
-    ("kill-shim", Fault::KillShim),
-    ("bounce-shim", Fault::BounceShim),
-    ("replace-shim", Fault::ReplaceShim),
-    ("kill-router", Fault::KillRouter),
-    ("bounce-router", Fault::BounceRouter),
-    ("kill-controller", Fault::KillController),
-    ("stop-node", Fault::StopNode),
-    ("pause-node", Fault::PauseNode),
-    ("pause-shim", Fault::PauseShim),
-    ("pause-router", Fault::PauseRouter),
-    ("pause-storage", Fault::PauseStorage),
-    ("delay", Fault::Delay),
-    ("cut-one-way", Fault::CutOneWay),
-    ("cut", Fault::Cut),
-    ("reset", Fault::Reset),
-    ("slow-line", Fault::SlowLine),
-    ("drop", Fault::Drop),
-    ("duplicate", Fault::Duplicate),
-    ("reorder", Fault::Reorder),
-    ("silent-node", Fault::SilentNode),
-    ("kill-storage", Fault::KillStorage),
-    ("move-slot", Fault::MoveSlot),
-    ("fail-over", Fault::FailOver),
-    ("pull-cable", Fault::PullCable),
+pub(super) const FAULTS: [(&str, InjectedFault); 25] = [
+    ("kill-node", InjectedFault::KillNode),
+    ("kill-shim", InjectedFault::KillShim),
+    ("bounce-shim", InjectedFault::BounceShim),
+    ("replace-shim", InjectedFault::ReplaceShim),
+    ("kill-router", InjectedFault::KillRouter),
+    ("bounce-router", InjectedFault::BounceRouter),
+    ("kill-controller", InjectedFault::KillController),
+    ("stop-node", InjectedFault::StopNode),
+    ("pause-node", InjectedFault::PauseNode),
+    ("pause-shim", InjectedFault::PauseShim),
+    ("pause-router", InjectedFault::PauseRouter),
+    ("pause-storage", InjectedFault::PauseStorage),
+    ("delay", InjectedFault::Delay),
+    ("cut-one-way", InjectedFault::CutOneWay),
+    ("cut", InjectedFault::Cut),
+    ("reset", InjectedFault::Reset),
+    ("slow-line", InjectedFault::SlowLine),
+    ("drop", InjectedFault::Drop),
+    ("duplicate", InjectedFault::Duplicate),
+    ("reorder", InjectedFault::Reorder),
+    ("silent-node", InjectedFault::SilentNode),
+    ("kill-storage", InjectedFault::KillStorage),
+    ("move-slot", InjectedFault::MoveSlot),
+    ("fail-over", InjectedFault::FailOver),
+    ("pull-cable", InjectedFault::PullCable),
 ];
 
-impl Fault {
-    pub(super) fn parse(name: &str) -> anyhow::Result<Fault> {
+impl InjectedFault {
+    pub(super) fn parse(name: &str) -> anyhow::Result<InjectedFault> {
         let found = FAULTS.iter().find(|(known, _)| *known == name);
         found.map(|(_, fault)| *fault).with_context(|| {
             let names = FAULTS.map(|(name, _)| name).join(", ");
@@ -99,38 +99,62 @@ impl Fault {
     }
 
     /// Whether it can happen to a cluster over such storage.
-    pub(super) fn befalls(self, storage: Storage) -> bool {
+    pub(super) fn befalls(self, storage: LayoutStorage) -> bool {
         match self {
-            Fault::KillStorage | Fault::MoveSlot | Fault::FailOver => storage == Storage::RedisCluster,
+            InjectedFault::KillStorage | InjectedFault::MoveSlot | InjectedFault::FailOver => {
+                storage == LayoutStorage::RedisCluster
+            }
             _ => true,
         }
     }
 
     /// The kinds of members that it happens to.
-    fn victims(self, storage: Storage) -> &'static [Role] {
+    fn victims(self, storage: LayoutStorage) -> &'static [LayoutRole] {
         match self {
-            Fault::KillNode | Fault::StopNode | Fault::PauseNode | Fault::SilentNode => &[Role::Node],
-            Fault::KillShim | Fault::BounceShim | Fault::ReplaceShim | Fault::PauseShim => &[Role::Shim],
-            Fault::KillRouter | Fault::BounceRouter | Fault::PauseRouter => &[Role::Router],
-            Fault::KillController => &[Role::Controller],
-            Fault::PauseStorage | Fault::KillStorage | Fault::MoveSlot | Fault::FailOver => &[Role::Redis],
+            InjectedFault::KillNode
+            | InjectedFault::StopNode
+            | InjectedFault::PauseNode
+            | InjectedFault::SilentNode => &[LayoutRole::Node],
+            InjectedFault::KillShim
+            | InjectedFault::BounceShim
+            | InjectedFault::ReplaceShim
+            | InjectedFault::PauseShim => &[LayoutRole::Shim],
+            InjectedFault::KillRouter | InjectedFault::BounceRouter | InjectedFault::PauseRouter => {
+                &[LayoutRole::Router]
+            }
+            InjectedFault::KillController => &[LayoutRole::Controller],
+            InjectedFault::PauseStorage
+            | InjectedFault::KillStorage
+            | InjectedFault::MoveSlot
+            | InjectedFault::FailOver => &[LayoutRole::Redis],
             // No proxy stands before a memcached.
-            Fault::Delay | Fault::CutOneWay | Fault::Cut | Fault::Reset | Fault::SlowLine
-                if storage == Storage::Memcached =>
+            InjectedFault::Delay
+            | InjectedFault::CutOneWay
+            | InjectedFault::Cut
+            | InjectedFault::Reset
+            | InjectedFault::SlowLine
+                if storage == LayoutStorage::Memcached =>
             {
-                &[Role::Node, Role::Shim, Role::Router]
+                &[LayoutRole::Node, LayoutRole::Shim, LayoutRole::Router]
             }
-            Fault::Delay | Fault::CutOneWay | Fault::Cut | Fault::Reset | Fault::SlowLine => {
-                &[Role::Node, Role::Shim, Role::Redis, Role::Router]
+            InjectedFault::Delay
+            | InjectedFault::CutOneWay
+            | InjectedFault::Cut
+            | InjectedFault::Reset
+            | InjectedFault::SlowLine => {
+                &[LayoutRole::Node, LayoutRole::Shim, LayoutRole::Redis, LayoutRole::Router]
             }
-            Fault::Drop | Fault::Duplicate | Fault::Reorder | Fault::PullCable => &[],
+            InjectedFault::Drop
+            | InjectedFault::Duplicate
+            | InjectedFault::Reorder
+            | InjectedFault::PullCable => &[],
         }
     }
 }
 
 /// A fault that lasts.
 struct Active {
-    fault: Fault,
+    fault: InjectedFault,
     victim: Option<String>,
     /// The slot that moves away from the victim.
     part: Option<Move>,
@@ -144,18 +168,18 @@ impl Active {
 }
 
 pub(super) struct Faults {
-    kinds: Vec<Fault>,
+    kinds: Vec<InjectedFault>,
     /// The rest of the current turn through all kinds.
-    turn: Vec<Fault>,
+    turn: Vec<InjectedFault>,
     random: SmallRng,
     active: Vec<Active>,
     /// Processes that were replaced and go on all the same.
-    predecessors: Vec<Process>,
+    predecessors: Vec<MemberProcess>,
     pub(super) counts: BTreeMap<&'static str, u64>,
 }
 
 impl Faults {
-    pub(super) fn new(kinds: Vec<Fault>, seed: u64) -> Faults {
+    pub(super) fn new(kinds: Vec<InjectedFault>, seed: u64) -> Faults {
         let random = SmallRng::seed_from_u64(seed ^ 0xfa17);
         Faults {
             kinds,
@@ -168,7 +192,7 @@ impl Faults {
     }
 
     /// Begins an episode; says how long it lasts, and what happens in it.
-    pub(super) fn begin(&mut self, cluster: &mut Cluster) -> anyhow::Result<(Duration, String)> {
+    pub(super) fn begin(&mut self, cluster: &mut ProcessCluster) -> anyhow::Result<(Duration, String)> {
         let together = [1, 1, 1, 2, 2, TOGETHER_MAX].choose(&mut self.random).copied().unwrap_or(1);
         let mut text = Vec::new();
         self.predecessors.clear();
@@ -196,16 +220,16 @@ impl Faults {
     }
 
     /// None if every member of its kind has another fault already.
-    fn choose(&mut self, cluster: &Cluster, fault: Fault) -> Option<Active> {
+    fn choose(&mut self, cluster: &ProcessCluster, fault: InjectedFault) -> Option<Active> {
         let roles = fault.victims(cluster.layout.storage);
         if roles.is_empty() {
             return Some(Active { fault, victim: None, part: None });
         }
         let storage = cluster.redis_cluster().ok();
         let members: Vec<String> = match (fault, storage) {
-            (Fault::KillStorage | Fault::MoveSlot, Some(storage)) => storage.primaries(),
+            (InjectedFault::KillStorage | InjectedFault::MoveSlot, Some(storage)) => storage.primaries(),
             // Neither of the two may have a fault, or acknowledged writes could be lost between them.
-            (Fault::FailOver, Some(storage)) => {
+            (InjectedFault::FailOver, Some(storage)) => {
                 let pairs = storage.replicas().into_iter();
                 pairs.filter(|(_, primary)| self.is_free(primary)).map(|(replica, _)| replica).collect()
             }
@@ -214,7 +238,7 @@ impl Faults {
         let members: Vec<String> = members.into_iter().filter(|id| self.is_free(id)).collect();
         let victim = members.choose(&mut self.random)?.clone();
         let mut part = None;
-        if fault == Fault::MoveSlot {
+        if fault == InjectedFault::MoveSlot {
             let others: Vec<&String> = members.iter().filter(|id| **id != victim).collect();
             let to = (*others.choose(&mut self.random)?).clone();
             part = Some(Move { slot: storage?.slot_with_keys(&victim)?, from: victim.clone(), to });
@@ -227,53 +251,59 @@ impl Faults {
     }
 
     /// False if it did not come about.
-    fn inflict(&mut self, cluster: &mut Cluster, active: &Active) -> anyhow::Result<bool> {
+    fn inflict(&mut self, cluster: &mut ProcessCluster, active: &Active) -> anyhow::Result<bool> {
         let victim = active.victim.as_deref().unwrap_or_default();
         match active.fault {
-            Fault::KillNode
-            | Fault::KillShim
-            | Fault::KillRouter
-            | Fault::KillController
-            | Fault::KillStorage => cluster.kill(victim)?,
-            Fault::BounceShim | Fault::BounceRouter => {
+            InjectedFault::KillNode
+            | InjectedFault::KillShim
+            | InjectedFault::KillRouter
+            | InjectedFault::KillController
+            | InjectedFault::KillStorage => cluster.kill(victim)?,
+            InjectedFault::BounceShim | InjectedFault::BounceRouter => {
                 cluster.kill(victim)?;
                 cluster.run(victim)?;
             }
-            Fault::StopNode => cluster.terminate(victim)?,
-            Fault::ReplaceShim
-            | Fault::PauseNode
-            | Fault::PauseShim
-            | Fault::PauseRouter
-            | Fault::PauseStorage => cluster.pause(victim)?,
-            Fault::FailOver => return cluster.redis_cluster()?.fail_over(victim),
-            Fault::MoveSlot => {
+            InjectedFault::StopNode => cluster.terminate(victim)?,
+            InjectedFault::ReplaceShim
+            | InjectedFault::PauseNode
+            | InjectedFault::PauseShim
+            | InjectedFault::PauseRouter
+            | InjectedFault::PauseStorage => cluster.pause(victim)?,
+            InjectedFault::FailOver => return cluster.redis_cluster()?.fail_over(victim),
+            InjectedFault::MoveSlot => {
                 let part = active.part.as_ref().context("no slot was chosen")?;
                 cluster.redis_cluster()?.begin_move(part)?;
                 let count = self.random.random_range(1..MOVED_AT_ONCE_MAX);
                 // What does not go now goes at the end.
                 drop(cluster.redis_cluster()?.move_keys(part, count));
             }
-            Fault::PullCable => Faults::cable(cluster)?.pull_the_cable()?,
+            InjectedFault::PullCable => Faults::cable(cluster)?.pull_the_cable()?,
             _ => self.disturb_links(cluster, active.fault, victim)?,
         }
         Ok(true)
     }
 
-    fn disturb_links(&mut self, cluster: &Cluster, fault: Fault, victim: &str) -> anyhow::Result<()> {
+    fn disturb_links(
+        &mut self,
+        cluster: &ProcessCluster,
+        fault: InjectedFault,
+        victim: &str,
+    ) -> anyhow::Result<()> {
         match fault {
-            Fault::Reset => cluster.proxy()?.reset(Some(victim), None),
-            Fault::CutOneWay => {
+            InjectedFault::Reset => cluster.proxy()?.reset(Some(victim), None),
+            InjectedFault::CutOneWay => {
                 let weather = self.weather(fault);
                 match self.random.random_bool(0.5) {
                     true => cluster.proxy()?.weather(Some(victim), None, weather),
                     false => cluster.proxy()?.weather(None, Some(victim), weather),
                 }
             }
-            Fault::SilentNode => {
-                let rules = vec![Rule { kind: Some(Kind::Ack), chance: 1.0, fate: Fate::Drop }];
+            InjectedFault::SilentNode => {
+                let rules =
+                    vec![WeatherRule { kind: Some(WeatherKind::Ack), chance: 1.0, fate: MessageFate::Drop }];
                 cluster.proxy()?.weather(Some(victim), None, Weather { rules, ..Weather::default() })
             }
-            Fault::Drop | Fault::Duplicate | Fault::Reorder => {
+            InjectedFault::Drop | InjectedFault::Duplicate | InjectedFault::Reorder => {
                 let weather = self.weather(fault);
                 cluster.proxy()?.weather(None, None, weather)
             }
@@ -285,48 +315,51 @@ impl Faults {
         }
     }
 
-    fn cable(cluster: &Cluster) -> anyhow::Result<&Namespace> {
+    fn cable(cluster: &ProcessCluster) -> anyhow::Result<&Namespace> {
         let (namespace, _) = cluster.namespace().context("no node has a network namespace")?;
         Ok(namespace)
     }
 
-    fn weather(&mut self, fault: Fault) -> Weather {
+    fn weather(&mut self, fault: InjectedFault) -> Weather {
         let mut milliseconds = |range| Duration::from_millis(self.random.random_range(range));
         let (short, long) = (milliseconds(1..40), milliseconds(20..700));
         let mut rule = |fate| {
             let chance = self.random.random_range(0.05..0.4);
-            Weather { rules: vec![Rule { kind: None, chance, fate }], ..Weather::default() }
+            Weather { rules: vec![WeatherRule { kind: None, chance, fate }], ..Weather::default() }
         };
         match fault {
-            Fault::Delay => Weather { delay: short, jitter: long / 4, ..Weather::default() },
-            Fault::SlowLine => Weather { bytes_per_second: Some(40_000), ..Weather::default() },
-            Fault::Drop => rule(Fate::Drop),
-            Fault::Duplicate => rule(Fate::Duplicate(long)),
-            Fault::Reorder => rule(Fate::Hold(long)),
+            InjectedFault::Delay => Weather { delay: short, jitter: long / 4, ..Weather::default() },
+            InjectedFault::SlowLine => Weather { bytes_per_second: Some(40_000), ..Weather::default() },
+            InjectedFault::Drop => rule(MessageFate::Drop),
+            InjectedFault::Duplicate => rule(MessageFate::Duplicate(long)),
+            InjectedFault::Reorder => rule(MessageFate::Hold(long)),
             _ => Weather { cut: true, ..Weather::default() },
         }
     }
 
     /// Ends the episode: everything is started, goes on and is connected again.
-    pub(super) fn end(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
+    pub(super) fn end(&mut self, cluster: &mut ProcessCluster) -> anyhow::Result<()> {
         cluster.proxy()?.clear()?;
         let mut parts = Vec::new();
         for Active { fault, victim, part } in std::mem::take(&mut self.active) {
             let victim = victim.unwrap_or_default();
             parts.extend(part);
             match fault {
-                Fault::KillNode
-                | Fault::KillShim
-                | Fault::KillRouter
-                | Fault::KillController
-                | Fault::KillStorage
-                | Fault::StopNode => cluster.run(&victim)?,
-                Fault::PauseNode | Fault::PauseShim | Fault::PauseRouter | Fault::PauseStorage => {
+                InjectedFault::KillNode
+                | InjectedFault::KillShim
+                | InjectedFault::KillRouter
+                | InjectedFault::KillController
+                | InjectedFault::KillStorage
+                | InjectedFault::StopNode => cluster.run(&victim)?,
+                InjectedFault::PauseNode
+                | InjectedFault::PauseShim
+                | InjectedFault::PauseRouter
+                | InjectedFault::PauseStorage => {
                     cluster.resume(&victim)?;
                 }
-                Fault::PullCable => Faults::cable(cluster)?.plug_it_in()?,
-                Fault::ReplaceShim => self.replace(cluster, &victim)?,
-                Fault::Reset => cluster.proxy()?.reset(Some(&victim), None)?,
+                InjectedFault::PullCable => Faults::cable(cluster)?.plug_it_in()?,
+                InjectedFault::ReplaceShim => self.replace(cluster, &victim)?,
+                InjectedFault::Reset => cluster.proxy()?.reset(Some(&victim), None)?,
                 _ => {}
             }
         }
@@ -336,9 +369,9 @@ impl Faults {
 
     /// The predecessor goes on a while after its successor has begun to serve, with whatever it has read and queued
     /// and with its connections to storage, until the next episode.
-    fn replace(&mut self, cluster: &mut Cluster, victim: &str) -> anyhow::Result<()> {
+    fn replace(&mut self, cluster: &mut ProcessCluster, victim: &str) -> anyhow::Result<()> {
         let predecessor = cluster.replace(victim)?;
-        for id in [Role::Router, Role::Node].into_iter().flat_map(|role| cluster.ids(role)) {
+        for id in [LayoutRole::Router, LayoutRole::Node].into_iter().flat_map(|role| cluster.ids(role)) {
             cluster.proxy()?.reset(Some(&id), Some(victim))?;
         }
         let head_start = self.random.random_range(0..HEAD_START_MS_MAX);
@@ -356,14 +389,14 @@ impl Faults {
 
 #[cfg(test)]
 mod tests {
-    use super::{FAULTS, Fault};
+    use super::{FAULTS, InjectedFault};
 
     #[test]
     fn faults_have_names() {
         for (name, fault) in FAULTS {
-            assert_eq!(Fault::parse(name).unwrap(), fault);
+            assert_eq!(InjectedFault::parse(name).unwrap(), fault);
             assert_eq!(fault.name(), name);
         }
-        assert!(Fault::parse("rain").unwrap_err().to_string().contains("slow-line"));
+        assert!(InjectedFault::parse("rain").unwrap_err().to_string().contains("slow-line"));
     }
 }

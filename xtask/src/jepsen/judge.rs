@@ -8,9 +8,9 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
 
-use super::linearize::{self, Verdict};
-use super::operation::History;
-use super::porcupine::{Answer, Answers, Judgement, Porcupine};
+use super::linearize::{self, JepsenVerdict};
+use super::operation::JepsenHistory;
+use super::porcupine::{Judgement, Porcupine, PorcupineAnswer, PorcupineAnswers};
 
 /// Histories that wait to be checked; beyond it clients wait.
 const WAITING_MAX: usize = 512;
@@ -22,19 +22,19 @@ pub(super) struct Findings {
     pub(super) operations: u64,
     /// Too many commands of unknown outcome for one of the checkers.
     pub(super) undecided: u64,
-    pub(super) violations: Vec<Violation>,
+    pub(super) violations: Vec<JepsenViolation>,
     /// Histories of which the checkers say different things, in words.
     pub(super) disagreements: Vec<String>,
 }
 
-pub(super) struct Violation {
+pub(super) struct JepsenViolation {
     pub(super) key: String,
     /// The history, for people.
     pub(super) text: String,
     pub(super) picture: Option<PathBuf>,
 }
 
-type Waiting = Arc<Mutex<HashMap<u64, (History, Verdict)>>>;
+type WaitingKey = Arc<Mutex<HashMap<u64, (JepsenHistory, JepsenVerdict)>>>;
 
 pub(super) struct Judge {
     findings: Arc<Mutex<Findings>>,
@@ -47,10 +47,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Judge {
-    pub(super) fn start(program: &Path, pictures: &Path) -> anyhow::Result<(Judge, SyncSender<History>)> {
+    pub(super) fn start(
+        program: &Path,
+        pictures: &Path,
+    ) -> anyhow::Result<(Judge, SyncSender<JepsenHistory>)> {
         let (porcupine, answers) = Porcupine::start(program, pictures)?;
         let (sender, histories) = sync_channel(WAITING_MAX);
-        let (findings, waiting) = (Arc::default(), Waiting::default());
+        let (findings, waiting) = (Arc::default(), WaitingKey::default());
         let others = Arc::clone(&waiting);
         let asking = std::thread::spawn(move || ask(&histories, porcupine, &others));
         let shared = Arc::clone(&findings);
@@ -81,7 +84,11 @@ impl Judge {
     }
 }
 
-fn ask(histories: &Receiver<History>, mut porcupine: Porcupine, waiting: &Waiting) -> anyhow::Result<()> {
+fn ask(
+    histories: &Receiver<JepsenHistory>,
+    mut porcupine: Porcupine,
+    waiting: &WaitingKey,
+) -> anyhow::Result<()> {
     for history in histories {
         let verdict = linearize::check(&history);
         // First noted, then asked: the answer may come at once.
@@ -91,7 +98,11 @@ fn ask(histories: &Receiver<History>, mut porcupine: Porcupine, waiting: &Waitin
     porcupine.finish()
 }
 
-fn compare(answers: Answers, waiting: &Waiting, findings: &Mutex<Findings>) -> anyhow::Result<()> {
+fn compare(
+    answers: PorcupineAnswers,
+    waiting: &WaitingKey,
+    findings: &Mutex<Findings>,
+) -> anyhow::Result<()> {
     for answer in answers {
         let answer = answer?;
         let Some((history, verdict)) = lock(waiting).remove(&answer.id) else {
@@ -104,16 +115,16 @@ fn compare(answers: Answers, waiting: &Waiting, findings: &Mutex<Findings>) -> a
     Ok(())
 }
 
-fn note(findings: &mut Findings, history: &History, verdict: Verdict, answer: Answer) {
+fn note(findings: &mut Findings, history: &JepsenHistory, verdict: JepsenVerdict, answer: PorcupineAnswer) {
     findings.histories += 1;
     findings.operations += history.operations.len() as u64;
     match (verdict, answer.verdict) {
-        (Verdict::Linearizable, Judgement::Linearizable) => {}
-        (Verdict::Violation(explained), Judgement::Violation) => {
+        (JepsenVerdict::Linearizable, Judgement::Linearizable) => {}
+        (JepsenVerdict::Violation(explained), Judgement::Violation) => {
             let (key, text) = (history.key.clone(), history.text(&explained));
-            findings.violations.push(Violation { key, text, picture: answer.picture });
+            findings.violations.push(JepsenViolation { key, text, picture: answer.picture });
         }
-        (Verdict::Undecided, _) | (_, Judgement::Undecided) => findings.undecided += 1,
+        (JepsenVerdict::Undecided, _) | (_, Judgement::Undecided) => findings.undecided += 1,
         (ours, theirs) => {
             let text = history.text(&[]);
             findings.disagreements.push(format!("ours says {ours:?}, porcupine {theirs:?}:\n{text}"));

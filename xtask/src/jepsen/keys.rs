@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::operation::{History, Operation, Outcome};
+use super::operation::{JepsenHistory, JepsenOperation, JepsenOutcome};
 
 /// Commands on one name; then the place goes on with a new one. Short enough to be checked at once, and long
 /// enough to live through a fault.
@@ -14,7 +14,7 @@ const OPERATIONS_MAX: usize = 400;
 const UNKNOWN_MAX: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum JepsenKeyKind {
     /// SET, with and without time to live, APPEND, PEXPIRE, DEL, MSET.
     Register,
     /// INCR.
@@ -24,17 +24,17 @@ pub(super) enum Kind {
 }
 
 /// One name in one life.
-pub(super) struct Life {
+pub(super) struct KeyLife {
     id: u64,
     pub(super) key: String,
-    pub(super) kind: Kind,
+    pub(super) kind: JepsenKeyKind,
     place: usize,
-    log: Mutex<Log>,
+    log: Mutex<KeyLog>,
 }
 
 #[derive(Default)]
-struct Log {
-    operations: Vec<Operation>,
+struct KeyLog {
+    operations: Vec<JepsenOperation>,
     pending: usize,
     unknown: usize,
     /// No further command begins.
@@ -44,51 +44,52 @@ struct Log {
 /// A command that has begun.
 #[derive(Clone)]
 pub(super) struct Begun {
-    pub(super) life: Arc<Life>,
+    pub(super) life: Arc<KeyLife>,
     pub(super) index: usize,
 }
 
-pub(super) struct Keys {
-    places: Vec<Mutex<Arc<Life>>>,
+pub(super) struct JepsenKeys {
+    places: Vec<Mutex<Arc<KeyLife>>>,
     lives: AtomicU64,
-    judge: SyncSender<History>,
+    judge: SyncSender<JepsenHistory>,
 }
 
 /// Places that share a hash tag, and so a storage server: an MSET goes to some of them.
 pub(super) const GROUP: usize = 4;
-const KINDS: [Kind; GROUP] = [Kind::Register, Kind::Counter, Kind::Register, Kind::Hash];
+const KINDS: [JepsenKeyKind; GROUP] =
+    [JepsenKeyKind::Register, JepsenKeyKind::Counter, JepsenKeyKind::Register, JepsenKeyKind::Hash];
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Keys {
+impl JepsenKeys {
     /// Finished histories go to `judge`.
-    pub(super) fn new(places: usize, judge: SyncSender<History>) -> Keys {
-        let mut keys = Keys { places: Vec::new(), lives: AtomicU64::new(0), judge };
+    pub(super) fn new(places: usize, judge: SyncSender<JepsenHistory>) -> JepsenKeys {
+        let mut keys = JepsenKeys { places: Vec::new(), lives: AtomicU64::new(0), judge };
         keys.places = (0..places).map(|place| Mutex::new(keys.born(place))).collect();
         keys
     }
 
-    fn born(&self, place: usize) -> Arc<Life> {
+    fn born(&self, place: usize) -> Arc<KeyLife> {
         let id = self.lives.fetch_add(1, Relaxed);
         let key = format!("{{{}}}{place}:{id}", place / GROUP);
-        Arc::new(Life { id, key, kind: KINDS[place % GROUP], place, log: Mutex::default() })
+        Arc::new(KeyLife { id, key, kind: KINDS[place % GROUP], place, log: Mutex::default() })
     }
 
-    pub(super) fn life(&self, place: usize) -> Arc<Life> {
+    pub(super) fn life(&self, place: usize) -> Arc<KeyLife> {
         Arc::clone(&lock(&self.places[place]))
     }
 
     /// The registers that share a server with `place`.
-    pub(super) fn registers_beside(&self, place: usize) -> Vec<Arc<Life>> {
+    pub(super) fn registers_beside(&self, place: usize) -> Vec<Arc<KeyLife>> {
         let first = place / GROUP * GROUP;
         let lives = (first..first + GROUP).map(|place| self.life(place));
-        lives.filter(|life| life.kind == Kind::Register).collect()
+        lives.filter(|life| life.kind == JepsenKeyKind::Register).collect()
     }
 
     /// Notes that a command is about to be sent; none if this life is over.
-    pub(super) fn begin(&self, life: &Arc<Life>, operation: Operation) -> Option<Begun> {
+    pub(super) fn begin(&self, life: &Arc<KeyLife>, operation: JepsenOperation) -> Option<Begun> {
         let mut log = lock(&life.log);
         if log.retired {
             return None;
@@ -102,12 +103,12 @@ impl Keys {
     }
 
     /// Returns when it was called, if it was answered.
-    pub(super) fn end(&self, begun: &Begun, now: u64, outcome: Outcome) -> Option<u64> {
+    pub(super) fn end(&self, begun: &Begun, now: u64, outcome: JepsenOutcome) -> Option<u64> {
         let mut log = lock(&begun.life.log);
         log.pending -= 1;
-        log.unknown += usize::from(outcome == Outcome::Unknown);
+        log.unknown += usize::from(outcome == JepsenOutcome::Unknown);
         let operation = &mut log.operations[begun.index];
-        let call = matches!(outcome, Outcome::Told(_)).then_some(operation.call);
+        let call = matches!(outcome, JepsenOutcome::Told(_)).then_some(operation.call);
         (operation.returned, operation.outcome) = (now, outcome);
         if log.unknown >= UNKNOWN_MAX {
             self.retire(&begun.life, &mut log);
@@ -116,19 +117,19 @@ impl Keys {
         call
     }
 
-    fn retire(&self, life: &Arc<Life>, log: &mut Log) {
+    fn retire(&self, life: &Arc<KeyLife>, log: &mut KeyLog) {
         if !std::mem::replace(&mut log.retired, true) {
             *lock(&self.places[life.place]) = self.born(life.place);
         }
     }
 
     /// To the judge, if nothing more will happen to it.
-    fn hand_over(&self, life: &Life, mut log: MutexGuard<'_, Log>) {
+    fn hand_over(&self, life: &KeyLife, mut log: MutexGuard<'_, KeyLog>) {
         if log.retired && log.pending == 0 {
             let operations = std::mem::take(&mut log.operations);
             drop(log);
             // Without a judge the run is over.
-            let _ = self.judge.send(History::new(life.id, life.key.clone(), &operations));
+            let _ = self.judge.send(JepsenHistory::new(life.id, life.key.clone(), &operations));
         }
     }
 
@@ -145,25 +146,25 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
-    use super::{Keys, Operation, Outcome};
-    use crate::jepsen::operation::What;
+    use super::{JepsenKeys, JepsenOperation, JepsenOutcome};
+    use crate::jepsen::operation::JepsenAction;
     use std::sync::mpsc::sync_channel;
 
     #[test]
     fn a_life_ends_at_its_limits_and_its_history_leaves_when_nothing_is_pending() {
         let (sender, histories) = sync_channel(8);
-        let keys = Keys::new(4, sender);
+        let keys = JepsenKeys::new(4, sender);
         let life = keys.life(0);
-        let operation = |what, call| Operation::begun(what, call, None, 0);
-        let late = keys.begin(&life, operation(What::Get, 1)).unwrap();
+        let operation = |what, call| JepsenOperation::begun(what, call, None, 0);
+        let late = keys.begin(&life, operation(JepsenAction::Get, 1)).unwrap();
         for _ in 0..super::UNKNOWN_MAX {
-            let begun = keys.begin(&life, operation(What::Incr, 2)).unwrap();
-            keys.end(&begun, 3, Outcome::Unknown);
+            let begun = keys.begin(&life, operation(JepsenAction::Incr, 2)).unwrap();
+            keys.end(&begun, 3, JepsenOutcome::Unknown);
         }
-        assert!(keys.begin(&life, operation(What::Get, 4)).is_none());
+        assert!(keys.begin(&life, operation(JepsenAction::Get, 4)).is_none());
         assert_ne!(keys.life(0).key, life.key);
         assert!(histories.try_recv().is_err());
-        keys.end(&late, 5, Outcome::Told("nil".to_owned()));
+        keys.end(&late, 5, JepsenOutcome::Told("nil".to_owned()));
         let history = histories.try_recv().unwrap();
         assert_eq!((history.key, history.operations.len()), (life.key.clone(), 1 + super::UNKNOWN_MAX));
         keys.finish();

@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 
-use super::model::State;
-use super::operation::{History, Outcome};
+use super::model::RegisterState;
+use super::operation::{JepsenHistory, JepsenOutcome};
 
 /// Beyond so many steps a history counts as undecided: it has too many commands of unknown outcome.
 const STEPS_MAX: usize = 2_000_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum JepsenVerdict {
     Linearizable,
     /// The operations of the longest order that explains its replies.
     Violation(Vec<usize>),
@@ -18,7 +18,7 @@ pub(super) enum Verdict {
 
 /// A call or a return in the order of time, as a list from which both can be taken out and put back.
 #[derive(Clone, Copy)]
-struct Entry {
+struct HistoryEntry {
     operation: usize,
     is_call: bool,
     previous: usize,
@@ -27,28 +27,28 @@ struct Entry {
 
 struct Events {
     /// The first is a sentinel; it also stands for the end.
-    entries: Vec<Entry>,
+    entries: Vec<HistoryEntry>,
     /// By operation: its call, and its return if it has one.
     places: Vec<(usize, Option<usize>)>,
 }
 
 impl Events {
-    fn of(history: &History) -> Events {
+    fn of(history: &JepsenHistory) -> Events {
         let mut moments = Vec::new();
         for (index, operation) in history.operations.iter().enumerate() {
             moments.push((operation.call, 0, index));
-            if matches!(operation.outcome, Outcome::Told(_)) {
+            if matches!(operation.outcome, JepsenOutcome::Told(_)) {
                 moments.push((operation.returned, 1, index));
             }
         }
         moments.sort_unstable();
         let mut entries =
-            vec![Entry { operation: usize::MAX, is_call: false, previous: moments.len(), next: 1 }];
+            vec![HistoryEntry { operation: usize::MAX, is_call: false, previous: moments.len(), next: 1 }];
         let mut places = vec![(0, None); history.operations.len()];
         for (place, (_, kind, operation)) in moments.iter().enumerate() {
             let (place, is_call) = (place + 1, *kind == 0);
             let next = if place == moments.len() { 0 } else { place + 1 };
-            entries.push(Entry { operation: *operation, is_call, previous: place - 1, next });
+            entries.push(HistoryEntry { operation: *operation, is_call, previous: place - 1, next });
             match is_call {
                 true => places[*operation].0 = place,
                 false => places[*operation].1 = Some(place),
@@ -61,13 +61,13 @@ impl Events {
     }
 
     fn unlink(&mut self, place: usize) {
-        let Entry { previous, next, .. } = self.entries[place];
+        let HistoryEntry { previous, next, .. } = self.entries[place];
         self.entries[previous].next = next;
         self.entries[next].previous = previous;
     }
 
     fn link(&mut self, place: usize) {
-        let Entry { previous, next, .. } = self.entries[place];
+        let HistoryEntry { previous, next, .. } = self.entries[place];
         self.entries[previous].next = place;
         self.entries[next].previous = place;
     }
@@ -91,9 +91,9 @@ impl Events {
 
 /// Which operations have taken effect.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Done(Vec<u64>);
+struct DoneOperations(Vec<u64>);
 
-impl Done {
+impl DoneOperations {
     fn has(&self, index: usize) -> bool {
         self.0[index / 64] & 1 << (index % 64) != 0
     }
@@ -103,21 +103,22 @@ impl Done {
     }
 }
 
-pub(super) fn check(history: &History) -> Verdict {
+pub(super) fn check(history: &JepsenHistory) -> JepsenVerdict {
     let operations = &history.operations;
     let mut events = Events::of(history);
-    let told = |outcome: &Outcome| matches!(outcome, Outcome::Told(_));
+    let told = |outcome: &JepsenOutcome| matches!(outcome, JepsenOutcome::Told(_));
     let mut required = operations.iter().filter(|operation| told(&operation.outcome)).count();
-    let mut done = Done(vec![0; operations.len().div_ceil(64)]);
-    let mut seen: HashSet<(Done, State)> = HashSet::new();
-    let (mut state, mut path): (State, Vec<(usize, State)>) = (State::new(), Vec::new());
+    let mut done = DoneOperations(vec![0; operations.len().div_ceil(64)]);
+    let mut seen: HashSet<(DoneOperations, RegisterState)> = HashSet::new();
+    let (mut state, mut path): (RegisterState, Vec<(usize, RegisterState)>) =
+        (RegisterState::new(), Vec::new());
     let mut best = Vec::new();
     let mut place = events.entries[0].next;
     for _ in 0..STEPS_MAX {
         if required == 0 {
-            return Verdict::Linearizable;
+            return JepsenVerdict::Linearizable;
         }
-        let Entry { operation: index, is_call, next, .. } = events.entries[place];
+        let HistoryEntry { operation: index, is_call, next, .. } = events.entries[place];
         if is_call && place != 0 {
             let operation = &operations[index];
             let blocked = operation.after.is_some_and(|after| !done.has(after));
@@ -141,26 +142,26 @@ pub(super) fn check(history: &History) -> Verdict {
         if path.len() > best.len() {
             best = path.iter().map(|(index, _)| *index).collect();
         }
-        let Some((last, before)) = path.pop() else { return Verdict::Violation(best) };
+        let Some((last, before)) = path.pop() else { return JepsenVerdict::Violation(best) };
         state = before;
         done.flip(last);
         required += usize::from(told(&operations[last].outcome));
         events.put_back(last);
         place = events.entries[events.places[last].0].next;
     }
-    Verdict::Undecided
+    JepsenVerdict::Undecided
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Verdict, check};
+    use super::{JepsenVerdict, check};
     use crate::jepsen::samples::samples;
 
     #[test]
     fn samples_are_judged_as_they_should() {
         for (number, (history, linearizable)) in samples().into_iter().enumerate() {
             assert_eq!(
-                check(&history) == Verdict::Linearizable,
+                check(&history) == JepsenVerdict::Linearizable,
                 linearizable,
                 "{number}: {}",
                 history.text(&[])

@@ -3,20 +3,20 @@
 use bytes::Bytes;
 use wire::resp::Value;
 
-use super::operation::What;
+use super::operation::JepsenAction;
 
 /// A request; none for what memcached does not have.
-pub(super) fn request(what: &What, key: &str) -> Option<Vec<u8>> {
+pub(super) fn request(what: &JepsenAction, key: &str) -> Option<Vec<u8>> {
     let store = |command: &str, value: &str| format!("{command} {key} 0 0 {}\r\n{value}\r\n", value.len());
     let text = match what {
         // Classic `get` ends with a line of its own, even behind an error.
-        What::Get => format!("mg {key} v\r\n"),
-        What::Set(value, None) => store("set", value),
-        What::Add(value) => store("add", value),
-        What::Extend(value) => store("append", value),
+        JepsenAction::Get => format!("mg {key} v\r\n"),
+        JepsenAction::Set(value, None) => store("set", value),
+        JepsenAction::Add(value) => store("add", value),
+        JepsenAction::Extend(value) => store("append", value),
         // Made with 1 if it is not there, and without a time to live.
-        What::Incr => format!("ma {key} N0 J1 D1 v\r\n"),
-        What::Del => format!("delete {key}\r\n"),
+        JepsenAction::Incr => format!("ma {key} N0 J1 D1 v\r\n"),
+        JepsenAction::Del => format!("delete {key}\r\n"),
         _ => return None,
     };
     Some(text.into_bytes())
@@ -49,16 +49,16 @@ pub(super) fn reply(received: &[u8]) -> Option<(usize, Value)> {
 #[cfg(test)]
 mod tests {
     use super::{Value, reply, request};
-    use crate::jepsen::operation::What;
+    use crate::jepsen::operation::JepsenAction;
     use bytes::Bytes;
 
     #[test]
     fn requests_are_memcacheds() {
         let text = |what| String::from_utf8(request(&what, "k").unwrap()).unwrap();
-        assert_eq!(text(What::Set("ab".into(), None)), "set k 0 0 2\r\nab\r\n");
-        assert_eq!(text(What::Incr), "ma k N0 J1 D1 v\r\n");
-        assert_eq!(request(&What::Hlen, "k"), None);
-        assert_eq!(request(&What::Set("ab".into(), Some(100)), "k"), None);
+        assert_eq!(text(JepsenAction::Set("ab".into(), None)), "set k 0 0 2\r\nab\r\n");
+        assert_eq!(text(JepsenAction::Incr), "ma k N0 J1 D1 v\r\n");
+        assert_eq!(request(&JepsenAction::Hlen, "k"), None);
+        assert_eq!(request(&JepsenAction::Set("ab".into(), Some(100)), "k"), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::cluster::ask;
 const PERIOD: Duration = Duration::from_millis(250);
 
 #[derive(Default)]
-struct Totals {
+struct MeterTotals {
     hits: AtomicU64,
     copies_during_faults: AtomicU64,
     fault: AtomicBool,
@@ -24,11 +24,11 @@ struct Totals {
 
 /// Adds up counters that begin again at zero when a member does.
 pub(super) struct Meter {
-    totals: Arc<Totals>,
+    totals: Arc<MeterTotals>,
     thread: JoinHandle<()>,
 }
 
-pub(super) struct Reading {
+pub(super) struct MeterReading {
     pub(super) hits: u64,
     /// Copies that writes invalidated while something was wrong.
     pub(super) copies_during_faults: u64,
@@ -36,10 +36,10 @@ pub(super) struct Reading {
 
 impl Meter {
     pub(super) fn start(controller: SocketAddr) -> Meter {
-        let totals = Arc::new(Totals::default());
+        let totals = Arc::new(MeterTotals::default());
         let shared = Arc::clone(&totals);
         let thread = std::thread::spawn(move || {
-            let mut counters = Counters::default();
+            let mut counters = MeterCounters::default();
             let mut during = false;
             while !shared.stop.load(Relaxed) {
                 std::thread::sleep(PERIOD);
@@ -61,10 +61,10 @@ impl Meter {
         self.totals.fault.store(active, Relaxed);
     }
 
-    pub(super) fn finish(self) -> Reading {
+    pub(super) fn finish(self) -> MeterReading {
         self.totals.stop.store(true, Relaxed);
         let _ = self.thread.join();
-        Reading {
+        MeterReading {
             hits: self.totals.hits.load(Relaxed),
             copies_during_faults: self.totals.copies_during_faults.load(Relaxed),
         }
@@ -73,9 +73,9 @@ impl Meter {
 
 /// The last value of each member's counter.
 #[derive(Default)]
-struct Counters(HashMap<(String, &'static str), u64>);
+struct MeterCounters(HashMap<(String, &'static str), u64>);
 
-impl Counters {
+impl MeterCounters {
     fn growth(&mut self, members: &Value, name: &'static str) -> u64 {
         let members = members.as_array().map_or(&[][..], Vec::as_slice);
         members
@@ -91,12 +91,12 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
-    use super::Counters;
+    use super::MeterCounters;
     use serde_json::json;
 
     #[test]
     fn a_member_that_began_again_counts_on() {
-        let mut counters = Counters::default();
+        let mut counters = MeterCounters::default();
         let status = |count: u64| json!([{ "id": "a", "n": count }, { "id": "b", "n": 1 }]);
         assert_eq!(counters.growth(&status(10), "n"), 11);
         assert_eq!(counters.growth(&status(15), "n"), 5);

@@ -33,15 +33,15 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use trace::{Distribution, Workload};
 
-use crate::cluster::{Cluster, LOOPBACK, Layer, Layout, Namespace, Role, Storage};
-use arguments::{Arguments, Length};
-use client::{Client, Counts, Shared};
+use crate::cluster::{LOOPBACK, Layer, Layout, LayoutRole, LayoutStorage, Namespace, ProcessCluster};
+use arguments::{JepsenArguments, RunLength};
+use client::{ClientCounts, ClientsShared, JepsenClient};
 use connection::Speech;
-use faults::{Fault, Faults};
+use faults::{Faults, InjectedFault};
 use judge::Judge;
-use keys::{GROUP, Keys};
+use keys::{GROUP, JepsenKeys};
 use meter::Meter;
-use report::Report;
+use report::JepsenReport;
 
 /// Before the first fault: shims hold their first writes for a lease, and keys have to get hot.
 const WARMUP: Duration = Duration::from_secs(2);
@@ -52,7 +52,7 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// One shape of a cluster.
 #[derive(Clone, Copy)]
-struct Shape {
+struct JepsenShape {
     routing: &'static str,
     layers: usize,
     /// A router gives up on a node that is silent for longer than a tenth of a second: with the short lease a node
@@ -61,11 +61,11 @@ struct Shape {
 }
 
 /// They take turns.
-const SHAPES: [Shape; 4] = [
-    Shape { routing: "learned", layers: 2, lease_ms: 500 },
-    Shape { routing: "on-path", layers: 2, lease_ms: 100 },
-    Shape { routing: "learned", layers: 3, lease_ms: 300 },
-    Shape { routing: "on-path", layers: 1, lease_ms: 50 },
+const SHAPES: [JepsenShape; 4] = [
+    JepsenShape { routing: "learned", layers: 2, lease_ms: 500 },
+    JepsenShape { routing: "on-path", layers: 2, lease_ms: 100 },
+    JepsenShape { routing: "learned", layers: 3, lease_ms: 300 },
+    JepsenShape { routing: "on-path", layers: 1, lease_ms: 50 },
 ];
 
 /// What continuous integration runs: long enough for several turns through all kinds of faults, and a round of every
@@ -81,7 +81,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         crate::print(arguments::USAGE);
         return Ok(());
     }
-    let arguments = Arguments::parse(arguments)?;
+    let arguments = JepsenArguments::parse(arguments)?;
     let target = target(root)?;
     let program = porcupine::build(root, &target)?;
     porcupine::calibrate(&program, &samples::samples())?;
@@ -102,7 +102,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     judge_run(&arguments, &report)
 }
 
-fn tell_planted(arguments: &Arguments, found: &[planted::Found]) -> anyhow::Result<()> {
+fn tell_planted(arguments: &JepsenArguments, found: &[planted::PlantedFound]) -> anyhow::Result<()> {
     if arguments.json {
         crate::print(&format!("{}\n", serde_json::to_string_pretty(found)?));
     } else {
@@ -120,7 +120,7 @@ fn target(root: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-fn judge_run(arguments: &Arguments, report: &Report) -> anyhow::Result<()> {
+fn judge_run(arguments: &JepsenArguments, report: &JepsenReport) -> anyhow::Result<()> {
     let again = arguments.command();
     for violation in report.found.iter().skip(1) {
         crate::tell(&violation.text);
@@ -143,13 +143,20 @@ fn judge_run(arguments: &Arguments, report: &Report) -> anyhow::Result<()> {
 }
 
 /// Rounds until the run is long enough or something is found.
-fn trial(arguments: &Arguments, binary: &Path, program: &Path, pictures: &Path) -> anyhow::Result<Report> {
-    let mut report = Report::new(arguments.seed);
+fn trial(
+    arguments: &JepsenArguments,
+    binary: &Path,
+    program: &Path,
+    pictures: &Path,
+) -> anyhow::Result<JepsenReport> {
+    let mut report = JepsenReport::new(arguments.seed);
     let started = Instant::now();
     loop {
         let (time, operations) = match arguments.length {
-            Length::Time(time) => (time.saturating_sub(started.elapsed()), u64::MAX),
-            Length::Operations(operations) => (Duration::MAX, operations.saturating_sub(report.operations)),
+            RunLength::Time(time) => (time.saturating_sub(started.elapsed()), u64::MAX),
+            RunLength::Operations(operations) => {
+                (Duration::MAX, operations.saturating_sub(report.operations))
+            }
         };
         // What is left of a run is no round if it ends before it is warm.
         let worthless = time < WARMUP * 2 && report.rounds > 0;
@@ -159,38 +166,47 @@ fn trial(arguments: &Arguments, binary: &Path, program: &Path, pictures: &Path) 
         let seed = arguments.seed.wrapping_mul(1000) + report.rounds;
         let shape = SHAPES[(arguments.seed + report.rounds) as usize % SHAPES.len()];
         let storage = arguments.storages[report.rounds as usize % arguments.storages.len()];
-        let round = Round { arguments, seed, shape, storage, time: time.min(arguments.round), operations };
+        let round =
+            JepsenRound { arguments, seed, shape, storage, time: time.min(arguments.round), operations };
         round.run(binary, program, pictures, &mut report)?;
     }
     report.close(!arguments.faults.is_empty());
     Ok(report)
 }
 
-struct Round<'a> {
-    arguments: &'a Arguments,
+struct JepsenRound<'a> {
+    arguments: &'a JepsenArguments,
     seed: u64,
-    shape: Shape,
-    storage: Storage,
+    shape: JepsenShape,
+    storage: LayoutStorage,
     time: Duration,
     operations: u64,
 }
 
-impl Round<'_> {
-    fn run(&self, binary: &Path, program: &Path, pictures: &Path, report: &mut Report) -> anyhow::Result<()> {
+impl JepsenRound<'_> {
+    fn run(
+        &self,
+        binary: &Path,
+        program: &Path,
+        pictures: &Path,
+        report: &mut JepsenReport,
+    ) -> anyhow::Result<()> {
         let layout = self.layout();
         let layers = layout.layers.len();
         let (kinds, namespace) = self.kinds();
-        let mut cluster = Cluster::start_with(binary, layout, self.seed, namespace)?;
+        let mut cluster = ProcessCluster::start_with(binary, layout, self.seed, namespace)?;
         let (judge, histories) = Judge::start(program, pictures)?;
-        let shared = Arc::new(Shared {
-            keys: Keys::new(PLACES, histories),
+        let shared = Arc::new(ClientsShared {
+            keys: JepsenKeys::new(PLACES, histories),
             speech: match self.storage {
-                Storage::Memcached => Speech::Memcached,
-                Storage::Redis | Storage::DurableRedis | Storage::RedisCluster => Speech::Redis,
+                LayoutStorage::Memcached => Speech::Memcached,
+                LayoutStorage::Redis | LayoutStorage::DurableRedis | LayoutStorage::RedisCluster => {
+                    Speech::Redis
+                }
             },
             start: Instant::now(),
             stop: AtomicBool::new(false),
-            counts: Counts::default(),
+            counts: ClientCounts::default(),
         });
         let clients = self.start_clients(&cluster, &shared)?;
         let meter = Meter::start(cluster.member("controller-0")?.listen);
@@ -214,10 +230,10 @@ impl Round<'_> {
     }
 
     /// The faults that this machine allows, and the network namespace for one of them.
-    fn kinds(&self) -> (Vec<Fault>, Option<Namespace>) {
+    fn kinds(&self) -> (Vec<InjectedFault>, Option<Namespace>) {
         let mut kinds = self.arguments.faults.clone();
         kinds.retain(|kind| kind.befalls(self.storage));
-        if !kinds.contains(&Fault::PullCable) {
+        if !kinds.contains(&InjectedFault::PullCable) {
             return (kinds, None);
         }
         match Namespace::new() {
@@ -226,14 +242,14 @@ impl Round<'_> {
                 crate::tell(&format!(
                     "***** SKIPPED: pull-cable: no network namespaces here: {error:#} *****"
                 ));
-                kinds.retain(|kind| *kind != Fault::PullCable);
+                kinds.retain(|kind| *kind != InjectedFault::PullCable);
                 (kinds, None)
             }
         }
     }
 
     fn layout(&self) -> Layout {
-        let Shape { routing, layers, lease_ms } = self.shape;
+        let JepsenShape { routing, layers, lease_ms } = self.shape;
         let middle = Layer { name: "middle", by_rack: false, nodes: 2 };
         let layers = match layers {
             1 => vec![Layer::spines(3)],
@@ -242,10 +258,10 @@ impl Round<'_> {
         };
         Layout {
             layers,
-            racks: if self.storage == Storage::RedisCluster { 3 } else { 2 },
+            racks: if self.storage == LayoutStorage::RedisCluster { 3 } else { 2 },
             storage: self.storage,
             router_lines: match self.storage {
-                Storage::Memcached => "protocol = \"memcached\"".to_owned(),
+                LayoutStorage::Memcached => "protocol = \"memcached\"".to_owned(),
                 _ => String::new(),
             },
             routers: 2,
@@ -261,11 +277,15 @@ impl Round<'_> {
         }
     }
 
-    fn start_clients(&self, cluster: &Cluster, shared: &Arc<Shared>) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    fn start_clients(
+        &self,
+        cluster: &ProcessCluster,
+        shared: &Arc<ClientsShared>,
+    ) -> anyhow::Result<Vec<JoinHandle<()>>> {
         let distribution = Distribution::Zipf(0.8);
         let keys = PLACES as u64;
         let workload = Workload { keys, distribution, write_ratio: 0.2, value_bytes: 8, seed: self.seed };
-        let routers = cluster.ids(Role::Router);
+        let routers = cluster.ids(LayoutRole::Router);
         let mut clients = Vec::new();
         for number in 0..self.arguments.clients {
             let mut addresses = Vec::new();
@@ -285,21 +305,21 @@ impl Round<'_> {
 
     fn start_client(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ClientsShared>,
         number: usize,
         addresses: Vec<SocketAddr>,
         workload: &Workload,
     ) -> anyhow::Result<JoinHandle<()>> {
-        let client = Client::new(shared, number, addresses, workload)?;
+        let client = JepsenClient::new(shared, number, addresses, workload)?;
         Ok(std::thread::Builder::new().name(format!("client-{number}")).spawn(move || client.work())?)
     }
 
     /// One episode of faults after the other until the round is over.
     fn disturb(
         &self,
-        cluster: &mut Cluster,
+        cluster: &mut ProcessCluster,
         faults: &mut Faults,
-        shared: &Shared,
+        shared: &ClientsShared,
         judge: &Judge,
         meter: &Meter,
     ) -> anyhow::Result<()> {

@@ -2,44 +2,44 @@
 
 use std::collections::BTreeMap;
 
-use super::operation::{Operation, Outcome, What};
+use super::operation::{JepsenAction, JepsenOperation, JepsenOutcome};
 
 /// What the key may hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Content {
     Absent,
     /// The window is that of its expiry.
-    Text(String, Option<Window>),
+    Text(String, Option<ExpiryWindow>),
     Hash(BTreeMap<String, String>),
 }
 
 /// Microseconds between which something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Window {
+struct ExpiryWindow {
     earliest: u64,
     latest: u64,
 }
 
 /// Everything that the key may hold after some operations, and the latest call among those.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct State {
+pub(super) struct RegisterState {
     now: u64,
     contents: Vec<Content>,
 }
 
-impl State {
-    pub(super) fn new() -> State {
-        State { now: 0, contents: vec![Content::Absent] }
+impl RegisterState {
+    pub(super) fn new() -> RegisterState {
+        RegisterState { now: 0, contents: vec![Content::Absent] }
     }
 
     /// After one more operation; none if its reply cannot be explained.
-    pub(super) fn after(&self, operation: &Operation) -> Option<State> {
+    pub(super) fn after(&self, operation: &JepsenOperation) -> Option<RegisterState> {
         let now = self.now.max(operation.call);
         let (latest, told) = match &operation.outcome {
-            Outcome::Told(reply) => (operation.returned, Some(reply.as_str())),
+            JepsenOutcome::Told(reply) => (operation.returned, Some(reply.as_str())),
             _ => (u64::MAX, None),
         };
-        let when = Window { earliest: now, latest };
+        let when = ExpiryWindow { earliest: now, latest };
         let mut contents: Vec<Content> = Vec::with_capacity(1);
         for content in &self.contents {
             let expiry = match content {
@@ -56,64 +56,70 @@ impl State {
                 }
             }
         }
-        (!contents.is_empty()).then_some(State { now, contents })
+        (!contents.is_empty()).then_some(RegisterState { now, contents })
     }
 }
 
 impl Content {
-    fn apply(self, what: &What, when: Window) -> (Content, String) {
+    fn apply(self, what: &JepsenAction, when: ExpiryWindow) -> (Content, String) {
         match (what, self) {
-            (What::Get, Content::Text(text, expiry)) => {
+            (JepsenAction::Get, Content::Text(text, expiry)) => {
                 let reply = format!("${text}");
                 (Content::Text(text, expiry), reply)
             }
-            (What::Get | What::Hget(_), Content::Absent) => (Content::Absent, "nil".to_owned()),
-            (What::Strlen, Content::Text(text, expiry)) => {
+            (JepsenAction::Get | JepsenAction::Hget(_), Content::Absent) => {
+                (Content::Absent, "nil".to_owned())
+            }
+            (JepsenAction::Strlen, Content::Text(text, expiry)) => {
                 let reply = number(text.len());
                 (Content::Text(text, expiry), reply)
             }
-            (What::Strlen | What::Hlen, Content::Absent) => (Content::Absent, number(0)),
-            (What::Set(value, ttl), _) => {
+            (JepsenAction::Strlen | JepsenAction::Hlen, Content::Absent) => (Content::Absent, number(0)),
+            (JepsenAction::Set(value, ttl), _) => {
                 (Content::Text(value.clone(), ttl.map(|ttl| when.expiry(ttl))), "+OK".to_owned())
             }
-            (What::Incr, before) => {
+            (JepsenAction::Incr, before) => {
                 let (text, expiry) = before.text();
                 let text = (text.parse::<i64>().unwrap_or(0) + 1).to_string();
                 let reply = format!(":{text}");
                 (Content::Text(text, expiry), reply)
             }
-            (What::Append(value), before) => {
+            (JepsenAction::Append(value), before) => {
                 let (mut text, expiry) = before.text();
                 text.push_str(value);
                 let reply = number(text.len());
                 (Content::Text(text, expiry), reply)
             }
-            (What::Add(value), Content::Absent) => (Content::Text(value.clone(), None), "+OK".to_owned()),
-            (What::Extend(value), Content::Text(text, expiry)) => {
+            (JepsenAction::Add(value), Content::Absent) => {
+                (Content::Text(value.clone(), None), "+OK".to_owned())
+            }
+            (JepsenAction::Extend(value), Content::Text(text, expiry)) => {
                 (Content::Text(text + value, expiry), "+OK".to_owned())
             }
-            (What::Add(_) | What::Extend(_), before) => (before, "+no".to_owned()),
-            (What::Del, before) => (Content::Absent, number(usize::from(before != Content::Absent))),
-            (What::Pexpire(ttl), Content::Text(text, _)) => {
+            (JepsenAction::Add(_) | JepsenAction::Extend(_), before) => (before, "+no".to_owned()),
+            (JepsenAction::Del, before) => (Content::Absent, number(usize::from(before != Content::Absent))),
+            (JepsenAction::Pexpire(ttl), Content::Text(text, _)) => {
                 (Content::Text(text, Some(when.expiry(*ttl))), number(1))
             }
-            (What::Pexpire(_), Content::Absent) => (Content::Absent, number(0)),
+            (JepsenAction::Pexpire(_), Content::Absent) => (Content::Absent, number(0)),
             (what, before) => before.apply_to_hash(what),
         }
     }
 
-    fn apply_to_hash(self, what: &What) -> (Content, String) {
+    fn apply_to_hash(self, what: &JepsenAction) -> (Content, String) {
         let mut fields = match self {
             Content::Hash(fields) => fields,
             Content::Absent | Content::Text(..) => BTreeMap::new(),
         };
         let reply = match what {
-            What::Hset(field, value) => {
+            JepsenAction::Hset(field, value) => {
                 let old = fields.insert(field.clone(), value.clone());
                 number(usize::from(old.is_none()))
             }
-            What::Hget(field) => fields.get(field).map_or("nil".to_owned(), |value| format!("${value}")),
-            What::Hlen => number(fields.len()),
+            JepsenAction::Hget(field) => {
+                fields.get(field).map_or("nil".to_owned(), |value| format!("${value}"))
+            }
+            JepsenAction::Hlen => number(fields.len()),
             _ => hash_text(fields.iter().map(|(field, value)| (field.as_str(), value.as_str()))),
         };
         let content = if fields.is_empty() { Content::Absent } else { Content::Hash(fields) };
@@ -121,7 +127,7 @@ impl Content {
     }
 
     /// INCR and APPEND keep the time to live.
-    fn text(self) -> (String, Option<Window>) {
+    fn text(self) -> (String, Option<ExpiryWindow>) {
         match self {
             Content::Text(text, expiry) => (text, expiry),
             Content::Absent | Content::Hash(_) => (String::new(), None),
@@ -129,11 +135,11 @@ impl Content {
     }
 }
 
-impl Window {
+impl ExpiryWindow {
     /// Storage's clock may be wrong by 1 %, and it counts whole milliseconds.
-    fn expiry(self, ttl_ms: u64) -> Window {
+    fn expiry(self, ttl_ms: u64) -> ExpiryWindow {
         let earliest = (self.earliest + ttl_ms * 990).saturating_sub(2000);
-        Window { earliest, latest: self.latest.saturating_add(ttl_ms * 1010 + 2000) }
+        ExpiryWindow { earliest, latest: self.latest.saturating_add(ttl_ms * 1010 + 2000) }
     }
 }
 

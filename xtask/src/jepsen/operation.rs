@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum JepsenAction {
     Get,
     Strlen,
     /// With a time to live in milliseconds, perhaps.
@@ -22,34 +22,41 @@ pub(super) enum What {
     Hlen,
 }
 
-impl What {
+impl JepsenAction {
     pub(super) fn reads(&self) -> bool {
-        matches!(self, What::Get | What::Strlen | What::Hget(_) | What::Hgetall | What::Hlen)
+        matches!(
+            self,
+            JepsenAction::Get
+                | JepsenAction::Strlen
+                | JepsenAction::Hget(_)
+                | JepsenAction::Hgetall
+                | JepsenAction::Hlen
+        )
     }
 
     /// The command's arguments, of those that Redis has.
     pub(super) fn arguments<'a>(&'a self, key: &'a str) -> Vec<String> {
         let mut arguments = match self {
-            What::Get => vec!["GET", key],
-            What::Strlen => vec!["STRLEN", key],
-            What::Set(value, _) => vec!["SET", key, value],
-            What::Incr => vec!["INCR", key],
-            What::Append(value) => vec!["APPEND", key, value],
-            What::Add(value) => vec!["ADD", key, value],
-            What::Extend(value) => vec!["EXTEND", key, value],
-            What::Del => vec!["DEL", key],
-            What::Pexpire(_) => vec!["PEXPIRE", key],
-            What::Hset(field, value) => vec!["HSET", key, field, value],
-            What::Hget(field) => vec!["HGET", key, field],
-            What::Hgetall => vec!["HGETALL", key],
-            What::Hlen => vec!["HLEN", key],
+            JepsenAction::Get => vec!["GET", key],
+            JepsenAction::Strlen => vec!["STRLEN", key],
+            JepsenAction::Set(value, _) => vec!["SET", key, value],
+            JepsenAction::Incr => vec!["INCR", key],
+            JepsenAction::Append(value) => vec!["APPEND", key, value],
+            JepsenAction::Add(value) => vec!["ADD", key, value],
+            JepsenAction::Extend(value) => vec!["EXTEND", key, value],
+            JepsenAction::Del => vec!["DEL", key],
+            JepsenAction::Pexpire(_) => vec!["PEXPIRE", key],
+            JepsenAction::Hset(field, value) => vec!["HSET", key, field, value],
+            JepsenAction::Hget(field) => vec!["HGET", key, field],
+            JepsenAction::Hgetall => vec!["HGETALL", key],
+            JepsenAction::Hlen => vec!["HLEN", key],
         }
         .into_iter()
         .map(str::to_owned)
         .collect::<Vec<String>>();
         match self {
-            What::Set(_, Some(ttl)) => arguments.extend(["PX".to_owned(), ttl.to_string()]),
-            What::Pexpire(ttl) => arguments.push(ttl.to_string()),
+            JepsenAction::Set(_, Some(ttl)) => arguments.extend(["PX".to_owned(), ttl.to_string()]),
+            JepsenAction::Pexpire(ttl) => arguments.push(ttl.to_string()),
             _ => {}
         }
         arguments
@@ -57,7 +64,7 @@ impl What {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum JepsenOutcome {
     Pending,
     /// The reply, written as the models write it.
     Told(String),
@@ -69,49 +76,54 @@ pub(super) enum Outcome {
 
 /// Times are microseconds since the start of the run.
 #[derive(Clone, Debug)]
-pub(super) struct Operation {
-    pub(super) what: What,
+pub(super) struct JepsenOperation {
+    pub(super) what: JepsenAction,
     pub(super) call: u64,
     pub(super) returned: u64,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: JepsenOutcome,
     /// The index of the command on this key that the same connection sent before, in the same pipeline.
     pub(super) after: Option<usize>,
     /// Who sent it, for people.
     pub(super) client: usize,
 }
 
-impl Operation {
-    pub(super) fn begun(what: What, call: u64, after: Option<usize>, client: usize) -> Operation {
-        Operation { what, call, returned: u64::MAX, outcome: Outcome::Pending, after, client }
+impl JepsenOperation {
+    pub(super) fn begun(
+        what: JepsenAction,
+        call: u64,
+        after: Option<usize>,
+        client: usize,
+    ) -> JepsenOperation {
+        JepsenOperation { what, call, returned: u64::MAX, outcome: JepsenOutcome::Pending, after, client }
     }
 }
 
 /// The whole life of a key, once it is over.
 #[derive(Clone, Debug)]
-pub(super) struct History {
+pub(super) struct JepsenHistory {
     pub(super) id: u64,
     pub(super) key: String,
-    pub(super) operations: Vec<Operation>,
+    pub(super) operations: Vec<JepsenOperation>,
 }
 
-impl History {
+impl JepsenHistory {
     /// Leaves out what says nothing. A pipeline's earlier command binds a later one only if it was answered.
-    pub(super) fn new(id: u64, key: String, operations: &[Operation]) -> History {
-        let kept = |index: &usize| operations[*index].outcome != Outcome::Void;
+    pub(super) fn new(id: u64, key: String, operations: &[JepsenOperation]) -> JepsenHistory {
+        let kept = |index: &usize| operations[*index].outcome != JepsenOutcome::Void;
         let indices: Vec<usize> = (0..operations.len()).filter(kept).collect();
         let place = |index: usize| match operations[index].outcome {
-            Outcome::Told(_) => indices.binary_search(&index).ok(),
+            JepsenOutcome::Told(_) => indices.binary_search(&index).ok(),
             _ => None,
         };
         let operations = indices.iter().map(|&index| {
             let operation = operations[index].clone();
             let outcome = match operation.outcome {
-                Outcome::Pending => Outcome::Unknown,
+                JepsenOutcome::Pending => JepsenOutcome::Unknown,
                 outcome => outcome,
             };
-            Operation { after: operation.after.and_then(place), outcome, ..operation }
+            JepsenOperation { after: operation.after.and_then(place), outcome, ..operation }
         });
-        History { id, key, operations: operations.collect() }
+        JepsenHistory { id, key, operations: operations.collect() }
     }
 
     /// One line a command, marked where `explained` does not have it.
@@ -122,10 +134,10 @@ impl History {
         );
         for (index, operation) in self.operations.iter().enumerate() {
             let mark = if explained.contains(&index) { ' ' } else { '*' };
-            let Operation { what, call, returned, outcome, after, client } = operation;
-            let end = if *outcome == Outcome::Unknown { "?".to_owned() } else { returned.to_string() };
+            let JepsenOperation { what, call, returned, outcome, after, client } = operation;
+            let end = if *outcome == JepsenOutcome::Unknown { "?".to_owned() } else { returned.to_string() };
             let reply = match outcome {
-                Outcome::Told(reply) => reply.as_str(),
+                JepsenOutcome::Told(reply) => reply.as_str(),
                 _ => "unknown",
             };
             let after = after.map(|after| format!(" after {after}")).unwrap_or_default();
@@ -155,25 +167,25 @@ pub(super) struct Record<'a> {
     after: Option<usize>,
 }
 
-impl<'a> From<&'a Operation> for Record<'a> {
-    fn from(operation: &'a Operation) -> Record<'a> {
+impl<'a> From<&'a JepsenOperation> for Record<'a> {
+    fn from(operation: &'a JepsenOperation) -> Record<'a> {
         let (what, field, value, ttl) = match &operation.what {
-            What::Get => ("get", "", "", None),
-            What::Strlen => ("strlen", "", "", None),
-            What::Set(value, ttl) => ("set", "", value.as_str(), *ttl),
-            What::Incr => ("incr", "", "", None),
-            What::Append(value) => ("append", "", value.as_str(), None),
-            What::Add(value) => ("add", "", value.as_str(), None),
-            What::Extend(value) => ("extend", "", value.as_str(), None),
-            What::Del => ("del", "", "", None),
-            What::Pexpire(ttl) => ("pexpire", "", "", Some(*ttl)),
-            What::Hset(field, value) => ("hset", field.as_str(), value.as_str(), None),
-            What::Hget(field) => ("hget", field.as_str(), "", None),
-            What::Hgetall => ("hgetall", "", "", None),
-            What::Hlen => ("hlen", "", "", None),
+            JepsenAction::Get => ("get", "", "", None),
+            JepsenAction::Strlen => ("strlen", "", "", None),
+            JepsenAction::Set(value, ttl) => ("set", "", value.as_str(), *ttl),
+            JepsenAction::Incr => ("incr", "", "", None),
+            JepsenAction::Append(value) => ("append", "", value.as_str(), None),
+            JepsenAction::Add(value) => ("add", "", value.as_str(), None),
+            JepsenAction::Extend(value) => ("extend", "", value.as_str(), None),
+            JepsenAction::Del => ("del", "", "", None),
+            JepsenAction::Pexpire(ttl) => ("pexpire", "", "", Some(*ttl)),
+            JepsenAction::Hset(field, value) => ("hset", field.as_str(), value.as_str(), None),
+            JepsenAction::Hget(field) => ("hget", field.as_str(), "", None),
+            JepsenAction::Hgetall => ("hgetall", "", "", None),
+            JepsenAction::Hlen => ("hlen", "", "", None),
         };
         let (returned, reply) = match &operation.outcome {
-            Outcome::Told(reply) => (Some(operation.returned), reply.as_str()),
+            JepsenOutcome::Told(reply) => (Some(operation.returned), reply.as_str()),
             _ => (None, ""),
         };
         Record { what, field, value, ttl, call: operation.call, returned, reply, after: operation.after }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde::Serialize;
 
-use super::arguments::{Arguments, Length};
+use super::arguments::{JepsenArguments, RunLength};
 use crate::garden::Garden;
 
 /// Each bug has to be found within this.
@@ -33,7 +33,7 @@ pub(super) struct Bug {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Found {
+pub(super) struct PlantedFound {
     name: String,
     what: String,
     faults: String,
@@ -65,10 +65,10 @@ pub(super) fn bugs(root: &Path) -> anyhow::Result<Vec<Bug>> {
 pub(super) fn run(
     root: &Path,
     name: Option<&str>,
-    arguments: &Arguments,
+    arguments: &JepsenArguments,
     program: &Path,
     target: &Path,
-) -> anyhow::Result<Vec<Found>> {
+) -> anyhow::Result<Vec<PlantedFound>> {
     let bugs = bugs(root)?;
     let names: Vec<&str> = bugs.iter().map(|bug| bug.name.as_str()).collect();
     let known = format!("there are: {}", names.join(", "));
@@ -91,13 +91,13 @@ pub(super) fn run(
 
 fn find(
     bug: &Bug,
-    arguments: &Arguments,
+    arguments: &JepsenArguments,
     binary: &Path,
     program: &Path,
     target: &Path,
-) -> anyhow::Result<Found> {
-    let arguments = Arguments {
-        length: Length::Time(FIND_MAX),
+) -> anyhow::Result<PlantedFound> {
+    let arguments = JepsenArguments {
+        length: RunLength::Time(FIND_MAX),
         round: ROUND,
         faults: super::arguments::faults(&bug.faults)?,
         storages: super::arguments::storages(&bug.storage)?,
@@ -109,10 +109,10 @@ fn find(
     ensure!(report.disagreements.is_empty(), "the checkers disagree: {}", report.disagreements[0]);
     let Bug { name, what, faults, .. } = bug;
     let (name, what, faults) = (name.clone(), what.clone(), faults.clone());
-    Ok(Found { name, what, faults, seconds, operations: report.operations })
+    Ok(PlantedFound { name, what, faults, seconds, operations: report.operations })
 }
 
-impl Found {
+impl PlantedFound {
     pub(super) fn is_found(&self) -> bool {
         self.seconds.is_some()
     }

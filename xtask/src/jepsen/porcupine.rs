@@ -8,20 +8,20 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::operation::{History, Record};
+use super::operation::{JepsenHistory, Record};
 
 /// Debian's, and that of golang.org; neither is in every PATH.
 const GO: [&str; 3] = ["go", "/usr/local/go/bin/go", "/usr/lib/go-1.19/bin/go"];
 
 #[derive(Serialize)]
-struct Question<'a> {
+struct PorcupineQuestion<'a> {
     id: u64,
     key: &'a str,
     operations: Vec<Record<'a>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Answer {
+pub(super) struct PorcupineAnswer {
     pub(super) id: u64,
     pub(super) verdict: Judgement,
     /// The visualisation of a violation.
@@ -43,7 +43,7 @@ pub(super) struct Porcupine {
     input: ChildStdin,
 }
 
-pub(super) struct Answers(std::io::Lines<BufReader<ChildStdout>>);
+pub(super) struct PorcupineAnswers(std::io::Lines<BufReader<ChildStdout>>);
 
 /// Builds the program into `target`.
 pub(super) fn build(root: &Path, target: &Path) -> anyhow::Result<PathBuf> {
@@ -65,18 +65,18 @@ pub(super) fn build(root: &Path, target: &Path) -> anyhow::Result<PathBuf> {
 
 impl Porcupine {
     /// Visualisations of violations go to `pictures`.
-    pub(super) fn start(program: &Path, pictures: &Path) -> anyhow::Result<(Porcupine, Answers)> {
+    pub(super) fn start(program: &Path, pictures: &Path) -> anyhow::Result<(Porcupine, PorcupineAnswers)> {
         let mut command = Command::new(program);
         command.arg("-pictures").arg(pictures).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;
         let input = child.stdin.take().context("its input is piped")?;
         let output = child.stdout.take().context("its output is piped")?;
-        Ok((Porcupine { child, input }, Answers(BufReader::new(output).lines())))
+        Ok((Porcupine { child, input }, PorcupineAnswers(BufReader::new(output).lines())))
     }
 
-    pub(super) fn ask(&mut self, history: &History) -> anyhow::Result<()> {
+    pub(super) fn ask(&mut self, history: &JepsenHistory) -> anyhow::Result<()> {
         let operations = history.operations.iter().map(Record::from).collect();
-        let question = Question { id: history.id, key: &history.key, operations };
+        let question = PorcupineQuestion { id: history.id, key: &history.key, operations };
         let mut line = serde_json::to_vec(&question)?;
         line.push(b'\n');
         self.input.write_all(&line).context("porcupine has ended")
@@ -92,24 +92,24 @@ impl Porcupine {
     }
 }
 
-impl Iterator for Answers {
-    type Item = anyhow::Result<Answer>;
+impl Iterator for PorcupineAnswers {
+    type Item = anyhow::Result<PorcupineAnswer>;
 
-    fn next(&mut self) -> Option<anyhow::Result<Answer>> {
+    fn next(&mut self) -> Option<anyhow::Result<PorcupineAnswer>> {
         let line = self.0.next()?.map_err(anyhow::Error::from);
         Some(line.and_then(|line| Ok(serde_json::from_str(&line)?)))
     }
 }
 
 /// Asks about histories whose verdicts are known.
-pub(super) fn calibrate(program: &Path, samples: &[(History, bool)]) -> anyhow::Result<()> {
+pub(super) fn calibrate(program: &Path, samples: &[(JepsenHistory, bool)]) -> anyhow::Result<()> {
     let folder = crate::cluster::Folder::new("samples")?;
     let (mut porcupine, answers) = Porcupine::start(program, folder.path())?;
     for (history, _) in samples {
         porcupine.ask(history)?;
     }
     let asked = std::thread::spawn(move || porcupine.finish());
-    let answers: HashMap<u64, Answer> =
+    let answers: HashMap<u64, PorcupineAnswer> =
         answers.map(|answer| answer.map(|answer| (answer.id, answer))).collect::<anyhow::Result<_>>()?;
     ensure!(asked.join().is_ok_and(|ended| ended.is_ok()), "porcupine failed on samples");
     for (history, linearizable) in samples {

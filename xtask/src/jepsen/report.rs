@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use crate::cluster::proxy::Harm;
 
-use super::client::Counts;
-use super::judge::{Findings, Violation};
-use super::meter::Reading;
+use super::client::ClientCounts;
+use super::judge::{Findings, JepsenViolation};
+use super::meter::MeterReading;
 
 /// A run with fewer hits among its reads tests storage, not the cache.
 const HIT_RATIO_MIN: f64 = 0.3;
@@ -19,7 +19,7 @@ const HIT_RATIO_MIN: f64 = 0.3;
 const CACHED_WRITES_MIN: u64 = 1000;
 
 #[derive(Default, Serialize)]
-pub(super) struct Report {
+pub(super) struct JepsenReport {
     pub(super) seed: u64,
     pub(super) rounds: u64,
     /// Rounds over each kind of storage.
@@ -47,24 +47,24 @@ pub(super) struct Report {
     /// Why the run does not count, if it does not.
     pub(super) not_counted: Vec<String>,
     #[serde(skip)]
-    pub(super) found: Vec<Violation>,
+    pub(super) found: Vec<JepsenViolation>,
     #[serde(skip)]
     pub(super) disagreements: Vec<String>,
     #[serde(skip)]
     hits: u64,
 }
 
-impl Report {
-    pub(super) fn new(seed: u64) -> Report {
-        Report { seed, ..Report::default() }
+impl JepsenReport {
+    pub(super) fn new(seed: u64) -> JepsenReport {
+        JepsenReport { seed, ..JepsenReport::default() }
     }
 
     pub(super) fn add(
         &mut self,
         took: Duration,
         layers: usize,
-        counts: &Counts,
-        reading: &Reading,
+        counts: &ClientCounts,
+        reading: &MeterReading,
         findings: Findings,
     ) {
         self.rounds += 1;

@@ -1,35 +1,35 @@
 //! Small histories whose verdicts are known, so that no run trusts a checker that cannot fail.
 
-use super::operation::{History, Operation, Outcome, What};
+use super::operation::{JepsenAction, JepsenHistory, JepsenOperation, JepsenOutcome};
 
-fn operation(what: What, call: u64, returned: u64, reply: &str) -> Operation {
+fn operation(what: JepsenAction, call: u64, returned: u64, reply: &str) -> JepsenOperation {
     let outcome = match reply {
-        "?" => Outcome::Unknown,
-        reply => Outcome::Told(reply.to_owned()),
+        "?" => JepsenOutcome::Unknown,
+        reply => JepsenOutcome::Told(reply.to_owned()),
     };
-    Operation { what, call, returned, outcome, after: None, client: 0 }
+    JepsenOperation { what, call, returned, outcome, after: None, client: 0 }
 }
 
-fn set(value: &str, call: u64, returned: u64) -> Operation {
-    operation(What::Set(value.into(), None), call, returned, "+OK")
+fn set(value: &str, call: u64, returned: u64) -> JepsenOperation {
+    operation(JepsenAction::Set(value.into(), None), call, returned, "+OK")
 }
 
-fn get(value: &str, call: u64, returned: u64) -> Operation {
-    operation(What::Get, call, returned, &format!("${value}"))
+fn get(value: &str, call: u64, returned: u64) -> JepsenOperation {
+    operation(JepsenAction::Get, call, returned, &format!("${value}"))
 }
 
 /// Each with whether some order explains it.
-pub(super) fn samples() -> Vec<(History, bool)> {
+pub(super) fn samples() -> Vec<(JepsenHistory, bool)> {
     let all = [registers(), unknown(), pipelines(), expiry(), others()].concat();
     let numbered = all.into_iter().enumerate();
     numbered
         .map(|(number, (operations, linearizable))| {
-            (History::new(number as u64, format!("sample {number}"), &operations), linearizable)
+            (JepsenHistory::new(number as u64, format!("sample {number}"), &operations), linearizable)
         })
         .collect()
 }
 
-type Samples = Vec<(Vec<Operation>, bool)>;
+type Samples = Vec<(Vec<JepsenOperation>, bool)>;
 
 fn registers() -> Samples {
     vec![
@@ -42,8 +42,8 @@ fn registers() -> Samples {
 
 /// A write of unknown outcome happens once, late or never.
 fn unknown() -> Samples {
-    let write = operation(What::Set("b".into(), None), 2, 0, "?");
-    let incr = operation(What::Incr, 0, 0, "?");
+    let write = operation(JepsenAction::Set("b".into(), None), 2, 0, "?");
+    let incr = operation(JepsenAction::Incr, 0, 0, "?");
     vec![
         (vec![set("a", 0, 1), write.clone(), get("a", 3, 4)], true),
         (vec![set("a", 0, 1), write.clone(), get("a", 3, 4), get("b", 5, 6)], true),
@@ -54,9 +54,9 @@ fn unknown() -> Samples {
 }
 
 fn pipelines() -> Samples {
-    let later = Operation { after: Some(1), ..get("a", 3, 9) };
+    let later = JepsenOperation { after: Some(1), ..get("a", 3, 9) };
     let (first, second) = (set("a", 0, 1), set("b", 2, 8));
-    let unknown = Operation { outcome: Outcome::Unknown, ..second.clone() };
+    let unknown = JepsenOperation { outcome: JepsenOutcome::Unknown, ..second.clone() };
     vec![
         (vec![first.clone(), second.clone(), get("a", 3, 9)], true),
         (vec![first.clone(), second, later.clone()], false),
@@ -65,9 +65,9 @@ fn pipelines() -> Samples {
 }
 
 fn expiry() -> Samples {
-    let brief = operation(What::Set("a".into(), Some(10)), 0, 100, "+OK");
-    let longer = operation(What::Pexpire(50), 300, 400, ":1");
-    let nil = |call, returned| operation(What::Get, call, returned, "nil");
+    let brief = operation(JepsenAction::Set("a".into(), Some(10)), 0, 100, "+OK");
+    let longer = operation(JepsenAction::Pexpire(50), 300, 400, ":1");
+    let nil = |call, returned| operation(JepsenAction::Get, call, returned, "nil");
     vec![
         (vec![brief.clone(), get("a", 200, 300), nil(11_000, 12_000)], true),
         (vec![brief.clone(), nil(200, 300)], false),
@@ -78,15 +78,16 @@ fn expiry() -> Samples {
 }
 
 fn others() -> Samples {
-    let hset =
-        |value: &str, call, reply| operation(What::Hset("f".into(), value.into()), call, call + 1, reply);
-    let all = |text: &str, call| operation(What::Hgetall, call, call + 1, text);
-    let hget = |reply: &str, call| operation(What::Hget("f".into()), call, call + 1, reply);
-    let append = |reply, call| operation(What::Append("xy".into()), call, call + 1, reply);
-    let add = |reply, call| operation(What::Add("xy".into()), call, call + 1, reply);
-    let extend = |reply, call| operation(What::Extend("xy".into()), call, call + 1, reply);
-    let del = |reply, call| operation(What::Del, call, call + 1, reply);
-    let strlen = operation(What::Strlen, 4, 5, ":4");
+    let hset = |value: &str, call, reply| {
+        operation(JepsenAction::Hset("f".into(), value.into()), call, call + 1, reply)
+    };
+    let all = |text: &str, call| operation(JepsenAction::Hgetall, call, call + 1, text);
+    let hget = |reply: &str, call| operation(JepsenAction::Hget("f".into()), call, call + 1, reply);
+    let append = |reply, call| operation(JepsenAction::Append("xy".into()), call, call + 1, reply);
+    let add = |reply, call| operation(JepsenAction::Add("xy".into()), call, call + 1, reply);
+    let extend = |reply, call| operation(JepsenAction::Extend("xy".into()), call, call + 1, reply);
+    let del = |reply, call| operation(JepsenAction::Del, call, call + 1, reply);
+    let strlen = operation(JepsenAction::Strlen, 4, 5, ":4");
     vec![
         (vec![hset("a", 0, ":1"), hset("b", 2, ":0"), all("{f=b}", 4), hget("$b", 6)], true),
         (vec![hset("a", 0, ":1"), hset("b", 2, ":0"), all("{f=a}", 4)], false),

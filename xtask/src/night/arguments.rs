@@ -17,7 +17,7 @@ failed, with exit code 1. Output of every part is kept below target/night.
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NightKind {
     Model,
     Mutants,
     Properties,
@@ -28,26 +28,26 @@ pub(super) enum Kind {
 }
 
 /// In the order in which they run, with the share of the time that each of those gets which would never end.
-pub(super) const KINDS: [(&str, Kind, u32); 7] = [
-    ("model", Kind::Model, 0),
-    ("mutants", Kind::Mutants, 0),
-    ("properties", Kind::Properties, 25),
-    ("simulation", Kind::Simulation, 20),
-    ("fuzz", Kind::Fuzz, 20),
-    ("differential", Kind::Differential, 10),
-    ("jepsen", Kind::Jepsen, 25),
+pub(super) const KINDS: [(&str, NightKind, u32); 7] = [
+    ("model", NightKind::Model, 0),
+    ("mutants", NightKind::Mutants, 0),
+    ("properties", NightKind::Properties, 25),
+    ("simulation", NightKind::Simulation, 20),
+    ("fuzz", NightKind::Fuzz, 20),
+    ("differential", NightKind::Differential, 10),
+    ("jepsen", NightKind::Jepsen, 25),
 ];
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Arguments {
+pub(super) struct NightArguments {
     pub(super) time: Duration,
-    pub(super) kinds: Vec<Kind>,
+    pub(super) kinds: Vec<NightKind>,
 }
 
-impl Arguments {
-    pub(super) fn parse(arguments: &[&str]) -> anyhow::Result<Arguments> {
+impl NightArguments {
+    pub(super) fn parse(arguments: &[&str]) -> anyhow::Result<NightArguments> {
         let kinds = KINDS.map(|(_, kind, _)| kind).to_vec();
-        let mut parsed = Arguments { time: Duration::from_secs(8 * 3600), kinds };
+        let mut parsed = NightArguments { time: Duration::from_secs(8 * 3600), kinds };
         let mut rest = arguments.iter();
         while let Some(&flag) = rest.next() {
             let value = rest.next().with_context(|| format!("{flag} needs a value\n\n{USAGE}"));
@@ -60,12 +60,12 @@ impl Arguments {
         Ok(parsed)
     }
 
-    pub(super) fn has(&self, kind: Kind) -> bool {
+    pub(super) fn has(&self, kind: NightKind) -> bool {
         self.kinds.contains(&kind)
     }
 
     /// What this kind gets of the time that is left to it and those that come after it.
-    pub(super) fn share(&self, kind: Kind, left: Duration) -> Duration {
+    pub(super) fn share(&self, kind: NightKind, left: Duration) -> Duration {
         let from = KINDS.iter().position(|(_, known, _)| *known == kind).unwrap_or(0);
         let chosen = KINDS[from..].iter().filter(|(_, known, _)| self.has(*known));
         let all: u32 = chosen.map(|(_, _, share)| share).sum();
@@ -80,7 +80,7 @@ fn hours(text: &str) -> anyhow::Result<Duration> {
     Ok(Duration::from_secs_f64(hours * 3600.0))
 }
 
-fn kind(name: &str) -> anyhow::Result<Kind> {
+fn kind(name: &str) -> anyhow::Result<NightKind> {
     let found = KINDS.iter().find(|(known, _, _)| *known == name);
     let names = KINDS.map(|(name, _, _)| name).join(", ");
     Ok(found.with_context(|| format!("--only {name:?}: there are {names}"))?.1)
@@ -93,16 +93,16 @@ mod tests {
     #[test]
     fn time_is_dealt_to_what_was_chosen() {
         let hour = Duration::from_secs(3600);
-        let all = Arguments::parse(&[]).unwrap();
+        let all = NightArguments::parse(&[]).unwrap();
         assert_eq!(all.time, 8 * hour);
-        assert_eq!(all.share(Kind::Properties, hour), hour / 4);
-        assert_eq!(all.share(Kind::Jepsen, hour), hour, "the last gets what is left");
-        let some = Arguments::parse(&["--hours", "0.5", "--only", "fuzz,properties"]).unwrap();
+        assert_eq!(all.share(NightKind::Properties, hour), hour / 4);
+        assert_eq!(all.share(NightKind::Jepsen, hour), hour, "the last gets what is left");
+        let some = NightArguments::parse(&["--hours", "0.5", "--only", "fuzz,properties"]).unwrap();
         assert_eq!((some.time, some.kinds.len()), (hour / 2, 2));
-        assert_eq!(some.share(Kind::Properties, 45 * hour), 25 * hour);
+        assert_eq!(some.share(NightKind::Properties, 45 * hour), 25 * hour);
         for wrong in [&["--hours"][..], &["--hours", "0"], &["--hours", "x"], &["--only", "all"], &["--fast"]]
         {
-            assert!(Arguments::parse(wrong).is_err(), "{wrong:?}");
+            assert!(NightArguments::parse(wrong).is_err(), "{wrong:?}");
         }
     }
 }

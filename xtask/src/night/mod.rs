@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, ensure};
 
 use crate::{fuzz, print, tell};
-use arguments::{Arguments, Kind, USAGE};
-pub(crate) use part::{Outcome, Part};
+use arguments::{NightArguments, NightKind, USAGE};
+pub(crate) use part::{NightPart, PartOutcome};
 
 /// Seeds of the simulator that are tried in one go: a few minutes of two cores.
 const SIMULATED_SEEDS: u64 = 500;
@@ -28,12 +28,12 @@ const BUILD_TIME: Duration = Duration::from_secs(3600);
 
 struct Night<'a> {
     root: &'a Path,
-    arguments: Arguments,
+    arguments: NightArguments,
     folder: PathBuf,
     began: Instant,
     /// Seconds since 1970 when it began: seeds that no night before has had.
     stamp: u64,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<PartOutcome>,
 }
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
@@ -41,7 +41,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         print(USAGE);
         return Ok(());
     }
-    let arguments = Arguments::parse(arguments)?;
+    let arguments = NightArguments::parse(arguments)?;
     let stamp = stamp()?;
     let folder = folder(root, "night", stamp)?;
     let mut night = Night { root, arguments, folder, began: Instant::now(), stamp, outcomes: Vec::new() };
@@ -63,7 +63,7 @@ pub(crate) fn folder(root: &Path, name: &str, stamp: u64) -> anyhow::Result<Path
 }
 
 /// Prints what came of each part, and fails if one failed.
-pub(crate) fn summary(name: &str, outcomes: &[Outcome], took: Duration) -> anyhow::Result<()> {
+pub(crate) fn summary(name: &str, outcomes: &[PartOutcome], took: Duration) -> anyhow::Result<()> {
     print("\n");
     for outcome in outcomes {
         print(&format!("{}\n", outcome.summary()));
@@ -77,31 +77,31 @@ pub(crate) fn summary(name: &str, outcomes: &[Outcome], took: Duration) -> anyho
 
 impl Night<'_> {
     fn all(&mut self) -> anyhow::Result<()> {
-        if self.arguments.has(Kind::Model) {
-            self.part(Part::new("model", &["xtask", "model", "--deep"], BUILD_TIME))?;
+        if self.arguments.has(NightKind::Model) {
+            self.part(NightPart::new("model", &["xtask", "model", "--deep"], BUILD_TIME))?;
         }
-        if self.arguments.has(Kind::Mutants) {
-            self.part(Part::new("mutants", &["xtask", "mutants"], BUILD_TIME))?;
+        if self.arguments.has(NightKind::Mutants) {
+            self.part(NightPart::new("mutants", &["xtask", "mutants"], BUILD_TIME))?;
         }
-        if self.arguments.has(Kind::Properties) {
+        if self.arguments.has(NightKind::Properties) {
             self.properties()?;
         }
-        if self.arguments.has(Kind::Simulation) {
+        if self.arguments.has(NightKind::Simulation) {
             self.simulation()?;
         }
-        if self.arguments.has(Kind::Fuzz) {
+        if self.arguments.has(NightKind::Fuzz) {
             self.fuzz()?;
         }
-        if self.arguments.has(Kind::Differential) {
+        if self.arguments.has(NightKind::Differential) {
             self.differential()?;
         }
-        if self.arguments.has(Kind::Jepsen) {
+        if self.arguments.has(NightKind::Jepsen) {
             self.jepsen()?;
         }
         Ok(())
     }
 
-    fn part(&mut self, part: Part) -> anyhow::Result<&Outcome> {
+    fn part(&mut self, part: NightPart) -> anyhow::Result<&PartOutcome> {
         tell(&format!("night: {}: {}", part.name, part.command()));
         let outcome = part.run(self.root, &self.folder)?;
         if !outcome.passed() {
@@ -113,7 +113,7 @@ impl Night<'_> {
     }
 
     /// What this kind gets of what is left.
-    fn share(&self, kind: Kind) -> Duration {
+    fn share(&self, kind: NightKind) -> Duration {
         let left = self.arguments.time.saturating_sub(self.began.elapsed());
         self.arguments.share(kind, left)
     }
@@ -127,14 +127,14 @@ impl Night<'_> {
             arguments.extend(["--package", user]);
         }
         let build = [&arguments[..], &["--no-run"]].concat();
-        if !self.part(Part::new("properties build", &build, BUILD_TIME))?.passed() {
+        if !self.part(NightPart::new("properties build", &build, BUILD_TIME))?.passed() {
             return Ok(());
         }
-        let (began, share) = (Instant::now(), self.share(Kind::Properties));
+        let (began, share) = (Instant::now(), self.share(NightKind::Properties));
         let mut times = TIMES_FIRST;
         loop {
             let left = share.saturating_sub(began.elapsed());
-            let mut part = Part::new(&format!("properties x{times}"), &arguments, left);
+            let mut part = NightPart::new(&format!("properties x{times}"), &arguments, left);
             part.variables = vec![("DISTCACHE_TEST_CASES", times.to_string())];
             let took = self.part(part)?.took;
             let Some(next) = next_times(times, took, share.saturating_sub(began.elapsed())) else { break };
@@ -144,12 +144,12 @@ impl Night<'_> {
     }
 
     fn simulation(&mut self) -> anyhow::Result<()> {
-        let (began, share) = (Instant::now(), self.share(Kind::Simulation));
+        let (began, share) = (Instant::now(), self.share(NightKind::Simulation));
         let mut first = self.stamp * 1000;
         loop {
             let seeds = format!("{first}..{}", first + SIMULATED_SEEDS);
             #[rustfmt::skip]
-            let part = Part::new(&format!("simulation {seeds}"), &[
+            let part = NightPart::new(&format!("simulation {seeds}"), &[
                 "run", "--release", "--locked", "--package", "distcache", "--",
                 "sim", "--seeds", &seeds, "--seconds", "60", "--repeat", "50",
             ], share);
@@ -163,15 +163,15 @@ impl Night<'_> {
 
     fn fuzz(&mut self) -> anyhow::Result<()> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-        let (targets, share) = (fuzz::targets(self.root)?.len() as u64, self.share(Kind::Fuzz));
+        let (targets, share) = (fuzz::targets(self.root)?.len() as u64, self.share(NightKind::Fuzz));
         let seconds = (share.as_secs() * cores / targets.max(1)).max(1).to_string();
         let seed = self.seed();
-        self.part(Part::new("fuzz", &["xtask", "fuzz", "--seconds", &seconds, "--seed", &seed], share))?;
+        self.part(NightPart::new("fuzz", &["xtask", "fuzz", "--seconds", &seconds, "--seed", &seed], share))?;
         Ok(())
     }
 
     fn differential(&mut self) -> anyhow::Result<()> {
-        let share = self.share(Kind::Differential);
+        let share = self.share(NightKind::Differential);
         let (seconds, seed) = ((share.as_secs() / 2).max(1), self.seed());
         // Some thousand commands pass in a second.
         let commands = (seconds * 4000).min(u64::from(u32::MAX)).to_string();
@@ -179,17 +179,17 @@ impl Night<'_> {
             [("streams", "--seconds", seconds.to_string()), ("commands", "--commands", commands)]
         {
             let line = ["xtask", "fuzz", "differential", flag, &much, "--seed", &seed];
-            self.part(Part::new(&format!("differential {name}"), &line, share / 2))?;
+            self.part(NightPart::new(&format!("differential {name}"), &line, share / 2))?;
         }
         Ok(())
     }
 
     fn jepsen(&mut self) -> anyhow::Result<()> {
-        let share = self.share(Kind::Jepsen);
+        let share = self.share(NightKind::Jepsen);
         let (seconds, seed) = (share.as_secs().max(60).to_string(), self.seed());
         let storage = "redis,cluster,redis,memcached";
         let line = ["xtask", "jepsen", "--seconds", &seconds, "--seed", &seed, "--storage", storage];
-        self.part(Part::new("jepsen", &line, share))?;
+        self.part(NightPart::new("jepsen", &line, share))?;
         Ok(())
     }
 
@@ -248,7 +248,7 @@ mod tests {
     fn a_summary_fails_if_a_part_did() {
         let folder = crate::cluster::Folder::new("night").unwrap();
         let run = |arguments: &[&str]| {
-            Part::new("part", arguments, Duration::ZERO).run(crate::root(), folder.path()).unwrap()
+            NightPart::new("part", arguments, Duration::ZERO).run(crate::root(), folder.path()).unwrap()
         };
         let mut outcomes = vec![run(&["--version"])];
         assert!(summary("night", &outcomes, Duration::ZERO).is_ok());

@@ -24,7 +24,7 @@ const HINTS_MAX: usize = 8;
 
 /// What to run.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct NightPart {
     pub(crate) name: String,
     /// Behind `cargo`.
     pub(crate) arguments: Vec<String>,
@@ -34,7 +34,7 @@ pub(crate) struct Part {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum PartVerdict {
     Passed,
     Failed,
     /// It was ended long after its time.
@@ -43,17 +43,17 @@ pub(crate) enum Verdict {
 
 /// What came of a part.
 #[derive(Debug)]
-pub(crate) struct Outcome {
-    pub(crate) part: Part,
-    pub(crate) verdict: Verdict,
+pub(crate) struct PartOutcome {
+    pub(crate) part: NightPart,
+    pub(crate) verdict: PartVerdict,
     pub(crate) took: Duration,
     pub(crate) log: PathBuf,
 }
 
-impl Part {
-    pub(crate) fn new(name: &str, arguments: &[&str], time: Duration) -> Part {
+impl NightPart {
+    pub(crate) fn new(name: &str, arguments: &[&str], time: Duration) -> NightPart {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Part { name: name.to_owned(), arguments, variables: Vec::new(), time }
+        NightPart { name: name.to_owned(), arguments, variables: Vec::new(), time }
     }
 
     /// What a person types to run it.
@@ -66,7 +66,7 @@ impl Part {
     }
 
     /// Runs it, with its output in a file of `folder`.
-    pub(crate) fn run(self, root: &Path, folder: &Path) -> anyhow::Result<Outcome> {
+    pub(crate) fn run(self, root: &Path, folder: &Path) -> anyhow::Result<PartOutcome> {
         let log = folder.join(format!("{}.log", self.name.replace(' ', "-")));
         let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -82,11 +82,11 @@ impl Part {
         let began = Instant::now();
         let ended = wait(&mut child, self.time + GRACE, &stop)?;
         let verdict = match ended {
-            Some(status) if status.success() => Verdict::Passed,
-            Some(_) => Verdict::Failed,
-            None => Verdict::Hung,
+            Some(status) if status.success() => PartVerdict::Passed,
+            Some(_) => PartVerdict::Failed,
+            None => PartVerdict::Hung,
         };
-        Ok(Outcome { part: self, verdict, took: began.elapsed(), log })
+        Ok(PartOutcome { part: self, verdict, took: began.elapsed(), log })
     }
 }
 
@@ -112,9 +112,9 @@ fn wait(child: &mut Child, time_max: Duration, stop: &AtomicBool) -> anyhow::Res
     }
 }
 
-impl Outcome {
+impl PartOutcome {
     pub(crate) fn passed(&self) -> bool {
-        self.verdict == Verdict::Passed
+        self.verdict == PartVerdict::Passed
     }
 
     fn text(&self) -> String {
@@ -137,9 +137,9 @@ impl Outcome {
     /// A line of the summary and, where it failed, how to see it again.
     pub(crate) fn summary(&self) -> String {
         let verdict = match self.verdict {
-            Verdict::Passed => "passed",
-            Verdict::Failed => "FAILED",
-            Verdict::Hung => "HUNG",
+            PartVerdict::Passed => "passed",
+            PartVerdict::Failed => "FAILED",
+            PartVerdict::Hung => "HUNG",
         };
         let mut lines = vec![format!("{:<24} {:>8.0} s  {verdict}", self.part.name, self.took.as_secs_f64())];
         if !self.passed() {
@@ -221,13 +221,13 @@ failures:
     #[test]
     fn a_part_that_fails_or_hangs_is_told_with_its_output() {
         let folder = Folder::new("part").unwrap();
-        let part = Part::new("version", &["--version"], Duration::ZERO);
+        let part = NightPart::new("version", &["--version"], Duration::ZERO);
         let passed = part.run(crate::root(), folder.path()).unwrap();
         assert!(passed.passed() && passed.tail().starts_with("cargo "), "{passed:?}");
-        let mut part = Part::new("no such", &["no-such-command"], Duration::ZERO);
+        let mut part = NightPart::new("no such", &["no-such-command"], Duration::ZERO);
         part.variables = vec![("CASES", "7".to_owned())];
         let failed = part.run(crate::root(), folder.path()).unwrap();
-        assert_eq!(failed.verdict, Verdict::Failed);
+        assert_eq!(failed.verdict, PartVerdict::Failed);
         let summary = failed.summary();
         assert!(summary.contains("again: CASES=7 cargo no-such-command\n"), "{summary}");
         assert!(summary.contains("no-such.log") && failed.tail().contains("no-such-command"), "{summary}");

@@ -104,11 +104,11 @@ fn table(recording: &Recording) -> Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::picture::recording::Frame;
+    use crate::picture::recording::RecordedFrame;
 
     #[test]
     fn like_rows_are_drawn_once_and_the_table_comes_last() {
-        let frame = |at_us| Frame {
+        let frame = |at_us| RecordedFrame {
             at_us,
             phase: "with cache".to_owned(),
             servers: vec![1.0],

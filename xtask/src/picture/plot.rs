@@ -10,7 +10,7 @@ use plotters::prelude::{
 };
 use plotters::style::{Color, IntoFont};
 
-use super::recording::{Frame, Recording};
+use super::recording::{RecordedFrame, Recording};
 
 const SIZE: (u32, u32) = (860, 560);
 const RED: RGBColor = RGBColor(220, 50, 32);
@@ -29,15 +29,15 @@ fn draw(recording: &Recording, path: &Path) -> Drawn {
     let area = SVGBackend::new(path, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
     let (upper, lower) = area.split_vertically(SIZE.1 / 2);
-    let line = |name: &'static str, colour, figure: &dyn Fn(&Frame) -> f64| Line {
+    let line = |name: &'static str, colour, figure: &dyn Fn(&RecordedFrame) -> f64| PictureLine {
         name,
         colour,
         points: recording.frames.iter().map(|frame| (frame.at_us as f64 / 1e6, figure(frame))).collect(),
     };
     let busiest = busiest(recording);
-    let server = |index: usize| move |frame: &Frame| frame.servers.get(index).copied().unwrap_or(0.0);
+    let server = |index: usize| move |frame: &RecordedFrame| frame.servers.get(index).copied().unwrap_or(0.0);
     let count = recording.frames.first().map_or(0, |frame| frame.servers.len());
-    let mut servers: Vec<Line> = (0..count)
+    let mut servers: Vec<PictureLine> = (0..count)
         .filter(|index| *index != busiest)
         .enumerate()
         .map(|(number, index)| line(if number == 0 { "the other servers" } else { "" }, BLUE, &server(index)))
@@ -55,7 +55,7 @@ fn draw(recording: &Recording, path: &Path) -> Drawn {
     Ok(())
 }
 
-struct Line {
+struct PictureLine {
     /// Empty where another line's says it.
     name: &'static str,
     colour: RGBColor,
@@ -73,7 +73,7 @@ fn busiest(recording: &Recording) -> usize {
     (0..sums.len()).max_by(|one, other| f64::total_cmp(&sums[*one], &sums[*other])).unwrap_or(0)
 }
 
-fn panel(area: &Area<'_>, title: &str, x: &str, lines: &[Line], switch_s: Option<f64>) -> Drawn {
+fn panel(area: &Area<'_>, title: &str, x: &str, lines: &[PictureLine], switch_s: Option<f64>) -> Drawn {
     let points = || lines.iter().flat_map(|line| &line.points);
     let right = points().map(|point| point.0).fold(1e-9, f64::max);
     let top = points().map(|point| point.1).fold(1e-9, f64::max) * 1.15;

@@ -10,12 +10,12 @@ pub(super) type Rows = Vec<Vec<(String, String)>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    pub(super) frames: Vec<Frame>,
+    pub(super) frames: Vec<RecordedFrame>,
     pub(super) summary: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Frame {
+pub(super) struct RecordedFrame {
     pub(super) at_us: u64,
     pub(super) phase: String,
     pub(super) servers: Vec<f64>,
@@ -28,8 +28,8 @@ pub(super) struct Frame {
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Line {
-    Frame(Frame),
+enum RecordedLine {
+    Frame(RecordedFrame),
     End { summary: Vec<String> },
 }
 
@@ -42,8 +42,8 @@ impl Recording {
             let line = serde_json::from_str(line)
                 .with_context(|| format!("{}: line {}", path.display(), number + 1))?;
             match line {
-                Line::Frame(frame) => recording.frames.push(frame),
-                Line::End { summary } => recording.summary = summary,
+                RecordedLine::Frame(frame) => recording.frames.push(frame),
+                RecordedLine::End { summary } => recording.summary = summary,
             }
         }
         anyhow::ensure!(

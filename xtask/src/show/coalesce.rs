@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Stage;
 use super::client::{calls, connect};
 use super::finding::Finding;
-use crate::cluster::{Cluster, Layer, Layout};
+use crate::cluster::{Layer, Layout, ProcessCluster};
 
 const READERS: usize = 1000;
 const ROUNDS: u64 = 20;
@@ -29,7 +29,7 @@ const POLL: Duration = Duration::from_millis(5);
 /// The router stands still while the readers ask, and storage for a little longer, so that all of them meet the miss.
 pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     let layout = Layout { racks: 1, layers: vec![Layer::leaves(1), Layer::spines(1)], ..Layout::default() };
-    let cluster = Cluster::start(stage.binary, layout, 1)?;
+    let cluster = ProcessCluster::start(stage.binary, layout, 1)?;
     let mut writer = connect(cluster.router(0))?;
     let mut storage = connect(cluster.member("redis-0")?.listen)?;
     let mut readers = Readers::connect(cluster.router(0))?;
@@ -69,7 +69,7 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
 
 /// The GETs that storage saw between a write and the last of the readers' replies.
 fn round(
-    cluster: &Cluster,
+    cluster: &ProcessCluster,
     key: &str,
     writer: &mut Connection,
     storage: &mut Connection,
@@ -90,7 +90,7 @@ fn round(
 }
 
 /// Until both nodes hold the key, which only reads bring about.
-fn wait_cached(cluster: &Cluster, readers: &mut Readers) -> anyhow::Result<()> {
+fn wait_cached(cluster: &ProcessCluster, readers: &mut Readers) -> anyhow::Result<()> {
     let holds = |id: &str| -> anyhow::Result<bool> {
         let status: Value = cluster.member_status(id)?;
         Ok(status["objects"] == 1 && status["leases"][0]["held"] == true)

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::Stage;
 use super::finding::Finding;
-use super::load::{Done, Load, Slice, unix_ms};
-use super::plot::{Line, Plot};
+use super::load::{DoneLoad, LoadSlice, ShownLoad, unix_ms};
+use super::plot::{Plot, PlotLine};
 use super::rated::{self, OPEN, WORKLOAD};
-use crate::cluster::{Cluster, Folder};
+use crate::cluster::{Folder, ProcessCluster};
 
 /// Leaves, spines and servers.
 const WIDTH: usize = 4;
@@ -49,7 +49,7 @@ struct Times {
 }
 
 fn lose(stage: &Stage<'_>, node: &str, finding: &mut Finding) -> anyhow::Result<()> {
-    let mut cluster = Cluster::start(stage.binary, rated::layout(WIDTH, RATE_MAX), 1)?;
+    let mut cluster = ProcessCluster::start(stage.binary, rated::layout(WIDTH, RATE_MAX), 1)?;
     let folder = Folder::new("loss")?;
     let peak = rated::peak(stage.binary, &cluster, folder.path(), &WORKLOAD)?;
     let (rate, slice) = (format!("{:.0}", peak / 2.0), SLICE_MS.to_string());
@@ -57,7 +57,7 @@ fn lose(stage: &Stage<'_>, node: &str, finding: &mut Finding) -> anyhow::Result<
     let warmup = WARMUP.as_secs().to_string();
     let timing = ["--rate", &rate, "--warmup", &warmup, "--seconds", &seconds, "--slice-ms", &slice];
     let arguments = [&WORKLOAD[..], &OPEN, &timing].concat();
-    let load = Load::start(stage.binary, cluster.router(0), folder.path(), node, &arguments)?;
+    let load = ShownLoad::start(stage.binary, cluster.router(0), folder.path(), node, &arguments)?;
     std::thread::sleep(WARMUP);
     let times = (0..ROUNDS).map(|_| fail_and_return(&mut cluster, node)).collect::<Result<Vec<_>, _>>()?;
     let done = load.finish()?;
@@ -67,7 +67,7 @@ fn lose(stage: &Stage<'_>, node: &str, finding: &mut Finding) -> anyhow::Result<
     Ok(())
 }
 
-fn fail_and_return(cluster: &mut Cluster, node: &str) -> anyhow::Result<Times> {
+fn fail_and_return(cluster: &mut ProcessCluster, node: &str) -> anyhow::Result<Times> {
     let start_ms = unix_ms();
     std::thread::sleep(BEFORE);
     let epoch = rated::epoch(cluster)?;
@@ -88,9 +88,9 @@ fn fail_and_return(cluster: &mut Cluster, node: &str) -> anyhow::Result<Times> {
 }
 
 /// The 99th percentiles of the half seconds between two times, in milliseconds and in their order.
-fn p99_ms(done: &Done, from_ms: u64, to_ms: u64) -> Vec<f64> {
+fn p99_ms(done: &DoneLoad, from_ms: u64, to_ms: u64) -> Vec<f64> {
     let within =
-        |slice: &&Slice| slice.unix_ms >= from_ms && slice.unix_ms + SLICE_MS <= to_ms && slice.due > 0;
+        |slice: &&LoadSlice| slice.unix_ms >= from_ms && slice.unix_ms + SLICE_MS <= to_ms && slice.due > 0;
     let mut found: Vec<f64> =
         done.slices.iter().filter(within).map(|slice| slice.p99_us as f64 / 1e3).collect();
     found.sort_by(f64::total_cmp);
@@ -98,7 +98,7 @@ fn p99_ms(done: &Done, from_ms: u64, to_ms: u64) -> Vec<f64> {
 }
 
 /// One round: the 99th percentile of its middle half second and of its worst.
-struct Round {
+struct LossRound {
     before: (f64, f64),
     first_second: f64,
     after: (f64, f64),
@@ -106,14 +106,14 @@ struct Round {
     remapped_s: Option<f64>,
 }
 
-impl Round {
-    fn of(done: &Done, times: &Times) -> Round {
+impl LossRound {
+    fn of(done: &DoneLoad, times: &Times) -> LossRound {
         let calm_ms = times.lost_ms + CALM_AGAIN.as_millis() as u64;
         let between = |from_ms, to_ms| {
             let slices = p99_ms(done, from_ms, to_ms);
             (slices.get(slices.len() / 2).copied().unwrap_or(0.0), slices.last().copied().unwrap_or(0.0))
         };
-        Round {
+        LossRound {
             before: between(times.start_ms, times.lost_ms),
             first_second: between(times.lost_ms - SLICE_MS, calm_ms).1,
             after: between(calm_ms, times.returned_ms),
@@ -136,12 +136,12 @@ impl Round {
     }
 }
 
-fn judge(node: &str, peak: f64, done: &Done, times: &[Times], finding: &mut Finding) {
-    let mut rounds: Vec<Round> = times.iter().map(|times| Round::of(done, times)).collect();
+fn judge(node: &str, peak: f64, done: &DoneLoad, times: &[Times], finding: &mut Finding) {
+    let mut rounds: Vec<LossRound> = times.iter().map(|times| LossRound::of(done, times)).collect();
     let first_ms = times.first().map_or(0, |times| times.lost_ms);
     let from_loss = || done.slices.iter().filter(|slice| slice.unix_ms + SLICE_MS > first_ms);
     let due: u64 = from_loss().map(|slice| slice.due).sum();
-    let failed: u64 = from_loss().map(Slice::failed).sum();
+    let failed: u64 = from_loss().map(LoadSlice::failed).sum();
     let errors = failed as f64 / due.max(1) as f64;
     let remapped: Vec<String> = (rounds.iter())
         .map(|round| round.remapped_s.map_or("?".to_owned(), |seconds| format!("{seconds:.1}")))
@@ -156,7 +156,7 @@ fn judge(node: &str, peak: f64, done: &Done, times: &[Times], finding: &mut Find
     );
     let json = json!({
         "peak": peak, "rate": peak / 2.0, "due": due, "failed": failed, "errors": errors,
-        "rounds": rounds.iter().map(Round::json).collect::<Vec<_>>(),
+        "rounds": rounds.iter().map(LossRound::json).collect::<Vec<_>>(),
     });
     finding.figure(node, json);
     rounds.sort_by(|one, other| one.factor().total_cmp(&other.factor()));
@@ -172,10 +172,10 @@ fn judge(node: &str, peak: f64, done: &Done, times: &[Times], finding: &mut Find
     );
 }
 
-fn plot(stage: &Stage<'_>, node: &str, done: &Done, times: &[Times]) -> anyhow::Result<()> {
+fn plot(stage: &Stage<'_>, node: &str, done: &DoneLoad, times: &[Times]) -> anyhow::Result<()> {
     let start_ms = done.slices.first().map_or(0, |slice| slice.unix_ms);
     let second = |at_ms: u64| at_ms.saturating_sub(start_ms) as f64 / 1e3;
-    let line = |y: &dyn Fn(&Slice) -> f64| {
+    let line = |y: &dyn Fn(&LoadSlice) -> f64| {
         done.slices.iter().map(|slice| (second(slice.unix_ms), y(slice))).collect::<Vec<_>>()
     };
     let title = format!("{node} is killed and comes back at half load");
@@ -186,9 +186,9 @@ fn plot(stage: &Stage<'_>, node: &str, done: &Done, times: &[Times]) -> anyhow::
         x: "seconds",
         y: "milliseconds",
         lines: vec![
-            Line { name: "50 % of reads", points: line(&|slice| slice.p50_us as f64 / 1e3) },
-            Line { name: "90 % of reads", points: line(&|slice| slice.p90_us as f64 / 1e3) },
-            Line { name: "99 % of reads", points: line(&|slice| slice.p99_us as f64 / 1e3) },
+            PlotLine { name: "50 % of reads", points: line(&|slice| slice.p50_us as f64 / 1e3) },
+            PlotLine { name: "90 % of reads", points: line(&|slice| slice.p90_us as f64 / 1e3) },
+            PlotLine { name: "99 % of reads", points: line(&|slice| slice.p99_us as f64 / 1e3) },
         ],
         marks: marks.flatten().map(second).collect(),
     }

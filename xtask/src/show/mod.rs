@@ -57,7 +57,7 @@ struct Stage<'a> {
     times: Option<u64>,
 }
 
-struct Options {
+struct ShowOptions {
     json: bool,
     time: Option<Duration>,
     binary: Option<PathBuf>,
@@ -93,8 +93,8 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     report(what, &runs, &options, before, finding)
 }
 
-fn options(flags: &[&str]) -> anyhow::Result<Options> {
-    let mut options = Options { json: false, time: None, binary: None, attack: None, times: None };
+fn options(flags: &[&str]) -> anyhow::Result<ShowOptions> {
+    let mut options = ShowOptions { json: false, time: None, binary: None, attack: None, times: None };
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {
         match *flag {
@@ -127,7 +127,13 @@ fn load_average() -> f64 {
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
 }
 
-fn report(what: &str, runs: &Path, options: &Options, before: f64, finding: Finding) -> anyhow::Result<()> {
+fn report(
+    what: &str,
+    runs: &Path,
+    options: &ShowOptions,
+    before: f64,
+    finding: Finding,
+) -> anyhow::Result<()> {
     let whole = json!({
         "show": what,
         "command": format!("cargo xtask show {what}"),

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::Stage;
 use super::finding::Finding;
-use super::load::{Done, Load, Slice, unix_ms};
-use super::plot::{Line, Plot};
+use super::load::{DoneLoad, LoadSlice, ShownLoad, unix_ms};
+use super::plot::{Plot, PlotLine};
 use super::rated::{self, OPEN, WORKLOAD};
-use crate::cluster::{Cluster, Folder, Layout};
+use crate::cluster::{Folder, Layout, ProcessCluster};
 
 const WIDTH: usize = 4;
 const RATE_MAX: u64 = 300;
@@ -31,16 +31,16 @@ const WELL_SLICES: usize = 4;
 
 /// What becomes of a request that is too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Overload {
+enum ShownOverload {
     Wait,
     Refuse,
 }
 
-impl Overload {
+impl ShownOverload {
     fn name(self) -> &'static str {
         match self {
-            Overload::Wait => "wait",
-            Overload::Refuse => "refuse",
+            ShownOverload::Wait => "wait",
+            ShownOverload::Refuse => "refuse",
         }
     }
 }
@@ -48,16 +48,17 @@ impl Overload {
 /// A load of half the peak runs all the time; surges come on top.
 pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     let mut finding = Finding::default();
-    for overload in [Overload::Wait, Overload::Refuse] {
+    for overload in [ShownOverload::Wait, ShownOverload::Refuse] {
         show_one(stage, overload, &mut finding)?;
     }
     Ok(finding)
 }
 
-fn show_one(stage: &Stage<'_>, overload: Overload, finding: &mut Finding) -> anyhow::Result<()> {
+fn show_one(stage: &Stage<'_>, overload: ShownOverload, finding: &mut Finding) -> anyhow::Result<()> {
     let name = overload.name();
     let tables = format!("[limits]\noverload = {name:?}\n");
-    let cluster = Cluster::start(stage.binary, Layout { tables, ..rated::layout(WIDTH, RATE_MAX) }, 1)?;
+    let cluster =
+        ProcessCluster::start(stage.binary, Layout { tables, ..rated::layout(WIDTH, RATE_MAX) }, 1)?;
     let folder = Folder::new("overload")?;
     let workload = [&WORKLOAD[..], &WRITES].concat();
     let peak = rated::peak(stage.binary, &cluster, folder.path(), &workload)?;
@@ -74,26 +75,26 @@ fn show_one(stage: &Stage<'_>, overload: Overload, finding: &mut Finding) -> any
 }
 
 /// The two series of one surge, and when it began and ended.
-struct Run {
-    base: Done,
-    extra: Done,
+struct OverloadRun {
+    base: DoneLoad,
+    extra: DoneLoad,
     from_ms: u64,
     to_ms: u64,
 }
 
 fn surge(
     stage: &Stage<'_>,
-    cluster: &Cluster,
+    cluster: &ProcessCluster,
     folder: &Folder,
     workload: &[&str],
     peak: f64,
     factor: f64,
-) -> anyhow::Result<Run> {
+) -> anyhow::Result<OverloadRun> {
     let start = |name: &str, rate: f64, time: Duration| {
         let (rate, seconds, slice) = (format!("{rate:.0}"), time.as_secs().to_string(), SLICE_MS.to_string());
         let timing = ["--rate", &rate, "--seconds", &seconds, "--slice-ms", &slice];
         let arguments = [workload, &OPEN, &timing].concat();
-        Load::start(stage.binary, cluster.router(0), folder.path(), name, &arguments)
+        ShownLoad::start(stage.binary, cluster.router(0), folder.path(), name, &arguments)
     };
     let base = start("base", peak / 2.0, BEFORE + SURGE + REST)?;
     std::thread::sleep(BEFORE);
@@ -101,28 +102,28 @@ fn surge(
     let extra = start("extra", peak * (factor - 0.5), SURGE)?;
     std::thread::sleep(SURGE.saturating_sub(begun.elapsed()));
     let to_ms = unix_ms();
-    Ok(Run { extra: extra.finish()?, base: base.finish()?, from_ms, to_ms })
+    Ok(OverloadRun { extra: extra.finish()?, base: base.finish()?, from_ms, to_ms })
 }
 
-impl Run {
-    fn both(&self) -> impl Iterator<Item = &Slice> {
+impl OverloadRun {
+    fn both(&self) -> impl Iterator<Item = &LoadSlice> {
         self.base.slices.iter().chain(&self.extra.slices)
     }
 
     /// The sum over the surge, per second.
-    fn per_second(&self, count: impl Fn(&Slice) -> u64) -> f64 {
+    fn per_second(&self, count: impl Fn(&LoadSlice) -> u64) -> f64 {
         let (from_ms, to_ms) = (self.from_ms + ONSET_MS, self.to_ms - ONSET_MS);
-        let within = |slice: &&Slice| slice.unix_ms >= from_ms && slice.unix_ms < to_ms;
+        let within = |slice: &&LoadSlice| slice.unix_ms >= from_ms && slice.unix_ms < to_ms;
         let sum: u64 = self.both().filter(within).map(count).sum();
         sum as f64 * 1e3 / (to_ms - from_ms) as f64
     }
 
     /// Replies without an error: of requests that were due in the surge and within a second where a cluster refuses, at
     /// whatever age where it lets wait.
-    fn goodput(&self, overload: Overload) -> f64 {
+    fn goodput(&self, overload: ShownOverload) -> f64 {
         self.per_second(|slice| match overload {
-            Overload::Wait => slice.replies - slice.error_replies,
-            Overload::Refuse => slice.in_time,
+            ShownOverload::Wait => slice.replies - slice.error_replies,
+            ShownOverload::Refuse => slice.in_time,
         })
     }
 
@@ -131,23 +132,23 @@ impl Run {
     fn recovery(&self) -> Option<Duration> {
         let before = self.base.slices.iter().filter(|slice| slice.unix_ms + SLICE_MS <= self.from_ms);
         let p99_us_max = 2 * before.map(|slice| slice.p99_us).max().unwrap_or(0);
-        let well = |slice: &Slice| slice.failed() == 0 && slice.p99_us <= p99_us_max;
+        let well = |slice: &LoadSlice| slice.failed() == 0 && slice.p99_us <= p99_us_max;
         let after = self.base.slices.iter().filter(|slice| slice.unix_ms >= self.to_ms && slice.due > 0);
-        let after: Vec<&Slice> = after.collect();
+        let after: Vec<&LoadSlice> = after.collect();
         let window = after.windows(WELL_SLICES).find(|slices| slices.iter().all(|slice| well(slice)))?;
         Some(Duration::from_millis(window[0].unix_ms - self.to_ms))
     }
 
-    fn keep(&self, stage: &Stage<'_>, overload: Overload, factor: f64) -> anyhow::Result<()> {
+    fn keep(&self, stage: &Stage<'_>, overload: ShownOverload, factor: f64) -> anyhow::Result<()> {
         let file = |end: &str| stage.runs.join(format!("show-overload-{}-{factor}x{end}", overload.name()));
         for (end, done) in [("-base.csv", &self.base), ("-extra.csv", &self.extra)] {
             std::fs::write(file(end), &done.csv)?;
         }
         let start_ms = self.base.slices.first().map_or(0, |slice| slice.unix_ms);
         let second = |at_ms: u64| at_ms.saturating_sub(start_ms) as f64 / 1e3;
-        let rate = |y: &dyn Fn(&Slice) -> f64| {
+        let rate = |y: &dyn Fn(&LoadSlice) -> f64| {
             let slices = self.base.slices.iter().map(|base| {
-                let near = |slice: &&Slice| slice.unix_ms.abs_diff(base.unix_ms) * 2 <= SLICE_MS;
+                let near = |slice: &&LoadSlice| slice.unix_ms.abs_diff(base.unix_ms) * 2 <= SLICE_MS;
                 let extra = self.extra.slices.iter().find(near).map_or(0.0, y);
                 (second(base.unix_ms), (y(base) + extra) * 1e3 / SLICE_MS as f64)
             });
@@ -159,10 +160,13 @@ impl Run {
             x: "seconds",
             y: "requests per second",
             lines: vec![
-                Line { name: "answered in time", points: rate(&|slice| slice.in_time as f64) },
-                Line { name: "replies", points: rate(&|slice| (slice.replies - slice.error_replies) as f64) },
-                Line { name: "due", points: rate(&|slice| slice.due as f64) },
-                Line { name: "refused", points: rate(&|slice| slice.failed() as f64) },
+                PlotLine { name: "answered in time", points: rate(&|slice| slice.in_time as f64) },
+                PlotLine {
+                    name: "replies",
+                    points: rate(&|slice| (slice.replies - slice.error_replies) as f64),
+                },
+                PlotLine { name: "due", points: rate(&|slice| slice.due as f64) },
+                PlotLine { name: "refused", points: rate(&|slice| slice.failed() as f64) },
             ],
             marks: vec![second(self.from_ms), second(self.to_ms)],
         }
@@ -171,20 +175,27 @@ impl Run {
 }
 
 /// By nodes and by shims, since the cluster started.
-fn leases_lost(cluster: &Cluster) -> anyhow::Result<u64> {
+fn leases_lost(cluster: &ProcessCluster) -> anyhow::Result<u64> {
     let status = cluster.status()?;
     let members =
         ["nodes", "shims"].into_iter().flat_map(|role| status[role].as_array().into_iter().flatten());
     Ok(members.filter_map(|member| member["leases_lost_total"].as_u64()).sum())
 }
 
-fn judge(finding: &mut Finding, overload: Overload, peak: f64, factor: f64, run: &Run, lost: u64) {
+fn judge(
+    finding: &mut Finding,
+    overload: ShownOverload,
+    peak: f64,
+    factor: f64,
+    run: &OverloadRun,
+    lost: u64,
+) {
     let (goodput, recovery) = (run.goodput(overload), run.recovery());
     let name = overload.name();
     let errors = run.per_second(|slice| slice.error_replies);
     let within = match overload {
-        Overload::Wait => "",
-        Overload::Refuse => " within a second",
+        ShownOverload::Wait => "",
+        ShownOverload::Refuse => " within a second",
     };
     finding.bound(
         goodput >= GOODPUT_MIN * peak,

@@ -9,7 +9,7 @@ use plotters::prelude::{
 use plotters::style::Color;
 
 /// One line, as points of x and y.
-pub(super) struct Line<'a> {
+pub(super) struct PlotLine<'a> {
     pub(super) name: &'a str,
     pub(super) points: Vec<(f64, f64)>,
 }
@@ -18,7 +18,7 @@ pub(super) struct Plot<'a> {
     pub(super) title: &'a str,
     pub(super) x: &'a str,
     pub(super) y: &'a str,
-    pub(super) lines: Vec<Line<'a>>,
+    pub(super) lines: Vec<PlotLine<'a>>,
     /// Vertical lines where something happened.
     pub(super) marks: Vec<f64>,
 }

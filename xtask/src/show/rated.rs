@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use super::load::Load;
-use crate::cluster::{Cluster, Layer, Layout};
+use super::load::ShownLoad;
+use crate::cluster::{Layer, Layout, ProcessCluster};
 
 /// Skewed, as caches see it; the nodes hold the hot tenth.
 pub(super) const WORKLOAD: [&str; 4] = ["--keys", "10000", "--dist", "zipf:0.99"];
@@ -34,12 +34,12 @@ pub(super) fn layout(width: usize, rate_max: u64) -> Layout {
 /// and without errors, per second.
 pub(super) fn peak(
     binary: &Path,
-    cluster: &Cluster,
+    cluster: &ProcessCluster,
     folder: &Path,
     workload: &[&str],
 ) -> anyhow::Result<f64> {
     let (router, layout) = (cluster.router(0), &cluster.layout);
-    Load::start(binary, router, folder, "heating", &[workload, &HEATING].concat())?.finish()?;
+    ShownLoad::start(binary, router, folder, "heating", &[workload, &HEATING].concat())?.finish()?;
     let nodes: usize =
         layout.layers.iter().map(|layer| layer.nodes * if layer.by_rack { layout.racks } else { 1 }).sum();
     let shims = layout.racks * layout.servers_per_rack;
@@ -48,7 +48,7 @@ pub(super) fn peak(
     for step in STEPS {
         let rate = format!("{:.0}", all * step);
         let arguments = [workload, &OPEN, &["--rate", &rate], &STEP].concat();
-        let done = Load::start(binary, router, folder, "peak", &arguments)?.finish()?;
+        let done = ShownLoad::start(binary, router, folder, "peak", &arguments)?.finish()?;
         let good = done.slices.iter().map(|slice| slice.in_time).sum::<u64>() as f64;
         let seconds = done.slices.iter().filter(|slice| slice.due > 0).count() as f64 / 2.0;
         eprintln!("offered {rate}/s, answered in time {:.0}/s", good / seconds);
@@ -59,6 +59,6 @@ pub(super) fn peak(
 }
 
 /// The epoch of the map that the controller has published last.
-pub(super) fn epoch(cluster: &Cluster) -> anyhow::Result<u64> {
+pub(super) fn epoch(cluster: &ProcessCluster) -> anyhow::Result<u64> {
     cluster.status()?["epoch"].as_u64().context("a status has an epoch")
 }

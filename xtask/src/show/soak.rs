@@ -6,10 +6,10 @@ use serde_json::{Map, Value, json};
 
 use super::Stage;
 use super::finding::{Finding, median};
-use super::load::Load;
-use super::plot::{Line, Plot};
+use super::load::ShownLoad;
+use super::plot::{Plot, PlotLine};
 use crate::cluster::proxy::Weather;
-use crate::cluster::{Cluster, Folder, Layer, Layout, Role, Storage};
+use crate::cluster::{Folder, Layer, Layout, LayoutRole, LayoutStorage, ProcessCluster};
 
 const TIME: Duration = Duration::from_secs(30 * 60);
 /// A fault, its end, and quiet enough for leases, shares and links to be as before.
@@ -34,33 +34,33 @@ const RATIO_SLACK: f64 = 0.05;
 const STATUS_TRIES: usize = 4;
 
 /// What befalls whom. Processes of number 0 never end, so that they would show a leak of any of these.
-const FAULTS: [Fault; 9] = [
-    Fault::Kill("leaf-1"),
-    Fault::Kill("spine-1"),
-    Fault::Pause("spine-0"),
-    Fault::Cut("leaf-0", "shim-0"),
-    Fault::Kill("shim-1"),
-    Fault::Leave("spine-1"),
-    Fault::Pause("redis-1"),
-    Fault::Kill("router-1"),
-    Fault::Cut("router-0", "leaf-0"),
+const FAULTS: [SoakFault; 9] = [
+    SoakFault::Kill("leaf-1"),
+    SoakFault::Kill("spine-1"),
+    SoakFault::Pause("spine-0"),
+    SoakFault::Cut("leaf-0", "shim-0"),
+    SoakFault::Kill("shim-1"),
+    SoakFault::Leave("spine-1"),
+    SoakFault::Pause("redis-1"),
+    SoakFault::Kill("router-1"),
+    SoakFault::Cut("router-0", "leaf-0"),
 ];
 
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+enum SoakFault {
     Kill(&'static str),
     Leave(&'static str),
     Pause(&'static str),
     Cut(&'static str, &'static str),
 }
 
-impl Fault {
-    fn begin(self, cluster: &mut Cluster) -> anyhow::Result<()> {
+impl SoakFault {
+    fn begin(self, cluster: &mut ProcessCluster) -> anyhow::Result<()> {
         match self {
-            Fault::Kill(id) => cluster.kill(id),
-            Fault::Leave(id) => cluster.terminate(id),
-            Fault::Pause(id) => cluster.pause(id),
-            Fault::Cut(one, other) => {
+            SoakFault::Kill(id) => cluster.kill(id),
+            SoakFault::Leave(id) => cluster.terminate(id),
+            SoakFault::Pause(id) => cluster.pause(id),
+            SoakFault::Cut(one, other) => {
                 let cut = || Weather { cut: true, ..Weather::default() };
                 cluster.proxy()?.weather(Some(one), Some(other), cut())?;
                 cluster.proxy()?.weather(Some(other), Some(one), cut())
@@ -68,11 +68,11 @@ impl Fault {
         }
     }
 
-    fn end(self, cluster: &mut Cluster) -> anyhow::Result<()> {
+    fn end(self, cluster: &mut ProcessCluster) -> anyhow::Result<()> {
         match self {
-            Fault::Kill(id) | Fault::Leave(id) => cluster.run(id),
-            Fault::Pause(id) => cluster.resume(id),
-            Fault::Cut(..) => cluster.proxy()?.clear(),
+            SoakFault::Kill(id) | SoakFault::Leave(id) => cluster.run(id),
+            SoakFault::Pause(id) => cluster.resume(id),
+            SoakFault::Cut(..) => cluster.proxy()?.clear(),
         }
     }
 }
@@ -81,13 +81,13 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     let layout = Layout {
         racks: 2,
         layers: vec![Layer::leaves(1), Layer::spines(2)],
-        storage: Storage::DurableRedis,
+        storage: LayoutStorage::DurableRedis,
         routers: 2,
         objects_max: OBJECTS_MAX,
         proxied: true,
         ..Layout::default()
     };
-    let mut cluster = Cluster::start(stage.binary, layout, 1)?;
+    let mut cluster = ProcessCluster::start(stage.binary, layout, 1)?;
     let folder = Folder::new("soak")?;
     let (time, started) = (stage.time.unwrap_or(TIME), Instant::now());
     // The loads end after the faults do, however long the last one takes.
@@ -96,8 +96,14 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     let arguments = [&WORKLOAD[..], &["--rate", &rate, "--pipeline", "16", "--seconds", &seconds]].concat();
     let (binary, at) = (stage.binary, folder.path());
     let _loads = [
-        Load::start(binary, cluster.router(0), at, "load-0", &arguments)?,
-        Load::start(binary, cluster.router(1), at, "load-1", &[&arguments[..], &["--no-load"]].concat())?,
+        ShownLoad::start(binary, cluster.router(0), at, "load-0", &arguments)?,
+        ShownLoad::start(
+            binary,
+            cluster.router(1),
+            at,
+            "load-1",
+            &[&arguments[..], &["--no-load"]].concat(),
+        )?,
     ];
     let mut soak = Soak::default();
     for fault in FAULTS.iter().cycle() {
@@ -129,27 +135,27 @@ struct Soak {
 }
 
 /// What a member's status says it holds: sessions, copies in the directory, and everything that waits.
-const COUNTS: [(Role, &str); 9] = [
-    (Role::Shim, "sessions"),
-    (Role::Shim, "copies"),
-    (Role::Shim, "queue_depth"),
-    (Role::Shim, "storage_pending"),
-    (Role::Shim, "quarantined"),
-    (Role::Node, "objects"),
-    (Role::Node, "queue_depth"),
-    (Role::Router, "queue_depth"),
-    (Role::Router, "clients"),
+const COUNTS: [(LayoutRole, &str); 9] = [
+    (LayoutRole::Shim, "sessions"),
+    (LayoutRole::Shim, "copies"),
+    (LayoutRole::Shim, "queue_depth"),
+    (LayoutRole::Shim, "storage_pending"),
+    (LayoutRole::Shim, "quarantined"),
+    (LayoutRole::Node, "objects"),
+    (LayoutRole::Node, "queue_depth"),
+    (LayoutRole::Router, "queue_depth"),
+    (LayoutRole::Router, "clients"),
 ];
 
 impl Soak {
-    fn sample(&mut self, cluster: &Cluster, at: Duration) -> anyhow::Result<()> {
+    fn sample(&mut self, cluster: &ProcessCluster, at: Duration) -> anyhow::Result<()> {
         self.seconds.push(at.as_secs_f64());
         for (id, process) in cluster.processes() {
             let resident_mib = process.resident_bytes()? as f64 / f64::from(1 << 20);
             self.push(id, "resident_mib", resident_mib);
             self.push(id, "descriptors", process.open_files()? as f64);
         }
-        for role in [Role::Shim, Role::Node, Role::Router] {
+        for role in [LayoutRole::Shim, LayoutRole::Node, LayoutRole::Router] {
             for id in cluster.ids(role) {
                 let status = status(cluster, &id)?;
                 for (_, name) in COUNTS.iter().filter(|(of, _)| *of == role) {
@@ -170,7 +176,7 @@ impl Soak {
     }
 
     /// A cluster without load would not grow either.
-    fn check_load(&mut self, cluster: &Cluster) -> anyhow::Result<()> {
+    fn check_load(&mut self, cluster: &ProcessCluster) -> anyhow::Result<()> {
         let requests = status(cluster, "router-0")?["requests_total"].as_u64().unwrap_or(0);
         let least = RATE_PER_ROUTER * QUIET.as_secs() / 2;
         anyhow::ensure!(requests >= self.requests + least, "only {} requests more", requests - self.requests);
@@ -229,7 +235,7 @@ impl Soak {
         std::fs::write(stage.runs.join("show-soak.csv"), csv)?;
         let line = |id: &'static str| {
             let values = self.samples.get(&(id.to_owned(), "resident_mib")).map_or(&[][..], Vec::as_slice);
-            Line { name: id, points: self.seconds.iter().copied().zip(values.iter().copied()).collect() }
+            PlotLine { name: id, points: self.seconds.iter().copied().zip(values.iter().copied()).collect() }
         };
         Plot {
             title: "Resident memory under faults",
@@ -243,7 +249,7 @@ impl Soak {
 }
 
 /// A busy machine may answer late once, but not always.
-fn status(cluster: &Cluster, id: &str) -> anyhow::Result<Value> {
+fn status(cluster: &ProcessCluster, id: &str) -> anyhow::Result<Value> {
     let mut tries = (0..STATUS_TRIES).map(|_| cluster.member_status(id));
     tries.find(Result::is_ok).unwrap_or_else(|| cluster.member_status(id))
 }

@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::Stage;
 use super::finding::{Finding, largest, median};
-use super::load::Load;
+use super::load::ShownLoad;
 use super::writers::Writers;
-use crate::cluster::proxy::{Fate, Kind, Rule, Weather};
-use crate::cluster::{Cluster, Folder, Layer, Layout};
+use crate::cluster::proxy::{MessageFate, Weather, WeatherKind, WeatherRule};
+use crate::cluster::{Folder, Layer, Layout, ProcessCluster};
 
 const REPETITIONS: u64 = 12;
 /// All are cached by both nodes, and each has a writer of its own.
@@ -42,7 +42,7 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     let left = repeat(stage, false, WATCH, |cluster| cluster.terminate(NODE))?;
     judge(&mut finding, "left in order", "left", &left, LEFT_MS_MAX);
     let silent = repeat(stage, true, WATCH_UNACKNOWLEDGED, |cluster| {
-        let rules = vec![Rule { kind: Some(Kind::Ack), chance: 1.0, fate: Fate::Drop }];
+        let rules = vec![WeatherRule { kind: Some(WeatherKind::Ack), chance: 1.0, fate: MessageFate::Drop }];
         cluster.proxy()?.weather(Some(NODE), Some(SHIM), Weather { rules, ..Weather::default() })
     })?;
     judge(&mut finding, "never acknowledges", "unacknowledged", &silent, KILLED_MS_MAX);
@@ -83,16 +83,16 @@ fn repeat(
     stage: &Stage<'_>,
     proxied: bool,
     watch: Duration,
-    trouble: impl Fn(&mut Cluster) -> anyhow::Result<()>,
+    trouble: impl Fn(&mut ProcessCluster) -> anyhow::Result<()>,
 ) -> anyhow::Result<Stalls> {
     let layout =
         Layout { racks: 1, layers: vec![Layer::leaves(1), Layer::spines(1)], proxied, ..Layout::default() };
-    let mut cluster = Cluster::start(stage.binary, layout, 1)?;
+    let mut cluster = ProcessCluster::start(stage.binary, layout, 1)?;
     let folder = Folder::new("stall")?;
     let (keys, hot) = (KEYS.to_string(), format!("adversary:{KEYS}"));
     // Enough reads that no key counts as write-hot, from the start to the end.
     let reads = ["--keys", &keys, "--dist", &hot, "--rate", "4000", "--pipeline", "64", "--seconds", "3600"];
-    let _reads = Load::start(stage.binary, cluster.router(0), folder.path(), "reads", &reads)?;
+    let _reads = ShownLoad::start(stage.binary, cluster.router(0), folder.path(), "reads", &reads)?;
     wait_cached(&cluster)?;
     let writers = Writers::start(cluster.router(0), KEYS)?;
     let mut stalls = Stalls { calm: Vec::new(), trouble: Vec::new(), errors: 0 };
@@ -119,7 +119,7 @@ fn repeat(
 }
 
 /// Until both nodes hold every key under a lease, so that each write has to wait for both.
-fn wait_cached(cluster: &Cluster) -> anyhow::Result<()> {
+fn wait_cached(cluster: &ProcessCluster) -> anyhow::Result<()> {
     let deadline = Instant::now() + READY_MAX;
     let holds_all = |id: &str| -> anyhow::Result<bool> {
         let status = cluster.member_status(id)?;

@@ -22,7 +22,7 @@ struct Write {
 }
 
 #[derive(Default)]
-struct Shared {
+struct WritersShared {
     stop: AtomicBool,
     errors: AtomicU64,
     writes: Mutex<Vec<Write>>,
@@ -31,7 +31,7 @@ struct Shared {
 /// They stop when this goes out of scope.
 pub(super) struct Writers {
     keys: usize,
-    shared: Arc<Shared>,
+    shared: Arc<WritersShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -86,7 +86,7 @@ impl Drop for Writers {
     }
 }
 
-fn write(key: usize, mut connection: Connection, shared: &Shared) {
+fn write(key: usize, mut connection: Connection, shared: &WritersShared) {
     let name = format!("key:{key:012}");
     let mut number = 0u64;
     while !shared.stop.load(Ordering::Relaxed) {

@@ -11,7 +11,7 @@ const IN_FORCE: &str = "in force";
 
 /// What the index and a record both say of it.
 #[derive(PartialEq)]
-struct Entry<'a> {
+struct DecisionEntry<'a> {
     title: &'a str,
     status: &'a str,
 }
@@ -35,7 +35,7 @@ impl Decisions {
         };
         let empty = String::new();
         let index = self.texts.get(INDEX).unwrap_or(&empty);
-        let rows: Vec<Row<'_>> =
+        let rows: Vec<IndexRow<'_>> =
             index.lines().enumerate().filter_map(|(at, line)| row(at + 1, line)).collect();
         for (expected, row) in (1..).zip(&rows) {
             if row.number != expected {
@@ -66,32 +66,32 @@ impl Decisions {
     }
 }
 
-struct Row<'a> {
+struct IndexRow<'a> {
     line: usize,
     number: u32,
     /// Empty for a number that no record has.
     file: &'a str,
-    entry: Entry<'a>,
+    entry: DecisionEntry<'a>,
 }
 
 /// `| [0001](0001-reactor.md) | TITLE | DECIDED | STATUS |`, or `| 0024 | – | WHY | – |`.
-fn row(line: usize, text: &str) -> Option<Row<'_>> {
+fn row(line: usize, text: &str) -> Option<IndexRow<'_>> {
     let cells: Vec<&str> = text.strip_prefix('|')?.strip_suffix('|')?.split(" | ").map(str::trim).collect();
     let [first, title, _, status] = cells[..] else { return None };
     let (number, file) = match first.strip_prefix('[').and_then(|link| link.split_once("](")) {
         Some((number, file)) => (number, file.trim_end_matches(')')),
         None => (first, ""),
     };
-    Some(Row { line, number: number.parse().ok()?, file, entry: Entry { title, status } })
+    Some(IndexRow { line, number: number.parse().ok()?, file, entry: DecisionEntry { title, status } })
 }
 
 /// The number of a record with its title and status. A record without a line `Status:` is in force.
-fn record<'a>(name: &str, text: &'a str) -> Option<(u32, Entry<'a>)> {
+fn record<'a>(name: &str, text: &'a str) -> Option<(u32, DecisionEntry<'a>)> {
     let number = name.get(..4)?.parse().ok()?;
     let (said, title) = text.lines().next()?.strip_prefix("# ")?.split_once(". ")?;
     let status = text.lines().find_map(|line| line.strip_prefix("Status: "));
     let status = status.map_or(IN_FORCE, |status| status.trim_end_matches('.'));
-    (said.parse() == Ok(number) && name.ends_with(".md")).then_some((number, Entry { title, status }))
+    (said.parse() == Ok(number) && name.ends_with(".md")).then_some((number, DecisionEntry { title, status }))
 }
 
 #[cfg(test)]

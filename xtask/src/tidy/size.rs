@@ -21,7 +21,7 @@ pub(crate) fn check(source: &Source, found: &mut Vec<Violation>) {
     }
     file_lines(source, found);
     comment_share(source, found);
-    let mut functions = Functions { source, found };
+    let mut functions = FunctionSizes { source, found };
     functions.visit_file(&source.file);
 }
 
@@ -81,12 +81,12 @@ fn is_inline_test_module(item: &syn::Item) -> bool {
     matches!(item, syn::Item::Mod(module) if module.content.is_some() && is_test_only(&module.attrs))
 }
 
-struct Functions<'a> {
+struct FunctionSizes<'a> {
     source: &'a Source,
     found: &'a mut Vec<Violation>,
 }
 
-impl Functions<'_> {
+impl FunctionSizes<'_> {
     fn measure(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let first = signature.fn_token.span.start().line;
         let last = block.brace_token.span.close().end().line;
@@ -99,7 +99,7 @@ impl Functions<'_> {
     }
 }
 
-impl<'ast> Visit<'ast> for Functions<'_> {
+impl<'ast> Visit<'ast> for FunctionSizes<'_> {
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
         self.measure(&function.sig, &function.block);
         syn::visit::visit_item_fn(self, function);

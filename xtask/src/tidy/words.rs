@@ -40,7 +40,7 @@ impl Glossary {
         for part in source.path.trim_end_matches(".rs").split('/') {
             self.name(source, 1, part, found);
         }
-        Definitions { glossary: self, source, found }.visit_file(&source.file);
+        DefinedWords { glossary: self, source, found }.visit_file(&source.file);
     }
 
     fn name(&self, source: &Source, line: usize, name: &str, found: &mut Vec<Violation>) {
@@ -71,20 +71,20 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-struct Definitions<'a> {
+struct DefinedWords<'a> {
     glossary: &'a Glossary,
     source: &'a Source,
     found: &'a mut Vec<Violation>,
 }
 
-impl Definitions<'_> {
+impl DefinedWords<'_> {
     fn define(&mut self, name: &syn::Ident) {
         let line = name.span().start().line;
         self.glossary.name(self.source, line, &name.to_string(), self.found);
     }
 }
 
-impl<'ast> Visit<'ast> for Definitions<'_> {
+impl<'ast> Visit<'ast> for DefinedWords<'_> {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         // A module in a file of its own is refused there.
         if item.content.is_some() {

@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 /// counts from when it was due, so a server that stalls cannot hide it.
 #[derive(Clone, Debug, clap::Args)]
 #[command(allow_negative_numbers = true)]
-pub struct Arguments {
+pub struct BenchArguments {
     /// Server to load: `redis://[USER:PASSWORD@]HOST:PORT`, rediss:// with TLS, or redis+unix:///PATH
     #[arg(long, value_name = "URL", env = "DISTCACHE_TARGET", hide_env_values = true)]
     pub(crate) target: String,
@@ -97,7 +97,7 @@ const SLICE_MS_MAX: u64 = 3_600_000;
 /// Key names have twelve digits.
 const KEYS_MAX: u64 = 1_000_000_000_000;
 
-impl Arguments {
+impl BenchArguments {
     /// Names the first flag that makes no sense.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!((1..=KEYS_MAX).contains(&self.keys), "--keys {}: write 1 to {KEYS_MAX}", self.keys);

@@ -7,19 +7,19 @@ use wire::resp::ReplyScanner;
 
 /// A request without its reply.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentRequest {
     /// When it was sent (closed loop) or due (open loop).
     pub(crate) since_us: u64,
     pub(crate) key: u64,
 }
 
-pub(crate) struct Connection {
+pub(crate) struct BenchConnection {
     pub(crate) id: ConnectionId,
     pub(crate) up: bool,
     /// The login has been sent and not been answered.
     pub(crate) logging_in: bool,
     /// In the order of sending, which is the order of the replies.
-    pub(crate) in_flight: VecDeque<Sent>,
+    pub(crate) in_flight: VecDeque<SentRequest>,
     pub(crate) scanner: ReplyScanner,
     /// Open loop: how many requests have become due on this connection, and how many of them were sent.
     pub(crate) released: u64,
@@ -28,9 +28,9 @@ pub(crate) struct Connection {
     pub(crate) dial_us: Option<u64>,
 }
 
-impl Connection {
-    pub(crate) fn new(id: ConnectionId, pipeline: usize) -> Connection {
-        Connection {
+impl BenchConnection {
+    pub(crate) fn new(id: ConnectionId, pipeline: usize) -> BenchConnection {
+        BenchConnection {
             id,
             up: false,
             logging_in: false,

@@ -10,14 +10,14 @@ use wire::foreign::Foreign;
 use wire::resp::ProtocolError;
 
 use super::arrivals::Arrivals;
-use super::connection::{Connection, Sent};
+use super::connection::{BenchConnection, SentRequest};
 use super::frames::Frames;
-use super::plan::{End, Ending, Fate, Length, Live, Outcome, Pace, Plan};
+use super::plan::{BenchLength, BenchOutcome, BenchPlan, Ending, Live, Pace, RequestEnd, RequestFate};
 use super::requests::Requests;
 use super::schedule::Schedule;
 use super::series::Series;
-use super::tally::Tally;
-use super::target::Target;
+use super::tally::BenchTally;
+use super::target::BenchTarget;
 
 /// How long a connection that broke stays down: long enough not to flood a server that restarts.
 const DIAL_AGAIN_US: u64 = 100_000;
@@ -27,7 +27,7 @@ const DRAIN_US_MAX: u64 = 5_000_000;
 const SILENCE_US_MAX: u64 = 30_000_000;
 
 /// What answers is no server of Redis' protocol.
-fn stranger(target: &Target, reply: &[u8], error: &ProtocolError) -> anyhow::Error {
+fn stranger(target: &BenchTarget, reply: &[u8], error: &ProtocolError) -> anyhow::Error {
     match wire::foreign::speaks(reply) {
         Some(Foreign::Tls) => anyhow!("--target {target}: RESP expected, this speaks TLS: write rediss://"),
         Some(foreign) => anyhow!("--target {target}: RESP expected, this speaks {foreign}"),
@@ -35,18 +35,18 @@ fn stranger(target: &Target, reply: &[u8], error: &ProtocolError) -> anyhow::Err
     }
 }
 
-pub(crate) struct Engine<'a> {
-    plan: &'a Plan,
+pub(crate) struct BenchDriver<'a> {
+    plan: &'a BenchPlan,
     requests: Requests,
     exhausted: bool,
     frames: &'a Frames,
     live: Live,
-    connections: Vec<Connection>,
+    connections: Vec<BenchConnection>,
     /// By the index of a connection id: its place in `connections`.
     places: Vec<usize>,
     /// How many connections have been up; the run starts when all have.
     opened: usize,
-    clock: Option<Clock>,
+    clock: Option<BenchClock>,
     pool: Option<Pool>,
     /// Counted requests that are still to be sent or, in an open loop, to become due.
     left: u64,
@@ -54,14 +54,14 @@ pub(crate) struct Engine<'a> {
     outstanding: u64,
     last_reply_us: u64,
     last_counted_us: u64,
-    tally: Tally,
+    tally: BenchTally,
     failed: Vec<u64>,
     pub(crate) fatal: Option<anyhow::Error>,
 }
 
 /// Fixed when the first request may go out.
 #[derive(Clone, Copy)]
-struct Clock {
+struct BenchClock {
     count_from_us: u64,
     end_us: u64,
     /// Open loop whose requests are dealt round.
@@ -81,23 +81,23 @@ struct Pool {
     place: usize,
 }
 
-impl<'a> Engine<'a> {
+impl<'a> BenchDriver<'a> {
     /// Starts to connect; the rest follows from events.
     pub(crate) fn new(
-        plan: &'a Plan,
+        plan: &'a BenchPlan,
         requests: Requests,
         frames: &'a Frames,
         live: Live,
         io: &mut Io,
-    ) -> Engine<'a> {
+    ) -> BenchDriver<'a> {
         let mut connections = Vec::with_capacity(plan.connections);
         let mut places = Vec::new();
         for place in 0..plan.connections {
             let id = io.dial_tls(&plan.target.address, plan.target.tls.as_ref());
             set_place(&mut places, id, place);
-            connections.push(Connection::new(id, plan.pipeline));
+            connections.push(BenchConnection::new(id, plan.pipeline));
         }
-        Engine {
+        BenchDriver {
             plan,
             requests,
             exhausted: false,
@@ -109,19 +109,19 @@ impl<'a> Engine<'a> {
             clock: None,
             pool: None,
             left: match plan.length {
-                Length::Requests(requests) => requests,
-                Length::Time(_) => u64::MAX,
+                BenchLength::Requests(requests) => requests,
+                BenchLength::Time(_) => u64::MAX,
             },
             outstanding: 0,
             last_reply_us: 0,
             last_counted_us: 0,
-            tally: Tally::new(),
+            tally: BenchTally::new(),
             failed: Vec::new(),
             fatal: None,
         }
     }
 
-    pub(crate) fn tally(&self) -> &Tally {
+    pub(crate) fn tally(&self) -> &BenchTally {
         &self.tally
     }
 
@@ -142,8 +142,8 @@ impl<'a> Engine<'a> {
     pub(crate) fn start(&mut self, io: &mut Io, now_us: u64) {
         let count_from_us = now_us + self.plan.warmup_us;
         let end_us = match self.plan.length {
-            Length::Time(time_us) => count_from_us + time_us,
-            Length::Requests(_) => u64::MAX,
+            BenchLength::Time(time_us) => count_from_us + time_us,
+            BenchLength::Requests(_) => u64::MAX,
         };
         let schedule = match &self.plan.pace {
             Pace::Even(rate) => Some(Schedule::new(now_us, *rate, self.connections.len())),
@@ -155,7 +155,7 @@ impl<'a> Engine<'a> {
             self.pool =
                 Some(Pool { arrivals, start_us: now_us, next_us, waiting: VecDeque::new(), place: 0 });
         }
-        self.clock = Some(Clock { count_from_us, end_us, schedule, next: 0 });
+        self.clock = Some(BenchClock { count_from_us, end_us, schedule, next: 0 });
         let start_unix_ms = unix_ms() + self.plan.warmup_us / 1_000;
         let slice_us = self.plan.slice_us;
         self.tally.series = slice_us.map(|slice_us| Series::new(slice_us, count_from_us, start_unix_ms));
@@ -188,7 +188,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn release_pool(&mut self, io: &mut Io, now_us: u64, clock: Clock) {
+    fn release_pool(&mut self, io: &mut Io, now_us: u64, clock: BenchClock) {
         let Some(pool) = &mut self.pool else { return };
         while self.left > 0 && pool.next_us <= now_us && pool.next_us < clock.end_us {
             if pool.next_us >= clock.count_from_us {
@@ -222,15 +222,15 @@ impl<'a> Engine<'a> {
             return Some(Ending::Silent);
         }
         let sent_all = match self.plan.length {
-            Length::Time(_) => now_us >= clock.end_us,
-            Length::Requests(_) => self.left == 0 || self.exhausted,
+            BenchLength::Time(_) => now_us >= clock.end_us,
+            BenchLength::Requests(_) => self.left == 0 || self.exhausted,
         };
         let drained = self.outstanding == 0 || now_us >= clock.end_us.saturating_add(DRAIN_US_MAX);
         (sent_all && drained).then_some(Ending::Done)
     }
 
     /// Ends the run: what is still outstanding is counted as unanswered.
-    pub(crate) fn finish(mut self, ending: Ending, now_us: u64) -> Outcome {
+    pub(crate) fn finish(mut self, ending: Ending, now_us: u64) -> BenchOutcome {
         if let Some(clock) = self.clock {
             for (index, connection) in self.connections.iter().enumerate() {
                 let waiting = connection.in_flight.iter().map(|sent| sent.since_us);
@@ -238,7 +238,7 @@ impl<'a> Engine<'a> {
                     .filter_map(|turn| clock.schedule.map(|schedule| schedule.due_on_us(index, turn)));
                 for since_us in waiting.chain(due).filter(|since_us| *since_us >= clock.count_from_us) {
                     self.tally.unanswered(since_us, now_us);
-                    self.live.ended(Fate::new(None, since_us, now_us, End::Unanswered));
+                    self.live.ended(RequestFate::new(None, since_us, now_us, RequestEnd::Unanswered));
                 }
                 if self.requests.is_load() {
                     self.failed.extend(connection.in_flight.iter().map(|sent| sent.key));
@@ -247,16 +247,16 @@ impl<'a> Engine<'a> {
             let waiting = self.pool.iter().flat_map(|pool| &pool.waiting);
             for since_us in waiting.copied().filter(|since_us| *since_us >= clock.count_from_us) {
                 self.tally.unanswered(since_us, now_us);
-                self.live.ended(Fate::new(None, since_us, now_us, End::Unanswered));
+                self.live.ended(RequestFate::new(None, since_us, now_us, RequestEnd::Unanswered));
             }
             let end_us = match self.plan.length {
-                Length::Time(_) => now_us.min(clock.end_us).max(self.last_counted_us),
-                Length::Requests(_) if self.last_counted_us > 0 => self.last_counted_us,
-                Length::Requests(_) => now_us,
+                BenchLength::Time(_) => now_us.min(clock.end_us).max(self.last_counted_us),
+                BenchLength::Requests(_) if self.last_counted_us > 0 => self.last_counted_us,
+                BenchLength::Requests(_) => now_us,
             };
             self.tally.elapsed_us = end_us.saturating_sub(clock.count_from_us);
         }
-        Outcome { tally: self.tally, ending, failed: self.failed }
+        BenchOutcome { tally: self.tally, ending, failed: self.failed }
     }
 
     /// A connection may be used.
@@ -312,7 +312,7 @@ impl<'a> Engine<'a> {
                 self.left -= 1;
                 self.outstanding += 1;
             }
-            connection.in_flight.push_back(Sent { since_us, key });
+            connection.in_flight.push_back(SentRequest { since_us, key });
         }
     }
 
@@ -334,8 +334,8 @@ impl<'a> Engine<'a> {
             let is_error = reply[0] == b'-';
             answered += 1;
             errors += u64::from(is_error);
-            let end = if is_error { End::Failed } else { End::Answered };
-            self.live.ended(Fate::new(Some(sent.key), sent.since_us, now_us, end));
+            let end = if is_error { RequestEnd::Failed } else { RequestEnd::Answered };
+            self.live.ended(RequestFate::new(Some(sent.key), sent.since_us, now_us, end));
             if sent.since_us >= count_from_us {
                 self.outstanding -= 1;
                 self.last_counted_us = now_us;
@@ -365,7 +365,7 @@ impl<'a> Engine<'a> {
         for sent in connection.in_flight.iter().filter(|sent| sent.since_us >= count_from_us) {
             self.outstanding -= 1;
             self.tally.lost(sent.since_us);
-            self.live.ended(Fate::new(Some(sent.key), sent.since_us, now_us, End::Failed));
+            self.live.ended(RequestFate::new(Some(sent.key), sent.since_us, now_us, RequestEnd::Failed));
         }
         if self.requests.is_load() {
             self.failed.extend(connection.in_flight.iter().map(|sent| sent.key));
@@ -385,7 +385,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-impl Driver for Engine<'_> {
+impl Driver for BenchDriver<'_> {
     fn event(&mut self, io: &mut Io, event: Event) {
         match event {
             Event::Connected(id) => {

@@ -7,8 +7,8 @@ use runtime::stop::Stop;
 
 use super::drive::drive;
 use super::frames::Frames;
-use super::plan::{Ending, Length, Live, Pace, Plan};
-use super::requests::{Keys, Requests};
+use super::plan::{BenchLength, BenchPlan, Ending, Live, Pace};
+use super::requests::{LoadedKeys, Requests};
 
 /// Few connections with deep pipelines are the fastest and the easiest way for both sides.
 const CONNECTIONS_MAX: usize = 16;
@@ -23,21 +23,21 @@ const TRANSIENT: [&str; 4] = ["-BUSY", "-LOADING", "-TRYAGAIN", "-CLUSTERDOWN"];
 
 /// Sets these keys on the plan's target, each of them once. `progress` hears about once a second how many are written.
 pub(crate) fn load(
-    plan: &Plan,
-    keys: Keys,
+    plan: &BenchPlan,
+    keys: LoadedKeys,
     frames: &Frames,
     stop: &Stop,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let Keys { count: keys, each: mut missing } = keys;
+    let LoadedKeys { count: keys, each: mut missing } = keys;
     let mut count = keys;
     for _ in 0..ROUNDS_MAX {
-        let load_plan = Plan {
+        let load_plan = BenchPlan {
             connections: plan.connections.min(CONNECTIONS_MAX),
             pipeline: (IN_FLIGHT_BYTES_MAX / frames.set_bytes()).clamp(1, PIPELINE),
             pace: Pace::Closed,
             warmup_us: 0,
-            length: Length::Requests(count),
+            length: BenchLength::Requests(count),
             slice_us: None,
             ..plan.clone()
         };

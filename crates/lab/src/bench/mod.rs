@@ -25,23 +25,23 @@ use anyhow::{Context, Result, bail};
 use runtime::stop::Stop;
 use trace::Workload;
 
-pub use arguments::Arguments;
+pub use arguments::BenchArguments;
 pub(crate) use arrivals::Arrivals;
 pub(crate) use drive::drive;
 pub(crate) use frames::Frames;
 pub(crate) use load::load;
-pub(crate) use plan::{End, Fate, Length, Live, Pace, Plan};
-pub(crate) use requests::{Keys, Requests, Rounds};
-pub(crate) use target::Target;
+pub(crate) use plan::{BenchLength, BenchPlan, Live, Pace, RequestEnd, RequestFate};
+pub(crate) use requests::{LoadedKeys, Requests, WorkloadRounds};
+pub(crate) use target::BenchTarget;
 
 use crate::terminal::mistake;
-use drive::Progress;
+use drive::BenchProgress;
 use output::ProgressLine;
-use plan::{Ending, Outcome};
+use plan::{BenchOutcome, Ending};
 use replay::Replay;
 
 /// Runs the benchmark and prints its result. Fails also if no request was answered without an error.
-pub fn run(arguments: Arguments) -> Result<()> {
+pub fn run(arguments: BenchArguments) -> Result<()> {
     arguments.check().map_err(mistake)?;
     let plan = plan(&arguments).map_err(mistake)?;
     let (requests, keys) = requests(&arguments).map_err(mistake)?;
@@ -88,7 +88,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 }
 
 /// What is asked for, and all the keys that may be, with their number.
-fn requests(arguments: &Arguments) -> Result<(Requests, Keys)> {
+fn requests(arguments: &BenchArguments) -> Result<(Requests, LoadedKeys)> {
     if let Some(path) = arguments.trace() {
         let replay = Replay::read(path).with_context(|| format!("--dist trace:{}", path.display()))?;
         let keys = replay.keys();
@@ -101,33 +101,33 @@ fn requests(arguments: &Arguments) -> Result<(Requests, Keys)> {
         value_bytes: arguments.value_bytes,
         seed: arguments.seed,
     };
-    Ok((Requests::Mix(workload.requests(0)?), Keys::below(workload.keys)))
+    Ok((Requests::Mix(workload.requests(0)?), LoadedKeys::below(workload.keys)))
 }
 
-fn plan(arguments: &Arguments) -> Result<Plan> {
+fn plan(arguments: &BenchArguments) -> Result<BenchPlan> {
     let us = |seconds: f64| (seconds * 1e6) as u64;
-    Ok(Plan {
+    Ok(BenchPlan {
         target: target::parse(&arguments.target, arguments.ca_file.as_deref())?,
         connections: arguments.connections,
         pipeline: arguments.pipeline,
         pace: arguments.rate.map_or(Pace::Closed, Pace::Even),
         warmup_us: us(arguments.warmup),
         length: match (arguments.requests, arguments.seconds) {
-            (Some(requests), _) => Length::Requests(requests),
-            (None, seconds) => Length::Time(us(seconds.unwrap_or(arguments::SECONDS_DEFAULT))),
+            (Some(requests), _) => BenchLength::Requests(requests),
+            (None, seconds) => BenchLength::Time(us(seconds.unwrap_or(arguments::SECONDS_DEFAULT))),
         },
         slice_us: arguments.series.as_ref().map(|_| arguments.slice_ms * 1_000),
     })
 }
 
-fn progress_text(plan: &Plan, progress: &Progress<'_>) -> String {
+fn progress_text(plan: &BenchPlan, progress: &BenchProgress<'_>) -> String {
     let Some(measured_us) = progress.measured_us else {
         return format!("warming up  {:.0} requests/s", progress.throughput);
     };
     let summary = progress.tally.summary();
     let done = match plan.length {
-        Length::Time(time_us) => format!("{} s of {} s", measured_us / 1_000_000, time_us / 1_000_000),
-        Length::Requests(requests) => format!("{} of {requests} requests", summary.requests),
+        BenchLength::Time(time_us) => format!("{} s of {} s", measured_us / 1_000_000, time_us / 1_000_000),
+        BenchLength::Requests(requests) => format!("{} of {requests} requests", summary.requests),
     };
     format!(
         "{done}  {:.0} requests/s  p50 {}  p99 {}  errors {}",
@@ -139,7 +139,7 @@ fn progress_text(plan: &Plan, progress: &Progress<'_>) -> String {
 }
 
 /// What the numbers alone do not tell.
-fn report_problems(outcome: &Outcome) {
+fn report_problems(outcome: &BenchOutcome) {
     let tally = &outcome.tally;
     for text in &tally.texts {
         output::warn(text);

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::plan::Plan;
-use super::tally::Summary;
+use super::plan::BenchPlan;
+use super::tally::BenchSummary;
 
 /// Progress on stderr: one line that is rewritten on a terminal, a new line every few seconds elsewhere.
 pub(crate) struct ProgressLine {
@@ -58,7 +58,7 @@ fn to_stderr(text: &str) {
 }
 
 /// The result for people.
-pub(crate) fn table(plan: &Plan, summary: &Summary) -> String {
+pub(crate) fn table(plan: &BenchPlan, summary: &BenchSummary) -> String {
     let latency = &summary.latency_us;
     let rate = plan.pace.rate();
     let rate = rate.map_or("closed loop".to_owned(), |rate| format!("open loop, {rate} requests/s due"));
@@ -90,23 +90,23 @@ pub(crate) fn duration(us: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::Length;
+    use super::super::plan::BenchLength;
     use super::super::tally::Latency;
     use super::*;
 
     #[test]
     fn the_table_holds_every_number_with_its_unit() {
-        let plan = Plan {
-            target: super::super::Target::plain(runtime::reactor::Address::Unix("/tmp/a".into())),
+        let plan = BenchPlan {
+            target: super::super::BenchTarget::plain(runtime::reactor::Address::Unix("/tmp/a".into())),
             connections: 50,
             pipeline: 16,
             pace: super::super::Pace::Even(1_000.0),
             warmup_us: 0,
-            length: Length::Requests(1),
+            length: BenchLength::Requests(1),
             slice_us: None,
         };
         let latency_us = Latency { p50: 120, p90: 12_345, p99: 20_000, p999: 99_000, max: 12_000_000 };
-        let summary = Summary { requests: 4_321, errors: 7, throughput: 998.6, latency_us };
+        let summary = BenchSummary { requests: 4_321, errors: 7, throughput: 998.6, latency_us };
         let text = table(&plan, &summary);
         for piece in [
             "50 connections",

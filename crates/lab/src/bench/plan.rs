@@ -4,19 +4,19 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::arrivals::Arrivals;
-use super::tally::Tally;
-use super::target::Target;
+use super::tally::BenchTally;
+use super::target::BenchTarget;
 
 /// How to load a server. Times are in microseconds.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) target: Target,
+pub(crate) struct BenchPlan {
+    pub(crate) target: BenchTarget,
     pub(crate) connections: usize,
     /// Most requests in flight per connection.
     pub(crate) pipeline: usize,
     pub(crate) pace: Pace,
     pub(crate) warmup_us: u64,
-    pub(crate) length: Length,
+    pub(crate) length: BenchLength,
     /// To count by slices of this time, too.
     pub(crate) slice_us: Option<u64>,
 }
@@ -45,7 +45,7 @@ impl Pace {
 
 /// How long to measure, after the warm-up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Length {
+pub(crate) enum BenchLength {
     Time(u64),
     Requests(u64),
 }
@@ -61,8 +61,8 @@ pub(crate) enum Ending {
 }
 
 /// The result of a run.
-pub(crate) struct Outcome {
-    pub(crate) tally: Tally,
+pub(crate) struct BenchOutcome {
+    pub(crate) tally: BenchTally,
     pub(crate) ending: Ending,
     /// Keys whose request got an error or no reply; only while loading, when each has to be repeated.
     pub(crate) failed: Vec<u64>,
@@ -70,10 +70,10 @@ pub(crate) struct Outcome {
 
 /// Counters of a run that other threads may watch; warm-up included.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Live(Arc<Counters>);
+pub(crate) struct Live(Arc<LiveCounters>);
 
 #[derive(Debug, Default)]
-struct Counters {
+struct LiveCounters {
     answered: AtomicU64,
     errors: AtomicU64,
     /// Requests by key; empty where nobody wants to know.
@@ -81,29 +81,29 @@ struct Counters {
     /// Open loop: requests that have become due.
     due: AtomicU64,
     /// Ended requests that nobody has taken yet; `None` where nobody wants to know.
-    fates: Option<Mutex<Vec<Fate>>>,
+    fates: Option<Mutex<Vec<RequestFate>>>,
 }
 
 /// One request that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fate {
+pub(crate) struct RequestFate {
     /// Nothing of one that was never sent.
     pub(crate) key: Option<u64>,
     /// When it was sent (closed loop) or due (open loop), on the engine's clock.
     pub(crate) since_us: u64,
     pub(crate) waited_us: u64,
-    pub(crate) end: End,
+    pub(crate) end: RequestEnd,
 }
 
-impl Fate {
-    pub(crate) fn new(key: Option<u64>, since_us: u64, now_us: u64, end: End) -> Fate {
-        Fate { key, since_us, waited_us: now_us.saturating_sub(since_us), end }
+impl RequestFate {
+    pub(crate) fn new(key: Option<u64>, since_us: u64, now_us: u64, end: RequestEnd) -> RequestFate {
+        RequestFate { key, since_us, waited_us: now_us.saturating_sub(since_us), end }
     }
 }
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RequestEnd {
     Answered,
     /// With an error, or its connection broke.
     Failed,
@@ -116,18 +116,18 @@ impl Live {
     /// takes it.
     pub(crate) fn watched(keys: usize) -> Live {
         let by_key = (0..keys).map(|_| AtomicU32::new(0)).collect();
-        Live(Arc::new(Counters { by_key, fates: Some(Mutex::default()), ..Counters::default() }))
+        Live(Arc::new(LiveCounters { by_key, fates: Some(Mutex::default()), ..LiveCounters::default() }))
     }
 
     /// What became of the requests that have ended since this was asked last.
-    pub(crate) fn take_fates(&self) -> Vec<Fate> {
+    pub(crate) fn take_fates(&self) -> Vec<RequestFate> {
         let fates = self.0.fates.as_ref();
         fates.map_or_else(Vec::new, |fates| {
             std::mem::take(&mut *fates.lock().unwrap_or_else(PoisonError::into_inner))
         })
     }
 
-    pub(crate) fn ended(&self, fate: Fate) {
+    pub(crate) fn ended(&self, fate: RequestFate) {
         if let Some(fates) = &self.0.fates {
             fates.lock().unwrap_or_else(PoisonError::into_inner).push(fate);
         }

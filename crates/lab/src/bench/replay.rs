@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use trace::{AccessOperation, WorkloadRequest};
 
-use super::requests::Keys;
+use super::requests::LoadedKeys;
 
 /// In memory, 16 bytes for each request, so that reading the file never holds up the load.
 pub(crate) struct Replay {
@@ -33,11 +33,11 @@ impl Replay {
     }
 
     /// Each key once, in the order in which they are asked for first.
-    pub(super) fn keys(&self) -> Keys {
+    pub(super) fn keys(&self) -> LoadedKeys {
         let mut seen = HashSet::new();
         let keys = self.requests.iter().map(|request| request.key).filter(|key| seen.insert(*key));
         let keys: Vec<u64> = keys.collect();
-        Keys { count: keys.len() as u64, each: Box::new(keys.into_iter()) }
+        LoadedKeys { count: keys.len() as u64, each: Box::new(keys.into_iter()) }
     }
 
     /// After the last request comes the first again.

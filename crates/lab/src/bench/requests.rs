@@ -10,23 +10,23 @@ pub(crate) enum Requests {
     /// GET and SET as the workload draws them, without end.
     Mix(trace::WorkloadRequests),
     /// The first so many of a workload's requests, over and over.
-    Rounds(Rounds),
+    Rounds(WorkloadRounds),
     /// GET and SET as a trace has them, without end.
     Replay(Replay),
 }
 
 /// Rounds of a workload that are all alike.
-pub(crate) struct Rounds {
+pub(crate) struct WorkloadRounds {
     first: trace::WorkloadRequests,
     now: trace::WorkloadRequests,
     count: u64,
     drawn: u64,
 }
 
-impl Rounds {
+impl WorkloadRounds {
     /// Each of `count` requests.
-    pub(crate) fn new(requests: trace::WorkloadRequests, count: u64) -> Rounds {
-        Rounds { first: requests.clone(), now: requests, count, drawn: 0 }
+    pub(crate) fn new(requests: trace::WorkloadRequests, count: u64) -> WorkloadRounds {
+        WorkloadRounds { first: requests.clone(), now: requests, count, drawn: 0 }
     }
 
     fn next_request(&mut self) -> trace::WorkloadRequest {
@@ -39,15 +39,15 @@ impl Rounds {
 }
 
 /// Keys to be written before a measurement, each of them once.
-pub(crate) struct Keys {
+pub(crate) struct LoadedKeys {
     pub(crate) count: u64,
     pub(crate) each: Box<dyn Iterator<Item = u64> + Send>,
 }
 
-impl Keys {
+impl LoadedKeys {
     /// The keys below this number.
-    pub(crate) fn below(count: u64) -> Keys {
-        Keys { count, each: Box::new(0..count) }
+    pub(crate) fn below(count: u64) -> LoadedKeys {
+        LoadedKeys { count, each: Box::new(0..count) }
     }
 }
 

@@ -13,11 +13,11 @@ pub(crate) struct Series {
     start_us: u64,
     /// The same instant by the wall clock, which other processes share.
     start_unix_ms: u64,
-    slices: Vec<Slice>,
+    slices: Vec<SeriesSlice>,
 }
 
 #[derive(Clone, Default)]
-struct Slice {
+struct SeriesSlice {
     /// Latencies of the requests due in this slice that were answered with something else than an error.
     latencies_us: Vec<u32>,
     errors: u64,
@@ -54,10 +54,10 @@ impl Series {
         self.slice(since_us).unanswered += 1;
     }
 
-    fn slice(&mut self, at_us: u64) -> &mut Slice {
+    fn slice(&mut self, at_us: u64) -> &mut SeriesSlice {
         let index = (at_us.saturating_sub(self.start_us) / self.slice_us) as usize;
         if self.slices.len() <= index {
-            self.slices.resize(index + 1, Slice::default());
+            self.slices.resize(index + 1, SeriesSlice::default());
         }
         &mut self.slices[index]
     }

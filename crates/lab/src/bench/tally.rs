@@ -15,7 +15,7 @@ const ERROR_TEXTS_MAX: usize = 3;
 const ERROR_TEXT_BYTES_MAX: usize = 200;
 
 /// Everything counted between the end of the warm-up and the last reply.
-pub(crate) struct Tally {
+pub(crate) struct BenchTally {
     /// Replies, errors among them.
     pub(crate) requests: u64,
     /// Replies that start with `-`.
@@ -35,7 +35,7 @@ pub(crate) struct Tally {
 
 /// The result as `--json` prints it. Throughput is in requests per second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct BenchSummary {
     pub(crate) requests: u64,
     pub(crate) errors: u64,
     pub(crate) throughput: f64,
@@ -52,11 +52,11 @@ pub(crate) struct Latency {
     pub(crate) max: u64,
 }
 
-impl Tally {
-    pub(crate) fn new() -> Tally {
+impl BenchTally {
+    pub(crate) fn new() -> BenchTally {
         let latency_us =
             Histogram::new_with_bounds(1, LATENCY_US_MAX, DIGITS).expect("the bounds are constants that fit");
-        Tally {
+        BenchTally {
             requests: 0,
             errors: 0,
             lost: 0,
@@ -105,11 +105,11 @@ impl Tally {
         }
     }
 
-    pub(crate) fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> BenchSummary {
         let at = |quantile: f64| self.latency_us.value_at_quantile(quantile).min(self.latency_us.max());
         let seconds = self.elapsed_us as f64 / 1e6;
         let throughput = if seconds > 0.0 { self.requests as f64 / seconds } else { 0.0 };
-        Summary {
+        BenchSummary {
             requests: self.requests,
             errors: self.errors,
             throughput,
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn json_has_exactly_the_promised_fields() {
-        let mut tally = Tally::new();
+        let mut tally = BenchTally::new();
         (1..=1_000).for_each(|latency| tally.answered(7, 7 + latency, false));
         tally.elapsed_us = 500_000;
         let json = serde_json::to_value(tally.summary()).expect("plain data");
@@ -143,14 +143,14 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_zeros() {
-        let json = serde_json::to_value(Tally::new().summary()).expect("plain data");
+        let json = serde_json::to_value(BenchTally::new().summary()).expect("plain data");
         assert_eq!(json["throughput"], 0.0);
         assert_eq!(json["latency_us"]["max"], 0);
     }
 
     #[test]
     fn waits_without_reply_are_in_the_percentiles_but_not_in_the_requests() {
-        let mut tally = Tally::new();
+        let mut tally = BenchTally::new();
         tally.answered(0, 10, false);
         tally.unanswered(0, 5_000);
         assert_eq!(tally.summary().requests, 1);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn error_texts_are_kept_once_each_and_cut_at_the_line() {
-        let mut tally = Tally::new();
+        let mut tally = BenchTally::new();
         for text in ["-ERR a\r\n", "-ERR a\r\n", "-ERR b\r\n", "-ERR c\r\n", "-ERR d\r\n"] {
             tally.note(text.as_bytes());
         }

@@ -13,28 +13,28 @@ use wire::resp::Command;
 const FORMS: &str = "use redis://[USER:PASSWORD@]HOST:PORT (rediss:// with TLS) or redis+unix:///PATH";
 
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct BenchTarget {
     pub(crate) address: Address,
     pub(crate) tls: Option<Dialer>,
     /// What each connection says first.
     pub(crate) login: Option<Bytes>,
 }
 
-impl Target {
+impl BenchTarget {
     /// Without TLS, as the `default` user.
-    pub(crate) fn plain(address: Address) -> Target {
-        Target { address, tls: None, login: None }
+    pub(crate) fn plain(address: Address) -> BenchTarget {
+        BenchTarget { address, tls: None, login: None }
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for BenchTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.fmt(f)
     }
 }
 
 /// Reads the URL; a host name is resolved here, once. Errors never repeat it, because it may hold a password.
-pub(crate) fn parse(url: &str, ca_file: Option<&Path>) -> Result<Target> {
+pub(crate) fn parse(url: &str, ca_file: Option<&Path>) -> Result<BenchTarget> {
     let scheme = url.split_once("://").map(|(scheme, _)| scheme);
     match scheme {
         Some("redis" | "rediss" | "redis+unix") => {}
@@ -65,7 +65,7 @@ pub(crate) fn parse(url: &str, ca_file: Option<&Path>) -> Result<Target> {
         let user = user.as_deref().unwrap_or("default");
         Command::from_args(&["AUTH", user, &password.0]).frame().clone()
     });
-    Ok(Target { address, tls: tls.transpose()?, login })
+    Ok(BenchTarget { address, tls: tls.transpose()?, login })
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use runtime::stop::Stop;
 use trace::Workload;
 use wire::resp::{Command, RespLimits, take_command};
 
-use super::plan::{End, Ending, Length, Live, Outcome, Pace, Plan};
-use super::requests::{Keys, Requests, Rounds};
-use super::target::{self, Target};
+use super::plan::{BenchLength, BenchOutcome, BenchPlan, Ending, Live, Pace, RequestEnd};
+use super::requests::{LoadedKeys, Requests, WorkloadRounds};
+use super::target::{self, BenchTarget};
 use super::{Arrivals, Frames, drive, load};
 
 /// What a server does with request number `n` (from 0): a reply, or nothing to close the connection.
@@ -58,9 +58,9 @@ fn ok() -> Option<Vec<u8>> {
     Some(b"+OK\r\n".to_vec())
 }
 
-fn plan(address: SocketAddr, length: Length) -> Plan {
-    Plan {
-        target: Target::plain(Address::Tcp(address)),
+fn plan(address: SocketAddr, length: BenchLength) -> BenchPlan {
+    BenchPlan {
+        target: BenchTarget::plain(Address::Tcp(address)),
         connections: 1,
         pipeline: 1,
         pace: Pace::Closed,
@@ -76,7 +76,7 @@ fn mix(keys: u64) -> Requests {
     Requests::Mix(workload.requests(0).expect("a valid workload"))
 }
 
-fn run(plan: &Plan) -> anyhow::Result<Outcome> {
+fn run(plan: &BenchPlan) -> anyhow::Result<BenchOutcome> {
     drive(plan, mix(100), &Frames::new(8, 1), &Live::default(), &Stop::new(), &mut |_| {})
 }
 
@@ -98,8 +98,11 @@ fn stalling_server() -> SocketAddr {
 #[test]
 fn an_open_loop_counts_a_stall_for_every_request_that_was_due_in_it() {
     for pipeline in [1, 1_000] {
-        let plan =
-            Plan { pace: Pace::Even(1_000.0), pipeline, ..plan(stalling_server(), Length::Requests(1_000)) };
+        let plan = BenchPlan {
+            pace: Pace::Even(1_000.0),
+            pipeline,
+            ..plan(stalling_server(), BenchLength::Requests(1_000))
+        };
         let outcome = run(&plan).expect("the server is there");
         let summary = outcome.tally.summary();
         assert_eq!((summary.requests, outcome.ending), (1_000, Ending::Done));
@@ -112,7 +115,7 @@ fn an_open_loop_counts_a_stall_for_every_request_that_was_due_in_it() {
 
 #[test]
 fn a_closed_loop_sees_the_same_stall_once() {
-    let plan = plan(stalling_server(), Length::Requests(1_000));
+    let plan = plan(stalling_server(), BenchLength::Requests(1_000));
     let summary = run(&plan).expect("the server is there").tally.summary();
     assert_eq!(summary.requests, 1_000);
     assert!(summary.latency_us.max >= 390_000 && summary.latency_us.p90 < 250_000, "{summary:?}");
@@ -121,7 +124,8 @@ fn a_closed_loop_sees_the_same_stall_once() {
 #[test]
 fn an_open_loop_keeps_its_rate() {
     let address = server(|_, _| ok());
-    let plan = Plan { pace: Pace::Even(2_000.0), connections: 7, ..plan(address, Length::Time(500_000)) };
+    let plan =
+        BenchPlan { pace: Pace::Even(2_000.0), connections: 7, ..plan(address, BenchLength::Time(500_000)) };
     let outcome = run(&plan).expect("the server is there");
     // The first request is due at once, the last one just before the end.
     assert_eq!(outcome.tally.requests + outcome.tally.unanswered, 1_000);
@@ -137,7 +141,11 @@ fn the_warmup_is_not_counted() {
             if number < 100 { Some(b"-ERR cold\r\n".to_vec()) } else { ok() }
         }
     });
-    let plan = Plan { pace: Pace::Even(1_000.0), warmup_us: 200_000, ..plan(address, Length::Requests(100)) };
+    let plan = BenchPlan {
+        pace: Pace::Even(1_000.0),
+        warmup_us: 200_000,
+        ..plan(address, BenchLength::Requests(100))
+    };
     let tally = run(&plan).expect("the server is there").tally;
     assert_eq!((tally.requests, tally.errors), (100, 0));
     assert_eq!(*seen.lock().expect("not poisoned"), 300);
@@ -150,7 +158,7 @@ fn error_replies_are_counted_and_quoted() {
         0 => Some(b"-ERR every tenth\r\n".to_vec()),
         _ => Some(b"$3\r\na-b\r\n".to_vec()),
     });
-    let plan = Plan { connections: 3, pipeline: 4, ..plan(address, Length::Requests(1_000)) };
+    let plan = BenchPlan { connections: 3, pipeline: 4, ..plan(address, BenchLength::Requests(1_000)) };
     let tally = run(&plan).expect("the server is there").tally;
     assert_eq!((tally.requests, tally.errors), (1_000, 100));
     assert_eq!(tally.texts, ["-ERR every tenth"]);
@@ -159,7 +167,7 @@ fn error_replies_are_counted_and_quoted() {
 #[test]
 fn broken_connections_are_counted_and_replaced() {
     let address = server(|number, _| if number == 50 { None } else { ok() });
-    let plan = Plan { pipeline: 4, ..plan(address, Length::Requests(200)) };
+    let plan = BenchPlan { pipeline: 4, ..plan(address, BenchLength::Requests(200)) };
     let outcome = run(&plan).expect("the server is there");
     let tally = outcome.tally;
     assert_eq!(outcome.ending, Ending::Done);
@@ -183,7 +191,7 @@ fn requests_without_reply_are_counted_when_the_run_is_stopped() {
             Some(Vec::new())
         }
     });
-    let plan = Plan { pipeline: 4, ..plan(address, Length::Time(60_000_000)) };
+    let plan = BenchPlan { pipeline: 4, ..plan(address, BenchLength::Time(60_000_000)) };
     let outcome = drive(&plan, mix(10), &Frames::new(8, 1), &Live::default(), &stop, &mut |_| {});
     let outcome = outcome.expect("the server is there");
     assert_eq!(outcome.ending, Ending::Stopped);
@@ -195,10 +203,10 @@ fn a_server_that_is_not_there_is_one_clear_error() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
     drop(listener);
-    let error = run(&plan(address, Length::Requests(1))).err().expect("nobody listens").to_string();
+    let error = run(&plan(address, BenchLength::Requests(1))).err().expect("nobody listens").to_string();
     assert!(error.contains(&address.to_string()) && error.contains("is the server running"), "{error}");
     let error =
-        run(&plan(server(|_, _| Some(b"HTTP/1.1 400 Bad Request\r\n".to_vec())), Length::Requests(1)));
+        run(&plan(server(|_, _| Some(b"HTTP/1.1 400 Bad Request\r\n".to_vec())), BenchLength::Requests(1)));
     assert!(format!("{:#}", error.err().expect("no RESP")).contains("this speaks HTTP"));
 }
 
@@ -216,8 +224,9 @@ fn loading_writes_every_key_and_repeats_those_for_which_the_server_was_busy() {
             ok()
         }
     });
-    let plan = Plan { connections: 3, ..plan(address, Length::Time(1)) };
-    load(&plan, Keys::below(5_000), &Frames::new(8, 1), &Stop::new(), &mut |_| {}).expect("all keys fit");
+    let plan = BenchPlan { connections: 3, ..plan(address, BenchLength::Time(1)) };
+    load(&plan, LoadedKeys::below(5_000), &Frames::new(8, 1), &Stop::new(), &mut |_| {})
+        .expect("all keys fit");
     let keys = keys.lock().expect("not poisoned");
     assert_eq!(keys.len(), 5_000);
     assert!(keys.contains(&b"key:000000004999"[..]));
@@ -226,9 +235,9 @@ fn loading_writes_every_key_and_repeats_those_for_which_the_server_was_busy() {
 #[test]
 fn loading_stops_at_an_error_that_stays() {
     let address = server(|_, _| Some(b"-NOAUTH Authentication required.\r\n".to_vec()));
-    let plan = plan(address, Length::Time(1));
-    let error =
-        load(&plan, Keys::below(10), &Frames::new(8, 1), &Stop::new(), &mut |_| {}).expect_err("refused");
+    let plan = plan(address, BenchLength::Time(1));
+    let error = load(&plan, LoadedKeys::below(10), &Frames::new(8, 1), &Stop::new(), &mut |_| {})
+        .expect_err("refused");
     assert!(error.to_string().contains("-NOAUTH"), "{error}");
 }
 
@@ -264,17 +273,17 @@ fn redis() -> (Redis, PathBuf) {
 #[test]
 fn a_real_redis_holds_the_keys_and_answers_without_errors() {
     let (redis, socket) = redis();
-    let plan = Plan {
-        target: Target::plain(Address::Unix(socket.clone())),
+    let plan = BenchPlan {
+        target: BenchTarget::plain(Address::Unix(socket.clone())),
         connections: 10,
         pipeline: 8,
         pace: Pace::Closed,
         warmup_us: 0,
-        length: Length::Requests(20_000),
+        length: BenchLength::Requests(20_000),
         slice_us: None,
     };
     let frames = Frames::new(100_000, 1);
-    load(&plan, Keys::below(500), &frames, &Stop::new(), &mut |_| {}).expect("Redis takes every key");
+    load(&plan, LoadedKeys::below(500), &frames, &Stop::new(), &mut |_| {}).expect("Redis takes every key");
     let distribution = "zipf:0.99".parse().expect("a distribution");
     let workload = Workload { keys: 500, distribution, write_ratio: 0.1, value_bytes: 100_000, seed: 1 };
     let requests = Requests::Mix(workload.requests(0).expect("a valid workload"));
@@ -303,7 +312,7 @@ fn each_connection_logs_in_first() {
     });
     let run = |url: &str| {
         let target = target::parse(url, None).expect("a target");
-        let plan = Plan { target, connections: 3, ..plan(address, Length::Requests(30)) };
+        let plan = BenchPlan { target, connections: 3, ..plan(address, BenchLength::Requests(30)) };
         let frames = Frames::new(8, 1);
         drive(&plan, mix(10), &frames, &Live::default(), &Stop::new(), &mut |_| {})
     };
@@ -327,22 +336,22 @@ fn a_pool_asks_on_another_connection_while_one_waits() {
         }
     });
     let pace = Pace::Random(Arrivals::new(1_000, 1_000_000, 1));
-    let plan = Plan { connections: 4, pace, ..plan(address, Length::Time(60_000_000)) };
+    let plan = BenchPlan { connections: 4, pace, ..plan(address, BenchLength::Time(60_000_000)) };
     let live = Live::watched(100);
     let outcome = drive(&plan, mix(100), &Frames::new(8, 1), &live, &stop, &mut |_| {});
     assert_eq!(outcome.expect("the server is there").ending, Ending::Stopped);
     let mut fates = live.take_fates();
     assert_eq!(fates.len() as u64, live.due());
     fates.sort_by_key(|fate| fate.since_us);
-    let last = fates.iter().rposition(|fate| fate.end == End::Answered).expect("most are answered");
-    let waiting = fates[..last].iter().filter(|fate| fate.end == End::Unanswered).count();
+    let last = fates.iter().rposition(|fate| fate.end == RequestEnd::Answered).expect("most are answered");
+    let waiting = fates[..last].iter().filter(|fate| fate.end == RequestEnd::Unanswered).count();
     assert!((1..=4).contains(&waiting), "{waiting} of {last}");
 }
 
 #[test]
 fn every_round_asks_for_the_same_keys() {
     let Requests::Mix(requests) = mix(1_000) else { panic!("a mix") };
-    let mut rounds = Requests::Rounds(Rounds::new(requests, 50));
+    let mut rounds = Requests::Rounds(WorkloadRounds::new(requests, 50));
     let (frames, mut out) = (Frames::new(8, 1), Vec::new());
     let keys: Vec<_> = (0..150).map(|_| rounds.next(&frames, &mut out)).collect();
     assert_eq!((&keys[..50], &keys[50..100]), (&keys[50..100], &keys[100..]));

@@ -9,10 +9,10 @@ use anyhow::{Result, ensure};
 ///
 /// In a terminal: space switches the cache on and off, k kills a cache node and brings it back, q ends.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
+pub struct DemoArguments {
     /// What stores the data: embedded (in this process) or redis (starts redis-server processes)
     #[arg(long, value_enum, value_name = "STORAGE", default_value = "embedded")]
-    pub(crate) storage: Storage,
+    pub(crate) storage: DemoStorage,
 
     /// Racks of storage servers; each has one leaf cache node
     #[arg(long, value_name = "R", default_value_t = 4)]
@@ -45,7 +45,7 @@ pub struct Arguments {
 
 /// Who keeps the data during the demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Storage {
+pub(crate) enum DemoStorage {
     Embedded,
     Redis,
 }
@@ -55,7 +55,7 @@ const MEMBERS_MAX: usize = 32;
 /// Half a phase is needed to fill the caches before there is anything to measure.
 const SECONDS_MIN: u64 = 4;
 
-impl Arguments {
+impl DemoArguments {
     /// In all racks.
     pub(crate) fn servers(&self) -> usize {
         self.racks * self.servers_per_rack

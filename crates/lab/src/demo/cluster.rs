@@ -16,10 +16,10 @@ use runtime::stop::Stop;
 use runtime::tls::Certificates;
 use wire::Partition;
 
-use super::arguments::Arguments;
-use super::directory::Directory;
+use super::arguments::DemoArguments;
+use super::directory::TemporaryDirectory;
 use super::load::KEYS;
-use super::picture::Cast;
+use super::picture::DemoCast;
 use super::sample::Sample;
 
 /// Requests per second that all storage servers together may do. So low that two cores that have other things to do
@@ -41,16 +41,16 @@ const SECRET: Secret = Secret(*b"distcache demo!!");
 const LINK_MAX: Duration = Duration::from_secs(60);
 const LINK_POLL: Duration = Duration::from_millis(20);
 
-pub(crate) struct Cluster {
+pub(crate) struct DemoCluster {
     config: Arc<Config>,
     stop: Stop,
     shims: Vec<Instance>,
-    nodes: Vec<Node>,
+    nodes: Vec<DemoNode>,
     router: Instance,
 }
 
 /// A cache node, which may be taken away and come back.
-struct Node {
+struct DemoNode {
     /// Until it has ended, also while it is stopping.
     instance: Option<Instance>,
     stop: Stop,
@@ -63,7 +63,7 @@ fn server_rate_max(servers: usize) -> u64 {
 }
 
 /// Describes the whole cluster, with nothing cached. Members reach each other over Unix sockets in `directory`.
-pub(crate) fn config(arguments: &Arguments, directory: &Directory, redis: &[PathBuf]) -> Config {
+pub(crate) fn config(arguments: &DemoArguments, directory: &TemporaryDirectory, redis: &[PathBuf]) -> Config {
     let mut config = Config::new("demo", SECRET);
     let socket = |id: &str| Address::Unix(directory.join(&format!("{id}.sock")));
     let layer = |name: &str, partition| LayerConfig { name: name.to_owned(), partition };
@@ -111,24 +111,24 @@ fn policy(cached: bool) -> PolicyConfig {
     PolicyConfig { prefix: String::new(), cache, ttl_ms_max: None, value_bytes_max: None }
 }
 
-impl Cluster {
+impl DemoCluster {
     /// Starts every member; nothing is cached until `set_cache`.
-    pub(crate) fn start(config: Config) -> Result<Cluster> {
+    pub(crate) fn start(config: Config) -> Result<DemoCluster> {
         config.validate()?;
         let config = Arc::new(config);
         let stop = Stop::new();
         let plain = Certificates::default();
-        let mut nodes: Vec<Node> = Vec::new();
+        let mut nodes: Vec<DemoNode> = Vec::new();
         let mut started = || -> Result<(Vec<Instance>, Instance), StartError> {
             let shims = config.shims.iter().map(|member| shim::spawn(&config, &plain, &member.id, &stop));
             let shims = shims.collect::<Result<_, _>>()?;
             for member in &config.nodes {
-                nodes.push(Node::start(&config, &member.id)?);
+                nodes.push(DemoNode::start(&config, &member.id)?);
             }
             Ok((shims, router::spawn(&config, &plain, &config.routers[0].id, &stop)?))
         };
         match started() {
-            Ok((shims, router)) => Ok(Cluster { config, stop, shims, nodes, router }),
+            Ok((shims, router)) => Ok(DemoCluster { config, stop, shims, nodes, router }),
             Err(error) => {
                 stop.stop();
                 nodes.iter().for_each(|node| node.stop.stop());
@@ -194,7 +194,7 @@ impl Cluster {
                 join(ended)?;
             }
             if node.wanted && node.instance.is_none() {
-                *node = Node::start(&self.config, &member.id).map_err(explain)?;
+                *node = DemoNode::start(&self.config, &member.id).map_err(explain)?;
             }
         }
         Ok(())
@@ -227,9 +227,9 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn cast(&self) -> Cast {
+    pub(crate) fn cast(&self) -> DemoCast {
         let shims = self.config.shims.iter().enumerate();
-        Cast {
+        DemoCast {
             servers: shims.map(|(index, shim)| format!("{} server {index}", shim.rack)).collect(),
             nodes: self.config.nodes.iter().map(|node| node.id.clone()).collect(),
             server_rate_max: self.config.shims[0].rate_max as f64,
@@ -273,10 +273,10 @@ impl Cluster {
     }
 }
 
-impl Node {
-    fn start(config: &Arc<Config>, id: &str) -> Result<Node, StartError> {
+impl DemoNode {
+    fn start(config: &Arc<Config>, id: &str) -> Result<DemoNode, StartError> {
         let stop = Stop::new();
-        Ok(Node {
+        Ok(DemoNode {
             instance: Some(node::spawn(config, &Certificates::default(), id, &stop)?),
             stop,
             wanted: true,

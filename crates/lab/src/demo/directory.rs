@@ -8,17 +8,17 @@ use anyhow::{Context, Result};
 
 /// Removed with everything in it when dropped.
 #[derive(Debug)]
-pub(crate) struct Directory(PathBuf);
+pub(crate) struct TemporaryDirectory(PathBuf);
 
-impl Directory {
-    pub(crate) fn new() -> Result<Directory> {
+impl TemporaryDirectory {
+    pub(crate) fn new() -> Result<TemporaryDirectory> {
         let path = std::env::temp_dir().join(format!("distcache-demo-{}", std::process::id()));
         // Left behind by an earlier process with the same number.
         drop(std::fs::remove_dir_all(&path));
         DirBuilder::new().mode(0o700).create(&path).with_context(|| {
             format!("cannot create {}; set TMPDIR to a directory you may write to", path.display())
         })?;
-        Ok(Directory(path))
+        Ok(TemporaryDirectory(path))
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -30,7 +30,7 @@ impl Directory {
     }
 }
 
-impl Drop for Directory {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }

@@ -3,11 +3,11 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::bench::{End, Fate};
+use crate::bench::{RequestEnd, RequestFate};
 
 use super::PhaseKind;
 use super::sample::{Passed, Sample, max_over_avg};
-use super::script::Window;
+use super::script::PhaseWindow;
 
 /// A reply that comes later than this is late.
 pub(crate) const LATE_US: u64 = 100_000;
@@ -40,18 +40,18 @@ pub(crate) struct PhaseSummary {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct DemoSummary {
     pub(crate) without_cache: PhaseSummary,
     pub(crate) with_cache: PhaseSummary,
 }
 
 pub(crate) struct Figures {
-    without: Phase,
-    with: Phase,
+    without: PhaseFigures,
+    with: PhaseFigures,
     last: Option<Sample>,
 }
 
-struct Phase {
+struct PhaseFigures {
     passed: Passed,
     latency_us: Histogram<u64>,
     requests: u64,
@@ -61,14 +61,14 @@ struct Phase {
 
 impl Figures {
     pub(crate) fn new() -> Figures {
-        Figures { without: Phase::new(), with: Phase::new(), last: None }
+        Figures { without: PhaseFigures::new(), with: PhaseFigures::new(), last: None }
     }
 
     /// The counters now.
-    pub(crate) fn look(&mut self, windows: &[Window], sample: &Sample) {
+    pub(crate) fn look(&mut self, windows: &[PhaseWindow], sample: &Sample) {
         if let Some(last) = self.last.replace(sample.clone()) {
             // What lies between the samples belongs to one phase or to none.
-            let whole = |window: &&Window| window.has(last.at_us) && sample.at_us <= window.to_us;
+            let whole = |window: &&PhaseWindow| window.has(last.at_us) && sample.at_us <= window.to_us;
             if let Some(window) = windows.iter().find(whole) {
                 self.phase(window.kind).passed.add(&last, sample);
             }
@@ -76,7 +76,7 @@ impl Figures {
     }
 
     /// Requests that have ended since the last time.
-    pub(crate) fn take(&mut self, windows: &[Window], fates: &[Fate]) {
+    pub(crate) fn take(&mut self, windows: &[PhaseWindow], fates: &[RequestFate]) {
         for fate in fates {
             if let Some(window) = windows.iter().find(|window| window.has(fate.since_us)) {
                 self.phase(window.kind).take(fate);
@@ -84,11 +84,11 @@ impl Figures {
         }
     }
 
-    pub(crate) fn summary(&self) -> Summary {
-        Summary { without_cache: self.without.summary(), with_cache: self.with.summary() }
+    pub(crate) fn summary(&self) -> DemoSummary {
+        DemoSummary { without_cache: self.without.summary(), with_cache: self.with.summary() }
     }
 
-    fn phase(&mut self, kind: PhaseKind) -> &mut Phase {
+    fn phase(&mut self, kind: PhaseKind) -> &mut PhaseFigures {
         match kind {
             PhaseKind::WithoutCache => &mut self.without,
             PhaseKind::WithCache => &mut self.with,
@@ -96,20 +96,20 @@ impl Figures {
     }
 }
 
-impl Phase {
-    fn new() -> Phase {
+impl PhaseFigures {
+    fn new() -> PhaseFigures {
         let latency_us =
             Histogram::new_with_bounds(1, LATENCY_US_MAX, DIGITS).expect("the bounds are constants that fit");
-        Phase { passed: Passed::default(), latency_us, requests: 0, late: 0, errors: 0 }
+        PhaseFigures { passed: Passed::default(), latency_us, requests: 0, late: 0, errors: 0 }
     }
 
-    fn take(&mut self, fate: &Fate) {
+    fn take(&mut self, fate: &RequestFate) {
         // Nobody knows yet what would have become of one that has not waited for long.
-        if fate.end == End::Unanswered && fate.waited_us <= LATE_US {
+        if fate.end == RequestEnd::Unanswered && fate.waited_us <= LATE_US {
             return;
         }
         self.requests += 1;
-        if fate.end == End::Failed {
+        if fate.end == RequestEnd::Failed {
             self.errors += 1;
             return;
         }
@@ -142,32 +142,32 @@ mod tests {
 
     const SECOND: u64 = 1_000_000;
 
-    fn windows() -> [Window; 2] {
+    fn windows() -> [PhaseWindow; 2] {
         [
-            Window { kind: PhaseKind::WithoutCache, from_us: SECOND, to_us: 5 * SECOND },
-            Window { kind: PhaseKind::WithCache, from_us: 8 * SECOND, to_us: u64::MAX },
+            PhaseWindow { kind: PhaseKind::WithoutCache, from_us: SECOND, to_us: 5 * SECOND },
+            PhaseWindow { kind: PhaseKind::WithCache, from_us: 8 * SECOND, to_us: u64::MAX },
         ]
     }
 
-    fn fate(since_us: u64, waited_us: u64, end: End) -> Fate {
-        Fate { key: None, since_us, waited_us, end }
+    fn fate(since_us: u64, waited_us: u64, end: RequestEnd) -> RequestFate {
+        RequestFate { key: None, since_us, waited_us, end }
     }
 
     #[test]
     fn a_request_counts_in_the_phase_in_which_it_was_due() {
         let mut figures = Figures::new();
         let fates = [
-            fate(0, 1, End::Failed),
-            fate(2 * SECOND, 7 * SECOND, End::Answered),
-            fate(3 * SECOND, 1_000, End::Answered),
-            fate(4 * SECOND, 200_000, End::Failed),
-            fate(6 * SECOND, 1, End::Failed),
-            fate(9 * SECOND, 100_000, End::Answered),
-            fate(9 * SECOND, 100_001, End::Unanswered),
-            fate(9 * SECOND, 50_000, End::Unanswered),
+            fate(0, 1, RequestEnd::Failed),
+            fate(2 * SECOND, 7 * SECOND, RequestEnd::Answered),
+            fate(3 * SECOND, 1_000, RequestEnd::Answered),
+            fate(4 * SECOND, 200_000, RequestEnd::Failed),
+            fate(6 * SECOND, 1, RequestEnd::Failed),
+            fate(9 * SECOND, 100_000, RequestEnd::Answered),
+            fate(9 * SECOND, 100_001, RequestEnd::Unanswered),
+            fate(9 * SECOND, 50_000, RequestEnd::Unanswered),
         ];
         figures.take(&windows(), &fates);
-        let Summary { without_cache, with_cache } = figures.summary();
+        let DemoSummary { without_cache, with_cache } = figures.summary();
         assert_eq!((without_cache.requests, without_cache.late, without_cache.errors), (3, 1, 1));
         assert!(without_cache.p99_us >= 6_900_000 && without_cache.p50_us < 1_010, "{without_cache:?}");
         assert_eq!((with_cache.requests, with_cache.late, with_cache.errors), (2, 1, 0));
@@ -183,7 +183,7 @@ mod tests {
             let sample = Sample { at_us: second * SECOND, answered, servers, ..Sample::default() };
             figures.look(&windows(), &sample);
         }
-        let Summary { without_cache, with_cache } = figures.summary();
+        let DemoSummary { without_cache, with_cache } = figures.summary();
         assert_eq!((without_cache.throughput, with_cache.throughput), (100.0, 400.0));
         assert_eq!(without_cache.storage_max_over_avg, Some(2.0));
         assert_eq!(with_cache.busiest_storage_per_s, 400.0);

@@ -6,9 +6,9 @@ const SPAN_US: u64 = 1_000_000;
 
 /// Counts of the last second, oldest first, with their times in microseconds.
 #[derive(Default)]
-pub(crate) struct Hottest(VecDeque<(u64, Vec<u32>)>);
+pub(crate) struct HottestCounts(VecDeque<(u64, Vec<u32>)>);
 
-impl Hottest {
+impl HottestCounts {
     /// Takes the next counts; the hottest key's share of the requests of the last second.
     pub(crate) fn frame(&mut self, now_us: u64, counts: Vec<u32>) -> Option<f64> {
         self.0.push_back((now_us, counts));
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn the_last_second_counts() {
-        let mut hottest = Hottest::default();
+        let mut hottest = HottestCounts::default();
         assert_eq!(hottest.frame(0, vec![0; 100]), None);
         let mut counts = vec![0; 100];
         (counts[7], counts[42]) = (100, 300);

@@ -10,7 +10,8 @@ use runtime::stop::Stop;
 use trace::{Distribution, Workload};
 
 use crate::bench::{
-    Arrivals, Frames, Keys, Length, Live, Pace, Plan, Requests, Rounds, Target, drive, load, open_files,
+    Arrivals, BenchLength, BenchPlan, BenchTarget, Frames, Live, LoadedKeys, Pace, Requests, WorkloadRounds,
+    drive, load, open_files,
 };
 
 /// So few that the caches have met most of them within seconds, at a rate that any machine carries.
@@ -29,7 +30,7 @@ const LINKS_MAX: usize = 8_192;
 /// The run ends by the stop flag, not by this.
 const TIME_US: u64 = 1 << 40;
 
-pub(crate) struct Load {
+pub(crate) struct DemoLoad {
     pub(crate) live: Live,
     ready: Arc<AtomicBool>,
     stop: Stop,
@@ -49,11 +50,11 @@ pub(crate) fn allow_files() -> Result<()> {
     open_files::allow(CONNECTIONS * FILES_PER_CONNECTION + LINKS_MAX)
 }
 
-impl Load {
-    pub(crate) fn start(address: &Address, demand: Demand) -> Result<Load> {
+impl DemoLoad {
+    pub(crate) fn start(address: &Address, demand: Demand) -> Result<DemoLoad> {
         let (live, ready, stop) =
             (Live::watched(KEYS as usize), Arc::new(AtomicBool::new(false)), Stop::new());
-        let run = Run {
+        let run = LoadRun {
             address: address.clone(),
             demand,
             live: live.clone(),
@@ -61,7 +62,7 @@ impl Load {
             stop: stop.clone(),
         };
         let thread = std::thread::Builder::new().name("load".to_owned()).spawn(move || run.run())?;
-        Ok(Load { live, ready, stop, thread })
+        Ok(DemoLoad { live, ready, stop, thread })
     }
 
     /// Whether all keys are written and the reading has begun.
@@ -84,7 +85,7 @@ impl Load {
     }
 }
 
-struct Run {
+struct LoadRun {
     address: Address,
     demand: Demand,
     live: Live,
@@ -92,20 +93,21 @@ struct Run {
     stop: Stop,
 }
 
-impl Run {
+impl LoadRun {
     fn run(self) -> Result<Vec<String>> {
         let count = (self.demand.rate * self.demand.round_us / 1_000_000).max(1);
-        let plan = Plan {
-            target: Target::plain(self.address),
+        let plan = BenchPlan {
+            target: BenchTarget::plain(self.address),
             connections: CONNECTIONS,
             pipeline: 1,
             pace: Pace::Random(Arrivals::new(count, self.demand.round_us, SEED)),
             warmup_us: 0,
-            length: Length::Time(TIME_US),
+            length: BenchLength::Time(TIME_US),
             slice_us: None,
         };
         let frames = Frames::new(VALUE_BYTES, SEED);
-        load(&plan, Keys::below(KEYS), &frames, &self.stop, &mut |_| {}).context("cannot write the keys")?;
+        load(&plan, LoadedKeys::below(KEYS), &frames, &self.stop, &mut |_| {})
+            .context("cannot write the keys")?;
         self.ready.store(true, Ordering::Release);
         let workload = Workload {
             keys: KEYS,
@@ -114,7 +116,7 @@ impl Run {
             value_bytes: VALUE_BYTES,
             seed: SEED,
         };
-        let requests = Requests::Rounds(Rounds::new(workload.requests(0)?, count));
+        let requests = Requests::Rounds(WorkloadRounds::new(workload.requests(0)?, count));
         let outcome = drive(&plan, requests, &frames, &self.live, &self.stop, &mut |_| {})?;
         Ok(outcome.tally.texts)
     }

@@ -22,11 +22,11 @@ use std::io::{self, Write};
 use anyhow::Result;
 use runtime::stop::Stop;
 
-pub use arguments::Arguments;
+pub use arguments::DemoArguments;
 
-use arguments::Storage;
-use cluster::Cluster;
-use directory::Directory;
+use arguments::DemoStorage;
+use cluster::DemoCluster;
+use directory::TemporaryDirectory;
 use play::Play;
 use redis::Servers;
 
@@ -54,17 +54,17 @@ impl PhaseKind {
 }
 
 /// Runs the demonstration and prints its summary. Everything that it started is stopped however it ends.
-pub fn run(arguments: Arguments) -> Result<()> {
+pub fn run(arguments: DemoArguments) -> Result<()> {
     arguments.check().map_err(crate::terminal::mistake)?;
     let stop = Stop::on_signals()?;
-    let directory = Directory::new()?;
+    let directory = TemporaryDirectory::new()?;
     let servers = match arguments.storage {
-        Storage::Redis => Some(Servers::start(&directory, arguments.servers(), &stop)?),
-        Storage::Embedded => None,
+        DemoStorage::Redis => Some(Servers::start(&directory, arguments.servers(), &stop)?),
+        DemoStorage::Embedded => None,
     };
     let sockets = servers.as_ref().map_or(&[][..], |servers| &servers.sockets);
     load::allow_files()?;
-    let mut cluster = Cluster::start(cluster::config(&arguments, &directory, sockets))?;
+    let mut cluster = DemoCluster::start(cluster::config(&arguments, &directory, sockets))?;
     let cast = cluster.cast();
     let linked = cluster.wait_until_linked(&stop);
     let played = linked.and_then(|()| Play::run(&arguments, &cast, &mut cluster, &stop));

@@ -8,18 +8,18 @@ use runtime::clock;
 use runtime::stop::Stop;
 
 use super::PhaseKind;
-use super::arguments::Arguments;
-use super::cluster::Cluster;
-use super::figures::{Figures, Summary};
-use super::hottest::Hottest;
-use super::load::{Demand, Load};
-use super::picture::{self, Cast, History, Moment, Palette, Picture};
+use super::arguments::DemoArguments;
+use super::cluster::DemoCluster;
+use super::figures::{DemoSummary, Figures};
+use super::hottest::HottestCounts;
+use super::load::{Demand, DemoLoad};
+use super::picture::{self, DemoCast, DemoMoment, Palette, Picture, PictureHistory};
 use super::recent::Recent;
 use super::record::Recorder;
 use super::sample::{Rates, Sample};
-use super::screen::Wish;
+use super::screen::ScreenOrder;
 use super::script::Script;
-use super::view::View;
+use super::view::DemoView;
 
 /// Between two pictures.
 const FRAME: Duration = Duration::from_millis(250);
@@ -29,11 +29,11 @@ const RATE_US: u64 = 1_000_000;
 const EXPECTED: &str = "-BUSY";
 
 pub(crate) struct Play<'a> {
-    cast: &'a Cast,
+    cast: &'a DemoCast,
     seconds: u64,
-    cluster: &'a mut Cluster,
-    load: Load,
-    view: View,
+    cluster: &'a mut DemoCluster,
+    load: DemoLoad,
+    view: DemoView,
     recorder: Option<Recorder>,
     /// Once the keys are written.
     script: Option<(u64, Script)>,
@@ -41,35 +41,35 @@ pub(crate) struct Play<'a> {
     samples: VecDeque<Sample>,
     figures: Figures,
     recent: Recent,
-    hottest: Hottest,
-    history: History,
+    hottest: HottestCounts,
+    history: PictureHistory,
 }
 
 impl<'a> Play<'a> {
     /// Both phases; the summary and the texts of errors that nobody expects.
     pub(crate) fn run(
-        arguments: &Arguments,
-        cast: &'a Cast,
-        cluster: &'a mut Cluster,
+        arguments: &DemoArguments,
+        cast: &'a DemoCast,
+        cluster: &'a mut DemoCluster,
         stop: &Stop,
-    ) -> Result<(Summary, Vec<String>)> {
+    ) -> Result<(DemoSummary, Vec<String>)> {
         let recorder = arguments.record.as_deref().map(Recorder::new).transpose()?;
         let phase_us = arguments.seconds * 1_000_000 / 2;
         let recent = Recent::new(cluster.server_of_each_key()?, cast.servers.len());
-        let load = Load::start(cluster.address(), Demand { rate: cluster.demand(), round_us: phase_us })?;
+        let load = DemoLoad::start(cluster.address(), Demand { rate: cluster.demand(), round_us: phase_us })?;
         let mut play = Play {
             cast,
             seconds: arguments.seconds,
             cluster,
             load,
-            view: View::new(arguments.json)?,
+            view: DemoView::new(arguments.json)?,
             recorder,
             script: None,
             samples: VecDeque::new(),
             figures: Figures::new(),
             recent,
-            hottest: Hottest::default(),
-            history: History::default(),
+            hottest: HottestCounts::default(),
+            history: PictureHistory::default(),
         };
         match play.go_on(stop) {
             Ok(true) => play.end(),
@@ -90,10 +90,10 @@ impl<'a> Play<'a> {
         let mut next = Instant::now() + FRAME;
         while !self.load.has_failed() {
             match self.view.wait(next.saturating_duration_since(Instant::now()), stop)? {
-                Some(Wish::Interrupt) => return Ok(false),
-                Some(Wish::End) => return Ok(true),
-                Some(Wish::Toggle) => self.toggle(),
-                Some(Wish::Kill) => self.kill_or_revive(),
+                Some(ScreenOrder::Interrupt) => return Ok(false),
+                Some(ScreenOrder::End) => return Ok(true),
+                Some(ScreenOrder::Toggle) => self.toggle(),
+                Some(ScreenOrder::Kill) => self.kill_or_revive(),
                 None => next = Instant::now() + FRAME,
             }
             self.cluster.tend()?;
@@ -167,11 +167,11 @@ impl<'a> Play<'a> {
         now_us: u64,
         start_us: u64,
         script: Option<&Script>,
-        clients: super::recent::Clients,
+        clients: super::recent::RecentClients,
         counts: Vec<u32>,
     ) -> Result<()> {
         let at_us = now_us - start_us;
-        let moment = Moment {
+        let moment = DemoMoment {
             kind: script.map(Script::kind),
             elapsed_s: at_us / 1_000_000,
             seconds: (!script.is_some_and(Script::is_by_hand)).then_some(self.seconds),
@@ -191,7 +191,7 @@ impl<'a> Play<'a> {
         self.view.show(picture(Palette::of_environment()))
     }
 
-    fn end(mut self) -> Result<(Summary, Vec<String>)> {
+    fn end(mut self) -> Result<(DemoSummary, Vec<String>)> {
         let failed = self.load.has_failed();
         let live = self.load.live.clone();
         let errors = self.load.stop()?;

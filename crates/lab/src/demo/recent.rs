@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::bench::{End, Fate};
+use crate::bench::{RequestEnd, RequestFate};
 
 use super::figures::LATE_US;
 
@@ -10,7 +10,7 @@ const SPAN_US: u64 = 1_000_000;
 
 /// What clients saw of the requests that ended within the last second.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Clients {
+pub(crate) struct RecentClients {
     pub(crate) p50_us: u64,
     pub(crate) p99_us: u64,
     pub(crate) late: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Clients {
 }
 
 pub(crate) struct Recent {
-    fates: VecDeque<(u64, Fate)>,
+    fates: VecDeque<(u64, RequestFate)>,
     ended: u64,
     server_of_key: Vec<usize>,
     servers: usize,
@@ -36,7 +36,13 @@ impl Recent {
     }
 
     /// Takes note of what has ended. `due` and `sent`, by key, were read before that was asked for.
-    pub(crate) fn frame(&mut self, now_us: u64, due: u64, sent: &[u32], fates: &[Fate]) -> Clients {
+    pub(crate) fn frame(
+        &mut self,
+        now_us: u64,
+        due: u64,
+        sent: &[u32],
+        fates: &[RequestFate],
+    ) -> RecentClients {
         self.ended += fates.len() as u64;
         self.fates.extend(fates.iter().map(|fate| (fate.since_us + fate.waited_us, *fate)));
         for key in fates.iter().filter_map(|fate| fate.key) {
@@ -52,22 +58,23 @@ impl Recent {
             // One that has been answered meanwhile has been sent meanwhile, too.
             queues[*server] += u64::from(sent.saturating_sub(*ended));
         }
-        let count =
-            |wanted: fn(&Fate) -> bool| self.fates.iter().filter(|(_, fate)| wanted(fate)).count() as u64;
+        let count = |wanted: fn(&RequestFate) -> bool| {
+            self.fates.iter().filter(|(_, fate)| wanted(fate)).count() as u64
+        };
         let mut latencies: Vec<u64> = self.answered().map(|fate| fate.waited_us).collect();
         latencies.sort_unstable();
-        Clients {
+        RecentClients {
             p50_us: rank(&latencies, 50),
             p99_us: rank(&latencies, 99),
-            late: count(|fate| fate.end != End::Failed && fate.waited_us > LATE_US),
-            errors: count(|fate| fate.end == End::Failed),
+            late: count(|fate| fate.end != RequestEnd::Failed && fate.waited_us > LATE_US),
+            errors: count(|fate| fate.end == RequestEnd::Failed),
             waiting: due.saturating_sub(self.ended),
             queues,
         }
     }
 
-    fn answered(&self) -> impl Iterator<Item = &Fate> {
-        self.fates.iter().map(|(_, fate)| fate).filter(|fate| fate.end != End::Failed)
+    fn answered(&self) -> impl Iterator<Item = &RequestFate> {
+        self.fates.iter().map(|(_, fate)| fate).filter(|fate| fate.end != RequestEnd::Failed)
     }
 }
 
@@ -83,17 +90,18 @@ mod tests {
     #[test]
     fn the_last_second_counts_and_queues_are_those_of_the_keys_servers() {
         let mut recent = Recent::new(vec![0, 1, 0], 2);
-        let ended = |since_us, waited_us, end| Fate { key: Some(0), since_us, waited_us, end };
-        let old = [ended(0, 900_000, End::Answered)];
+        let ended = |since_us, waited_us, end| RequestFate { key: Some(0), since_us, waited_us, end };
+        let old = [ended(0, 900_000, RequestEnd::Answered)];
         assert_eq!(recent.frame(900_000, 5, &[3, 2, 0], &old).queues, [2, 2]);
         let fates = [
-            ended(1_000_000, 900_000, End::Answered),
-            ended(1_900_000, 1_000, End::Answered),
-            ended(1_950_000, 1_000, End::Failed),
+            ended(1_000_000, 900_000, RequestEnd::Answered),
+            ended(1_900_000, 1_000, RequestEnd::Answered),
+            ended(1_950_000, 1_000, RequestEnd::Failed),
         ];
         let clients = recent.frame(2_000_000, 8, &[4, 2, 1], &fates);
         let queues = vec![1, 2];
-        let expected = Clients { p50_us: 1_000, p99_us: 900_000, late: 1, errors: 1, waiting: 4, queues };
+        let expected =
+            RecentClients { p50_us: 1_000, p99_us: 900_000, late: 1, errors: 1, waiting: 4, queues };
         assert_eq!(clients, expected);
         assert_eq!(recent.frame(4_000_000, 8, &[4, 2, 1], &[]).p99_us, 0);
     }

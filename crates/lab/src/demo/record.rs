@@ -12,7 +12,7 @@ use ratatui::widgets::Widget;
 use serde::Serialize;
 
 use super::PhaseKind;
-use super::picture::{Moment, Picture};
+use super::picture::{DemoMoment, Picture};
 
 /// The terminal that everybody has.
 const SIZE: Rect = Rect { x: 0, y: 0, width: 80, height: 24 };
@@ -23,7 +23,7 @@ pub(crate) struct Recorder {
 
 /// One line of the file.
 #[derive(Serialize)]
-struct Frame<'a> {
+struct RecordFrame<'a> {
     at_us: u64,
     phase: &'a str,
     servers: &'a [f64],
@@ -44,15 +44,15 @@ impl Recorder {
     }
 
     pub(crate) fn end(mut self, summary: &[String]) -> Result<()> {
-        writeln!(self.out, "{}", serde_json::to_string(&End { summary })?)?;
+        writeln!(self.out, "{}", serde_json::to_string(&RecordEnd { summary })?)?;
         self.out.flush().context("--record: cannot be written")
     }
 
     pub(crate) fn frame(&mut self, at_us: u64, picture: Picture<'_>) -> Result<()> {
-        let (cast, moment): (_, &Moment) = (picture.cast, picture.moment);
+        let (cast, moment): (_, &DemoMoment) = (picture.cast, picture.moment);
         let mut buffer = Buffer::empty(SIZE);
         picture.render(SIZE, &mut buffer);
-        let frame = Frame {
+        let frame = RecordFrame {
             at_us,
             phase: moment.kind.map_or("loading", PhaseKind::name),
             servers: &moment.rates.servers,
@@ -70,7 +70,7 @@ impl Recorder {
 
 /// The last line.
 #[derive(Serialize)]
-struct End<'a> {
+struct RecordEnd<'a> {
     summary: &'a [String],
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use runtime::stop::Stop;
 
-use super::directory::Directory;
+use super::directory::TemporaryDirectory;
 
 /// Starts `$2` servers in the directory `$1`, waits for the end of its input, kills them and removes the
 /// directory. The input is a pipe from this process, so it ends however this process ends, be it by SIGKILL.
@@ -43,7 +43,7 @@ pub(crate) struct Servers {
 
 impl Servers {
     /// Starts `count` servers and waits until each answers.
-    pub(crate) fn start(directory: &Directory, count: usize, stop: &Stop) -> Result<Servers> {
+    pub(crate) fn start(directory: &TemporaryDirectory, count: usize, stop: &Stop) -> Result<Servers> {
         check_installed()?;
         let guard = Command::new("/bin/sh")
             .args(["-c", GUARD, "distcache-demo"])
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn servers_answer_and_are_gone_afterwards() {
-        let directory = Directory::new().expect("a temporary directory");
+        let directory = TemporaryDirectory::new().expect("a temporary directory");
         let servers =
             Servers::start(&directory, 2, &Stop::new()).expect("redis-server is installed for tests");
         assert_eq!(servers.sockets.len(), 2);

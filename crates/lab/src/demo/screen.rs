@@ -10,7 +10,7 @@ use super::picture::Picture;
 
 /// What somebody asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum ScreenOrder {
     /// The cache on or off.
     Toggle,
     /// A cache node away, or back.
@@ -34,7 +34,7 @@ impl Screen {
     }
 
     /// The first wish within `timeout`, or nothing after it, or when the terminal has changed its size.
-    pub(crate) fn wish(&mut self, timeout: Duration) -> io::Result<Option<Wish>> {
+    pub(crate) fn wish(&mut self, timeout: Duration) -> io::Result<Option<ScreenOrder>> {
         let started = Instant::now();
         loop {
             if !event::poll(timeout.saturating_sub(started.elapsed()))? {
@@ -59,14 +59,14 @@ impl Drop for Screen {
     }
 }
 
-fn wish(key: KeyEvent) -> Option<Wish> {
+fn wish(key: KeyEvent) -> Option<ScreenOrder> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
-        KeyCode::Char('c') if control => Some(Wish::Interrupt),
+        KeyCode::Char('c') if control => Some(ScreenOrder::Interrupt),
         _ if control => None,
-        KeyCode::Char(' ') => Some(Wish::Toggle),
-        KeyCode::Char('k' | 'K') => Some(Wish::Kill),
-        KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(Wish::End),
+        KeyCode::Char(' ') => Some(ScreenOrder::Toggle),
+        KeyCode::Char('k' | 'K') => Some(ScreenOrder::Kill),
+        KeyCode::Char('q' | 'Q') | KeyCode::Esc => Some(ScreenOrder::End),
         _ => None,
     }
 }
@@ -81,9 +81,9 @@ mod tests {
         let plain = |char| pressed(KeyCode::Char(char), KeyModifiers::NONE);
         assert_eq!(
             [' ', 'k', 'q', 'x'].map(plain),
-            [Some(Wish::Toggle), Some(Wish::Kill), Some(Wish::End), None]
+            [Some(ScreenOrder::Toggle), Some(ScreenOrder::Kill), Some(ScreenOrder::End), None]
         );
-        assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(Wish::Interrupt));
+        assert_eq!(pressed(KeyCode::Char('c'), KeyModifiers::CONTROL), Some(ScreenOrder::Interrupt));
         assert_eq!(pressed(KeyCode::Char('k'), KeyModifiers::CONTROL), None);
     }
 }

@@ -14,19 +14,19 @@ pub(crate) struct Script {
     phase_us: u64,
     start_us: u64,
     by_hand: bool,
-    windows: Vec<Window>,
+    windows: Vec<PhaseWindow>,
 }
 
 /// A time in which the cache was on, or off, for long enough to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct PhaseWindow {
     pub(crate) kind: PhaseKind,
     pub(crate) from_us: u64,
     /// For the last one, the end of time.
     pub(crate) to_us: u64,
 }
 
-impl Window {
+impl PhaseWindow {
     pub(crate) fn has(&self, at_us: u64) -> bool {
         (self.from_us..self.to_us).contains(&at_us)
     }
@@ -48,7 +48,7 @@ impl Script {
         self.by_hand
     }
 
-    pub(crate) fn windows(&self) -> &[Window] {
+    pub(crate) fn windows(&self) -> &[PhaseWindow] {
         &self.windows
     }
 
@@ -84,7 +84,7 @@ impl Script {
             PhaseKind::WithoutCache => self.phase_us * BURN_PERCENT / 100,
             PhaseKind::WithCache => (self.phase_us * FILL_PERCENT / 100).min(FILL_US),
         };
-        self.windows.push(Window { kind, from_us: now_us + settling_us, to_us: u64::MAX });
+        self.windows.push(PhaseWindow { kind, from_us: now_us + settling_us, to_us: u64::MAX });
     }
 }
 
@@ -100,8 +100,8 @@ mod tests {
         assert!(!script.turn(11 * SECOND) && script.turn(12 * SECOND) && !script.turn(13 * SECOND));
         assert!(!script.is_over(21 * SECOND) && script.is_over(22 * SECOND));
         let expected = [
-            Window { kind: PhaseKind::WithoutCache, from_us: 4 * SECOND, to_us: 12 * SECOND },
-            Window { kind: PhaseKind::WithCache, from_us: 15 * SECOND, to_us: u64::MAX },
+            PhaseWindow { kind: PhaseKind::WithoutCache, from_us: 4 * SECOND, to_us: 12 * SECOND },
+            PhaseWindow { kind: PhaseKind::WithCache, from_us: 15 * SECOND, to_us: u64::MAX },
         ];
         assert_eq!(script.windows(), expected);
         assert!(script.windows()[0].has(4 * SECOND) && !script.windows()[0].has(12 * SECOND));

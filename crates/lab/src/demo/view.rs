@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use runtime::stop::Stop;
 
 use super::picture::{self, Picture};
-use super::screen::{Screen, Wish};
+use super::screen::{Screen, ScreenOrder};
 
-pub(crate) enum View {
+pub(crate) enum DemoView {
     Screen(Screen),
     /// To stdout, or to stderr where stdout is for the result alone; with the second that was shown last.
     Lines {
@@ -21,21 +21,21 @@ pub(crate) enum View {
 /// A log needs no more than this.
 const SECONDS_PER_LINE: u64 = 2;
 
-impl View {
-    pub(crate) fn new(json: bool) -> Result<View> {
+impl DemoView {
+    pub(crate) fn new(json: bool) -> Result<DemoView> {
         let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         if json || is_dumb || !io::stdout().is_terminal() {
-            return Ok(View::Lines { to_stderr: json, shown_s: None });
+            return Ok(DemoView::Lines { to_stderr: json, shown_s: None });
         }
-        Ok(View::Screen(
+        Ok(DemoView::Screen(
             Screen::new().context("cannot draw on this terminal; `distcache demo | cat` prints lines")?,
         ))
     }
 
     pub(crate) fn show(&mut self, picture: Picture<'_>) -> Result<()> {
         match self {
-            View::Screen(screen) => screen.show(picture).context("the terminal is gone"),
-            View::Lines { to_stderr, shown_s } => {
+            DemoView::Screen(screen) => screen.show(picture).context("the terminal is gone"),
+            DemoView::Lines { to_stderr, shown_s } => {
                 let elapsed_s = picture.moment.elapsed_s;
                 if shown_s.is_some_and(|shown_s| elapsed_s < shown_s + SECONDS_PER_LINE) {
                     return Ok(());
@@ -53,13 +53,13 @@ impl View {
     }
 
     /// Waits for the next frame; less, if somebody wishes something or `stop` is set.
-    pub(crate) fn wait(&mut self, frame: Duration, stop: &Stop) -> Result<Option<Wish>> {
+    pub(crate) fn wait(&mut self, frame: Duration, stop: &Stop) -> Result<Option<ScreenOrder>> {
         match self {
-            View::Screen(screen) => {
+            DemoView::Screen(screen) => {
                 let wish = screen.wish(frame).context("cannot read keys from this terminal")?;
-                Ok(wish.or_else(|| stop.is_set().then_some(Wish::Interrupt)))
+                Ok(wish.or_else(|| stop.is_set().then_some(ScreenOrder::Interrupt)))
             }
-            View::Lines { .. } => Ok(stop.wait_timeout(frame).then_some(Wish::Interrupt)),
+            DemoView::Lines { .. } => Ok(stop.wait_timeout(frame).then_some(ScreenOrder::Interrupt)),
         }
     }
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rand::rngs::SmallRng;
 use rand::{Rng as _, RngExt as _};
 
-use super::stream::{self, Channel, Piece};
-use super::weather::{Fate, Kind, Weather};
+use super::stream::{self, Piece, ProxiedChannel};
+use super::weather::{MessageFate, Weather, WeatherKind};
 
 /// Above it the source is not read any more, so that it feels the pressure that a network would give it.
 const HELD_BYTES_MAX: usize = 1 << 20;
@@ -60,14 +60,14 @@ impl Direction {
         &mut self,
         now: Instant,
         bytes: &[u8],
-        channel: Channel,
+        channel: ProxiedChannel,
         weather: &Weather,
         random: &mut SmallRng,
         harm: &mut Harm,
     ) {
         // What is due goes first: what comes now may pass at once.
         self.release(now, weather);
-        if channel != Channel::Control {
+        if channel != ProxiedChannel::Control {
             return self.pass(now, bytes.to_vec(), weather, random);
         }
         self.partial.extend_from_slice(bytes);
@@ -82,23 +82,23 @@ impl Direction {
     fn message(
         &mut self,
         now: Instant,
-        kind: Kind,
+        kind: WeatherKind,
         bytes: Vec<u8>,
         weather: &Weather,
         random: &mut SmallRng,
         harm: &mut Harm,
     ) {
-        let applies = |rule: &&super::weather::Rule| rule.kind.is_none_or(|wanted| wanted == kind);
+        let applies = |rule: &&super::weather::WeatherRule| rule.kind.is_none_or(|wanted| wanted == kind);
         let rule = weather.rules.iter().filter(applies).find(|rule| random.random_bool(rule.chance));
         match rule.map(|rule| rule.fate) {
             None => self.pass(now, bytes, weather, random),
-            Some(Fate::Drop) => harm.dropped += 1,
-            Some(Fate::Duplicate(after)) => {
+            Some(MessageFate::Drop) => harm.dropped += 1,
+            Some(MessageFate::Duplicate(after)) => {
                 harm.duplicated += 1;
                 self.pass(now, bytes.clone(), weather, random);
                 self.wait(now + after, bytes);
             }
-            Some(Fate::Hold(time)) => {
+            Some(MessageFate::Hold(time)) => {
                 harm.held += 1;
                 self.wait(now + time, bytes);
             }
@@ -148,8 +148,8 @@ impl Direction {
 
 #[cfg(test)]
 mod tests {
-    use super::super::weather::Rule;
-    use super::{Channel, Direction, Fate, Harm, Kind, Weather};
+    use super::super::weather::WeatherRule;
+    use super::{Direction, Harm, MessageFate, ProxiedChannel, Weather, WeatherKind};
     use rand::SeedableRng as _;
     use rand::rngs::SmallRng;
     use std::time::{Duration, Instant};
@@ -162,7 +162,7 @@ mod tests {
         direction: &mut Direction,
         now: Instant,
         bytes: &[u8],
-        channel: Channel,
+        channel: ProxiedChannel,
         weather: &Weather,
     ) -> Harm {
         let (mut random, mut harm) = (SmallRng::seed_from_u64(1), Harm::default());
@@ -174,8 +174,8 @@ mod tests {
     fn delayed_bytes_keep_their_order_and_slow_lines_their_rate() {
         let (mut direction, start) = (Direction::default(), Instant::now());
         let slow = Weather { delay: SECOND, ..Weather::default() };
-        take_in(&mut direction, start, b"ab", Channel::Data, &slow);
-        take_in(&mut direction, start, b"cd", Channel::Data, &Weather::default());
+        take_in(&mut direction, start, b"ab", ProxiedChannel::Data, &slow);
+        take_in(&mut direction, start, b"cd", ProxiedChannel::Data, &Weather::default());
         direction.release(start, &slow);
         assert!(direction.out.is_empty());
         direction.release(start + SECOND, &slow);
@@ -183,7 +183,7 @@ mod tests {
 
         let mut direction = Direction::default();
         let narrow = Weather { bytes_per_second: Some(1024), ..Weather::default() };
-        take_in(&mut direction, start, &[0; 3072], Channel::Data, &narrow);
+        take_in(&mut direction, start, &[0; 3072], ProxiedChannel::Data, &narrow);
         direction.release(start + SECOND, &narrow);
         assert_eq!(direction.out.len(), 2048);
         assert!(!direction.is_drained());
@@ -193,8 +193,8 @@ mod tests {
     fn what_comes_when_the_weather_has_cleared_stays_behind_what_was_delayed() {
         let (mut direction, start) = (Direction::default(), Instant::now());
         let slow = Weather { delay: SECOND, ..Weather::default() };
-        take_in(&mut direction, start, b"ab", Channel::Data, &slow);
-        take_in(&mut direction, start + 2 * SECOND, b"cd", Channel::Data, &Weather::default());
+        take_in(&mut direction, start, b"ab", ProxiedChannel::Data, &slow);
+        take_in(&mut direction, start + 2 * SECOND, b"cd", ProxiedChannel::Data, &Weather::default());
         direction.release(start + 2 * SECOND, &Weather::default());
         assert_eq!(direction.out, b"abcd");
     }
@@ -203,7 +203,7 @@ mod tests {
     fn a_cut_holds_everything_and_loses_nothing() {
         let (mut direction, start) = (Direction::default(), Instant::now());
         let weather = Weather { cut: true, delay: SECOND, ..Weather::default() };
-        take_in(&mut direction, start, b"ab", Channel::Data, &weather);
+        take_in(&mut direction, start, b"ab", ProxiedChannel::Data, &weather);
         direction.release(start + 10 * SECOND, &weather);
         assert!(direction.out.is_empty());
         direction.release(start + 10 * SECOND, &Weather::default());
@@ -217,22 +217,22 @@ mod tests {
         wire::encode(&Message::Revoke(Revoke { session: 1, number: 1 }), &mut revoke);
         let both = [grant.clone(), revoke.clone()].concat();
         let rule = |kind, fate| Weather {
-            rules: vec![Rule { kind: Some(kind), chance: 1.0, fate }],
+            rules: vec![WeatherRule { kind: Some(kind), chance: 1.0, fate }],
             ..Weather::default()
         };
         let start = Instant::now();
         let run = |weather: &Weather| {
             let mut direction = Direction::default();
-            let harm = take_in(&mut direction, start, &both, Channel::Control, weather);
+            let harm = take_in(&mut direction, start, &both, ProxiedChannel::Control, weather);
             direction.release(start + SECOND, weather);
             (direction.out, harm)
         };
-        let (out, harm) = run(&rule(Kind::Grant, Fate::Drop));
+        let (out, harm) = run(&rule(WeatherKind::Grant, MessageFate::Drop));
         assert_eq!((out, harm.dropped), (revoke.clone(), 1));
-        let (out, harm) = run(&rule(Kind::Grant, Fate::Hold(SECOND)));
+        let (out, harm) = run(&rule(WeatherKind::Grant, MessageFate::Hold(SECOND)));
         assert_eq!((out, harm.held), ([revoke.clone(), grant.clone()].concat(), 1));
-        let (out, harm) = run(&rule(Kind::Revoke, Fate::Duplicate(SECOND)));
+        let (out, harm) = run(&rule(WeatherKind::Revoke, MessageFate::Duplicate(SECOND)));
         assert_eq!((out, harm.duplicated), ([grant, revoke.clone(), revoke].concat(), 1));
-        assert_eq!(run(&rule(Kind::Ack, Fate::Drop)).0, both);
+        assert_eq!(run(&rule(WeatherKind::Ack, MessageFate::Drop)).0, both);
     }
 }

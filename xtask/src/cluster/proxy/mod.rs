@@ -7,7 +7,7 @@ mod stream;
 mod weather;
 
 pub(crate) use direction::Harm;
-pub(crate) use weather::{Fate, Kind, Rule, Weather};
+pub(crate) use weather::{MessageFate, Weather, WeatherKind, WeatherRule};
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use relay::Relay;
 
 /// Who dials whom.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Link {
+pub(crate) struct ProxiedLink {
     pub(crate) from: String,
     pub(crate) to: String,
 }
@@ -34,11 +34,11 @@ pub(crate) enum Way {
     Back,
 }
 
-enum Order {
+enum ProxyOrder {
     Listen {
         /// Where to listen; not which port.
         at: IpAddr,
-        link: Link,
+        link: ProxiedLink,
         target: SocketAddr,
         framed: bool,
         answer: Sender<std::io::Result<SocketAddr>>,
@@ -66,7 +66,7 @@ enum Order {
 
 /// Ends with its connections when it goes out of scope.
 pub(crate) struct Proxy {
-    orders: Sender<Order>,
+    orders: Sender<ProxyOrder>,
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
 }
@@ -93,15 +93,15 @@ impl Proxy {
         target: SocketAddr,
         framed: bool,
     ) -> anyhow::Result<SocketAddr> {
-        let link = Link { from: from.to_owned(), to: to.to_owned() };
+        let link = ProxiedLink { from: from.to_owned(), to: to.to_owned() };
         let (answer, answered) = channel();
-        self.order(Order::Listen { at, link, target, framed, answer })?;
+        self.order(ProxyOrder::Listen { at, link, target, framed, answer })?;
         Ok(answered.recv().context("the proxy has ended")??)
     }
 
     /// Further connections to `to` go to `target`; those that are open stay.
     pub(crate) fn retarget(&self, to: &str, target: SocketAddr) -> anyhow::Result<()> {
-        self.order(Order::Retarget { to: to.to_owned(), target })
+        self.order(ProxyOrder::Retarget { to: to.to_owned(), target })
     }
 
     /// From now on for what `from` sends to `to`, whoever dialled; `None` stands for every member.
@@ -112,27 +112,27 @@ impl Proxy {
         weather: Weather,
     ) -> anyhow::Result<()> {
         let (from, to) = (from.map(str::to_owned), to.map(str::to_owned));
-        self.order(Order::Weather { from, to, weather })
+        self.order(ProxyOrder::Weather { from, to, weather })
     }
 
     /// Fair weather everywhere.
     pub(crate) fn clear(&self) -> anyhow::Result<()> {
-        self.order(Order::Clear)
+        self.order(ProxyOrder::Clear)
     }
 
     /// Closes every connection between two members; `None` stands for every member.
     pub(crate) fn reset(&self, one: Option<&str>, other: Option<&str>) -> anyhow::Result<()> {
-        self.order(Order::Reset { one: one.map(str::to_owned), other: other.map(str::to_owned) })
+        self.order(ProxyOrder::Reset { one: one.map(str::to_owned), other: other.map(str::to_owned) })
     }
 
     /// What the rules have done to messages so far.
     pub(crate) fn harm(&self) -> anyhow::Result<Harm> {
         let (answer, answered) = channel();
-        self.order(Order::Harm(answer))?;
+        self.order(ProxyOrder::Harm(answer))?;
         answered.recv().context("the proxy has ended")
     }
 
-    fn order(&self, order: Order) -> anyhow::Result<()> {
+    fn order(&self, order: ProxyOrder) -> anyhow::Result<()> {
         self.orders.send(order).ok().context("the proxy has ended")?;
         Ok(self.waker.wake()?)
     }
@@ -140,7 +140,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        let _ = self.order(Order::End);
+        let _ = self.order(ProxyOrder::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -11,29 +11,29 @@ use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
 
 use super::direction::{Direction, Harm};
-use super::stream::{self, Channel};
+use super::stream::{self, ProxiedChannel};
 use super::weather::Weather;
-use super::{Link, Order, WAKER, Way};
+use super::{ProxiedLink, ProxyOrder, WAKER, Way};
 
 /// Tokens of listeners; those of connections count from zero, two for each.
 const LISTENERS: usize = 1 << 40;
 const READ_BYTES: usize = 64 << 10;
 
-struct Listener {
-    link: Link,
+struct RelayListener {
+    link: ProxiedLink,
     socket: TcpListener,
     target: SocketAddr,
     framed: bool,
     weather: [Weather; 2],
 }
 
-struct Connection {
+struct RelayConnection {
     listener: usize,
     /// The dialling side's and the target's.
     sockets: [TcpStream; 2],
     readable: [bool; 2],
     writable: [bool; 2],
-    channel: Channel,
+    channel: ProxiedChannel,
     /// The first bytes of the dialling side, until they tell the channel.
     first: Vec<u8>,
     /// By the side that is read.
@@ -42,23 +42,23 @@ struct Connection {
 
 pub(super) struct Relay {
     poll: Poll,
-    inbox: Receiver<Order>,
+    inbox: Receiver<ProxyOrder>,
     random: SmallRng,
-    listeners: Vec<Listener>,
-    connections: Vec<Option<Connection>>,
+    listeners: Vec<RelayListener>,
+    connections: Vec<Option<RelayConnection>>,
     harm: Harm,
     buffer: Vec<u8>,
 }
 
 /// Whether a connection goes on.
 #[derive(PartialEq)]
-enum Verdict {
+enum RelayVerdict {
     Lives,
     Ends,
 }
 
 impl Relay {
-    pub(super) fn new(poll: Poll, inbox: Receiver<Order>, seed: u64) -> Relay {
+    pub(super) fn new(poll: Poll, inbox: Receiver<ProxyOrder>, seed: u64) -> Relay {
         Relay {
             poll,
             inbox,
@@ -91,7 +91,7 @@ impl Relay {
                 }
             }
             while let Ok(order) = self.inbox.try_recv() {
-                if matches!(order, Order::End) {
+                if matches!(order, ProxyOrder::End) {
                     return;
                 }
                 self.obey(order);
@@ -125,20 +125,20 @@ impl Relay {
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: ProxyOrder) {
         match order {
-            Order::Listen { at, link, target, framed, answer } => {
+            ProxyOrder::Listen { at, link, target, framed, answer } => {
                 let _ = answer.send(self.listen(at, link, target, framed));
             }
-            Order::Retarget { to, target } => {
+            ProxyOrder::Retarget { to, target } => {
                 let listeners = self.listeners.iter_mut().filter(|listener| listener.link.to == to);
                 listeners.for_each(|listener| listener.target = target);
             }
-            Order::Weather { from, to, weather } => {
+            ProxyOrder::Weather { from, to, weather } => {
                 let is =
                     |wanted: &Option<String>, id: &str| wanted.as_ref().is_none_or(|wanted| wanted == id);
                 for listener in &mut self.listeners {
-                    let Link { from: dialling, to: answering } = &listener.link;
+                    let ProxiedLink { from: dialling, to: answering } = &listener.link;
                     if is(&from, dialling) && is(&to, answering) {
                         listener.weather[Way::Forth as usize] = weather.clone();
                     }
@@ -148,20 +148,20 @@ impl Relay {
                 }
                 self.serve_all();
             }
-            Order::Clear => {
+            ProxyOrder::Clear => {
                 self.listeners.iter_mut().for_each(|listener| listener.weather = Default::default());
                 self.serve_all();
             }
-            Order::Reset { one, other } => self.reset(one.as_deref(), other.as_deref()),
-            Order::Harm(answer) => drop(answer.send(self.harm)),
-            Order::End => {}
+            ProxyOrder::Reset { one, other } => self.reset(one.as_deref(), other.as_deref()),
+            ProxyOrder::Harm(answer) => drop(answer.send(self.harm)),
+            ProxyOrder::End => {}
         }
     }
 
     fn reset(&mut self, one: Option<&str>, other: Option<&str>) {
         for slot in &mut self.connections {
             let Some(connection) = slot else { continue };
-            let Link { from, to } = &self.listeners[connection.listener].link;
+            let ProxiedLink { from, to } = &self.listeners[connection.listener].link;
             let is = |wanted: Option<&str>, id: &str| wanted.is_none_or(|wanted| wanted == id);
             if is(one, from) && is(other, to) || is(one, to) && is(other, from) {
                 *slot = None;
@@ -169,13 +169,19 @@ impl Relay {
         }
     }
 
-    fn listen(&mut self, at: IpAddr, link: Link, target: SocketAddr, framed: bool) -> io::Result<SocketAddr> {
+    fn listen(
+        &mut self,
+        at: IpAddr,
+        link: ProxiedLink,
+        target: SocketAddr,
+        framed: bool,
+    ) -> io::Result<SocketAddr> {
         let mut address = crate::cluster::free_address().map_err(io::Error::other)?;
         address.set_ip(at);
         let mut socket = TcpListener::bind(address)?;
         let token = Token(LISTENERS + self.listeners.len());
         self.poll.registry().register(&mut socket, token, Interest::READABLE)?;
-        self.listeners.push(Listener { link, socket, target, framed, weather: Default::default() });
+        self.listeners.push(RelayListener { link, socket, target, framed, weather: Default::default() });
         Ok(address)
     }
 
@@ -194,8 +200,9 @@ impl Relay {
             if registered.is_err() {
                 continue;
             }
-            let channel = if self.listeners[index].framed { Channel::Unknown } else { Channel::Data };
-            let connection = Connection {
+            let channel =
+                if self.listeners[index].framed { ProxiedChannel::Unknown } else { ProxiedChannel::Data };
+            let connection = RelayConnection {
                 listener: index,
                 sockets,
                 readable: [false; 2],
@@ -228,7 +235,7 @@ impl Relay {
             loop {
                 let (weather, buffer) = (&weather[side], &mut self.buffer);
                 let read = connection.read(side, now, weather, buffer, &mut self.random, &mut self.harm);
-                if read == Verdict::Ends || connection.write(side, now, weather) == Verdict::Ends {
+                if read == RelayVerdict::Ends || connection.write(side, now, weather) == RelayVerdict::Ends {
                     self.connections[index] = None;
                     return;
                 }
@@ -243,7 +250,7 @@ impl Relay {
     }
 }
 
-impl Connection {
+impl RelayConnection {
     fn read(
         &mut self,
         side: usize,
@@ -252,7 +259,7 @@ impl Connection {
         buffer: &mut [u8],
         random: &mut SmallRng,
         harm: &mut Harm,
-    ) -> Verdict {
+    ) -> RelayVerdict {
         while self.has_more(side) {
             match self.sockets[side].read(buffer) {
                 Ok(0) => self.directions[side].ended = true,
@@ -264,24 +271,24 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // Not connected yet.
                 Err(error) if error.kind() == io::ErrorKind::NotConnected => self.readable[side] = false,
-                Err(_) => return Verdict::Ends,
+                Err(_) => return RelayVerdict::Ends,
             }
         }
-        Verdict::Lives
+        RelayVerdict::Lives
     }
 
     /// The bytes to go on with; none while the first ones do not tell the channel yet. The answering side says
     /// nothing before.
     fn recognize(&mut self, side: usize, bytes: &[u8]) -> Option<Vec<u8>> {
-        if self.channel != Channel::Unknown || side != Way::Forth as usize {
+        if self.channel != ProxiedChannel::Unknown || side != Way::Forth as usize {
             return Some(bytes.to_vec());
         }
         self.first.extend_from_slice(bytes);
         self.channel = stream::channel(&self.first);
-        (self.channel != Channel::Unknown).then(|| std::mem::take(&mut self.first))
+        (self.channel != ProxiedChannel::Unknown).then(|| std::mem::take(&mut self.first))
     }
 
-    fn write(&mut self, side: usize, now: Instant, weather: &Weather) -> Verdict {
+    fn write(&mut self, side: usize, now: Instant, weather: &Weather) -> RelayVerdict {
         let (direction, to) = (&mut self.directions[side], 1 - side);
         direction.release(now, weather);
         let mut written = 0;
@@ -290,17 +297,17 @@ impl Connection {
                 Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable[to] = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Verdict::Ends,
+                Err(_) => return RelayVerdict::Ends,
             }
         }
         direction.out.drain(..written);
         if direction.ended && direction.is_drained() && self.writable[to] && !direction.shut {
             direction.shut = true;
             if self.sockets[to].shutdown(Shutdown::Write).is_err() {
-                return Verdict::Ends;
+                return RelayVerdict::Ends;
             }
         }
-        Verdict::Lives
+        RelayVerdict::Lives
     }
 
     fn has_more(&self, side: usize) -> bool {

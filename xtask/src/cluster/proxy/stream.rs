@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use wire::header::HEADER_BYTES;
 
-use super::weather::Kind;
+use super::weather::WeatherKind;
 
 /// Opens every frame of a handshake; its body's length stands in bytes 6 and 7.
 const HANDSHAKE_MAGIC: &[u8; 4] = b"DCLK";
@@ -17,12 +17,12 @@ const CHANNEL_OFFSET: usize = 9;
 pub(super) enum Piece {
     /// A handshake frame, or bytes that are passed on as they are.
     Plain(Vec<u8>),
-    Control(Kind, Vec<u8>),
+    Control(WeatherKind, Vec<u8>),
 }
 
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Channel {
+pub(super) enum ProxiedChannel {
     /// Its first frame has not come.
     Unknown,
     Data,
@@ -30,15 +30,15 @@ pub(super) enum Channel {
 }
 
 /// Of the first frame of the dialling side, once it is there. What is no handshake is data.
-pub(super) fn channel(first: &[u8]) -> Channel {
+pub(super) fn channel(first: &[u8]) -> ProxiedChannel {
     let known = first.len().min(HANDSHAKE_MAGIC.len());
     if first[..known] != HANDSHAKE_MAGIC[..known] {
-        return Channel::Data;
+        return ProxiedChannel::Data;
     }
     match first.get(CHANNEL_OFFSET) {
-        None => Channel::Unknown,
-        Some(1) => Channel::Control,
-        Some(_) => Channel::Data,
+        None => ProxiedChannel::Unknown,
+        Some(1) => ProxiedChannel::Control,
+        Some(_) => ProxiedChannel::Data,
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn take(bytes: &mut Vec<u8>) -> Option<Piece> {
     let piece: Vec<u8> = bytes.drain(..length).collect();
     let is_message = piece.len() >= HEADER_BYTES && !piece.starts_with(HANDSHAKE_MAGIC);
     let decoded = is_message.then(|| wire::decode(&mut Bytes::copy_from_slice(&piece)).ok().flatten());
-    match decoded.flatten().as_ref().and_then(Kind::of) {
+    match decoded.flatten().as_ref().and_then(WeatherKind::of) {
         Some(kind) => Some(Piece::Control(kind, piece)),
         None => Some(Piece::Plain(piece)),
     }
@@ -72,8 +72,8 @@ pub(super) fn take(bytes: &mut Vec<u8>) -> Option<Piece> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Channel, Piece, channel, take};
-    use crate::cluster::proxy::Kind;
+    use super::{Piece, ProxiedChannel, channel, take};
+    use crate::cluster::proxy::WeatherKind;
     use wire::Message;
     use wire::message::{Renew, Revoke};
 
@@ -86,11 +86,11 @@ mod tests {
 
     #[test]
     fn the_first_frame_tells_the_channel() {
-        assert_eq!(channel(&frame(1)), Channel::Control);
-        assert_eq!(channel(&frame(0)), Channel::Data);
-        assert_eq!(channel(&frame(1)[..9]), Channel::Unknown);
-        assert_eq!(channel(b""), Channel::Unknown);
-        assert_eq!(channel(b"*1\r\n"), Channel::Data);
+        assert_eq!(channel(&frame(1)), ProxiedChannel::Control);
+        assert_eq!(channel(&frame(0)), ProxiedChannel::Data);
+        assert_eq!(channel(&frame(1)[..9]), ProxiedChannel::Unknown);
+        assert_eq!(channel(b""), ProxiedChannel::Unknown);
+        assert_eq!(channel(b"*1\r\n"), ProxiedChannel::Data);
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
                 Piece::Control(kind, _) => Some(*kind),
             })
             .collect();
-        assert_eq!(kinds, [None, Some(Kind::Renew), Some(Kind::Revoke)]);
+        assert_eq!(kinds, [None, Some(WeatherKind::Renew), Some(WeatherKind::Revoke)]);
         let joined: Vec<u8> = pieces
             .into_iter()
             .flat_map(|piece| match piece {

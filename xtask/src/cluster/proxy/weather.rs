@@ -14,21 +14,21 @@ pub(crate) struct Weather {
     pub(crate) cut: bool,
     pub(crate) bytes_per_second: Option<u64>,
     /// For single messages on control connections; the first rule that applies decides.
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<WeatherRule>,
 }
 
 /// What happens to some control messages.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rule {
+pub(crate) struct WeatherRule {
     /// Every kind of message, or only one.
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<WeatherKind>,
     /// From 0 for never to 1 for always.
     pub(crate) chance: f64,
-    pub(crate) fate: Fate,
+    pub(crate) fate: MessageFate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum MessageFate {
     Drop,
     /// It comes again after this time.
     Duplicate(Duration),
@@ -38,7 +38,7 @@ pub(crate) enum Fate {
 
 /// The kinds of control messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WeatherKind {
     Hello,
     Welcome,
     Reject,
@@ -54,23 +54,23 @@ pub(crate) enum Kind {
     Window,
 }
 
-impl Kind {
+impl WeatherKind {
     /// None for messages of the data channel.
-    pub(crate) fn of(message: &Message) -> Option<Kind> {
+    pub(crate) fn of(message: &Message) -> Option<WeatherKind> {
         Some(match message {
-            Message::Hello(_) => Kind::Hello,
-            Message::Welcome(_) => Kind::Welcome,
-            Message::Reject(_) => Kind::Reject,
-            Message::Renew(_) => Kind::Renew,
-            Message::Grant(_) => Kind::Grant,
-            Message::Refuse(_) => Kind::Refuse,
-            Message::Invalidate(_) => Kind::Invalidate,
-            Message::Ack(_) => Kind::Ack,
-            Message::Commit(_) => Kind::Commit,
-            Message::Evict(_) => Kind::Evict,
-            Message::Revoke(_) => Kind::Revoke,
-            Message::Revoked(_) => Kind::Revoked,
-            Message::Window(_) => Kind::Window,
+            Message::Hello(_) => WeatherKind::Hello,
+            Message::Welcome(_) => WeatherKind::Welcome,
+            Message::Reject(_) => WeatherKind::Reject,
+            Message::Renew(_) => WeatherKind::Renew,
+            Message::Grant(_) => WeatherKind::Grant,
+            Message::Refuse(_) => WeatherKind::Refuse,
+            Message::Invalidate(_) => WeatherKind::Invalidate,
+            Message::Ack(_) => WeatherKind::Ack,
+            Message::Commit(_) => WeatherKind::Commit,
+            Message::Evict(_) => WeatherKind::Evict,
+            Message::Revoke(_) => WeatherKind::Revoke,
+            Message::Revoked(_) => WeatherKind::Revoked,
+            Message::Window(_) => WeatherKind::Window,
             Message::Read(_)
             | Message::Reply(_)
             | Message::Execute(_)

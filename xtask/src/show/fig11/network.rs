@@ -47,7 +47,7 @@ pub(super) struct Setup {
     pub(super) rate: f64,
 }
 
-struct Node {
+struct NetworkNode {
     alive: bool,
     free_us: u64,
     meter: LoadMeter,
@@ -59,7 +59,7 @@ struct Node {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+enum NetworkStep {
     Arrives,
     AtNode,
     AtServer,
@@ -68,27 +68,27 @@ enum Step {
 
 /// A read on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Read {
+struct NetworkRead {
     rank: usize,
     router: usize,
     node: NodeId,
     load: u32,
 }
 
-type Event = (u64, u64, Step, Read);
+type NetworkEvent = (u64, u64, NetworkStep, NetworkRead);
 
-pub(super) struct Network {
+pub(super) struct ModelledNetwork {
     crossing: bool,
     notices: bool,
     interval_us: u64,
     now_us: u64,
     random: SmallRng,
-    events: BinaryHeap<Reverse<Event>>,
+    events: BinaryHeap<Reverse<NetworkEvent>>,
     numbered: u64,
     placement: Placement,
     partitions: Partitions,
     tables: Vec<LoadTable>,
-    nodes: Vec<Node>,
+    nodes: Vec<NetworkNode>,
     servers_free_us: Vec<u64>,
     /// Cumulative popularity by rank.
     popularity: Vec<f64>,
@@ -96,8 +96,8 @@ pub(super) struct Network {
     answered: Vec<u64>,
 }
 
-impl Network {
-    pub(super) fn new(setup: &Setup) -> Network {
+impl ModelledNetwork {
+    pub(super) fn new(setup: &Setup) -> ModelledNetwork {
         // Whatever has failed is taken for lost when the experiment says so, and not by itself.
         let terms = Terms { grace: Duration::from_secs(1 << 20), ..Terms::default() };
         let map = map();
@@ -108,7 +108,7 @@ impl Network {
         });
         let nodes_count = usize::from(RACKS + SPINES);
         let heat = HeatConfig { counters: 4096, filter_bits: 16_384, ..HeatConfig::default() };
-        let node = |seed| Node {
+        let node = |seed| NetworkNode {
             alive: true,
             free_us: 0,
             meter: LoadMeter::new(Duration::from_secs(1)),
@@ -116,14 +116,14 @@ impl Network {
             held: BTreeSet::new(),
             hottest: BTreeSet::new(),
         };
-        let first = Read { rank: 0, router: 0, node: NodeId(0), load: 0 };
-        let mut network = Network {
+        let first = NetworkRead { rank: 0, router: 0, node: NodeId(0), load: 0 };
+        let mut network = ModelledNetwork {
             crossing: setup.crossing,
             notices: setup.notices,
             interval_us: (SECOND_US as f64 / setup.rate) as u64,
             now_us: 0,
             random: SmallRng::seed_from_u64(11),
-            events: BinaryHeap::from([Reverse((0, 0, Step::Arrives, first))]),
+            events: BinaryHeap::from([Reverse((0, 0, NetworkStep::Arrives, first))]),
             numbered: 0,
             placement: Placement::new(SECRET, map.clone()).expect("the map is in order"),
             partitions: Partitions::new(Time(0), terms, map, &[]),
@@ -156,10 +156,10 @@ impl Network {
                 self.heartbeat();
             }
             match step {
-                Step::Arrives => self.arrives(),
-                Step::AtNode => self.at_node(read),
-                Step::AtServer => self.at_server(read),
-                Step::Answered => self.is_answered(read),
+                NetworkStep::Arrives => self.arrives(),
+                NetworkStep::AtNode => self.at_node(read),
+                NetworkStep::AtServer => self.at_server(read),
+                NetworkStep::Answered => self.is_answered(read),
             }
         }
         self.now_us = end_us;
@@ -229,15 +229,15 @@ impl Network {
         self.placement.key(0, Bytes::from(format!("key:{rank:012}")))
     }
 
-    fn after(&mut self, us: u64, step: Step, read: Read) {
+    fn after(&mut self, us: u64, step: NetworkStep, read: NetworkRead) {
         self.numbered += 1;
         self.events.push(Reverse((self.now_us + us, self.numbered, step, read)));
     }
 
     /// A client's read: its router takes the less loaded of the key's places, as the paper's does for every read.
     fn arrives(&mut self) {
-        let next = Read { rank: 0, router: 0, node: NodeId(0), load: 0 };
-        self.after(self.interval_us, Step::Arrives, next);
+        let next = NetworkRead { rank: 0, router: 0, node: NodeId(0), load: 0 };
+        self.after(self.interval_us, NetworkStep::Arrives, next);
         let point = self.random.random_range(0.0..self.popularity[KEYS - 1]);
         let rank = self.popularity.partition_point(|sum| *sum <= point);
         let (router, tie) = (self.random.random_range(0..ROUTERS), self.random.random());
@@ -245,21 +245,21 @@ impl Network {
         let (now, table) = (Time(self.now_us), &mut self.tables[router]);
         let Some(node) = table.choose(now, &places, tie) else { return };
         table.sent(now, node);
-        let read = Read { rank, router, node, load: 0 };
+        let read = NetworkRead { rank, router, node, load: 0 };
         match self.crossing && node.0 < RACKS {
             true => self.cross(read),
-            false => self.after(HOP_US, Step::AtNode, read),
+            false => self.after(HOP_US, NetworkStep::AtNode, read),
         }
     }
 
     /// On its way to a leaf, through any spine switch that the map has not given up.
-    fn cross(&mut self, read: Read) {
+    fn cross(&mut self, read: NetworkRead) {
         let spines = &self.placement.map().layers[1].nodes;
         let up: Vec<usize> =
             spines.iter().filter(|node| node.is_up()).map(|node| usize::from(node.id.0)).collect();
         let spine = up[self.random.random_range(0..up.len())];
         if let Some(wait_us) = self.serve(spine) {
-            self.after(wait_us + HOP_US, Step::AtNode, read);
+            self.after(wait_us + HOP_US, NetworkStep::AtNode, read);
         }
     }
 
@@ -270,31 +270,31 @@ impl Network {
         queue(self.now_us, free_us, SWITCH_RATE)
     }
 
-    fn at_node(&mut self, mut read: Read) {
+    fn at_node(&mut self, mut read: NetworkRead) {
         let Some(wait_us) = self.serve(usize::from(read.node.0)) else { return };
         let (now, key) = (Time(self.now_us), self.key(read.rank));
         let node = &mut self.nodes[usize::from(read.node.0)];
         node.meter.record(now);
         read.load = node.meter.load(now, 1000);
         if node.held.contains(&read.rank) {
-            return self.after(wait_us + HOP_US, Step::Answered, read);
+            return self.after(wait_us + HOP_US, NetworkStep::Answered, read);
         }
         let item = key.digest.0 as u64;
         if node.heat.record(now, item, HEAT_MIN).is_some() && node.hottest.contains(&read.rank) {
             node.held.insert(read.rank);
         }
-        self.after(wait_us + HOP_US, Step::AtServer, read);
+        self.after(wait_us + HOP_US, NetworkStep::AtServer, read);
     }
 
-    fn at_server(&mut self, read: Read) {
+    fn at_server(&mut self, read: NetworkRead) {
         let shim = self.placement.shim(&self.key(read.rank));
         let free_us = &mut self.servers_free_us[usize::from(shim.0)];
         if let Some(wait_us) = queue(self.now_us, free_us, SERVER_RATE) {
-            self.after(wait_us + HOP_US, Step::Answered, read);
+            self.after(wait_us + HOP_US, NetworkStep::Answered, read);
         }
     }
 
-    fn is_answered(&mut self, read: Read) {
+    fn is_answered(&mut self, read: NetworkRead) {
         self.tables[read.router].report(Time(self.now_us), read.node, read.load);
         let second = (self.now_us / SECOND_US) as usize;
         if self.answered.len() <= second {

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, Folder};
+use crate::cluster::{Folder, ProcessCluster};
 use crate::show::Stage;
 use crate::show::finding::Finding;
-use crate::show::load::{Done, Load, Slice, unix_ms};
-use crate::show::plot::{Line, Plot};
+use crate::show::load::{DoneLoad, LoadSlice, ShownLoad, unix_ms};
+use crate::show::plot::{Plot, PlotLine};
 use crate::show::rated::{self, OPEN, WORKLOAD};
 
 const WIDTH: usize = 8;
@@ -27,7 +27,7 @@ const FULL_MIN: f64 = 0.9;
 const HALF_MIN: f64 = 0.99;
 
 pub(super) fn show(stage: &Stage<'_>, finding: &mut Finding) -> anyhow::Result<()> {
-    let mut cluster = Cluster::start(stage.binary, rated::layout(WIDTH, RATE_MAX), 1)?;
+    let mut cluster = ProcessCluster::start(stage.binary, rated::layout(WIDTH, RATE_MAX), 1)?;
     let folder = Folder::new("fig11")?;
     let peak = rated::peak(stage.binary, &cluster, folder.path(), &WORKLOAD)?;
     finding.figure("processes_peak", peak);
@@ -41,21 +41,26 @@ pub(super) fn show(stage: &Stage<'_>, finding: &mut Finding) -> anyhow::Result<(
     Ok(())
 }
 
-struct Run {
-    done: Done,
+struct ProcessesRun {
+    done: DoneLoad,
     /// By the wall clock of the series.
     failures_ms: Vec<u64>,
     returned_ms: u64,
 }
 
 /// An open loop of the given rate while spines are killed one by one and then started again, all at once.
-fn run(stage: &Stage<'_>, cluster: &mut Cluster, folder: &Folder, rate: f64) -> anyhow::Result<Run> {
+fn run(
+    stage: &Stage<'_>,
+    cluster: &mut ProcessCluster,
+    folder: &Folder,
+    rate: f64,
+) -> anyhow::Result<ProcessesRun> {
     let time = STEP * (FAILURES as u32 + 1) + RETURN;
     let (rate, slice) = (format!("{rate:.0}"), SLICE_MS.to_string());
     let seconds = (time.as_secs() + 2).to_string();
     let timing = ["--rate", &rate, "--warmup", "3", "--seconds", &seconds, "--slice-ms", &slice];
     let arguments = [&WORKLOAD[..], &OPEN, &timing].concat();
-    let load = Load::start(stage.binary, cluster.router(0), folder.path(), "fig11", &arguments)?;
+    let load = ShownLoad::start(stage.binary, cluster.router(0), folder.path(), "fig11", &arguments)?;
     std::thread::sleep(Duration::from_secs(3));
     let started = Instant::now();
     let until = |at: Duration| std::thread::sleep(at.saturating_sub(started.elapsed()));
@@ -70,14 +75,15 @@ fn run(stage: &Stage<'_>, cluster: &mut Cluster, folder: &Folder, rate: f64) -> 
     for spine in 0..FAILURES {
         cluster.run(&format!("spine-{spine}"))?;
     }
-    Ok(Run { done: load.finish()?, failures_ms, returned_ms })
+    Ok(ProcessesRun { done: load.finish()?, failures_ms, returned_ms })
 }
 
-impl Run {
+impl ProcessesRun {
     /// Requests per second answered in time and without an error, of those due between the two.
     fn goodput(&self, from_ms: u64, to_ms: u64) -> f64 {
-        let within =
-            |slice: &&Slice| slice.unix_ms >= from_ms && slice.unix_ms + SLICE_MS <= to_ms && slice.due > 0;
+        let within = |slice: &&LoadSlice| {
+            slice.unix_ms >= from_ms && slice.unix_ms + SLICE_MS <= to_ms && slice.due > 0
+        };
         let slices = || self.done.slices.iter().filter(within);
         slices().map(|slice| slice.in_time).sum::<u64>() as f64 * 1e3
             / (slices().count() as u64 * SLICE_MS).max(1) as f64
@@ -109,7 +115,7 @@ impl Run {
     }
 }
 
-fn judge(finding: &mut Finding, peak: f64, full: &Run, half: &Run) {
+fn judge(finding: &mut Finding, peak: f64, full: &ProcessesRun, half: &ProcessesRun) {
     let (full, half) = (full.levels(), half.levels());
     let whole = (2 * WIDTH) as f64;
     // Throughput may fall by what the lost nodes could have served, and by no more.
@@ -136,7 +142,7 @@ fn judge(finding: &mut Finding, peak: f64, full: &Run, half: &Run) {
     );
 }
 
-fn plot(stage: &Stage<'_>, full: &Run, half: &Run) -> anyhow::Result<()> {
+fn plot(stage: &Stage<'_>, full: &ProcessesRun, half: &ProcessesRun) -> anyhow::Result<()> {
     let start_ms = full.done.slices.first().map_or(0, |slice| slice.unix_ms);
     let of = full.levels()[0];
     let marks = full.failures_ms.iter().chain([&full.returned_ms]);
@@ -145,8 +151,8 @@ fn plot(stage: &Stage<'_>, full: &Run, half: &Run) -> anyhow::Result<()> {
         x: "seconds",
         y: "throughput, 1 with all nodes",
         lines: vec![
-            Line { name: "full load", points: full.points(of) },
-            Line { name: "half load", points: half.points(of) },
+            PlotLine { name: "full load", points: full.points(of) },
+            PlotLine { name: "half load", points: half.points(of) },
         ],
         marks: marks.map(|at_ms| at_ms.saturating_sub(start_ms) as f64 / 1e3).collect(),
     }

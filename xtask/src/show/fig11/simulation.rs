@@ -7,10 +7,10 @@
 
 use serde_json::json;
 
-use super::network::{Network, Setup};
+use super::network::{ModelledNetwork, Setup};
 use crate::show::Stage;
 use crate::show::finding::Finding;
-use crate::show::plot::{Line, Plot};
+use crate::show::plot::{Plot, PlotLine};
 
 /// Requests per second that 32 spine switches can carry.
 const CARRIED: f64 = 32.0 * super::network::SWITCH_RATE;
@@ -68,7 +68,7 @@ pub(super) fn show(stage: &Stage<'_>, finding: &mut Finding) -> anyhow::Result<(
 
 /// Reads answered in each second.
 fn run(setup: &Setup) -> Vec<u64> {
-    let mut network = Network::new(setup);
+    let mut network = ModelledNetwork::new(setup);
     for failed in 0..FAILURES {
         network.run_until(FAIL + failed * STEP);
         network.fail(failed as usize);
@@ -106,7 +106,7 @@ fn keep(stage: &Stage<'_>, runs: &[(&str, &'static str, &[u64]); 3]) -> anyhow::
             answered[SETTLING as usize..FAIL as usize].iter().sum::<u64>() as f64 / (FAIL - SETTLING) as f64;
         let points =
             answered.iter().enumerate().map(|(second, count)| (second as f64, *count as f64 / whole));
-        Line { name: text, points: points.collect() }
+        PlotLine { name: text, points: points.collect() }
     };
     let failures = (0..FAILURES).map(|failed| (FAIL + failed * STEP) as f64);
     Plot {
@@ -121,11 +121,11 @@ fn keep(stage: &Stage<'_>, runs: &[(&str, &'static str, &[u64]); 3]) -> anyhow::
 
 #[cfg(test)]
 mod tests {
-    use super::super::network::{Network, Setup};
+    use super::super::network::{ModelledNetwork, Setup};
 
     /// The first spine fails after five of ten seconds.
     fn answered() -> Vec<u64> {
-        let mut network = Network::new(&Setup { crossing: true, notices: false, rate: 5000.0 });
+        let mut network = ModelledNetwork::new(&Setup { crossing: true, notices: false, rate: 5000.0 });
         network.run_until(5);
         network.fail(0);
         network.run_until(10);

@@ -43,7 +43,7 @@ const DAMAGES: [(Damage, &str); 6] = [
 
 /// Rounds of one kind.
 #[derive(Clone, Debug, Default)]
-struct Rounds {
+struct DamageRounds {
     opened: u64,
     /// Of those, with nothing in it: of a damaged journal, all is dropped.
     empty: u64,
@@ -55,7 +55,7 @@ struct Rounds {
 }
 
 pub(super) fn show(scene: &Scene<'_>, times: u64, finding: &mut Finding) -> anyhow::Result<()> {
-    let mut kinds = vec![Rounds::default(); DAMAGES.len()];
+    let mut kinds = vec![DamageRounds::default(); DAMAGES.len()];
     for (seed, (engine, policy)) in [("ripq", "slru:3"), ("sipq", "slru:3")].into_iter().enumerate() {
         let cache = scene.cache(engine, policy);
         damage(&cache, seed as u64, times / 2, &mut kinds)?;
@@ -86,7 +86,7 @@ pub(super) fn show(scene: &Scene<'_>, times: u64, finding: &mut Finding) -> anyh
     Ok(())
 }
 
-fn damage(cache: &Cache<'_>, seed: u64, times: u64, kinds: &mut [Rounds]) -> anyhow::Result<()> {
+fn damage(cache: &Cache<'_>, seed: u64, times: u64, kinds: &mut [DamageRounds]) -> anyhow::Result<()> {
     let mut random = SmallRng::seed_from_u64(seed);
     let folder = cache.file.parent().map_or(String::new(), |folder| format!("{}/", folder.display()));
     let (older, sound) = (cache.file.with_extension("older"), cache.file.with_extension("sound"));

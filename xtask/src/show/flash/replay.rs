@@ -31,7 +31,7 @@ pub(super) struct Cache<'a> {
 
 /// What a check tells.
 #[derive(Debug, serde::Deserialize)]
-pub(super) struct Check {
+pub(super) struct ReplayCheck {
     pub(super) open_s: f64,
     pub(super) found: u64,
     pub(super) durable_objects: u64,
@@ -39,7 +39,7 @@ pub(super) struct Check {
 }
 
 pub(super) enum Checked {
-    Served(Check),
+    Served(ReplayCheck),
     /// In its own words.
     Refused(String),
     /// A wrong value, a panic, or more than a line.
@@ -57,7 +57,7 @@ impl Cache<'_> {
     }
 
     /// Goes on with the file, or makes it.
-    pub(super) fn start(&self) -> anyhow::Result<Life> {
+    pub(super) fn start(&self) -> anyhow::Result<CacheLife> {
         let how = if self.file.exists() { "--reopen" } else { "--overwrite" };
         let mut child =
             self.command(self.trace, &[how, "--tell-every", "100"]).spawn().context("starting a replay")?;
@@ -70,7 +70,7 @@ impl Cache<'_> {
             let lines = BufReader::new(stdout).lines().map_while(Result::ok);
             lines.filter_map(|line| bytes(&line)).all(|sealed| sender.send(sealed).is_ok())
         });
-        Ok(Life { child, told, sealed: None })
+        Ok(CacheLife { child, told, sealed: None })
     }
 
     /// Replays to the end.
@@ -101,14 +101,14 @@ fn refusal(output: &Output) -> Checked {
 }
 
 /// A replay that runs.
-pub(super) struct Life {
+pub(super) struct CacheLife {
     child: Child,
     /// Bytes that would survive, as the replay goes.
     told: Receiver<u64>,
     sealed: Option<u64>,
 }
 
-impl Life {
+impl CacheLife {
     /// Until it has served requests.
     pub(super) fn wait_served(&mut self) -> anyhow::Result<()> {
         match self.told.recv_timeout(START_MAX) {
@@ -157,7 +157,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for CacheLife {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

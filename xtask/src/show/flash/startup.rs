@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::bail;
 use serde_json::json;
 
-use super::replay::{Cache, Check, Checked};
+use super::replay::{Cache, Checked, ReplayCheck};
 use super::{Scene, generate};
 use crate::show::finding::{Finding, median};
 
@@ -69,7 +69,7 @@ pub(super) fn show(scene: &Scene<'_>, finding: &mut Finding) -> anyhow::Result<(
     Ok(())
 }
 
-fn served(checked: Checked) -> anyhow::Result<Check> {
+fn served(checked: Checked) -> anyhow::Result<ReplayCheck> {
     match checked {
         Checked::Served(check) => Ok(check),
         Checked::Refused(error) | Checked::Wrong(error) => bail!("a cache that was closed: {error}"),

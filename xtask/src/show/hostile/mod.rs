@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::Stage;
 use super::finding::{Finding, median};
-use super::load::{Done, Load, Slice, unix_ms};
-use crate::cluster::{Cluster, Folder, Layer, Layout};
+use super::load::{DoneLoad, LoadSlice, ShownLoad, unix_ms};
+use crate::cluster::{Folder, Layer, Layout, ProcessCluster};
 use attack::{ATTACKS, Attack};
 use attackers::Attackers;
 pub(super) use attackers::attack;
@@ -46,7 +46,7 @@ const SAMPLE: Duration = Duration::from_millis(20);
 
 pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     stage.attack.map(attack::named).transpose()?;
-    let mut cluster = Cluster::start(stage.binary, layout(), 1)?;
+    let mut cluster = ProcessCluster::start(stage.binary, layout(), 1)?;
     let folder = Folder::new("hostile")?;
     prepare(&cluster)?;
     let resident_before = cluster.process("router-0")?.resident_bytes()?;
@@ -79,7 +79,7 @@ fn layout() -> Layout {
 }
 
 /// The value that those who never read ask for.
-fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
+fn prepare(cluster: &ProcessCluster) -> anyhow::Result<()> {
     let value = vec![b'v'; attack::LARGE_BYTES];
     let client = redis::Client::open(format!("redis://{GOOD}:{PASSWORD}@{}/", cluster.router(0)))?;
     Ok(redis::cmd("SET").arg(attack::LARGE_KEY).arg(value).query(&mut client.get_connection()?)?)
@@ -87,7 +87,7 @@ fn prepare(cluster: &Cluster) -> anyhow::Result<()> {
 
 /// One attack: a load from before it to its end, and what was seen in turns of calm and storm.
 #[derive(Default)]
-struct Seen {
+struct SeenAttack {
     /// 99th percentiles by slices: one calm more than there are storms, so that each has one on both sides.
     calm_ms: Vec<Vec<f64>>,
     storm_ms: Vec<Vec<f64>>,
@@ -98,7 +98,12 @@ struct Seen {
     attempts: u64,
 }
 
-fn run(binary: &Path, cluster: &Cluster, folder: &Path, attack: &Attack) -> anyhow::Result<Seen> {
+fn run(
+    binary: &Path,
+    cluster: &ProcessCluster,
+    folder: &Path,
+    attack: &Attack,
+) -> anyhow::Result<SeenAttack> {
     let round = CALM + Duration::from_secs(attack.seconds) + SETTLE;
     let seconds = (WARMUP + round * ROUNDS as u32 + CALM + SPARE).as_secs().to_string();
     let slice = SLICE_MS.to_string();
@@ -106,9 +111,9 @@ fn run(binary: &Path, cluster: &Cluster, folder: &Path, attack: &Attack) -> anyh
     let router = cluster.router(0);
     let arguments = [&WORKLOAD[..], &timing].concat();
     let target = format!("{GOOD}:{PASSWORD}@{router}");
-    let load = Load::start(binary, target, folder, attack.name, &arguments)?;
+    let load = ShownLoad::start(binary, target, folder, attack.name, &arguments)?;
     std::thread::sleep(WARMUP);
-    let mut seen = Seen::default();
+    let mut seen = SeenAttack::default();
     let (mut calms, mut storms) = (vec![calm()], Vec::new());
     for _ in 0..ROUNDS {
         storms.push(storm(cluster, attack, &mut seen)?);
@@ -134,7 +139,7 @@ fn calm() -> Range<u64> {
 }
 
 /// From when to when there was an attack.
-fn storm(cluster: &Cluster, attack: &Attack, seen: &mut Seen) -> anyhow::Result<Range<u64>> {
+fn storm(cluster: &ProcessCluster, attack: &Attack, seen: &mut SeenAttack) -> anyhow::Result<Range<u64>> {
     let begin_ms = unix_ms();
     let process = cluster.process("router-0")?;
     let attackers = Attackers::start(attack, cluster.router(0))?;
@@ -150,21 +155,21 @@ fn storm(cluster: &Cluster, attack: &Attack, seen: &mut Seen) -> anyhow::Result<
 }
 
 /// The slices that lie wholly within a time.
-fn within<'a>(done: &'a Done, time: &Range<u64>) -> impl Iterator<Item = &'a Slice> {
+fn within<'a>(done: &'a DoneLoad, time: &Range<u64>) -> impl Iterator<Item = &'a LoadSlice> {
     let (from_ms, to_ms) = (time.start, time.end);
-    let inside = move |slice: &&Slice| slice.unix_ms >= from_ms && slice.unix_ms + SLICE_MS <= to_ms;
+    let inside = move |slice: &&LoadSlice| slice.unix_ms >= from_ms && slice.unix_ms + SLICE_MS <= to_ms;
     done.slices.iter().filter(inside)
 }
 
 /// How much longer 99 % wait in each storm than in the calms on both sides of it; the median of that. The machine changes
 /// its pace from one minute to the next by more than any attack does.
-fn factor(seen: &Seen) -> f64 {
+fn factor(seen: &SeenAttack) -> f64 {
     let calm = |round: usize| median(&seen.calm_ms[round..=round + 1].concat());
     let storms = seen.storm_ms.iter().enumerate();
     median(&storms.map(|(round, storm)| median(storm) / calm(round)).collect::<Vec<_>>())
 }
 
-fn judge(finding: &mut Finding, attack: &Attack, seen: &Seen) {
+fn judge(finding: &mut Finding, attack: &Attack, seen: &SeenAttack) {
     let (calm_ms, storm_ms) = (median(&seen.calm_ms.concat()), median(&seen.storm_ms.concat()));
     let factor = factor(seen);
     finding.say(format!("{}: {}", attack.name, attack.what));

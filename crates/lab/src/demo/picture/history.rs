@@ -19,12 +19,12 @@ struct Point {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History(Vec<Point>);
+pub(crate) struct PictureHistory(Vec<Point>);
 
 /// Who plays for so long sees only the last of it.
 const POINTS_MAX: usize = 100_000;
 
-impl History {
+impl PictureHistory {
     /// `at_us` counts from the start of the load.
     pub(crate) fn add(&mut self, at_us: u64, p99_us: u64, busiest: f64, is_bad: bool) {
         if self.0.len() == POINTS_MAX {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn columns_have_no_gaps_and_keep_the_peaks() {
-        let mut history = History::default();
+        let mut history = PictureHistory::default();
         for (second, p99_us) in [(0, 5), (1, 50), (2, 7), (4, 8)] {
             history.add(second * 1_000_000, p99_us, 0.0, false);
         }
@@ -105,6 +105,6 @@ mod tests {
         assert_eq!(history.columns(20, 10, latency), [5, 5, 50, 50, 7, 7, 7, 7, 8]);
         assert_eq!(history.columns(2, 10, latency), [50]);
         assert_eq!(history.columns(4, 0, latency).len(), 4);
-        assert!(History::default().columns(4, 0, latency).is_empty());
+        assert!(PictureHistory::default().columns(4, 0, latency).is_empty());
     }
 }

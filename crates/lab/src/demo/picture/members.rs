@@ -9,7 +9,7 @@ use super::words::{cut, factor, thousands};
 use super::{Palette, Tone};
 use crate::demo::sample::max_over_avg;
 
-pub(super) struct Members<'a> {
+pub(super) struct MembersPanel<'a> {
     pub(super) title: &'a str,
     pub(super) names: &'a [String],
     pub(super) rates: &'a [f64],
@@ -33,7 +33,7 @@ const BLOCK_COLUMNS: u16 = 3;
 const QUEUE_MIN: u64 = 10;
 const BLOCKS: [&str; 8] = ["▁▁", "▂▂", "▃▃", "▄▄", "▅▅", "▆▆", "▇▇", "██"];
 
-impl Members<'_> {
+impl MembersPanel<'_> {
     /// Rows that the members need below the title.
     pub(super) fn rows(&self, width: u16, is_strip: bool) -> u16 {
         (self.names.len() as u16).div_ceil(columns(width, is_strip))

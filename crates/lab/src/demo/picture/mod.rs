@@ -11,18 +11,18 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Widget;
 
 use super::PhaseKind;
-use super::recent::Clients;
+use super::recent::RecentClients;
 use super::sample::{Rates, max_over_avg};
 
-pub(crate) use history::History;
-use members::Members;
+pub(crate) use history::PictureHistory;
+use members::MembersPanel;
 pub(crate) use palette::{Palette, Tone};
 use words::{factor, ms, percent, thousands};
 pub(crate) use words::{plain, summary};
 
 /// Names and limits that stay the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Cast {
+pub(crate) struct DemoCast {
     pub(crate) servers: Vec<String>,
     pub(crate) nodes: Vec<String>,
     /// Requests per second that each may do (emulated).
@@ -34,14 +34,14 @@ pub(crate) struct Cast {
 
 /// One moment.
 #[derive(Clone, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct DemoMoment {
     /// Nothing while the keys are written.
     pub(crate) kind: Option<PhaseKind>,
     pub(crate) elapsed_s: u64,
     /// Nothing once somebody has taken over.
     pub(crate) seconds: Option<u64>,
     pub(crate) rates: Rates,
-    pub(crate) clients: Clients,
+    pub(crate) clients: RecentClients,
     /// Whether each node serves.
     pub(crate) nodes_up: Vec<bool>,
     /// Share of the key that is asked for most, 0 to 1.
@@ -50,9 +50,9 @@ pub(crate) struct Moment {
 
 /// One moment and the way to it, as a widget.
 pub(crate) struct Picture<'a> {
-    pub(crate) cast: &'a Cast,
-    pub(crate) moment: &'a Moment,
-    pub(crate) history: &'a History,
+    pub(crate) cast: &'a DemoCast,
+    pub(crate) moment: &'a DemoMoment,
+    pub(crate) history: &'a PictureHistory,
     pub(crate) palette: Palette,
 }
 
@@ -96,7 +96,7 @@ impl Widget for Picture<'_> {
 
 impl Picture<'_> {
     fn title(&self) -> Line<'static> {
-        let Moment { kind, elapsed_s, seconds, .. } = self.moment;
+        let DemoMoment { kind, elapsed_s, seconds, .. } = self.moment;
         let (tone, phase) = match kind {
             None => (Tone::Plain, "writing the keys"),
             Some(PhaseKind::WithoutCache) => (Tone::Busy, "cache OFF"),
@@ -120,8 +120,8 @@ impl Picture<'_> {
         ])
     }
 
-    fn servers(&self) -> Members<'_> {
-        Members {
+    fn servers(&self) -> MembersPanel<'_> {
+        MembersPanel {
             title: "storage servers",
             names: &self.cast.servers,
             rates: &self.moment.rates.servers,
@@ -132,9 +132,9 @@ impl Picture<'_> {
         }
     }
 
-    fn nodes(&self) -> Members<'_> {
+    fn nodes(&self) -> MembersPanel<'_> {
         let is_on = self.moment.kind == Some(PhaseKind::WithCache);
-        Members {
+        MembersPanel {
             title: "cache nodes",
             names: &self.cast.nodes,
             rates: &self.moment.rates.nodes,

@@ -1,10 +1,10 @@
 //! The picture of moments at several sizes. Not a terminal.
 
 use super::*;
-use crate::demo::figures::{PhaseSummary, Summary};
+use crate::demo::figures::{DemoSummary, PhaseSummary};
 
-fn cast(servers: usize, nodes: usize) -> Cast {
-    Cast {
+fn cast(servers: usize, nodes: usize) -> DemoCast {
+    DemoCast {
         servers: (0..servers).map(|index| format!("r0 server {index}")).collect(),
         nodes: (0..nodes).map(|index| format!("spine-{index}")).collect(),
         server_rate_max: 500.0,
@@ -13,7 +13,7 @@ fn cast(servers: usize, nodes: usize) -> Cast {
     }
 }
 
-fn moment(kind: Option<PhaseKind>, servers: usize, nodes: usize) -> Moment {
+fn moment(kind: Option<PhaseKind>, servers: usize, nodes: usize) -> DemoMoment {
     let mut rates = Rates {
         throughput: 1_834.6,
         hit_ratio: 0.678,
@@ -24,19 +24,26 @@ fn moment(kind: Option<PhaseKind>, servers: usize, nodes: usize) -> Moment {
     rates.servers[0] = 500.0;
     let mut queues = vec![0; servers];
     queues[0] = 1_234;
-    Moment {
+    DemoMoment {
         kind,
         elapsed_s: 7,
         seconds: Some(20),
         rates,
-        clients: Clients { p50_us: 1_200, p99_us: 987_000, late: 31, errors: 0, waiting: 1_240, queues },
+        clients: RecentClients {
+            p50_us: 1_200,
+            p99_us: 987_000,
+            late: 31,
+            errors: 0,
+            waiting: 1_240,
+            queues,
+        },
         nodes_up: (0..nodes).map(|node| node != 1).collect(),
         hottest: Some(0.222),
     }
 }
 
-fn draw(cast: &Cast, moment: &Moment, (width, height): (u16, u16)) -> (Vec<String>, Buffer) {
-    let mut history = History::default();
+fn draw(cast: &DemoCast, moment: &DemoMoment, (width, height): (u16, u16)) -> (Vec<String>, Buffer) {
+    let mut history = PictureHistory::default();
     for second in 0..7 {
         history.add(second * 1_000_000, second * 150_000, 500.0, second > 1);
     }
@@ -135,8 +142,8 @@ fn phase(busiest: f64, p99_us: u64, bad: u64) -> PhaseSummary {
 
 #[test]
 fn the_summary_compares_and_says_what_happened() {
-    let both = |with_cache| Summary { without_cache: phase(499.0, 1_000_000, 1_600), with_cache };
-    let text = |both: &Summary| {
+    let both = |with_cache| DemoSummary { without_cache: phase(499.0, 1_000_000, 1_600), with_cache };
+    let text = |both: &DemoSummary| {
         let lines = summary(&cast(8, 8), both);
         assert!(lines.iter().all(|line| line.chars().count() < 80), "{lines:?}");
         lines.join(" ")
@@ -165,7 +172,7 @@ fn the_summary_compares_and_says_what_happened() {
     assert!(text(&both(phase(25.0, 2_000_000, 0))).contains("p99 did not fall"));
     let nothing = PhaseSummary { requests: 0, ..phase(0.0, 0, 0) };
     assert!(text(&both(nothing)).contains("nothing to compare"));
-    let calm = Summary { without_cache: phase(200.0, 4_000, 0), with_cache: phase(25.0, 4_000, 0) };
+    let calm = DemoSummary { without_cache: phase(200.0, 4_000, 0), with_cache: phase(25.0, 4_000, 0) };
     assert!(text(&calm).contains("which it could still do"));
 }
 

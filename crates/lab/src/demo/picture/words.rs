@@ -1,8 +1,8 @@
 //! The demonstration in words: one moment as a sentence or a line, and the table at the end. Not how it is drawn.
 
-use super::{Cast, Moment};
+use super::{DemoCast, DemoMoment};
 use crate::demo::PhaseKind;
-use crate::demo::figures::{PhaseSummary, Summary};
+use crate::demo::figures::{DemoSummary, PhaseSummary};
 use crate::demo::load::{EXPONENT, KEYS};
 use crate::demo::sample::max_over_avg;
 
@@ -12,7 +12,7 @@ const LINE_CHARS: usize = 79;
 const BUSY: f64 = 0.5;
 
 /// What there is to see now.
-pub(super) fn story(cast: &Cast, moment: &Moment) -> String {
+pub(super) fn story(cast: &DemoCast, moment: &DemoMoment) -> String {
     let rates = &moment.rates;
     let limit = thousands(cast.server_rate_max);
     match moment.kind {
@@ -34,7 +34,7 @@ pub(super) fn story(cast: &Cast, moment: &Moment) -> String {
 }
 
 /// One moment as one line, for logs and pipes.
-pub(crate) fn plain(moment: &Moment) -> String {
+pub(crate) fn plain(moment: &DemoMoment) -> String {
     let (rates, clients) = (&moment.rates, &moment.clients);
     let phase = moment.kind.map_or("loading", PhaseKind::name);
     let ratio = max_over_avg(&rates.servers).map_or("-".to_owned(), factor);
@@ -52,7 +52,7 @@ pub(crate) fn plain(moment: &Moment) -> String {
 }
 
 /// Both phases side by side and a sentence on what happened.
-pub(crate) fn summary(cast: &Cast, summary: &Summary) -> Vec<String> {
+pub(crate) fn summary(cast: &DemoCast, summary: &DemoSummary) -> Vec<String> {
     let row = |name: &str, figure: &dyn Fn(&PhaseSummary) -> String| {
         let figure = |phase: &PhaseSummary| if phase.requests > 0 { figure(phase) } else { "-".to_owned() };
         format!("  {name:<34}{:>18}{:>18}", figure(&summary.without_cache), figure(&summary.with_cache))
@@ -80,7 +80,7 @@ pub(crate) fn summary(cast: &Cast, summary: &Summary) -> Vec<String> {
 }
 
 /// What else made requests late, if this machine had much else to do.
-fn busy(summary: &Summary) -> Option<String> {
+fn busy(summary: &DemoSummary) -> Option<String> {
     let waits = [&summary.without_cache, &summary.with_cache].map(|phase| phase.cpu_wait.unwrap_or(0.0));
     let [without, with] = waits;
     waits.iter().any(|wait| *wait > BUSY).then(|| {
@@ -91,7 +91,7 @@ fn busy(summary: &Summary) -> Option<String> {
     })
 }
 
-fn conditions(cast: &Cast) -> String {
+fn conditions(cast: &DemoCast) -> String {
     format!(
         "Zipf {EXPONENT} over {} keys; limits are emulated so that this machine is not what burns: {} requests/s for \
              each of {} storage servers, {} for each of {} cache nodes. Late: after more than 100 ms.",
@@ -119,7 +119,7 @@ fn wrap(text: &str) -> Vec<String> {
     lines.into_iter().map(|line| line.replace('\u{a0}', " ")).collect()
 }
 
-fn sentence(cast: &Cast, summary: &Summary) -> String {
+fn sentence(cast: &DemoCast, summary: &DemoSummary) -> String {
     let (without, with) = (&summary.without_cache, &summary.with_cache);
     let Some(imbalance) = without.storage_max_over_avg.filter(|_| with.requests > 0) else {
         return "The cache was not both off and on for long enough, so there is nothing to compare."
