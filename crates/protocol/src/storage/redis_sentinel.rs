@@ -194,7 +194,11 @@ fn primary(found: &Value, sentinel: IpAddr) -> Option<Primary> {
     // A sentinel beside its primary may know it as the loopback address of its own machine.
     let ip = if ip.is_loopback() && !sentinel.is_loopback() { sentinel } else { ip };
     let address = SocketAddr::new(ip, field("port")?.parse().ok()?);
-    Some(Primary { address, epoch: field("config-epoch")?.parse().ok()? })
+    let epoch = field("config-epoch")?.parse().ok()?;
+    // Who leads a failover has its epoch before the address that goes with it: until it is over, its word is the last
+    // that counts.
+    let is_leading = field("flags")?.split(',').any(|flag| flag == "failover_in_progress");
+    Some(Primary { address, epoch: if is_leading { 0 } else { epoch } })
 }
 
 /// What a person has to do about a sentinel's error; none if it may pass.
@@ -230,9 +234,11 @@ mod tests {
             assert_eq!(primary(&reply, "127.0.0.1".parse().expect("an IP")), expected, "{words}");
         };
         check("name m ip 127.0.0.1 port 7000 flags master config-epoch 3", Some(("127.0.0.1:7000", 3)));
-        check("ip ::1 port 7000 config-epoch 0", Some(("[::1]:7000", 0)));
-        check("ip redis.example port 7000 config-epoch 0", None);
-        check("ip 127.0.0.1 config-epoch 0", None);
+        check("ip ::1 port 7000 flags master config-epoch 0", Some(("[::1]:7000", 0)));
+        check("ip redis.example port 7000 flags master config-epoch 0", None);
+        check("ip 127.0.0.1 flags master config-epoch 0", None);
+        let leading = "ip 127.0.0.1 port 7000 flags s_down,master,failover_in_progress config-epoch 3";
+        check(leading, Some(("127.0.0.1:7000", 0)));
     }
 
     #[test]
