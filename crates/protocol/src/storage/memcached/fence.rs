@@ -3,7 +3,8 @@
 //! memcached has no users and no names for connections, and closing a socket is no fence: a stopped server executes what
 //! is in its buffers when it goes on. But it lists every connection with the address of its other end, and one that is
 //! not listed any more has had all that came of it executed. So an incarnation begins once every connection that was
-//! there when it came is gone, and a connection that was lost is fenced once its address is gone.
+//! there when it came is gone, and a connection that was lost is fenced once its address is gone. It comes with all its
+//! connections, and makes another one later only if nobody else is there: who waits does not know of that one.
 
 use std::collections::BTreeSet;
 
@@ -86,18 +87,16 @@ impl Fence {
         self.earlier.iter().flatten().chain(&self.lost).map(String::as_str)
     }
 
-    /// The server's connections now, of which `own` is the one that asked. `Err`: the server sees it under another
+    /// The server's connections now, of which `own` are this process's. `Err`: the server sees one of them under another
     /// address, so nothing can be told.
-    pub(super) fn listed(&mut self, own: &str, present: &Addresses) -> Result<(), String> {
-        if !present.contains(own) {
+    pub(super) fn listed(&mut self, own: &Addresses, present: &Addresses) -> Result<(), String> {
+        if let Some(missing) = own.difference(present).next() {
             return Err(format!(
-                "the server does not list the connection from {own}: something between translates addresses, so that \
+                "the server does not list the connection from {missing}: something between translates addresses, so that \
                  earlier connections cannot be told from this one; let the shim reach memcached directly"
             ));
         }
-        let earlier = self
-            .earlier
-            .get_or_insert_with(|| present.iter().filter(|address| *address != own).cloned().collect());
+        let earlier = self.earlier.get_or_insert_with(|| present.difference(own).cloned().collect());
         earlier.retain(|address| present.contains(address));
         self.lost.retain(|address| present.contains(address));
         self.begun |= earlier.is_empty();
@@ -137,22 +136,22 @@ mod tests {
     #[test]
     fn an_incarnation_begins_when_all_that_were_there_are_gone() {
         let mut fence = Fence::default();
-        fence.listed("own", &addresses(&["own", "a", "b"])).expect("it is listed");
+        fence.listed(&addresses(&["own"]), &addresses(&["own", "a", "b"])).expect("it is listed");
         assert!(!fence.begun());
-        fence.listed("own", &addresses(&["own", "b", "newer"])).expect("it is listed");
+        fence.listed(&addresses(&["own"]), &addresses(&["own", "b", "newer"])).expect("it is listed");
         assert_eq!(fence.waits_for().collect::<Vec<_>>(), ["b"]);
-        fence.listed("own", &addresses(&["own", "newer"])).expect("it is listed");
+        fence.listed(&addresses(&["own"]), &addresses(&["own", "newer"])).expect("it is listed");
         assert!(fence.is_clear(), "who came later waits for this one");
     }
 
     #[test]
     fn a_lost_connection_is_fenced_when_it_is_not_listed_any_more() {
         let mut fence = Fence::default();
-        fence.listed("own", &addresses(&["own"])).expect("it is listed");
+        fence.listed(&addresses(&["own"]), &addresses(&["own"])).expect("it is listed");
         fence.lose("line".to_owned());
-        fence.listed("own", &addresses(&["own", "line"])).expect("it is listed");
+        fence.listed(&addresses(&["own"]), &addresses(&["own", "line"])).expect("it is listed");
         assert!(fence.begun() && !fence.is_clear());
-        fence.listed("own", &addresses(&["own"])).expect("it is listed");
+        fence.listed(&addresses(&["own"]), &addresses(&["own"])).expect("it is listed");
         assert!(fence.is_clear());
     }
 
@@ -160,19 +159,21 @@ mod tests {
     fn of_two_that_come_at_once_not_both_begin() {
         let (mut one, mut two) = (Fence::default(), Fence::default());
         let both = addresses(&["one", "two"]);
-        one.listed("one", &both).expect("it is listed");
-        two.listed("two", &both).expect("it is listed");
+        one.listed(&addresses(&["one"]), &both).expect("it is listed");
+        two.listed(&addresses(&["two"]), &both).expect("it is listed");
         assert!(!one.begun() && !two.begun());
         // The first comes again; the second has seen it go.
         one.restart();
-        one.listed("one again", &addresses(&["one again", "two"])).expect("it is listed");
-        two.listed("two", &addresses(&["one again", "two"])).expect("it is listed");
+        one.listed(&addresses(&["one again"]), &addresses(&["one again", "two"])).expect("it is listed");
+        two.listed(&addresses(&["two"]), &addresses(&["one again", "two"])).expect("it is listed");
         assert!(two.begun() && !one.begun());
     }
 
     #[test]
     fn an_address_that_is_translated_on_the_way_is_noticed() {
-        let error = Fence::default().listed("own", &addresses(&["other"])).expect_err("it is not listed");
+        let error = Fence::default()
+            .listed(&addresses(&["own"]), &addresses(&["other"]))
+            .expect_err("it is not listed");
         assert!(error.contains("translates addresses"), "{error}");
     }
 }

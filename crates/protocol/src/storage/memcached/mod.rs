@@ -1,7 +1,8 @@
 //! Storage on a memcached: one connection for commands, and one that asks who else is connected. Not what is asked of it.
 //!
 //! The second connection is what makes an incarnation: while it lives the server is the same process, and losing it
-//! means a new one, with other data and another fence.
+//! means a new one, with other data and another fence. The first is open before it looks who else is there, so that
+//! whoever comes later sees both.
 
 mod fence;
 mod line;
@@ -20,7 +21,7 @@ use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::{NoteLevel, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
-use fence::{Fence, Listing};
+use fence::{Addresses, Fence, Listing};
 use line::Line;
 
 /// How often the list of connections is asked for while somebody is waited for.
@@ -58,11 +59,13 @@ fn expected(foreign: Foreign) -> String {
 #[derive(Clone, Copy, PartialEq)]
 enum Asked {
     Nothing,
-    Connections,
+    /// `stats conns`. `proves`: the first connection was open before, and still is, so that the answer tells that both lead
+    /// to the same process and who does not know of it.
+    Connections {
+        proves: bool,
+    },
     /// `mn`: a sign of life.
     Life,
-    /// The same: whether the server is still the same one, now that the first connection is open.
-    Proof,
 }
 
 struct Watch {
@@ -73,7 +76,7 @@ struct Watch {
     asked_us: u64,
     has_asked: bool,
     listing: Listing,
-    /// The server was still the same one once the first connection was open.
+    /// The first connection leads to the same process, and all others who are there know of it or are waited for.
     proven: bool,
     /// When it gives way to others that wait.
     patience_us: u64,
@@ -224,7 +227,7 @@ impl Memcached {
                     network.unread(id, bytes);
                     return self.settle(network, now_us, events);
                 }
-                Ok(Some((head, text))) => self.told(now_us, head, &text, events),
+                Ok(Some((head, text))) => self.told(network, now_us, (head, &text), events),
                 Err(error) => Err(error.to_owned()),
             };
             if let Err(reason) = outcome {
@@ -236,34 +239,52 @@ impl Memcached {
     /// One line of an answer on the second connection.
     fn told(
         &mut self,
+        network: &mut dyn Network,
         now_us: u64,
-        head: ReplyHead,
-        text: &[u8],
+        (head, text): (ReplyHead, &[u8]),
         events: &mut Vec<StorageEvent>,
     ) -> Result<(), String> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         match (watch.asked, head) {
-            (asked @ (Asked::Life | Asked::Proof), ReplyHead::Noop) => {
-                watch.asked = Asked::Nothing;
-                watch.proven |= asked == Asked::Proof && self.line.is_some();
-            }
-            (Asked::Connections, head) => {
+            (Asked::Life, ReplyHead::Noop) => watch.asked = Asked::Nothing,
+            (Asked::Connections { proves }, head) => {
                 let Some(present) = watch.listing.line(head, text)? else { return Ok(()) };
                 watch.asked = Asked::Nothing;
-                let own = watch.own.clone().unwrap_or_default();
-                let begun = self.fence.begun();
-                if let Err(reason) = self.fence.listed(&own, &present) {
-                    self.health.refuse(&reason);
-                    return Err(reason);
-                }
-                if !begun && self.fence.begun() {
-                    self.incarnation = self.random.random();
-                }
-                if !self.fence.is_clear() {
-                    self.tell_of_waiting(now_us, events);
-                }
+                return self.listed(network, now_us, (proves, &present), events);
             }
             _ => return Err(format!("an answer that fits no question: {}", text.escape_ascii())),
+        }
+        Ok(())
+    }
+
+    /// The server's connections, as the second of them was told.
+    fn listed(
+        &mut self,
+        network: &mut dyn Network,
+        now_us: u64,
+        (proves, present): (bool, &Addresses),
+        events: &mut Vec<StorageEvent>,
+    ) -> Result<(), String> {
+        let Some(watch) = &mut self.watch else { return Ok(()) };
+        let line = self.line.as_ref().filter(|_| proves).and_then(|(id, _)| network.own_address(*id));
+        let own: Addresses = watch.own.iter().cloned().chain(line.map(|own| own.to_string())).collect();
+        let begun = self.fence.begun();
+        if let Err(reason) = self.fence.listed(&own, present) {
+            self.health.refuse(&reason);
+            return Err(reason);
+        }
+        // Whoever came before this connection for commands does not wait for it.
+        if begun && proves && !present.is_subset(&own) {
+            return Err(
+                "others were there before the new connection for commands, which goes after them".to_owned()
+            );
+        }
+        watch.proven |= proves;
+        if !begun && self.fence.begun() {
+            self.incarnation = self.random.random();
+        }
+        if !self.fence.is_clear() {
+            self.tell_of_waiting(now_us, events);
         }
         Ok(())
     }
@@ -310,19 +331,25 @@ impl Memcached {
         reason: &str,
         events: &mut Vec<StorageEvent>,
     ) {
-        if self.is_watch(id) {
-            network.close(id);
-            self.watch = None;
-            // Whether the next process to answer is this one nobody can tell.
-            self.lose_line(network, events);
-            self.fence.restart();
-            self.owes_fence = false;
-        } else if self.is_line(id) {
-            self.lose_line(network, events);
+        match self.is_watch(id) || self.is_line(id) && !self.fence.begun() {
+            // Whether the next process to answer is this one nobody can tell, nor who was there before the next line.
+            true => self.restart(network, events),
+            false if self.is_line(id) => self.lose_line(network, events),
+            false => {}
         }
         self.not_before_us = now_us + self.backoff.next_us();
         self.health.down(now_us, reason, events);
         self.settle(network, now_us, events);
+    }
+
+    /// The incarnation, or the wait for one, is over: it comes again after those who are there then.
+    fn restart(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
+        self.lose_line(network, events);
+        if let Some(watch) = self.watch.take() {
+            network.close(watch.connection);
+        }
+        self.fence.restart();
+        self.owes_fence = false;
     }
 
     fn lose_line(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
@@ -337,8 +364,8 @@ impl Memcached {
         }
         if let Some(watch) = &mut self.watch {
             watch.proven = false;
-            if watch.asked == Asked::Proof {
-                watch.asked = Asked::Life;
+            if let Asked::Connections { proves } = &mut watch.asked {
+                *proves = false;
             }
         }
     }
@@ -350,9 +377,7 @@ impl Memcached {
             (_, Some((id, line))) if line.overdue(now_us, timeout_us) => Some(*id),
             (Some(watch), _) if !self.fence.begun() && now_us >= watch.patience_us => {
                 // Not lost: it comes again, and then after those who wait for it now.
-                network.close(watch.connection);
-                self.watch = None;
-                self.fence.restart();
+                self.restart(network, events);
                 None
             }
             _ => None,
@@ -370,6 +395,7 @@ impl Memcached {
                 let connection = network.dial(self.settings.endpoint, true);
                 let patience_us = now_us + self.random.random_range(PATIENCE_US);
                 self.watch = Some(Watch::new(connection, now_us, patience_us));
+                self.dial_line(network, now_us);
             }
             return;
         };
@@ -377,25 +403,30 @@ impl Memcached {
             return;
         }
         let rested = now_us.saturating_sub(watch.asked_us);
-        if !self.fence.is_clear() {
+        let is_open = self.line.as_ref().is_some_and(|(_, line)| line.is_open());
+        if !self.fence.is_clear() && (is_open || self.fence.begun()) {
             if rested >= LIST_US || !watch.has_asked {
-                watch.ask(network, now_us, Asked::Connections);
+                watch.ask(network, now_us, Asked::Connections { proves: is_open });
             }
             return;
         }
-        if std::mem::take(&mut self.owes_fence) {
+        if self.fence.is_clear() && std::mem::take(&mut self.owes_fence) {
             events.push(StorageEvent::Fenced);
         }
         match &self.line {
-            None if now_us >= self.not_before_us => {
-                let connection = network.dial(self.settings.endpoint, true);
-                self.line = Some((connection, Line::new(now_us, network.out(connection))));
+            None if now_us >= self.not_before_us => self.dial_line(network, now_us),
+            Some(_) if is_open && !watch.proven => {
+                watch.ask(network, now_us, Asked::Connections { proves: true });
             }
-            Some((_, line)) if line.is_open() && !watch.proven => watch.ask(network, now_us, Asked::Proof),
-            Some((_, line)) if line.is_open() && !self.health.is_up() => self.rise(events),
+            Some(_) if is_open && !self.health.is_up() => self.rise(events),
             _ if rested >= IDLE_US => watch.ask(network, now_us, Asked::Life),
             _ => {}
         }
+    }
+
+    fn dial_line(&mut self, network: &mut dyn Network, now_us: u64) {
+        let connection = network.dial(self.settings.endpoint, true);
+        self.line = Some((connection, Line::new(now_us, network.out(connection))));
     }
 
     fn rise(&mut self, events: &mut Vec<StorageEvent>) {
@@ -421,8 +452,8 @@ impl Watch {
     fn ask(&mut self, network: &mut dyn Network, now_us: u64, asked: Asked) {
         let question: &[u8] = match asked {
             Asked::Nothing => return,
-            Asked::Connections => b"stats conns\r\n",
-            Asked::Life | Asked::Proof => b"mn\r\n",
+            Asked::Connections { .. } => b"stats conns\r\n",
+            Asked::Life => b"mn\r\n",
         };
         network.out(self.connection).extend_from_slice(question);
         (self.asked, self.asked_us, self.has_asked) = (asked, now_us, true);
