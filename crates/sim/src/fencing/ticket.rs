@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use wire::resp::{Command, reply};
-
-use super::Tally;
+use protocol::storage::Lane;
+use protocol::storage::network::ConnectionId;
 
 /// What a process was told of a command.
 #[derive(Debug)]
 pub(super) enum Ended<'a> {
-    Replied(&'a Bytes),
+    Replied { reply: &'a Bytes, is_right: bool },
     Lost { sent: bool },
 }
 
@@ -23,19 +22,47 @@ enum State {
     Fenced,
 }
 
+/// A command, and who asks for it.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) process: usize,
+    pub(super) incarnation: u64,
+    pub(super) lane: Lane,
+    pub(super) since: u64,
+}
+
+/// Where a command is carried out, and over which connection it came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) server: usize,
+    pub(super) connection: ConnectionId,
+    /// What the server takes stays; another one's is lost.
+    pub(super) stays: bool,
+}
+
 #[derive(Debug)]
 struct Ticket {
-    process: usize,
-    incarnation: u64,
+    asked: Asked,
     state: State,
     executed: bool,
 }
 
-/// An incarnation that has been up: after how many others it came, and when.
+/// An incarnation that has been up: before which server, after how many others there, and when.
 #[derive(Debug)]
 struct Incarnation {
+    server: usize,
     rank: u64,
     since: u64,
+}
+
+/// What a run met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub executed: u64,
+    /// Carried out although the process had been told that the command was lost.
+    pub late: u64,
+    pub incarnations: u64,
+    pub fences: u64,
 }
 
 #[derive(Debug, Default)]
@@ -43,21 +70,24 @@ pub(super) struct Book {
     /// By number.
     tickets: BTreeMap<u64, Ticket>,
     incarnations: BTreeMap<u64, Incarnation>,
+    /// By server.
+    newest: BTreeMap<usize, u64>,
     last: u64,
     /// By process: pinned commands that may be under way, and those of which it was told that they are lost.
     pinned: BTreeMap<usize, BTreeSet<u64>>,
     lost: BTreeMap<usize, Vec<u64>>,
+    /// By process and number: the connection that watches.
+    watching: BTreeMap<(usize, u64), ConnectionId>,
     pub(super) tally: Tally,
 }
 
 impl Book {
-    pub(super) fn issue(&mut self, process: usize, incarnation: u64, pinned: bool) -> u64 {
+    pub(super) fn issue(&mut self, asked: Asked) -> u64 {
         self.last += 1;
-        if pinned {
-            self.pinned.entry(process).or_default().insert(self.last);
+        if matches!(asked.lane, Lane::Pinned { .. }) {
+            self.pinned.entry(asked.process).or_default().insert(self.last);
         }
-        let ticket = Ticket { process, incarnation, state: State::Pending, executed: false };
-        self.tickets.insert(self.last, ticket);
+        self.tickets.insert(self.last, Ticket { asked, state: State::Pending, executed: false });
         self.last
     }
 
@@ -66,16 +96,20 @@ impl Book {
         self.pinned.get(&process)?.first().copied()
     }
 
-    pub(super) fn up(&mut self, incarnation: u64, now: u64) -> Result<(), String> {
-        let newest = self.tally.incarnations;
+    pub(super) fn up(&mut self, incarnation: u64, server: usize, now: u64) -> Result<(), String> {
+        let newest = self.newest.entry(server).or_default();
         match self.incarnations.get(&incarnation) {
             None => {
                 self.tally.incarnations += 1;
-                let rank = self.tally.incarnations;
-                self.incarnations.insert(incarnation, Incarnation { rank, since: now });
+                *newest += 1;
+                self.incarnations.insert(incarnation, Incarnation { server, rank: *newest, since: now });
                 Ok(())
             }
-            Some(known) if known.rank < newest => {
+            Some(known) if known.server != server => Err(format!(
+                "incarnation {} of server {} is up before server {server}",
+                known.rank, known.server
+            )),
+            Some(known) if known.rank < *newest => {
                 Err(format!("incarnation {} is up again after {newest}", known.rank))
             }
             Some(_) => Ok(()),
@@ -93,20 +127,20 @@ impl Book {
         if ticket.state != State::Pending {
             return Err(format!("command {number} was {:?} and has ended again: {ended:?}", ticket.state));
         }
-        if let Some(pinned) = self.pinned.get_mut(&ticket.process) {
+        if let Some(pinned) = self.pinned.get_mut(&ticket.asked.process) {
             pinned.remove(&number);
         }
         ticket.state = match ended {
-            Ended::Replied(reply) if reply.starts_with(b"-") => State::Replied,
-            Ended::Replied(reply) if **reply != replied(number) => {
+            Ended::Replied { reply, .. } if reply.starts_with(b"-") => State::Replied,
+            Ended::Replied { reply, is_right: false } => {
                 return Err(format!("command {number} was answered {reply:?}"));
             }
-            Ended::Replied(_) if !ticket.executed => {
+            Ended::Replied { .. } if !ticket.executed => {
                 return Err(format!("command {number} was answered and not carried out"));
             }
-            Ended::Replied(_) => State::Replied,
+            Ended::Replied { .. } => State::Replied,
             Ended::Lost { sent: true } => {
-                self.lost.entry(ticket.process).or_default().push(number);
+                self.lost.entry(ticket.asked.process).or_default().push(number);
                 State::Lost
             }
             Ended::Lost { sent: false } if ticket.executed => {
@@ -115,6 +149,16 @@ impl Book {
             Ended::Lost { sent: false } => State::Unsent,
         };
         Ok(())
+    }
+
+    /// Whether a process has heard of all that it asked for before `time`.
+    pub(super) fn check_answered(&self, process: usize, time: u64) -> Result<(), String> {
+        let old = |ticket: &Ticket| ticket.asked.process == process && ticket.asked.since < time;
+        let mut own = self.tickets.iter().filter(|(_, ticket)| old(ticket));
+        match own.find(|(_, ticket)| ticket.state == State::Pending) {
+            Some((number, _)) => Err(format!("command {number} has no end")),
+            None => Ok(()),
+        }
     }
 
     /// Whatever a process was told to be lost is settled.
@@ -127,10 +171,8 @@ impl Book {
         }
     }
 
-    /// The server has carried a command out.
-    /// The server carries a command out; an incarnation that began before `stale_before` has been long enough to be given up.
-    pub(super) fn executed(&mut self, command: &Command, stale_before: u64) -> Result<(), String> {
-        let number = String::from_utf8_lossy(command.arg(1)).parse().unwrap_or_default();
+    /// A server carries a command out; an incarnation that began before `stale_before` has been long enough to be given up.
+    pub(super) fn executed(&mut self, number: u64, place: Place, stale_before: u64) -> Result<(), String> {
         let Some(ticket) = self.tickets.get_mut(&number) else { return Ok(()) };
         if std::mem::replace(&mut ticket.executed, true) {
             return Err(format!("command {number} was carried out twice"));
@@ -140,30 +182,33 @@ impl Book {
             State::Unsent => {
                 return Err(format!("command {number} was said to be unsent and is carried out"));
             }
-            State::Fenced => return Err(format!("command {number} is carried out after the fence")),
-            State::Lost => self.tally.late += 1,
+            State::Fenced if place.stays => {
+                return Err(format!("command {number} is carried out after the fence"));
+            }
+            State::Lost | State::Fenced => self.tally.late += 1,
             State::Pending | State::Replied => {}
         }
-        let incarnation = self.incarnations.get(&ticket.incarnation);
-        let (rank, since) = incarnation.map_or((0, 0), |incarnation| (incarnation.rank, incarnation.since));
-        if since < stale_before {
+        if let Lane::Watching { number: watch, .. } = ticket.asked.lane
+            && *self.watching.entry((ticket.asked.process, watch)).or_insert(place.connection)
+                != place.connection
+        {
+            return Err(format!("command {number} is carried out on a connection that has not watched"));
+        }
+        let Some(incarnation) = self.incarnations.get(&ticket.asked.incarnation) else { return Ok(()) };
+        let (rank, newest) = (incarnation.rank, self.newest[&incarnation.server]);
+        if incarnation.server != place.server {
+            return Err(format!("command {number} for server {} is at {}", incarnation.server, place.server));
+        }
+        if incarnation.since < stale_before {
             return Err(format!(
                 "command {number} of incarnation {rank}, which was there before another state of the server, is carried out"
             ));
         }
-        if rank < self.tally.incarnations {
+        if rank < newest {
             return Err(format!(
-                "command {number} of incarnation {rank} is carried out although {} is up",
-                self.tally.incarnations
+                "command {number} of incarnation {rank} is carried out although {newest} is up"
             ));
         }
         Ok(())
     }
-}
-
-/// The reply to the command with this number.
-fn replied(number: u64) -> Bytes {
-    let mut out = Vec::new();
-    reply::integer(number as i64, &mut out);
-    out.into()
 }

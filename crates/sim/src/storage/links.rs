@@ -1,7 +1,7 @@
 //! The connections of one process to its storage, as its storage machine uses them. Not when bytes arrive.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use bytes::{Bytes, BytesMut};
 use protocol::storage::network::{ConnectionId, Endpoint, Network};
@@ -9,7 +9,7 @@ use protocol::storage::network::{ConnectionId, Endpoint, Network};
 /// What the machine wants done with a connection.
 #[derive(Debug)]
 pub(crate) enum Action {
-    Dial(ConnectionId),
+    Dial(ConnectionId, Endpoint),
     /// Once what is left to write is written; nothing is left where it was closed at once.
     Close(ConnectionId, Bytes),
     Resume(ConnectionId),
@@ -76,11 +76,11 @@ impl Links {
 }
 
 impl Network for Links {
-    fn dial(&mut self, _to: Endpoint, _urgent: bool) -> ConnectionId {
+    fn dial(&mut self, to: Endpoint, _urgent: bool) -> ConnectionId {
         let connection = ConnectionId(self.next);
         self.next += 1;
         self.links.insert(connection, Link::default());
-        self.actions.push(Action::Dial(connection));
+        self.actions.push(Action::Dial(connection, to));
         connection
     }
 
@@ -127,7 +127,12 @@ impl Network for Links {
         }
     }
 
-    fn own_address(&self, _connection: ConnectionId) -> Option<SocketAddr> {
-        None
+    fn own_address(&self, connection: ConnectionId) -> Option<SocketAddr> {
+        self.has(connection).then(|| address(connection))
     }
+}
+
+/// The address of a process's end: each connection has its own, and no later one has it again.
+pub(crate) fn address(connection: ConnectionId) -> SocketAddr {
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::from(u128::from(connection.0))), 40_000)
 }

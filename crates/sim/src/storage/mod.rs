@@ -23,6 +23,7 @@ use crate::random::Random;
 use crate::shape::Shape;
 pub(crate) use data::{Changes, Data, Effect};
 use links::Links;
+use redis::RedisServer;
 use site::{Doer, Done, Habits, Moment, Site, WireEvent};
 
 /// What is slow takes so many times as long as the rest.
@@ -35,7 +36,7 @@ const LIFE_SHIFT: u32 = 40;
 
 /// One storage server.
 pub(crate) struct Server {
-    pub(crate) site: Site,
+    pub(crate) site: Site<RedisServer>,
     clock: HostClock,
     pub(crate) paused_until: u64,
     pub(crate) slow_until: u64,
@@ -68,7 +69,7 @@ impl Server {
         let habits =
             Habits { part_percent: 1, part_delay: shape.storage_latency * 2, late_percent: 0, late_delay: 0 };
         Server {
-            site: Site::new(habits),
+            site: Site::new(RedisServer::new(), habits),
             clock: HostClock::draw(random, wrong),
             paused_until: 0,
             slow_until: 0,
@@ -137,7 +138,11 @@ impl Cluster {
     }
 
     /// Does something at a server and its connections, and plans what follows.
-    fn at_site<T>(&mut self, server: usize, act: impl FnOnce(&mut Site, &mut Moment<'_>) -> T) -> T {
+    fn at_site<T>(
+        &mut self,
+        server: usize,
+        act: impl FnOnce(&mut Site<RedisServer>, &mut Moment<'_>) -> T,
+    ) -> T {
         let factor = if self.servers[server].slow_until > self.now { SLOWNESS } else { 1 };
         let latency = self.shape.storage_latency * factor;
         let mut at = Moment { now: self.now, random: &mut self.random, latency };
@@ -299,7 +304,7 @@ impl Cluster {
 
     fn execute(&mut self, server: usize, connection: ConnectionId) {
         let now_ms = self.servers[server].now_ms(self.now);
-        let done = self.at_site(server, |site, at| site.execute(at, now_ms, connection));
+        let done = self.at_site(server, |site, at| site.execute_in_turn(at, now_ms, connection));
         match done {
             Some(done) => {
                 self.carried_out(server, done);

@@ -2,11 +2,13 @@
 //! Not when bytes come and go.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 
-use bytes::Bytes;
-use wire::resp::{Command, reply};
+use bytes::{Bytes, BytesMut};
+use wire::resp::{Command, RespLimits, reply, take_command};
 
 use super::data::{Data, Effect};
+use super::site::Server;
 
 /// The user of connections that have not said who they are; it may do everything.
 const DEFAULT: &[u8] = b"default";
@@ -51,23 +53,8 @@ pub(crate) struct RedisServer {
     pub(crate) is_busy: bool,
 }
 
-impl RedisServer {
-    pub(crate) fn new() -> RedisServer {
-        RedisServer {
-            data: Data::default(),
-            clients: BTreeMap::new(),
-            users: BTreeMap::new(),
-            clients_made: 0,
-            blocked_made: 0,
-            run: 1,
-            history: 1,
-            is_primary: true,
-            is_busy: false,
-        }
-    }
-
-    /// A connection is there; its number.
-    pub(crate) fn accept(&mut self) -> u64 {
+impl Server for RedisServer {
+    fn accept(&mut self, _from: SocketAddr) -> u64 {
         self.clients_made += 1;
         let client = Client {
             user: Bytes::from_static(DEFAULT),
@@ -81,15 +68,16 @@ impl RedisServer {
         self.clients_made
     }
 
-    /// Reads commands from a connection, unless it is no more.
-    pub(crate) fn read(&mut self, now: u64, client: u64, commands: impl IntoIterator<Item = Command>) {
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.input.extend(commands.into_iter().map(|command| (now, command)));
+    fn read(&mut self, now: u64, client: u64, received: &mut BytesMut) {
+        for command in commands(received) {
+            if let Some(client) = self.clients.get_mut(&client) {
+                client.input.push_back((now, command));
+            }
         }
     }
 
-    /// The other end of a connection has gone. A command that blocks is not carried out any more.
-    pub(crate) fn end(&mut self, client: u64) {
+    /// A command that blocks is not carried out any more.
+    fn end(&mut self, client: u64) {
         if let Some(found) = self.clients.get_mut(&client) {
             found.ended = true;
             if found.input.is_empty() || found.blocked.is_some() {
@@ -98,32 +86,15 @@ impl RedisServer {
         }
     }
 
-    /// Another process at the same address: no connection is left. One that has read its data from a file, which may lack the
-    /// last writes, goes on with the history; users are left if somebody has had them saved.
-    pub(crate) fn restart(&mut self, keeps_history: bool, keeps_users: bool) -> Vec<u64> {
-        self.run += 1;
-        self.history += u64::from(!keeps_history);
-        if !keeps_users {
-            self.users.clear();
-        }
-        (self.is_primary, self.is_busy) = (true, false);
-        std::mem::take(&mut self.clients).into_keys().collect()
+    fn knows(&self, client: u64) -> bool {
+        self.clients.contains_key(&client)
     }
 
-    /// It follows another server; or is the primary again, of another history.
-    pub(crate) fn set_primary(&mut self, is_primary: bool) {
-        self.history += u64::from(is_primary && !self.is_primary);
-        self.is_primary = is_primary;
+    fn has_work(&self, client: u64) -> bool {
+        self.next(client).is_some()
     }
 
-    /// Somebody takes a user away who is not a shim.
-    pub(crate) fn lose_users(&mut self) -> Vec<u64> {
-        let users: Vec<Bytes> = self.users.keys().cloned().collect();
-        self.delete_users(&users)
-    }
-
-    /// Carries out the next command of a connection at `now_ms` of its clock. None: there is none, or it blocks.
-    pub(crate) fn execute(&mut self, now_ms: u64, client: u64) -> Option<Outcome> {
+    fn execute(&mut self, now_ms: u64, client: u64) -> Option<Outcome> {
         let found = self.clients.get(&client)?;
         let command = found.input.front()?.1.clone();
         let Some(outcome) = self.carry_out(now_ms, client, &command) else {
@@ -146,6 +117,62 @@ impl RedisServer {
         }
         Some(outcome)
     }
+}
+
+/// Takes whole commands off what has come over a connection.
+pub(crate) fn commands(received: &mut BytesMut) -> Vec<Command> {
+    let mut bytes = received.split().freeze();
+    let mut commands = Vec::new();
+    while let Ok(Some(command)) = take_command(&mut bytes, &RespLimits::default()) {
+        commands.push(command);
+    }
+    received.extend_from_slice(&bytes);
+    commands
+}
+
+impl RedisServer {
+    pub(crate) fn new() -> RedisServer {
+        RedisServer {
+            data: Data::default(),
+            clients: BTreeMap::new(),
+            users: BTreeMap::new(),
+            clients_made: 0,
+            blocked_made: 0,
+            run: 1,
+            history: 1,
+            is_primary: true,
+            is_busy: false,
+        }
+    }
+
+    /// Another process at the same address: no connection is left. One that has read its data from a file, which may lack the
+    /// last writes, goes on with the history; users are left if somebody has had them saved.
+    pub(crate) fn restart(&mut self, keeps_history: bool, keeps_users: bool) -> Vec<u64> {
+        self.run += 1;
+        self.history += u64::from(!keeps_history);
+        if !keeps_users {
+            self.users.clear();
+        }
+        (self.is_primary, self.is_busy) = (true, false);
+        self.close_all()
+    }
+
+    /// It closes all its connections, as sentinels have it do that make a replica of it.
+    pub(crate) fn close_all(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.clients).into_keys().collect()
+    }
+
+    /// It follows another server; or is the primary again, of another history.
+    pub(crate) fn set_primary(&mut self, is_primary: bool) {
+        self.history += u64::from(is_primary && !self.is_primary);
+        self.is_primary = is_primary;
+    }
+
+    /// Somebody takes a user away who is not a shim.
+    pub(crate) fn lose_users(&mut self) -> Vec<u64> {
+        let users: Vec<Bytes> = self.users.keys().cloned().collect();
+        self.delete_users(&users)
+    }
 
     /// Connections with a command that blocks, those first that came first.
     pub(crate) fn blocked(&self) -> Vec<u64> {
@@ -155,18 +182,9 @@ impl RedisServer {
         blocked.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Whether a connection has commands that the server can get to.
-    pub(crate) fn has_work(&self, client: u64) -> bool {
-        self.next(client).is_some()
-    }
-
     /// The next command of a connection that does not block, and when it came.
     pub(crate) fn next(&self, client: u64) -> Option<&(u64, Command)> {
         self.clients.get(&client).filter(|client| client.blocked.is_none())?.input.front()
-    }
-
-    pub(crate) fn knows(&self, client: u64) -> bool {
-        self.clients.contains_key(&client)
     }
 
     /// Whether a connection is told of what changes.

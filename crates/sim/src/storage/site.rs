@@ -2,13 +2,14 @@
 //! of what they hear.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use protocol::storage::network::{ConnectionId, Network as _};
-use wire::resp::{RespLimits, reply, take_command};
+use wire::resp::reply;
 
 use super::data::Changes;
-use super::links::{Action, Links};
+use super::links::{Action, Links, address};
 use super::redis::{Outcome, RedisServer};
 use crate::random::Random;
 
@@ -83,6 +84,26 @@ pub(crate) struct Habits {
     pub(crate) late_delay: u64,
 }
 
+/// A server with connections, which carries out what came over each when it gets to it.
+pub(crate) trait Server {
+    /// A connection from this address is there; its number.
+    fn accept(&mut self, from: SocketAddr) -> u64;
+
+    /// Takes whole requests off what has come over a connection, unless it is no more.
+    fn read(&mut self, now: u64, client: u64, received: &mut BytesMut);
+
+    /// The other end of a connection has gone.
+    fn end(&mut self, client: u64);
+
+    fn knows(&self, client: u64) -> bool;
+
+    /// Whether a connection has something that the server can get to.
+    fn has_work(&self, client: u64) -> bool;
+
+    /// Carries out the next request of a connection at `now_ms` of its clock. None: there is none, or it blocks.
+    fn execute(&mut self, now_ms: u64, client: u64) -> Option<Outcome>;
+}
+
 /// A connection between a process and the server, in both directions in order.
 #[derive(Debug)]
 struct Wire {
@@ -116,17 +137,20 @@ pub(crate) struct Done {
     pub(crate) outcome: Outcome,
 }
 
-pub(crate) struct Site {
-    pub(crate) server: RedisServer,
+pub(crate) struct Site<S> {
+    pub(crate) server: S,
     pub(crate) habits: Habits,
+    /// Nobody listens there: connections are refused.
+    pub(crate) refuses: bool,
     wires: BTreeMap<ConnectionId, Wire>,
     turn: Option<Turn>,
     due: Vec<(u64, WireEvent)>,
 }
 
-impl Site {
-    pub(crate) fn new(habits: Habits) -> Site {
-        Site { server: RedisServer::new(), habits, wires: BTreeMap::new(), turn: None, due: Vec::new() }
+impl<S: Server> Site<S> {
+    pub(crate) fn new(server: S, habits: Habits) -> Site<S> {
+        let (wires, due) = (BTreeMap::new(), Vec::new());
+        Site { server, habits, refuses: false, wires, turn: None, due }
     }
 
     /// What is to happen, and when.
@@ -137,9 +161,13 @@ impl Site {
     /// What a process wants done with a connection. Some: what came on it is to be handed on now.
     pub(crate) fn act(&mut self, at: &mut Moment<'_>, action: Action) -> Option<ConnectionId> {
         match action {
-            Action::Dial(connection) => {
+            Action::Dial(connection, _) if self.refuses => {
+                self.due.push((at.now + at.soon(), WireEvent::Broken(connection)));
+                None
+            }
+            Action::Dial(connection, _) => {
                 let wire = Wire {
-                    client: self.server.accept(),
+                    client: self.server.accept(address(connection)),
                     received: BytesMut::new(),
                     arrives_at: 0,
                     delivers_at: 0,
@@ -147,8 +175,12 @@ impl Site {
                     read_in: None,
                     unheard: VecDeque::new(),
                 };
+                let client = wire.client;
                 self.wires.insert(connection, wire);
                 self.due.push((at.now + at.soon(), WireEvent::Connected(connection)));
+                if self.server.has_work(client) {
+                    self.plan(at, connection);
+                }
                 None
             }
             Action::Close(connection, rest) => {
@@ -214,14 +246,8 @@ impl Site {
         let Some(wire) = self.wires.get_mut(&connection) else { return };
         let client = wire.client;
         wire.received.extend_from_slice(bytes);
-        let mut received = wire.received.split().freeze();
-        let mut commands = Vec::new();
-        while let Ok(Some(command)) = take_command(&mut received, &RespLimits::default()) {
-            commands.push(command);
-        }
-        wire.received.extend_from_slice(&received);
         let had_work = self.server.has_work(client);
-        self.server.read(at.now, client, commands);
+        self.server.read(at.now, client, &mut wire.received);
         if !had_work && self.server.has_work(client) {
             self.plan(at, connection);
         }
@@ -254,7 +280,7 @@ impl Site {
         }
     }
 
-    /// The server gets to the next command of a connection.
+    /// The server gets to the next request of a connection.
     pub(crate) fn execute(
         &mut self,
         at: &mut Moment<'_>,
@@ -262,27 +288,11 @@ impl Site {
         connection: ConnectionId,
     ) -> Option<Done> {
         let client = self.wires.get(&connection)?.client;
-        if self.is_put_off(at.now, connection, client) {
-            return None;
-        }
-        let tracked = self.server.tracks(client);
         let Some(outcome) = self.server.execute(now_ms, client) else {
             self.forget(connection);
             return None;
         };
-        if !tracked && let Some(wire) = self.wires.get_mut(&connection) {
-            wire.unheard.clear();
-        }
         Some(self.done(at, connection, outcome))
-    }
-
-    /// A blocked command that can go on.
-    pub(crate) fn wake(&mut self, at: &mut Moment<'_>, now_ms: u64) -> Option<Done> {
-        self.server.blocked().into_iter().find_map(|client| {
-            let outcome = self.server.execute(now_ms, client)?;
-            let (connection, _) = self.wires.iter().find(|(_, wire)| wire.client == client)?;
-            Some(self.done(at, *connection, outcome))
-        })
     }
 
     fn done(&mut self, at: &mut Moment<'_>, connection: ConnectionId, outcome: Outcome) -> Done {
@@ -293,25 +303,6 @@ impl Site {
             self.plan(at, connection);
         }
         Done { connection, outcome }
-    }
-
-    /// What is asked on a connection that is told of changes, and has come since the turn began, waits for the next one.
-    fn is_put_off(&mut self, now: u64, connection: ConnectionId, client: u64) -> bool {
-        let Some(turn) = &self.turn else { return false };
-        let Some((came, command)) = self.server.next(client) else { return false };
-        let starts = command.name() == b"CLIENT" && command.arg(1) == b"TRACKING";
-        if !starts && !self.server.tracks(client) {
-            return false;
-        }
-        let Some(wire) = self.wires.get_mut(&connection) else { return false };
-        // A connection is read once in a turn, with all that has come by then.
-        let reading = (turn.since, now);
-        if *came > turn.since && wire.read_in != Some(reading) {
-            self.due.push((turn.ends.max(now + 1), WireEvent::Execute(connection)));
-            return true;
-        }
-        wire.read_in = Some(reading);
-        false
     }
 
     fn answer(&mut self, at: &mut Moment<'_>, connection: ConnectionId, bytes: Bytes, made: Option<u64>) {
@@ -334,8 +325,55 @@ impl Site {
     }
 }
 
-/// What the server reports of changes to connections that track.
-impl Site {
+/// Commands that block, and what the server reports of changes to connections that track.
+impl Site<RedisServer> {
+    /// As `execute`, in the turns of a server that reports what has changed.
+    pub(crate) fn execute_in_turn(
+        &mut self,
+        at: &mut Moment<'_>,
+        now_ms: u64,
+        connection: ConnectionId,
+    ) -> Option<Done> {
+        let client = self.wires.get(&connection)?.client;
+        if self.is_put_off(at.now, connection, client) {
+            return None;
+        }
+        let tracked = self.server.tracks(client);
+        let done = self.execute(at, now_ms, connection)?;
+        if !tracked && let Some(wire) = self.wires.get_mut(&connection) {
+            wire.unheard.clear();
+        }
+        Some(done)
+    }
+
+    /// A blocked command that can go on.
+    pub(crate) fn wake(&mut self, at: &mut Moment<'_>, now_ms: u64) -> Option<Done> {
+        self.server.blocked().into_iter().find_map(|client| {
+            let outcome = self.server.execute(now_ms, client)?;
+            let (connection, _) = self.wires.iter().find(|(_, wire)| wire.client == client)?;
+            Some(self.done(at, *connection, outcome))
+        })
+    }
+
+    /// What is asked on a connection that is told of changes, and has come since the turn began, waits for the next one.
+    fn is_put_off(&mut self, now: u64, connection: ConnectionId, client: u64) -> bool {
+        let Some(turn) = &self.turn else { return false };
+        let Some((came, command)) = self.server.next(client) else { return false };
+        let starts = command.name() == b"CLIENT" && command.arg(1) == b"TRACKING";
+        if !starts && !self.server.tracks(client) {
+            return false;
+        }
+        let Some(wire) = self.wires.get_mut(&connection) else { return false };
+        // A connection is read once in a turn, with all that has come by then.
+        let reading = (turn.since, now);
+        if *came > turn.since && wire.read_in != Some(reading) {
+            self.due.push((turn.ends.max(now + 1), WireEvent::Execute(connection)));
+            return true;
+        }
+        wire.read_in = Some(reading);
+        false
+    }
+
     fn tracking(&mut self) -> impl Iterator<Item = (ConnectionId, &mut Wire)> {
         let server = &self.server;
         let wires = self.wires.iter_mut().filter(|(_, wire)| server.tracks(wire.client));

@@ -1,0 +1,140 @@
+//! One Redis server: a run ends, users go, it becomes a replica, a script keeps it busy. Not what a machine makes of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::storage::network::{Backend, Endpoint};
+use protocol::storage::redis::{Redis, RedisSettings};
+use wire::resp::{Command, reply};
+
+use super::world::{Event, HABITS, Scene, World};
+use crate::random::Random;
+use crate::storage::redis::{Outcome, RedisServer};
+use crate::storage::site::Site;
+use crate::storage::{Effect, settings};
+
+/// A server that is silent for this long is taken for lost.
+pub(super) const PATIENCE: Duration = Duration::from_millis(300);
+/// Pauses that have begun before, a new connection and a second look fit into it.
+const REPLICA: u64 = 8_000_000;
+
+#[derive(Debug)]
+pub(super) struct RedisScene;
+
+/// What ends by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Heal {
+    Replica,
+    /// For long enough that everybody knows, with no other trouble beside.
+    LongReplica,
+    Busy,
+}
+
+/// For the machine of a process.
+pub(super) fn redis_settings(seed: u64) -> RedisSettings {
+    RedisSettings { pinned_max: 4, ..settings("the server".to_owned(), PATIENCE, seed) }
+}
+
+/// The command with this number: carried out twice it would be answered otherwise.
+pub(super) fn request(number: u64) -> Command {
+    let number = number.to_string();
+    Command::from_args(&["INCRBY", &number, &number])
+}
+
+pub(super) fn reply_to(number: u64) -> Bytes {
+    let mut out = Vec::new();
+    reply::integer(number as i64, &mut out);
+    out.into()
+}
+
+pub(super) fn number(outcome: &Outcome) -> Option<u64> {
+    let text = std::str::from_utf8(outcome.command.get(1)?).ok()?;
+    text.parse().ok().filter(|_| outcome.effect != Effect::Read)
+}
+
+impl Scene for RedisScene {
+    type Server = RedisServer;
+    type Own = Heal;
+
+    const LANES: bool = true;
+    const NOTICED: u64 = 10_000_000;
+
+    fn build(_random: &mut Random) -> (RedisScene, Vec<Site<RedisServer>>) {
+        (RedisScene, vec![Site::new(RedisServer::new(), HABITS)])
+    }
+
+    fn machine(&self, seed: u64) -> Box<dyn Backend> {
+        Box::new(Redis::new(redis_settings(seed)))
+    }
+
+    fn site(&self, _endpoint: Endpoint) -> usize {
+        0
+    }
+
+    fn request(number: u64) -> Command {
+        request(number)
+    }
+
+    fn reply(number: u64) -> Bytes {
+        reply_to(number)
+    }
+
+    fn number(outcome: &Outcome) -> Option<u64> {
+        number(outcome)
+    }
+
+    fn trouble(world: &mut World<RedisScene>, draw: u64) -> Result<(), String> {
+        match draw {
+            0..25 => {
+                world.changes(0);
+                world.at_site(0, |site, at| {
+                    let gone = site.server.restart(at.random.percent(50), at.random.percent(30));
+                    site.cut(at, &gone);
+                });
+            }
+            25..50 => world.at_site(0, |site, at| {
+                let gone = site.server.lose_users();
+                site.cut(at, &gone);
+            }),
+            50..70 => {
+                world.sites[0].server.set_primary(false);
+                world.own_event(800_000, Heal::Replica);
+            }
+            70..74 => {
+                world.sites[0].server.set_primary(false);
+                world.alone_until = world.now + REPLICA;
+                world.queue.push(world.alone_until, Event::Own(Heal::LongReplica));
+            }
+            _ => {
+                world.sites[0].server.is_busy = true;
+                world.own_event(600_000, Heal::Busy);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_trouble(world: &mut World<RedisScene>) -> Result<(), String> {
+        RedisScene::happens(world, Heal::Busy)?;
+        RedisScene::happens(world, Heal::Replica)
+    }
+
+    fn happens(world: &mut World<RedisScene>, heal: Heal) -> Result<(), String> {
+        match heal {
+            Heal::LongReplica => {
+                let begun = world.now - REPLICA;
+                let served = (0..world.processes.len()).find(|process| world.is_up(*process));
+                if let Some(process) = served.filter(|_| !world.sites[0].server.is_primary) {
+                    return Err(format!("process {process} serves what is a replica since {begun} us"));
+                }
+                return RedisScene::happens(world, Heal::Replica);
+            }
+            Heal::Replica if !world.sites[0].server.is_primary => {
+                world.changes(0);
+                world.sites[0].server.set_primary(true);
+            }
+            Heal::Replica => {}
+            Heal::Busy => world.sites[0].server.is_busy = false,
+        }
+        Ok(())
+    }
+}
