@@ -2,8 +2,9 @@
 //! the machines for storage run.
 //!
 //! A mutant is a patch in `crates/protocol/mutants`. Its first line says which rule it removes, its second what catches it:
-//! a configuration of the model, or `sim::fencing`.
+//! a configuration of the model, or `sim::fencing` and the first word of its test.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ use crate::target_folder;
 
 const RULE: &str = "Rule: ";
 const CAUGHT_BY: &str = "Caught by: ";
-const FENCING: &str = "sim::fencing";
+const FENCING: &str = "sim::fencing ";
 /// Per configuration: a rule that is missing shows long before.
 const MODEL_SECONDS: &str = "300";
 /// Times as many seeds as the tests try: most rules show in the first.
@@ -33,7 +34,8 @@ struct Mutant {
 enum Catcher {
     /// The configuration with this name.
     Model(String),
-    Fencing,
+    /// Of the simulator: the world whose test has a name that begins so.
+    Fencing(String),
 }
 
 struct Caught {
@@ -85,15 +87,22 @@ impl Bench {
             .iter()
             .filter_map(|mutant| match &mutant.catcher {
                 Catcher::Model(config) => Some(config.as_str()),
-                Catcher::Fencing => None,
+                Catcher::Fencing(_) => None,
             })
             .collect();
         let mut clean = Vec::new();
         if !configs.is_empty() {
             clean.push(self.explore(&configs.join(","))?);
         }
-        if configs.len() < chosen.len() {
-            clean.push(self.fence()?);
+        let worlds: BTreeSet<&str> = chosen
+            .iter()
+            .filter_map(|mutant| match &mutant.catcher {
+                Catcher::Fencing(world) => Some(world.as_str()),
+                Catcher::Model(_) => None,
+            })
+            .collect();
+        for world in worlds {
+            clean.push(self.fence(world)?);
         }
         match clean.iter().find(|output| !output.status.success()) {
             Some(failed) => bail!("without any mutant it fails:\n{}", text(failed)),
@@ -105,7 +114,7 @@ impl Bench {
         self.garden.apply(&mutant.patch)?;
         let caught = match &mutant.catcher {
             Catcher::Model(config) => self.catch_by_model(config),
-            Catcher::Fencing => self.catch_by_fencing(),
+            Catcher::Fencing(world) => self.catch_by_fencing(world),
         };
         self.garden.revert(&mutant.patch)?;
         caught
@@ -143,27 +152,28 @@ impl Bench {
         command.output().context("starting cargo")
     }
 
-    fn catch_by_fencing(&self) -> anyhow::Result<Option<Caught>> {
-        let built = self.fencing().arg("--no-run").output().context("starting cargo")?;
+    fn catch_by_fencing(&self, world: &str) -> anyhow::Result<Option<Caught>> {
+        let built = self.fencing(world).arg("--no-run").output().context("starting cargo")?;
         ensure!(built.status.success(), "does not compile:\n{}", text(&built));
         let began = Instant::now();
-        let output = self.fence()?;
+        let output = self.fence(world)?;
         if output.status.success() {
             return Ok(None);
         }
         let printed = text(&output);
         let found = printed.lines().filter_map(|line| line.strip_prefix("seed ")).find_map(violation);
         let Some((way, property)) = found else { bail!("it fails without a violation:\n{printed}") };
-        Ok(Some(Caught { by: FENCING.to_owned(), way, property, taken: began.elapsed() }))
+        Ok(Some(Caught { by: format!("{FENCING}{world}"), way, property, taken: began.elapsed() }))
     }
 
-    fn fence(&self) -> anyhow::Result<Output> {
-        self.fencing().env("DISTCACHE_TEST_CASES", FENCING_TIMES).output().context("starting cargo")
+    fn fence(&self, world: &str) -> anyhow::Result<Output> {
+        self.fencing(world).env("DISTCACHE_TEST_CASES", FENCING_TIMES).output().context("starting cargo")
     }
 
-    fn fencing(&self) -> Command {
+    fn fencing(&self, world: &str) -> Command {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.args(["test", "--quiet", "--locked", "--package", "sim", "--lib", "fencing::"]);
+        command.args(["test", "--quiet", "--locked", "--package", "sim", "--lib"]);
+        command.arg(format!("fencing::tests::{world}_"));
         command.current_dir(self.garden.tree()).env("CARGO_TARGET_DIR", &self.build);
         command
     }
@@ -189,9 +199,9 @@ fn listed(root: &Path) -> anyhow::Result<Vec<Mutant>> {
             line.with_context(|| format!("{}: no line {name:?}", patch.display()))
         };
         let (rule, caught_by) = (field(RULE)?, field(CAUGHT_BY)?);
-        let catcher = match caught_by == FENCING {
-            true => Catcher::Fencing,
-            false => Catcher::Model(caught_by),
+        let catcher = match caught_by.strip_prefix(FENCING) {
+            Some(world) => Catcher::Fencing(world.to_owned()),
+            None => Catcher::Model(caught_by),
         };
         let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         mutants.push(Mutant { name, rule, catcher, patch });

@@ -64,17 +64,17 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_to_a_redis_who_has_been_fenced() {
+    fn redis_takes_nothing_of_who_was_fenced() {
         check(Storage::Redis, 100, Tally { executed: 25_000, late: 25, incarnations: 250, fences: 250 });
     }
 
     #[test]
-    fn nobody_writes_to_a_memcached_who_has_been_fenced() {
+    fn memcached_takes_nothing_of_who_was_fenced() {
         check(Storage::Memcached, 100, Tally { executed: 25_000, late: 25, incarnations: 250, fences: 100 });
     }
 
     #[test]
-    fn everybody_follows_the_primary_that_sentinels_choose() {
+    fn sentinels_primary_is_followed_and_none_before_it() {
         check(
             Storage::RedisSentinel,
             100,

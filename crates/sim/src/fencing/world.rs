@@ -469,7 +469,8 @@ impl<S: Scene> World<S> {
         if self.processes[process].machine.is_none() {
             return Ok(());
         }
-        let due = self.now + self.random.wait(5_000) + 1;
+        let mean = if self.now < self.troubled_until { 5_000 } else { 50_000 };
+        let due = self.now + self.random.wait(mean) + 1;
         self.queue.push(due, Event::Work(process));
         let Some(incarnation) = self.processes[process].up else { return Ok(()) };
         if let Some(ticket) = self.book.pinned_of(process).filter(|_| self.random.percent(5)) {
