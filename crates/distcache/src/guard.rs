@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use config::{Config, Mode};
 use runtime::stop::Stop;
-use shim::survey::{Other, Seen, survey};
+use shim::survey::{Other, ServerSeen, survey};
 use wire::ShimId;
 
 use crate::launch::Loaded;
@@ -47,7 +47,7 @@ pub(crate) fn check(
     ids: &[&str],
     demand: GuardDemand,
     stop: &Stop,
-) -> anyhow::Result<Vec<Seen>> {
+) -> anyhow::Result<Vec<ServerSeen>> {
     let Loaded { config, certificates } = loaded;
     let shims: Vec<ShimId> = ids.iter().filter_map(|id| config.shim_id(id)).collect();
     if shims.is_empty() {
@@ -73,7 +73,7 @@ pub(crate) fn check(
 }
 
 /// Refuses servers that could not be looked at: under a new secret nobody knows where their keys lie.
-pub(crate) fn check_all_seen(seen: &[Seen]) -> anyhow::Result<()> {
+pub(crate) fn check_all_seen(seen: &[ServerSeen]) -> anyhow::Result<()> {
     match seen.iter().find_map(|seen| Some((seen, seen.trouble.as_ref()?))) {
         None => Ok(()),
         Some((seen, trouble)) => bail!(
@@ -95,7 +95,11 @@ pub(crate) fn check_alone(loaded: &Loaded) -> anyhow::Result<()> {
     }
 }
 
-fn stranger<'a>(config: &Config, seen: &'a [Seen], demand: GuardDemand) -> Option<(&'a Seen, &'a Other)> {
+fn stranger<'a>(
+    config: &Config,
+    seen: &'a [ServerSeen],
+    demand: GuardDemand,
+) -> Option<(&'a ServerSeen, &'a Other)> {
     if demand == GuardDemand::Plausible && config.cluster.mode == Mode::Bounded {
         return None;
     }
@@ -103,7 +107,7 @@ fn stranger<'a>(config: &Config, seen: &'a [Seen], demand: GuardDemand) -> Optio
     seen.iter().find_map(|seen| Some((seen, seen.others.iter().find(is_stranger)?)))
 }
 
-fn occupied(seen: &Seen, other: &Other) -> String {
+fn occupied(seen: &ServerSeen, other: &Other) -> String {
     format!(
         "another DistCache serves {}: shim {:?} of cluster {:?}, connected from {}; one server has one DistCache, or \
          its caches would not see each other's writes: stop that one, or use its address",
@@ -111,7 +115,7 @@ fn occupied(seen: &Seen, other: &Other) -> String {
     )
 }
 
-fn check_keys(config: &Config, seen: &[Seen], demand: GuardDemand) -> anyhow::Result<()> {
+fn check_keys(config: &Config, seen: &[ServerSeen], demand: GuardDemand) -> anyhow::Result<()> {
     let sampled: usize = seen.iter().map(|seen| seen.sampled).sum();
     let strays: usize = seen.iter().map(|seen| seen.strays.len()).sum();
     let Some((look, stray)) = seen.iter().find_map(|seen| Some((seen, seen.strays.first()?))) else {
@@ -155,13 +159,13 @@ mod tests {
         config
     }
 
-    fn seen(sampled: usize, strays: usize, others: &[&str]) -> Seen {
+    fn seen(sampled: usize, strays: usize, others: &[&str]) -> ServerSeen {
         let other = |cluster: &&str| Other {
             cluster: (*cluster).to_owned(),
             shim: "s".to_owned(),
             address: "10.0.0.9:1".to_owned(),
         };
-        Seen {
+        ServerSeen {
             shim: ShimId(0),
             address: "127.0.0.1:6391".parse().expect("an address"),
             keys: sampled as u64,

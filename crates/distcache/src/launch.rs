@@ -101,7 +101,7 @@ impl RunningMembers {
         let reloader = Arc::new(reloader.checking(Box::new(|config| router::users(config).map(drop))));
         self.reloader = Some(Arc::clone(&reloader));
         for (listener, ids) in listeners {
-            let process = admin::Process {
+            let process = admin::AdminProcess {
                 members: ids.iter().filter_map(|id| self.status(id)).collect(),
                 reloader: Arc::clone(&reloader),
                 certificates: certificates.clone(),

@@ -19,7 +19,7 @@ use crate::settings::settings;
 /// Ticks between two statuses: about 100 ms.
 const TICKS_PER_STATUS: u32 = 10;
 
-pub(crate) struct Driver {
+pub(crate) struct NodeDriver {
     pub(crate) config: Arc<Config>,
     pub(crate) id: NodeId,
     pub(crate) node: Node,
@@ -37,7 +37,7 @@ pub(crate) struct Driver {
     effects: Vec<Effect>,
 }
 
-impl Driver {
+impl NodeDriver {
     pub(crate) fn new(
         config: Arc<Config>,
         id: NodeId,
@@ -45,8 +45,8 @@ impl Driver {
         peers: Peers,
         placement: Arc<Placement>,
         (status, maps, orders): (StatusCell, MapCell, Orders),
-    ) -> Driver {
-        Driver {
+    ) -> NodeDriver {
+        NodeDriver {
             config,
             id,
             node,
@@ -131,7 +131,7 @@ impl Driver {
     }
 }
 
-impl reactor::Driver for Driver {
+impl reactor::Driver for NodeDriver {
     fn event(&mut self, io: &mut Io, event: Event) {
         let mut events = std::mem::take(&mut self.events);
         let rest = self.peers.event(io, event, &mut events);

@@ -13,7 +13,7 @@ use protocol::node::{Node, NodeConfig, Settings};
 use protocol::placement::{Placement, Secret};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
-use runtime::peers::{Identity, Peers};
+use runtime::peers::{MemberIdentity, Peers};
 use runtime::reactor::{self, Io};
 use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, NodeStatus, StatusCell};
@@ -21,7 +21,7 @@ use runtime::stop::Stop;
 use runtime::tls::Certificates;
 use wire::{NodeId, Peer, ShimId};
 
-use driver::Driver;
+use driver::NodeDriver;
 
 /// Starts the node `id` of the configuration on a thread of its own; it accepts when this returns.
 ///
@@ -47,7 +47,7 @@ pub fn spawn(
         Placement::new(Secret(secret.0), config.map()).map_err(|error| refused(error.to_string()))?;
     let placement = Arc::new(placement);
     let mut peers = Peers::new(
-        Identity { peer: Peer::Node(node), secret },
+        MemberIdentity { peer: Peer::Node(node), secret },
         Duration::from_millis(config.limits.handshake_ms_max),
     );
     peers.accept_on(listener);
@@ -66,7 +66,7 @@ pub fn spawn(
     let addresses = vec![io.local_address(listener)];
     let machine = Node::new(machine_config(config, node, &placement), Arc::clone(&placement));
     let cells = (status.clone(), maps.clone(), orders.clone());
-    let mut driver = Driver::new(Arc::clone(config), node, machine, peers, placement, cells);
+    let mut driver = NodeDriver::new(Arc::clone(config), node, machine, peers, placement, cells);
     let (name, stop) = (id.to_owned(), stop.clone());
     driver.set(&mut io, Arc::clone(config));
     let run = move || {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use protocol::time::Time;
 use runtime::status::{HOTTEST_MAX, HotKey, LeaseStatus, MemberStatus, NodeStatus};
 
-use crate::driver::Driver;
+use crate::driver::NodeDriver;
 
-impl Driver {
+impl NodeDriver {
     pub(crate) fn make_status(&mut self, now: Time) -> MemberStatus {
         let member = self.config.node(self.id);
         let counts = self.node.statistics();

@@ -15,7 +15,7 @@ use protocol::router::{
 use protocol::time::Time;
 use runtime::clock;
 use runtime::instance::MapCell;
-use runtime::peers::{Identity, PeerEvent, Peers};
+use runtime::peers::{MemberIdentity, PeerEvent, Peers};
 use runtime::reactor::{Event, Io};
 use runtime::tls::Certificates;
 use wire::{ClusterMap, NodeId, Peer, RouterId, ShimId};
@@ -63,7 +63,7 @@ impl Engine {
         streams: bool,
     ) -> Result<Engine, String> {
         let secret = Secret(config.secret().0);
-        let identity = Identity { peer: Peer::Router(id), secret: *config.secret() };
+        let identity = MemberIdentity { peer: Peer::Router(id), secret: *config.secret() };
         let mut engine = Engine {
             router: Router::new(RouterConfig { users, streams, ..machine_config(config) }),
             peers: Peers::new(identity, Duration::from_millis(config.limits.handshake_ms_max)),

@@ -236,13 +236,13 @@ impl Collector for Scrape {
     }
 }
 
-type Labels = Vec<(&'static str, String)>;
+type MetricLabels = Vec<(&'static str, String)>;
 
-fn node_labels(status: &NodeStatus) -> Labels {
+fn node_labels(status: &NodeStatus) -> MetricLabels {
     vec![("id", status.id.clone()), ("layer", status.layer.clone())]
 }
 
-fn shim_labels(status: &ShimStatus) -> Labels {
+fn shim_labels(status: &ShimStatus) -> MetricLabels {
     vec![("id", status.id.clone()), ("rack", status.rack.clone())]
 }
 
@@ -250,7 +250,7 @@ fn family<S>(
     role: &str,
     metrics: &[Metric<S>],
     members: &[S],
-    labels: fn(&S) -> Labels,
+    labels: fn(&S) -> MetricLabels,
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
     if members.is_empty() {
@@ -276,7 +276,7 @@ fn number(kind: MetricType, value: u64, mut encoder: MetricEncoder<'_>) -> fmt::
 
 fn sheds<'a>(
     role: &str,
-    members: impl Iterator<Item = (Labels, &'a BTreeMap<String, u64>)>,
+    members: impl Iterator<Item = (MetricLabels, &'a BTreeMap<String, u64>)>,
     encoder: &mut DescriptorEncoder<'_>,
 ) -> fmt::Result {
     let mut members = members.peekable();

@@ -36,10 +36,10 @@ pub enum Order {
 
 /// The orders that a member has not taken yet; clones share them.
 #[derive(Clone, Default)]
-pub struct Orders(Arc<Mutex<Waiting>>);
+pub struct Orders(Arc<Mutex<WaitingOrders>>);
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingOrders {
     settings: Option<Arc<Config>>,
     hot: Option<Arc<[HotKeyView]>>,
     purges: VecDeque<(PurgeScope, Purged)>,
@@ -83,7 +83,7 @@ impl Orders {
         settings.into_iter().chain(hot).chain(purges).collect()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingOrders> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,7 +15,7 @@ pub fn read_again(config: &Config) -> Result<Config, ConfigError> {
 }
 
 type Act = Box<dyn Fn(&Config) + Send + Sync>;
-type Check = Box<dyn Fn(&Config) -> Result<(), String> + Send + Sync>;
+type ReloadCheck = Box<dyn Fn(&Config) -> Result<(), String> + Send + Sync>;
 
 /// Of one process. Reloads come one after the other, whoever asks.
 pub struct Reloader {
@@ -24,7 +24,7 @@ pub struct Reloader {
     members: Vec<Orders>,
     /// What else acts on settings.
     act: Act,
-    check: Check,
+    check: ReloadCheck,
 }
 
 impl Reloader {
@@ -44,7 +44,7 @@ impl Reloader {
     }
 
     /// What only the roles know of a configuration is checked, too.
-    pub fn checking(self, check: Check) -> Reloader {
+    pub fn checking(self, check: ReloadCheck) -> Reloader {
         Reloader { check, ..self }
     }
 

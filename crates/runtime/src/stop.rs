@@ -13,10 +13,10 @@ type Wake = Box<dyn Fn() + Send>;
 
 /// A flag that is set once; clones share it.
 #[derive(Clone, Default)]
-pub struct Stop(Arc<Shared>);
+pub struct Stop(Arc<StopShared>);
 
 #[derive(Default)]
-struct Shared {
+struct StopShared {
     set: AtomicBool,
     wakes: Mutex<Vec<Wake>>,
     changed: Condvar,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use config::Address;
 use config::Secret;
-use runtime::peers::{Identity, PeerEvent, Peers};
+use runtime::peers::{MemberIdentity, PeerEvent, Peers};
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use wire::message::{Cancel, Execute, Refuse, Reply};
 use wire::{Key, Message, NodeId, Peer, RouterId, ShimId, Status};
@@ -39,7 +39,7 @@ struct End {
 impl End {
     fn new(peer: Peer, secret: Secret) -> End {
         let member =
-            Member { peers: Peers::new(Identity { peer, secret }, HANDSHAKE_MAX), events: Vec::new() };
+            Member { peers: Peers::new(MemberIdentity { peer, secret }, HANDSHAKE_MAX), events: Vec::new() };
         End { reactor: Reactor::new(Io::new().unwrap()), member }
     }
 
@@ -237,7 +237,7 @@ fn unproven_connections_are_limited() {
 #[test]
 fn an_unproven_connection_is_closed_when_its_time_is_over() {
     let mut node = End::new(NODE, SECRET);
-    node.member.peers = Peers::new(Identity { peer: NODE, secret: SECRET }, Duration::from_millis(100));
+    node.member.peers = Peers::new(MemberIdentity { peer: NODE, secret: SECRET }, Duration::from_millis(100));
     let listener = node.reactor.io().listen(&"127.0.0.1:0".parse().unwrap()).unwrap();
     node.member.peers.accept_on(listener);
     let Address::Tcp(socket) = node.reactor.io().local_address(listener) else { unreachable!() };

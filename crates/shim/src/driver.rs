@@ -49,9 +49,9 @@ pub(crate) struct Parts {
     pub(crate) first_word: FirstWord,
 }
 
-pub(crate) struct Driver {
+pub(crate) struct ShimDriver {
     pub(crate) parts: Parts,
-    pub(crate) counts: Counts,
+    pub(crate) counts: ShimCounts,
     started: bool,
     ticks: u32,
     /// When to give up draining, once it has begun.
@@ -70,16 +70,16 @@ pub(crate) struct Driver {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ShimCounts {
     pub(crate) messages_in: u64,
     pub(crate) messages_out: u64,
     pub(crate) linked: u64,
 }
 
-impl Driver {
-    pub(crate) fn new(parts: Parts) -> Driver {
-        Driver {
-            counts: Counts::default(),
+impl ShimDriver {
+    pub(crate) fn new(parts: Parts) -> ShimDriver {
+        ShimDriver {
+            counts: ShimCounts::default(),
             started: false,
             ticks: 0,
             drain_until_us: None,
@@ -242,7 +242,7 @@ impl Driver {
     }
 }
 
-impl reactor::Driver for Driver {
+impl reactor::Driver for ShimDriver {
     fn event(&mut self, io: &mut Io, event: Event) {
         let mut events = std::mem::take(&mut self.peer_events);
         let rest = self.parts.peers.event(io, event, &mut events);

@@ -16,7 +16,7 @@ use protocol::placement::{Placement, Secret};
 use protocol::shim::{Bounded, Settings, Shim, ShimConfig};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
-use runtime::peers::{Identity, Peers};
+use runtime::peers::{MemberIdentity, Peers};
 use runtime::reactor::{self, Io};
 use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, ShimStatus, StatusCell};
@@ -24,7 +24,7 @@ use runtime::stop::Stop;
 use runtime::tls::Certificates;
 use wire::{Peer, ShimId};
 
-use driver::{Driver, Parts};
+use driver::{Parts, ShimDriver};
 
 /// Larger values do not ride on INV: each copy would get them whether or not it is read again.
 const EARLY_VALUE_BYTES_MAX: usize = 64 << 10;
@@ -56,7 +56,7 @@ pub fn spawn(
         Placement::new(Secret(secret.0), config.map()).map_err(|error| refused(error.to_string()))?;
     let placement = Arc::new(placement);
     let mut peers = Peers::new(
-        Identity { peer: Peer::Shim(shim), secret },
+        MemberIdentity { peer: Peer::Shim(shim), secret },
         Duration::from_millis(config.limits.handshake_ms_max),
     );
     peers.accept_on(listener);
@@ -71,7 +71,7 @@ pub fn spawn(
     let addresses = vec![io.local_address(listener)];
     let own_stop = follower(stop);
     let (first_word, heard) = mpsc::sync_channel(1);
-    let mut driver = Driver::new(Parts {
+    let mut driver = ShimDriver::new(Parts {
         config: Arc::clone(config),
         id: shim,
         shim: Shim::new(machine_config(config, shim), Arc::clone(&placement)),

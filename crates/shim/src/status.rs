@@ -3,9 +3,9 @@
 use protocol::time::Time;
 use runtime::status::{HOTTEST_MAX, HotKey, MemberStatus, ShimStatus};
 
-use crate::driver::Driver;
+use crate::driver::ShimDriver;
 
-impl Driver {
+impl ShimDriver {
     pub(crate) fn make_status(&mut self, now: Time) -> MemberStatus {
         let load = self.parts.shim.load(now);
         let parts = &self.parts;

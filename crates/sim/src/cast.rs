@@ -7,18 +7,18 @@ use wire::{ClusterMap, NodeMember, Peer, RouterId};
 
 /// How many members there are; their order is the same everywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Roster {
+pub(crate) struct CastRoster {
     pub(crate) nodes: usize,
     pub(crate) routers: usize,
     /// They are those of another cluster.
     pub(crate) stranger: bool,
 }
 
-impl Roster {
+impl CastRoster {
     /// As long as there are some left.
-    pub(crate) fn without_the_last(self) -> Roster {
+    pub(crate) fn without_the_last(self) -> CastRoster {
         let fewer = |count: usize| count.saturating_sub(1).max(1);
-        Roster { nodes: fewer(self.nodes), routers: fewer(self.routers), ..self }
+        CastRoster { nodes: fewer(self.nodes), routers: fewer(self.routers), ..self }
     }
 }
 
@@ -27,16 +27,16 @@ impl Roster {
 pub(crate) struct Cast {
     /// With everybody, and what each node owns before any map was made.
     whole: Arc<ClusterMap>,
-    roster: Roster,
+    roster: CastRoster,
 }
 
 impl Cast {
-    pub(crate) fn new(whole: Arc<ClusterMap>, roster: Roster) -> Cast {
+    pub(crate) fn new(whole: Arc<ClusterMap>, roster: CastRoster) -> Cast {
         Cast { whole, roster }
     }
 
     /// Another number of the same members.
-    pub(crate) fn with(&self, roster: Roster) -> Cast {
+    pub(crate) fn with(&self, roster: CastRoster) -> Cast {
         Cast::new(Arc::clone(&self.whole), roster)
     }
 
@@ -49,7 +49,7 @@ impl Cast {
     }
 
     /// The map as members make it who know everybody.
-    pub(crate) fn told(&self, map: &StoredMap<Roster>) -> ClusterMap {
+    pub(crate) fn told(&self, map: &StoredMap<CastRoster>) -> ClusterMap {
         let mut whole = (*self.whole).clone();
         whole.epoch = map.epoch;
         for node in whole.layers.iter_mut().flat_map(|layer| &mut layer.nodes) {
@@ -60,9 +60,9 @@ impl Cast {
 }
 
 impl Members for Cast {
-    type Roster = Roster;
+    type Roster = CastRoster;
 
-    fn roster(&self) -> Roster {
+    fn roster(&self) -> CastRoster {
         self.roster
     }
 
@@ -78,17 +78,17 @@ impl Members for Cast {
         (0..self.roster.routers).map(|index| Peer::Router(RouterId(index as u16))).collect()
     }
 
-    fn grown(&self, roster: &Roster) -> Result<Option<Cast>, String> {
+    fn grown(&self, roster: &CastRoster) -> Result<Option<Cast>, String> {
         let own = self.roster;
         if roster.stranger {
             return Err("it has other members".to_owned());
         }
         let (nodes, routers) = (own.nodes.max(roster.nodes), own.routers.max(roster.routers));
-        let roster = Roster { nodes, routers, ..own };
+        let roster = CastRoster { nodes, routers, ..own };
         Ok((roster != own).then(|| self.with(roster)))
     }
 
-    fn exceeds(&self, roster: &Roster) -> bool {
+    fn exceeds(&self, roster: &CastRoster) -> bool {
         self.roster.nodes > roster.nodes || self.roster.routers > roster.routers
     }
 }

@@ -7,13 +7,13 @@ use protocol::router::{self, ClientId};
 use smallvec::SmallVec;
 use wire::resp::{Command, Value};
 
-use crate::cluster::{Cluster, Event};
-use crate::commands::{self, Answers, Verdict, Wish};
+use crate::cluster::{Cluster, SimEvent};
+use crate::commands::{self, CommandVerdict, DrawnCommand, StorageAnswers};
 pub(crate) use crate::commands::{TestKey, keys};
 use crate::history::OperationId;
 use crate::model::What;
 use crate::network::HostId;
-use crate::random::Random;
+use crate::random::SimRandom;
 use crate::shape::Shape;
 use crate::tracking::Tracker;
 
@@ -23,9 +23,9 @@ const NULL: &[u8] = b"$-1\r\n";
 
 /// A command without its reply.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskedCommand {
     pub(crate) operations: SmallVec<[OperationId; 2]>,
-    answers: Answers,
+    answers: StorageAnswers,
     pub(crate) since: u64,
     pub(crate) blocks: bool,
     /// Every error leaves its outcome open, since it ran at several servers.
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
 }
 
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct SimClient {
     pub(crate) router: HostId,
     id: ClientId,
     resp3: bool,
@@ -45,19 +45,19 @@ pub(crate) struct Client {
     /// Counts connections.
     connection: u32,
     /// In the order of asking, which is that of the replies.
-    pub(crate) asked: VecDeque<Asked>,
+    pub(crate) asked: VecDeque<AskedCommand>,
     /// If it keeps what it reads.
     pub(crate) tracker: Option<Tracker>,
 }
 
-impl Client {
+impl SimClient {
     pub(crate) fn id(&self) -> ClientId {
         self.id
     }
 }
 
-pub(crate) fn clients(shape: &Shape, routers_first: HostId, random: &mut Random) -> Vec<Client> {
-    let mut client = |index: usize| Client {
+pub(crate) fn clients(shape: &Shape, routers_first: HostId, random: &mut SimRandom) -> Vec<SimClient> {
+    let mut client = |index: usize| SimClient {
         tracker: None,
         router: routers_first + index % shape.routers,
         id: ClientId((index / shape.routers) as u32),
@@ -66,7 +66,7 @@ pub(crate) fn clients(shape: &Shape, routers_first: HostId, random: &mut Random)
         connection: 0,
         asked: VecDeque::new(),
     };
-    let mut clients: Vec<Client> = (0..shape.clients).map(&mut client).collect();
+    let mut clients: Vec<SimClient> = (0..shape.clients).map(&mut client).collect();
     for client in clients.iter_mut().take(shape.trackers) {
         (client.resp3, client.tracker) = (true, Some(Tracker::draw(random)));
     }
@@ -79,7 +79,7 @@ impl Cluster {
             return;
         }
         let next = self.now + self.random.wait(self.shape.think);
-        self.at(next, Event::Client { client });
+        self.at(next, SimEvent::Client { client });
         self.lose_patience(client);
         if !self.clients[client].asked.is_empty() || !self.connect(client) {
             return;
@@ -115,7 +115,7 @@ impl Cluster {
     }
 
     /// Sends a command; `before` has the latest operation on each key that this burst has sent.
-    pub(crate) fn ask(&mut self, client: usize, wish: Wish, before: &mut Vec<(usize, u32)>) {
+    pub(crate) fn ask(&mut self, client: usize, wish: DrawnCommand, before: &mut Vec<(usize, u32)>) {
         let mut operations = SmallVec::new();
         let first = self.clients[client].asked.is_empty();
         let writes = first && wish.effects.iter().any(|(_, what)| !what.reads());
@@ -132,14 +132,14 @@ impl Cluster {
         let keeps = self.asks_to_keep(client, answers);
         self.note(|| format!("client {client} asks {:?} as {operations:?}", wish.command));
         let own = &mut self.clients[client];
-        own.asked.push_back(Asked { operations, answers, since, blocks, everywhere, writes, keeps });
+        own.asked.push_back(AskedCommand { operations, answers, since, blocks, everywhere, writes, keeps });
         let (host, connection) = (own.router, own.connection);
         if blocks {
             let due = self.soon(self.shape.lease);
-            self.at(due, Event::Cancel { client, connection });
+            self.at(due, SimEvent::Cancel { client, connection });
         }
         self.watch.operations += 1;
-        self.fire(Event::Command { host, client, connection, command: wish.command });
+        self.fire(SimEvent::Command { host, client, connection, command: wish.command });
     }
 
     pub(crate) fn commanded(&mut self, host: HostId, client: usize, connection: u32, command: Command) {
@@ -164,8 +164,8 @@ impl Cluster {
         self.step_router(host, router::Input::Opened { client: id });
         if resp3 {
             let command = Command::from_args(&["HELLO", "3"]);
-            let answers = Answers::Nothing;
-            let wish = Wish { command, effects: Vec::new(), answers, blocks: false };
+            let answers = StorageAnswers::Nothing;
+            let wish = DrawnCommand { command, effects: Vec::new(), answers, blocks: false };
             self.ask(client, wish, &mut Vec::new());
         }
         true
@@ -183,7 +183,7 @@ impl Cluster {
             return self.fail(format!("client {client} was told {bytes:?}, which it had not asked"));
         };
         self.note(|| format!("client {client} is told {bytes:?} for {:?}", asked.operations));
-        if asked.answers == Answers::Tracking {
+        if asked.answers == StorageAnswers::Tracking {
             return self.tracking_answered(client, bytes);
         }
         let verdict = match commands::verdict(bytes) {
@@ -191,17 +191,17 @@ impl Cluster {
             Err(failure) => return self.fail(failure),
         };
         self.watch.answered(&asked, &verdict, self.now);
-        if verdict != Verdict::Told {
+        if verdict != CommandVerdict::Told {
             for operation in asked.operations {
                 self.keep(client, operation, None, false);
                 match verdict {
-                    Verdict::NoEffect if !asked.everywhere => self.history.void(operation),
+                    CommandVerdict::NoEffect if !asked.everywhere => self.history.void(operation),
                     _ => self.history.lost(operation),
                 }
             }
             return;
         }
-        if asked.answers == Answers::Nothing {
+        if asked.answers == StorageAnswers::Nothing {
             return;
         }
         let replies = match self.replies(client, asked.answers, bytes) {
@@ -209,7 +209,7 @@ impl Cluster {
             Err(failure) => return self.fail(failure),
         };
         for (index, operation) in asked.operations.iter().enumerate() {
-            let place = if asked.answers == Answers::Elements { index } else { 0 };
+            let place = if asked.answers == StorageAnswers::Elements { index } else { 0 };
             match replies.get(place) {
                 Some(reply) => {
                     self.history.told(self.now, *operation, reply.clone());
@@ -218,14 +218,14 @@ impl Cluster {
                 None => self.fail(format!("client {client} was told too little: {bytes:?}")),
             }
         }
-        if asked.answers == Answers::Null && replies[0] != NULL {
+        if asked.answers == StorageAnswers::Null && replies[0] != NULL {
             self.fail(format!("a key that nobody writes is said to hold {bytes:?}"));
         }
     }
 
     /// The parts of a reply as RESP2 has them.
-    fn replies(&self, client: usize, answers: Answers, bytes: &Bytes) -> Result<Vec<Vec<u8>>, String> {
-        if answers != Answers::Elements && !self.clients[client].resp3 {
+    fn replies(&self, client: usize, answers: StorageAnswers, bytes: &Bytes) -> Result<Vec<Vec<u8>>, String> {
+        if answers != StorageAnswers::Elements && !self.clients[client].resp3 {
             return Ok(vec![bytes.to_vec()]);
         }
         let value =
@@ -236,7 +236,7 @@ impl Cluster {
             out
         };
         match answers {
-            Answers::Elements => {
+            StorageAnswers::Elements => {
                 let elements = value.elements().ok_or_else(|| format!("{bytes:?} is no array"))?;
                 Ok(elements.iter().map(written).collect())
             }
@@ -296,7 +296,7 @@ impl Cluster {
         let (host, id) = (own.router, own.id);
         if self.hosts[host].is_paused(self.now) {
             let due = self.hosts[host].paused_until;
-            return self.at(due, Event::Cancel { client, connection });
+            return self.at(due, SimEvent::Cancel { client, connection });
         }
         self.note(|| format!("client {client} goes away"));
         self.disconnected(client);

@@ -2,7 +2,7 @@
 
 use protocol::time::Time;
 
-use crate::random::Random;
+use crate::random::SimRandom;
 
 /// Two clocks that are wrong by this much in opposite directions differ by less than the 1 % that leases allow for.
 const RATE_ERROR_PPM: u64 = 4_900;
@@ -17,14 +17,14 @@ pub(crate) struct HostClock {
 }
 
 impl HostClock {
-    pub(crate) fn draw(random: &mut Random, wrong: bool) -> HostClock {
+    pub(crate) fn draw(random: &mut SimRandom, wrong: bool) -> HostClock {
         let offset = random.between(1_000_000_000, 2_000_000_000);
         let rate = random.between(1_000_000 - RATE_ERROR_PPM, 1_000_000 + RATE_ERROR_PPM);
         HostClock { offset, rate_ppm: if wrong { rate } else { 1_000_000 } }
     }
 
     /// Runs at another rate from `now` on.
-    pub(crate) fn change_rate(&mut self, now: u64, random: &mut Random) {
+    pub(crate) fn change_rate(&mut self, now: u64, random: &mut SimRandom) {
         let shown = self.at(now).0;
         *self = HostClock::draw(random, true);
         self.offset = 0;
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_clock_never_goes_back_and_keeps_its_rate() {
-        let clock = HostClock::draw(&mut Random::new(3), true);
+        let clock = HostClock::draw(&mut SimRandom::new(3), true);
         let mut last = clock.at(0);
         for now in (0..5_000_000).step_by(997) {
             assert!(clock.at(now) >= last);

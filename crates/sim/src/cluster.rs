@@ -10,17 +10,17 @@ use protocol::shim::{self, Shim};
 use wire::resp::Command;
 use wire::{Message, NodeId, RouterId, ShimId};
 
-use crate::cast::{Cast, Roster};
-use crate::checkers::{Births, Versions, Watch};
-use crate::clients::{Client, TestKey};
+use crate::cast::{Cast, CastRoster};
+use crate::checkers::{Births, Versions, WatchChecker};
+use crate::clients::{SimClient, TestKey};
 use crate::clock::{HostClock, ROUTER_TICK_US};
-use crate::controllers::{Follower, Operator, Told};
+use crate::controllers::{Operator, SimFollower, Told};
 use crate::faults::{FaultSet, Storms};
 use crate::history::History;
-use crate::host::{Host, Machine, Role};
-use crate::network::{HostId, Network, Place};
+use crate::host::{Host, HostRole, Machine};
+use crate::network::{HostId, Place, SimNetwork};
 use crate::policies::Rules;
-use crate::random::Random;
+use crate::random::SimRandom;
 use crate::registry::Registry;
 use crate::shape::Shape;
 use crate::storage::site::WireEvent;
@@ -35,7 +35,7 @@ const SECRET: Secret = Secret([7; 16]);
 
 /// What happens at a time.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum SimEvent {
     Deliver {
         place: Place,
         life: u32,
@@ -152,16 +152,16 @@ pub(crate) enum Effects {
 
 pub(crate) struct Cluster {
     pub(crate) shape: Shape,
-    pub(crate) random: Random,
+    pub(crate) random: SimRandom,
     /// Virtual time in microseconds.
     pub(crate) now: u64,
-    pub(crate) queue: crate::queue::Queue<Event>,
+    pub(crate) queue: crate::queue::EventQueue<SimEvent>,
     pub(crate) hosts: Vec<Host>,
     /// Where the slots of the shims begin, two for each.
     pub(crate) slots_first: HostId,
     pub(crate) routers_first: HostId,
     pub(crate) controllers_first: HostId,
-    pub(crate) network: Network,
+    pub(crate) network: SimNetwork,
     pub(crate) servers: Vec<Server>,
     /// By slot.
     pub(crate) backends: Vec<Backend>,
@@ -172,7 +172,7 @@ pub(crate) struct Cluster {
     /// The map that clusters start with.
     pub(crate) placement: Arc<Placement>,
     pub(crate) keys: Vec<TestKey>,
-    pub(crate) clients: Vec<Client>,
+    pub(crate) clients: Vec<SimClient>,
     /// By key: when nobody writes it any more, so that what clients keep has time to be found stale.
     pub(crate) settled_at: Vec<u64>,
     pub(crate) history: History,
@@ -181,7 +181,7 @@ pub(crate) struct Cluster {
     pub(crate) births: Births,
     pub(crate) rules: Rules,
     pub(crate) storms: Storms,
-    pub(crate) watch: Watch,
+    pub(crate) watch: WatchChecker,
     /// Nothing more goes wrong.
     pub(crate) calm: bool,
     /// Clients ask for nothing more.
@@ -193,8 +193,8 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(seed: u64, allowed: FaultSet, with_text: bool) -> Cluster {
-        let mut random = Random::new(seed);
-        let [mut features, mut stores] = [FEATURES, STORES].map(|source| Random::new(seed ^ source));
+        let mut random = SimRandom::new(seed);
+        let [mut features, mut stores] = [FEATURES, STORES].map(|source| SimRandom::new(seed ^ source));
         let shape = Shape::draw(&mut random, &mut features, allowed);
         let shape = shape.with_controllers_troubles(&mut stores, allowed);
         let placement = Arc::new(placement(shape.map.clone()));
@@ -202,13 +202,13 @@ impl Cluster {
         trace.note(0, || format!("seed {seed}: {shape:#?}"));
         let (hosts, network) = lay_out(&shape, &placement, &mut random);
         let slots_first = placement.nodes_count();
-        let everybody = Roster { nodes: slots_first, routers: shape.routers, stranger: false };
+        let everybody = CastRoster { nodes: slots_first, routers: shape.routers, stranger: false };
         let first = if shape.grows_at.is_some() { everybody.without_the_last() } else { everybody };
         let shims = shape.map.shims.len();
         let keys = crate::clients::keys(&shape, &placement);
         let mut cluster = Cluster {
             now: 0,
-            queue: crate::queue::Queue::new(),
+            queue: crate::queue::EventQueue::new(),
             slots_first,
             routers_first: slots_first + 2 * shims,
             controllers_first: slots_first + 2 * shims + shape.routers,
@@ -226,7 +226,7 @@ impl Cluster {
             settled_at: crate::tracking::settled_at(&shape, keys.len(), &mut random),
             clients: crate::clients::clients(&shape, slots_first + 2 * shims, &mut random),
             storms: Storms::default(),
-            watch: Watch::default(),
+            watch: WatchChecker::default(),
             calm: false,
             quiet: false,
             serial: 0,
@@ -254,22 +254,22 @@ impl Cluster {
         }
         for link in 0..self.network.links.len() {
             let due = self.soon(2_000);
-            self.at(due, Event::Dial { link });
+            self.at(due, SimEvent::Dial { link });
         }
         for client in 0..self.clients.len() {
             let due = self.soon(50_000);
-            self.at(due, Event::Client { client });
+            self.at(due, SimEvent::Client { client });
         }
         // Every shim takes its storage over and waits as after a restart, and writes gather meanwhile.
         self.disturb_until(RECONNECT + self.shape.stall_max(), None);
         let due = self.soon(self.shape.fault_interval);
-        self.at(due, Event::Fault);
-        self.at(1_000_000, Event::Inspect);
+        self.at(due, SimEvent::Fault);
+        self.at(1_000_000, SimEvent::Inspect);
         if let Some(grows_at) = self.shape.grows_at {
-            self.at(grows_at, Event::Grow);
+            self.at(grows_at, SimEvent::Grow);
         }
         if self.shape.bounded.is_some() {
-            self.at(0, Event::Outsider);
+            self.at(0, SimEvent::Outsider);
         }
     }
 
@@ -297,7 +297,7 @@ impl Cluster {
         (slot - self.slots_first) / 2
     }
 
-    pub(crate) fn at(&mut self, time: u64, event: Event) {
+    pub(crate) fn at(&mut self, time: u64, event: SimEvent) {
         self.queue.push(time, event);
     }
 
@@ -340,23 +340,23 @@ impl Cluster {
         let clock = HostClock::draw(&mut self.random, self.shape.faults.contains(crate::FaultKind::Clock));
         let placement = Arc::clone(&self.placement);
         let machine = match self.hosts[host].role {
-            Role::Node(id) => {
+            HostRole::Node(id) => {
                 let config = self.shape.node(id, placement.layer_of(id), seed);
                 Machine::Node(Box::new(Node::new(config, placement)))
             }
-            Role::Shim(id) => Machine::Shim(Box::new(Shim::new(self.shape.shim(id, seed), placement))),
-            Role::Router(_) => {
+            HostRole::Shim(id) => Machine::Shim(Box::new(Shim::new(self.shape.shim(id, seed), placement))),
+            HostRole::Router(_) => {
                 let mut router = Router::new(self.shape.router(seed));
                 router.step(clock.at(self.now), router::Input::Map(placement), &mut Vec::new());
                 Machine::Router(Box::new(router))
             }
-            Role::Controller => {
+            HostRole::Controller => {
                 self.registry.join(host - self.controllers_first);
                 Machine::Controller(Box::new(self.new_controller(host, clock.at(self.now), seed)))
             }
         };
         let numbers: Vec<u64> = self.controllers().map(|_| self.random.number()).collect();
-        let follower = Follower::new(Arc::clone(&self.placement), numbers.into_iter());
+        let follower = SimFollower::new(Arc::clone(&self.placement), numbers.into_iter());
         let own = &mut self.hosts[host];
         own.life += 1;
         own.follower = follower;
@@ -364,7 +364,7 @@ impl Cluster {
         own.parked.clear();
         own.reloaded = (self.now, 0);
         let life = own.life;
-        if !matches!(self.hosts[host].role, Role::Router(_) | Role::Controller) {
+        if !matches!(self.hosts[host].role, HostRole::Router(_) | HostRole::Controller) {
             // It reads its configuration before anything else.
             self.reloads(host, life);
         }
@@ -373,8 +373,8 @@ impl Cluster {
         }
         self.note(|| format!("{host} starts"));
         let tick = self.soon(self.tick_of(host));
-        self.at(tick, Event::Tick { host, life });
-        if !matches!(self.hosts[host].role, Role::Controller) {
+        self.at(tick, SimEvent::Tick { host, life });
+        if !matches!(self.hosts[host].role, HostRole::Controller) {
             self.begin_heartbeats(host);
         }
     }
@@ -401,9 +401,9 @@ impl Cluster {
 
     pub(crate) fn tick_of(&self, host: HostId) -> u64 {
         match self.hosts[host].role {
-            Role::Node(_) | Role::Shim(_) => self.shape.tick,
-            Role::Router(_) => ROUTER_TICK_US,
-            Role::Controller => 100_000,
+            HostRole::Node(_) | HostRole::Shim(_) => self.shape.tick,
+            HostRole::Router(_) => ROUTER_TICK_US,
+            HostRole::Controller => 100_000,
         }
     }
 }
@@ -413,35 +413,35 @@ pub(crate) fn placement(map: wire::ClusterMap) -> Placement {
 }
 
 /// Hosts in the order nodes, slots of shims, routers, controllers; and who dials whom.
-fn lay_out(shape: &Shape, placement: &Arc<Placement>, random: &mut Random) -> (Vec<Host>, Network) {
+fn lay_out(shape: &Shape, placement: &Arc<Placement>, random: &mut SimRandom) -> (Vec<Host>, SimNetwork) {
     let nodes = shape.map.layers.iter().map(|layer| layer.nodes.len()).sum::<usize>() as u16;
     let shims = shape.map.shims.len() as u16;
     let routers = shape.routers as u16;
-    let slots = (0..shims).flat_map(|shim| [Role::Shim(ShimId(shim)); 2]);
-    let roles: Vec<Role> = (0..nodes)
-        .map(|node| Role::Node(NodeId(node)))
+    let slots = (0..shims).flat_map(|shim| [HostRole::Shim(ShimId(shim)); 2]);
+    let roles: Vec<HostRole> = (0..nodes)
+        .map(|node| HostRole::Node(NodeId(node)))
         .chain(slots)
-        .chain((0..routers).map(|router| Role::Router(RouterId(router))))
-        .chain((0..shape.controllers).map(|_| Role::Controller))
+        .chain((0..routers).map(|router| HostRole::Router(RouterId(router))))
+        .chain((0..shape.controllers).map(|_| HostRole::Controller))
         .collect();
-    let mut network = Network::default();
-    let place = |wanted: Role| {
+    let mut network = SimNetwork::default();
+    let place = |wanted: HostRole| {
         let host = roles.iter().position(|role| *role == wanted);
         host.zip(wanted.peer())
     };
-    let mut link = |dialer: Role, listener: Role| {
+    let mut link = |dialer: HostRole, listener: HostRole| {
         if let (Some(dialer), Some(listener)) = (place(dialer), place(listener)) {
             network.add(dialer, listener);
         }
     };
     for shim in 0..shims {
-        (0..nodes).for_each(|node| link(Role::Node(NodeId(node)), Role::Shim(ShimId(shim))));
+        (0..nodes).for_each(|node| link(HostRole::Node(NodeId(node)), HostRole::Shim(ShimId(shim))));
     }
     for router in 0..routers {
-        (0..nodes).for_each(|node| link(Role::Router(RouterId(router)), Role::Node(NodeId(node))));
-        (0..shims).for_each(|shim| link(Role::Router(RouterId(router)), Role::Shim(ShimId(shim))));
+        (0..nodes).for_each(|node| link(HostRole::Router(RouterId(router)), HostRole::Node(NodeId(node))));
+        (0..shims).for_each(|shim| link(HostRole::Router(RouterId(router)), HostRole::Shim(ShimId(shim))));
     }
-    let follower = || Follower::new(Arc::clone(placement), std::iter::empty());
+    let follower = || SimFollower::new(Arc::clone(placement), std::iter::empty());
     let hosts = roles.iter().map(|role| Host::new(*role, HostClock::draw(random, false), follower()));
     (hosts.collect(), network)
 }

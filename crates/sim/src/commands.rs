@@ -5,8 +5,8 @@ use protocol::placement::Placement;
 use wire::resp::Command;
 use wire::{Key, View};
 
-use crate::model::{State, What};
-use crate::random::Random;
+use crate::model::{ModelState, What};
+use crate::random::SimRandom;
 use crate::shape::{Shape, Traffic};
 
 /// Keys that are read and never written: more than small nodes hold.
@@ -38,7 +38,7 @@ pub(crate) struct TestKey {
 
 /// How a reply answers the operations of its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answers {
+pub(crate) enum StorageAnswers {
     /// Each of them with all of it.
     All,
     /// Each with its element.
@@ -53,10 +53,10 @@ pub(crate) enum Answers {
 
 /// A command with what it does to which keys.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct DrawnCommand {
     pub(crate) command: Command,
     pub(crate) effects: Vec<(usize, What)>,
-    pub(crate) answers: Answers,
+    pub(crate) answers: StorageAnswers,
     pub(crate) blocks: bool,
 }
 
@@ -84,11 +84,11 @@ impl TestKey {
         TestKey { kind, key, reads: forms.iter().map(form).collect() }
     }
 
-    pub(crate) fn initial(&self) -> State {
+    pub(crate) fn initial(&self) -> ModelState {
         match self.kind {
-            KeyKind::Text | KeyKind::Counter => State::text(),
-            KeyKind::Hash => State::Hash(Default::default()),
-            KeyKind::List => State::List(Default::default()),
+            KeyKind::Text | KeyKind::Counter => ModelState::text(),
+            KeyKind::Hash => ModelState::Hash(Default::default()),
+            KeyKind::List => ModelState::List(Default::default()),
         }
     }
 }
@@ -105,9 +105,9 @@ pub(crate) fn keys(shape: &Shape, placement: &Placement) -> Vec<TestKey> {
     keys
 }
 
-fn one(args: &[&[u8]], key: usize, what: What) -> Wish {
+fn one(args: &[&[u8]], key: usize, what: What) -> DrawnCommand {
     let command = Command::from_args(args);
-    Wish { command, effects: vec![(key, what)], answers: Answers::All, blocks: false }
+    DrawnCommand { command, effects: vec![(key, what)], answers: StorageAnswers::All, blocks: false }
 }
 
 /// What a client asks for next; `serial` makes every value unique. `near`: on this key.
@@ -116,8 +116,8 @@ pub(crate) fn wish(
     keys: &[TestKey],
     near: Option<usize>,
     serial: u64,
-    random: &mut Random,
-) -> Wish {
+    random: &mut SimRandom,
+) -> DrawnCommand {
     let favourite = if random.percent(traffic.skew) { Some(0) } else { None };
     let key = near.or(favourite).unwrap_or_else(|| random.index(keys.len()));
     if random.percent(traffic.reads) {
@@ -126,7 +126,7 @@ pub(crate) fn wish(
         }
         let form = &keys[key].reads[random.index(keys[key].reads.len())];
         let (command, effects) = (form.command.clone(), vec![(key, form.what.clone())]);
-        return Wish { command, effects, answers: Answers::All, blocks: false };
+        return DrawnCommand { command, effects, answers: StorageAnswers::All, blocks: false };
     }
     let name = &keys[key].key.bytes[..];
     let value = format!("v{serial}").into_bytes();
@@ -148,14 +148,14 @@ pub(crate) fn wish(
         }
         KeyKind::List if near.is_none() && random.percent(40) => {
             let blocking = one(&[b"BLPOP", name, b"0"], key, What::Pop(name.to_vec()));
-            Wish { blocks: true, ..blocking }
+            DrawnCommand { blocks: true, ..blocking }
         }
         KeyKind::List => one(&[b"LPUSH", name, &value], key, What::Push(value.clone())),
     }
 }
 
 /// MGET of two to four different texts or counters.
-fn read_several(keys: &[TestKey], random: &mut Random) -> Wish {
+fn read_several(keys: &[TestKey], random: &mut SimRandom) -> DrawnCommand {
     let simple: Vec<usize> =
         (0..keys.len()).filter(|key| matches!(keys[*key].kind, KeyKind::Text | KeyKind::Counter)).collect();
     let (start, count) = (random.index(simple.len()), random.between(2, 4) as usize);
@@ -164,10 +164,15 @@ fn read_several(keys: &[TestKey], random: &mut Random) -> Wish {
     let mut args: Vec<&[u8]> = vec![b"MGET"];
     args.extend(chosen.iter().map(|key| &keys[*key].key.bytes[..]));
     let effects = chosen.iter().map(|key| (*key, What::Get)).collect();
-    Wish { command: Command::from_args(&args), effects, answers: Answers::Elements, blocks: false }
+    DrawnCommand {
+        command: Command::from_args(&args),
+        effects,
+        answers: StorageAnswers::Elements,
+        blocks: false,
+    }
 }
 
-fn expire(name: &[u8], key: usize, traffic: &Traffic, random: &mut Random) -> Wish {
+fn expire(name: &[u8], key: usize, traffic: &Traffic, random: &mut SimRandom) -> DrawnCommand {
     if !traffic.expiry {
         return one(&[b"INCR", name], key, What::Increment(1));
     }
@@ -179,7 +184,13 @@ fn expire(name: &[u8], key: usize, traffic: &Traffic, random: &mut Random) -> Wi
     one(&[b"PEXPIRE", name, text.as_bytes()], key, What::Expire(milliseconds))
 }
 
-fn write_text(traffic: &Traffic, keys: &[TestKey], key: usize, value: Vec<u8>, random: &mut Random) -> Wish {
+fn write_text(
+    traffic: &Traffic,
+    keys: &[TestKey],
+    key: usize,
+    value: Vec<u8>,
+    random: &mut SimRandom,
+) -> DrawnCommand {
     let name = &keys[key].key.bytes[..];
     let twin = key ^ 1;
     match random.below(12) {
@@ -188,7 +199,7 @@ fn write_text(traffic: &Traffic, keys: &[TestKey], key: usize, value: Vec<u8>, r
             let args: [&[u8]; 5] = [b"MSET", name, &value, &keys[twin].key.bytes, &other];
             let effects = vec![(key, What::Set(value.clone())), (twin, What::Set(other.clone()))];
             let command = Command::from_args(&args);
-            Wish { command, effects, answers: Answers::All, blocks: false }
+            DrawnCommand { command, effects, answers: StorageAnswers::All, blocks: false }
         }
         2 | 3 => one(&[b"APPEND", name, &value], key, What::Append(value.clone())),
         4 => one(&[b"DEL", name], key, What::Delete),
@@ -212,35 +223,35 @@ fn write_text(traffic: &Traffic, keys: &[TestKey], key: usize, value: Vec<u8>, r
 }
 
 /// A read of something that never was.
-pub(crate) fn cold(random: &mut Random) -> Wish {
+pub(crate) fn cold(random: &mut SimRandom) -> DrawnCommand {
     let name = format!("cold{}", random.below(COLD_KEYS));
     let command = Command::from_args(&["GET", &name]);
-    Wish { command, effects: Vec::new(), answers: Answers::Null, blocks: false }
+    DrawnCommand { command, effects: Vec::new(), answers: StorageAnswers::Null, blocks: false }
 }
 
-pub(crate) fn flush(keys: usize) -> Wish {
+pub(crate) fn flush(keys: usize) -> DrawnCommand {
     let effects = (0..keys).map(|key| (key, What::Clear)).collect();
     let command = Command::from_args(&["FLUSHALL"]);
-    Wish { command, effects, answers: Answers::All, blocks: false }
+    DrawnCommand { command, effects, answers: StorageAnswers::All, blocks: false }
 }
 
 /// What a reply says of its command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum CommandVerdict {
     Told,
     Unknown,
     NoEffect,
 }
 
 /// Every error that DistCache gives in trouble says what became of the command.
-pub(crate) fn verdict(reply: &[u8]) -> Result<Verdict, String> {
+pub(crate) fn verdict(reply: &[u8]) -> Result<CommandVerdict, String> {
     if !matches!(reply.first(), Some(b'-' | b'!')) {
-        return Ok(Verdict::Told);
+        return Ok(CommandVerdict::Told);
     }
     let text = String::from_utf8_lossy(reply);
     let says = |words: &str| text.contains(words);
     if says("is unknown") {
-        return Ok(Verdict::Unknown);
+        return Ok(CommandVerdict::Unknown);
     }
     // Only a read is told no more than that its connection broke.
     let harmless = [
@@ -253,7 +264,7 @@ pub(crate) fn verdict(reply: &[u8]) -> Result<Verdict, String> {
         "the connection to storage broke before the reply",
     ];
     match harmless.iter().any(|words| says(words)) {
-        true => Ok(Verdict::NoEffect),
+        true => Ok(CommandVerdict::NoEffect),
         false => Err(format!("an unexpected reply: {text}")),
     }
 }

@@ -11,8 +11,8 @@ use protocol::placement::Placement;
 use protocol::time::Time;
 use wire::{NodeId, Peer};
 
-use crate::cast::{Cast, Roster};
-use crate::cluster::{Cluster, Event, placement};
+use crate::cast::{Cast, CastRoster};
+use crate::cluster::{Cluster, SimEvent, placement};
 use crate::host::Machine;
 use crate::network::HostId;
 
@@ -20,16 +20,16 @@ use crate::network::HostId;
 const RETRY: u64 = 200_000;
 
 /// The map that a process acts on, and how it tells each controller that it lives.
-pub(crate) struct Follower {
+pub(crate) struct SimFollower {
     pub(crate) placement: Arc<Placement>,
     /// The history of that map; 0 before it has one of a controller.
     pub(crate) history: u64,
-    agents: Vec<Agent>,
+    agents: Vec<SimAgent>,
     /// It has said its last word.
     left: bool,
 }
 
-struct Agent {
+struct SimAgent {
     number: u64,
     sequence: u64,
 }
@@ -41,11 +41,11 @@ pub(crate) struct Told {
     placement: Arc<Placement>,
 }
 
-impl Follower {
+impl SimFollower {
     /// `numbers` of its agents, one for each controller.
-    pub(crate) fn new(placement: Arc<Placement>, numbers: impl Iterator<Item = u64>) -> Follower {
-        let agents = numbers.map(|number| Agent { number, sequence: 0 }).collect();
-        Follower { placement, history: 0, agents, left: false }
+    pub(crate) fn new(placement: Arc<Placement>, numbers: impl Iterator<Item = u64>) -> SimFollower {
+        let agents = numbers.map(|number| SimAgent { number, sequence: 0 }).collect();
+        SimFollower { placement, history: 0, agents, left: false }
     }
 }
 
@@ -73,7 +73,7 @@ impl Cluster {
         let life = self.hosts[host].life;
         for agent in 0..self.controllers().len() {
             let due = self.soon(self.registry.heartbeat_interval());
-            self.at(due, Event::Heartbeat { host, life, agent });
+            self.at(due, SimEvent::Heartbeat { host, life, agent });
         }
     }
 
@@ -84,7 +84,7 @@ impl Cluster {
         }
         let interval = self.registry.heartbeat_interval();
         let due = self.now + interval / 2 + self.random.below(interval / 2);
-        self.at(due, Event::Heartbeat { host, life, agent });
+        self.at(due, SimEvent::Heartbeat { host, life, agent });
         let Some(member) = self.hosts[host].role.peer() else { return };
         let epoch = self.hosts[host].follower.placement.epoch();
         let empty = self.hosts[host].node().is_some_and(|node| node.objects() == 0);
@@ -124,7 +124,7 @@ impl Cluster {
         if self.storms.doubles(self.now, &mut self.random) {
             let due = self.soon(self.shape.lease * 2);
             let life = self.hosts[controller].life;
-            self.at(due, Event::Repeat { host: controller, life, heartbeat: heartbeat.clone() });
+            self.at(due, SimEvent::Repeat { host: controller, life, heartbeat: heartbeat.clone() });
         }
         self.step_controller(controller, Input::Heartbeat(heartbeat));
         self.look(controller);
@@ -155,7 +155,7 @@ impl Cluster {
         if self.network.cut_until(self.now, controller, host).is_none() {
             let due = self.now + self.random.wait(self.shape.latency);
             let life = self.hosts[host].life;
-            self.at(due, Event::Map { host, life, told });
+            self.at(due, SimEvent::Map { host, life, told });
         }
     }
 
@@ -179,8 +179,8 @@ impl Cluster {
         self.operator.grows = true;
     }
 
-    pub(crate) fn everybody(&self) -> Roster {
-        Roster { nodes: self.slots_first, routers: self.shape.routers, stranger: false }
+    pub(crate) fn everybody(&self) -> CastRoster {
+        CastRoster { nodes: self.slots_first, routers: self.shape.routers, stranger: false }
     }
 
     /// The operator has a controller read its file again, until all of them know everybody.
@@ -234,7 +234,7 @@ impl Cluster {
                 Effect::Propose { version, map } => {
                     if self.registry.propose(index, version, map) {
                         let due = self.now + self.random.wait(self.shape.latency);
-                        self.at(due, Event::Propose { host, life });
+                        self.at(due, SimEvent::Propose { host, life });
                     }
                 }
                 // Nobody looks at statuses here.
@@ -257,7 +257,7 @@ impl Cluster {
                 self.trace.event(self.now, 11, host);
                 self.trace.word(u64::from(epoch));
             }
-            Err(()) => self.at(self.now + RETRY, Event::Propose { host, life }),
+            Err(()) => self.at(self.now + RETRY, SimEvent::Propose { host, life }),
         }
     }
 
@@ -279,9 +279,10 @@ impl Cluster {
     }
 }
 
-fn log(host: HostId, event: &controller::Event<Roster>) -> String {
-    let shares =
-        |map: &StoredMap<Roster>| map.nodes.iter().map(|owned| owned.share.to_string()).collect::<Vec<_>>();
+fn log(host: HostId, event: &controller::Event<CastRoster>) -> String {
+    let shares = |map: &StoredMap<CastRoster>| {
+        map.nodes.iter().map(|owned| owned.share.to_string()).collect::<Vec<_>>()
+    };
     match event {
         controller::Event::Taken(map) => {
             let (by, shares) = (&map.by, shares(map).join(" "));

@@ -4,7 +4,7 @@ use protocol::storage::network::StorageInput;
 use protocol::{node, router, shim};
 use wire::{Message, Peer};
 
-use crate::cluster::{Cluster, Effects, Event};
+use crate::cluster::{Cluster, Effects, SimEvent};
 use crate::host::Machine;
 use crate::network::{HostId, Place};
 use crate::storage;
@@ -17,21 +17,23 @@ const HANDSHAKE: u64 = 3;
 
 impl Cluster {
     /// The host that an event is for, if it is for the process there and a paused one gets it later.
-    fn target(&self, event: &Event) -> Option<HostId> {
+    fn target(&self, event: &SimEvent) -> Option<HostId> {
         match event {
-            Event::Deliver { place, .. } => Some(self.network.links[place.link].hosts[1 - place.from]),
-            Event::Late { link, from, .. } => Some(self.network.links[*link].hosts[1 - from]),
-            Event::Tell { link, side, .. } => Some(self.network.links[*link].hosts[*side]),
-            Event::Wire { event, .. } => match event.doer() {
+            SimEvent::Deliver { place, .. } => Some(self.network.links[place.link].hosts[1 - place.from]),
+            SimEvent::Late { link, from, .. } => Some(self.network.links[*link].hosts[1 - from]),
+            SimEvent::Tell { link, side, .. } => Some(self.network.links[*link].hosts[*side]),
+            SimEvent::Wire { event, .. } => match event.doer() {
                 Doer::Process(connection) => Some(storage::slot_of(connection)),
                 Doer::Server | Doer::Kernel => None,
             },
-            Event::Command { host, .. } | Event::Map { host, .. } | Event::Reload { host, .. } => Some(*host),
+            SimEvent::Command { host, .. } | SimEvent::Map { host, .. } | SimEvent::Reload { host, .. } => {
+                Some(*host)
+            }
             _ => None,
         }
     }
 
-    pub(crate) fn fire(&mut self, event: Event) {
+    pub(crate) fn fire(&mut self, event: SimEvent) {
         if let Some(host) = self.target(&event) {
             if let Some(until) = self.cut(&event) {
                 return self.at(until, event);
@@ -41,49 +43,49 @@ impl Cluster {
             }
         }
         match event {
-            Event::Deliver { place, life } => self.deliver(place, life),
-            Event::Late { link, from, life, message } => self.late(link, from, life, message),
-            Event::Tell { link, side, life, up } => self.tell(link, side, life, up),
-            Event::Dial { link } => self.dial(link),
-            Event::Tick { host, life } => self.tick(host, life),
-            Event::Wake { host, life } => self.wake(host, life),
-            Event::Effects { host, life, effects } => {
+            SimEvent::Deliver { place, life } => self.deliver(place, life),
+            SimEvent::Late { link, from, life, message } => self.late(link, from, life, message),
+            SimEvent::Tell { link, side, life, up } => self.tell(link, side, life, up),
+            SimEvent::Dial { link } => self.dial(link),
+            SimEvent::Tick { host, life } => self.tick(host, life),
+            SimEvent::Wake { host, life } => self.wake(host, life),
+            SimEvent::Effects { host, life, effects } => {
                 if self.hosts[host].life == life {
                     self.carry_out(host, effects);
                 }
             }
-            Event::Client { client } => self.client_acts(client),
-            Event::Command { host, client, connection, command } => {
+            SimEvent::Client { client } => self.client_acts(client),
+            SimEvent::Command { host, client, connection, command } => {
                 self.commanded(host, client, connection, command);
             }
-            Event::Cancel { client, connection } => self.give_up(client, connection),
-            Event::Heartbeat { host, life, agent } => self.heartbeat(host, life, agent),
-            Event::Map { host, life, told } => self.adopt(host, life, told),
-            Event::Grow => self.grow(),
-            Event::Mend => self.registry.mend(),
-            Event::Repeat { host, life, heartbeat } => self.repeat(host, life, heartbeat),
-            Event::Propose { host, life } => self.proposed(host, life),
-            Event::Operator { node, drained } => self.operate(node, drained),
-            Event::Start { host } => self.restart(host),
-            Event::Kill { host, life } => {
+            SimEvent::Cancel { client, connection } => self.give_up(client, connection),
+            SimEvent::Heartbeat { host, life, agent } => self.heartbeat(host, life, agent),
+            SimEvent::Map { host, life, told } => self.adopt(host, life, told),
+            SimEvent::Grow => self.grow(),
+            SimEvent::Mend => self.registry.mend(),
+            SimEvent::Repeat { host, life, heartbeat } => self.repeat(host, life, heartbeat),
+            SimEvent::Propose { host, life } => self.proposed(host, life),
+            SimEvent::Operator { node, drained } => self.operate(node, drained),
+            SimEvent::Start { host } => self.restart(host),
+            SimEvent::Kill { host, life } => {
                 if self.hosts[host].life == life {
                     self.kill(host);
                 }
             }
-            Event::Reload { host, life } => self.reloads(host, life),
-            Event::Refresh { client, key } => self.refresh(client, key),
-            Event::Outsider => self.outsider_acts(),
-            Event::Fault => self.fault(),
-            Event::Inspect => self.inspect(),
-            Event::Wire { server, event } => self.wire_event(server, event),
+            SimEvent::Reload { host, life } => self.reloads(host, life),
+            SimEvent::Refresh { client, key } => self.refresh(client, key),
+            SimEvent::Outsider => self.outsider_acts(),
+            SimEvent::Fault => self.fault(),
+            SimEvent::Inspect => self.inspect(),
+            SimEvent::Wire { server, event } => self.wire_event(server, event),
         }
     }
 
     /// Until when a message is held up on its way.
-    fn cut(&self, event: &Event) -> Option<u64> {
+    fn cut(&self, event: &SimEvent) -> Option<u64> {
         let (link, from) = match event {
-            Event::Deliver { place, .. } => (place.link, place.from),
-            Event::Late { link, from, .. } => (*link, *from),
+            SimEvent::Deliver { place, .. } => (place.link, place.from),
+            SimEvent::Late { link, from, .. } => (*link, *from),
             _ => return None,
         };
         let hosts = self.network.links[link].hosts;
@@ -156,7 +158,7 @@ impl Cluster {
         }
         if self.network.links[link].is_idle() {
             let due = self.soon(self.redial());
-            self.at(due, Event::Dial { link });
+            self.at(due, SimEvent::Dial { link });
         }
     }
 
@@ -181,14 +183,14 @@ impl Cluster {
         let ready = |host: HostId| self.hosts[host].is_awake(now);
         if cut || !ready(dialer) || !ready(listener) {
             let due = now + self.redial();
-            return self.at(due, Event::Dial { link: index });
+            return self.at(due, SimEvent::Dial { link: index });
         }
         self.network.links[index].hosts[1] = listener;
         let latency = self.shape.latency * HANDSHAKE;
         let told_at = [now + self.random.wait(latency), now + self.random.wait(latency)];
         let life = self.network.heal(index, told_at);
         for (side, at) in told_at.into_iter().enumerate() {
-            self.at(at, Event::Tell { link: index, side, life, up: true });
+            self.at(at, SimEvent::Tell { link: index, side, life, up: true });
         }
     }
 
@@ -198,7 +200,7 @@ impl Cluster {
         for (side, at) in noticed.into_iter().enumerate() {
             let Some(at) = at else { continue };
             let at = at + self.random.wait(self.shape.lease / 10);
-            self.at(at, Event::Tell { link: index, side, life, up: false });
+            self.at(at, SimEvent::Tell { link: index, side, life, up: false });
         }
     }
 
@@ -212,7 +214,7 @@ impl Cluster {
             self.network.forget(index, side);
             if self.network.links[index].is_idle() {
                 let due = self.soon(self.redial());
-                self.at(due, Event::Dial { link: index });
+                self.at(due, SimEvent::Dial { link: index });
             }
         }
     }
@@ -224,7 +226,7 @@ impl Cluster {
         }
         if own.is_paused(self.now) {
             let until = own.paused_until;
-            return self.at(until, Event::Tick { host, life });
+            return self.at(until, SimEvent::Tick { host, life });
         }
         match &own.machine {
             Some(Machine::Node(_)) => self.step_node(host, node::Input::Tick),
@@ -237,7 +239,7 @@ impl Cluster {
             None => return,
         }
         let next = self.now + self.tick_of(host);
-        self.at(next, Event::Tick { host, life });
+        self.at(next, SimEvent::Tick { host, life });
     }
 
     pub(crate) fn pause(&mut self, host: HostId, until: u64) {
@@ -255,7 +257,7 @@ impl Cluster {
         self.note(|| format!("{host} is paused until {until}"));
         self.hosts[host].paused_until = until;
         let life = self.hosts[host].life;
-        self.at(until, Event::Wake { host, life });
+        self.at(until, SimEvent::Wake { host, life });
     }
 
     fn wake(&mut self, host: HostId, life: u32) {
@@ -300,7 +302,7 @@ impl Cluster {
         if let Some(until) = until {
             let life = self.hosts[host].life;
             // Before the wake: what came later waits behind it.
-            self.at(until, Event::Effects { host, life, effects });
+            self.at(until, SimEvent::Effects { host, life, effects });
             return self.begin_pause(host, until);
         }
         self.carry_out(host, effects);
@@ -363,7 +365,7 @@ impl Cluster {
             return;
         }
         if let Some(arrives_at) = self.network.send(place, arrives_at, message) {
-            self.at(arrives_at, Event::Deliver { place, life });
+            self.at(arrives_at, SimEvent::Deliver { place, life });
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Execution {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum HistoryOutcome {
     /// Not answered.
     Pending,
     /// The reply as RESP2 has it.
@@ -32,11 +32,11 @@ pub(crate) enum Outcome {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Operation {
+pub(crate) struct HistoryOperation {
     pub(crate) what: What,
     pub(crate) invoked: u64,
     pub(crate) returned: u64,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: HistoryOutcome,
     /// The same client's earlier operation on this key, sent ahead of this one without waiting for its reply.
     pub(crate) after: Option<u32>,
     /// Of a write: the command as storage gets it.
@@ -55,7 +55,7 @@ pub(crate) struct OperationId {
 #[derive(Debug)]
 pub(crate) struct History {
     /// By key, in the order of invocation.
-    pub(crate) keys: Vec<Vec<Operation>>,
+    pub(crate) keys: Vec<Vec<HistoryOperation>>,
 }
 
 impl History {
@@ -71,8 +71,8 @@ impl History {
         after: Option<u32>,
         frame: Option<Bytes>,
     ) -> OperationId {
-        let (returned, outcome) = (u64::MAX, Outcome::Pending);
-        self.keys[key].push(Operation {
+        let (returned, outcome) = (u64::MAX, HistoryOutcome::Pending);
+        self.keys[key].push(HistoryOperation {
             what,
             invoked: now,
             returned,
@@ -84,27 +84,28 @@ impl History {
         OperationId { key, place: self.keys[key].len() as u32 - 1 }
     }
 
-    pub(crate) fn get(&self, id: OperationId) -> &Operation {
+    pub(crate) fn get(&self, id: OperationId) -> &HistoryOperation {
         &self.keys[id.key][id.place as usize]
     }
 
-    fn get_mut(&mut self, id: OperationId) -> &mut Operation {
+    fn get_mut(&mut self, id: OperationId) -> &mut HistoryOperation {
         &mut self.keys[id.key][id.place as usize]
     }
 
     pub(crate) fn told(&mut self, now: u64, id: OperationId, reply: Vec<u8>) {
         let operation = self.get_mut(id);
-        (operation.returned, operation.outcome) = (now, Outcome::Told(reply));
+        (operation.returned, operation.outcome) = (now, HistoryOutcome::Told(reply));
     }
 
     /// Nobody will say whether it happened.
     pub(crate) fn lost(&mut self, id: OperationId) {
         let operation = self.get_mut(id);
-        operation.outcome = if operation.what.reads() { Outcome::Void } else { Outcome::Unknown };
+        operation.outcome =
+            if operation.what.reads() { HistoryOutcome::Void } else { HistoryOutcome::Unknown };
     }
 
     pub(crate) fn void(&mut self, id: OperationId) {
-        self.get_mut(id).outcome = Outcome::Void;
+        self.get_mut(id).outcome = HistoryOutcome::Void;
     }
 
     /// Finds for every write of a key when storage carried it out. Those that nobody vouches for have happened by then
@@ -137,7 +138,7 @@ impl History {
 /// Settles operations that storage cannot tell apart: each time goes to the one of them that had to happen first. Says
 /// whether one of them that nobody vouches for happened.
 fn settle_alike(
-    operations: &mut [Operation],
+    operations: &mut [HistoryOperation],
     places: &[usize],
     executed: &[Execution],
 ) -> Result<bool, String> {
@@ -146,15 +147,15 @@ fn settle_alike(
     let mut unknown: Vec<usize> = Vec::new();
     for place in places {
         match operations[*place].outcome {
-            Outcome::Told(_) => told.push(*place),
-            Outcome::Unknown => unknown.push(*place),
+            HistoryOutcome::Told(_) => told.push(*place),
+            HistoryOutcome::Unknown => unknown.push(*place),
             _ => {}
         }
     }
     for Execution { time, serial, reply } in executed {
         let fits = |place: &usize| {
             let one = &operations[*place];
-            let same = matches!(&one.outcome, Outcome::Told(told) if *told == *reply);
+            let same = matches!(&one.outcome, HistoryOutcome::Told(told) if *told == *reply);
             same && (one.invoked..=one.returned).contains(time)
         };
         let told_of = told.iter().copied().filter(fits).min_by_key(|place| operations[*place].returned);
@@ -170,13 +171,13 @@ fn settle_alike(
             ));
         };
         let operation = &mut operations[unknown.remove(index)];
-        operation.outcome = Outcome::Happened;
+        operation.outcome = HistoryOutcome::Happened;
         (operation.invoked, operation.returned) = (*time, *time);
         operation.executed = Some((*time, *serial));
         pinned = true;
     }
     for place in unknown {
-        operations[place].outcome = Outcome::Void;
+        operations[place].outcome = HistoryOutcome::Void;
     }
     match told.first() {
         None => Ok(pinned),

@@ -10,25 +10,25 @@ use wire::{NodeId, Peer, RouterId, ShimId};
 
 use crate::cast::Cast;
 use crate::clock::HostClock;
-use crate::cluster::Event;
-use crate::controllers::Follower;
+use crate::cluster::SimEvent;
+use crate::controllers::SimFollower;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum HostRole {
     Node(NodeId),
     Shim(ShimId),
     Router(RouterId),
     Controller,
 }
 
-impl Role {
+impl HostRole {
     /// How links name it; nobody has a link with a controller.
     pub(crate) fn peer(self) -> Option<Peer> {
         match self {
-            Role::Node(id) => Some(Peer::Node(id)),
-            Role::Shim(id) => Some(Peer::Shim(id)),
-            Role::Router(id) => Some(Peer::Router(id)),
-            Role::Controller => None,
+            HostRole::Node(id) => Some(Peer::Node(id)),
+            HostRole::Shim(id) => Some(Peer::Shim(id)),
+            HostRole::Router(id) => Some(Peer::Router(id)),
+            HostRole::Controller => None,
         }
     }
 }
@@ -41,7 +41,7 @@ pub(crate) enum Machine {
 }
 
 pub(crate) struct Host {
-    pub(crate) role: Role,
+    pub(crate) role: HostRole,
     pub(crate) machine: Option<Machine>,
     pub(crate) clock: HostClock,
     pub(crate) paused_until: u64,
@@ -51,13 +51,13 @@ pub(crate) struct Host {
     pub(crate) reloaded: (u64, u32),
     /// Tells what is meant for this process from what was meant for those that were here before.
     pub(crate) life: u32,
-    pub(crate) follower: Follower,
+    pub(crate) follower: SimFollower,
     /// What has reached a paused process.
-    pub(crate) parked: VecDeque<Event>,
+    pub(crate) parked: VecDeque<SimEvent>,
 }
 
 impl Host {
-    pub(crate) fn new(role: Role, clock: HostClock, follower: Follower) -> Host {
+    pub(crate) fn new(role: HostRole, clock: HostClock, follower: SimFollower) -> Host {
         let (machine, pause_in_hand) = (None, None);
         Host {
             role,

@@ -30,4 +30,4 @@ mod trace;
 mod tracking;
 
 pub use faults::{FaultKind, FaultSet, UnknownFault};
-pub use run::{Report, Settings, run};
+pub use run::{SimReport, SimSettings, run};

@@ -45,52 +45,52 @@ impl What {
 
 /// The virtual times between which something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Window {
+pub(crate) struct ModelWindow {
     pub(crate) earliest: u64,
     pub(crate) latest: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum State {
-    Text { value: Option<Vec<u8>>, expires: Option<Window> },
+pub(crate) enum ModelState {
+    Text { value: Option<Vec<u8>>, expires: Option<ModelWindow> },
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
     List(VecDeque<Vec<u8>>),
 }
 
 /// A state that may follow, and what the client is told.
-pub(crate) type Outcome = (State, Vec<u8>);
+pub(crate) type ModelOutcome = (ModelState, Vec<u8>);
 
-const ABSENT: State = State::Text { value: None, expires: None };
+const ABSENT: ModelState = ModelState::Text { value: None, expires: None };
 
-impl State {
-    pub(crate) fn text() -> State {
+impl ModelState {
+    pub(crate) fn text() -> ModelState {
         ABSENT
     }
 
-    pub(crate) fn expires(&self) -> Option<Window> {
+    pub(crate) fn expires(&self) -> Option<ModelWindow> {
         match self {
-            State::Text { expires, .. } => *expires,
+            ModelState::Text { expires, .. } => *expires,
             _ => None,
         }
     }
 
     /// What a read is told that changes nothing and happens within `when`; `None` if the key has expired by then.
-    pub(crate) fn read(&self, what: &What, when: Window) -> Option<Vec<u8>> {
+    pub(crate) fn read(&self, what: &What, when: ModelWindow) -> Option<Vec<u8>> {
         if self.expires().is_some_and(|expires| when.earliest > expires.latest) {
             return None;
         }
         let mut out = Vec::new();
         match self {
-            State::Text { value, .. } => read_text(value.as_deref(), what, &mut out),
-            State::Hash(hash) => read_hash(hash, what, &mut out),
-            State::List(list) => reply::integer(list.len() as i64, &mut out),
+            ModelState::Text { value, .. } => read_text(value.as_deref(), what, &mut out),
+            ModelState::Hash(hash) => read_hash(hash, what, &mut out),
+            ModelState::List(list) => reply::integer(list.len() as i64, &mut out),
         }
         Some(out)
     }
 
     /// Every outcome of an operation that happens within `when`: two where the key may or may not have expired,
     /// none where the operation would block.
-    pub(crate) fn outcomes(&self, what: &What, when: Window) -> SmallVec<[Outcome; 2]> {
+    pub(crate) fn outcomes(&self, what: &What, when: ModelWindow) -> SmallVec<[ModelOutcome; 2]> {
         let mut outcomes = SmallVec::new();
         let expires = self.expires();
         if expires.is_none_or(|expires| when.earliest <= expires.latest) {
@@ -102,16 +102,16 @@ impl State {
         outcomes
     }
 
-    fn apply(self, what: &What, when: Window) -> Option<Outcome> {
+    fn apply(self, what: &What, when: ModelWindow) -> Option<ModelOutcome> {
         if what.reads() {
-            let everything = Window { earliest: 0, latest: u64::MAX };
+            let everything = ModelWindow { earliest: 0, latest: u64::MAX };
             let told = self.read(what, everything)?;
             return Some((self, told));
         }
         match self {
-            State::Text { value, expires } => Some(apply_text(value, expires, what, when)),
-            State::Hash(hash) => Some(apply_hash(hash, what)),
-            State::List(list) => apply_list(list, what),
+            ModelState::Text { value, expires } => Some(apply_text(value, expires, what, when)),
+            ModelState::Hash(hash) => Some(apply_hash(hash, what)),
+            ModelState::List(list) => apply_list(list, what),
         }
     }
 }
@@ -125,15 +125,20 @@ fn read_text(value: Option<&[u8]>, what: &What, out: &mut Vec<u8>) {
 }
 
 /// Storage's clock may be wrong by half a percent, and it counts whole milliseconds.
-fn expiry(when: Window, milliseconds: u64) -> Window {
+fn expiry(when: ModelWindow, milliseconds: u64) -> ModelWindow {
     let earliest = (when.earliest + milliseconds * 990).saturating_sub(2000);
     let latest = when.latest.saturating_add(milliseconds * 1010 + 2000);
-    Window { earliest, latest }
+    ModelWindow { earliest, latest }
 }
 
-fn apply_text(value: Option<Vec<u8>>, expires: Option<Window>, what: &What, when: Window) -> Outcome {
+fn apply_text(
+    value: Option<Vec<u8>>,
+    expires: Option<ModelWindow>,
+    what: &What,
+    when: ModelWindow,
+) -> ModelOutcome {
     let mut out = Vec::new();
-    let state = |value: Option<Vec<u8>>| State::Text { value, expires: None };
+    let state = |value: Option<Vec<u8>>| ModelState::Text { value, expires: None };
     let state = match what {
         What::Set(value) => {
             reply::simple(b"OK", &mut out);
@@ -141,24 +146,24 @@ fn apply_text(value: Option<Vec<u8>>, expires: Option<Window>, what: &What, when
         }
         What::SetFor(value, milliseconds) => {
             reply::simple(b"OK", &mut out);
-            State::Text { value: Some(value.clone()), expires: Some(expiry(when, *milliseconds)) }
+            ModelState::Text { value: Some(value.clone()), expires: Some(expiry(when, *milliseconds)) }
         }
         What::Expire(milliseconds) => {
             reply::integer(i64::from(value.is_some()), &mut out);
             let expires = value.is_some().then(|| expiry(when, *milliseconds));
-            State::Text { value, expires }
+            ModelState::Text { value, expires }
         }
         What::Increment(by) => {
             let text = value.as_deref().unwrap_or(b"0");
             let number: i64 = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
             reply::integer(number + by, &mut out);
-            State::Text { value: Some((number + by).to_string().into_bytes()), expires }
+            ModelState::Text { value: Some((number + by).to_string().into_bytes()), expires }
         }
         What::Append(more) => {
             let mut text = value.unwrap_or_default();
             text.extend_from_slice(more);
             reply::integer(text.len() as i64, &mut out);
-            State::Text { value: Some(text), expires }
+            ModelState::Text { value: Some(text), expires }
         }
         What::Delete => {
             reply::integer(i64::from(value.is_some()), &mut out);
@@ -190,7 +195,7 @@ fn read_hash(hash: &BTreeMap<Vec<u8>, Vec<u8>>, what: &What, out: &mut Vec<u8>) 
     }
 }
 
-fn apply_hash(mut hash: BTreeMap<Vec<u8>, Vec<u8>>, what: &What) -> Outcome {
+fn apply_hash(mut hash: BTreeMap<Vec<u8>, Vec<u8>>, what: &What) -> ModelOutcome {
     let mut out = Vec::new();
     match what {
         What::HashSet(field, value) => {
@@ -207,10 +212,10 @@ fn apply_hash(mut hash: BTreeMap<Vec<u8>, Vec<u8>>, what: &What) -> Outcome {
         }
         other => panic!("{other:?} on a hash"),
     }
-    (State::Hash(hash), out)
+    (ModelState::Hash(hash), out)
 }
 
-fn apply_list(mut list: VecDeque<Vec<u8>>, what: &What) -> Option<Outcome> {
+fn apply_list(mut list: VecDeque<Vec<u8>>, what: &What) -> Option<ModelOutcome> {
     let mut out = Vec::new();
     match what {
         What::Push(value) => {
@@ -233,5 +238,5 @@ fn apply_list(mut list: VecDeque<Vec<u8>>, what: &What) -> Option<Outcome> {
         }
         other => panic!("{other:?} on a list"),
     }
-    Some((State::List(list), out))
+    Some((ModelState::List(list), out))
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use wire::{Message, Peer};
 
-use crate::random::Random;
+use crate::random::SimRandom;
 
 /// A process's place. A restarted node or router has the old one's; a shim's successor has the other slot.
 pub(crate) type HostId = usize;
@@ -20,7 +20,7 @@ pub(crate) struct Place {
 }
 
 #[derive(Debug, Default)]
-struct Channel {
+struct LinkChannel {
     messages: VecDeque<Message>,
     /// When the last message in it arrives.
     arrives_at: u64,
@@ -28,25 +28,25 @@ struct Channel {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Side {
+struct LinkSide {
     linked: bool,
     /// What this side has not been told yet.
     news: Option<bool>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct SimLink {
     pub(crate) hosts: [HostId; 2],
     pub(crate) peers: [Peer; 2],
     whole: bool,
     /// Counts lives, so that what belonged to an earlier one is told apart.
     pub(crate) life: u32,
-    sides: [Side; 2],
+    sides: [LinkSide; 2],
     /// By sending side and channel.
-    channels: [[Channel; 2]; 2],
+    channels: [[LinkChannel; 2]; 2],
 }
 
-impl Link {
+impl SimLink {
     pub(crate) fn side_of(&self, peer: Peer) -> usize {
         usize::from(self.peers[1] == peer)
     }
@@ -70,20 +70,20 @@ impl Link {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Network {
-    pub(crate) links: Vec<Link>,
+pub(crate) struct SimNetwork {
+    pub(crate) links: Vec<SimLink>,
     /// By role and id of the two peers: the link between them.
     between: std::collections::BTreeMap<(Peer, Peer), usize>,
     /// One way: until when nothing from the first reaches the second.
     cuts: Vec<(HostId, HostId, u64)>,
 }
 
-impl Network {
+impl SimNetwork {
     pub(crate) fn add(&mut self, dialer: (HostId, Peer), listener: (HostId, Peer)) {
         let index = self.links.len();
         self.between.insert((dialer.1, listener.1), index);
         self.between.insert((listener.1, dialer.1), index);
-        self.links.push(Link {
+        self.links.push(SimLink {
             hosts: [dialer.0, listener.0],
             peers: [dialer.1, listener.1],
             whole: false,
@@ -97,7 +97,7 @@ impl Network {
         self.between.get(&(a, b)).copied()
     }
 
-    pub(crate) fn slow_down(&mut self, percent: u64, random: &mut Random) {
+    pub(crate) fn slow_down(&mut self, percent: u64, random: &mut SimRandom) {
         for channel in self.links.iter_mut().flat_map(|link| link.channels.iter_mut().flatten()) {
             channel.slow = random.percent(percent);
         }
@@ -133,7 +133,7 @@ impl Network {
         let link = &mut self.links[index];
         link.whole = true;
         link.life += 1;
-        link.sides = [Side { linked: false, news: Some(true) }; 2];
+        link.sides = [LinkSide { linked: false, news: Some(true) }; 2];
         for (from, channels) in link.channels.iter_mut().enumerate() {
             for channel in channels {
                 channel.messages.clear();
@@ -144,7 +144,7 @@ impl Network {
     }
 
     /// Some of what is on its way still arrives, the rest never. When each side notices: after that.
-    pub(crate) fn break_link(&mut self, index: usize, now: u64, random: &mut Random) -> [Option<u64>; 2] {
+    pub(crate) fn break_link(&mut self, index: usize, now: u64, random: &mut SimRandom) -> [Option<u64>; 2] {
         let link = &mut self.links[index];
         if !link.whole {
             return [None; 2];
@@ -183,7 +183,7 @@ impl Network {
     /// A process ends: it hears nothing more.
     pub(crate) fn forget(&mut self, index: usize, side: usize) {
         let link = &mut self.links[index];
-        link.sides[side] = Side::default();
+        link.sides[side] = LinkSide::default();
         link.channels[1 - side].iter_mut().for_each(|channel| channel.messages.clear());
     }
 

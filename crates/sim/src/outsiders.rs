@@ -1,6 +1,6 @@
 //! Others than DistCache that write to storage directly, as mode `bounded` allows. Not who notices.
 
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, SimEvent};
 use crate::commands;
 use crate::shape::Traffic;
 
@@ -10,7 +10,7 @@ impl Cluster {
             return;
         }
         let next = self.now + self.random.wait(self.shape.outsiders).max(1);
-        self.at(next, Event::Outsider);
+        self.at(next, SimEvent::Outsider);
         let (wish, key) = if self.random.per_mille(5) {
             (commands::flush(self.keys.len()), self.random.index(self.keys.len()))
         } else {

@@ -6,10 +6,10 @@ use protocol::shim::{self, PurgeTarget};
 use std::time::Duration;
 use wire::NodeId;
 
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, SimEvent};
 use crate::host::Machine;
 use crate::network::HostId;
-use crate::random::Random;
+use crate::random::SimRandom;
 
 /// Of the keys of clients: texts in pairs, counters, hashes, lists, all.
 const PREFIXES: [&str; 6] = ["{0}", "{1}", "c", "h", "l", ""];
@@ -22,8 +22,8 @@ pub(crate) struct Rules {
     pub(crate) number: u32,
 }
 
-fn draw(random: &mut Random) -> Policies {
-    let rule = |random: &mut Random| Rule {
+fn draw(random: &mut SimRandom) -> Policies {
+    let rule = |random: &mut SimRandom| Rule {
         cache: random.pick(&[Eligibility::Never, Eligibility::Always, Eligibility::Heat]),
         ttl_ms_max: random.pick(&[20, 300, u64::MAX, u64::MAX]),
         value_bytes_max: random.pick(&[12, usize::MAX, usize::MAX]),
@@ -45,7 +45,7 @@ impl Cluster {
         self.trace.note(self.now, || format!("{rules:?}"));
         for host in 0..self.routers_first {
             let (due, life) = (self.soon(self.shape.lease / 2), self.hosts[host].life);
-            self.at(due, Event::Reload { host, life });
+            self.at(due, SimEvent::Reload { host, life });
         }
         self.disturb_until(self.now + self.shape.lease * 2, None);
         true

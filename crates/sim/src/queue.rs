@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 #[derive(Debug)]
-pub(crate) struct Queue<E> {
+pub(crate) struct EventQueue<E> {
     heap: BinaryHeap<Reverse<(u64, u64, u32)>>,
     /// Events lie still while their times are sorted.
     events: Vec<Option<E>>,
@@ -12,9 +12,9 @@ pub(crate) struct Queue<E> {
     serial: u64,
 }
 
-impl<E> Queue<E> {
-    pub(crate) fn new() -> Queue<E> {
-        Queue { heap: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), serial: 0 }
+impl<E> EventQueue<E> {
+    pub(crate) fn new() -> EventQueue<E> {
+        EventQueue { heap: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), serial: 0 }
     }
 
     pub(crate) fn push(&mut self, time: u64, event: E) {
@@ -48,11 +48,11 @@ impl<E> Queue<E> {
 
 #[cfg(test)]
 mod tests {
-    use super::Queue;
+    use super::EventQueue;
 
     #[test]
     fn time_comes_first_and_then_the_order_of_planning() {
-        let mut queue = Queue::new();
+        let mut queue = EventQueue::new();
         for (time, name) in [(5, 'c'), (3, 'a'), (5, 'd'), (3, 'b'), (9, 'e')] {
             queue.push(time, name);
         }

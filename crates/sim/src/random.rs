@@ -4,11 +4,11 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 #[derive(Clone, Debug)]
-pub(crate) struct Random(SmallRng);
+pub(crate) struct SimRandom(SmallRng);
 
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(SmallRng::seed_from_u64(seed))
+impl SimRandom {
+    pub(crate) fn new(seed: u64) -> SimRandom {
+        SimRandom(SmallRng::seed_from_u64(seed))
     }
 
     pub(crate) fn number(&mut self) -> u64 {

@@ -8,21 +8,21 @@ use protocol::controller::partitions::Terms;
 use protocol::controller::{Change, StoredMap};
 use wire::Peer;
 
-use crate::cast::Roster;
-use crate::random::Random;
+use crate::cast::CastRoster;
+use crate::random::SimRandom;
 
 /// How one replica reaches the store: what it writes waits while it is cut off, and it reads everything again after that.
 #[derive(Clone, Debug, Default)]
 struct Replica {
     /// It hears of each change.
     watching: bool,
-    news: VecDeque<Change<Roster>>,
+    news: VecDeque<Change<CastRoster>>,
     /// What it has been told: who has a lease, and the version of the map.
     leases: BTreeSet<Peer>,
     version: u64,
     /// What it wants written: the leases of members, `true` of those that live, and a map for a version.
     members: BTreeMap<Peer, bool>,
-    proposal: Option<(u64, StoredMap<Roster>)>,
+    proposal: Option<(u64, StoredMap<CastRoster>)>,
     /// It alone does not reach the store until then.
     cut_until: u64,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Registry {
     /// When each member's lease ends.
     leases: BTreeMap<Peer, u64>,
     /// The map and its version, or something that is none.
-    map: Option<(u64, Result<StoredMap<Roster>, String>)>,
+    map: Option<(u64, Result<StoredMap<CastRoster>, String>)>,
     /// The version of the map that was written last: no two maps have the same.
     version: u64,
     replicas: Vec<Replica>,
@@ -41,7 +41,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new(controllers: usize, random: &mut Random) -> Registry {
+    pub(crate) fn new(controllers: usize, random: &mut SimRandom) -> Registry {
         let mut pick = |among: &[u64]| Duration::from_micros(random.pick(among));
         Registry {
             terms: Terms {
@@ -89,7 +89,7 @@ impl Registry {
     }
 
     /// The map, if there is one and it is one.
-    pub(crate) fn map(&self) -> Option<&StoredMap<Roster>> {
+    pub(crate) fn map(&self) -> Option<&StoredMap<CastRoster>> {
         self.map.as_ref().and_then(|(_, map)| map.as_ref().ok())
     }
 
@@ -109,7 +109,7 @@ impl Registry {
     }
 
     /// Somebody writes what is no map, or none of this cluster.
-    pub(crate) fn spoil(&mut self, map: Result<StoredMap<Roster>, String>) {
+    pub(crate) fn spoil(&mut self, map: Result<StoredMap<CastRoster>, String>) {
         self.put(map);
     }
 
@@ -120,7 +120,7 @@ impl Registry {
         }
     }
 
-    fn put(&mut self, map: Result<StoredMap<Roster>, String>) {
+    fn put(&mut self, map: Result<StoredMap<CastRoster>, String>) {
         self.version += 1;
         self.tell(&Change::Map { version: self.version, map: map.clone() });
         self.map = Some((self.version, map));
@@ -135,12 +135,12 @@ impl Registry {
     }
 
     /// A replica wants this map in the place of `version`, rather than what it wanted before. Whether nothing was waiting.
-    pub(crate) fn propose(&mut self, index: usize, version: u64, map: StoredMap<Roster>) -> bool {
+    pub(crate) fn propose(&mut self, index: usize, version: u64, map: StoredMap<CastRoster>) -> bool {
         self.replicas[index].proposal.replace((version, map)).is_none()
     }
 
     /// The replica's proposal arrives. The map, if it is the store's now; an error if nothing arrives.
-    pub(crate) fn carry(&mut self, now: u64, index: usize) -> Result<Option<&StoredMap<Roster>>, ()> {
+    pub(crate) fn carry(&mut self, now: u64, index: usize) -> Result<Option<&StoredMap<CastRoster>>, ()> {
         if !self.reaches(now, index) {
             return Err(());
         }
@@ -153,7 +153,7 @@ impl Registry {
     }
 
     /// Everything that has changed since the replica looked last, or why it cannot know.
-    pub(crate) fn changes(&mut self, now: u64, index: usize) -> Result<VecDeque<Change<Roster>>, String> {
+    pub(crate) fn changes(&mut self, now: u64, index: usize) -> Result<VecDeque<Change<CastRoster>>, String> {
         if !self.reaches(now, index) {
             self.replicas[index].watching = false;
             return Err("nothing reaches it".to_owned());
@@ -205,7 +205,7 @@ impl Registry {
         }
     }
 
-    fn tell(&mut self, change: &Change<Roster>) {
+    fn tell(&mut self, change: &Change<CastRoster>) {
         for replica in self.replicas.iter_mut().filter(|replica| replica.watching) {
             match change {
                 Change::Registered(member) => drop(replica.leases.insert(*member)),
@@ -221,20 +221,20 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::Registry;
-    use crate::cast::Roster;
-    use crate::random::Random;
+    use crate::cast::CastRoster;
+    use crate::random::SimRandom;
     use protocol::controller::{Change, StoredMap};
     use wire::{NodeId, Peer};
 
     const N0: Peer = Peer::Node(NodeId(0));
 
-    fn map(epoch: u32) -> StoredMap<Roster> {
-        StoredMap { epoch, history: 1, by: "a".to_owned(), roster: Roster::default(), nodes: Vec::new() }
+    fn map(epoch: u32) -> StoredMap<CastRoster> {
+        StoredMap { epoch, history: 1, by: "a".to_owned(), roster: CastRoster::default(), nodes: Vec::new() }
     }
 
     #[test]
     fn one_proposal_wins_and_every_replica_hears_of_it() {
-        let mut store = Registry::new(2, &mut Random::new(1));
+        let mut store = Registry::new(2, &mut SimRandom::new(1));
         assert!((0..2).all(|index| store.changes(0, index).unwrap().is_empty()));
         assert!(store.propose(0, 0, map(2)) && store.propose(1, 0, map(3)));
         assert_eq!(store.carry(0, 1), Ok(Some(&map(3))));
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn who_was_cut_off_is_told_what_it_missed_and_writes_what_it_could_not() {
-        let mut store = Registry::new(1, &mut Random::new(1));
+        let mut store = Registry::new(1, &mut SimRandom::new(1));
         store.keep(0, 0, N0, true);
         assert_eq!(store.changes(0, 0).unwrap(), [Change::Registered(N0)]);
         store.lost_until = 10_000_000;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::checkers::linearize;
 use crate::cluster::Cluster;
-use crate::commands::{Answers, Wish};
+use crate::commands::{DrawnCommand, StorageAnswers};
 use crate::faults::{FaultKind, FaultSet};
 use crate::network::HostId;
 
@@ -19,7 +19,7 @@ const LEAK_LOOKS: usize = 12;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct SimSettings {
     /// Simulated seconds of traffic and trouble; coming to rest takes a few more.
     pub seconds: u64,
     /// `FaultSet::ALL` leaves the choice to the seed; anything else is switched on as it is.
@@ -30,7 +30,7 @@ pub struct Settings {
 
 /// What a run did and found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct SimReport {
     pub seed: u64,
     pub trace_hash: u64,
     pub simulated: Duration,
@@ -47,7 +47,7 @@ pub struct Report {
 }
 
 /// Runs one seed. Also gives the text of its events, if that was asked for.
-pub fn run(seed: u64, settings: &Settings) -> (Report, Option<String>) {
+pub fn run(seed: u64, settings: &SimSettings) -> (SimReport, Option<String>) {
     let mut cluster = Cluster::new(seed, settings.faults, settings.with_text);
     let seconds = settings.seconds.max(1);
     cluster.run_until(seconds * 1_000_000);
@@ -154,8 +154,8 @@ impl Cluster {
             for key in 0..self.keys.len() {
                 for form in self.keys[key].reads.clone() {
                     let effects = vec![(key, form.what)];
-                    let (command, answers) = (form.command, Answers::All);
-                    let wish = Wish { command, effects, answers, blocks: false };
+                    let (command, answers) = (form.command, StorageAnswers::All);
+                    let wish = DrawnCommand { command, effects, answers, blocks: false };
                     let ready = self.hosts[self.clients[client].router].router();
                     if ready.is_some_and(|router| router.ready(self.clients[client].id())) {
                         self.ask(client, wish, &mut Vec::new());
@@ -207,7 +207,7 @@ impl Cluster {
         }
     }
 
-    fn report(&self, seed: u64) -> Report {
+    fn report(&self, seed: u64) -> SimReport {
         let watch = &self.watch;
         let late_writes = self.servers.iter().map(|server| server.late_writes).sum();
         let counts = [
@@ -229,7 +229,7 @@ impl Cluster {
             ("pushes", watch.pushes),
             ("purges", self.births.purged),
         ];
-        Report {
+        SimReport {
             seed,
             trace_hash: self.trace.hash(),
             simulated: Duration::from_micros(self.now),

@@ -13,7 +13,7 @@ use wire::{
 };
 
 use crate::faults::{FaultKind, FaultSet};
-use crate::random::Random;
+use crate::random::SimRandom;
 
 /// The draw of one seed. Times are microseconds of virtual time.
 #[derive(Clone, Debug)]
@@ -81,7 +81,7 @@ pub(crate) struct Traffic {
     pub(crate) skew: u64,
 }
 
-fn layers(random: &mut Random, racks: u16) -> Vec<LayerMap> {
+fn layers(random: &mut SimRandom, racks: u16) -> Vec<LayerMap> {
     let count = random.pick(&[1, 2, 2, 2, 3, 4]);
     let mut id = 0;
     let mut layers = Vec::new();
@@ -104,7 +104,7 @@ fn layers(random: &mut Random, racks: u16) -> Vec<LayerMap> {
     layers
 }
 
-fn map(random: &mut Random) -> ClusterMap {
+fn map(random: &mut SimRandom) -> ClusterMap {
     let shims = random.pick(&[1u16, 2, 2, 3]);
     let racks = random.between(1, u64::from(shims)) as u16;
     let member = |id: u16| ShimMember { id: ShimId(id), rack: RackId(id % racks) };
@@ -116,14 +116,14 @@ fn map(random: &mut Random) -> ClusterMap {
     }
 }
 
-fn bounded(features: &mut Random, lease: u64) -> Option<Bounded> {
+fn bounded(features: &mut SimRandom, lease: u64) -> Option<Bounded> {
     let staleness = Duration::from_micros(features.pick(&[lease / 2, lease, lease * 2]));
     let age = Duration::from_micros(features.pick(&[lease / 2, lease * 4, 60_000_000]));
     Some(Bounded { staleness, age })
 }
 
 /// Every kind has its chance; one run in twelve has no faults at all.
-fn faults(random: &mut Random, features: &mut Random, allowed: FaultSet, chosen: bool) -> FaultSet {
+fn faults(random: &mut SimRandom, features: &mut SimRandom, allowed: FaultSet, chosen: bool) -> FaultSet {
     let quiet = !chosen && random.percent(8);
     let share = random.pick(&[20, 40, 70]);
     let mut faults = FaultSet::NONE;
@@ -141,11 +141,11 @@ fn faults(random: &mut Random, features: &mut Random, allowed: FaultSet, chosen:
 
 impl Shape {
     /// `allowed`: all kinds, of which the seed chooses, or those that were asked for.
-    pub(crate) fn draw(random: &mut Random, features: &mut Random, allowed: FaultSet) -> Shape {
+    pub(crate) fn draw(random: &mut SimRandom, features: &mut SimRandom, allowed: FaultSet) -> Shape {
         let chosen = allowed != FaultSet::ALL;
         let lease = random.pick(&[200_000, 500_000, 1_000_000, 1_000_000, 2_000_000]);
         let small =
-            |random: &mut Random, chance: u64, small: usize, large: usize| match random.percent(chance) {
+            |random: &mut SimRandom, chance: u64, small: usize, large: usize| match random.percent(chance) {
                 true => small,
                 false => large,
             };
@@ -211,7 +211,7 @@ impl Shape {
 
     /// With what befalls controllers: their store is in trouble, unless the run is without faults, and in half of the
     /// clusters members are added while it serves.
-    pub(crate) fn with_controllers_troubles(self, stores: &mut Random, allowed: FaultSet) -> Shape {
+    pub(crate) fn with_controllers_troubles(self, stores: &mut SimRandom, allowed: FaultSet) -> Shape {
         let at = stores.between(1_000_000, 15_000_000);
         let grows_at = stores.percent(50).then_some(at);
         let chosen = allowed != FaultSet::ALL;
@@ -293,7 +293,7 @@ impl Shape {
 
 /// Half of the clusters refuse what is too much for them, the others have it wait, for so short a time in some that it shows;
 /// a quarter of each cannot do what they are asked for.
-fn requests(random: &mut Random, lease: u64) -> RequestLimits {
+fn requests(random: &mut SimRandom, lease: u64) -> RequestLimits {
     let patience = Duration::from_micros(random.pick(&[lease / 4, lease, 4 * lease]));
     let overload = random.pick(&[Overload::Refuse, Overload::Wait { patience }]);
     let rate_max = random.pick(&[0, 0, 0, 100]);

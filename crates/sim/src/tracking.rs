@@ -7,12 +7,12 @@ use bytes::Bytes;
 use protocol::router::ClientId;
 use wire::resp::{Command, Value};
 
-use crate::cluster::{Cluster, Event};
-use crate::commands::{Answers, Wish};
+use crate::cluster::{Cluster, SimEvent};
+use crate::commands::{DrawnCommand, StorageAnswers};
 use crate::history::OperationId;
 use crate::model::What;
 use crate::network::HostId;
-use crate::random::Random;
+use crate::random::SimRandom;
 use crate::shape::Shape;
 use crate::storage::RECONNECT;
 
@@ -25,7 +25,7 @@ const SETTLED_US: u64 = 30_000_000;
 
 /// What a client wants to be told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
+enum TrackingChoice {
     /// What it reads.
     All,
     /// What it reads behind CLIENT CACHING YES.
@@ -38,7 +38,7 @@ enum Choice {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tracker {
-    choice: Choice,
+    choice: TrackingChoice,
     noloop: bool,
     /// On this connection.
     confirmed: bool,
@@ -51,9 +51,14 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    pub(crate) fn draw(random: &mut Random) -> Tracker {
-        let choice =
-            random.pick(&[Choice::All, Choice::All, Choice::OptIn, Choice::OptOut, Choice::Broadcast]);
+    pub(crate) fn draw(random: &mut SimRandom) -> Tracker {
+        let choice = random.pick(&[
+            TrackingChoice::All,
+            TrackingChoice::All,
+            TrackingChoice::OptIn,
+            TrackingChoice::OptOut,
+            TrackingChoice::Broadcast,
+        ]);
         let (kept, wrote) = (BTreeMap::new(), BTreeMap::new());
         Tracker { choice, noloop: random.percent(30), confirmed: false, said: false, kept, wrote }
     }
@@ -69,19 +74,19 @@ impl Tracker {
     fn keeps(&mut self) -> bool {
         let said = std::mem::take(&mut self.said);
         match self.choice {
-            Choice::All | Choice::Broadcast => true,
-            Choice::OptIn => said,
-            Choice::OptOut => !said,
+            TrackingChoice::All | TrackingChoice::Broadcast => true,
+            TrackingChoice::OptIn => said,
+            TrackingChoice::OptOut => !said,
         }
     }
 
     fn command(&self) -> Command {
         let mut words = vec!["CLIENT", "TRACKING", "ON"];
         words.extend(match self.choice {
-            Choice::All => None,
-            Choice::OptIn => Some("OPTIN"),
-            Choice::OptOut => Some("OPTOUT"),
-            Choice::Broadcast => Some("BCAST"),
+            TrackingChoice::All => None,
+            TrackingChoice::OptIn => Some("OPTIN"),
+            TrackingChoice::OptOut => Some("OPTOUT"),
+            TrackingChoice::Broadcast => Some("BCAST"),
         });
         words.extend(self.noloop.then_some("NOLOOP"));
         Command::from_args(&words)
@@ -89,7 +94,7 @@ impl Tracker {
 }
 
 /// Half of the keys come to rest, if clients keep what they read; what storage has of them expires all the same.
-pub(crate) fn settled_at(shape: &Shape, keys: usize, random: &mut Random) -> Vec<u64> {
+pub(crate) fn settled_at(shape: &Shape, keys: usize, random: &mut SimRandom) -> Vec<u64> {
     let mut at = |key: usize| match shape.trackers > 0 && key % 4 < 2 {
         true => random.below(SETTLED_US),
         false => u64::MAX,
@@ -97,13 +102,13 @@ pub(crate) fn settled_at(shape: &Shape, keys: usize, random: &mut Random) -> Vec
     (0..keys).map(&mut at).collect()
 }
 
-fn nothing(command: Command, answers: Answers) -> Wish {
-    Wish { command, effects: Vec::new(), answers, blocks: false }
+fn nothing(command: Command, answers: StorageAnswers) -> DrawnCommand {
+    DrawnCommand { command, effects: Vec::new(), answers, blocks: false }
 }
 
 impl Cluster {
     /// A read in place of a command that writes what nobody writes any more.
-    pub(crate) fn unless_settled(&mut self, wish: Wish) -> Wish {
+    pub(crate) fn unless_settled(&mut self, wish: DrawnCommand) -> DrawnCommand {
         let settled = |(key, what): &&(usize, What)| !what.reads() && self.settled_at[*key] <= self.now;
         match wish.effects.iter().find(settled) {
             Some(&(key, _)) => self.read_of(key),
@@ -111,10 +116,10 @@ impl Cluster {
         }
     }
 
-    fn read_of(&mut self, key: usize) -> Wish {
+    fn read_of(&mut self, key: usize) -> DrawnCommand {
         let form = &self.keys[key].reads[self.random.index(self.keys[key].reads.len())];
         let (command, effects) = (form.command.clone(), vec![(key, form.what.clone())]);
-        Wish { command, effects, answers: Answers::All, blocks: false }
+        DrawnCommand { command, effects, answers: StorageAnswers::All, blocks: false }
     }
 
     /// Reads again what has changed.
@@ -134,7 +139,7 @@ impl Cluster {
         let Some(tracker) = &mut self.clients[client].tracker else { return };
         if !tracker.confirmed {
             tracker.said = false;
-            let wish = nothing(tracker.command(), Answers::Tracking);
+            let wish = nothing(tracker.command(), StorageAnswers::Tracking);
             self.ask(client, wish, &mut Vec::new());
         }
     }
@@ -143,19 +148,19 @@ impl Cluster {
     pub(crate) fn choose_tracking(&mut self, client: usize) {
         let Some(tracker) = &mut self.clients[client].tracker else { return };
         let (word, chance) = match tracker.choice {
-            Choice::OptIn => ("YES", 60),
-            Choice::OptOut => ("NO", 30),
+            TrackingChoice::OptIn => ("YES", 60),
+            TrackingChoice::OptOut => ("NO", 30),
             _ => return,
         };
         if !tracker.said && self.random.percent(chance) {
             tracker.said = true;
             let command = Command::from_args(&["CLIENT", "CACHING", word]);
-            self.ask(client, nothing(command, Answers::Nothing), &mut Vec::new());
+            self.ask(client, nothing(command, StorageAnswers::Nothing), &mut Vec::new());
         }
     }
 
     /// Whether it has all that it would ask for.
-    pub(crate) fn has_kept(&self, client: usize, wish: &Wish) -> bool {
+    pub(crate) fn has_kept(&self, client: usize, wish: &DrawnCommand) -> bool {
         let Some(tracker) = &self.clients[client].tracker else { return false };
         let kept = |(key, what): &(usize, What)| {
             let form = self.keys[*key].reads.iter().position(|form| form.what == *what);
@@ -164,8 +169,8 @@ impl Cluster {
         !wish.effects.is_empty() && wish.effects.iter().all(kept)
     }
 
-    pub(crate) fn asks_to_keep(&mut self, client: usize, answers: Answers) -> bool {
-        let speaks = matches!(answers, Answers::All | Answers::Elements | Answers::Null);
+    pub(crate) fn asks_to_keep(&mut self, client: usize, answers: StorageAnswers) -> bool {
+        let speaks = matches!(answers, StorageAnswers::All | StorageAnswers::Elements | StorageAnswers::Null);
         speaks && self.clients[client].tracker.as_mut().is_some_and(Tracker::keeps)
     }
 
@@ -217,7 +222,7 @@ impl Cluster {
         let told = (0..keys.len()).find(|key| told(*key)).filter(|_| self.random.percent(50));
         if let Some(key) = told {
             let due = self.soon(self.shape.latency / 2);
-            self.at(due, Event::Refresh { client, key });
+            self.at(due, SimEvent::Refresh { client, key });
         }
     }
 

@@ -1,9 +1,9 @@
 //! Runs of the simulator itself: they repeat, every kind of fault strikes, and seeds that found bugs stay right.
 
-use sim::{FaultKind, FaultSet, Report, Settings};
+use sim::{FaultKind, FaultSet, SimReport, SimSettings};
 
-fn run(seed: u64, seconds: u64, faults: FaultSet) -> Report {
-    let (report, _) = sim::run(seed, &Settings { seconds, faults, with_text: false });
+fn run(seed: u64, seconds: u64, faults: FaultSet) -> SimReport {
+    let (report, _) = sim::run(seed, &SimSettings { seconds, faults, with_text: false });
     assert!(report.violations.is_empty(), "seed {seed}, faults {faults}: {:?}", report.violations);
     report
 }
@@ -32,7 +32,7 @@ fn every_kind_of_fault_strikes() {
 /// Runs in which nothing is cached, written late or lost would prove nothing.
 #[test]
 fn much_happens_in_a_few_runs() {
-    let reports: Vec<Report> = (0..16).map(|seed| run(seed, 15, FaultSet::ALL)).collect();
+    let reports: Vec<SimReport> = (0..16).map(|seed| run(seed, 15, FaultSet::ALL)).collect();
     let hits: u64 = reports.iter().map(|report| report.hits).sum();
     let operations: u64 = reports.iter().map(|report| report.operations).sum();
     assert!(hits * 20 > operations, "{hits} hits in {operations} commands");
@@ -56,7 +56,7 @@ fn much_happens_in_a_few_runs() {
 #[test]
 fn others_write_to_storage() {
     let kinds = FaultSet::NONE.with(FaultKind::FeedLoss).with(FaultKind::FeedHang).with(FaultKind::Loss);
-    let reports: Vec<Report> = (0..6).map(|seed| run(seed, 15, kinds)).collect();
+    let reports: Vec<SimReport> = (0..6).map(|seed| run(seed, 15, kinds)).collect();
     let sum = |name| reports.iter().map(|report| report.counts[name]).sum::<u64>();
     assert!(sum("outside_writes") > 1000 && sum("reports") > 1000, "{reports:?}");
     let hits: u64 = reports.iter().map(|report| report.hits).sum();
@@ -67,7 +67,7 @@ fn others_write_to_storage() {
 #[test]
 fn clients_keep_what_they_read() {
     let kinds = FaultSet::NONE.with(FaultKind::FeedLoss).with(FaultKind::Reset).with(FaultKind::CrashRouter);
-    let reports: Vec<Report> = (0..6).map(|seed| run(seed, 15, kinds)).collect();
+    let reports: Vec<SimReport> = (0..6).map(|seed| run(seed, 15, kinds)).collect();
     let sum = |name| reports.iter().map(|report| report.counts[name]).sum::<u64>();
     assert!(sum("kept") > 500 && sum("pushes") > 500, "{reports:?}");
 }
@@ -91,7 +91,7 @@ fn broadcasting_clients_keep_nothing_stale() {
 #[test]
 fn rules_change_and_copies_are_purged() {
     let kinds = FaultSet::NONE.with(FaultKind::Reload).with(FaultKind::Purge);
-    let reports: Vec<Report> = (0..6).map(|seed| run(seed, 15, kinds)).collect();
+    let reports: Vec<SimReport> = (0..6).map(|seed| run(seed, 15, kinds)).collect();
     let sum = |name| reports.iter().map(|report| report.counts[name]).sum::<u64>();
     assert!(sum("purges") > 10 && reports.iter().all(|report| report.hits > 0), "{reports:?}");
     run(4, 30, kinds);

@@ -3,14 +3,14 @@
 
 use bytes::Bytes;
 use config::Secret;
-use runtime::peers::frame::{Channel, Hello, Refusal, write_refusal};
+use runtime::peers::frame::{Channel, PeerHello, PeerRefusal, write_refusal};
 use runtime::peers::handshake::{Handshake, LinkKey};
 use wire::{NodeId, Peer, ShimId};
 
 const NODE: Peer = Peer::Node(NodeId(3));
 const SHIM: Peer = Peer::Shim(ShimId(1));
 
-type Ended = Result<Option<Hello>, Refusal>;
+type Ended = Result<Option<PeerHello>, PeerRefusal>;
 
 pub(crate) fn run(data: &[u8]) {
     let Some((&[shape, piece], stream)) = data.split_first_chunk::<2>() else { return };
@@ -21,8 +21,8 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-fn hello(peer: Peer, nonce: u8) -> Hello {
-    Hello { peer, channel: Channel::Control, instance: 7, attempt: 9, nonce: [nonce; 16] }
+fn hello(peer: Peer, nonce: u8) -> PeerHello {
+    PeerHello { peer, channel: Channel::Control, instance: 7, attempt: 9, nonce: [nonce; 16] }
 }
 
 fn key() -> LinkKey {
@@ -35,7 +35,7 @@ fn dial() -> (Handshake, Vec<u8>) {
 }
 
 fn answer() -> Handshake {
-    Handshake::answer(&key(), Hello { channel: Channel::Data, attempt: 0, ..hello(SHIM, 2) })
+    Handshake::answer(&key(), PeerHello { channel: Channel::Data, attempt: 0, ..hello(SHIM, 2) })
 }
 
 /// One end hears what nobody with the secret has written.

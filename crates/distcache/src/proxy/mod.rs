@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use config::Address;
 use config::{Config, FrontProtocol};
 use runtime::stop::Stop;
-use shim::survey::Seen;
+use shim::survey::ServerSeen;
 
 use crate::guard::{self, GuardDemand, KeysElsewhere};
 use crate::launch::{self, Loaded, RunningMembers};
@@ -158,7 +158,7 @@ fn inspect(
     ids: &[&str],
     is_first: bool,
     stop: &Stop,
-) -> anyhow::Result<Vec<Seen>> {
+) -> anyhow::Result<Vec<ServerSeen>> {
     let needs_all = is_first && plan.servers.is_divided();
     let seen = look(loaded, ids, needs_all, stop)?;
     if needs_all {
@@ -168,7 +168,7 @@ fn inspect(
 }
 
 /// Says what is assumed, and what could not be looked at.
-fn tell(plan: &ProxyPlan, state: &ProxyState, config: &Config, seen: &[Seen]) {
+fn tell(plan: &ProxyPlan, state: &ProxyState, config: &Config, seen: &[ServerSeen]) {
     plan.assumptions(state, config).iter().for_each(|line| say(line));
     if plan.servers.is_memcached() {
         say("note     memcached does not tell its keys: where they lie was not looked at");
@@ -195,7 +195,7 @@ fn serve(loaded: &Loaded, ids: &[&str], stop: &Stop) -> anyhow::Result<()> {
 }
 
 /// Looks at the servers; again and again for a while, if all are needed and some are not there yet.
-fn look(loaded: &Loaded, ids: &[&str], needs_all: bool, stop: &Stop) -> anyhow::Result<Vec<Seen>> {
+fn look(loaded: &Loaded, ids: &[&str], needs_all: bool, stop: &Stop) -> anyhow::Result<Vec<ServerSeen>> {
     let started = Instant::now();
     let mut is_told = false;
     loop {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use ::sim::{FaultSet, Settings};
+use ::sim::{FaultSet, SimSettings};
 
 /// Run whole clusters in virtual time, with faults, and check them
 ///
@@ -50,7 +50,7 @@ pub struct SimArguments {
 #[derive(Clone, Debug)]
 pub(crate) struct SimPlan {
     pub(crate) seeds: Range<u64>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: SimSettings,
     pub(crate) threads: usize,
     pub(crate) repeat: Option<u64>,
 }
@@ -66,7 +66,7 @@ impl SimArguments {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Ok(SimPlan {
             seeds,
-            settings: Settings { seconds: self.seconds, faults, with_text: false },
+            settings: SimSettings { seconds: self.seconds, faults, with_text: false },
             threads: self.threads.map_or(cores, |threads| threads as usize),
             repeat: self.repeat,
         })
@@ -76,7 +76,7 @@ impl SimArguments {
 impl SimPlan {
     /// What a person types to see a seed's run again.
     pub(crate) fn again(&self, seed: u64) -> String {
-        let Settings { seconds, faults, .. } = self.settings;
+        let SimSettings { seconds, faults, .. } = self.settings;
         format!("distcache sim --seed {seed} --seconds {seconds} --faults {faults}")
     }
 }

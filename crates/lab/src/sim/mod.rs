@@ -14,7 +14,7 @@ use output::{SeedTable, SimSummary};
 
 /// One seed's report with what it took here.
 pub(crate) struct Finished {
-    pub(crate) report: ::sim::Report,
+    pub(crate) report: ::sim::SimReport,
     pub(crate) wall: Duration,
     /// Whether a second run of it, if there was one, gave another trace.
     pub(crate) differs: bool,
@@ -42,7 +42,7 @@ pub fn run(arguments: &SimArguments) -> anyhow::Result<()> {
 /// Runs one seed and writes down all that happened in it.
 fn trace(plan: &arguments::SimPlan, path: &std::path::Path) -> anyhow::Result<()> {
     let seed = plan.seeds.start;
-    let (report, text) = ::sim::run(seed, &::sim::Settings { with_text: true, ..plan.settings });
+    let (report, text) = ::sim::run(seed, &::sim::SimSettings { with_text: true, ..plan.settings });
     let mut file = std::fs::File::create(path).with_context(|| format!("creating {}", path.display()))?;
     let text = text.unwrap_or_default();
     file.write_all(text.as_bytes()).with_context(|| format!("writing {}", path.display()))?;

@@ -3,7 +3,9 @@
 
 use clap::ValueEnum;
 use serde::Serialize;
-use sim::scale::{self, Layers, Outcome, Placing, Population, Routing, Scenario, Second, Tail, Turn};
+use sim::scale::{
+    self, Layers, Placing, Population, Routing, ScaleOutcome, ScaleTurn, Scenario, Second, Tail,
+};
 use study::PopularitySpec;
 
 use super::{bad_input, print_json};
@@ -237,8 +239,8 @@ impl MachinesArguments {
     /// One run per seed.
     fn each(
         &self,
-        run: impl Fn(&Scenario) -> Result<Outcome, scale::ScenarioError> + Sync,
-    ) -> anyhow::Result<Vec<Outcome>> {
+        run: impl Fn(&Scenario) -> Result<ScaleOutcome, scale::ScenarioError> + Sync,
+    ) -> anyhow::Result<Vec<ScaleOutcome>> {
         let scenario = self.scenario()?;
         let results = study::seeds::each(self.seed, self.seeds as usize, |seed| {
             run(&Scenario { seed, ..scenario.clone() })
@@ -246,8 +248,8 @@ impl MachinesArguments {
         results.into_iter().map(|result| result.map_err(bad_input)).collect()
     }
 
-    fn row(&self, runs: &[Outcome]) -> MachinesRow {
-        let mean = |of: fn(&Outcome) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+    fn row(&self, runs: &[ScaleOutcome]) -> MachinesRow {
+        let mean = |of: fn(&ScaleOutcome) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
         let throughputs = || runs.iter().map(|run| run.throughput);
         MachinesRow {
             throughput: mean(|run| run.throughput),
@@ -265,7 +267,7 @@ impl MachinesArguments {
         }
     }
 
-    fn show(&self, runs: &[Outcome]) -> anyhow::Result<()> {
+    fn show(&self, runs: &[ScaleOutcome]) -> anyhow::Result<()> {
         let row = self.row(runs);
         if self.json {
             return print_json(&row);
@@ -296,15 +298,16 @@ impl MachinesArguments {
     fn series(&self, scenario: &Scenario, offered: f64) -> anyhow::Result<()> {
         let failures = u32::from(self.fail_spines);
         let at = |turn: u32| turn * self.step;
-        let mut turns: Vec<(u32, Turn)> = (1..=failures).map(|turn| (at(turn), Turn::Fail)).collect();
-        turns.extend([(at(failures + 1), Turn::Remap), (at(failures + 2), Turn::Return)]);
+        let mut turns: Vec<(u32, ScaleTurn)> =
+            (1..=failures).map(|turn| (at(turn), ScaleTurn::Fail)).collect();
+        turns.extend([(at(failures + 1), ScaleTurn::Remap), (at(failures + 2), ScaleTurn::Return)]);
         let scenario = Scenario { seconds: at(failures + 4), ..scenario.clone() };
         let event = |second: u32| {
             let turn = turns.iter().find(|(at, _)| *at == second);
             turn.map(|(_, turn)| match turn {
-                Turn::Fail => "fail",
-                Turn::Remap => "remap",
-                Turn::Return => "return",
+                ScaleTurn::Fail => "fail",
+                ScaleTurn::Remap => "remap",
+                ScaleTurn::Return => "return",
             })
         };
         if !self.json {
@@ -331,7 +334,7 @@ impl MachinesArguments {
 }
 
 /// The hottest objects one by one, and parts of the rest that are asked for equally often.
-fn popularity(dist: &PopularitySpec, objects: u64) -> anyhow::Result<scale::Popularity> {
+fn popularity(dist: &PopularitySpec, objects: u64) -> anyhow::Result<scale::ScalePopularity> {
     let popularity = dist.popularity(objects).map_err(bad_input)?;
     let (head, objects) = (popularity.head(HEAD), popularity.objects());
     let first = head.len() as u64;
@@ -343,7 +346,7 @@ fn popularity(dist: &PopularitySpec, objects: u64) -> anyhow::Result<scale::Popu
         };
         Tail { probability, ranks: (0..=TAIL_PARTS).map(rank).collect() }
     });
-    Ok(scale::Popularity { head, tail })
+    Ok(scale::ScalePopularity { head, tail })
 }
 
 /// The first rank for which `below` does not hold, or `end`.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
 use runtime::instance::Instance;
-use runtime::peers::{Identity, PeerEvent, Peers};
+use runtime::peers::{MemberIdentity, PeerEvent, Peers};
 use runtime::reactor::{self, Address, Driver, Event, Io};
 use runtime::status::{MemberStatus, RouterStatus};
 use runtime::stop::Stop;
@@ -35,8 +35,10 @@ impl Stage {
         let mut io = Io::new().unwrap();
         let listener = io.listen(&local()).unwrap();
         let shim_address = io.local_address(listener);
-        let mut peers =
-            Peers::new(Identity { peer: Peer::Shim(ShimId(0)), secret: SECRET }, Duration::from_secs(5));
+        let mut peers = Peers::new(
+            MemberIdentity { peer: Peer::Shim(ShimId(0)), secret: SECRET },
+            Duration::from_secs(5),
+        );
         peers.accept_on(listener);
         let shim_stop = Stop::new();
         let flag = shim_stop.clone();

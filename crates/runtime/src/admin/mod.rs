@@ -24,7 +24,7 @@ use crate::stop::Stop;
 use crate::tls::Certificates;
 
 /// Serves `members` on `listener` until `stop`, on a thread of its own.
-pub fn start(listener: TcpListener, process: Process, stop: &Stop) -> io::Result<JoinHandle<()>> {
+pub fn start(listener: TcpListener, process: AdminProcess, stop: &Stop) -> io::Result<JoinHandle<()>> {
     serve("admin", listener, routes(process), stop)
 }
 
@@ -40,10 +40,10 @@ const COMMAND_HEADER: &str = "x-distcache-command";
 const CERTIFICATES_PATH: &str = "/certificates/reload";
 const RELOAD_PATH: &str = "/reload";
 
-type Members = State<Arc<Process>>;
+type AdminMembers = State<Arc<AdminProcess>>;
 
 /// What an admin port is about.
-pub struct Process {
+pub struct AdminProcess {
     pub members: Vec<StatusCell>,
     pub reloader: Arc<Reloader>,
     pub certificates: Certificates,
@@ -51,7 +51,7 @@ pub struct Process {
     pub leaving: Stop,
 }
 
-fn routes(process: Process) -> Router {
+fn routes(process: AdminProcess) -> Router {
     Router::new()
         .route("/metrics", get(metrics_text))
         .route("/health", get(health))
@@ -62,18 +62,18 @@ fn routes(process: Process) -> Router {
         .with_state(Arc::new(process))
 }
 
-async fn metrics_text(State(process): Members) -> Response {
+async fn metrics_text(State(process): AdminMembers) -> Response {
     let members = process.members.iter().map(StatusCell::get).collect();
     let text = metrics::render(members, process.certificates.status());
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
-async fn status(State(process): Members) -> Response {
+async fn status(State(process): AdminMembers) -> Response {
     Json(process.members.iter().map(StatusCell::get).collect::<Vec<_>>()).into_response()
 }
 
 async fn reload_certificates(
-    State(process): Members,
+    State(process): AdminMembers,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Response {
@@ -90,7 +90,7 @@ async fn reload_certificates(
 }
 
 async fn reload(
-    State(process): Members,
+    State(process): AdminMembers,
     ConnectInfo(from): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Response {
@@ -111,14 +111,14 @@ fn refused(from: SocketAddr, headers: &HeaderMap) -> Option<Response> {
     Some((StatusCode::FORBIDDEN, Json(json!({ "error": what }))).into_response())
 }
 
-async fn health(State(process): Members) -> Response {
+async fn health(State(process): AdminMembers) -> Response {
     let ill: Vec<_> = process.members.iter().filter_map(ready::hangs).collect();
     let code = if ill.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (code, Json(json!({ "healthy": ill.is_empty(), "ailments": ill }))).into_response()
 }
 
 /// `?strict` asks whether nothing at all is missing.
-async fn readiness(State(process): Members, RawQuery(query): RawQuery) -> Response {
+async fn readiness(State(process): AdminMembers, RawQuery(query): RawQuery) -> Response {
     let strict =
         query.is_some_and(|query| query.split('&').any(|word| matches!(word, "strict" | "strict=1")));
     let readiness = ready::of(&process.members, process.leaving.is_set(), strict);
@@ -128,7 +128,7 @@ async fn readiness(State(process): Members, RawQuery(query): RawQuery) -> Respon
 
 #[cfg(test)]
 mod tests {
-    use super::{Process, Reloader, bind, start};
+    use super::{AdminProcess, Reloader, bind, start};
     use crate::status::{MemberStatus, NodeStatus, RouterStatus, ShimStatus, StatusCell};
     use crate::stop::Stop;
     use crate::tls::Certificates;
@@ -153,7 +153,7 @@ mod tests {
         let reloader =
             Arc::new(Reloader::new(&config, &Certificates::default(), Vec::new(), Box::new(|_| ())));
         let certificates = Certificates::default();
-        let process = Process { members, reloader, certificates, leaving: leaving.clone() };
+        let process = AdminProcess { members, reloader, certificates, leaving: leaving.clone() };
         let thread = start(listener, process, &stop).unwrap();
         (address, leaving, stop, thread)
     }

@@ -32,7 +32,7 @@ impl From<&Instance> for Pulse {
 }
 
 /// Shared by the agents of all controllers.
-pub(super) struct Follower {
+pub(super) struct MapFollower {
     /// With the members that were added since the start.
     config: Arc<Config>,
     members: Vec<Pulse>,
@@ -44,10 +44,10 @@ pub(super) struct Follower {
     history: u64,
 }
 
-impl Follower {
-    pub(super) fn new(config: Arc<Config>, members: Vec<Pulse>) -> Follower {
+impl MapFollower {
+    pub(super) fn new(config: Arc<Config>, members: Vec<Pulse>) -> MapFollower {
         let answering = vec![false; config.controllers.len()];
-        Follower { config, members, answering, reachable: true, epoch: EPOCH_FIRST, history: 0 }
+        MapFollower { config, members, answering, reachable: true, epoch: EPOCH_FIRST, history: 0 }
     }
 
     pub(super) fn heartbeat(&self, agent: u64, sequence: u64) -> Heartbeat {
@@ -141,7 +141,7 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
-    use super::{Follower, Pulse};
+    use super::{MapFollower, Pulse};
     use crate::heartbeat::HeartbeatReply;
     use crate::instance::MapCell;
     use crate::orders::Orders;
@@ -164,7 +164,7 @@ mod tests {
         let maps = MapCell::default();
         let status = StatusCell::new(MemberStatus::Router(RouterStatus::default()));
         let pulse = Pulse { status: Some(status), maps: maps.clone(), orders: Orders::default() };
-        let mut follower = Follower::new(Arc::new(config), vec![pulse]);
+        let mut follower = MapFollower::new(Arc::new(config), vec![pulse]);
 
         follower.hand_over(&HeartbeatReply { epoch: 1, ..HeartbeatReply::default() });
         assert_eq!(maps.newer_than(0), None);

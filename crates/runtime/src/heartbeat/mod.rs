@@ -21,7 +21,7 @@ use crate::reload::Reloader;
 use crate::stop::Stop;
 use crate::threads;
 use config::Config;
-use follower::Follower;
+use follower::MapFollower;
 use runner::Runner;
 
 /// Time between two heartbeats: four of them fit into a member's default lease.
@@ -45,11 +45,11 @@ pub fn start(
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let runner = |members: &Vec<Pulse>| Runner::new(members.clone(), reloader.cloned());
     let runners: Vec<Runner> = config.controllers.iter().map(|_| runner(&members)).collect();
-    let follower = Arc::new(Mutex::new(Follower::new(Arc::clone(config), members)));
+    let follower = Arc::new(Mutex::new(MapFollower::new(Arc::clone(config), members)));
     let agents = runners.into_iter().enumerate();
     agents
         .map(|(controller, runner)| {
-            let mut agent = Agent::new(config, controller, Arc::clone(&follower), runner);
+            let mut agent = HeartbeatAgent::new(config, controller, Arc::clone(&follower), runner);
             let stop = stop.clone();
             let name = format!("heartbeat-{controller}");
             threads::spawn(&name, move || {
@@ -66,8 +66,8 @@ pub fn start(
 }
 
 /// Talks to one controller.
-struct Agent {
-    follower: Arc<Mutex<Follower>>,
+struct HeartbeatAgent {
+    follower: Arc<Mutex<MapFollower>>,
     controller: usize,
     url: String,
     key: HeartbeatKey,
@@ -78,15 +78,20 @@ struct Agent {
     runner: Runner,
 }
 
-impl Agent {
-    fn new(config: &Config, controller: usize, follower: Arc<Mutex<Follower>>, runner: Runner) -> Agent {
+impl HeartbeatAgent {
+    fn new(
+        config: &Config,
+        controller: usize,
+        follower: Arc<Mutex<MapFollower>>,
+        runner: Runner,
+    ) -> HeartbeatAgent {
         let http = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
             .build();
-        Agent {
+        HeartbeatAgent {
             follower,
             controller,
             url: format!("http://{}{PATH}", config.controllers[controller].listen),
@@ -98,7 +103,7 @@ impl Agent {
         }
     }
 
-    fn follower(&self) -> MutexGuard<'_, Follower> {
+    fn follower(&self) -> MutexGuard<'_, MapFollower> {
         self.follower.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

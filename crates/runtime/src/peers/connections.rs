@@ -5,7 +5,7 @@ use crate::peers::handshake::Handshake;
 use crate::reactor::ConnectionId;
 
 /// What a peer's connection is.
-pub(crate) enum Role {
+pub(crate) enum LinkRole {
     /// `link` is known from the start on the dialling side; its handshake begins when it is connected.
     Unproven {
         handshake: Option<Box<Handshake>>,
@@ -20,14 +20,14 @@ pub(crate) enum Role {
 #[derive(Default)]
 pub(crate) struct Slots {
     /// By the connection's index; the id tells whether it is still that connection.
-    slots: Vec<Option<(ConnectionId, Role)>>,
+    slots: Vec<Option<(ConnectionId, LinkRole)>>,
     deadlines: Vec<(ConnectionId, u64)>,
     /// Accepted and unproven.
     unproven: usize,
 }
 
 impl Slots {
-    pub(crate) fn role(&self, connection: ConnectionId) -> Option<&Role> {
+    pub(crate) fn role(&self, connection: ConnectionId) -> Option<&LinkRole> {
         let (id, role) = self.slots.get(connection.index())?.as_ref()?;
         (*id == connection).then_some(role)
     }
@@ -50,11 +50,11 @@ impl Slots {
     ) {
         self.unproven += usize::from(link.is_none());
         self.deadlines.push((connection, deadline_us));
-        self.put(connection, Role::Unproven { handshake: handshake.map(Box::new), link });
+        self.put(connection, LinkRole::Unproven { handshake: handshake.map(Box::new), link });
     }
 
     pub(crate) fn set_handshake(&mut self, connection: ConnectionId, begun: Handshake) {
-        if let Some(Role::Unproven { handshake, .. }) = self.role_mut(connection) {
+        if let Some(LinkRole::Unproven { handshake, .. }) = self.role_mut(connection) {
             *handshake = Some(Box::new(begun));
         }
     }
@@ -65,18 +65,18 @@ impl Slots {
         connection: ConnectionId,
     ) -> Option<(&mut Handshake, Option<(u32, Channel)>)> {
         match self.role_mut(connection)? {
-            Role::Unproven { handshake, link } => Some((handshake.as_deref_mut()?, *link)),
-            Role::Proven { .. } => None,
+            LinkRole::Unproven { handshake, link } => Some((handshake.as_deref_mut()?, *link)),
+            LinkRole::Proven { .. } => None,
         }
     }
 
     pub(crate) fn prove(&mut self, connection: ConnectionId, link: u32, channel: Channel) {
         self.remove(connection);
-        self.put(connection, Role::Proven { link, channel });
+        self.put(connection, LinkRole::Proven { link, channel });
     }
 
     pub(crate) fn remove(&mut self, connection: ConnectionId) {
-        if let Some(Role::Unproven { link, .. }) = self.role(connection) {
+        if let Some(LinkRole::Unproven { link, .. }) = self.role(connection) {
             self.unproven -= usize::from(link.is_none());
             self.deadlines.retain(|&(id, _)| id != connection);
         }
@@ -91,12 +91,12 @@ impl Slots {
         self.deadlines.iter().filter(|entry| overdue(entry)).map(|&(connection, _)| connection).collect()
     }
 
-    fn role_mut(&mut self, connection: ConnectionId) -> Option<&mut Role> {
+    fn role_mut(&mut self, connection: ConnectionId) -> Option<&mut LinkRole> {
         let (id, role) = self.slots.get_mut(connection.index())?.as_mut()?;
         (*id == connection).then_some(role)
     }
 
-    fn put(&mut self, connection: ConnectionId, role: Role) {
+    fn put(&mut self, connection: ConnectionId, role: LinkRole) {
         if self.slots.len() <= connection.index() {
             self.slots.resize_with(connection.index() + 1, || None);
         }
@@ -106,7 +106,7 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use super::{Role, Slots};
+    use super::{LinkRole, Slots};
     use crate::peers::frame::Channel;
     use crate::reactor::{ConnectionId, Io};
 
@@ -129,7 +129,7 @@ mod tests {
         slots.remove(second);
         slots.remove(dialled);
         assert_eq!((slots.unproven_count(), slots.overdue(30)), (0, vec![]));
-        assert!(matches!(slots.role(first), Some(Role::Proven { link: 3, channel: Channel::Control })));
+        assert!(matches!(slots.role(first), Some(LinkRole::Proven { link: 3, channel: Channel::Control })));
         assert!(!slots.has(second));
     }
 

@@ -44,7 +44,7 @@ impl Channel {
 
 /// Who calls or answers, and for which connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hello {
+pub struct PeerHello {
     pub peer: Peer,
     pub channel: Channel,
     /// Random, one per process life of the peer.
@@ -56,15 +56,15 @@ pub struct Hello {
 
 /// A frame as it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame {
-    Hello(Hello),
+pub enum PeerFrame {
+    Hello(PeerHello),
     Proof([u8; PROOF_BYTES]),
     Refusal(String),
 }
 
 /// Why a connection between roles is refused. Its text goes to the log and to the other end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum PeerRefusal {
     #[error("it does not speak the protocol between DistCache roles; clients connect to a router")]
     NotAPeer,
     #[error(
@@ -97,7 +97,7 @@ impl fmt::Display for Name {
     }
 }
 
-impl Hello {
+impl PeerHello {
     /// The whole frame: both sides' proofs cover these bytes.
     pub(crate) fn frame(&self) -> [u8; PREFIX_BYTES + HELLO_BYTES] {
         let (role, id) = match self.peer {
@@ -116,13 +116,13 @@ impl Hello {
         frame
     }
 
-    fn parse(mut body: Bytes) -> Result<Hello, Refusal> {
+    fn parse(mut body: Bytes) -> Result<PeerHello, PeerRefusal> {
         if body.len() != HELLO_BYTES {
-            return Err(Refusal::Malformed);
+            return Err(PeerRefusal::Malformed);
         }
         let (role, channel, id) = (body.get_u8(), body.get_u8(), body.get_u16());
         if body.get_u32() != 0 {
-            return Err(Refusal::Malformed);
+            return Err(PeerRefusal::Malformed);
         }
         let (instance, attempt) = (body.get_u64(), body.get_u64());
         let mut nonce = [0; 16];
@@ -131,14 +131,14 @@ impl Hello {
             1 => Peer::Node(NodeId(id)),
             2 => Peer::Shim(ShimId(id)),
             3 => Peer::Router(RouterId(id)),
-            _ => return Err(Refusal::Malformed),
+            _ => return Err(PeerRefusal::Malformed),
         };
         let channel = match channel {
             0 => Channel::Data,
             1 => Channel::Control,
-            _ => return Err(Refusal::Malformed),
+            _ => return Err(PeerRefusal::Malformed),
         };
-        Ok(Hello { peer, channel, instance, attempt, nonce })
+        Ok(PeerHello { peer, channel, instance, attempt, nonce })
     }
 }
 
@@ -153,12 +153,12 @@ pub(crate) fn write_proof(proof: &[u8; PROOF_BYTES], out: &mut Vec<u8>) {
 }
 
 /// Tells the other end why it is refused; a stray client gets a line that it can show.
-pub fn write_refusal(refusal: &Refusal, out: &mut Vec<u8>) {
+pub fn write_refusal(refusal: &PeerRefusal, out: &mut Vec<u8>) {
     match refusal {
-        Refusal::NotAPeer => out.extend_from_slice(
+        PeerRefusal::NotAPeer => out.extend_from_slice(
             b"-ERR this port is for DistCache's own members; clients connect to the address of a router\r\n",
         ),
-        Refusal::ByOther(_) => {}
+        PeerRefusal::ByOther(_) => {}
         refusal => {
             let text = refusal.to_string();
             let text = &text.as_bytes()[..text.len().min(BODY_BYTES_MAX)];
@@ -169,20 +169,20 @@ pub fn write_refusal(refusal: &Refusal, out: &mut Vec<u8>) {
 }
 
 /// Takes the first frame off `bytes`; `None` when it is not whole yet.
-pub fn take(bytes: &mut Bytes) -> Result<Option<Frame>, Refusal> {
+pub fn take(bytes: &mut Bytes) -> Result<Option<PeerFrame>, PeerRefusal> {
     let known = bytes.len().min(MAGIC.len());
     if bytes[..known] != MAGIC[..known] {
-        return Err(Refusal::NotAPeer);
+        return Err(PeerRefusal::NotAPeer);
     }
     let Some(&[_, _, _, _, version, kind, high, low]) = bytes.first_chunk::<PREFIX_BYTES>() else {
         return Ok(None);
     };
     if version != PROTOCOL_VERSION && kind != KIND_REFUSAL {
-        return Err(Refusal::Version(version));
+        return Err(PeerRefusal::Version(version));
     }
     let body_bytes = usize::from(u16::from_be_bytes([high, low]));
     if body_bytes > BODY_BYTES_MAX {
-        return Err(Refusal::Malformed);
+        return Err(PeerRefusal::Malformed);
     }
     if bytes.len() < PREFIX_BYTES + body_bytes {
         return Ok(None);
@@ -190,16 +190,16 @@ pub fn take(bytes: &mut Bytes) -> Result<Option<Frame>, Refusal> {
     bytes.advance(PREFIX_BYTES);
     let body = bytes.split_to(body_bytes);
     match kind {
-        KIND_HELLO => Hello::parse(body).map(|hello| Some(Frame::Hello(hello))),
+        KIND_HELLO => PeerHello::parse(body).map(|hello| Some(PeerFrame::Hello(hello))),
         KIND_PROOF => match body[..].try_into() {
-            Ok(proof) => Ok(Some(Frame::Proof(proof))),
-            Err(_) => Err(Refusal::Malformed),
+            Ok(proof) => Ok(Some(PeerFrame::Proof(proof))),
+            Err(_) => Err(PeerRefusal::Malformed),
         },
         KIND_REFUSAL => {
             // The text is shown in a log: nothing that moves a cursor.
             let text = String::from_utf8_lossy(&body).chars().filter(|c| !c.is_control()).collect();
-            Ok(Some(Frame::Refusal(text)))
+            Ok(Some(PeerFrame::Refusal(text)))
         }
-        _ => Err(Refusal::Malformed),
+        _ => Err(PeerRefusal::Malformed),
     }
 }

@@ -17,7 +17,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use wire::Peer;
 
-use crate::peers::frame::{Frame, Hello, Name, PROOF_BYTES, Refusal, take, write_proof};
+use crate::peers::frame::{Name, PROOF_BYTES, PeerFrame, PeerHello, PeerRefusal, take, write_proof};
 use config::Secret;
 
 /// The key of proofs, derived from the cluster's secret so that a proof says nothing about placement.
@@ -62,43 +62,43 @@ pub struct Handshake {
     key: LinkKey,
     side: Side,
     /// The answering side takes channel and attempt from the other's hello.
-    own: Hello,
+    own: PeerHello,
     expected: Option<Peer>,
-    theirs: Option<Hello>,
+    theirs: Option<PeerHello>,
 }
 
 impl Handshake {
     /// Dials `expected`, whose hello must say so; the own hello goes to `out`.
-    pub fn dial(key: &LinkKey, own: Hello, expected: Peer, out: &mut Vec<u8>) -> Handshake {
+    pub fn dial(key: &LinkKey, own: PeerHello, expected: Peer, out: &mut Vec<u8>) -> Handshake {
         out.extend_from_slice(&own.frame());
         Handshake { key: key.clone(), side: Side::Dialling, own, expected: Some(expected), theirs: None }
     }
 
-    pub fn answer(key: &LinkKey, own: Hello) -> Handshake {
+    pub fn answer(key: &LinkKey, own: PeerHello) -> Handshake {
         Handshake { key: key.clone(), side: Side::Answering, own, expected: None, theirs: None }
     }
 
     /// Steps over what has come. The other end's hello once it has proven the secret; what follows in `bytes`
     /// is no longer the handshake's.
-    pub fn step(&mut self, bytes: &mut Bytes, out: &mut Vec<u8>) -> Result<Option<Hello>, Refusal> {
+    pub fn step(&mut self, bytes: &mut Bytes, out: &mut Vec<u8>) -> Result<Option<PeerHello>, PeerRefusal> {
         while let Some(frame) = take(bytes)? {
             match (frame, self.theirs) {
-                (Frame::Refusal(text), _) => return Err(Refusal::ByOther(text)),
-                (Frame::Hello(hello), None) => self.greet(hello, out)?,
-                (Frame::Proof(proof), Some(theirs)) => {
+                (PeerFrame::Refusal(text), _) => return Err(PeerRefusal::ByOther(text)),
+                (PeerFrame::Hello(hello), None) => self.greet(hello, out)?,
+                (PeerFrame::Proof(proof), Some(theirs)) => {
                     self.verify(&theirs, &proof)?;
                     if self.side == Side::Answering {
                         write_proof(&self.proof(self.side, &theirs), out);
                     }
                     return Ok(Some(theirs));
                 }
-                _ => return Err(Refusal::Malformed),
+                _ => return Err(PeerRefusal::Malformed),
             }
         }
         Ok(None)
     }
 
-    fn greet(&mut self, hello: Hello, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    fn greet(&mut self, hello: PeerHello, out: &mut Vec<u8>) -> Result<(), PeerRefusal> {
         self.theirs = Some(hello);
         match self.side {
             Side::Answering => {
@@ -107,10 +107,10 @@ impl Handshake {
             }
             Side::Dialling => {
                 if let Some(expected) = self.expected.filter(|&expected| expected != hello.peer) {
-                    return Err(Refusal::Identity { expected: Name(expected), found: Name(hello.peer) });
+                    return Err(PeerRefusal::Identity { expected: Name(expected), found: Name(hello.peer) });
                 }
                 if (hello.channel, hello.attempt) != (self.own.channel, self.own.attempt) {
-                    return Err(Refusal::Malformed);
+                    return Err(PeerRefusal::Malformed);
                 }
                 write_proof(&self.proof(self.side, &hello), out);
             }
@@ -118,7 +118,7 @@ impl Handshake {
         Ok(())
     }
 
-    fn transcript(&self, side: Side, theirs: &Hello) -> Hmac<Sha256> {
+    fn transcript(&self, side: Side, theirs: &PeerHello) -> Hmac<Sha256> {
         let (dialling, answering) = match self.side {
             Side::Dialling => (&self.own, theirs),
             Side::Answering => (theirs, &self.own),
@@ -129,20 +129,20 @@ impl Handshake {
             .chain_update(answering.frame())
     }
 
-    fn proof(&self, side: Side, theirs: &Hello) -> [u8; PROOF_BYTES] {
+    fn proof(&self, side: Side, theirs: &PeerHello) -> [u8; PROOF_BYTES] {
         self.transcript(side, theirs).finalize().into_bytes().into()
     }
 
-    fn verify(&self, theirs: &Hello, proof: &[u8; PROOF_BYTES]) -> Result<(), Refusal> {
+    fn verify(&self, theirs: &PeerHello, proof: &[u8; PROOF_BYTES]) -> Result<(), PeerRefusal> {
         let transcript = self.transcript(self.side.other(), theirs);
-        transcript.verify_slice(proof).map_err(|_| Refusal::Proof)
+        transcript.verify_slice(proof).map_err(|_| PeerRefusal::Proof)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Handshake, LinkKey};
-    use crate::peers::frame::{Channel, Hello, Refusal, write_refusal};
+    use crate::peers::frame::{Channel, PeerHello, PeerRefusal, write_refusal};
     use bytes::Bytes;
     use config::Secret;
     use wire::{NodeId, Peer, ShimId};
@@ -154,16 +154,16 @@ mod tests {
         LinkKey::derive(&Secret([byte; 16]))
     }
 
-    fn hello(peer: Peer, nonce: u8) -> Hello {
-        Hello { peer, channel: Channel::Control, instance: 7, attempt: 9, nonce: [nonce; 16] }
+    fn hello(peer: Peer, nonce: u8) -> PeerHello {
+        PeerHello { peer, channel: Channel::Control, instance: 7, attempt: 9, nonce: [nonce; 16] }
     }
 
     fn answering(key_byte: u8, nonce: u8) -> Handshake {
-        let own = Hello { channel: Channel::Data, attempt: 0, ..hello(SHIM, nonce) };
+        let own = PeerHello { channel: Channel::Data, attempt: 0, ..hello(SHIM, nonce) };
         Handshake::answer(&key(key_byte), own)
     }
 
-    type Stepped = Result<Option<Hello>, Refusal>;
+    type Stepped = Result<Option<PeerHello>, PeerRefusal>;
 
     fn step(handshake: &mut Handshake, bytes: &[u8]) -> (Stepped, Vec<u8>) {
         let mut out = Vec::new();
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn another_secret_is_refused_and_the_other_end_is_told() {
         let (_, dialled, answered) = shake(5, &mut answering(6, 2));
-        assert_eq!(answered, Err(Refusal::Proof));
-        assert!(matches!(dialled, Err(Refusal::ByOther(text)) if text.contains("secret")));
+        assert_eq!(answered, Err(PeerRefusal::Proof));
+        assert!(matches!(dialled, Err(PeerRefusal::ByOther(text)) if text.contains("secret")));
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
         let ([first, proof], _, _) = shake(5, &mut answering(5, 2));
         let mut later = answering(5, 3);
         assert_eq!(step(&mut later, &first).0, Ok(None));
-        assert_eq!(step(&mut later, &proof).0, Err(Refusal::Proof));
+        assert_eq!(step(&mut later, &proof).0, Err(PeerRefusal::Proof));
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
         let own = hello(SHIM, 1);
         let mut dial = Handshake::dial(&key(5), own, SHIM, &mut first);
         let (_, proof) = step(&mut dial, &first);
-        assert_eq!(step(&mut dial, &proof).0, Err(Refusal::Proof));
+        assert_eq!(step(&mut dial, &proof).0, Err(PeerRefusal::Proof));
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
             }
             let (_, proof) = step(&mut dial, &reply);
             assert!(
-                proof.is_empty() || step(&mut answer, &proof).0 == Err(Refusal::Proof),
+                proof.is_empty() || step(&mut answer, &proof).0 == Err(PeerRefusal::Proof),
                 "byte {position}"
             );
         }
@@ -248,11 +248,13 @@ mod tests {
         let mut dial = Handshake::dial(&key(5), hello(NODE, 1), SHIM, &mut first);
         first[4] = 9;
         let (answered, mut reply) = step(&mut answering(5, 2), &first);
-        assert_eq!(answered, Err(Refusal::Version(9)));
-        write_refusal(&Refusal::Version(9), &mut reply);
+        assert_eq!(answered, Err(PeerRefusal::Version(9)));
+        write_refusal(&PeerRefusal::Version(9), &mut reply);
         reply[4] = 8;
         let told = step(&mut dial, &reply).0;
-        assert!(matches!(told, Err(Refusal::ByOther(text)) if text.contains("version 9 is not spoken here")));
+        assert!(
+            matches!(told, Err(PeerRefusal::ByOther(text)) if text.contains("version 9 is not spoken here"))
+        );
     }
 
     #[test]
@@ -261,7 +263,7 @@ mod tests {
         let mut dial = Handshake::dial(&key(5), hello(NODE, 1), Peer::Shim(ShimId(2)), &mut first);
         let (_, reply) = step(&mut answering(5, 2), &first);
         let (stepped, proof) = step(&mut dial, &reply);
-        assert!(matches!(stepped, Err(Refusal::Identity { .. })), "{stepped:?}");
+        assert!(matches!(stepped, Err(PeerRefusal::Identity { .. })), "{stepped:?}");
         assert!(proof.is_empty());
     }
 
@@ -279,7 +281,7 @@ mod tests {
             pending = bytes.to_vec();
         }
         assert_eq!(ended, Ok(Some(hello(NODE, 1))));
-        assert_eq!(step(&mut answering(5, 2), b"*1\r\n").0, Err(Refusal::NotAPeer));
-        assert_eq!(step(&mut answering(5, 2), &proof).0, Err(Refusal::Malformed));
+        assert_eq!(step(&mut answering(5, 2), b"*1\r\n").0, Err(PeerRefusal::NotAPeer));
+        assert_eq!(step(&mut answering(5, 2), &proof).0, Err(PeerRefusal::Malformed));
     }
 }

@@ -26,7 +26,7 @@ const TICK_US_MAX: u64 = 50_000;
 const LOG_US: u64 = 1_000_000;
 
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct PeerLink {
     pub(crate) peer: Peer,
     /// On the dialling side.
     pub(crate) dial: Option<Dial>,
@@ -42,7 +42,7 @@ pub(crate) struct Link {
     silent_us: u64,
     ticked_us: u64,
     alive_next_us: u64,
-    pub(crate) log: Log,
+    pub(crate) log: LinkLog,
 }
 
 #[derive(Debug)]
@@ -67,12 +67,12 @@ impl Dial {
 
 /// Lets one line a second through and counts the others.
 #[derive(Debug, Default)]
-pub(crate) struct Log {
+pub(crate) struct LinkLog {
     last_us: Option<u64>,
     suppressed: u64,
 }
 
-impl Log {
+impl LinkLog {
     /// Whether to write a line now, and how many were left out before it.
     pub(crate) fn admit(&mut self, now_us: u64) -> Option<u64> {
         if self.last_us.is_some_and(|last_us| now_us < last_us + LOG_US) {
@@ -84,9 +84,9 @@ impl Log {
     }
 }
 
-impl Link {
-    pub(crate) fn new(peer: Peer) -> Link {
-        Link {
+impl PeerLink {
+    pub(crate) fn new(peer: Peer) -> PeerLink {
+        PeerLink {
             peer,
             dial: None,
             channels: [None; 2],
@@ -98,7 +98,7 @@ impl Link {
             silent_us: 0,
             ticked_us: 0,
             alive_next_us: 0,
-            log: Log::default(),
+            log: LinkLog::default(),
         }
     }
 
@@ -171,12 +171,12 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
-    use super::{BACKOFF_US, BACKOFF_US_MAX, Dial, Link, Log};
+    use super::{BACKOFF_US, BACKOFF_US_MAX, Dial, LinkLog, PeerLink};
     use crate::peers::frame::Channel;
     use wire::{NodeId, Peer};
 
-    fn dialled() -> Link {
-        let mut link = Link::new(Peer::Node(NodeId(0)));
+    fn dialled() -> PeerLink {
+        let mut link = PeerLink::new(Peer::Node(NodeId(0)));
         link.dial = Some(Dial::new("127.0.0.1:1".parse().unwrap(), 0));
         link
     }
@@ -202,13 +202,13 @@ mod tests {
 
     #[test]
     fn a_silent_node_is_lost_after_a_second_and_others_after_five() {
-        let (mut node, mut shim) = (dialled(), Link::new(Peer::Shim(wire::ShimId(0))));
+        let (mut node, mut shim) = (dialled(), PeerLink::new(Peer::Shim(wire::ShimId(0))));
         for link in [&mut node, &mut shim] {
             assert!(!link.is_silent(10_000_000), "nothing is linked yet");
             link.prove(Channel::Control);
             link.prove(Channel::Data);
         }
-        let lost = |link: &mut Link| (1001..2000).find(|tick| link.is_silent(tick * 10_000));
+        let lost = |link: &mut PeerLink| (1001..2000).find(|tick| link.is_silent(tick * 10_000));
         assert_eq!((lost(&mut node), lost(&mut shim)), (Some(1100), Some(1500)));
         node.heard();
         assert!(!node.is_silent(20_000_000));
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn one_line_a_second() {
-        let mut log = Log::default();
+        let mut log = LinkLog::default();
         assert_eq!(log.admit(0), Some(0));
         assert_eq!(log.admit(999_999), None);
         assert_eq!(log.admit(999_999), None);

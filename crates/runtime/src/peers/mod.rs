@@ -14,10 +14,10 @@ use bytes::{Buf, Bytes};
 use wire::message::Reply;
 use wire::{Message, NodeId, Peer, RouterId, ShimId, Status};
 
-use crate::peers::connections::{Role, Slots};
-use crate::peers::frame::{Channel, Hello, Name, Refusal};
+use crate::peers::connections::{LinkRole, Slots};
+use crate::peers::frame::{Channel, Name, PeerHello, PeerRefusal};
 use crate::peers::handshake::{Handshake, LinkKey};
-use crate::peers::link::{Dial, Link, Log};
+use crate::peers::link::{Dial, LinkLog, PeerLink};
 use crate::reactor::{ConnectionId, Event, Io, ListenerId};
 use crate::tls::Dialer;
 use config::Address;
@@ -39,7 +39,7 @@ const UNPROVEN_MAX: usize = 256;
 
 /// Who this instance is, and what proves it.
 #[derive(Clone, Copy, Debug)]
-pub struct Identity {
+pub struct MemberIdentity {
     pub peer: Peer,
     pub secret: Secret,
 }
@@ -60,7 +60,7 @@ pub enum PeerEvent {
 }
 
 pub struct Peers {
-    identity: Identity,
+    identity: MemberIdentity,
     handshake_us_max: u64,
     /// For links over TCP; without it they are plain.
     dialer: Option<Dialer>,
@@ -69,18 +69,18 @@ pub struct Peers {
     instance: u64,
     listeners: Vec<ListenerId>,
     slots: Slots,
-    links: Vec<Link>,
+    links: Vec<PeerLink>,
     /// Position in `links` by role and id.
     positions: [Vec<Option<u32>>; 3],
     queued: Vec<PeerEvent>,
-    strangers: Log,
+    strangers: LinkLog,
     replies_dropped: u64,
 }
 
 impl Peers {
     /// Links of `identity`. A connection must be proven, and a link whole, within `handshake_max` (`[limits]
     /// handshake_ms_max`).
-    pub fn new(identity: Identity, handshake_max: Duration) -> Peers {
+    pub fn new(identity: MemberIdentity, handshake_max: Duration) -> Peers {
         Peers {
             handshake_us_max: handshake_max.as_micros() as u64,
             key: LinkKey::derive(&identity.secret),
@@ -92,7 +92,7 @@ impl Peers {
             links: Vec::new(),
             positions: Default::default(),
             queued: Vec::new(),
-            strangers: Log::default(),
+            strangers: LinkLog::default(),
             replies_dropped: 0,
         }
     }
@@ -179,11 +179,11 @@ impl Peers {
     fn dispatch(&mut self, io: &mut Io, event: Event) -> Option<Event> {
         match event {
             Event::Data { connection, bytes, now_us } => match self.slots.role(connection) {
-                Some(&Role::Proven { link, channel }) => {
+                Some(&LinkRole::Proven { link, channel }) => {
                     self.receive(io, connection, (link as usize, channel), bytes, now_us);
                     None
                 }
-                Some(Role::Unproven { .. }) => {
+                Some(LinkRole::Unproven { .. }) => {
                     self.shake(io, connection, bytes, now_us);
                     None
                 }
@@ -281,7 +281,8 @@ impl Peers {
 
     /// A dialled connection is there: say hello.
     fn greet(&mut self, io: &mut Io, connection: ConnectionId) {
-        let Some(Role::Unproven { link: Some((position, channel)), .. }) = self.slots.role(connection) else {
+        let Some(LinkRole::Unproven { link: Some((position, channel)), .. }) = self.slots.role(connection)
+        else {
             return;
         };
         let (link, channel) = (&self.links[*position as usize], *channel);
@@ -290,9 +291,9 @@ impl Peers {
         self.slots.set_handshake(connection, handshake);
     }
 
-    fn hello(&self, channel: Channel, attempt: u64) -> Hello {
+    fn hello(&self, channel: Channel, attempt: u64) -> PeerHello {
         let peer = self.identity.peer;
-        Hello { peer, channel, instance: self.instance, attempt, nonce: rand::random() }
+        PeerHello { peer, channel, instance: self.instance, attempt, nonce: rand::random() }
     }
 
     fn shake(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now_us: u64) {
@@ -314,10 +315,10 @@ impl Peers {
         &mut self,
         io: &mut Io,
         connection: ConnectionId,
-        hello: Hello,
+        hello: PeerHello,
         dialled: Option<(u32, Channel)>,
         now_us: u64,
-    ) -> Result<(usize, Channel), Refusal> {
+    ) -> Result<(usize, Channel), PeerRefusal> {
         let position = match dialled {
             Some((position, _)) => position as usize,
             None => self.make_room(io, hello, now_us)?,
@@ -340,13 +341,13 @@ impl Peers {
 
     /// The link that an accepted connection belongs to. An older pair of the same peer gives way, but a router
     /// does not to another process that uses its id.
-    fn make_room(&mut self, io: &mut Io, hello: Hello, now_us: u64) -> Result<usize, Refusal> {
+    fn make_room(&mut self, io: &mut Io, hello: PeerHello, now_us: u64) -> Result<usize, PeerRefusal> {
         let position = self.position(hello.peer);
         let link = &self.links[position];
         let same_process = link.instance == hello.instance;
         if link.dial.is_some() || (!link.is_idle() && !same_process && matches!(hello.peer, Peer::Router(_)))
         {
-            return Err(Refusal::Duplicate(Name(hello.peer)));
+            return Err(PeerRefusal::Duplicate(Name(hello.peer)));
         }
         let same_pair = same_process && link.attempt == hello.attempt;
         if !link.is_idle() && (!same_pair || link.connection(hello.channel).is_some()) {
@@ -359,7 +360,7 @@ impl Peers {
         Ok(position)
     }
 
-    fn refuse(&mut self, io: &mut Io, connection: ConnectionId, refusal: &Refusal, now_us: u64) {
+    fn refuse(&mut self, io: &mut Io, connection: ConnectionId, refusal: &PeerRefusal, now_us: u64) {
         let dialled = self.slots.handshake(connection).and_then(|(_, dialled)| dialled);
         frame::write_refusal(refusal, io.out(connection));
         io.close_flushed(connection);
@@ -380,8 +381,8 @@ impl Peers {
 
     fn closed(&mut self, io: &mut Io, connection: ConnectionId, error: Option<std::io::Error>) {
         let position = match self.slots.role(connection) {
-            Some(&Role::Proven { link, .. }) => Some(link),
-            Some(&Role::Unproven { link, .. }) => link.map(|(position, _)| position),
+            Some(&LinkRole::Proven { link, .. }) => Some(link),
+            Some(&LinkRole::Unproven { link, .. }) => link.map(|(position, _)| position),
             None => None,
         };
         self.slots.remove(connection);
@@ -433,7 +434,7 @@ impl Peers {
         let now_us = io.now_us();
         for connection in self.slots.overdue(now_us) {
             let position = match self.slots.role(connection) {
-                Some(&Role::Unproven { link, .. }) => link.map(|(position, _)| position),
+                Some(&LinkRole::Unproven { link, .. }) => link.map(|(position, _)| position),
                 _ => continue,
             };
             self.slots.remove(connection);
@@ -479,7 +480,7 @@ impl Peers {
             positions.resize(id + 1, None);
         }
         *positions[id].get_or_insert_with(|| {
-            self.links.push(Link::new(peer));
+            self.links.push(PeerLink::new(peer));
             self.links.len() as u32 - 1
         }) as usize
     }

@@ -8,7 +8,7 @@ use crate::reactor::{ConnectionId, ListenerId};
 
 /// Everything a connection costs while it is idle; buffers exist only while they hold something.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ReactorConnection {
     /// `None` when dialling failed at once; `Closed` is on its way.
     pub(crate) stream: Option<Stream>,
     pub(crate) listener: Option<ListenerId>,
@@ -52,9 +52,9 @@ pub(crate) struct Connection {
     pub(crate) urgent: bool,
 }
 
-impl Connection {
-    pub(crate) fn new(stream: Option<Stream>, listener: Option<ListenerId>) -> Connection {
-        Connection {
+impl ReactorConnection {
+    pub(crate) fn new(stream: Option<Stream>, listener: Option<ListenerId>) -> ReactorConnection {
+        ReactorConnection {
             stream,
             listener,
             out: Vec::new(),
@@ -100,11 +100,11 @@ const _: () = assert!(size_of::<Slot>() <= 160);
 #[derive(Debug)]
 struct Slot {
     generation: u32,
-    connection: Option<Connection>,
+    connection: Option<ReactorConnection>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Connections {
+pub(crate) struct ReactorConnections {
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
@@ -115,20 +115,21 @@ const GENERATION_MASK: u32 = u32::MAX >> 1;
 pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// What a token stands for.
-pub(crate) enum Target {
+pub(crate) enum TokenTarget {
     Waker,
     Listener(ListenerId),
     Connection(ConnectionId),
 }
 
-impl Target {
-    pub(crate) fn of(token: Token) -> Target {
+impl TokenTarget {
+    pub(crate) fn of(token: Token) -> TokenTarget {
         match token {
-            WAKER => Target::Waker,
-            Token(value) if value & LISTENER_BIT != 0 => Target::Listener(ListenerId(value as u32)),
-            Token(value) => {
-                Target::Connection(ConnectionId { index: value as u32, generation: (value >> 32) as u32 })
-            }
+            WAKER => TokenTarget::Waker,
+            Token(value) if value & LISTENER_BIT != 0 => TokenTarget::Listener(ListenerId(value as u32)),
+            Token(value) => TokenTarget::Connection(ConnectionId {
+                index: value as u32,
+                generation: (value >> 32) as u32,
+            }),
         }
     }
 }
@@ -145,8 +146,8 @@ impl ConnectionId {
     }
 }
 
-impl Connections {
-    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
+impl ReactorConnections {
+    pub(crate) fn insert(&mut self, connection: ReactorConnection) -> ConnectionId {
         if let Some(index) = self.free.pop() {
             let slot = &mut self.slots[index as usize];
             slot.connection = Some(connection);
@@ -157,21 +158,21 @@ impl Connections {
         ConnectionId { index, generation: 0 }
     }
 
-    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&ReactorConnection> {
         let slot = self.slots.get(id.index())?;
         slot.connection.as_ref().filter(|_| slot.generation == id.generation)
     }
 
-    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut ReactorConnection> {
         let slot = self.slots.get_mut(id.index())?;
         slot.connection.as_mut().filter(|_| slot.generation == id.generation)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &ReactorConnection> {
         self.slots.iter().filter_map(|slot| slot.connection.as_ref())
     }
 
-    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<ReactorConnection> {
         let slot = self.slots.get_mut(id.index())?;
         if slot.generation != id.generation {
             return None;
@@ -185,14 +186,14 @@ impl Connections {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connection, Connections, ListenerId, Target};
+    use super::{ListenerId, ReactorConnection, ReactorConnections, TokenTarget};
 
     #[test]
     fn an_old_id_does_not_name_the_new_connection_in_its_place() {
-        let mut connections = Connections::default();
-        let old = connections.insert(Connection::new(None, None));
+        let mut connections = ReactorConnections::default();
+        let old = connections.insert(ReactorConnection::new(None, None));
         assert!(connections.remove(old).is_some());
-        let new = connections.insert(Connection::new(None, None));
+        let new = connections.insert(ReactorConnection::new(None, None));
         assert_eq!(new.index(), old.index());
         assert_ne!(new, old);
         assert!(connections.get(old).is_none());
@@ -200,7 +201,7 @@ mod tests {
         assert!(connections.remove(old).is_none());
         assert!(connections.get(new).is_some());
         let token = new.token();
-        assert!(matches!(Target::of(token), Target::Connection(id) if id == new));
-        assert!(matches!(Target::of(ListenerId(3).token()), Target::Listener(ListenerId(3))));
+        assert!(matches!(TokenTarget::of(token), TokenTarget::Connection(id) if id == new));
+        assert!(matches!(TokenTarget::of(ListenerId(3).token()), TokenTarget::Listener(ListenerId(3))));
     }
 }

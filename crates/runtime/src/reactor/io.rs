@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use mio::{Interest, Poll};
 
 use crate::clock;
-use crate::reactor::connection::{Connection, Connections, WAKER};
+use crate::reactor::connection::{ReactorConnection, ReactorConnections, WAKER};
 use crate::reactor::handshakes::Handshakes;
 use crate::reactor::input::{Input, keep};
 use crate::reactor::output::Spares;
@@ -28,7 +28,7 @@ pub struct Io {
     pub(crate) poll: Poll,
     waker: Arc<mio::Waker>,
     pub(crate) listeners: Vec<Option<Listener>>,
-    pub(crate) connections: Connections,
+    pub(crate) connections: ReactorConnections,
     pub(crate) input: Input,
     spares: Spares,
     /// Of all connections, as of their last flush or `unread`.
@@ -85,7 +85,7 @@ impl Io {
             poll,
             waker,
             listeners: Vec::new(),
-            connections: Connections::default(),
+            connections: ReactorConnections::default(),
             input: Input::new(),
             spares: Spares::default(),
             held_bytes: 0,
@@ -163,7 +163,7 @@ impl Io {
             Ok(stream) => (Some(stream), None),
             Err(error) => (None, Some(error)),
         };
-        let mut connection = Connection::new(stream, None);
+        let mut connection = ReactorConnection::new(stream, None);
         connection.connecting = true;
         let id = self.connections.insert(connection);
         let error = error.or_else(|| self.register(id, Interest::READABLE | Interest::WRITABLE).err());
@@ -194,7 +194,7 @@ impl Io {
 
     /// Bytes appended and not yet taken by the kernel.
     pub fn out_bytes(&self, id: ConnectionId) -> usize {
-        self.connections.get(id).map_or(0, Connection::pending)
+        self.connections.get(id).map_or(0, ReactorConnection::pending)
     }
 
     /// Ends a connection now; pending output is lost. No event follows.
@@ -309,7 +309,7 @@ impl Io {
 
     /// The part of one connection.
     pub fn held_bytes_of(&self, id: ConnectionId) -> usize {
-        self.connections.get(id).map_or(0, Connection::held_bytes)
+        self.connections.get(id).map_or(0, ReactorConnection::held_bytes)
     }
 
     /// Takes notice of what a connection's buffers have grown or shrunk by.
@@ -378,7 +378,7 @@ impl Io {
             };
         }
         let is_tls = stream.is_tls();
-        let mut connection = Connection::new(Some(stream), Some(id));
+        let mut connection = ReactorConnection::new(Some(stream), Some(id));
         connection.connecting = is_tls;
         let connection = self.connections.insert(connection);
         let interest = if is_tls { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
@@ -556,7 +556,7 @@ impl Io {
 
     /// Whether all output is written, and was heard where that matters.
     pub(crate) fn is_flushed(&self) -> bool {
-        let done = |connection: &Connection| connection.is_flushed() && !connection.confirms;
+        let done = |connection: &ReactorConnection| connection.is_flushed() && !connection.confirms;
         self.connections.iter().all(|connection| connection.connecting || connection.dead || done(connection))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::reactor::connection::Connection;
+use crate::reactor::connection::ReactorConnection;
 use crate::reactor::socket::Stream;
 
 /// A drained buffer up to this size is used again: the output of a busy turn fits, a bulk reply is freed.
@@ -33,7 +33,7 @@ impl Spares {
     }
 }
 
-impl Connection {
+impl ReactorConnection {
     /// The buffer to append to.
     pub(crate) fn out(&mut self, spares: &mut Spares) -> &mut Vec<u8> {
         if self.out.capacity() == 0 {

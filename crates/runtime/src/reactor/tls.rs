@@ -8,7 +8,7 @@ use mio::net::TcpStream;
 use rustls::Connection;
 
 use crate::reactor::socket::outcome;
-use crate::tls::{Tally, explain};
+use crate::tls::{HandshakeTally, explain};
 
 /// Ciphertext that the kernel has not taken holds back further encryption from here on.
 const PLAINTEXT_STEP_BYTES: usize = 64 << 10;
@@ -27,15 +27,15 @@ pub(crate) struct TlsStream {
     closed: bool,
     /// The last read has left something behind.
     more: bool,
-    tally: Arc<Tally>,
+    tally: Arc<HandshakeTally>,
 }
 
 impl TlsStream {
-    pub(crate) fn accepted(socket: TcpStream, session: Connection, tally: Arc<Tally>) -> TlsStream {
+    pub(crate) fn accepted(socket: TcpStream, session: Connection, tally: Arc<HandshakeTally>) -> TlsStream {
         TlsStream { socket, session, connected: true, closed: false, more: false, tally }
     }
 
-    pub(crate) fn dialled(socket: TcpStream, session: Connection, tally: Arc<Tally>) -> TlsStream {
+    pub(crate) fn dialled(socket: TcpStream, session: Connection, tally: Arc<HandshakeTally>) -> TlsStream {
         TlsStream { connected: false, ..TlsStream::accepted(socket, session, tally) }
     }
 

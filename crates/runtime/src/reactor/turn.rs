@@ -8,7 +8,7 @@ use mio::{Events, Interest};
 use rustix::io::Errno;
 
 use crate::clock;
-use crate::reactor::connection::Target;
+use crate::reactor::connection::TokenTarget;
 use crate::reactor::{ConnectionId, Driver, Event, Io, ListenerId, TICK_US};
 use crate::stop::Stop;
 
@@ -127,14 +127,14 @@ impl Reactor {
 }
 
 fn is_urgent(io: &Io, event: &mio::event::Event) -> bool {
-    matches!(Target::of(event.token()), Target::Connection(connection) if io.is_urgent(connection))
+    matches!(TokenTarget::of(event.token()), TokenTarget::Connection(connection) if io.is_urgent(connection))
 }
 
 fn dispatch(io: &mut Io, driver: &mut impl Driver, event: &mio::event::Event) {
-    match Target::of(event.token()) {
-        Target::Waker => driver.event(io, Event::Woken),
-        Target::Listener(listener) => accept(io, driver, listener),
-        Target::Connection(connection) => signal(io, driver, connection, event),
+    match TokenTarget::of(event.token()) {
+        TokenTarget::Waker => driver.event(io, Event::Woken),
+        TokenTarget::Listener(listener) => accept(io, driver, listener),
+        TokenTarget::Connection(connection) => signal(io, driver, connection, event),
     }
 }
 

@@ -45,10 +45,10 @@ impl Span {
 
 /// The spans of one member; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct SpanQueue(Arc<Shared>);
+pub struct SpanQueue(Arc<SpansShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SpansShared {
     waiting: Mutex<Vec<Span>>,
     exported: AtomicU64,
     dropped: AtomicU64,

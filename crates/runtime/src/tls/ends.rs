@@ -9,7 +9,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::table::{Ends, Files, Table};
-use super::tally::Tally;
+use super::tally::HandshakeTally;
 use config::ClientCertificates;
 
 /// Makes the session of every connection that a listener accepts.
@@ -17,7 +17,7 @@ use config::ClientCertificates;
 pub struct Acceptor(pub(super) Arc<Table>);
 
 impl Acceptor {
-    pub(crate) fn tally(&self) -> &Arc<Tally> {
+    pub(crate) fn tally(&self) -> &Arc<HandshakeTally> {
         &self.0.tally
     }
 
@@ -60,7 +60,7 @@ impl Dialer {
         Dialer { table: Arc::clone(&self.table), name: self.name.clone().or_else(host) }
     }
 
-    pub(crate) fn tally(&self) -> &Arc<Tally> {
+    pub(crate) fn tally(&self) -> &Arc<HandshakeTally> {
         &self.table.tally
     }
 

@@ -17,7 +17,7 @@ const EXPIRY_WARNING_S: i64 = 7 * 24 * 3600;
 const FOREIGN_READERS: u32 = 0o044;
 
 /// A chain and its key.
-pub(super) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+pub(super) type TlsIdentity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 pub(super) struct Chain {
     pub(super) certificates: Vec<CertificateDer<'static>>,

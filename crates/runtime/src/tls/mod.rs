@@ -13,7 +13,7 @@ use rustls::crypto::CryptoProvider;
 
 pub use ends::{Acceptor, Dialer};
 pub(crate) use explain::explain;
-pub(crate) use tally::Tally;
+pub(crate) use tally::HandshakeTally;
 pub use tally::TlsStatus;
 
 use config::{ClientCertificates, Config, ConfigError, TlsConfig};

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, ServerConfig};
 
 use super::files::{self, Chain};
 use super::provider;
-use super::tally::Tally;
+use super::tally::HandshakeTally;
 use config::ClientCertificates;
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Table {
     files: Files,
     ends: Ends,
     current: Mutex<Configs>,
-    pub(super) tally: Arc<Tally>,
+    pub(super) tally: Arc<HandshakeTally>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ struct Configs {
 
 impl Table {
     pub(super) fn load(name: &'static str, files: Files, ends: Ends) -> Result<Table, String> {
-        let tally = Arc::new(Tally::new(name));
+        let tally = Arc::new(HandshakeTally::new(name));
         let table = Table { name, files, ends, current: Mutex::default(), tally };
         table.read()?;
         Ok(table)
@@ -125,7 +125,7 @@ impl Table {
         }
     }
 
-    fn identity(&self, chain: Option<&Chain>) -> Result<Option<files::Identity>, String> {
+    fn identity(&self, chain: Option<&Chain>) -> Result<Option<files::TlsIdentity>, String> {
         let (Some((_, key_file)), Some(chain)) = (&self.files.certificate, chain) else { return Ok(None) };
         let key = files::key(&self.at("key_file"), key_file)?;
         Ok(Some((chain.certificates.clone(), key)))

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use super::files::now_s;
 
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct HandshakeTally {
     table: &'static str,
     succeeded: AtomicU64,
     failed: AtomicU64,
@@ -28,9 +28,9 @@ pub struct TlsStatus {
 
 const NO_CERTIFICATE: i64 = i64::MAX;
 
-impl Tally {
-    pub(super) fn new(table: &'static str) -> Tally {
-        Tally {
+impl HandshakeTally {
+    pub(super) fn new(table: &'static str) -> HandshakeTally {
+        HandshakeTally {
             table,
             succeeded: AtomicU64::new(0),
             failed: AtomicU64::new(0),

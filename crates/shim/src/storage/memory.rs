@@ -12,11 +12,11 @@ use wire::resp::transaction::MULTI;
 use wire::resp::{Command, reply};
 
 use super::embedded::Embedded;
-use super::topics::Topics;
+use super::topics::StoreTopics;
 
 pub(crate) struct Memory {
     store: Embedded,
-    topics: Topics,
+    topics: StoreTopics,
     /// Wall clock minus CLOCK_BOOTTIME, sampled once: steps of the wall clock must not move deadlines.
     unix_offset_ms: u64,
     /// The data lives and ends with this value, so it has one incarnation.
@@ -50,7 +50,7 @@ impl Memory {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Memory {
             store: Embedded::new(seed),
-            topics: Topics::default(),
+            topics: StoreTopics::default(),
             unix_offset_ms: (unix.as_millis() as u64).saturating_sub(clock::now_us() / 1000),
             incarnation: seed,
             announced: false,

@@ -9,13 +9,13 @@ use wire::resp::{Command, reply};
 
 /// What the shim has subscribed to.
 #[derive(Default)]
-pub(super) struct Topics {
+pub(super) struct StoreTopics {
     channels: BTreeSet<Bytes>,
     patterns: BTreeSet<Bytes>,
     shards: BTreeSet<Bytes>,
 }
 
-impl Topics {
+impl StoreTopics {
     /// Carries out a command of the subscriber connection; messages go before the reply. `None`: not one of them.
     pub(super) fn execute(&mut self, command: &Command, events: &mut Vec<StorageEvent>) -> Option<Bytes> {
         let word = command.name().to_ascii_lowercase();

@@ -11,7 +11,7 @@ use wire::resp::{Command, ReplyScanner, Value};
 
 /// One server and how it is reached.
 #[derive(Clone, Debug)]
-pub(super) struct Server {
+pub(super) struct SurveyedServer {
     pub(super) address: Address,
     pub(super) tls: Option<Dialer>,
     pub(super) user: Option<String>,
@@ -19,9 +19,9 @@ pub(super) struct Server {
 }
 
 /// The replies to all questions, errors among them; or why there are none.
-pub(super) type Answers = Result<Vec<Value>, String>;
+pub(super) type SurveyAnswers = Result<Vec<Value>, String>;
 
-struct Call {
+struct SurveyCall {
     connection: ConnectionId,
     scanner: ReplyScanner,
     logging_in: bool,
@@ -30,16 +30,20 @@ struct Call {
     outcome: Option<Result<(), String>>,
 }
 
-struct Calls(Vec<Call>);
+struct SurveyCalls(Vec<SurveyCall>);
 
 /// Asks each server its questions; the answers in the order of the servers.
 ///
 /// # Errors
 /// Only if the kernel refuses to wait for sockets.
-pub(super) fn ask(calls: &[(Server, Vec<Command>)], patience: Duration) -> io::Result<Vec<Answers>> {
+pub(super) fn ask(
+    calls: &[(SurveyedServer, Vec<Command>)],
+    patience: Duration,
+) -> io::Result<Vec<SurveyAnswers>> {
     let mut io = Io::new()?;
     let deadline = Instant::now() + patience;
-    let mut calls = Calls(calls.iter().map(|(server, questions)| dial(&mut io, server, questions)).collect());
+    let mut calls =
+        SurveyCalls(calls.iter().map(|(server, questions)| dial(&mut io, server, questions)).collect());
     let mut reactor = Reactor::new(io);
     while calls.0.iter().any(|call| call.outcome.is_none()) {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -53,7 +57,7 @@ pub(super) fn ask(calls: &[(Server, Vec<Command>)], patience: Duration) -> io::R
     Ok(answers.collect())
 }
 
-fn dial(io: &mut Io, server: &Server, questions: &[Command]) -> Call {
+fn dial(io: &mut Io, server: &SurveyedServer, questions: &[Command]) -> SurveyCall {
     let connection = io.dial_tls(&server.address, server.tls.as_ref());
     let out = io.out(connection);
     let login = server.password.as_ref().map(|password| match &server.user {
@@ -63,7 +67,7 @@ fn dial(io: &mut Io, server: &Server, questions: &[Command]) -> Call {
     for command in login.iter().chain(questions) {
         out.extend_from_slice(command.frame());
     }
-    Call {
+    SurveyCall {
         connection,
         scanner: ReplyScanner::new(),
         logging_in: login.is_some(),
@@ -73,7 +77,7 @@ fn dial(io: &mut Io, server: &Server, questions: &[Command]) -> Call {
     }
 }
 
-impl Driver for Calls {
+impl Driver for SurveyCalls {
     fn event(&mut self, io: &mut Io, event: Event) {
         let (Event::Data { connection, .. } | Event::Closed { connection, .. }) = &event else { return };
         let Some(call) = self.0.iter_mut().find(|call| call.connection == *connection) else { return };
@@ -94,7 +98,7 @@ impl Driver for Calls {
     }
 }
 
-impl Call {
+impl SurveyCall {
     fn data(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes) {
         loop {
             let value = match self.scanner.scan(&bytes) {
@@ -127,9 +131,9 @@ mod tests {
 
     use super::*;
 
-    fn server(address: std::net::SocketAddr, password: Option<&str>) -> Server {
+    fn server(address: std::net::SocketAddr, password: Option<&str>) -> SurveyedServer {
         let password = password.map(str::to_owned);
-        Server { address: Address::Tcp(address), tls: None, user: None, password }
+        SurveyedServer { address: Address::Tcp(address), tls: None, user: None, password }
     }
 
     /// One that answers its first caller `text`, once it has read something.

@@ -18,7 +18,7 @@ use runtime::tls::{Certificates, Dialer};
 use wire::resp::{Command, Value};
 use wire::{Sharding, ShimId};
 
-use ask::{Answers, Server, ask};
+use ask::{SurveyAnswers, SurveyedServer, ask};
 
 /// Random keys of one server, drawn in one round trip. A part of one in fifty that lies elsewhere is then missed once in
 /// 150 times.
@@ -28,7 +28,7 @@ const USER_PREFIX: &str = "distcache:";
 
 /// What one server showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ServerSeen {
     /// The one in front of it; of a Redis Cluster's servers the first.
     pub shim: ShimId,
     pub address: Address,
@@ -61,8 +61,8 @@ pub struct Other {
 
 /// One server while it is looked at.
 struct Look {
-    server: Server,
-    seen: Seen,
+    server: SurveyedServer,
+    seen: ServerSeen,
 }
 
 /// Looks at the Redis servers of `shims`.
@@ -74,7 +74,7 @@ pub fn survey(
     certificates: &Certificates,
     shims: &[ShimId],
     patience: Duration,
-) -> io::Result<Vec<Seen>> {
+) -> io::Result<Vec<ServerSeen>> {
     let mut looks = servers(config, certificates, shims, patience)?;
     let questions =
         || vec![Command::from_args(&["CLIENT", "LIST"]), Command::from_args(&["INFO", "keyspace"])];
@@ -95,7 +95,7 @@ fn ask_all(
     looks: &mut [Look],
     patience: Duration,
     questions: impl Fn(&Look) -> Vec<Command>,
-) -> io::Result<impl Iterator<Item = (&mut Look, Answers)>> {
+) -> io::Result<impl Iterator<Item = (&mut Look, SurveyAnswers)>> {
     let asked = |look: &Look| (look.server.clone(), questions(look));
     let is_asked = |look: &Look, questions: &[Command]| look.seen.trouble.is_none() && !questions.is_empty();
     let (mut calls, mut called) = (Vec::new(), Vec::new());
@@ -111,9 +111,9 @@ fn ask_all(
 }
 
 impl Look {
-    fn new(shim: ShimId, server: Server, trouble: Option<String>) -> Look {
+    fn new(shim: ShimId, server: SurveyedServer, trouble: Option<String>) -> Look {
         let address = server.address.clone();
-        let seen = Seen {
+        let seen = ServerSeen {
             shim,
             address,
             keys: 0,
@@ -126,7 +126,7 @@ impl Look {
         Look { server, seen }
     }
 
-    fn first(&mut self, answers: Answers) {
+    fn first(&mut self, answers: SurveyAnswers) {
         self.seen.has_answered = answers.is_ok();
         let answers = match answers.as_deref() {
             Ok([clients, keyspace]) => [("CLIENT LIST", clients.clone()), ("INFO", keyspace.clone())],
@@ -147,7 +147,7 @@ impl Look {
         }
     }
 
-    fn judge(&mut self, answers: Answers, placement: &Placement) {
+    fn judge(&mut self, answers: SurveyAnswers, placement: &Placement) {
         let answers = match answers {
             Ok(answers) => answers,
             Err(trouble) => return self.seen.trouble = Some(trouble),
@@ -259,9 +259,9 @@ fn server(
     tls: Option<Dialer>,
     user: &Option<String>,
     password: &Option<Password>,
-) -> Server {
+) -> SurveyedServer {
     let password = password.as_ref().map(|password| password.0.clone());
-    Server { address, tls, user: user.clone(), password }
+    SurveyedServer { address, tls, user: user.clone(), password }
 }
 
 /// What the first of some servers says that can say it.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use config::Config;
 use protocol::placement::{Placement, Secret as PlacementSecret};
 use runtime::instance::Instance;
-use runtime::peers::{Identity, PeerEvent, Peers};
+use runtime::peers::{MemberIdentity, PeerEvent, Peers};
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use wire::message::{Execute, Read, Reply};
 use wire::resp::Command;
@@ -47,7 +47,7 @@ pub(crate) struct Router {
 impl Router {
     pub(crate) fn new(config: &Config, shim: &Instance) -> Router {
         let peers = Peers::new(
-            Identity { peer: Peer::Router(RouterId(0)), secret: *config.secret() },
+            MemberIdentity { peer: Peer::Router(RouterId(0)), secret: *config.secret() },
             Duration::from_secs(5),
         );
         let mut reactor = Reactor::new(Io::new().expect("a reactor"));

@@ -17,14 +17,14 @@ pub(crate) struct Births {
     asked: BTreeMap<(HostId, u64, u64), u64>,
     /// By key: when storage carried out the PTTL that every read for a copy begins with.
     read: BTreeMap<Vec<u8>, Vec<u64>>,
-    born: BTreeMap<Held, Birth>,
+    born: BTreeMap<HeldCopy, Birth>,
     /// By number: since when, and what.
     pub(crate) purges: BTreeMap<u64, (u64, PurgeTarget)>,
     pub(crate) purged: u64,
 }
 
 /// A node, the digest of a key, and a view of it.
-type Held = (HostId, u128, View);
+type HeldCopy = (HostId, u128, View);
 
 /// Times in microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ struct Birth {
 
 impl Births {
     /// A value that came with COMMIT stays where a FILL of the same version follows that was asked for before.
-    fn bear(&mut self, held: Held, birth: Birth) {
+    fn bear(&mut self, held: HeldCopy, birth: Birth) {
         let born = self.born.entry(held).or_insert(birth);
         *born = match born.version == birth.version {
             true => Birth { asked: born.asked.max(birth.asked), read: born.read.max(birth.read), ..birth },

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::resp::Command;
 use wire::{Key, Peer};
 
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, SimEvent};
 use crate::network::HostId;
 use crate::storage::Effect;
 
@@ -111,7 +111,7 @@ impl Cluster {
 
     /// Every copy that could be served is in its shim's directory, unless the shim waits out leases of the past.
     pub(crate) fn inspect(&mut self) {
-        self.at(self.now + INSPECT_US, Event::Inspect);
+        self.at(self.now + INSPECT_US, SimEvent::Inspect);
         self.network.forget_cuts(self.now);
         self.inspect_feeds();
         self.sweep();

@@ -7,14 +7,14 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
-use crate::history::{Operation, Outcome};
-use crate::model::{State, What, Window};
+use crate::history::{HistoryOperation, HistoryOutcome};
+use crate::model::{ModelState, ModelWindow, What};
 
 /// Histories that need more are given up; none of an honest system has come near.
 const STEPS_MAX: usize = 2_000_000;
 
 struct Search<'a> {
-    operations: &'a [&'a Operation],
+    operations: &'a [&'a HistoryOperation],
     /// By operation: its predecessor in program order, as a place in `operations`.
     after: Vec<Option<u32>>,
     /// By operation: when it seems to have happened. Decides what is tried first, and nothing else.
@@ -38,26 +38,26 @@ struct Search<'a> {
 
 /// A point of the search from which it goes on with one candidate after the other.
 struct Branch {
-    state: State,
+    state: ModelState,
     now: u64,
     placed: usize,
     candidates: Vec<u32>,
     /// Outcomes of the current candidate that have not been tried.
-    outcomes: Vec<State>,
+    outcomes: Vec<ModelState>,
     current: u32,
 }
 
 /// Operations in any order.
-pub(crate) fn check(operations: &[Operation], initial: State) -> Result<(), String> {
+pub(crate) fn check(operations: &[HistoryOperation], initial: ModelState) -> Result<(), String> {
     // Operations without effect are left out, so places change.
     let mut order: Vec<usize> =
-        (0..operations.len()).filter(|place| operations[*place].outcome != Outcome::Void).collect();
+        (0..operations.len()).filter(|place| operations[*place].outcome != HistoryOutcome::Void).collect();
     order.sort_by_key(|place| operations[*place].invoked);
     let mut places = vec![None; operations.len()];
     order.iter().enumerate().for_each(|(new, old)| places[*old] = Some(new as u32));
-    let kept: Vec<&Operation> = order.into_iter().map(|place| &operations[place]).collect();
-    let after = |operation: &&Operation| operation.after.and_then(|place| places[place as usize]);
-    let required = |operation: &Operation| is_required(operation);
+    let kept: Vec<&HistoryOperation> = order.into_iter().map(|place| &operations[place]).collect();
+    let after = |operation: &&HistoryOperation| operation.after.and_then(|place| places[place as usize]);
+    let required = |operation: &HistoryOperation| is_required(operation);
     let after: Vec<Option<u32>> = kept.iter().map(after).collect();
     let mut search = Search {
         hints: hints(&kept, &after, initial.clone()),
@@ -90,7 +90,7 @@ impl Search<'_> {
     }
 
     /// Repeats a search that failed, to find out how far it came.
-    fn again(&mut self, initial: State) {
+    fn again(&mut self, initial: ModelState) {
         self.take_back(0);
         self.seen.clear();
         (self.base, self.steps, self.capture) = (0, 0, Some(self.best));
@@ -98,7 +98,7 @@ impl Search<'_> {
     }
 
     /// `None`: given up.
-    fn run(&mut self, initial: State) -> Option<bool> {
+    fn run(&mut self, initial: ModelState) -> Option<bool> {
         let Some(first) = self.open(initial, 0) else { return Some(self.required_left == 0) };
         let mut branches = vec![first];
         while let Some(branch) = branches.last_mut() {
@@ -123,17 +123,18 @@ impl Search<'_> {
     }
 
     /// The next state that a branch has not tried; its operation is `current`.
-    fn next(&self, branch: &mut Branch) -> Option<State> {
+    fn next(&self, branch: &mut Branch) -> Option<ModelState> {
         loop {
             if let Some(state) = branch.outcomes.pop() {
                 return Some(state);
             }
             branch.current = branch.candidates.pop()?;
             let operation = self.operations[branch.current as usize];
-            let when = Window { earliest: branch.now.max(operation.invoked), latest: operation.returned };
+            let when =
+                ModelWindow { earliest: branch.now.max(operation.invoked), latest: operation.returned };
             let outcomes = branch.state.outcomes(&operation.what, when).into_iter();
             branch.outcomes = match &operation.outcome {
-                Outcome::Told(told) => {
+                HistoryOutcome::Told(told) => {
                     outcomes.filter(|(_, reply)| reply == told).map(|(state, _)| state).collect()
                 }
                 _ => outcomes.map(|(state, _)| state).collect(),
@@ -142,7 +143,7 @@ impl Search<'_> {
     }
 
     /// Places every read that fits, then lists what may come next. `None`: nothing is left, or it was here before.
-    fn open(&mut self, state: State, mut now: u64) -> Option<Branch> {
+    fn open(&mut self, state: ModelState, mut now: u64) -> Option<Branch> {
         let placed = loop {
             let (limit, window) = self.window();
             let latest = now.max(self.brief_from(&window));
@@ -207,13 +208,13 @@ impl Search<'_> {
         !waits && earliest <= limit && earliest <= operation.returned
     }
 
-    fn fits(&self, place: usize, state: &State, now: u64, limit: u64) -> bool {
+    fn fits(&self, place: usize, state: &ModelState, now: u64, limit: u64) -> bool {
         let operation = self.operations[place];
-        let Outcome::Told(told) = &operation.outcome else { return false };
+        let HistoryOutcome::Told(told) = &operation.outcome else { return false };
         if !operation.what.reads() || !self.is_free(place, now, limit) {
             return false;
         }
-        let when = Window { earliest: now.max(operation.invoked), latest: operation.returned };
+        let when = ModelWindow { earliest: now.max(operation.invoked), latest: operation.returned };
         state.read(&operation.what, when).is_some_and(|reply| reply == *told)
     }
 
@@ -241,7 +242,7 @@ impl Search<'_> {
         }
     }
 
-    fn is_new(&mut self, state: &State) -> bool {
+    fn is_new(&mut self, state: &ModelState) -> bool {
         let mut hasher = DefaultHasher::new();
         state.hash(&mut hasher);
         self.seen.insert(mixed(self.set_hash ^ hasher.finish()))
@@ -255,12 +256,13 @@ impl Search<'_> {
         let near = self.operations[stuck as usize].invoked;
         let mut report = String::new();
         for place in all {
-            let Operation { what, invoked, returned, outcome, after, .. } = self.operations[place as usize];
+            let HistoryOperation { what, invoked, returned, outcome, after, .. } =
+                self.operations[place as usize];
             let told = match outcome {
-                Outcome::Told(reply) => String::from_utf8_lossy(reply).replace("\r\n", " "),
+                HistoryOutcome::Told(reply) => String::from_utf8_lossy(reply).replace("\r\n", " "),
                 other => format!("{other:?}"),
             };
-            let unknown = *outcome == Outcome::Unknown;
+            let unknown = *outcome == HistoryOutcome::Unknown;
             let close = invoked.abs_diff(near) < 3_000_000 || returned.abs_diff(near) < 3_000_000;
             let written = matches!(what, What::Clear) || !what.reads();
             if close || (unknown && written && *invoked < near) {
@@ -277,7 +279,7 @@ impl Search<'_> {
 type Hint = (u64, u64, u8);
 
 /// Writes happened when storage carried them out, and a read as soon as storage held what it was told.
-fn hints(operations: &[&Operation], after: &[Option<u32>], initial: State) -> Vec<Hint> {
+fn hints(operations: &[&HistoryOperation], after: &[Option<u32>], initial: ModelState) -> Vec<Hint> {
     let mut hints: Vec<Hint> = operations.iter().map(|operation| (operation.returned, u64::MAX, 0)).collect();
     let mut written: Vec<((u64, u64), usize)> =
         (0..operations.len()).filter_map(|place| Some((operations[place].executed?, place))).collect();
@@ -286,9 +288,10 @@ fn hints(operations: &[&Operation], after: &[Option<u32>], initial: State) -> Ve
     for ((time, serial), place) in written {
         hints[place] = (time, serial, 0);
         let operation = operations[place];
-        let when = Window { earliest: time, latest: time };
+        let when = ModelWindow { earliest: time, latest: time };
         let mut outcomes = states[states.len() - 1].2.outcomes(&operation.what, when);
-        let told = |reply: &Vec<u8>| matches!(&operation.outcome, Outcome::Told(told) if told == reply);
+        let told =
+            |reply: &Vec<u8>| matches!(&operation.outcome, HistoryOutcome::Told(told) if told == reply);
         let index = outcomes.iter().position(|(_, reply)| told(reply)).unwrap_or(0);
         if index < outcomes.len() {
             states.push((time, serial, outcomes.swap_remove(index).0));
@@ -296,7 +299,7 @@ fn hints(operations: &[&Operation], after: &[Option<u32>], initial: State) -> Ve
     }
     for place in 0..operations.len() {
         let operation = operations[place];
-        if let (true, Outcome::Told(told)) = (operation.what.reads(), &operation.outcome) {
+        if let (true, HistoryOutcome::Told(told)) = (operation.what.reads(), &operation.outcome) {
             let before = after[place].map_or(0, |before| hints[before as usize].0);
             let from = operation.invoked.max(before);
             if let Some(hint) = read_hint(&states, operation, told, from) {
@@ -307,14 +310,19 @@ fn hints(operations: &[&Operation], after: &[Option<u32>], initial: State) -> Ve
     hints
 }
 
-fn read_hint(states: &[(u64, u64, State)], operation: &Operation, told: &[u8], from: u64) -> Option<Hint> {
+fn read_hint(
+    states: &[(u64, u64, ModelState)],
+    operation: &HistoryOperation,
+    told: &[u8],
+    from: u64,
+) -> Option<Hint> {
     let first = states.partition_point(|(start, ..)| *start <= from).saturating_sub(1);
     for (index, (start, serial, state)) in states.iter().enumerate().skip(first) {
         if *start > operation.returned {
             break;
         }
         let end = states.get(index + 1).map_or(u64::MAX, |(next, ..)| *next);
-        let when = Window { earliest: from.max(*start), latest: operation.returned.min(end) };
+        let when = ModelWindow { earliest: from.max(*start), latest: operation.returned.min(end) };
         if state.read(&operation.what, when).is_some_and(|reply| reply == told) {
             return Some((when.earliest, *serial, 1));
         }
@@ -328,8 +336,8 @@ fn read_hint(states: &[(u64, u64, State)], operation: &Operation, told: &[u8], f
 }
 
 /// Whether it has certainly happened.
-fn is_required(operation: &Operation) -> bool {
-    matches!(operation.outcome, Outcome::Told(_) | Outcome::Happened)
+fn is_required(operation: &HistoryOperation) -> bool {
+    matches!(operation.outcome, HistoryOutcome::Told(_) | HistoryOutcome::Happened)
 }
 
 fn mixed(word: u64) -> u64 {
@@ -341,27 +349,27 @@ fn mixed(word: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::check;
-    use crate::history::{Operation, Outcome};
-    use crate::model::{State, What};
+    use crate::history::{HistoryOperation, HistoryOutcome};
+    use crate::model::{ModelState, What};
 
-    fn operation(what: What, invoked: u64, returned: u64, reply: &str) -> Operation {
+    fn operation(what: What, invoked: u64, returned: u64, reply: &str) -> HistoryOperation {
         let outcome = match reply {
-            "?" => Outcome::Unknown,
-            reply => Outcome::Told(reply.as_bytes().to_vec()),
+            "?" => HistoryOutcome::Unknown,
+            reply => HistoryOutcome::Told(reply.as_bytes().to_vec()),
         };
-        Operation { what, invoked, returned, outcome, after: None, frame: None, executed: None }
+        HistoryOperation { what, invoked, returned, outcome, after: None, frame: None, executed: None }
     }
 
-    fn set(value: &str, invoked: u64, returned: u64) -> Operation {
+    fn set(value: &str, invoked: u64, returned: u64) -> HistoryOperation {
         operation(What::Set(value.into()), invoked, returned, "+OK\r\n")
     }
 
-    fn get(value: &str, invoked: u64, returned: u64) -> Operation {
+    fn get(value: &str, invoked: u64, returned: u64) -> HistoryOperation {
         operation(What::Get, invoked, returned, &format!("${}\r\n{value}\r\n", value.len()))
     }
 
-    fn explained(operations: &[Operation]) -> bool {
-        check(operations, State::text()).is_ok()
+    fn explained(operations: &[HistoryOperation]) -> bool {
+        check(operations, ModelState::text()).is_ok()
     }
 
     #[test]
@@ -414,7 +422,7 @@ mod tests {
     fn long_histories_are_quick() {
         let pair =
             |n: u64| [set(&n.to_string(), n * 10, n * 10 + 6), get(&n.to_string(), n * 10 + 7, n * 10 + 8)];
-        let mut operations: Vec<Operation> = (0..5_000).flat_map(pair).collect();
+        let mut operations: Vec<HistoryOperation> = (0..5_000).flat_map(pair).collect();
         assert!(explained(&operations));
         operations[9_001] = get("4000", 45_007, 45_008);
         assert!(!explained(&operations));

@@ -69,7 +69,7 @@ impl Cluster {
         {
             return Some(format!("the storage of {slot} does not serve"));
         }
-        let linked = |link: &crate::network::Link| {
+        let linked = |link: &crate::network::SimLink| {
             link.is_linked(0) && link.is_linked(1) && !link.has_news(0) && !link.has_news(1)
         };
         let broken = self.network.links.iter().find(|link| !linked(link))?;

@@ -3,7 +3,7 @@
 use protocol::controller::{Controller, StoredMap};
 use wire::{ClusterMap, SHARE_WHOLE};
 
-use crate::cast::Roster;
+use crate::cast::CastRoster;
 use crate::cluster::Cluster;
 use crate::network::HostId;
 
@@ -13,7 +13,7 @@ const SETTLE_US_MAX: u64 = 30_000_000;
 
 impl Cluster {
     /// A controller is about to tell this map.
-    pub(crate) fn check_told(&mut self, host: HostId, map: &StoredMap<Roster>) {
+    pub(crate) fn check_told(&mut self, host: HostId, map: &StoredMap<CastRoster>) {
         let told = self.watch.told.entry((map.history, map.epoch)).or_insert_with(|| map.nodes.clone());
         if *told != map.nodes {
             let (epoch, told) = (map.epoch, told.clone());
@@ -36,7 +36,7 @@ impl Cluster {
         let map = self.registry.map();
         for host in self.controllers() {
             let told = self.hosts[host].controller().and_then(Controller::told);
-            let same = |map: &StoredMap<Roster>, told: &StoredMap<Roster>| {
+            let same = |map: &StoredMap<CastRoster>, told: &StoredMap<CastRoster>| {
                 (map.epoch, map.history, &map.nodes) == (told.epoch, told.history, &told.nodes)
             };
             if !told.is_some_and(|told| map.is_none_or(|map| same(map, told))) {

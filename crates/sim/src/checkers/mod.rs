@@ -14,4 +14,4 @@ mod watch;
 pub(crate) use births::Births;
 pub(crate) use directory::INSPECT_US;
 pub(crate) use versions::Versions;
-pub(crate) use watch::Watch;
+pub(crate) use watch::WatchChecker;

@@ -7,7 +7,7 @@ use wire::Peer;
 use wire::resp::Value;
 
 use crate::cluster::Cluster;
-use crate::history::{Operation, Outcome};
+use crate::history::{HistoryOperation, HistoryOutcome};
 use crate::network::HostId;
 
 impl Cluster {
@@ -24,8 +24,8 @@ impl Cluster {
         operations.iter().filter_map(|one| one.frame.as_ref()).for_each(|frame| {
             *alike.entry(frame).or_default() += 1;
         });
-        let told_apart = |one: &&Operation| one.frame.as_ref().is_some_and(|frame| alike[frame] == 1);
-        let oldest = |read: &Operation| {
+        let told_apart = |one: &&HistoryOperation| one.frame.as_ref().is_some_and(|frame| alike[frame] == 1);
+        let oldest = |read: &HistoryOperation| {
             let before = written.partition_point(|time| *time <= read.invoked);
             let known = before.checked_sub(1).map_or(0, |place| written[place]);
             let ahead = read.after.map(|place| &operations[place as usize]).filter(told_apart);
@@ -36,7 +36,7 @@ impl Cluster {
                 .max(ahead.map_or(0, |(time, _)| time))
         };
         for read in operations.iter().filter(|one| one.what.reads()) {
-            let Outcome::Told(told) = &read.outcome else { continue };
+            let HistoryOutcome::Told(told) = &read.outcome else { continue };
             let Some(form) = self.keys[key].reads.iter().position(|form| form.what == read.what) else {
                 continue;
             };

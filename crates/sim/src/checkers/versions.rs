@@ -11,24 +11,24 @@ use crate::storage::{Changes, Data};
 const ROUNDING_US: u64 = 10;
 
 /// One reply per form of reading, as RESP2 has it.
-type Replies = SmallVec<[Bytes; 3]>;
+type VersionReplies = SmallVec<[Bytes; 3]>;
 
 #[derive(Clone, Debug)]
 struct Version {
     from: u64,
     /// It is there no longer, although storage may not have noticed.
     expires: Option<u64>,
-    replies: Replies,
+    replies: VersionReplies,
 }
 
 #[derive(Debug)]
 pub(crate) struct Versions {
     keys: Vec<Vec<Version>>,
     /// By key: what is read where nothing is.
-    absent: Vec<Replies>,
+    absent: Vec<VersionReplies>,
 }
 
-fn read(data: &mut Data, now_ms: u64, key: &TestKey) -> Replies {
+fn read(data: &mut Data, now_ms: u64, key: &TestKey) -> VersionReplies {
     let reply =
         |form: &crate::commands::ReadForm| data.execute(now_ms, &form.command, false).map(|done| done.0);
     key.reads.iter().filter_map(reply).collect()
@@ -36,8 +36,9 @@ fn read(data: &mut Data, now_ms: u64, key: &TestKey) -> Replies {
 
 impl Versions {
     pub(crate) fn new(keys: &[TestKey]) -> Versions {
-        let absent: Vec<Replies> = keys.iter().map(|key| read(&mut Data::default(), 0, key)).collect();
-        let first = |replies: &Replies| vec![Version { from: 0, expires: None, replies: replies.clone() }];
+        let absent: Vec<VersionReplies> = keys.iter().map(|key| read(&mut Data::default(), 0, key)).collect();
+        let first =
+            |replies: &VersionReplies| vec![Version { from: 0, expires: None, replies: replies.clone() }];
         Versions { keys: absent.iter().map(first).collect(), absent }
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use protocol::controller::partitions::Ownership;
 
-use crate::clients::Asked;
-use crate::commands::Verdict;
+use crate::clients::AskedCommand;
+use crate::commands::CommandVerdict;
 use crate::faults::FaultKind;
 
 /// A time in which writes may take longer for another reason than a node in trouble.
@@ -18,7 +18,7 @@ pub(crate) struct Disturbance {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct WatchChecker {
     /// Commands of clients.
     pub(crate) operations: u64,
     pub(crate) unknown: u64,
@@ -53,10 +53,10 @@ pub(crate) struct Watch {
     pub(crate) told: BTreeMap<(u64, u32), Vec<Ownership>>,
 }
 
-impl Watch {
-    pub(crate) fn answered(&mut self, asked: &Asked, verdict: &Verdict, now: u64) {
-        self.unknown += u64::from(*verdict == Verdict::Unknown);
-        self.refused += u64::from(*verdict == Verdict::NoEffect);
+impl WatchChecker {
+    pub(crate) fn answered(&mut self, asked: &AskedCommand, verdict: &CommandVerdict, now: u64) {
+        self.unknown += u64::from(*verdict == CommandVerdict::Unknown);
+        self.refused += u64::from(*verdict == CommandVerdict::NoEffect);
         self.waited(asked.writes && !asked.blocks, asked.since, now);
     }
 

@@ -8,8 +8,8 @@ use protocol::controller::StoredMap;
 use protocol::node;
 use wire::Peer;
 
-use crate::cast::Roster;
-use crate::cluster::{Cluster, Event};
+use crate::cast::CastRoster;
+use crate::cluster::{Cluster, SimEvent};
 use crate::commands;
 use crate::network::HostId;
 use crate::storage::RECONNECT;
@@ -31,7 +31,7 @@ impl Cluster {
         let struck = self.strike(kind);
         let wait = if struck { self.random.wait(self.shape.fault_interval) } else { self.shape.lease / 10 };
         let next = self.now + wait.min(INTERVAL_US_MAX);
-        self.at(next, Event::Fault);
+        self.at(next, SimEvent::Fault);
         if struck {
             self.trace.event(self.now, 9, kind as usize);
             self.note(|| format!("fault {}", kind.name()));
@@ -156,12 +156,12 @@ impl Cluster {
     /// Another cluster uses this one's place in the store, or somebody writes nonsense there, until the operator sees it.
     fn spoil_store(&mut self) -> bool {
         let (epoch, history, by) = (self.random.below(50) as u32, self.random.number(), "another".to_owned());
-        let roster = Roster { stranger: true, ..self.everybody() };
+        let roster = CastRoster { stranger: true, ..self.everybody() };
         let map = StoredMap { epoch, history, by, roster, nodes: Vec::new() };
         let nonsense = self.random.percent(50);
         self.registry.spoil(if nonsense { Err("nonsense".to_owned()) } else { Ok(map) });
         let due = self.soon(5_000_000);
-        self.at(due, Event::Mend);
+        self.at(due, SimEvent::Mend);
         true
     }
 
@@ -194,7 +194,7 @@ impl Cluster {
         }
         self.kill(host);
         let due = self.soon(away_max);
-        self.at(due, Event::Start { host });
+        self.at(due, SimEvent::Start { host });
         self.disturb_until(due + self.shape.lease, None);
         true
     }
@@ -211,9 +211,9 @@ impl Cluster {
             self.say_farewell(host);
             end = self.soon(self.shape.lease / 2);
         }
-        self.at(end, Event::Kill { host, life });
+        self.at(end, SimEvent::Kill { host, life });
         let start = end + self.random.below(self.shape.lease * 3 + 1);
-        self.at(start, Event::Start { host });
+        self.at(start, SimEvent::Start { host });
         self.disturb_until(start, Some(1));
         true
     }
@@ -223,12 +223,12 @@ impl Cluster {
         let host = self.random_of(self.nodes());
         let Some(Peer::Node(node)) = self.hosts[host].role.peer() else { return false };
         let (gone, back) = (self.soon(500_000), self.now + self.random.between(1_000_000, 8_000_000));
-        self.at(self.now, Event::Operator { node, drained: true });
-        self.at(back, Event::Operator { node, drained: false });
+        self.at(self.now, SimEvent::Operator { node, drained: true });
+        self.at(back, SimEvent::Operator { node, drained: false });
         if self.random.percent(50) && self.hosts[host].is_alive() {
             let life = self.hosts[host].life;
-            self.at(gone, Event::Kill { host, life });
-            self.at(back, Event::Start { host });
+            self.at(gone, SimEvent::Kill { host, life });
+            self.at(back, SimEvent::Start { host });
             self.disturb_until(back, Some(1));
         }
         true
@@ -246,7 +246,7 @@ impl Cluster {
         let lease = self.shape.lease;
         if lives_on {
             let (end, life) = (self.soon(lease * 3), self.hosts[old].life);
-            self.at(end, Event::Kill { host: old, life });
+            self.at(end, SimEvent::Kill { host: old, life });
             if self.random.percent(50) {
                 let until = self.soon(lease * 2);
                 self.pause(old, until);
@@ -256,7 +256,7 @@ impl Cluster {
         }
         self.servers[server].current = new;
         let start = self.soon(lease / 2);
-        self.at(start, Event::Start { host: new });
+        self.at(start, SimEvent::Start { host: new });
         self.disturb_until(self.now + lease * 5 + RECONNECT, None);
         true
     }

@@ -2,10 +2,10 @@
 
 use wire::Message;
 
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, SimEvent};
 use crate::faults::FaultKind;
 use crate::network::{HostId, Place};
-use crate::random::Random;
+use crate::random::SimRandom;
 
 /// Until when, and how many messages of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) struct Storms {
 }
 
 impl Storms {
-    pub(crate) fn control(&mut self, kind: FaultKind, until: u64, random: &mut Random) {
+    pub(crate) fn control(&mut self, kind: FaultKind, until: u64, random: &mut SimRandom) {
         let storm = Storm { until, per_mille: random.pick(&[50, 300]) };
         match kind {
             FaultKind::Loss => self.loss = storm,
@@ -49,7 +49,7 @@ impl Storms {
     }
 
     /// Whether a heartbeat comes a second time.
-    pub(crate) fn doubles(&self, now: u64, random: &mut Random) -> bool {
+    pub(crate) fn doubles(&self, now: u64, random: &mut SimRandom) -> bool {
         self.duplicates.until > now && random.per_mille(self.duplicates.per_mille)
     }
 
@@ -72,11 +72,11 @@ impl Cluster {
     pub(crate) fn disturb(&mut self, place: Place, life: u32, arrives_at: u64, message: &Message) -> bool {
         let now = self.now;
         let struck =
-            |storm: Storm, random: &mut Random| storm.until > now && random.per_mille(storm.per_mille);
+            |storm: Storm, random: &mut SimRandom| storm.until > now && random.per_mille(storm.per_mille);
         let Place { link, from, .. } = place;
         if struck(self.storms.duplicates, &mut self.random) {
             let due = arrives_at + self.random.below(self.shape.lease * 2);
-            self.at(due, Event::Late { link, from, life: None, message: message.clone() });
+            self.at(due, SimEvent::Late { link, from, life: None, message: message.clone() });
         }
         if struck(self.storms.loss, &mut self.random) {
             self.watch.messages_lost += 1;
@@ -84,7 +84,7 @@ impl Cluster {
         }
         if struck(self.storms.reordering, &mut self.random) {
             let due = arrives_at + self.random.below(self.shape.lease / 2);
-            self.at(due, Event::Late { link, from, life: Some(life), message: message.clone() });
+            self.at(due, SimEvent::Late { link, from, life: Some(life), message: message.clone() });
             return true;
         }
         false

@@ -11,7 +11,7 @@ use wire::resp::{Command, reply};
 
 use super::redis::PATIENCE;
 use super::world::{HABITS, Scene, World};
-use crate::random::Random;
+use crate::random::SimRandom;
 use crate::storage::Effect;
 use crate::storage::redis::Outcome;
 use crate::storage::site::{Server, Site};
@@ -154,7 +154,7 @@ impl Scene for MemcachedScene {
     // Connections of an incarnation lead to the process that it began with, or nowhere.
     const NOTICED: u64 = 0;
 
-    fn build(_random: &mut Random) -> (MemcachedScene, Vec<Site<MemcachedServer>>) {
+    fn build(_random: &mut SimRandom) -> (MemcachedScene, Vec<Site<MemcachedServer>>) {
         (MemcachedScene, vec![Site::new(MemcachedServer::default(), HABITS)])
     }
 

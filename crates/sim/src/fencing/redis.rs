@@ -8,7 +8,7 @@ use protocol::storage::redis::{Redis, RedisSettings};
 use wire::resp::{Command, reply};
 
 use super::world::{Event, HABITS, Scene, World};
-use crate::random::Random;
+use crate::random::SimRandom;
 use crate::storage::redis::{Outcome, RedisServer};
 use crate::storage::site::Site;
 use crate::storage::{Effect, settings};
@@ -59,7 +59,7 @@ impl Scene for RedisScene {
     const LANES: bool = true;
     const NOTICED: u64 = 10_000_000;
 
-    fn build(_random: &mut Random) -> (RedisScene, Vec<Site<RedisServer>>) {
+    fn build(_random: &mut SimRandom) -> (RedisScene, Vec<Site<RedisServer>>) {
         (RedisScene, vec![Site::new(RedisServer::new(), HABITS)])
     }
 

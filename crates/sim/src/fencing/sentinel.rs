@@ -11,7 +11,7 @@ use wire::resp::{Command, reply};
 
 use super::redis::{self, redis_settings};
 use super::world::{Event, HABITS, Party, Scene, World};
-use crate::random::Random;
+use crate::random::SimRandom;
 use crate::storage::Effect;
 use crate::storage::redis::{Outcome, RedisServer, commands};
 use crate::storage::site::{Done, Server, Site};
@@ -241,7 +241,7 @@ impl Scene for SentinelScene {
     const LANES: bool = true;
     const NOTICED: u64 = 10_000_000;
 
-    fn build(random: &mut Random) -> (SentinelScene, Vec<Site<Member>>) {
+    fn build(random: &mut SimRandom) -> (SentinelScene, Vec<Site<Member>>) {
         let truth = View { primary: 0, epoch: 1 };
         let servers = (0..SERVERS).map(|server| {
             let mut redis = RedisServer::new();

@@ -10,8 +10,8 @@ use protocol::time::Time;
 use wire::resp::Command;
 
 use super::ticket::{Asked, Book, Ended, Place, Tally};
-use crate::queue::Queue;
-use crate::random::Random;
+use crate::queue::EventQueue;
+use crate::random::SimRandom;
 use crate::storage::links::{Action, Links};
 use crate::storage::redis::Outcome;
 use crate::storage::site::{Doer, Done, Habits, Moment, Server, Site, WireEvent};
@@ -43,7 +43,7 @@ pub(super) trait Scene: Sized {
     /// Everybody knows by then that a server has another state, whatever else goes wrong.
     const NOTICED: u64;
 
-    fn build(random: &mut Random) -> (Self, Vec<Site<Self::Server>>);
+    fn build(random: &mut SimRandom) -> (Self, Vec<Site<Self::Server>>);
 
     /// The machine of a new process.
     fn machine(&self, seed: u64) -> Box<dyn Backend>;
@@ -136,8 +136,8 @@ pub(super) struct Process {
 
 pub(super) struct World<S: Scene> {
     pub(super) now: u64,
-    pub(super) queue: Queue<Event<S::Own>>,
-    pub(super) random: Random,
+    pub(super) queue: EventQueue<Event<S::Own>>,
+    pub(super) random: SimRandom,
     pub(super) scene: S,
     pub(super) sites: Vec<Site<S::Server>>,
     /// Where each connection leads.
@@ -155,11 +155,11 @@ pub(super) struct World<S: Scene> {
 impl<S: Scene> World<S> {
     /// One process before the servers of a scene.
     pub(super) fn new(seed: u64, troubled_until: u64) -> World<S> {
-        let mut random = Random::new(seed);
+        let mut random = SimRandom::new(seed);
         let (scene, sites) = S::build(&mut random);
         let mut world = World {
             now: 1,
-            queue: Queue::new(),
+            queue: EventQueue::new(),
             random,
             scene,
             sites,

@@ -13,12 +13,12 @@ use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
 use super::control::Control;
 use super::layout::{LEASE, terms};
-use super::members::{CacheNode, Front, Server};
-use super::workload::Workload;
+use super::members::{CacheNode, ScaleFront, ScaleServer};
+use super::workload::ScaleWorkload;
 use super::{Layers, Scenario, storage};
 use crate::clock::ROUTER_TICK_US;
-use crate::queue::Queue;
-use crate::random::Random;
+use crate::queue::EventQueue;
+use crate::random::SimRandom;
 
 /// Every message takes as long, and so does storage: a hundredth of what a server takes for one request or less, as in a
 /// rack, and one queue keeps all of them in order.
@@ -40,22 +40,22 @@ pub(super) struct Totals {
     pub(super) refused: u64,
 }
 
-pub(super) struct Cluster {
+pub(super) struct ScaleCluster {
     pub(super) scenario: Scenario,
     pub(super) now: u64,
     pub(super) placement: Arc<Placement>,
     pub(super) nodes: Vec<CacheNode>,
-    pub(super) servers: Vec<Server>,
-    pub(super) fronts: Vec<Front>,
-    pub(super) workload: Workload,
+    pub(super) servers: Vec<ScaleServer>,
+    pub(super) fronts: Vec<ScaleFront>,
+    pub(super) workload: ScaleWorkload,
     pub(super) totals: Totals,
     pub(super) control: Control,
-    random: Random,
+    random: SimRandom,
     flying: VecDeque<(u64, Flying)>,
     ticks: VecDeque<(u64, Peer)>,
     router_ticks: VecDeque<(u64, usize)>,
     /// Members at which requests wait, when they may begin the next.
-    due: Queue<Peer>,
+    due: EventQueue<Peer>,
     pub(super) limited: bool,
     /// Thousandths of a request per second.
     offered: u64,
@@ -67,9 +67,9 @@ pub(super) struct Cluster {
     router_effects: Vec<router::Effect>,
 }
 
-impl Cluster {
+impl ScaleCluster {
     /// All members are up and linked, no write is held back any more, and nobody has asked for anything.
-    pub(super) fn new(scenario: &Scenario) -> Cluster {
+    pub(super) fn new(scenario: &Scenario) -> ScaleCluster {
         let mut scenario = scenario.clone();
         if scenario.layers == Layers::None {
             // A map has at least one layer; this one takes nothing in, and no router hears of it.
@@ -77,16 +77,17 @@ impl Cluster {
         }
         let control = Control::new(&scenario, START_US);
         let placement = Arc::new(scenario.placement(scenario.map()));
-        let mut random = Random::new(scenario.seed);
+        let mut random = SimRandom::new(scenario.seed);
         let nodes = (0..placement.nodes_count() as u16)
             .map(|id| CacheNode::new(&scenario, NodeId(id), &placement, random.number()));
         let nodes: Vec<CacheNode> = nodes.collect();
         let servers = (0..scenario.servers() as u16)
-            .map(|id| Server::new(&scenario, ShimId(id), &placement, random.number()));
-        let servers: Vec<Server> = servers.collect();
-        let fronts = (0..scenario.routers).map(|_| Front::new(&scenario, random.number())).collect();
-        let workload = Workload::new(&scenario.popularity, scenario.write_ratio, &placement, scenario.seed);
-        let mut cluster = Cluster {
+            .map(|id| ScaleServer::new(&scenario, ShimId(id), &placement, random.number()));
+        let servers: Vec<ScaleServer> = servers.collect();
+        let fronts = (0..scenario.routers).map(|_| ScaleFront::new(&scenario, random.number())).collect();
+        let workload =
+            ScaleWorkload::new(&scenario.popularity, scenario.write_ratio, &placement, scenario.seed);
+        let mut cluster = ScaleCluster {
             now: START_US,
             nodes,
             servers,
@@ -98,7 +99,7 @@ impl Cluster {
             flying: VecDeque::new(),
             ticks: VecDeque::new(),
             router_ticks: VecDeque::new(),
-            due: Queue::new(),
+            due: EventQueue::new(),
             limited: false,
             offered: 0,
             offered_since: (START_US, 0),

@@ -9,7 +9,7 @@ use wire::message::Offer;
 use wire::resp::Command;
 use wire::{ClusterMap, Message, NodeId, Peer, View};
 
-use super::cluster::{Cluster, HOP_US};
+use super::cluster::{HOP_US, ScaleCluster};
 use super::layout::controller_terms;
 use super::{Layers, Routing, Scenario};
 
@@ -34,7 +34,7 @@ impl Control {
     }
 }
 
-impl Cluster {
+impl ScaleCluster {
     /// Spines fail from the last one on.
     fn spine(&self, index: usize) -> usize {
         usize::from(self.scenario.racks) + usize::from(self.scenario.spines) - 1 - index

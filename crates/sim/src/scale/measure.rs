@@ -1,7 +1,7 @@
 //! What members have done between two moments, in units of one server's rate. Not how much they are asked for.
 
 use super::Scenario;
-use super::cluster::{Cluster, Totals};
+use super::cluster::{ScaleCluster, Totals};
 
 /// Two members that differ by less are equally loaded.
 const EQUAL: f64 = 0.03;
@@ -29,7 +29,7 @@ impl Binding {
 
 /// What came of a rate, or of the largest one at which nobody is overloaded. Rates are in units of one server's.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ScaleOutcome {
     pub throughput: f64,
     /// In the last measurement.
     pub offered: f64,
@@ -63,7 +63,7 @@ pub(super) struct Snapshot {
 }
 
 /// Between two of them: loads of members as parts of what they can do.
-struct Loads {
+struct ScaleLoads {
     seconds: f64,
     /// Busiest leaf, spine and server.
     leaf: f64,
@@ -77,9 +77,9 @@ struct Loads {
     hit_ratio_spine: f64,
 }
 
-impl Cluster {
+impl ScaleCluster {
     pub(super) fn snapshot(&self) -> Snapshot {
-        let copies = |own: &super::members::Server| own.shim.statistics().invalidated_copies;
+        let copies = |own: &super::members::ScaleServer| own.shim.statistics().invalidated_copies;
         Snapshot {
             now: self.now,
             totals: self.totals,
@@ -90,7 +90,7 @@ impl Cluster {
     }
 
     /// Only what is asked of a member counts, hits at nodes and everything at servers, however long it takes them.
-    fn loads_since(&self, before: &Snapshot) -> Loads {
+    fn loads_since(&self, before: &Snapshot) -> ScaleLoads {
         let after = self.snapshot();
         let seconds = (after.now - before.now) as f64 / 1e6;
         let Scenario { leaf_rate, spine_rate, coherence_cost, .. } = self.scenario;
@@ -111,7 +111,7 @@ impl Cluster {
         let offered = after.totals.offered - before.totals.offered;
         let reads = (offered.max(1) as f64) * (1.0 - self.scenario.write_ratio);
         let ratio = |hits: &[u64]| hits.iter().sum::<u64>() as f64 / reads;
-        Loads {
+        ScaleLoads {
             seconds,
             leaf: most(&nodes[..racks]),
             spine: most(&nodes[racks..]),
@@ -126,10 +126,10 @@ impl Cluster {
     }
 
     /// Of a measurement since `before`, in which `rate` was asked for.
-    pub(super) fn outcome(&self, before: &Snapshot, rate: f64) -> Outcome {
+    pub(super) fn outcome(&self, before: &Snapshot, rate: f64) -> ScaleOutcome {
         let loads = self.loads_since(before);
         let units = |count: u64| count as f64 / loads.seconds / self.server_rate();
-        Outcome {
+        ScaleOutcome {
             throughput: units(loads.served),
             offered: units(loads.offered),
             refused: units(loads.refused),
@@ -143,7 +143,7 @@ impl Cluster {
     }
 
     /// Who is the busiest, and whether that is one object's doing.
-    fn binding(&self, loads: &Loads, rate: f64) -> Binding {
+    fn binding(&self, loads: &ScaleLoads, rate: f64) -> Binding {
         let most = loads.max();
         if loads.server >= most {
             return Binding::Server;
@@ -170,7 +170,7 @@ impl Cluster {
     }
 }
 
-impl Loads {
+impl ScaleLoads {
     fn max(&self) -> f64 {
         self.leaf.max(self.spine).max(self.server)
     }

@@ -20,7 +20,7 @@ pub(super) struct CacheNode {
     hits_before: u64,
 }
 
-pub(super) struct Server {
+pub(super) struct ScaleServer {
     pub(super) shim: Shim,
     pub(super) awaited: bool,
     /// Copies whose invalidation has been charged.
@@ -30,7 +30,7 @@ pub(super) struct Server {
 }
 
 /// A router and the clients that it has at the moment: one for each request in flight, so that none waits for another.
-pub(super) struct Front {
+pub(super) struct ScaleFront {
     pub(super) router: Router,
     idle: Vec<ClientId>,
     opened: u32,
@@ -63,10 +63,10 @@ impl CacheNode {
     }
 }
 
-impl Server {
-    pub(super) fn new(scenario: &Scenario, id: ShimId, placement: &Arc<Placement>, seed: u64) -> Server {
+impl ScaleServer {
+    pub(super) fn new(scenario: &Scenario, id: ShimId, placement: &Arc<Placement>, seed: u64) -> ScaleServer {
         let shim = Shim::new(scenario.shim(id, seed), Arc::clone(placement));
-        Server { shim, awaited: false, charged: 0, owed: 0.0 }
+        ScaleServer { shim, awaited: false, charged: 0, owed: 0.0 }
     }
 
     /// How many whole requests the invalidations cost that have been sent since this was asked last.
@@ -79,9 +79,9 @@ impl Server {
     }
 }
 
-impl Front {
-    pub(super) fn new(scenario: &Scenario, seed: u64) -> Front {
-        Front { router: Router::new(scenario.router(seed)), idle: Vec::new(), opened: 0 }
+impl ScaleFront {
+    pub(super) fn new(scenario: &Scenario, seed: u64) -> ScaleFront {
+        ScaleFront { router: Router::new(scenario.router(seed)), idle: Vec::new(), opened: 0 }
     }
 
     /// A client without a request.

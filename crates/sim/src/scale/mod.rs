@@ -15,10 +15,10 @@ mod storage;
 mod tests;
 mod workload;
 
-pub use measure::{Binding, Outcome, Second};
+pub use measure::{Binding, ScaleOutcome, Second};
 pub use protocol::router::Routing;
 pub use search::{goodput, saturation, series};
-pub use workload::{Popularity, Tail};
+pub use workload::{ScalePopularity, Tail};
 
 /// A cluster, what is asked of it and how it is watched. Rates are in units of one server's.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct Scenario {
     pub layers: Layers,
     /// Objects per node.
     pub slots: usize,
-    pub popularity: Popularity,
+    pub popularity: ScalePopularity,
     pub placing: Placing,
     pub write_ratio: f64,
     /// What the invalidation of one copy costs its server, in requests.
@@ -84,7 +84,7 @@ pub enum Population {
 
 /// What happens in a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum ScaleTurn {
     /// One more spine fails.
     Fail,
     /// The controller gives the partitions of those that failed to the others.

@@ -1,9 +1,9 @@
 //! Experiments: the rate at which the first member is full, what is served of a rate, a series in which spines fail. Not
 //! what they are run on.
 
-use super::cluster::Cluster;
-use super::measure::{Outcome, Second};
-use super::{Layers, Population, Scenario, ScenarioError, Turn};
+use super::cluster::ScaleCluster;
+use super::measure::{ScaleOutcome, Second};
+use super::{Layers, Population, ScaleTurn, Scenario, ScenarioError};
 
 /// Routers and meters forget what was before within a second.
 const SETTLE_US: u64 = 1_500_000;
@@ -18,7 +18,7 @@ const SECOND_US: u64 = 1_000_000;
 
 /// Measures how loads follow from the rate, goes to the rate at which the busiest member would be just full, and looks
 /// again. Members do whatever they are asked for: who would be overloaded is counted, not slowed down.
-pub fn saturation(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
+pub fn saturation(scenario: &Scenario) -> Result<ScaleOutcome, ScenarioError> {
     scenario.check()?;
     let mut rate = scenario.servers() as f64;
     let mut cluster = populated(scenario, rate);
@@ -36,7 +36,7 @@ pub fn saturation(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
         }
         if (most - 1.0).abs() < TOLERANCE || round == ROUNDS_MAX {
             let requests = requests + outcome.requests;
-            return Ok(Outcome { throughput: rate / most, offered: rate, requests, ..outcome });
+            return Ok(ScaleOutcome { throughput: rate / most, offered: rate, requests, ..outcome });
         }
         rate /= most;
     }
@@ -44,14 +44,14 @@ pub fn saturation(scenario: &Scenario) -> Result<Outcome, ScenarioError> {
 }
 
 /// Members do no more than they can.
-pub fn goodput(scenario: &Scenario, offered: f64) -> Result<Outcome, ScenarioError> {
+pub fn goodput(scenario: &Scenario, offered: f64) -> Result<ScaleOutcome, ScenarioError> {
     scenario.check()?;
     let mut cluster = populated(scenario, offered);
     cluster.limit(true);
     Ok(measured(&mut cluster, offered))
 }
 
-fn measured(cluster: &mut Cluster, rate: f64) -> Outcome {
+fn measured(cluster: &mut ScaleCluster, rate: f64) -> ScaleOutcome {
     cluster.offer(rate);
     cluster.run_for(settle_us(&cluster.scenario));
     let before = cluster.snapshot();
@@ -63,7 +63,7 @@ fn measured(cluster: &mut Cluster, rate: f64) -> Outcome {
 pub fn series(
     scenario: &Scenario,
     offered: f64,
-    turns: &[(u32, Turn)],
+    turns: &[(u32, ScaleTurn)],
     mut told: impl FnMut(Second),
 ) -> Result<Vec<Second>, ScenarioError> {
     scenario.check()?;
@@ -78,13 +78,13 @@ pub fn series(
     for second in 0..scenario.seconds {
         for (_, turn) in turns.iter().filter(|(at, _)| *at == second) {
             match turn {
-                Turn::Fail if failed + 1 < usize::from(scenario.spines) => {
+                ScaleTurn::Fail if failed + 1 < usize::from(scenario.spines) => {
                     cluster.fail(failed);
                     failed += 1;
                 }
-                Turn::Fail => {}
-                Turn::Remap => cluster.remap(failed),
-                Turn::Return => cluster.restore(std::mem::take(&mut failed)),
+                ScaleTurn::Fail => {}
+                ScaleTurn::Remap => cluster.remap(failed),
+                ScaleTurn::Return => cluster.restore(std::mem::take(&mut failed)),
             }
         }
         let before = cluster.totals;
@@ -100,8 +100,8 @@ pub fn series(
 }
 
 /// A cluster whose nodes hold what they would at this rate, after the scenario's failures, and whose routers know.
-fn populated(scenario: &Scenario, rate: f64) -> Cluster {
-    let mut cluster = Cluster::new(scenario);
+fn populated(scenario: &Scenario, rate: f64) -> ScaleCluster {
+    let mut cluster = ScaleCluster::new(scenario);
     if scenario.layers == Layers::Both {
         let failed = usize::from(scenario.spines_failed);
         (0..failed).for_each(|spine| cluster.fail(spine));

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::cluster::Cluster;
-use super::workload::Workload;
+use super::cluster::ScaleCluster;
+use super::workload::ScaleWorkload;
 use super::{
-    Binding, Layers, Placing, Popularity, Population, Routing, Scenario, Tail, Turn, goodput, saturation,
-    series,
+    Binding, Layers, Placing, Population, Routing, ScalePopularity, ScaleTurn, Scenario, Tail, goodput,
+    saturation, series,
 };
 
 /// The object of rank r is asked for in proportion to 1/r.
-fn harmonic(objects: u32) -> Popularity {
+fn harmonic(objects: u32) -> ScalePopularity {
     let weights: Vec<f64> = (1..=objects).map(|rank| 1.0 / f64::from(rank)).collect();
     let whole: f64 = weights.iter().sum();
-    Popularity { head: weights.iter().map(|weight| weight / whole).collect(), tail: None }
+    ScalePopularity { head: weights.iter().map(|weight| weight / whole).collect(), tail: None }
 }
 
-fn one_object() -> Popularity {
-    Popularity { head: vec![1.0], tail: None }
+fn one_object() -> ScalePopularity {
+    ScalePopularity { head: vec![1.0], tail: None }
 }
 
 fn scenario() -> Scenario {
@@ -47,7 +47,7 @@ fn scenario() -> Scenario {
 
 /// What is asked of each server altogether, of each one beside what its leaf holds, and of each leaf, object by object.
 fn shares(scenario: &Scenario) -> [Vec<f64>; 3] {
-    let cluster = Cluster::new(scenario);
+    let cluster = ScaleCluster::new(scenario);
     let mut all = vec![0.0; scenario.servers()];
     let (mut uncached, mut leaves) = (all.clone(), vec![0.0; usize::from(scenario.racks)]);
     let mut free = vec![scenario.slots; leaves.len()];
@@ -129,7 +129,7 @@ fn a_write_costs_its_server_one_and_each_copy_as_much_as_was_said() {
 fn every_request_is_answered_once_even_under_overload() {
     for (write_ratio, routing) in [(0.0, Routing::OnPath), (0.2, Routing::OnPath), (0.1, Routing::Learned)] {
         let scenario = Scenario { write_ratio, routing, population: Population::Found, ..scenario() };
-        let mut cluster = Cluster::new(&scenario);
+        let mut cluster = ScaleCluster::new(&scenario);
         cluster.populate(30.0);
         cluster.limit(true);
         cluster.offer(30.0);
@@ -171,7 +171,7 @@ fn runs_repeat_to_the_last_bit() {
 
 #[test]
 fn spines_fail_and_return_and_half_the_load_is_served_all_the_time_after_a_remap() {
-    let turns = [(2, Turn::Fail), (4, Turn::Fail), (6, Turn::Remap), (9, Turn::Return)];
+    let turns = [(2, ScaleTurn::Fail), (4, ScaleTurn::Fail), (6, ScaleTurn::Remap), (9, ScaleTurn::Return)];
     let scenario = Scenario { seconds: 20, silent: true, ..scenario() };
     let half = saturation(&scenario).unwrap().throughput / 2.0;
     let mut told = Vec::new();
@@ -191,11 +191,11 @@ fn spines_fail_and_return_and_half_the_load_is_served_all_the_time_after_a_remap
 fn draws_are_as_many_as_are_due() {
     let tail = Tail { probability: 0.4, ranks: vec![8, 20, 100, 1000] };
     let head: Vec<f64> = harmonic(8).head.iter().map(|probability| probability * 0.6).collect();
-    let popularity = Popularity { head: head.clone(), tail: Some(tail) };
+    let popularity = ScalePopularity { head: head.clone(), tail: Some(tail) };
     for placing in [Placing::Slots, Placing::Ring] {
         let scenario = Scenario { popularity: popularity.clone(), placing, ..scenario() };
         let placement = scenario.placement(scenario.map());
-        let mut workload = Workload::new(&popularity, 0.25, &placement, 1);
+        let mut workload = ScaleWorkload::new(&popularity, 0.25, &placement, 1);
         let (mut reads, mut writes) = (BTreeMap::new(), BTreeMap::new());
         for _ in 0..40_000 {
             let command = workload.draw();
@@ -238,6 +238,6 @@ fn what_makes_no_sense_is_refused_with_its_reason() {
     check(|wrong| wrong.write_ratio = 1.0, "write ratio");
     check(|wrong| wrong.leaf_rate = f64::NAN, "leaf rate");
     check(|wrong| wrong.coherence_cost = -1.0, "coherence cost");
-    check(|wrong| wrong.popularity = Popularity { head: vec![0.0], tail: None }, "without objects");
+    check(|wrong| wrong.popularity = ScalePopularity { head: vec![0.0], tail: None }, "without objects");
     check(|wrong| wrong.routers = 0, "above 0");
 }

@@ -16,7 +16,7 @@ pub(super) const VALUE: &[u8] = b"12345678";
 
 /// How often objects are asked for, by rank.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Popularity {
+pub struct ScalePopularity {
     /// Probabilities of the hottest objects, each of which has a place of its own.
     pub head: Vec<f64>,
     /// The other objects, of which each server has its share: they are so many and so cold that chance deals them so, too.
@@ -32,7 +32,7 @@ pub struct Tail {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+enum ScaleTarget {
     Head(u32),
     Tail(ShimId),
 }
@@ -48,13 +48,13 @@ enum Naming {
 }
 
 #[derive(Debug)]
-pub(super) struct Workload {
+pub(super) struct ScaleWorkload {
     naming: Naming,
     head: usize,
     tail: Option<Tail>,
     /// By server: a name that the server is at home for.
     tags: Vec<[u8; 16]>,
-    targets: Vec<Target>,
+    targets: Vec<ScaleTarget>,
     /// Where each arc ends; the next begins there.
     ends: Vec<u64>,
     /// By the top bits of a point, about as many of them as there are arcs: the first arc that ends behind them.
@@ -65,27 +65,27 @@ pub(super) struct Workload {
     point: u64,
 }
 
-impl Workload {
+impl ScaleWorkload {
     pub(super) fn new(
-        popularity: &Popularity,
+        popularity: &ScalePopularity,
         write_ratio: f64,
         placement: &Placement,
         seed: u64,
-    ) -> Workload {
+    ) -> ScaleWorkload {
         let naming = match placement.map().sharding {
             Sharding::Slots => Naming::Mixed(seed),
             Sharding::Ring | Sharding::Ketama(_) => Naming::Numbered,
         };
         let servers = placement.map().shims.len();
         let tail = popularity.tail.clone().filter(|tail| tail.probability > 0.0);
-        let mut arcs: Vec<(u16, Target, f64)> = Vec::with_capacity(popularity.head.len() + servers);
+        let mut arcs: Vec<(u16, ScaleTarget, f64)> = Vec::with_capacity(popularity.head.len() + servers);
         for (rank, probability) in popularity.head.iter().enumerate() {
             let shim = placement.shim(&placement.key(0, name(naming, rank as u64)));
-            arcs.push((shim.0, Target::Head(rank as u32), *probability));
+            arcs.push((shim.0, ScaleTarget::Head(rank as u32), *probability));
         }
         if let Some(tail) = &tail {
             for (shim, share) in (0..).zip(placement.shim_shares()) {
-                arcs.push((shim, Target::Tail(ShimId(shim)), tail.probability * share));
+                arcs.push((shim, ScaleTarget::Tail(ShimId(shim)), tail.probability * share));
             }
         }
         arcs.sort_by_key(|(shim, ..)| *shim);
@@ -101,7 +101,7 @@ impl Workload {
         let bits = ends.len().next_power_of_two().trailing_zeros().max(1);
         let shift = 64 - bits;
         let first = |top: u64| ends.partition_point(|end| *end <= top << shift) as u32;
-        Workload {
+        ScaleWorkload {
             naming,
             head: popularity.head.len(),
             tags: if tail.is_some() { tags(placement, seed) } else { Vec::new() },
@@ -136,8 +136,8 @@ impl Workload {
         let within =
             if write { (part << 32) / writes } else { ((part - writes) << 32) / ((1 << 32) - writes) };
         let key = match self.targets[arc] {
-            Target::Head(rank) => name(self.naming, u64::from(rank)),
-            Target::Tail(shim) => self.tail_name(shim, within),
+            ScaleTarget::Head(rank) => name(self.naming, u64::from(rank)),
+            ScaleTarget::Tail(shim) => self.tail_name(shim, within),
         };
         match write {
             true => Command::from_args(&[b"SET".as_slice(), &key, VALUE]),

@@ -16,10 +16,10 @@ use protocol::storage::redis::{Redis, RedisSettings};
 use wire::resp::Command;
 
 use crate::clock::HostClock;
-use crate::cluster::{Cluster, Event};
+use crate::cluster::{Cluster, SimEvent};
 use crate::history::{Executed, Execution};
 use crate::network::HostId;
-use crate::random::Random;
+use crate::random::SimRandom;
 use crate::shape::Shape;
 pub(crate) use data::{Changes, Data, Effect};
 use links::Links;
@@ -64,7 +64,7 @@ pub(crate) struct Backend {
 }
 
 impl Server {
-    pub(crate) fn new(shape: &Shape, slot: HostId, random: &mut Random) -> Server {
+    pub(crate) fn new(shape: &Shape, slot: HostId, random: &mut SimRandom) -> Server {
         let wrong = shape.faults.contains(crate::FaultKind::Clock);
         let habits =
             Habits { part_percent: 1, part_delay: shape.storage_latency * 2, late_percent: 0, late_delay: 0 };
@@ -149,7 +149,7 @@ impl Cluster {
         let site = &mut self.servers[server].site;
         let done = act(site, &mut at);
         for (due, event) in site.take_due() {
-            self.queue.push(due, Event::Wire { server, event });
+            self.queue.push(due, SimEvent::Wire { server, event });
         }
         done
     }
@@ -256,7 +256,7 @@ impl Cluster {
             if matches!(event, WireEvent::TurnEnds) {
                 self.servers[server].site.rest(until);
             }
-            return self.at(until, Event::Wire { server, event });
+            return self.at(until, SimEvent::Wire { server, event });
         }
         match event {
             WireEvent::Flush(connection) => self.flush_wire(server, connection),

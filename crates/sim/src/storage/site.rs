@@ -11,7 +11,7 @@ use wire::resp::reply;
 use super::data::Changes;
 use super::links::{Action, Links, address};
 use super::redis::{Outcome, RedisServer};
-use crate::random::Random;
+use crate::random::SimRandom;
 
 /// What happens at a connection.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl WireEvent {
 /// The time, chance, and how long one way takes, mostly; microseconds.
 pub(crate) struct Moment<'a> {
     pub(crate) now: u64,
-    pub(crate) random: &'a mut Random,
+    pub(crate) random: &'a mut SimRandom,
     pub(crate) latency: u64,
 }
 

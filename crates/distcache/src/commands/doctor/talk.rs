@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use config::Address;
-use runtime::peers::frame::{Channel, Hello};
+use runtime::peers::frame::{Channel, PeerHello};
 use runtime::peers::handshake::{Handshake, LinkKey};
 use runtime::reactor::{ConnectionId, Driver, Event, Io, Reactor};
 use runtime::tls::Dialer;
@@ -93,7 +93,7 @@ impl Talk {
                 Listening::Memcached(end)
             }
             ProbeProtocol::Link(key, peer) => {
-                let own = Hello {
+                let own = PeerHello {
                     peer: Peer::Router(RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX))),
                     channel: Channel::Control,
                     instance: rand::random(),

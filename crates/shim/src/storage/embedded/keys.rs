@@ -1,7 +1,7 @@
 //! Expiry and key commands of the embedded store. Not commands that look at values.
 
-use super::call::{Call, Fault, NO_SUCH_KEY, Outcome, SYNTAX};
-use super::keyspace::{Encoding, Keyspace, Object};
+use super::call::{CallFault, CallOutcome, EmbeddedCall, NO_SUCH_KEY, SYNTAX};
+use super::keyspace::{Encoding, Keyspace, StoredObject};
 use commands::glob;
 
 #[derive(Default)]
@@ -12,7 +12,7 @@ struct Conditions {
     less: bool,
 }
 
-fn conditions(call: &Call<'_>) -> Result<Conditions, Fault> {
+fn conditions(call: &EmbeddedCall<'_>) -> Result<Conditions, CallFault> {
     let mut conditions = Conditions::default();
     for index in 3..call.len() {
         match call.arg(index).to_ascii_lowercase().as_slice() {
@@ -20,16 +20,16 @@ fn conditions(call: &Call<'_>) -> Result<Conditions, Fault> {
             b"xx" => conditions.with = true,
             b"gt" => conditions.greater = true,
             b"lt" => conditions.less = true,
-            _ => return Err(Fault::quoting("ERR Unsupported option ", call.arg(index), "")),
+            _ => return Err(CallFault::quoting("ERR Unsupported option ", call.arg(index), "")),
         }
     }
     let others = conditions.with || conditions.greater || conditions.less;
     if conditions.without && others {
         let text = "ERR NX and XX, GT or LT options at the same time are not compatible";
-        return Err(Fault::text(text));
+        return Err(CallFault::text(text));
     }
     if conditions.greater && conditions.less {
-        return Err(Fault::text("ERR GT and LT options at the same time are not compatible"));
+        return Err(CallFault::text("ERR GT and LT options at the same time are not compatible"));
     }
     Ok(conditions)
 }
@@ -45,9 +45,9 @@ impl Conditions {
 }
 
 /// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
-pub(super) fn expire(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn expire(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let conditions = conditions(call)?;
-    let fault = || Fault::expire_time(call.name);
+    let fault = || CallFault::expire_time(call.name);
     let mut when = call.integer(2)?;
     if !call.name.starts_with('p') {
         when = when.checked_mul(1000).ok_or_else(fault)?;
@@ -68,9 +68,9 @@ pub(super) fn expire(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
 }
 
 /// TTL, PTTL, EXPIRETIME and PEXPIRETIME.
-pub(super) fn ttl(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn ttl(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let clock = call.clock;
-    let value = match keys.get(clock.now, call.arg(1)).map(Object::deadline) {
+    let value = match keys.get(clock.now, call.arg(1)).map(StoredObject::deadline) {
         None => -2,
         Some(None) => -1,
         Some(Some(deadline)) => {
@@ -83,7 +83,7 @@ pub(super) fn ttl(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn persist(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn persist(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (key, now) = (call.arg(1), call.clock.now);
     let persisted = keys.get(now, key).is_some_and(|object| object.deadline().is_some());
     if persisted {
@@ -94,27 +94,27 @@ pub(super) fn persist(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
 }
 
 /// DEL and UNLINK.
-pub(super) fn delete(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn delete(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let removed = (1..call.len()).filter(|&index| keys.remove(call.clock.now, call.arg(index))).count();
     call.reply.integer(removed as i64);
     Ok(())
 }
 
 /// EXISTS and TOUCH.
-pub(super) fn exists(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn exists(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let found = (1..call.len()).filter(|&index| keys.contains(call.clock.now, call.arg(index))).count();
     call.reply.integer(found as i64);
     Ok(())
 }
 
-pub(super) fn type_of(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn type_of(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let found = keys.contains(call.clock.now, call.arg(1));
     call.reply.simple(if found { "string" } else { "none" });
     Ok(())
 }
 
 /// RENAME and RENAMENX.
-pub(super) fn rename(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn rename(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (source, target, now) = (call.arg(1), call.arg(2), call.clock.now);
     let only_absent = call.name == "renamenx";
     if !keys.contains(now, source) {
@@ -136,7 +136,7 @@ pub(super) fn rename(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn copy(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn copy(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (source, target, now) = (call.arg(1), call.arg(2), call.clock.now);
     let mut replace = false;
     let mut index = 3;
@@ -152,7 +152,7 @@ pub(super) fn copy(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
         index += 1;
     }
     if source == target {
-        return Err(Fault::text("ERR source and destination objects are the same"));
+        return Err(CallFault::text("ERR source and destination objects are the same"));
     }
     let found =
         keys.get(now, source).map(|object| (object.value.clone(), object.encoding, object.deadline()));
@@ -167,16 +167,16 @@ pub(super) fn copy(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn reply_keys(call: &mut Call<'_>, found: &[&Object]) {
+fn reply_keys(call: &mut EmbeddedCall<'_>, found: &[&StoredObject]) {
     call.reply.array(found.len());
     for object in found {
         call.reply.bulk(&object.key);
     }
 }
 
-pub(super) fn keys(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn keys(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let pattern = call.arg(1);
-    let found: Vec<&Object> = (0..keys.slots_count())
+    let found: Vec<&StoredObject> = (0..keys.slots_count())
         .filter_map(|slot| keys.at_slot(call.clock.now, slot))
         .filter(|object| pattern == b"*" || glob::matches(pattern, &object.key))
         .collect();
@@ -184,9 +184,9 @@ pub(super) fn keys(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn scan(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn scan(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let cursor = std::str::from_utf8(call.arg(1)).ok().and_then(|text| text.parse::<u64>().ok());
-    let cursor = cursor.ok_or(Fault::text("ERR invalid cursor"))?;
+    let cursor = cursor.ok_or(CallFault::text("ERR invalid cursor"))?;
     let (mut pattern, mut count, mut of_type) = (b"*".as_slice(), 10, b"string".as_slice());
     let mut index = 2;
     while index < call.len() {
@@ -207,7 +207,7 @@ pub(super) fn scan(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     let first = usize::try_from(cursor).unwrap_or(usize::MAX).min(keys.slots_count());
     // Empty slots count as well: a call must end although the keyspace has shrunk.
     let end = first.saturating_add(usize::try_from(count).unwrap_or(usize::MAX)).min(keys.slots_count());
-    let found: Vec<&Object> = (first..end)
+    let found: Vec<&StoredObject> = (first..end)
         .filter_map(|slot| keys.at_slot(call.clock.now, slot))
         .filter(|object| {
             of_type.eq_ignore_ascii_case(b"string")
@@ -221,12 +221,12 @@ pub(super) fn scan(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn dbsize(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn dbsize(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     call.reply.integer(keys.len() as i64);
     Ok(())
 }
 
-pub(super) fn randomkey(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn randomkey(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let slots = keys.slots_count();
     let first = if slots == 0 { 0 } else { (call.random % slots as u64) as usize };
     let mut candidates = (first..slots).chain(0..first);
@@ -238,7 +238,7 @@ pub(super) fn randomkey(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
 }
 
 /// FLUSHALL and FLUSHDB; there is one database.
-pub(super) fn flush(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn flush(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let valid = call.len() == 1 || (call.len() == 2 && (call.is(1, "async") || call.is(1, "sync")));
     if !valid {
         return Err(SYNTAX);
@@ -248,12 +248,12 @@ pub(super) fn flush(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn object(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn object(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     if !call.is(1, "encoding") {
         return Err(call.subcommand_fault(&["freq", "help", "idletime", "refcount"]));
     }
     if call.len() != 3 {
-        return Err(Fault::arity("object|encoding"));
+        return Err(CallFault::arity("object|encoding"));
     }
     match keys.get(call.clock.now, call.arg(2)).map(|object| object.encoding) {
         Some(Encoding::Int) => call.reply.bulk(b"int"),

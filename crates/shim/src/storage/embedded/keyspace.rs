@@ -13,7 +13,7 @@ pub(super) enum Encoding {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Object {
+pub(super) struct StoredObject {
     pub(super) key: Bytes,
     pub(super) value: Vec<u8>,
     pub(super) encoding: Encoding,
@@ -21,7 +21,7 @@ pub(super) struct Object {
     deadline: Option<i64>,
 }
 
-impl Object {
+impl StoredObject {
     pub(super) fn deadline(&self) -> Option<i64> {
         self.deadline
     }
@@ -31,7 +31,7 @@ impl Object {
 #[derive(Default)]
 pub(super) struct Keyspace {
     index: HashMap<Bytes, u32>,
-    slots: Vec<Option<Object>>,
+    slots: Vec<Option<StoredObject>>,
     free: Vec<u32>,
     deadlines: BTreeSet<(i64, u32)>,
 }
@@ -75,12 +75,12 @@ impl Keyspace {
         }
     }
 
-    pub(super) fn get(&mut self, now: i64, key: &[u8]) -> Option<&Object> {
+    pub(super) fn get(&mut self, now: i64, key: &[u8]) -> Option<&StoredObject> {
         let slot = self.find(now, key)?;
         self.slots[slot as usize].as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, now: i64, key: &[u8]) -> Option<&mut Object> {
+    pub(super) fn get_mut(&mut self, now: i64, key: &[u8]) -> Option<&mut StoredObject> {
         let slot = self.find(now, key)?;
         self.slots[slot as usize].as_mut()
     }
@@ -101,7 +101,7 @@ impl Keyspace {
         }
         // A copy: the command's buffer is much larger than its key, and lives as long as any slice of it.
         let key = Bytes::copy_from_slice(key);
-        let object = Object { key: key.clone(), value, encoding, deadline };
+        let object = StoredObject { key: key.clone(), value, encoding, deadline };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(object);
@@ -123,7 +123,7 @@ impl Keyspace {
         self.take(now, key).is_some()
     }
 
-    pub(super) fn take(&mut self, now: i64, key: &[u8]) -> Option<Object> {
+    pub(super) fn take(&mut self, now: i64, key: &[u8]) -> Option<StoredObject> {
         let slot = self.find(now, key)?;
         self.remove_slot(slot)
     }
@@ -143,7 +143,7 @@ impl Keyspace {
         self.slots.len()
     }
 
-    pub(super) fn at_slot(&self, now: i64, slot: usize) -> Option<&Object> {
+    pub(super) fn at_slot(&self, now: i64, slot: usize) -> Option<&StoredObject> {
         let object = self.slots.get(slot)?.as_ref()?;
         object.deadline.is_none_or(|deadline| deadline >= now).then_some(object)
     }
@@ -169,7 +169,7 @@ impl Keyspace {
         }
     }
 
-    fn remove_slot(&mut self, slot: u32) -> Option<Object> {
+    fn remove_slot(&mut self, slot: u32) -> Option<StoredObject> {
         let object = self.slots[slot as usize].take()?;
         self.index.remove(&object.key);
         if let Some(deadline) = object.deadline {

@@ -12,7 +12,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use wire::resp::Command;
 
-use call::{Call, Clock, Fault, Outcome, Reply};
+use call::{CallFault, CallOutcome, CallReply, EmbeddedCall, StoreClock};
 use keyspace::Keyspace;
 
 /// Objects removed at most before a command: expiry of many at once must not stall one command.
@@ -27,10 +27,10 @@ pub struct Embedded {
     random: SmallRng,
 }
 
-type Run = fn(&mut Keyspace, &mut Call<'_>) -> Outcome;
+type RunCommand = fn(&mut Keyspace, &mut EmbeddedCall<'_>) -> CallOutcome;
 
 /// Name, arity as in Redis' command table (negative: at least), and what it does; sorted by name.
-const COMMANDS: &[(&str, i32, Run)] = &[
+const COMMANDS: &[(&str, i32, RunCommand)] = &[
     ("append", 3, strings::append),
     ("command", -1, server::command),
     ("config", -2, server::config),
@@ -93,10 +93,10 @@ impl Embedded {
     /// Runs one command and gives its complete reply. `now_ms` is a clock that never steps, `unix_ms` the wall
     /// clock; their distance has to stay the same while the store lives, or times to live would change.
     pub fn execute(&mut self, now_ms: u64, unix_ms: u64, command: &Command, resp3: bool) -> Bytes {
-        let clock = Clock { now: now_ms as i64, unix: unix_ms as i64 };
+        let clock = StoreClock { now: now_ms as i64, unix: unix_ms as i64 };
         self.keys.expire(clock.now, EXPIRED_PER_COMMAND_MAX);
-        let reply = self.run(clock, command, Reply::new(resp3)).unwrap_or_else(|fault| {
-            let mut reply = Reply::new(resp3);
+        let reply = self.run(clock, command, CallReply::new(resp3)).unwrap_or_else(|fault| {
+            let mut reply = CallReply::new(resp3);
             reply.error(&fault);
             reply
         });
@@ -108,7 +108,12 @@ impl Embedded {
         self.keys.expire(now_ms as i64, EXPIRED_PER_TICK_MAX);
     }
 
-    fn run(&mut self, clock: Clock, command: &Command, reply: Reply) -> Result<Reply, Fault> {
+    fn run(
+        &mut self,
+        clock: StoreClock,
+        command: &Command,
+        reply: CallReply,
+    ) -> Result<CallReply, CallFault> {
         let mut lower = [0u8; NAME_BYTES_MAX];
         let given = command.name();
         let name = match lower.get_mut(..given.len()) {
@@ -125,17 +130,17 @@ impl Embedded {
         let (name, arity, run) = COMMANDS[found];
         let wanted = arity.unsigned_abs() as usize;
         if command.len() < wanted || (arity > 0 && command.len() > wanted) {
-            return Err(Fault::arity(name));
+            return Err(CallFault::arity(name));
         }
-        let mut call = Call { command, name, clock, random: self.random.random(), reply };
+        let mut call = EmbeddedCall { command, name, clock, random: self.random.random(), reply };
         run(&mut self.keys, &mut call)?;
         Ok(call.reply)
     }
 }
 
 /// The error for everything that this store does not do.
-fn not_served(command: &str) -> Fault {
-    Fault::text(format!(
+fn not_served(command: &str) -> CallFault {
+    CallFault::text(format!(
         "ERR the embedded storage does not serve '{command}': it has strings, counters, expiry and key \
          commands; for the others use `--storage redis` (in a configuration: storage = \"redis://...\")"
     ))

@@ -1,6 +1,6 @@
 //! String and counter commands of the embedded store. Not expiry commands.
 
-use super::call::{Call, Fault, NOT_AN_INTEGER, Outcome, STRING_BYTES_MAX, SYNTAX, TOO_LONG};
+use super::call::{CallFault, CallOutcome, EmbeddedCall, NOT_AN_INTEGER, STRING_BYTES_MAX, SYNTAX, TOO_LONG};
 use super::keyspace::{Encoding, Keyspace};
 use super::number;
 
@@ -44,7 +44,7 @@ impl Unit {
 }
 
 /// Options from argument `first` on; `of_set` tells SET's from GETEX's.
-fn options(call: &Call<'_>, first: usize, of_set: bool) -> Result<Options, Fault> {
+fn options(call: &EmbeddedCall<'_>, first: usize, of_set: bool) -> Result<Options, CallFault> {
     let mut options = Options::default();
     let mut at = first;
     while at < call.len() {
@@ -77,8 +77,8 @@ fn options(call: &Call<'_>, first: usize, of_set: bool) -> Result<Options, Fault
 }
 
 /// The point of wall-clock time that argument `index` means.
-fn expiry(call: &Call<'_>, unit: Unit, index: usize) -> Result<i64, Fault> {
-    let fault = || Fault::expire_time(call.name);
+fn expiry(call: &EmbeddedCall<'_>, unit: Unit, index: usize) -> Result<i64, CallFault> {
+    let fault = || CallFault::expire_time(call.name);
     let mut when = call.integer(index)?;
     if when <= 0 {
         return Err(fault());
@@ -96,19 +96,19 @@ fn put(keys: &mut Keyspace, key: &[u8], value: &[u8], deadline: Option<i64>) {
     keys.put(key, value.to_vec(), Encoding::of(value), deadline);
 }
 
-fn bulk_or_null(keys: &mut Keyspace, call: &mut Call<'_>, key: &[u8]) {
+fn bulk_or_null(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>, key: &[u8]) {
     match keys.get(call.clock.now, key) {
         Some(object) => call.reply.bulk(&object.value),
         None => call.reply.null(),
     }
 }
 
-pub(super) fn get(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn get(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     bulk_or_null(keys, call, call.arg(1));
     Ok(())
 }
 
-pub(super) fn set(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn set(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let options = options(call, 3, true)?;
     let key = call.arg(1);
     let when = match options.expiry {
@@ -134,7 +134,7 @@ pub(super) fn set(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn setnx(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn setnx(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let absent = !keys.contains(call.clock.now, call.arg(1));
     if absent {
         put(keys, call.arg(1), call.arg(2), None);
@@ -144,7 +144,7 @@ pub(super) fn setnx(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
 }
 
 /// SETEX and PSETEX.
-pub(super) fn setex(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn setex(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let unit = if call.name == "setex" { Unit::Seconds } else { Unit::Milliseconds };
     let when = expiry(call, unit, 2)?;
     put(keys, call.arg(1), call.arg(3), Some(call.clock.deadline(when)));
@@ -152,13 +152,13 @@ pub(super) fn setex(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn getset(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn getset(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     bulk_or_null(keys, call, call.arg(1));
     put(keys, call.arg(1), call.arg(2), None);
     Ok(())
 }
 
-pub(super) fn getdel(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn getdel(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     match keys.take(call.clock.now, call.arg(1)) {
         Some(object) => call.reply.bulk(&object.value),
         None => call.reply.null(),
@@ -166,7 +166,7 @@ pub(super) fn getdel(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn getex(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn getex(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let options = options(call, 2, false)?;
     let key = call.arg(1);
     let now = call.clock.now;
@@ -194,7 +194,7 @@ pub(super) fn getex(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn append(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn append(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (key, tail) = (call.arg(1), call.arg(2));
     let Some(object) = keys.get_mut(call.clock.now, key) else {
         put(keys, key, tail, None);
@@ -210,14 +210,14 @@ pub(super) fn append(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn strlen(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn strlen(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let len = keys.get(call.clock.now, call.arg(1)).map_or(0, |object| object.value.len());
     call.reply.integer(len as i64);
     Ok(())
 }
 
 /// GETRANGE and SUBSTR.
-pub(super) fn getrange(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn getrange(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (mut start, mut end) = (call.integer(2)?, call.integer(3)?);
     let Some(object) = keys.get(call.clock.now, call.arg(1)) else {
         call.reply.bulk(b"");
@@ -240,11 +240,11 @@ pub(super) fn getrange(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn setrange(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn setrange(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (key, patch) = (call.arg(1), call.arg(3));
     let offset = call.integer(2)?;
     if offset < 0 {
-        return Err(Fault::text("ERR offset is out of range"));
+        return Err(CallFault::text("ERR offset is out of range"));
     }
     let now = call.clock.now;
     let len = keys.get(now, key).map_or(0, |object| object.value.len());
@@ -271,7 +271,7 @@ pub(super) fn setrange(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn mget(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn mget(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     call.reply.array(call.len() - 1);
     for index in 1..call.len() {
         bulk_or_null(keys, call, call.arg(index));
@@ -280,9 +280,9 @@ pub(super) fn mget(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
 }
 
 /// MSET and MSETNX.
-pub(super) fn mset(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn mset(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     if call.len().is_multiple_of(2) {
-        return Err(Fault::arity(call.name));
+        return Err(CallFault::arity(call.name));
     }
     let only_absent = call.name == "msetnx";
     let now = call.clock.now;
@@ -302,12 +302,12 @@ pub(super) fn mset(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
 }
 
 /// INCR, DECR, INCRBY and DECRBY.
-pub(super) fn increment(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
+pub(super) fn increment(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let step = match call.name {
         "incr" => 1,
         "decr" => -1,
         "incrby" => call.integer(2)?,
-        _ => call.integer(2)?.checked_neg().ok_or(Fault::text("ERR decrement would overflow"))?,
+        _ => call.integer(2)?.checked_neg().ok_or(CallFault::text("ERR decrement would overflow"))?,
     };
     let key = call.arg(1);
     let found = keys.get(call.clock.now, key);
@@ -316,14 +316,14 @@ pub(super) fn increment(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
         None => 0,
     };
     let deadline = found.and_then(|object| object.deadline());
-    let sum = old.checked_add(step).ok_or(Fault::text("ERR increment or decrement would overflow"))?;
+    let sum = old.checked_add(step).ok_or(CallFault::text("ERR increment or decrement would overflow"))?;
     keys.put(key, sum.to_string().into_bytes(), Encoding::Int, deadline);
     call.reply.integer(sum);
     Ok(())
 }
 
-pub(super) fn increment_float(keys: &mut Keyspace, call: &mut Call<'_>) -> Outcome {
-    let not_a_float = || Fault::text("ERR value is not a valid float");
+pub(super) fn increment_float(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+    let not_a_float = || CallFault::text("ERR value is not a valid float");
     let parse = |text: &[u8]| number::Extended::parse(text).ok_or_else(not_a_float);
     let key = call.arg(1);
     let found = keys.get(call.clock.now, key);
@@ -331,7 +331,7 @@ pub(super) fn increment_float(keys: &mut Keyspace, call: &mut Call<'_>) -> Outco
     let deadline = found.and_then(|object| object.deadline());
     let sum = old
         .add(parse(call.arg(2))?)
-        .ok_or(Fault::text("ERR increment would produce NaN or Infinity"))?
+        .ok_or(CallFault::text("ERR increment would produce NaN or Infinity"))?
         .print();
     call.reply.bulk(&sum);
     let encoding = Encoding::of_text(&sum);
