@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::router::flow::learned::Learned;
-use crate::router::{ClientLimits, Router, SlowLogSettings};
+use crate::router::config::ClientLimits;
 
 /// A router's settings that can change while it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,20 +19,14 @@ pub struct Settings {
     pub spans_one_in: u64,
 }
 
-impl Router {
-    pub(crate) fn set(&mut self, settings: Settings) {
-        let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, .. } = settings;
-        let Settings { learned_max, queue_max, client_limits, slow_log, spans_one_in, .. } = settings;
-        if learned_max != self.config.learned_max {
-            self.config.learned_max = learned_max;
-            self.learned = Learned::new(learned_max);
-        }
-        self.config.pipeline_max = pipeline_max;
-        self.config.pipeline_bytes_max = pipeline_bytes_max;
-        self.config.key_bytes_max = key_bytes_max;
-        self.config.queue_max = queue_max;
-        self.config.client_limits = client_limits;
-        self.slow_log.set(slow_log);
-        self.sampler.set(spans_one_in);
-    }
+/// What the slow log takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowLogSettings {
+    /// In microseconds; below zero nothing is logged.
+    pub slower_than_us: i64,
+    pub entries_max: usize,
+    /// Arguments are not shown.
+    pub hides_arguments: bool,
+    /// Unix time, in microseconds, when this router's clock was zero.
+    pub epoch_us: u64,
 }

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use wire::resp::Command;
 
 use crate::router::flow::plan::{self, Plan};
+use crate::router::words;
 use crate::router::{ClientId, Effect, Input, Router, RouterConfig};
 use crate::time::Time;
 use commands::{Classified, CommandKind, CommandRefusal, CommandSpec};
@@ -140,8 +141,8 @@ fn class(kind: CommandKind) -> Class {
 fn spread(command: &Command, classified: &Classified) -> Spread {
     if classified.kind == CommandKind::Connection {
         // Of these the router puts its own facts before those of storage.
-        let asks = plan::is(command, 0, "INFO") || plan::is(command, 0, "COMMAND");
-        let help = plan::is(command, 0, "CLIENT") && plan::is(command, 1, "HELP");
+        let asks = words::is(command, 0, "INFO") || words::is(command, 0, "COMMAND");
+        let help = words::is(command, 0, "CLIENT") && words::is(command, 1, "HELP");
         return match (asks, help) {
             (true, _) => Spread::Everywhere,
             (_, true) => Spread::Anywhere,

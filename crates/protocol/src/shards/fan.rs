@@ -7,7 +7,7 @@ use wire::resp::reply;
 
 use super::{Effect, Shards};
 use crate::router::flow::gather::{Merge, merge};
-use crate::router::flow::pipeline::PartReply;
+use crate::router::flow::reply::PartReply;
 use crate::storage::StorageEvent;
 
 #[derive(Clone, Debug)]

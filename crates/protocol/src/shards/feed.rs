@@ -10,7 +10,7 @@ use super::fan::Finish;
 use super::{Effect, Shards};
 use crate::placement::slot;
 use crate::router::flow::gather::Merge;
-use crate::router::flow::plan;
+use crate::router::words;
 use crate::shim::changed_keys;
 use crate::storage::{StorageEvent, Store};
 use crate::time::Time;
@@ -19,7 +19,7 @@ impl Shards {
     /// CLIENT TRACKING and PING go to every server in use; one that refuses or is lost speaks for all.
     pub(super) fn feed(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
         let command = Command::parse(store.commands[0].clone()).ok();
-        let says = |index, word| command.as_ref().is_some_and(|command| plan::is(command, index, word));
+        let says = |index, word| command.as_ref().is_some_and(|command| words::is(command, index, word));
         if says(2, "ON") {
             self.reporting = Some(self.members.keys().copied().collect());
         }

@@ -16,6 +16,7 @@ use super::{Effect, Shards};
 use crate::placement::slot;
 use crate::router::flow::gather::Merge;
 use crate::router::flow::plan::{self, Plan};
+use crate::router::words;
 use crate::storage::{Lane, Reach, StorageEvent, Store};
 use crate::time::Time;
 use commands::CommandKind;
@@ -163,7 +164,7 @@ impl Shards {
         }
         let command = Command::parse(store.commands[0].clone()).ok();
         let name = command.as_ref().and_then(|command| command.get(1)).unwrap_or_default();
-        let word = command.as_ref().map(|command| plan::upper(command.name())).unwrap_or_default();
+        let word = command.as_ref().map(|command| words::upper(command.name())).unwrap_or_default();
         let first = Finish::Merge(Merge::First);
         if word.as_slice() == b"PING" {
             let listening = self.servers.iter().filter(|(_, server)| server.listens && server.up.is_some());
@@ -200,7 +201,7 @@ fn is_resp3(lane: Lane) -> bool {
 
 /// A router's question, who puts the servers' lists together.
 fn lists_users(command: &Command) -> bool {
-    plan::is(command, 0, "ACL") && plan::is(command, 1, "LIST")
+    words::is(command, 0, "ACL") && words::is(command, 1, "LIST")
 }
 
 fn is_of_keys(name: &[u8]) -> bool {
@@ -230,7 +231,7 @@ fn empty(plan: &Plan, command: &Command, resp3: bool) -> Option<Bytes> {
         Plan::RandomKey => reply::null(resp3, &mut out),
         Plan::Info => reply::bulk(b"", &mut out),
         Plan::Everywhere(Merge::Sum) => reply::integer(0, &mut out),
-        Plan::Users if plan::is(command, 1, "DELUSER") => reply::integer(0, &mut out),
+        Plan::Users if words::is(command, 1, "DELUSER") => reply::integer(0, &mut out),
         Plan::Everywhere(Merge::Any) => {
             out.extend_from_slice(b"-NOTBUSY No scripts in execution right now.\r\n");
         }

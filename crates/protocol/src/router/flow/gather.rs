@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use wire::resp::{ReplyScanner, Value};
 use wire::{ShimId, Status};
 
-use crate::router::flow::pipeline::PartReply;
+use crate::router::flow::reply::PartReply;
 use crate::router::flow::storage_info;
 use crate::router::replies;
 
@@ -32,12 +32,12 @@ pub(crate) enum Merge {
     Union,
     /// PUBSUB NUMSUB: names and numbers in turn, the numbers added.
     Counts,
-    /// SUBSCRIBE and its like, which this `word` confirms. Not merged here: whether the client has it now is what counts.
-    Subscribed { word: &'static str },
+    /// SUBSCRIBE and its like. Not merged here: whether the client has it now is what counts.
+    Subscribed,
     /// EXEC: replies of the router's own go between those of storage, each to its place in the whole.
     Transaction { own: Vec<(usize, Bytes)> },
-    /// ACL SETUSER and its like; `told` once all have agreed and are asked for their users. Not merged here.
-    Users { told: Option<Bytes> },
+    /// ACL SETUSER and its like, and the question for the users after it. Not merged here.
+    Users,
     /// RANDOMKEY: asks `left` in turn until one has a key.
     RandomKey { left: Vec<ShimId> },
     /// INFO: the router's own text before what all servers say together.
@@ -61,13 +61,13 @@ pub(crate) fn merge(merge: &Merge, parts: &[PartReply], resp3: bool) -> Bytes {
             .or_else(|| Some(parts.iter().rev().max_by_key(|part| integer(&part.value))?.value.clone()))
             .unwrap_or_else(unexpected),
         Merge::Any => {
-            let success = parts.iter().find(|part| !is_error(part));
+            let success = parts.iter().find(|part| !part.is_error());
             success.or(parts.first()).map_or_else(unexpected, |part| part.value.clone())
         }
         Merge::Concatenation => concatenation(parts),
         Merge::Union => union(parts),
         Merge::Counts => counts(parts),
-        Merge::Subscribed { .. } | Merge::Users { .. } => unexpected(),
+        Merge::Subscribed | Merge::Users => unexpected(),
         Merge::Everywhere => everywhere(parts),
         Merge::Scan { index, shims } => scan(parts, *index, *shims),
         Merge::Info { own } => storage_info::together(own, parts, resp3),
@@ -82,7 +82,7 @@ fn values(parts: &[PartReply], resp3: bool) -> Bytes {
     for part in parts {
         if part.status == Status::Nil || part.value.starts_with(b"-WRONGTYPE") {
             out.extend_from_slice(replies::nil(resp3));
-        } else if is_error(part) {
+        } else if part.is_error() {
             return part.value.clone();
         } else {
             out.extend_from_slice(&part.value);
@@ -228,12 +228,8 @@ fn scan_reply(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((std::str::from_utf8(cursor).ok()?.parse().ok()?, rest))
 }
 
-pub(crate) fn is_error(part: &PartReply) -> bool {
-    part.status == Status::Error || matches!(part.value.first(), Some(b'-' | b'!'))
-}
-
 fn first_error(parts: &[PartReply]) -> Option<Bytes> {
-    parts.iter().find(|part| is_error(part)).map(|part| part.value.clone())
+    parts.iter().find(|part| part.is_error()).map(|part| part.value.clone())
 }
 
 fn unexpected() -> Bytes {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use wire::{Key, LayerSet, Peer, View};
 
-use crate::router::flow::dispatch::Origin;
+use crate::router::flow::request::Origin;
 use crate::time::Time;
 
 /// A request of some client's operation.

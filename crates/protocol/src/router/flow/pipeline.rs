@@ -5,15 +5,14 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::resp::Command;
-use wire::{Peer, Status};
+use wire::{Key, Peer};
 
-use crate::router::flow::dispatch::Keys;
 use crate::router::flow::gather::Merge;
 use crate::router::flow::ran::Ran;
-use crate::router::flow::stream::Streaming;
+use crate::router::flow::reply::PartReply;
+use crate::router::flow::request::{Manner, Routed, Way, low, runs_alone};
+use crate::router::flow::streaming::Streaming;
 use crate::time::Time;
-use commands::memcached::ReplyShape;
 use commands::{Classified, CommandKind};
 
 /// Above this capacity an emptied pipeline gives its memory back: most clients idle most of the time.
@@ -27,15 +26,10 @@ pub(crate) struct Operation {
     pub(crate) progress: Progress,
     /// Of the command, and of its reply while that waits for earlier ones.
     pub(crate) held_bytes: usize,
-    pub(crate) resp3: bool,
     pub(crate) script: bool,
-    /// CLIENT REPLY OFF or SKIP: it takes its turn, but its reply is not sent.
-    pub(crate) silent: bool,
-    pub(crate) closes: bool,
+    pub(crate) manner: Manner,
     /// Its reply came in parts.
     pub(crate) streamed: bool,
-    /// How a memcached client gets to read the reply.
-    pub(crate) shape: Option<Box<ReplyShape>>,
     pub(crate) ran: Ran,
 }
 
@@ -59,23 +53,13 @@ pub(crate) enum Touch {
 
 #[derive(Debug)]
 pub(crate) enum Progress {
-    Waiting(Box<Waiting>),
+    Waiting(Box<Routed>),
+    /// Its turn has come, and it is up to the front what is sent.
+    Handed,
     Sent(Sent),
     Fan(Box<Fan>),
     Streaming(Box<Streaming>),
     Done(Bytes),
-}
-
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) command: Command,
-    pub(crate) classified: Classified,
-    /// Of a transaction: replies of the router's own, by their place in the whole.
-    pub(crate) own_replies: Vec<(usize, Bytes)>,
-    /// A transaction that is to be carried out only if what its client watches has not changed.
-    pub(crate) watched: bool,
-    /// Keys of which its client keeps what it reads.
-    pub(crate) tracked: Keys,
 }
 
 /// A command that waits for room at a member.
@@ -109,10 +93,23 @@ pub(crate) struct Part {
     pub(crate) reply: Option<PartReply>,
 }
 
+/// What an answer may let go on.
 #[derive(Debug)]
-pub(crate) struct PartReply {
-    pub(crate) status: Status,
-    pub(crate) value: Bytes,
+pub(crate) enum Freed {
+    Nothing,
+    Keys(SmallVec<[u64; 4]>),
+    All,
+}
+
+impl Freed {
+    pub(crate) fn of(touch: &Touch) -> Freed {
+        match touch {
+            Touch::Nothing => Freed::Nothing,
+            Touch::One(digest) => Freed::Keys(SmallVec::from_slice(&[*digest])),
+            Touch::Many(digests) => Freed::Keys(SmallVec::from_slice(digests)),
+            Touch::All => Freed::All,
+        }
+    }
 }
 
 /// What the earlier operations on a key allow the next one.
@@ -139,7 +136,28 @@ impl Order {
     }
 }
 
+impl Part {
+    /// A request that no key orders.
+    pub(crate) fn alone(sent: Sent) -> Part {
+        Part { sent, touch: SmallVec::new(), reply: None }
+    }
+}
+
+impl Progress {
+    pub(crate) fn fan(parts: Vec<Part>, merge: Merge) -> Progress {
+        Progress::Fan(Box::new(Fan { outstanding: parts.len(), parts, merge }))
+    }
+}
+
 impl Touch {
+    pub(crate) fn of(classified: &Classified, keys: &[Key]) -> Touch {
+        match keys {
+            _ if runs_alone(classified) => Touch::All,
+            [key] => Touch::One(low(key)),
+            several => Touch::Many(several.iter().map(low).collect()),
+        }
+    }
+
     pub(crate) fn contains(&self, digest: u64) -> bool {
         match self {
             Touch::Nothing => false,
@@ -158,12 +176,9 @@ impl Operation {
             touch,
             progress,
             held_bytes: 0,
-            resp3: false,
             script: false,
-            silent: false,
-            closes: false,
+            manner: Manner::default(),
             streamed: false,
-            shape: None,
             ran: Ran::default(),
         }
     }
@@ -177,7 +192,7 @@ impl Operation {
     }
 
     fn join(&self, digest: u64, lane: Lane, order: Order) -> Order {
-        let own = Lane { resp3: self.resp3, script: self.script };
+        let own = Lane { resp3: self.manner.resp3, script: self.script };
         let after = |sent, order: Order| if own == lane { order.after(sent) } else { Order::Wait };
         match &self.progress {
             // Storage has carried it out by the time its reply begins.
@@ -185,6 +200,7 @@ impl Operation {
             _ if !self.touch.contains(digest) => order,
             Progress::Waiting(_) => Order::Wait,
             _ if matches!(self.touch, Touch::All) => Order::Wait,
+            Progress::Handed => Order::Wait,
             Progress::Sent(sent) => after(*sent, order),
             Progress::Fan(fan) => fan
                 .parts
@@ -278,7 +294,7 @@ impl Pipeline {
     pub(crate) fn waiting_kinds(&self) -> impl Iterator<Item = CommandKind> {
         self.operations.iter().filter_map(|operation| match &operation.progress {
             Progress::Waiting(waiting) => Some(waiting.classified.kind),
-            Progress::Sent(_) | Progress::Fan(_) | Progress::Streaming(_) | Progress::Done(_) => None,
+            _ => None,
         })
     }
 
@@ -307,7 +323,7 @@ impl Pipeline {
             Progress::Waiting(waiting) => {
                 matches!(waiting.classified.kind, CommandKind::BlockingWrite | CommandKind::BlockingQuery)
             }
-            Progress::Sent(_) | Progress::Fan(_) | Progress::Streaming(_) | Progress::Done(_) => false,
+            _ => false,
         };
         let Some(end) = self.operations.iter().position(blocks) else { return VecDeque::new() };
         self.waiting -= self.operations.range(end..).filter(|operation| operation.waiting()).count();
@@ -356,16 +372,17 @@ impl Pipeline {
     /// What the last of the waiting operations that concern watches leaves: whether keys are watched then.
     pub(crate) fn will_watch(&self) -> Option<bool> {
         self.operations.iter().rev().find_map(|operation| match &operation.progress {
-            Progress::Waiting(waiting) if waiting.classified.kind == CommandKind::Watch => {
-                Some(!waiting.classified.keys.is_empty())
-            }
-            Progress::Waiting(waiting) if waiting.watched => Some(false),
+            Progress::Waiting(waiting) => match waiting.way {
+                Way::Plain if waiting.classified.kind == CommandKind::Watch => Some(true),
+                Way::EndsWatch(_) | Way::Transaction { watched: true, .. } => Some(false),
+                Way::Plain | Way::Transaction { .. } => None,
+            },
             _ => None,
         })
     }
 
     /// Takes a waiting operation's command out to try it, and the turn that it waited for; `settle` puts the outcome in.
-    pub(crate) fn take_waiting(&mut self, sequence: u64) -> Option<(Box<Waiting>, Option<Turn>)> {
+    pub(crate) fn take_waiting(&mut self, sequence: u64) -> Option<(Box<Routed>, Option<Turn>)> {
         let operation = self.get_mut(sequence).filter(|operation| operation.waiting())?;
         let taken = std::mem::replace(&mut operation.progress, Progress::Done(Bytes::new()));
         self.waiting -= 1;
@@ -412,7 +429,7 @@ impl Pipeline {
                         };
                     }
                 }
-                Progress::Waiting(_) => {}
+                Progress::Waiting(_) | Progress::Handed => {}
             }
         }
         (found, late)
@@ -425,7 +442,7 @@ impl Pipeline {
                 Progress::Sent(sent) => (Some(sent.request), None),
                 Progress::Fan(fan) => (None, Some(fan)),
                 Progress::Streaming(streaming) => (Some(streaming.request), None),
-                Progress::Waiting(_) | Progress::Done(_) => (None, None),
+                Progress::Waiting(_) | Progress::Handed | Progress::Done(_) => (None, None),
             };
             let parts = fan.into_iter().flat_map(|fan| &fan.parts);
             single.into_iter().chain(parts.filter(|part| part.reply.is_none()).map(|part| part.sent.request))

@@ -6,7 +6,8 @@ use wire::resp::Command;
 
 use crate::placement::Home;
 use crate::router::flow::gather::Merge;
-use crate::router::front::storage_users::changes_users;
+use crate::router::words;
+use commands::acl::FENCE_PREFIX;
 use commands::{Classified, CommandKind};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub(crate) enum Plan {
 pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
     match (classified.kind, classified.keys.len()) {
         (CommandKind::Read | CommandKind::Query, 1..)
-            if is(command, 0, "MGET") && !share_tag(command, classified) =>
+            if words::is(command, 0, "MGET") && !share_tag(command, classified) =>
         {
             Plan::Each
         }
@@ -51,8 +52,8 @@ pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
         (kind, 0) => without_keys(command, kind),
         (_, 1) => Plan::Whole,
         (CommandKind::BlockingQuery | CommandKind::BlockingWrite, _) => Plan::Whole,
-        _ if is(command, 0, "MSET") => Plan::Grouped(Merge::First),
-        _ if ["DEL", "UNLINK", "EXISTS", "TOUCH"].iter().any(|name| is(command, 0, name)) => {
+        _ if words::is(command, 0, "MSET") => Plan::Grouped(Merge::First),
+        _ if ["DEL", "UNLINK", "EXISTS", "TOUCH"].iter().any(|name| words::is(command, 0, name)) => {
             Plan::Grouped(Merge::Sum)
         }
         _ => Plan::Whole,
@@ -66,7 +67,7 @@ fn without_keys(command: &Command, kind: CommandKind) -> Plan {
         CommandKind::Purge => return Plan::Everywhere(Merge::Sum),
         _ => {}
     }
-    match upper(command.name()).as_slice() {
+    match words::upper(command.name()).as_slice() {
         b"DBSIZE" => Plan::Everywhere(Merge::Sum),
         b"FLUSHALL" | b"FLUSHDB" | b"SWAPDB" => Plan::Everywhere(Merge::First),
         b"KEYS" => Plan::Everywhere(Merge::Concatenation),
@@ -75,12 +76,14 @@ fn without_keys(command: &Command, kind: CommandKind) -> Plan {
         b"RANDOMKEY" => Plan::RandomKey,
         b"INFO" => Plan::Info,
         b"ACL" if changes_users(command) => Plan::Users,
-        b"SCRIPT" | b"FUNCTION" if is(command, 1, "KILL") => Plan::Everywhere(Merge::Any),
-        b"SCRIPT" if is(command, 1, "EXISTS") => Plan::Everywhere(Merge::Everywhere),
-        b"SCRIPT" | b"FUNCTION" if !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
-        b"LATENCY" if is(command, 1, "RESET") => Plan::Everywhere(Merge::Sum),
+        b"SCRIPT" | b"FUNCTION" if words::is(command, 1, "KILL") => Plan::Everywhere(Merge::Any),
+        b"SCRIPT" if words::is(command, 1, "EXISTS") => Plan::Everywhere(Merge::Everywhere),
+        b"SCRIPT" | b"FUNCTION" if !words::is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
+        b"LATENCY" if words::is(command, 1, "RESET") => Plan::Everywhere(Merge::Sum),
         b"LATENCY" | b"MODULE" | b"MEMORY" => Plan::FirstShim,
-        b"CONFIG" if !is(command, 1, "GET") && !is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
+        b"CONFIG" if !words::is(command, 1, "GET") && !words::is(command, 1, "HELP") => {
+            Plan::Everywhere(Merge::First)
+        }
         _ if kind == CommandKind::Barrier => Plan::FirstShim,
         _ => Plan::Anywhere,
     }
@@ -88,7 +91,7 @@ fn without_keys(command: &Command, kind: CommandKind) -> Plan {
 
 /// Patterns are subscribed to at every server, so that any one knows how many there are.
 fn pubsub(command: &Command) -> Plan {
-    match upper(command.get(1).unwrap_or_default()).as_slice() {
+    match words::upper(command.get(1).unwrap_or_default()).as_slice() {
         b"CHANNELS" | b"SHARDCHANNELS" => Plan::Everywhere(Merge::Union),
         b"NUMSUB" | b"SHARDNUMSUB" => Plan::Everywhere(Merge::Counts),
         b"NUMPAT" => Plan::FirstShim,
@@ -96,12 +99,18 @@ fn pubsub(command: &Command) -> Plan {
     }
 }
 
-pub(crate) fn is(command: &Command, argument: usize, name: &str) -> bool {
-    argument < command.len() && command.arg(argument).eq_ignore_ascii_case(name.as_bytes())
+/// Whether the command changes users at storage. Those that fence the connections of shims are not for clients.
+pub(crate) fn changes_users(command: &Command) -> bool {
+    let is_change = ["SETUSER", "DELUSER", "LOAD", "SAVE"].iter().any(|sub| words::is(command, 1, sub));
+    words::is(command, 0, "ACL") && is_change && !names_fences(command)
 }
 
-pub(crate) fn upper(name: &[u8]) -> SmallVec<[u8; 24]> {
-    name.iter().map(u8::to_ascii_uppercase).collect()
+pub(crate) fn names_fences(command: &Command) -> bool {
+    let fence = |name: Option<&[u8]>| name.is_some_and(|name| name.starts_with(FENCE_PREFIX));
+    match words::is(command, 1, "DELUSER") {
+        true => (2..command.len()).any(|index| fence(command.get(index))),
+        false => words::is(command, 1, "SETUSER") && fence(command.get(2)),
+    }
 }
 
 /// Whether several keys carry one hash tag: the user said that they belong together.

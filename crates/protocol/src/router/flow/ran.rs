@@ -5,9 +5,11 @@ use wire::Peer;
 use wire::resp::Command;
 
 use crate::router::flow::pending::Pending;
-use crate::router::front::spans::Followed;
 use crate::time::Time;
 use commands::{Classified, CommandKind, CommandSpec};
+
+/// Requests of one command that have a span each: an MGET of thousands of keys would drown the rest.
+const REQUESTS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
@@ -155,5 +157,36 @@ impl Tally {
         *spent = if alone { spent.saturating_add(us) } else { us.max(*spent) };
         self.reads = self.reads.saturating_add(u16::from(heard.read));
         self.hits = self.hits.saturating_add(u16::from(heard.hit));
+    }
+}
+
+/// One request of a command, to a node or a shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestSpan {
+    pub peer: Peer,
+    pub sent: Time,
+    pub ended: Time,
+    /// `None` for what copies never answer, and if there was no answer.
+    pub hit: Option<bool>,
+    /// Whoever was asked was busy or vanished, and somebody else was asked.
+    pub retried: bool,
+}
+
+/// What is kept of an operation that is in the sample.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    pub(crate) name: String,
+    pub(crate) requests: Vec<RequestSpan>,
+    pub(crate) left_out: u32,
+}
+
+impl Followed {
+    pub(crate) fn heard(&mut self, sent: Time, ended: Time, heard: Heard, retried: bool) {
+        if self.requests.len() == REQUESTS_MAX {
+            self.left_out = self.left_out.saturating_add(1);
+            return;
+        }
+        let hit = (heard.read && !retried).then_some(heard.hit);
+        self.requests.push(RequestSpan { peer: heard.peer, sent, ended, hit, retried });
     }
 }

@@ -6,153 +6,94 @@
 //! - No place is asked twice: first another layer that is believed to hold a copy, then the shim.
 //! - Reads of one key that a client has sent to one node stay together: asked again all at once, in their order.
 
-use std::time::Duration;
-
-use rand::Rng;
 use smallvec::SmallVec;
-use wire::message::LAYERS_MAX;
-use wire::{LayerSet, NodeId, Peer, Status};
+use wire::{Peer, Status};
 
-use crate::placement::Placement;
-use crate::router::flow::dispatch::low;
+use crate::router::flow::Flow;
+use crate::router::flow::event::Event;
 use crate::router::flow::pending::{Pending, PendingRead};
-use crate::router::flow::pipeline::{PartReply, Progress};
+use crate::router::flow::pipeline::Progress;
 use crate::router::flow::ran::Heard;
+use crate::router::flow::refusal::{shim_name, unavailable};
+use crate::router::flow::reply::PartReply;
+use crate::router::flow::request::low;
 use crate::router::flow::route::Route;
-use crate::router::{Effect, Router, Routing, replies};
-use crate::time::Time;
+use crate::router::replies;
+use crate::router::step::Step;
 
-/// A shim that was busy a moment ago would only say so again.
-const SHIM_BUSY: Duration = Duration::from_millis(50);
-/// A router that did not tick for this long was itself stopped.
-const STOPPED: Duration = Duration::from_millis(100);
 const EXHAUSTED: &str = "BUSY DistCache: every place that could answer this read is over its load; try again later, \
                          with a growing pause";
 
 /// Why a read is asked again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Cause {
-    Busy,
+    /// Somebody was busy. What a shim said then is what the client is told if nobody else can be asked: what a node says
+    /// about itself is no advice for a client.
+    Busy(Option<PartReply>),
     Lost,
     /// No node has it, whichever layer: the shim is asked, and that is no retry.
     Large,
 }
 
-impl Router {
-    /// A request that nobody waits for any more.
-    pub(crate) fn forget(&mut self, request: u64) -> Option<Pending> {
-        let pending = self.pending.remove(request)?;
-        if let Peer::Node(node) = pending.peer
-            && let Some(breaker) = self.breakers.get_mut(usize::from(node.0))
-        {
-            breaker.forgotten();
-        }
-        Some(pending)
-    }
-
-    pub(crate) fn late(&mut self, now: Time, from: Peer) {
-        self.counters.late_replies += 1;
-        if let Peer::Node(node) = from
-            && let Some(breaker) = self.breakers.get_mut(usize::from(node.0))
-        {
-            breaker.heard_late(now);
-        }
-    }
-
-    /// What a reply says about who gave it.
-    pub(crate) fn judge(&mut self, now: Time, pending: &Pending, status: Status) {
+impl Flow {
+    /// A request whose member is gone: a read at a node is asked elsewhere; what a shim had is answered with an error.
+    pub(crate) fn lost(&mut self, step: &mut Step<'_>, request: u64) {
+        let Some(pending) = self.traffic.forget(request) else { return };
         match pending.peer {
-            Peer::Node(node) => {
-                let Some(breaker) = self.breakers.get_mut(usize::from(node.0)) else { return };
-                if status != Status::Busy {
-                    breaker.answered(now, now.since(pending.sent));
-                } else if breaker.refused(now) {
-                    self.counters.breakers_opened += 1;
-                }
+            _ if pending.streams => self.break_off(step, pending.origin.client),
+            Peer::Node(_) => self.ask_again(step, pending, Cause::Lost),
+            Peer::Shim(shim) => {
+                step.counters.lost += 1;
+                let reply = lost(&shim_name(step.config, shim), pending.writes);
+                self.part_answered(step, pending.origin, Heard::of(&pending, false), reply);
             }
-            Peer::Shim(shim) if status == Status::Busy => {
-                if let Some(until) = self.shims_busy.get_mut(usize::from(shim.0)) {
-                    *until = now.after(SHIM_BUSY);
-                }
-            }
-            Peer::Shim(_) | Peer::Router(_) => {}
+            Peer::Router(_) => {}
         }
     }
 
-    /// Nodes that leave reads unanswered for too long are left alone, and their reads are asked elsewhere.
-    pub(crate) fn look_for_hanging_nodes(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        if now.since(std::mem::replace(&mut self.ticked, now)) >= STOPPED {
-            return self.breakers.iter_mut().for_each(|breaker| breaker.excuse(now));
-        }
-        for index in 0..self.breakers.len() {
-            if self.breakers[index].hangs(now) {
-                self.counters.breakers_opened += 1;
-                self.vanished(now, |asked| asked == Peer::Node(NodeId(index as u16)), effects);
-            }
-        }
-    }
-
-    /// Everything in flight to peers that are gone: reads at nodes are asked elsewhere; what a shim had is answered
-    /// with an error.
-    pub(crate) fn vanished(&mut self, now: Time, gone: impl Fn(Peer) -> bool, effects: &mut Vec<Effect>) {
-        for request in self.pending.waiting_for(gone) {
-            let Some(pending) = self.forget(request) else { continue };
-            match pending.peer {
-                _ if pending.streams => self.break_off(pending.origin.client),
-                Peer::Node(_) => self.ask_again(now, pending, Cause::Lost, None, effects),
-                Peer::Shim(shim) => {
-                    self.counters.lost += 1;
-                    let reply = lost(&self.shim_name(shim), pending.writes);
-                    self.part_answered(now, pending.origin, Heard::of(&pending, false), reply, effects);
-                }
-                Peer::Router(_) => {}
-            }
-        }
+    /// The rest of a reply cannot be had.
+    pub(crate) fn break_off(&mut self, step: &mut Step<'_>, client: u32) {
+        step.counters.broken_off += 1;
+        self.todos.tell(Event::BrokenOff { client });
     }
 
     /// Asks a read again, with those of its key that its client has sent to the same peer. If nobody else can be asked,
-    /// the client is told so, or `busy`.
-    pub(crate) fn ask_again(
-        &mut self,
-        now: Time,
-        pending: Pending,
-        cause: Cause,
-        busy: Option<PartReply>,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(state) = self.clients.get(pending.origin.client) else { return };
+    /// the client is told so.
+    pub(crate) fn ask_again(&mut self, step: &mut Step<'_>, pending: Pending, cause: Cause) {
+        let Some(caller) = self.callers.get(pending.origin.client) else { return };
+        let heard = Heard::of(&pending, false);
         let Some(read) = &pending.read else {
             // Only reads are told so; nobody who says it of something else makes its client wait for ever.
-            return self.part_answered(now, pending.origin, Heard::of(&pending, false), exhausted(), effects);
+            return self.part_answered(step, pending.origin, heard, exhausted());
         };
         let sequence = pending.origin.sequence;
-        let (requests, late) = state.pipeline.reads_at(pending.peer, sequence, low(&read.key));
-        let to = match late && cause != Cause::Lost {
+        let (requests, late) = caller.pipeline.reads_at(pending.peer, sequence, low(&read.key));
+        let to = match late && !matches!(cause, Cause::Lost) {
             // Elsewhere it might see what its client has sent after it.
             true => Err(None),
-            false => self.destination(now, read, cause, requests.len()),
+            false => self.destination(step, read, &cause, requests.len()),
         };
         let to = match to {
             Ok(to) => to,
             Err(refusal) => {
+                let busy = if let Cause::Busy(busy) = cause { busy } else { None };
                 let reply = refusal.or(busy).unwrap_or_else(exhausted);
-                self.counters.errors += 1;
-                let heard = Heard::of(&pending, false);
-                return self.part_answered(now, pending.origin, heard, reply, effects);
+                step.counters.errors += 1;
+                return self.part_answered(step, pending.origin, heard, reply);
             }
         };
         let mut group: SmallVec<[Pending; 2]> = SmallVec::new();
-        group.extend(requests.into_iter().filter_map(|request| self.forget(request)));
+        group.extend(requests.into_iter().filter_map(|request| self.traffic.forget(request)));
         let place = |pending: &Pending| (pending.origin.sequence, pending.origin.part);
         let at = group.partition_point(|other| place(other) < place(&pending));
         group.insert(at, pending);
         for (index, pending) in group.into_iter().enumerate() {
             match cause {
-                Cause::Busy => self.counters.retries += 1,
-                Cause::Lost => self.counters.reads_lost += 1,
+                Cause::Busy(_) => step.counters.retries += 1,
+                Cause::Lost => step.counters.reads_lost += 1,
                 Cause::Large => {}
             }
-            self.send_again(now, pending, Route { peer: to, ordered: index > 0 }, effects);
+            self.send_again(step, pending, Route { peer: to, ordered: index > 0 });
         }
     }
 
@@ -160,66 +101,46 @@ impl Router {
     /// busy member said.
     fn destination(
         &mut self,
-        now: Time,
+        step: &mut Step<'_>,
         read: &PendingRead,
-        cause: Cause,
+        cause: &Cause,
         reads: usize,
     ) -> Result<Peer, Option<PartReply>> {
-        let Some(placement) = self.placement.clone() else { return Err(None) };
-        let shim = placement.shim(&read.key);
+        let Some(placement) = self.traffic.placement.clone() else { return Err(None) };
+        let (shim, busy) = (placement.shim(&read.key), matches!(cause, Cause::Busy(_)));
         let node = match cause {
             Cause::Large => None,
-            Cause::Busy | Cause::Lost => self.other_node(now, &placement, read),
+            Cause::Busy(_) | Cause::Lost => self.traffic.other_node(step, &placement, read),
         };
         let to = match node {
             Some(node) => Peer::Node(node),
             None if read.tried.shim => {
-                self.counters.exhausted += 1;
+                step.counters.exhausted += 1;
                 return Err(None);
             }
-            None if !self.shim_linked(shim) => {
-                let Progress::Done(value) = self.unavailable(shim) else { return Err(None) };
-                return Err(Some(PartReply { status: Status::Error, value }));
+            None if !self.traffic.members.shim_linked(shim) => {
+                return Err(Some(PartReply { status: Status::Error, value: unavailable(step, shim) }));
             }
-            None if cause == Cause::Busy && self.shims_busy[usize::from(shim.0)] > now => {
-                self.counters.exhausted += 1;
+            None if busy && self.traffic.members.shim_busy(step.now, shim) => {
+                step.counters.exhausted += 1;
                 return Err(Some(exhausted()));
             }
             None => Peer::Shim(shim),
         };
-        if cause == Cause::Busy && !self.budget.spend(reads) {
-            self.counters.retries_denied += 1;
+        if busy && !self.traffic.budget.spend(reads) {
+            step.counters.retries_denied += 1;
             return Err(Some(exhausted()));
         }
         Ok(to)
     }
 
-    /// The less loaded of the nodes that may hold the key and have not been asked.
-    fn other_node(&mut self, now: Time, placement: &Placement, read: &PendingRead) -> Option<NodeId> {
-        let layers = match self.config.routing {
-            Routing::OnPath => LayerSet(u8::MAX),
-            Routing::Learned => self.learned.layers(read.key.digest, read.view),
-        };
-        let may_hold = |layer| layers.contains(layer) && !read.tried.layers.contains(layer);
-        let places = placement.places(&read.key);
-        let nodes: SmallVec<[NodeId; LAYERS_MAX]> = (places.iter().enumerate())
-            .filter(|(layer, _)| may_hold(*layer))
-            .filter_map(|(_, place)| *place)
-            .filter(|node| self.node_admits(now, *node))
-            .collect();
-        let random = self.random.next_u64();
-        self.loads.choose(now, &nodes, random)
-    }
-
-    fn send_again(&mut self, now: Time, pending: Pending, route: Route, effects: &mut Vec<Effect>) {
+    fn send_again(&mut self, step: &mut Step<'_>, pending: Pending, route: Route) {
         let (origin, heard) = (pending.origin, Heard::of(&pending, false));
         let Some(read) = pending.read else { return };
-        let sent = self.send_read(now, origin, route, read, effects);
-        let client = self.clients.get_mut(origin.client);
-        let operation = client.and_then(|client| client.pipeline.get_mut(origin.sequence));
-        let Some(operation) = operation else { return };
+        let sent = self.traffic.send_read(step, origin, route, read);
+        let Some(operation) = self.callers.operation(origin.client, origin.sequence) else { return };
         let alone = matches!(operation.progress, Progress::Sent(_));
-        operation.ran.retried(now, heard, alone);
+        operation.ran.retried(step.now, heard, alone);
         match &mut operation.progress {
             Progress::Sent(own) => *own = sent,
             Progress::Fan(fan) => {
@@ -227,7 +148,7 @@ impl Router {
                     part.sent = sent;
                 }
             }
-            Progress::Waiting(_) | Progress::Streaming(_) | Progress::Done(_) => {}
+            _ => {}
         }
     }
 }

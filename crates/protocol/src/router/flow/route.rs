@@ -3,12 +3,14 @@
 use rand::Rng;
 use smallvec::SmallVec;
 use wire::message::LAYERS_MAX;
-use wire::{Key, NodeId, Peer, ShimId, View};
+use wire::{Key, LayerSet, NodeId, Peer, ShimId, View};
 
 use crate::placement::Placement;
+use crate::router::config::Routing;
+use crate::router::flow::pending::PendingRead;
 use crate::router::flow::pipeline::Order;
-use crate::router::{Router, Routing};
-use crate::time::Time;
+use crate::router::flow::traffic::Traffic;
+use crate::router::step::Step;
 
 /// One in so many reads of a cached view may go to any of its places, listed or not: a hit tells only of its own
 /// layer, so nothing else shows a router the copy that another layer has made since. Smaller costs detours, larger
@@ -32,26 +34,33 @@ pub(crate) enum Unroutable {
     Full(Peer),
 }
 
-impl Router {
+/// One read, and the member at which it has its turn, if it has waited for one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) placement: &'a Placement,
+    pub(crate) key: &'a Key,
+    pub(crate) view: View,
+    pub(crate) dealt: Option<Peer>,
+}
+
+impl Traffic {
     /// The destination of one read, given what the earlier operations on its key demand.
     pub(crate) fn route_read(
         &mut self,
-        now: Time,
-        placement: &Placement,
-        key: &Key,
-        view: View,
+        step: &Step<'_>,
+        wanted: Wanted<'_>,
         order: Order,
-        dealt: Option<Peer>,
     ) -> Result<Route, Unroutable> {
+        let shim = || wanted.placement.shim(wanted.key);
         match order {
             Order::Wait => Err(Unroutable::Wait),
-            Order::Follow { peer: Peer::Node(node), reads: true } if self.node_linked(node) => {
+            Order::Follow { peer: Peer::Node(node), reads: true } if self.members.node_linked(node) => {
                 Ok(Route { peer: Peer::Node(node), ordered: true })
             }
-            Order::Follow { .. } => self.route_to_shim(placement.shim(key), order),
-            Order::Free => match self.choose_node(now, placement, key, view, dealt) {
+            Order::Follow { .. } => self.route_to_shim(shim(), order),
+            Order::Free => match self.choose_node(step, wanted) {
                 Some(node) => Ok(Route { peer: Peer::Node(node), ordered: false }),
-                None => self.route_to_shim(placement.shim(key), order),
+                None => self.route_to_shim(shim(), order),
             },
         }
     }
@@ -62,22 +71,16 @@ impl Router {
             Order::Follow { peer, .. } if peer == Peer::Shim(shim) => true,
             Order::Follow { .. } | Order::Wait => return Err(Unroutable::Wait),
         };
-        if !self.shim_linked(shim) {
+        if !self.members.shim_linked(shim) {
             return Err(Unroutable::Unavailable(shim));
         }
         Ok(Route { peer: Peer::Shim(shim), ordered })
     }
 
     /// Power of k choices (design, section 4; paper, section 3.1).
-    fn choose_node(
-        &mut self,
-        now: Time,
-        placement: &Placement,
-        key: &Key,
-        view: View,
-        dealt: Option<Peer>,
-    ) -> Option<NodeId> {
-        let layers = match self.config.routing {
+    fn choose_node(&mut self, step: &Step<'_>, wanted: Wanted<'_>) -> Option<NodeId> {
+        let Wanted { placement, key, view, dealt } = wanted;
+        let layers = match step.config.routing {
             Routing::OnPath => None,
             Routing::Learned => {
                 let layers = self.learned.layers(key.digest, view);
@@ -94,7 +97,7 @@ impl Router {
             .enumerate()
             .filter(|(layer, _)| layers.is_none_or(|layers| layers.contains(*layer)))
             .filter_map(|(_, place)| *place)
-            .filter(|node| self.node_admits(now, *node))
+            .filter(|node| self.members.node_admits(step.now, *node))
             .collect();
         // Nodes that have all that they can do have equal loads: then those count for which fewer commands wait.
         let queue = |node: &NodeId| self.queue_before(Peer::Node(*node), dealt);
@@ -103,21 +106,29 @@ impl Router {
             candidates.into_iter().filter(|node| queue(node) == shortest).collect();
         match candidates.as_slice() {
             [node] => Some(*node),
-            several => self.loads.choose(now, several, random),
+            several => self.members.choose(step.now, several, random),
         }
     }
 
-    pub(crate) fn node_linked(&self, node: NodeId) -> bool {
-        self.nodes_linked.get(usize::from(node.0)).copied().unwrap_or(false)
-    }
-
-    /// Whether a read may be sent there now.
-    pub(crate) fn node_admits(&self, now: Time, node: NodeId) -> bool {
-        let breaker = self.breakers.get(usize::from(node.0));
-        self.node_linked(node) && breaker.is_none_or(|breaker| breaker.admits(now))
-    }
-
-    pub(crate) fn shim_linked(&self, shim: ShimId) -> bool {
-        self.shims_linked.get(usize::from(shim.0)).copied().unwrap_or(false)
+    /// The less loaded of the nodes that may hold the key and have not been asked.
+    pub(crate) fn other_node(
+        &mut self,
+        step: &Step<'_>,
+        placement: &Placement,
+        read: &PendingRead,
+    ) -> Option<NodeId> {
+        let layers = match step.config.routing {
+            Routing::OnPath => LayerSet(u8::MAX),
+            Routing::Learned => self.learned.layers(read.key.digest, read.view),
+        };
+        let may_hold = |layer| layers.contains(layer) && !read.tried.layers.contains(layer);
+        let places = placement.places(&read.key);
+        let nodes: SmallVec<[NodeId; LAYERS_MAX]> = (places.iter().enumerate())
+            .filter(|(layer, _)| may_hold(*layer))
+            .filter_map(|(_, place)| *place)
+            .filter(|node| self.members.node_admits(step.now, *node))
+            .collect();
+        let random = self.random.next_u64();
+        self.members.choose(step.now, &nodes, random)
     }
 }

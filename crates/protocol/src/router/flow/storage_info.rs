@@ -5,9 +5,8 @@ use std::fmt::Write;
 use bytes::Bytes;
 use wire::resp::Command;
 
-use crate::router::flow::pipeline::PartReply;
-use crate::router::flow::{gather, plan};
-use crate::router::replies;
+use crate::router::flow::reply::PartReply;
+use crate::router::{replies, words};
 
 const SECTIONS: [&str; 3] = ["memory", "persistence", "keyspace"];
 /// Counts of what every server has a copy of, because it is loaded at all together.
@@ -18,13 +17,13 @@ pub(crate) fn wanted(command: &Command) -> impl Iterator<Item = &'static str> {
     SECTIONS.into_iter().filter(|section| {
         let names = ["all", "default", "everything", section];
         command.len() == 1
-            || (1..command.len()).any(|index| names.iter().any(|name| plan::is(command, index, name)))
+            || (1..command.len()).any(|index| names.iter().any(|name| words::is(command, index, name)))
     })
 }
 
 /// One INFO text. Servers that answered an error are left out.
 pub(crate) fn together(own: &str, parts: &[PartReply], resp3: bool) -> Bytes {
-    let texts = parts.iter().filter(|part| !gather::is_error(part)).filter_map(|part| text(&part.value));
+    let texts = parts.iter().filter(|part| !part.is_error()).filter_map(|part| text(&part.value));
     let servers: Vec<&str> = texts.collect();
     let mut out = own.to_owned();
     let Some((first, others)) = servers.split_first() else { return replies::verbatim(own, resp3) };

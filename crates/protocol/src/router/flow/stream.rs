@@ -1,192 +1,98 @@
 //! Large replies on their way to a client: as many bytes as it takes, in its turn, with nothing in between. Not where they
 //! come from.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
-use wire::message::{Cancel, Credit, Follows, Part, Reply};
+use wire::message::{Cancel, Follows, Part, Reply};
 use wire::{Message, Peer};
 
-use crate::router::flow::answer::Freed;
-use crate::router::flow::pipeline::{Operation, Progress};
+use crate::router::config::Routing;
+use crate::router::flow::Flow;
+use crate::router::flow::pipeline::{Freed, Operation, Progress};
 use crate::router::flow::ran::Heard;
-use crate::router::front::client::Client;
-use crate::router::{ClientId, Effect, Router, Routing};
-use crate::storage::{EARLY_BYTES, WINDOW_BYTES};
-use crate::time::Time;
+use crate::router::flow::request::Origin;
+use crate::router::flow::streaming::Streaming;
+use crate::router::step::Step;
 
-/// A reply of which not everything has come, or not everything has been given to the client.
-#[derive(Debug)]
-pub(crate) struct Streaming {
-    pub(crate) request: u64,
-    peer: Peer,
-    /// They wait for earlier replies of the client.
-    parts: VecDeque<Bytes>,
-    /// There are no more parts.
-    ended: bool,
-    /// What may be asked for once the client has taken what it was given: as much, and when its turn comes the rest of the
-    /// window.
-    unread: u64,
-    total: usize,
-    /// What else is to be said to the client; a push in the middle of a reply would be a part of it.
-    pushes: Vec<Bytes>,
-    pushes_bytes: usize,
-}
-
-/// The next operation to be told to the client as a whole. A large reply before it is given as far as it has come.
-#[inline]
-pub(crate) fn next_answered(
-    id: ClientId,
-    state: &mut Client,
-    (pipeline_max, bytes_max): (usize, usize),
-    effects: &mut Vec<Effect>,
-) -> Option<(Operation, Bytes)> {
-    if state.pipeline.streams() {
-        pass_on(id, state, (pipeline_max, bytes_max), effects);
-    }
-    state.pipeline.pop_answered()
-}
-
-#[cold]
-fn pass_on(
-    id: ClientId,
-    state: &mut Client,
-    (pipeline_max, bytes_max): (usize, usize),
-    effects: &mut Vec<Effect>,
-) {
-    if let Some((operation, held_bytes)) = state.pipeline.streaming()
-        && let Progress::Streaming(streaming) = &mut operation.progress
-    {
-        for bytes in streaming.parts.drain(..) {
-            *held_bytes -= bytes.len();
-            operation.held_bytes -= bytes.len();
-            streaming.total += bytes.len();
-            streaming.unread += bytes.len() as u64;
-            if !operation.silent {
-                effects.push(Effect::Part { client: id, bytes });
-            }
-        }
-        if operation.silent {
-            streaming.ask_for_more(effects);
-        }
-        if streaming.ended {
-            let pushes = std::mem::take(&mut streaming.pushes).into_iter();
-            let total = streaming.total;
-            operation.streamed = true;
-            operation.progress = Progress::Done(Bytes::new());
-            effects.extend(pushes.map(|bytes| Effect::Push { client: id, bytes }));
-            state.replied(total, pipeline_max, bytes_max);
-        }
-    }
-}
-
-impl Streaming {
-    fn ask_for_more(&mut self, effects: &mut Vec<Effect>) {
-        let bytes = std::mem::take(&mut self.unread);
-        if bytes > 0 && !self.ended {
-            let message = Message::Credit(Credit { request: self.request, bytes });
-            effects.push(Effect::Send { to: self.peer, message });
-        }
-    }
-}
-
-impl Router {
+impl Flow {
     /// The start of a large reply. Its command has been carried out, so what waits for its keys may go on.
-    pub(crate) fn reply_begins(&mut self, now: Time, from: Peer, reply: Reply, effects: &mut Vec<Effect>) {
-        let pending = self.pending.get(reply.request).filter(|pending| pending.peer == from);
+    pub(crate) fn reply_begins(&mut self, step: &mut Step<'_>, from: Peer, reply: Reply) {
+        let pending = self.traffic.pending.get(reply.request).filter(|pending| pending.peer == from);
         let read = pending.and_then(|pending| pending.read.as_ref()).filter(|read| read.streams);
         let (Some(pending), Some(read), false) = (pending, read, reply.status.is_refusal()) else {
-            return self.unwanted(now, from, reply.request, effects);
+            return self.unwanted(step, from, reply.request);
         };
         let (origin, heard) = (pending.origin, Heard::of(pending, false));
-        if self.config.routing == Routing::Learned {
-            self.learned.learn(read.key.digest, read.view, reply.cached);
+        if step.config.routing == Routing::Learned {
+            self.traffic.learned.learn(read.key.digest, read.view, reply.cached);
         }
-        let client = self.clients.get_mut(origin.client);
-        let operation = client.and_then(|client| client.pipeline.get_mut(origin.sequence));
+        let operation = self.callers.operation(origin.client, origin.sequence);
         let Some(operation) = operation.filter(|found| matches!(found.progress, Progress::Sent(_))) else {
-            return self.unwanted(now, from, reply.request, effects);
+            return self.unwanted(step, from, reply.request);
         };
-        operation.ran.heard(now, heard, true);
+        operation.ran.heard(step.now, heard, true);
         let freed = Freed::of(&operation.touch);
-        operation.progress = Progress::Streaming(Box::new(Streaming {
-            request: reply.request,
-            peer: from,
-            parts: VecDeque::new(),
-            ended: false,
-            unread: WINDOW_BYTES - EARLY_BYTES,
-            total: 0,
-            pushes: Vec::new(),
-            pushes_bytes: 0,
-        }));
-        self.counters.streamed += 1;
-        self.pending.set_streams(reply.request);
-        self.keep(origin.client, origin.sequence, reply.value, false);
-        self.advance(now, origin.client, freed, effects);
+        operation.progress = Progress::Streaming(Box::new(Streaming::new(reply.request, from)));
+        step.counters.streamed += 1;
+        self.traffic.pending.set_streams(reply.request);
+        self.keep(origin, reply.value, false);
+        self.todos.advance(origin.client, freed);
     }
 
-    pub(crate) fn part(&mut self, now: Time, from: Peer, part: Part, effects: &mut Vec<Effect>) {
+    pub(crate) fn part(&mut self, step: &mut Step<'_>, from: Peer, part: Part) {
         let Part { request, follows, value } = part;
-        let known = self.pending.get(request).filter(|pending| pending.peer == from && pending.streams);
+        let pending = &mut self.traffic.pending;
+        let known = pending.get(request).filter(|pending| pending.peer == from && pending.streams);
         let Some(origin) = known.map(|pending| pending.origin) else {
             return match follows {
-                Follows::More => self.unwanted(now, from, request, effects),
-                Follows::Nothing | Follows::Lost => self.late(now, from),
+                Follows::More => self.unwanted(step, from, request),
+                Follows::Nothing | Follows::Lost => self.traffic.members.late(step, from),
             };
         };
         if follows != Follows::More {
-            self.pending.remove(request);
+            pending.remove(request);
         }
         if follows == Follows::Lost {
-            return self.break_off(origin.client);
+            return self.break_off(step, origin.client);
         }
-        self.keep(origin.client, origin.sequence, value, follows == Follows::Nothing);
-        self.advance(now, origin.client, Freed::Nothing, effects);
+        self.keep(origin, value, follows == Follows::Nothing);
+        self.todos.advance(origin.client, Freed::Nothing);
     }
 
-    fn keep(&mut self, client: u32, sequence: u64, value: Bytes, last: bool) {
-        let Some(state) = self.clients.get_mut(client) else { return };
-        state.pipeline.hold(sequence, value.len());
-        let operation = state.pipeline.get_mut(sequence);
+    fn keep(&mut self, origin: Origin, value: Bytes, last: bool) {
+        let Origin { client, sequence, .. } = origin;
+        let Some(caller) = self.callers.get_mut(client) else { return };
+        caller.pipeline.hold(sequence, value.len());
+        let operation = caller.pipeline.get_mut(sequence);
         if let Some(Progress::Streaming(streaming)) = operation.map(|operation| &mut operation.progress) {
-            streaming.parts.push_back(value);
-            streaming.ended = last;
+            streaming.keep(value, last);
         }
     }
 
     /// Nobody waits for this reply any more: whoever sends it had better stop.
-    fn unwanted(&mut self, now: Time, from: Peer, request: u64, effects: &mut Vec<Effect>) {
-        self.late(now, from);
-        effects.push(Effect::Send { to: from, message: Message::Cancel(Cancel { request }) });
+    fn unwanted(&mut self, step: &mut Step<'_>, from: Peer, request: u64) {
+        self.traffic.members.late(step, from);
+        step.send(from, Message::Cancel(Cancel { request }));
     }
 
-    /// The client has taken all that it was given.
-    pub(crate) fn drained(&mut self, client: u32, effects: &mut Vec<Effect>) {
-        let state = self.clients.get_mut(client);
-        let streaming = state.and_then(|state| state.pipeline.streaming());
-        if let Some((Operation { progress: Progress::Streaming(streaming), .. }, _)) = streaming {
-            streaming.ask_for_more(effects);
+    fn streaming(&mut self, client: u32) -> Option<&mut Streaming> {
+        match self.callers.get_mut(client)?.pipeline.streaming()? {
+            (Operation { progress: Progress::Streaming(streaming), .. }, _) => Some(streaming),
+            _ => None,
         }
     }
 
-    /// The rest of a reply cannot be had. The client has its start, and there is no way to take that back.
-    pub(crate) fn break_off(&mut self, client: u32) {
-        self.counters.broken_off += 1;
-        self.killed.push(ClientId(client));
+    /// The client has taken all that it was given.
+    pub(crate) fn drained(&mut self, step: &mut Step<'_>, client: u32) {
+        if let Some(streaming) = self.streaming(client) {
+            streaming.ask_for_more(step);
+        }
     }
 
-    /// Something that the client has not asked for now, behind a reply that it is being given.
-    pub(crate) fn push_behind(&mut self, client: u32, bytes: Bytes, effects: &mut Vec<Effect>) {
-        let bytes_max = self.config.pipeline_bytes_max;
-        let state = self.clients.get_mut(client);
-        let streaming = state.and_then(|state| state.pipeline.streaming());
-        let Some((Operation { progress: Progress::Streaming(streaming), .. }, _)) = streaming else {
-            return effects.push(Effect::Push { client: ClientId(client), bytes });
-        };
-        streaming.pushes_bytes += bytes.len();
-        streaming.pushes.push(bytes);
-        if streaming.pushes_bytes > bytes_max {
-            self.break_off(client);
+    /// Says something to the client that it has not asked for now, behind a reply that it is being given.
+    pub(crate) fn push(&mut self, step: &mut Step<'_>, client: u32, bytes: Bytes) {
+        let Some(streaming) = self.streaming(client) else { return step.push(client, bytes) };
+        if streaming.push(bytes) > step.config.pipeline_bytes_max {
+            self.break_off(step, client);
         }
     }
 }

@@ -5,10 +5,12 @@ use wire::resp::{Command, reply};
 
 use commands::acl::{Denied, User, UserRules, Users};
 
-use crate::router::flow::plan;
-use crate::router::front::acl_log::Entry;
-use crate::router::front::storage_users::names_fences;
-use crate::router::{Router, UserSource, replies};
+use crate::router::config::UserSource;
+use crate::router::flow::plan::names_fences;
+use crate::router::front::Front;
+use crate::router::front::acl_log::{Entry, Log};
+use crate::router::front::desk::Desk;
+use crate::router::{replies, words};
 use crate::time::Time;
 use commands::integer;
 
@@ -18,13 +20,13 @@ const CONFIGURED: &str = "ERR DistCache: this router's users stand in its config
                           write users = \"storage\" under [security] to have those of storage";
 
 /// Everything but what storage is asked for.
-pub(crate) fn answer(router: &mut Router, now: Time, client: u32, command: &Command) -> Option<Bytes> {
-    let resp3 = router.clients.get(client)?.resp3;
-    let sub = plan::upper(command.get(1).unwrap_or_default());
-    let users = router.permissions.users();
+pub(crate) fn answer(front: &mut Front, desk: &Desk<'_>, client: u32, command: &Command) -> Option<Bytes> {
+    let resp3 = front.sessions.get(client)?.resp3;
+    let sub = words::upper(command.get(1).unwrap_or_default());
+    let users = front.permissions.users();
     let mut out = Vec::new();
     match (sub.as_slice(), command.len()) {
-        (b"WHOAMI", 2) => reply::bulk(&router.clients.get(client)?.identity.user.name, &mut out),
+        (b"WHOAMI", 2) => reply::bulk(&front.sessions.get(client)?.identity.user.name, &mut out),
         (b"USERS", 2) => {
             reply::array_header(users.all().len(), &mut out);
             users.all().for_each(|user| reply::bulk(&user.name, &mut out));
@@ -47,9 +49,9 @@ pub(crate) fn answer(router: &mut Router, now: Time, client: u32, command: &Comm
             }
         },
         (b"DRYRUN", 4..) => return Some(dry_run(users, command)),
-        (b"LOG", 2 | 3) => return Some(log(router, now, command, resp3)),
+        (b"LOG", 2 | 3) => return Some(log(&mut front.permissions.log, desk.now(), command, resp3)),
         (b"SETUSER" | b"DELUSER" | b"LOAD" | b"SAVE", _) => {
-            return Some(match router.config.users {
+            return Some(match desk.step.config.users {
                 UserSource::Given(_) => replies::error(CONFIGURED),
                 UserSource::Storage if names_fences(command) => replies::error(
                     "ERR DistCache: users whose names begin with 'distcache:' fence the storage connections of shims; \
@@ -130,9 +132,9 @@ fn dry_run(users: &Users, command: &Command) -> Bytes {
 }
 
 /// ACL LOG [count | RESET]
-fn log(router: &mut Router, now: Time, command: &Command, resp3: bool) -> Bytes {
-    if plan::is(command, 2, "RESET") {
-        router.permissions.log.clear();
+fn log(log: &mut Log, now: Time, command: &Command, resp3: bool) -> Bytes {
+    if words::is(command, 2, "RESET") {
+        log.clear();
         return replies::OK;
     }
     let count = match command.get(2) {
@@ -142,7 +144,7 @@ fn log(router: &mut Router, now: Time, command: &Command, resp3: bool) -> Bytes 
             None => return replies::error("ERR value is not an integer or out of range"),
         },
     };
-    let entries = router.permissions.log.newest(usize::try_from(count).unwrap_or(usize::MAX));
+    let entries = log.newest(usize::try_from(count).unwrap_or(usize::MAX));
     let mut out = Vec::new();
     reply::array_header(entries.len(), &mut out);
     entries.for_each(|entry| describe_entry(entry, now, resp3, &mut out));

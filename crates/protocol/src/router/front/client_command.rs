@@ -1,56 +1,74 @@
 //! The CLIENT command: what a connection says and asks about itself. Never about other routers' connections.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use wire::resp::Command;
 
-use crate::router::flow::plan;
-use crate::router::front::client::{Client, Replies};
+use crate::router::flow::pause::Pause;
 use crate::router::front::client_filter::Filter;
-use crate::router::front::client_tracking;
-use crate::router::front::connection::{BAD_NAME, is_label, line};
-use crate::router::{ClientId, Effect, Router, replies};
+use crate::router::front::client_line::{BAD_NAME, is_label, line};
+use crate::router::front::desk::Desk;
+use crate::router::front::session::{Replies, Session};
+use crate::router::front::{Front, client_tracking};
+use crate::router::{replies, words};
 use crate::time::Time;
+use commands::integer;
 
 const SYNTAX: &str = "ERR syntax error";
 
 pub(crate) fn is_reply(command: &Command) -> bool {
-    plan::is(command, 0, "CLIENT") && plan::is(command, 1, "REPLY")
+    words::is(command, 0, "CLIENT") && words::is(command, 1, "REPLY")
 }
 
 /// Any of them but CLIENT REPLY.
-pub(crate) fn answer(router: &mut Router, now: Time, client: u32, command: &Command) -> Option<Bytes> {
-    let sub = if command.len() > 1 { plan::upper(command.arg(1)) } else { Default::default() };
-    let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
+pub(crate) fn answer(
+    front: &mut Front,
+    desk: &mut Desk<'_>,
+    client: u32,
+    command: &Command,
+) -> Option<Bytes> {
+    let sub = if command.len() > 1 { words::upper(command.arg(1)) } else { Default::default() };
+    let resp3 = front.sessions.get(client).is_some_and(|session| session.resp3);
+    let shown = |(index, session): (u32, &Session)| line(session, desk.flow.len(index), desk.now()) + "\n";
     Some(match (sub.as_slice(), command.len()) {
         (b"LIST", _) => match Filter::list(command) {
             Err(error) => error,
             Ok(filter) => {
-                let chosen = router.clients.all().filter(|client| filter.fits(client));
-                let lines: String = chosen.map(|state| line(state, now) + "\n").collect();
-                replies::verbatim(&lines, resp3)
+                let chosen = front.sessions.numbered().filter(|(_, session)| filter.fits(session));
+                replies::verbatim(&chosen.map(shown).collect::<String>(), resp3)
             }
         },
-        (b"KILL", 3..) => kill(router, client, command),
-        (b"UNBLOCK", 3 | 4) => router.unblock(command),
-        (b"PAUSE", 3..) => router.begin_pause(now, command),
-        (b"UNPAUSE", 2) => router.cut_pause(now),
-        (b"INFO", 2) => replies::verbatim(&(line(router.clients.get(client)?, now) + "\n"), resp3),
-        _ => about_itself(router.clients.get_mut(client)?, &sub, command),
+        (b"KILL", 3..) => kill(front, client, command),
+        (b"UNBLOCK", 3 | 4) => unblock(front, desk, command),
+        (b"PAUSE", 3..) => match paused(desk.now(), command) {
+            Ok(pause) => {
+                desk.flow.pause(pause);
+                replies::OK
+            }
+            Err(error) => error,
+        },
+        (b"UNPAUSE", 2) => {
+            desk.flow.unpause(desk.step.now);
+            replies::OK
+        }
+        (b"INFO", 2) => replies::verbatim(&shown((client, front.sessions.get(client)?)), resp3),
+        _ => about_itself(front.sessions.get_mut(client)?, &sub, command),
     })
 }
 
 /// Ends clients of this router once the step is over; the one that asks gets its reply first.
-fn kill(router: &mut Router, own: u32, command: &Command) -> Bytes {
+fn kill(front: &mut Front, own: u32, command: &Command) -> Bytes {
     let filter = match Filter::kill(command) {
         Ok(filter) => filter,
         Err(error) => return error,
     };
-    let chosen = router.clients.numbered().filter(|(index, client)| {
-        filter.fits(client) && !client.closing && (*index != own || !filter.spares_own)
+    let chosen = front.sessions.numbered().filter(|(index, session)| {
+        filter.fits(session) && !session.closing && (*index != own || !filter.spares_own)
     });
     let chosen: Vec<u32> = chosen.map(|(index, _)| index).collect();
     let count = chosen.len();
-    router.killed.extend(chosen.into_iter().map(ClientId));
+    front.killed.extend(chosen);
     match (filter.is_plain, count) {
         (true, 0) => replies::error("ERR No such client"),
         (true, _) => replies::OK,
@@ -58,26 +76,56 @@ fn kill(router: &mut Router, own: u32, command: &Command) -> Bytes {
     }
 }
 
-fn about_itself(state: &mut Client, sub: &[u8], command: &Command) -> Bytes {
+/// CLIENT UNBLOCK id [TIMEOUT | ERROR]: whether that client of this router was blocked.
+fn unblock(front: &Front, desk: &mut Desk<'_>, command: &Command) -> Bytes {
+    let error = match command.len() {
+        3 => false,
+        _ if words::is(command, 3, "TIMEOUT") => false,
+        _ if words::is(command, 3, "ERROR") => true,
+        _ => return replies::error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+    };
+    let Some(number) = integer(command.arg(2)) else {
+        return replies::error("ERR value is not an integer or out of range");
+    };
+    let client = u64::try_from(number).ok().and_then(|number| front.sessions.find(number));
+    replies::integer(i64::from(client.is_some_and(|client| desk.flow.unblock(client, error))))
+}
+
+/// CLIENT PAUSE timeout [WRITE | ALL]
+fn paused(now: Time, command: &Command) -> Result<Pause, Bytes> {
+    let all = match command.len() {
+        3 => true,
+        4 if words::is(command, 3, "ALL") => true,
+        4 if words::is(command, 3, "WRITE") => false,
+        _ => return Err(replies::error("ERR syntax error")),
+    };
+    match integer(command.arg(2)) {
+        None => Err(replies::error("ERR timeout is not an integer or out of range")),
+        Some(ms) if ms < 0 => Err(replies::error("ERR timeout is negative")),
+        Some(ms) => Ok(Pause { until: now.after(Duration::from_millis(ms as u64)), all }),
+    }
+}
+
+fn about_itself(session: &mut Session, sub: &[u8], command: &Command) -> Bytes {
     match (sub, command.len()) {
-        (b"ID", 2) => replies::integer(state.number as i64),
-        (b"GETNAME", 2) => match &state.labels {
+        (b"ID", 2) => replies::integer(session.number as i64),
+        (b"GETNAME", 2) => match &session.labels {
             Some(labels) if !labels.name.is_empty() => replies::bulk_string(&labels.name),
-            _ => Bytes::from_static(replies::nil(state.resp3)),
+            _ => Bytes::from_static(replies::nil(session.resp3)),
         },
         (b"SETNAME", 3) if !is_label(command.arg(2)) => replies::error(BAD_NAME),
         (b"SETNAME", 3) => {
             // A copy, because a slice would keep the whole read buffer alive.
-            state.labels().name = Bytes::copy_from_slice(command.arg(2));
+            session.labels().name = Bytes::copy_from_slice(command.arg(2));
             replies::OK
         }
-        (b"SETINFO", 4) => set_info(state, command),
-        (b"NO-EVICT" | b"NO-TOUCH", 3) if plan::is(command, 2, "ON") || plan::is(command, 2, "OFF") => {
+        (b"SETINFO", 4) => set_info(session, command),
+        (b"NO-EVICT" | b"NO-TOUCH", 3) if words::is(command, 2, "ON") || words::is(command, 2, "OFF") => {
             replies::OK
         }
-        (b"GETREDIR", 2) => replies::integer(client_tracking::redirect(state)),
-        (b"TRACKINGINFO", 2) => client_tracking::info(state),
-        (b"CACHING", 3) => client_tracking::caching(state, command),
+        (b"GETREDIR", 2) => replies::integer(client_tracking::redirect(session.tracking.as_deref())),
+        (b"TRACKINGINFO", 2) => client_tracking::info(session.tracking.as_deref(), session.resp3),
+        (b"CACHING", 3) => client_tracking::caching(session.tracking.as_deref_mut(), command),
         (b"TRACKING", 3..) => {
             replies::error("ERR DistCache: CLIENT TRACKING is not possible inside a transaction")
         }
@@ -100,9 +148,9 @@ fn about_itself(state: &mut Client, sub: &[u8], command: &Command) -> Bytes {
     }
 }
 
-fn set_info(state: &mut Client, command: &Command) -> Bytes {
+fn set_info(session: &mut Session, command: &Command) -> Bytes {
     let value = Bytes::copy_from_slice(command.arg(3));
-    let option = plan::upper(command.arg(2));
+    let option = words::upper(command.arg(2));
     if !matches!(option.as_slice(), b"LIB-NAME" | b"LIB-VER") {
         let option = String::from_utf8_lossy(command.arg(2)).into_owned();
         return replies::error(&format!("ERR Unrecognized option '{option}'"));
@@ -114,36 +162,30 @@ fn set_info(state: &mut Client, command: &Command) -> Bytes {
         ));
     }
     match option.as_slice() {
-        b"LIB-NAME" => state.labels().library = value,
-        _ => state.labels().library_version = value,
+        b"LIB-NAME" => session.labels().library = value,
+        _ => session.labels().library_version = value,
     }
     replies::OK
 }
 
 /// CLIENT REPLY ON|OFF|SKIP: only ON is answered.
-pub(crate) fn set_replies(
-    router: &mut Router,
-    now: Time,
-    client: u32,
-    command: &Command,
-    effects: &mut Vec<Effect>,
-) {
-    let Some(state) = router.clients.get_mut(client) else { return };
+pub(crate) fn set_replies(front: &mut Front, desk: &mut Desk<'_>, client: u32, command: &Command) {
+    let Some(session) = front.sessions.get_mut(client) else { return };
     if command.len() != 3 {
         let error = replies::error("ERR wrong number of arguments for 'client|reply' command");
-        return router.respond(now, client, error, effects);
+        return front.respond(desk, client, error);
     }
-    match plan::upper(command.arg(2)).as_slice() {
+    match words::upper(command.arg(2)).as_slice() {
         b"ON" => {
-            state.replies = Replies::On;
-            router.respond(now, client, replies::OK, effects);
+            session.replies = Replies::On;
+            front.respond(desk, client, replies::OK);
         }
-        b"OFF" => state.replies = Replies::Off,
+        b"OFF" => session.replies = Replies::Off,
         b"SKIP" => {
-            if state.replies != Replies::Off {
-                state.replies = Replies::SkipNext;
+            if session.replies != Replies::Off {
+                session.replies = Replies::SkipNext;
             }
         }
-        _ => router.respond(now, client, replies::error(SYNTAX), effects),
+        _ => front.respond(desk, client, replies::error(SYNTAX)),
     }
 }

@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use wire::resp::Command;
 
-use crate::router::flow::plan;
-use crate::router::front::client::Client;
-use crate::router::replies;
+use crate::router::front::session::Session;
+use crate::router::{replies, words};
 use commands::integer;
 
 const SYNTAX: &str = "ERR syntax error";
@@ -36,8 +35,8 @@ impl Filter {
         let mut filter = Filter::default();
         match command.len() {
             2 => {}
-            4 if plan::is(command, 2, "TYPE") => filter.kind = Some(kind(command.arg(3))?),
-            4.. if plan::is(command, 2, "ID") => {
+            4 if words::is(command, 2, "TYPE") => filter.kind = Some(kind(command.arg(3))?),
+            4.. if words::is(command, 2, "ID") => {
                 for argument in 3..command.len() {
                     let id = integer(command.arg(argument));
                     let id = id.ok_or_else(|| replies::error("ERR Invalid client ID"))?;
@@ -58,7 +57,7 @@ impl Filter {
         let mut filter = Filter { spares_own: true, ..Filter::default() };
         for at in (2..command.len()).step_by(2) {
             let Some(value) = command.get(at + 1) else { return Err(replies::error(SYNTAX)) };
-            match plan::upper(command.arg(at)).as_slice() {
+            match words::upper(command.arg(at)).as_slice() {
                 b"ID" => match integer(value).filter(|id| *id > 0) {
                     Some(id) => filter.ids = vec![id as u64],
                     None => return Err(replies::error("ERR client-id should be greater than 0")),
@@ -71,7 +70,7 @@ impl Filter {
                     let user = String::from_utf8_lossy(value);
                     return Err(replies::error(&format!("ERR No such user '{user}'")));
                 }
-                b"SKIPME" => match plan::upper(value).as_slice() {
+                b"SKIPME" => match words::upper(value).as_slice() {
                     b"YES" => filter.spares_own = true,
                     b"NO" => filter.spares_own = false,
                     _ => return Err(replies::error(SYNTAX)),
@@ -82,7 +81,7 @@ impl Filter {
         Ok(filter)
     }
 
-    pub(crate) fn fits(&self, client: &Client) -> bool {
+    pub(crate) fn fits(&self, client: &Session) -> bool {
         let kind = match client.subscribed {
             Some(_) => ClientKind::Subscriber,
             None => ClientKind::Normal,
@@ -97,7 +96,7 @@ impl Filter {
 }
 
 fn kind(name: &[u8]) -> Result<ClientKind, Bytes> {
-    match plan::upper(name).as_slice() {
+    match words::upper(name).as_slice() {
         b"NORMAL" => Ok(ClientKind::Normal),
         b"PUBSUB" => Ok(ClientKind::Subscriber),
         b"MASTER" | b"REPLICA" | b"SLAVE" => Ok(ClientKind::None),

@@ -4,29 +4,14 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use crate::router::{ClientId, Effect, Router};
+use crate::router::effect::{ClientId, CloseReason, Effect};
+use crate::router::front::Front;
+use crate::router::front::desk::Desk;
 use crate::time::Time;
 
 /// A client that is not read any more, and reads nothing itself for so long, waits for ever. Shorter, and one that is
 /// only slow is lost; longer, and it costs others the memory.
 const STUCK: Duration = Duration::from_secs(10);
-
-/// What all clients may hold, and how long each may do nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientLimits {
-    /// Memory of what all clients have sent and not been answered, and of replies that they have not taken; bytes.
-    pub held_bytes_max: u64,
-    /// How long a client may ask for nothing.
-    pub idle_max: Option<Duration>,
-    /// How long a client may be there without showing who it is, where it has to.
-    pub unauthenticated_max: Option<Duration>,
-}
-
-impl Default for ClientLimits {
-    fn default() -> ClientLimits {
-        ClientLimits { held_bytes_max: u64::MAX, idle_max: None, unauthenticated_max: None }
-    }
-}
 
 /// What a client's connection holds, besides what the machine has of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,74 +29,42 @@ pub struct Held {
     pub seen: Time,
 }
 
-/// Why a client is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CloseReason {
-    /// It has its replies, and nothing more of it counts: it has ended, asked for that, was told that it makes no sense, or
-    /// has been killed.
-    Answered,
-    /// All clients hold more than they may, and this one held the most.
-    Memory {
-        all_bytes: u64,
-        bytes_max: u64,
-        bytes: u64,
-        /// Its memory need not be free at once: a line may go behind its replies.
-        tells: bool,
-    },
-    /// It sends, and does not read what it is told.
-    Unread {
-        kept_bytes: u64,
-        unread_bytes: u64,
-        waited: Duration,
-        /// A line may go behind its replies, all of which are whole.
-        tells: bool,
-    },
-    /// It has asked for nothing for too long.
-    Idle,
-    /// It has not shown who it is in time.
-    Unauthenticated,
-}
-
-impl Router {
-    /// Whether nothing of the client is unanswered.
-    pub fn is_idle(&self, client: ClientId) -> bool {
-        self.clients.get(client.0).is_none_or(|client| client.pipeline.len() == 0)
-    }
-
+impl Front {
     /// Closes the clients that have to go, each once.
-    pub(crate) fn close_clients(&mut self, now: Time, all: &[Held], effects: &mut Vec<Effect>) {
+    pub(crate) fn close_clients(&mut self, desk: &mut Desk<'_>, all: &[Held]) {
         let (mut closed, mut left) = (Vec::new(), Vec::with_capacity(all.len()));
         for held in all {
-            match self.unread(now, held).or_else(|| self.overstayed(now, held)) {
+            match self.unread(desk, held).or_else(|| self.overstayed(desk, held)) {
                 Some(reason) => closed.push((held.client, reason)),
-                None => left.push((self.bytes_of(held), held)),
+                None => left.push((self.bytes_of(desk, held), held)),
             }
         }
-        closed.extend(self.largest(left));
+        closed.extend(largest(desk, left));
+        let counters = &mut desk.step.counters;
         for (client, reason) in closed {
             match reason {
-                CloseReason::Memory { .. } => self.counters.closed_for_memory += 1,
-                CloseReason::Unread { .. } => self.counters.closed_unread += 1,
-                CloseReason::Unauthenticated => self.counters.closed_unauthenticated += 1,
+                CloseReason::Memory { .. } => counters.closed_for_memory += 1,
+                CloseReason::Unread { .. } => counters.closed_unread += 1,
+                CloseReason::Unauthenticated => counters.closed_unauthenticated += 1,
                 CloseReason::Answered | CloseReason::Idle => {}
             }
-            effects.push(Effect::Close { client, reason });
+            desk.step.effects.push(Effect::Close { client, reason });
         }
     }
 
     /// Whether it does not read, so that nobody would ever go on.
-    fn unread(&mut self, now: Time, held: &Held) -> Option<CloseReason> {
-        let client = self.clients.get_mut(held.client.0)?;
+    fn unread(&mut self, desk: &Desk<'_>, held: &Held) -> Option<CloseReason> {
+        let (now, session) = (desk.now(), self.sessions.get_mut(held.client.0)?);
         if !held.waits_for_client {
-            client.stuck = None;
+            session.stuck = None;
             return None;
         }
-        let (least, since) = client.stuck.unwrap_or((u64::MAX, now));
+        let (least, since) = session.stuck.unwrap_or((u64::MAX, now));
         if held.unread_bytes < least {
-            client.stuck = Some((held.unread_bytes, now));
+            session.stuck = Some((held.unread_bytes, now));
             return None;
         }
-        let tells = !client.pipeline.streams();
+        let tells = !desk.flow.streams(held.client.0);
         let Held { kept_bytes, unread_bytes, .. } = *held;
         (now.since(since) > STUCK).then_some(CloseReason::Unread {
             kept_bytes,
@@ -122,49 +75,51 @@ impl Router {
     }
 
     /// Whether it has done nothing for too long.
-    fn overstayed(&self, now: Time, held: &Held) -> Option<CloseReason> {
-        let over = |since: Time, most: Option<Duration>| most.is_some_and(|most| now.since(since) > most);
-        let limits = &self.config.client_limits;
-        let stranger = self.unauthenticated_since(held.client);
-        if stranger.is_some_and(|since| over(since, limits.unauthenticated_max)) {
+    fn overstayed(&self, desk: &Desk<'_>, held: &Held) -> Option<CloseReason> {
+        let over =
+            |since: Time, most: Option<Duration>| most.is_some_and(|most| desk.now().since(since) > most);
+        let limits = &desk.step.config.client_limits;
+        let unauthenticated = self.unauthenticated_since(held.client.0);
+        if unauthenticated.is_some_and(|since| over(since, limits.unauthenticated_max)) {
             return Some(CloseReason::Unauthenticated);
         }
-        let client = self.clients.get(held.client.0)?;
-        let waits = held.kept_bytes > 0 || client.pipeline.len() > 0 || client.subscribed.is_some();
+        let session = self.sessions.get(held.client.0)?;
+        let waits = held.kept_bytes > 0 || desk.flow.len(held.client.0) > 0 || session.subscribed.is_some();
         (!waits && over(held.seen, limits.idle_max)).then_some(CloseReason::Idle)
     }
 
-    fn bytes_of(&self, held: &Held) -> u64 {
-        let here = self.clients.get(held.client.0).map_or(0, |client| client.held_bytes() as u64);
-        held.buffer_bytes + held.kept_bytes + here
+    fn bytes_of(&self, desk: &Desk<'_>, held: &Held) -> u64 {
+        let queued = self.sessions.get(held.client.0).map_or(0, |session| session.queued_bytes());
+        let here = desk.flow.held_bytes(held.client.0) + queued;
+        held.buffer_bytes + held.kept_bytes + here as u64
     }
+}
 
-    /// Those that hold the most, until the others hold no more than they may.
-    fn largest(&self, mut all: Vec<(u64, &Held)>) -> Vec<(ClientId, CloseReason)> {
-        let bytes_max = self.config.client_limits.held_bytes_max;
-        let all_bytes: u64 = all.iter().map(|(bytes, _)| bytes).sum();
-        let mut excess = all_bytes.saturating_sub(bytes_max);
-        if excess == 0 {
-            return Vec::new();
-        }
-        all.sort_unstable_by_key(|(bytes, held)| (Reverse(*bytes), held.client));
-        let mut largest = Vec::new();
-        for (bytes, held) in all {
-            let tells = held.unread_bytes <= bytes / 2 && !self.is_streaming(held.client);
-            largest.push((held.client, CloseReason::Memory { all_bytes, bytes_max, bytes, tells }));
-            excess = excess.saturating_sub(bytes);
-            if excess == 0 {
-                break;
-            }
-        }
-        largest
+/// Those that hold the most, until the others hold no more than they may.
+fn largest(desk: &Desk<'_>, mut all: Vec<(u64, &Held)>) -> Vec<(ClientId, CloseReason)> {
+    let bytes_max = desk.step.config.client_limits.held_bytes_max;
+    let all_bytes: u64 = all.iter().map(|(bytes, _)| bytes).sum();
+    let mut excess = all_bytes.saturating_sub(bytes_max);
+    if excess == 0 {
+        return Vec::new();
     }
+    all.sort_unstable_by_key(|(bytes, held)| (Reverse(*bytes), held.client));
+    let mut largest = Vec::new();
+    for (bytes, held) in all {
+        let tells = held.unread_bytes <= bytes / 2 && !desk.flow.streams(held.client.0);
+        largest.push((held.client, CloseReason::Memory { all_bytes, bytes_max, bytes, tells }));
+        excess = excess.saturating_sub(bytes);
+        if excess == 0 {
+            break;
+        }
+    }
+    largest
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::{Input, RouterConfig};
+    use crate::router::{ClientLimits, Input, Router, RouterConfig};
 
     const SECOND: u64 = 1_000_000;
 

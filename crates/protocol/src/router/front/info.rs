@@ -1,49 +1,23 @@
 //! The INFO text: what Redis clients parse from it, and the router's own numbers. Not the metrics page.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use wire::resp::Command;
 
-use crate::router::flow::plan;
-use crate::router::{REDIS_VERSION, Router, Routing};
-use crate::time::Time;
+use crate::router::config::Routing;
+use crate::router::flow::Flow;
+use crate::router::front::Front;
+use crate::router::front::desk::Desk;
+use crate::router::words;
+use commands::REDIS_VERSION;
 
-const RATE_OVER: Duration = Duration::from_secs(1);
 const SECTIONS: [&str; 6] = ["server", "clients", "stats", "replication", "cluster", "distcache"];
 
-/// Commands per second over the last whole second, and the start of the clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rate {
-    started: Option<Time>,
-    since: Time,
-    requests: u64,
-    per_second: u64,
-}
-
-impl Rate {
-    pub(crate) fn per_second(&self) -> u64 {
-        self.per_second
-    }
-
-    pub(crate) fn tick(&mut self, now: Time, requests: u64) {
-        if self.started.is_none() {
-            (self.started, self.since) = (Some(now), now);
-        }
-        let elapsed = now.since(self.since);
-        if elapsed >= RATE_OVER {
-            let more = requests - self.requests;
-            self.per_second = (more as f64 / elapsed.as_secs_f64()).round() as u64;
-            (self.since, self.requests) = (now, requests);
-        }
-    }
-}
-
-pub(crate) fn text(router: &Router, now: Time, command: &Command) -> String {
+pub(crate) fn text(front: &Front, desk: &Desk<'_>, command: &Command) -> String {
     let wanted = |section: &str| {
         command.len() == 1
             || (1..command.len()).any(|index| {
-                ["all", "default", "everything", section].iter().any(|name| plan::is(command, index, name))
+                ["all", "default", "everything", section].iter().any(|name| words::is(command, index, name))
             })
     };
     let mut out = String::new();
@@ -54,16 +28,16 @@ pub(crate) fn text(router: &Router, now: Time, command: &Command) -> String {
         let title = section[..1].to_uppercase() + &section[1..];
         // Writing to a String cannot fail.
         let _ = write!(out, "# {title}\r\n");
-        for (field, value) in fields(router, now, section) {
+        for (field, value) in fields(front, desk, section) {
             let _ = write!(out, "{field}:{value}\r\n");
         }
     }
     out
 }
 
-fn fields(router: &Router, now: Time, section: &str) -> Vec<(&'static str, String)> {
-    let counters = &router.counters;
-    let uptime = now.since(router.rate.started.unwrap_or(now)).as_secs();
+fn fields(front: &Front, desk: &Desk<'_>, section: &str) -> Vec<(&'static str, String)> {
+    let (counters, flow) = (&desk.step.counters, &desk.flow);
+    let uptime = front.rate.uptime(desk.now()).as_secs();
     match section {
         "server" => vec![
             ("redis_version", REDIS_VERSION.to_owned()),
@@ -75,37 +49,42 @@ fn fields(router: &Router, now: Time, section: &str) -> Vec<(&'static str, Strin
             ("uptime_in_days", (uptime / 86_400).to_string()),
         ],
         "clients" => vec![
-            ("connected_clients", router.clients.count().to_string()),
-            ("tracking_clients", router.tracking.clients_count().to_string()),
-            ("blocked_clients", (router.pending.blocking() + router.paused_count(now)).to_string()),
+            ("connected_clients", front.sessions.count().to_string()),
+            ("tracking_clients", front.tracking.clients.len().to_string()),
+            ("blocked_clients", (flow.blocking_count() + flow.paused_count(desk.now())).to_string()),
         ],
         "stats" => vec![
             ("total_connections_received", counters.clients_opened.to_string()),
             ("total_commands_processed", counters.requests.to_string()),
-            ("instantaneous_ops_per_sec", router.rate.per_second.to_string()),
-            ("tracking_total_keys", router.tracking.keys_count().to_string()),
-            ("tracking_total_items", router.tracking.items_count().to_string()),
-            ("tracking_total_prefixes", router.tracking_prefixes().to_string()),
+            ("instantaneous_ops_per_sec", front.rate.per_second().to_string()),
+            ("tracking_total_keys", flow.interests().keys_count().to_string()),
+            ("tracking_total_items", flow.interests().keepers_count().to_string()),
+            ("tracking_total_prefixes", prefixes_count(flow).to_string()),
         ],
         "replication" => vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())],
         "cluster" => vec![("cluster_enabled", "0".to_owned())],
-        _ => distcache(router),
+        _ => distcache(desk),
     }
 }
 
-fn distcache(router: &Router) -> Vec<(&'static str, String)> {
-    let counters = &router.counters;
-    let linked = |links: &[bool]| links.iter().filter(|linked| **linked).count().to_string();
-    let routing = match router.config.routing {
+/// Prefixes that clients broadcast, each counted once.
+fn prefixes_count(flow: &Flow) -> usize {
+    let prefixes = flow.interests().told().map(|told| told.prefixes.clone());
+    prefixes.and_then(|prefixes| Command::parse(prefixes).ok()).map_or(0, |prefixes| prefixes.len())
+}
+
+fn distcache(desk: &Desk<'_>) -> Vec<(&'static str, String)> {
+    let (counters, flow) = (&desk.step.counters, &desk.flow);
+    let routing = match desk.step.config.routing {
         Routing::Learned => "learned",
         Routing::OnPath => "on-path",
     };
     vec![
         ("routing", routing.to_owned()),
-        ("epoch", router.epoch().to_string()),
-        ("nodes_linked", linked(&router.nodes_linked)),
-        ("shims_linked", linked(&router.shims_linked)),
-        ("requests_in_flight", router.pending.len().to_string()),
+        ("epoch", flow.epoch().to_string()),
+        ("nodes_linked", flow.members().linked_nodes_count().to_string()),
+        ("shims_linked", flow.members().linked_shims().count().to_string()),
+        ("requests_in_flight", flow.pending_count().to_string()),
         ("reads_to_nodes", counters.reads_to_nodes.to_string()),
         ("reads_to_shims", counters.reads_to_shims.to_string()),
         ("hits", counters.hits.to_string()),

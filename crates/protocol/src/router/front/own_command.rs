@@ -1,12 +1,11 @@
 //! The DISTCACHE command as far as the router answers it itself. What concerns copies goes to the shims.
 
 use bytes::Bytes;
-use wire::resp::{Command, reply};
+use wire::resp::Command;
 
-use crate::router::flow::plan;
-use crate::router::front::slow_log;
-use crate::router::{Router, replies};
-use commands::integer;
+use crate::router::front::desk::Desk;
+use crate::router::front::{Front, hot_keys, slow_log};
+use crate::router::{replies, words};
 
 const HELP: [&str; 16] = [
     "DISTCACHE <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
@@ -26,70 +25,24 @@ const HELP: [&str; 16] = [
     "HELP",
     "    Print this help.",
 ];
-const COUNT: usize = 10;
 
-/// A key that is hot in the whole cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HotKey {
-    pub key: Bytes,
-    /// Requests per second.
-    pub rate: u64,
-    /// Of all requests.
-    pub share: f64,
-    /// Names of the layers that cache it.
-    pub layers: Vec<Bytes>,
-}
-
-pub(crate) fn answer(router: &Router, client: u32, command: &Command) -> Bytes {
-    let resp3 = router.clients.get(client).is_some_and(|state| state.resp3);
-    if plan::is(command, 1, "HELP") {
+pub(crate) fn answer(front: &Front, desk: &Desk<'_>, client: u32, command: &Command) -> Bytes {
+    let resp3 = front.sessions.get(client).is_some_and(|session| session.resp3);
+    if words::is(command, 1, "HELP") {
         return replies::lines(&HELP);
     }
-    if plan::is(command, 1, "SLOWLOG") {
-        return slow_log::explained(router, resp3, command);
+    if words::is(command, 1, "SLOWLOG") {
+        return slow_log::explained(&front.slow_log, desk.step.config, resp3, command);
     }
-    if plan::is(command, 1, "HOTKEYS") {
-        return hot_keys(router, resp3, command);
+    if words::is(command, 1, "HOTKEYS") {
+        return hot_keys::answer(front.hot.as_deref(), resp3, command);
     }
     replies::error("ERR wrong number of arguments for 'distcache' command")
 }
 
-fn hot_keys(router: &Router, resp3: bool, command: &Command) -> Bytes {
-    let count = match command.len() {
-        2 => Some(COUNT),
-        4 if plan::is(command, 2, "COUNT") => {
-            integer(command.arg(3)).and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0)
-        }
-        _ => return replies::error("ERR syntax error"),
-    };
-    let Some(count) = count else {
-        return replies::error("ERR COUNT must be a positive integer");
-    };
-    let Some(hot) = &router.hot else {
-        return replies::error("ERR DistCache: this router has not heard from a controller yet, which knows");
-    };
-    let count = count.min(hot.len());
-    let mut out = Vec::new();
-    replies::array_header(count, &mut out);
-    for HotKey { key, rate, share, layers } in &hot[..count] {
-        reply::map_header(4, resp3, &mut out);
-        reply::bulk(b"key", &mut out);
-        reply::bulk(key, &mut out);
-        reply::bulk(b"rate", &mut out);
-        reply::integer(i64::try_from(*rate).unwrap_or(i64::MAX), &mut out);
-        reply::bulk(b"share", &mut out);
-        reply::double(*share, resp3, &mut out);
-        reply::bulk(b"cached", &mut out);
-        replies::array_header(layers.len(), &mut out);
-        layers.iter().for_each(|layer| reply::bulk(layer, &mut out));
-    }
-    out.into()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::HotKey;
-    use crate::router::{ClientId, Effect, Input, Router, RouterConfig};
+    use crate::router::{ClientId, Effect, HotKey, Input, Router, RouterConfig};
     use crate::time::Time;
     use wire::resp::Command;
 

@@ -1,150 +1,23 @@
-//! Subscriptions of the router's clients: who has which channel, the commands that change it, and what is pushed to
-//! them. Not what other routers' clients have.
-
-use std::collections::BTreeSet;
+//! Commands that begin and end subscriptions, in their turn, and what is pushed to clients. Not what other routers' clients
+//! have.
 
 use bytes::Bytes;
-use smallvec::SmallVec;
-use wire::message::{Deliver, Subscribe, Subscribers};
-use wire::resp::reply;
-use wire::{Key, Message, Peer, Sharding, ShimId, TopicKind};
+use wire::message::{Deliver, Subscribers};
+use wire::{Key, ShimId, TopicKind};
 
 use crate::hash::KeyMap;
-use crate::placement::Placement;
-use crate::router::flow::answer::Freed;
-use crate::router::flow::dispatch::{Job, Origin, fan};
-use crate::router::flow::gather::{Merge, is_error};
-use crate::router::flow::pending::Pending;
-use crate::router::flow::pipeline::{Part, Progress, Sent};
-use crate::router::flow::route::Route;
-use crate::router::{Effect, Router, replies};
-use crate::time::Time;
+use crate::router::flow::refusal::channel_too_long;
+use crate::router::flow::request::{Origin, Routed};
+use crate::router::front::Front;
+use crate::router::front::desk::Desk;
+use crate::router::front::session::Session;
+use crate::router::front::subscriptions::{Confirmation, KINDS, Push, Subscribed, Subscribing};
+use crate::router::replies;
 use commands::{Classified, CommandKind};
 
-const KINDS: [TopicKind; 3] = [TopicKind::Channel, TopicKind::Pattern, TopicKind::ShardChannel];
 /// Messages that are kept for a client while its subscription is being confirmed; more are lost, as if they had been
 /// published a moment earlier.
 const HELD_MAX: usize = 4096;
-/// Channels that every server publishes about the keys that it has.
-const KEY_EVENTS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
-
-/// The router's clients by what they subscribed to.
-#[derive(Debug, Default)]
-pub(crate) struct Subscriptions {
-    by_kind: [KeyMap<BTreeSet<u32>>; 3],
-}
-
-/// What one client has subscribed to, and has been told so: each with its place in the order.
-#[derive(Debug, Default)]
-pub(crate) struct Subscribed {
-    by_kind: [KeyMap<u64>; 3],
-    next: u64,
-}
-
-/// A client's subscription command that has no answer yet. The client's next command waits for it outside.
-#[derive(Debug, Default)]
-pub(crate) struct Subscribing {
-    /// In the order of the command; a name that is given twice is there twice.
-    names: Vec<(TopicKind, Key)>,
-    /// Those that the client did not have before.
-    new: Vec<(TopicKind, Key)>,
-    held: Vec<Bytes>,
-}
-
-/// One push in the bytes of both protocol versions; the second is made when the first client needs it.
-struct Push {
-    resp3: Bytes,
-    resp2: Option<Bytes>,
-}
-
-impl Push {
-    fn new(resp3: Bytes) -> Push {
-        Push { resp3, resp2: None }
-    }
-
-    fn bytes(&mut self, resp3: bool) -> Bytes {
-        if resp3 {
-            return self.resp3.clone();
-        }
-        let in_resp2 = |push: &Bytes| {
-            let mut bytes = push.to_vec();
-            if let Some(first) = bytes.first_mut() {
-                *first = b'*';
-            }
-            Bytes::from(bytes)
-        };
-        self.resp2.get_or_insert_with(|| in_resp2(&self.resp3)).clone()
-    }
-}
-
-impl Subscriptions {
-    /// How many channels and patterns clients have, each counted once.
-    pub(crate) fn len(&self) -> usize {
-        self.by_kind.iter().map(KeyMap::len).sum()
-    }
-
-    fn clients(&self, kind: TopicKind, name: &Key) -> u32 {
-        self.by_kind[kind as usize].get(name).map_or(0, |clients| clients.len() as u32)
-    }
-
-    fn insert(&mut self, kind: TopicKind, name: &Key, client: u32) {
-        self.by_kind[kind as usize].entry(name.clone()).or_default().insert(client);
-    }
-
-    fn remove(&mut self, kind: TopicKind, name: &Key, client: u32) {
-        let Some(clients) = self.by_kind[kind as usize].get_mut(name) else { return };
-        clients.remove(&client);
-        if clients.is_empty() {
-            self.by_kind[kind as usize].remove(name);
-        }
-    }
-}
-
-impl Subscribed {
-    pub(crate) fn count(&self, kind: TopicKind) -> usize {
-        self.by_kind[kind as usize].len()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.by_kind.iter().all(KeyMap::is_empty)
-    }
-
-    fn has(&self, kind: TopicKind, name: &Key) -> bool {
-        self.by_kind[kind as usize].contains_key(name)
-    }
-
-    fn insert(&mut self, kind: TopicKind, name: Key) {
-        self.next += 1;
-        self.by_kind[kind as usize].entry(name).or_insert(self.next);
-    }
-
-    /// The oldest first, as Redis gives up patterns.
-    pub(crate) fn names(&self, kind: TopicKind) -> Vec<Key> {
-        let mut names: Vec<_> = self.by_kind[kind as usize].iter().collect();
-        names.sort_unstable_by_key(|(_, place)| **place);
-        names.into_iter().map(|(name, _)| name.clone()).collect()
-    }
-
-    /// What a confirmation says the client has now: shard channels are counted by themselves.
-    fn counted(&self, kind: TopicKind) -> usize {
-        match kind {
-            TopicKind::ShardChannel => self.count(kind),
-            _ => self.count(TopicKind::Channel) + self.count(TopicKind::Pattern),
-        }
-    }
-
-    /// `name`: none for a client that had nothing to give up.
-    fn confirm(&self, word: &str, kind: TopicKind, name: Option<&Key>, resp3: bool, out: &mut Vec<u8>) {
-        reply::push_header(3, resp3, out);
-        reply::bulk(word.as_bytes(), out);
-        match name {
-            Some(name) => reply::bulk(&name.bytes, out),
-            None => reply::null(resp3, out),
-        }
-        reply::integer(self.counted(kind) as i64, out);
-    }
-}
-
 /// Redis' refusal of commands that a RESP2 connection with subscriptions has no place for the replies of.
 pub(crate) fn misplaced(classified: &Classified) -> Option<Bytes> {
     let name = classified.spec.name;
@@ -165,290 +38,205 @@ fn kind_of(command: &str) -> TopicKind {
     }
 }
 
-/// The shims that publish there: the channel's own; all of them for patterns and for what servers say of their keys.
-/// The servers of a Redis Cluster tell each other what is published, so there one has the pattern, or it comes twice.
-fn shims_of(placement: &Placement, kind: TopicKind, name: &Key) -> SmallVec<[ShimId; 4]> {
-    let of_key_events = || KEY_EVENTS.iter().any(|prefix| name.bytes.starts_with(prefix));
-    let everywhere = match kind {
-        TopicKind::Pattern => placement.map().sharding != Sharding::Slots || name.bytes.starts_with(b"__key"),
-        TopicKind::Channel => of_key_events(),
-        TopicKind::ShardChannel => false,
-    };
-    if everywhere {
-        return placement.map().shims.iter().map(|shim| shim.id).collect();
-    }
-    SmallVec::from_slice(&[placement.shim(name)])
-}
-
-impl Router {
-    /// Only once the client's pipeline has drained.
-    pub(crate) fn launch_subscription(
-        &mut self,
-        placement: &Placement,
-        job: &Job<'_>,
-        effects: &mut Vec<Effect>,
-    ) -> Progress {
-        if let Some(state) = self.clients.get_mut(job.client) {
-            state.subscribing = None;
+impl Front {
+    /// A command of this kind has its turn. Only once the client's pipeline has drained.
+    pub(crate) fn launch_subscription(&mut self, desk: &mut Desk<'_>, origin: Origin, routed: &Routed) {
+        if let Some(session) = self.sessions.get_mut(origin.client) {
+            (session.subscribing, session.awaits_subscription) = (None, false);
         }
-        let word = job.classified.spec.name;
-        let kind = kind_of(word);
-        let names: Vec<Key> = match self.topics(placement, job) {
+        let names = match topics(desk, routed) {
             Ok(names) => names,
-            Err(error) => return Progress::Done(error),
+            Err(error) => return desk.flow.finish(origin, error),
         };
-        if word.contains("unsub") {
-            return Progress::Done(self.launch_unsubscribe(job, kind, names, effects));
+        if routed.classified.spec.name.contains("unsub") {
+            let told = self.unsubscribe(desk, origin.client, Unsubscribe { routed, names });
+            return desk.flow.finish(origin, told.unwrap_or_default());
         }
-        let Some(state) = self.clients.get(job.client) else { return Progress::Done(Bytes::new()) };
-        let has = |name: &Key| state.subscribed.as_ref().is_some_and(|own| own.has(kind, name));
-        let mut new: Vec<(TopicKind, Key)> = Vec::new();
-        let mut seen = KeyMap::default();
-        for name in names.iter().filter(|name| !has(name)) {
-            if seen.insert(name.clone(), ()).is_none() {
-                new.push((kind, name.clone()));
-            }
+        let Some(new) = self.new_topics(origin.client, routed, &names) else { return };
+        let (word, kind) = (routed.classified.spec.name, kind_of(routed.classified.spec.name));
+        if let Err(refused) = desk.flow.reaches(&mut desk.step, kind, &new) {
+            return desk.flow.finish(origin, refused);
         }
-        let shims = new.iter().flat_map(|(kind, name)| shims_of(placement, *kind, name));
-        let asked: Vec<ShimId> = shims.collect();
-        if let Some(missing) = asked.iter().find(|shim| !self.shim_linked(**shim)) {
-            return self.unavailable(*missing);
+        let mut told: Vec<Subscribers> = Vec::with_capacity(new.len());
+        for name in &new {
+            self.subscriptions.insert(kind, name, origin.client);
+            told.push(self.subscriptions.told(kind, name));
         }
-        if self.over_limit(asked.len()) {
-            return self.busy();
-        }
-        let names = names.into_iter().map(|name| (kind, name)).collect();
-        let parts = self.send_subscribe(placement, job, &new, effects);
-        let none_new = new.is_empty();
-        if let Some(state) = self.clients.get_mut(job.client) {
-            state.subscribing = Some(Box::new(Subscribing { names, new, held: Vec::new() }));
+        let none_new = told.is_empty();
+        if let Some(session) = self.sessions.get_mut(origin.client) {
+            session.subscribing = Some(Box::new(Subscribing { kind, word, names, new, held: Vec::new() }));
         }
         if none_new {
-            return Progress::Done(self.confirm_subscription(job.client, word).unwrap_or_default());
+            let confirmed = self.confirm_subscription(origin.client).unwrap_or_default();
+            return desk.flow.finish(origin, confirmed);
         }
-        fan(parts, Merge::Subscribed { word })
+        self.hold(desk, origin.client);
+        desk.flow.subscribe(&mut desk.step, origin, told);
     }
 
-    /// The names that a command gives, in buffers of their own.
-    fn topics(&mut self, placement: &Placement, job: &Job<'_>) -> Result<Vec<Key>, Bytes> {
-        let bytes_max = self.config.key_bytes_max;
-        if let Some(long) = job.command.args().skip(1).find(|name| name.len() > bytes_max) {
-            self.counters.refusals += 1;
-            let bytes = long.len();
-            let error = format!("ERR DistCache: a channel of {bytes} bytes is over the limit of {bytes_max}");
-            return Err(replies::error(&error));
+    /// The client's next command is read when its subscription has been answered.
+    pub(crate) fn hold(&mut self, desk: &mut Desk<'_>, client: u32) {
+        if let Some(session) = self.sessions.get_mut(client) {
+            session.awaits_subscription = true;
+            desk.flow.set_stalled(client, true);
         }
-        let names = job.command.args().skip(1);
-        Ok(names.map(|name| placement.key(0, Bytes::copy_from_slice(name))).collect())
     }
 
-    fn send_subscribe(
-        &mut self,
-        placement: &Placement,
-        job: &Job<'_>,
-        new: &[(TopicKind, Key)],
-        effects: &mut Vec<Effect>,
-    ) -> Vec<Part> {
-        let mut parts = Vec::new();
-        for (kind, name) in new {
-            self.subscriptions.insert(*kind, name, job.client);
-            let clients = self.subscriptions.clients(*kind, name);
-            for shim in shims_of(placement, *kind, name) {
-                let peer = Peer::Shim(shim);
-                let origin = job.origin(parts.len() as u32);
-                let request = self.pending.insert(Pending::new(origin, peer));
-                let message = Subscribe { request, kind: *kind, name: name.clone(), clients };
-                effects.push(Effect::Send { to: peer, message: Message::Subscribe(message) });
-                let sent = Sent { request, peer, read: false };
-                parts.push(Part { sent, touch: SmallVec::new(), reply: None });
-            }
-        }
-        parts
+    /// Those of the names that the client does not have, each once.
+    fn new_topics(&self, client: u32, routed: &Routed, names: &[Key]) -> Option<Vec<Key>> {
+        let session = self.sessions.get(client)?;
+        let kind = kind_of(routed.classified.spec.name);
+        let has = |name: &Key| session.subscribed.as_ref().is_some_and(|own| own.has(kind, name));
+        let mut seen = KeyMap::default();
+        let mut is_new = |name: &&Key| !has(name) && seen.insert((*name).clone(), ()).is_none();
+        Some(names.iter().filter(|name| is_new(name)).cloned().collect())
     }
 
     /// All shims have answered: the client has what it asked for, or nothing of it.
-    pub(crate) fn subscribed(&mut self, now: Time, origin: Origin, effects: &mut Vec<Effect>) {
-        let Some(state) = self.clients.get_mut(origin.client) else { return };
-        let Some(operation) = state.pipeline.get_mut(origin.sequence) else { return };
-        let Progress::Fan(fan) = &mut operation.progress else { return };
-        let Merge::Subscribed { word } = fan.merge else { return };
-        let parts = std::mem::take(&mut fan.parts);
-        let error = parts.into_iter().filter_map(|part| part.reply).find(is_error);
-        let mut held = Vec::new();
-        let bytes = match error {
-            Some(error) => {
-                self.take_back(origin.client, effects);
-                error.value
-            }
-            None => {
-                let own = state.subscribing.as_mut();
-                held = own.map(|own| std::mem::take(&mut own.held)).unwrap_or_default();
-                self.confirm_subscription(origin.client, word).unwrap_or_default()
-            }
-        };
-        let Some(state) = self.clients.get_mut(origin.client) else { return };
-        if let Some(operation) = state.pipeline.get_mut(origin.sequence) {
-            operation.progress = Progress::Done(bytes);
+    pub(crate) fn subscribed(&mut self, desk: &mut Desk<'_>, origin: Origin, error: Option<Bytes>) {
+        let Some(session) = self.sessions.get_mut(origin.client) else { return };
+        session.awaits_subscription = false;
+        if let Some(error) = error {
+            let subscribing = session.subscribing.take();
+            self.take_back(desk, origin.client, subscribing);
+            return desk.flow.finish(origin, error);
         }
-        state.subscribing = None;
-        self.advance(now, origin.client, Freed::All, effects);
-        for push in held {
-            self.push_to(origin.client, &mut Push::new(push), effects);
+        session.unheard =
+            session.subscribing.as_mut().map(|own| std::mem::take(&mut own.held)).unwrap_or_default();
+        let heard = session.unheard.is_empty();
+        let confirmed = self.confirm_subscription(origin.client).unwrap_or_default();
+        match heard {
+            true => desk.flow.finish(origin, confirmed),
+            false => desk.flow.finish_and_tell(origin, confirmed),
         }
     }
 
-    /// Undoes what `send_subscribe` began.
-    fn take_back(&mut self, client: u32, effects: &mut Vec<Effect>) {
-        let Some(state) = self.clients.get_mut(client) else { return };
-        let Some(subscribing) = state.subscribing.take() else { return };
-        for (kind, name) in subscribing.new {
-            self.leave(client, kind, &name, effects);
+    /// The client has its confirmation, and hears what was published meanwhile.
+    pub(crate) fn settled(&mut self, desk: &mut Desk<'_>, client: u32) {
+        let Some(session) = self.sessions.get_mut(client) else { return };
+        for push in std::mem::take(&mut session.unheard) {
+            self.push_to(desk, client, &mut Push::new(push));
         }
     }
 
-    fn confirm_subscription(&mut self, client: u32, word: &str) -> Option<Bytes> {
-        let state = self.clients.get_mut(client)?;
-        let subscribing = state.subscribing.take()?;
-        let own = state.subscribed.get_or_insert_default();
-        let mut out = Vec::new();
-        for (kind, name) in subscribing.names {
+    /// Undoes what a subscription has begun.
+    fn take_back(&mut self, desk: &mut Desk<'_>, client: u32, subscribing: Option<Box<Subscribing>>) {
+        let Some(subscribing) = subscribing else { return };
+        for name in subscribing.new {
+            let told = self.subscriptions.leave(subscribing.kind, &name, client);
+            desk.flow.tell_subscribers(&mut desk.step, &told);
+        }
+    }
+
+    fn confirm_subscription(&mut self, client: u32) -> Option<Bytes> {
+        let session = self.sessions.get_mut(client)?;
+        let Subscribing { kind, word, names, .. } = *session.subscribing.take()?;
+        let own = session.subscribed.get_or_insert_default();
+        let mut told = Confirmation { word, kind, resp3: session.resp3, out: Vec::new() };
+        for name in names {
             own.insert(kind, name.clone());
-            own.confirm(word, kind, Some(&name), state.resp3, &mut out);
+            own.confirm(&mut told, Some(&name));
         }
-        Some(out.into())
+        Some(told.out.into())
     }
 
-    fn launch_unsubscribe(
-        &mut self,
-        job: &Job<'_>,
-        kind: TopicKind,
-        mut names: Vec<Key>,
-        effects: &mut Vec<Effect>,
-    ) -> Bytes {
-        let Some(state) = self.clients.get_mut(job.client) else { return Bytes::new() };
-        let (resp3, word) = (state.resp3, job.classified.spec.name);
-        let mut own = state.subscribed.take().unwrap_or_default();
-        if job.command.len() == 1 {
+    fn unsubscribe(&mut self, desk: &mut Desk<'_>, client: u32, asked: Unsubscribe<'_>) -> Option<Bytes> {
+        let Unsubscribe { routed, mut names } = asked;
+        let session = self.sessions.get_mut(client)?;
+        let (resp3, word) = (session.resp3, routed.classified.spec.name);
+        let kind = kind_of(word);
+        let mut own = session.subscribed.take().unwrap_or_default();
+        if routed.command.len() == 1 {
             names = own.names(kind);
         }
-        let mut out = Vec::new();
+        let mut told = Confirmation { word, kind, resp3, out: Vec::new() };
         if names.is_empty() {
-            own.confirm(word, kind, None, resp3, &mut out);
+            own.confirm(&mut told, None);
         }
         for name in names {
-            if own.by_kind[kind as usize].remove(&name).is_some() {
-                self.leave(job.client, kind, &name, effects);
+            if own.remove(kind, &name) {
+                let left = self.subscriptions.leave(kind, &name, client);
+                desk.flow.tell_subscribers(&mut desk.step, &left);
             }
-            own.confirm(word, kind, Some(&name), resp3, &mut out);
+            own.confirm(&mut told, Some(&name));
         }
-        if let Some(state) = self.clients.get_mut(job.client)
+        if let Some(session) = self.sessions.get_mut(client)
             && !own.is_empty()
         {
-            state.subscribed = Some(own);
+            session.subscribed = Some(own);
         }
-        out.into()
-    }
-
-    /// One client less has the topic.
-    fn leave(&mut self, client: u32, kind: TopicKind, name: &Key, effects: &mut Vec<Effect>) {
-        self.subscriptions.remove(kind, name, client);
-        let Some(placement) = self.placement.clone() else { return };
-        let clients = self.subscriptions.clients(kind, name);
-        for shim in shims_of(&placement, kind, name) {
-            let message = Message::Subscribers(Subscribers { kind, name: name.clone(), clients });
-            effects.push(Effect::Send { to: Peer::Shim(shim), message });
-        }
+        Some(told.out.into())
     }
 
     /// RESET, or the client is gone.
     pub(crate) fn leave_all(
         &mut self,
+        desk: &mut Desk<'_>,
         client: u32,
         subscribed: Option<Box<Subscribed>>,
-        subscribing: Option<Box<Subscribing>>,
-        effects: &mut Vec<Effect>,
     ) {
-        for (kind, name) in subscribing.map(|own| own.new).unwrap_or_default() {
-            self.leave(client, kind, &name, effects);
-        }
         let Some(subscribed) = subscribed else { return };
         for kind in KINDS {
             for name in subscribed.names(kind) {
-                self.leave(client, kind, &name, effects);
+                let told = self.subscriptions.leave(kind, &name, client);
+                desk.flow.tell_subscribers(&mut desk.step, &told);
             }
         }
+    }
+
+    /// The client is gone, and with it what it had and what it had just asked for.
+    pub(crate) fn unsubscribe_all(&mut self, desk: &mut Desk<'_>, client: u32, session: &mut Session) {
+        self.take_back(desk, client, session.subscribing.take());
+        self.leave_all(desk, client, session.subscribed.take());
     }
 
     /// A shim's link is back: it has forgotten whose clients had what.
-    pub(crate) fn subscribe_again(&mut self, shim: ShimId, effects: &mut Vec<Effect>) {
-        self.follow_again(shim, effects);
-        let Some(placement) = self.placement.clone() else { return };
-        for kind in KINDS {
-            for (name, clients) in &self.subscriptions.by_kind[kind as usize] {
-                if shims_of(&placement, kind, name).contains(&shim) {
-                    let clients = clients.len() as u32;
-                    let message = Message::Subscribers(Subscribers { kind, name: name.clone(), clients });
-                    effects.push(Effect::Send { to: Peer::Shim(shim), message });
-                }
-            }
+    pub(crate) fn subscribe_again(&mut self, desk: &mut Desk<'_>, shim: ShimId) {
+        for topic in self.subscriptions.all() {
+            desk.flow.tell_subscribers_at(&mut desk.step, shim, topic);
         }
     }
 
-    pub(crate) fn delivered(&mut self, deliver: Deliver, effects: &mut Vec<Effect>) {
+    pub(crate) fn delivered(&mut self, desk: &mut Desk<'_>, deliver: Deliver) {
         let Deliver { kind, name, push } = deliver;
-        let Some(clients) = self.subscriptions.by_kind[kind as usize].get(&name) else { return };
-        let clients: Vec<u32> = clients.iter().copied().collect();
         let mut push = Push::new(push);
-        for client in clients {
-            let Some(state) = self.clients.get_mut(client) else { continue };
-            match &mut state.subscribing {
+        for client in self.subscriptions.clients(kind, &name) {
+            let Some(session) = self.sessions.get_mut(client) else { continue };
+            match &mut session.subscribing {
                 // After the confirmation, and in the order of the messages of all channels.
                 Some(subscribing) if !subscribing.new.is_empty() => {
                     if subscribing.held.len() < HELD_MAX {
                         subscribing.held.push(push.resp3.clone());
                     }
                 }
-                _ => self.push_to(client, &mut push, effects),
+                _ => self.push_to(desk, client, &mut push),
             }
         }
     }
 
     /// Says something to a client that it has not asked for now. Whole replies only are written around it.
-    fn push_to(&mut self, client: u32, push: &mut Push, effects: &mut Vec<Effect>) {
-        let Some(state) = self.clients.get(client) else { return };
-        self.counters.pushes += 1;
-        let bytes = push.bytes(state.resp3);
-        self.push_behind(client, bytes, effects);
+    fn push_to(&mut self, desk: &mut Desk<'_>, client: u32, push: &mut Push) {
+        let Some(session) = self.sessions.get(client) else { return };
+        desk.step.counters.pushes += 1;
+        let bytes = push.bytes(session.resp3);
+        desk.flow.push(&mut desk.step, client, bytes);
     }
+}
 
-    /// The client's next command is read when this one has been answered: what it may be depends on the outcome.
-    pub(crate) fn hold_client(&mut self, client: u32) {
-        let Some(state) = self.clients.get_mut(client) else { return };
-        state.stalled = true;
-        state.subscribing.get_or_insert_default();
-    }
+/// A command that ends subscriptions, and the topics that it names.
+struct Unsubscribe<'a> {
+    routed: &'a Routed,
+    names: Vec<Key>,
+}
 
-    /// PUBLISH and SPUBLISH: to the server of their channel.
-    pub(crate) fn launch_publish(
-        &mut self,
-        placement: &Placement,
-        job: &Job<'_>,
-        effects: &mut Vec<Effect>,
-    ) -> Progress {
-        let bytes = job.command.arg_bytes(1);
-        if bytes.len() > self.config.key_bytes_max {
-            return self.topics(placement, job).map_or_else(Progress::Done, |_| self.busy());
-        }
-        let channel = placement.key(0, bytes);
-        let shim = placement.shim(&channel);
-        if !self.shim_linked(shim) {
-            return self.unavailable(shim);
-        }
-        if self.over_limit(1) {
-            return self.busy();
-        }
-        let route = Route { peer: Peer::Shim(shim), ordered: false };
-        let (origin, frame) = (job.origin(0), job.command.frame());
-        Progress::Sent(self.send_execute(origin, CommandKind::Publish, route, channel, frame, effects))
+/// The names that a command gives, in buffers of their own.
+fn topics(desk: &mut Desk<'_>, routed: &Routed) -> Result<Vec<Key>, Bytes> {
+    let bytes_max = desk.step.config.key_bytes_max;
+    let names = || routed.command.args().skip(1);
+    if let Some(long) = names().find(|name| name.len() > bytes_max) {
+        return Err(channel_too_long(&mut desk.step, long.len()));
     }
+    let placement = desk.flow.placement();
+    let key = |name: &[u8]| Some(placement?.key(0, Bytes::copy_from_slice(name)));
+    Ok(names().filter_map(key).collect())
 }

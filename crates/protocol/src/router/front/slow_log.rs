@@ -7,10 +7,13 @@ use bytes::Bytes;
 use wire::Peer;
 use wire::resp::{Command, reply};
 
-use crate::router::flow::plan;
+use crate::router::config::RouterConfig;
+use crate::router::flow::pipeline::Operation;
 use crate::router::flow::ran::{Ran, Tally};
-use crate::router::front::client::Client;
-use crate::router::{Router, replies};
+use crate::router::flow::refusal::shim_name;
+use crate::router::front::session::Session;
+use crate::router::settings::SlowLogSettings;
+use crate::router::{replies, words};
 use crate::time::Time;
 use commands::{Flag, integer};
 
@@ -38,18 +41,6 @@ const HELP: [&str; 12] = [
     "HELP",
     "    Print this help.",
 ];
-
-/// What may change while serving.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlowLogSettings {
-    /// In microseconds; below zero nothing is logged.
-    pub slower_than_us: i64,
-    pub entries_max: usize,
-    /// Arguments are not shown.
-    pub hides_arguments: bool,
-    /// Unix time, in microseconds, when this router's clock was zero.
-    pub epoch_us: u64,
-}
 
 #[derive(Debug)]
 pub(crate) struct SlowLog {
@@ -90,15 +81,17 @@ impl SlowLog {
     }
 
     #[inline]
-    pub(crate) fn ended(&mut self, ran: &Ran, received: Time, client: &Client) {
+    pub(crate) fn ended(&mut self, operation: &Operation, session: &Session) {
+        let ran = &operation.ran;
         let took_us = ran.answered.0.saturating_sub(ran.launched.0);
         // As a number without a sign, what is below zero is more than any time.
         if took_us >= self.settings.slower_than_us as u64 && ran.answered != Time(0) && is_shown(ran) {
-            self.log(ran, took_us, received, client);
+            self.log(operation, took_us, session);
         }
     }
 
-    fn log(&mut self, ran: &Ran, took_us: u64, received: Time, client: &Client) {
+    fn log(&mut self, operation: &Operation, took_us: u64, session: &Session) {
+        let ran = &operation.ran;
         let id = self.next;
         self.next += 1;
         if self.settings.entries_max == 0 {
@@ -110,14 +103,14 @@ impl SlowLog {
             id,
             at: ran.answered,
             took: Duration::from_micros(took_us),
-            waited: ran.launched.since(received),
+            waited: ran.launched.since(operation.received),
             asked: ran.last.map(|heard| heard.peer),
             hit: hit(tally),
             split_us: [ran.router_us(), tally.node_us, tally.shim_us],
             retries: ran.retries(),
             arguments: arguments(&ran.frame, self.settings.hides_arguments),
-            address: client.known.as_ref().map_or_else(String::new, |known| known.0.clone()),
-            name: client.labels.as_ref().map(|labels| labels.name.clone()).unwrap_or_default(),
+            address: session.known.as_ref().map_or_else(String::new, |known| known.0.clone()),
+            name: session.labels.as_ref().map(|labels| labels.name.clone()).unwrap_or_default(),
         });
     }
 
@@ -171,9 +164,8 @@ fn arguments(frame: &Bytes, hides: bool) -> Vec<Bytes> {
 }
 
 /// SLOWLOG.
-pub(crate) fn answer(router: &mut Router, command: &Command) -> Bytes {
-    let log = &mut router.slow_log;
-    match plan::upper(command.get(1).unwrap_or_default()).as_slice() {
+pub(crate) fn answer(log: &mut SlowLog, command: &Command) -> Bytes {
+    match words::upper(command.get(1).unwrap_or_default()).as_slice() {
         b"LEN" => replies::integer(log.entries.len() as i64),
         b"RESET" => {
             log.entries.clear();
@@ -220,8 +212,7 @@ fn words(words: &[Bytes], out: &mut Vec<u8>) {
 }
 
 /// DISTCACHE SLOWLOG: the same with where the time went.
-pub(crate) fn explained(router: &Router, resp3: bool, command: &Command) -> Bytes {
-    let log = &router.slow_log;
+pub(crate) fn explained(log: &SlowLog, config: &RouterConfig, resp3: bool, command: &Command) -> Bytes {
     let Some(count) = count(log, command.get(2)).filter(|_| command.len() <= 3) else {
         return replies::error(COUNT_ERROR);
     };
@@ -245,7 +236,7 @@ pub(crate) fn explained(router: &Router, resp3: bool, command: &Command) -> Byte
             reply::integer(number, &mut out);
         }
         let asked = match entry.asked {
-            Some(Peer::Shim(shim)) => router.shim_name(shim),
+            Some(Peer::Shim(shim)) => shim_name(config, shim),
             Some(Peer::Node(node)) => format!("node number {}", node.0),
             Some(Peer::Router(_)) | None => "several".to_owned(),
         };
@@ -266,10 +257,10 @@ pub(crate) fn explained(router: &Router, resp3: bool, command: &Command) -> Byte
 }
 
 /// CONFIG GET and SET of nothing but this log's parameters, which are the router's.
-pub(crate) fn configuration(router: &mut Router, resp3: bool, command: &Command) -> Option<Bytes> {
-    let own = |index: usize| [SLOWER_THAN, MAX_LEN].into_iter().find(|name| plan::is(command, index, name));
-    let settings = &mut router.slow_log.settings;
-    if plan::is(command, 1, "GET") {
+pub(crate) fn configuration(log: &mut SlowLog, resp3: bool, command: &Command) -> Option<Bytes> {
+    let own = |index: usize| [SLOWER_THAN, MAX_LEN].into_iter().find(|name| words::is(command, index, name));
+    let settings = &log.settings;
+    if words::is(command, 1, "GET") {
         let names: Vec<&str> = (2..command.len()).map(own).collect::<Option<_>>()?;
         let mut out = Vec::new();
         reply::map_header(names.len(), resp3, &mut out);
@@ -302,7 +293,7 @@ pub(crate) fn configuration(router: &mut Router, resp3: bool, command: &Command)
         let what = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {problem}");
         return Some(replies::error(&what));
     }
-    router.slow_log.set(newer);
+    log.set(newer);
     Some(replies::OK)
 }
 

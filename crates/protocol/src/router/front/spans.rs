@@ -1,21 +1,18 @@
 //! Spans: how single commands went, of a sample of all. Whom each was asked of and for how long, not how that is exported.
 
 use bytes::Bytes;
-use rand::{Rng, RngExt};
-use wire::Peer;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use wire::resp::Command;
 
 use crate::router::flow::pipeline::{Operation, Progress};
-use crate::router::flow::ran::{Heard, Ran};
-use crate::router::front::client::Client;
+use crate::router::flow::ran::{Followed, RequestSpan};
+use crate::router::front::session::Session;
 use crate::time::Time;
 use commands::CommandSpec;
 
 /// Commands whose spans nobody has taken; what is more is dropped and counted. The driver takes them every few ms.
 const DONE_MAX: usize = 4096;
-/// Requests of one command that have a span each: an MGET of thousands of keys would drown the rest.
-const REQUESTS_MAX: usize = 64;
-
 /// One command of a client, from its arrival to its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandSpan {
@@ -36,37 +33,6 @@ pub struct CommandSpan {
     pub requests_left_out: u32,
 }
 
-/// One request of it, to a node or a shim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestSpan {
-    pub peer: Peer,
-    pub sent: Time,
-    pub ended: Time,
-    /// `None` for what copies never answer, and if there was no answer.
-    pub hit: Option<bool>,
-    /// Whoever was asked was busy or vanished, and somebody else was asked.
-    pub retried: bool,
-}
-
-/// What is kept of an operation that is in the sample.
-#[derive(Debug)]
-pub(crate) struct Followed {
-    name: String,
-    requests: Vec<RequestSpan>,
-    left_out: u32,
-}
-
-impl Followed {
-    pub(crate) fn heard(&mut self, sent: Time, ended: Time, heard: Heard, retried: bool) {
-        if self.requests.len() == REQUESTS_MAX {
-            self.left_out = self.left_out.saturating_add(1);
-            return;
-        }
-        let hit = (heard.read && !retried).then_some(heard.hit);
-        self.requests.push(RequestSpan { peer: heard.peer, sent, ended, hit, retried });
-    }
-}
-
 #[derive(Debug)]
 pub(crate) struct Sampler {
     /// 0 for none.
@@ -75,11 +41,13 @@ pub(crate) struct Sampler {
     left: u64,
     done: Vec<CommandSpan>,
     dropped: u64,
+    random: SmallRng,
 }
 
 impl Sampler {
-    pub(crate) fn new() -> Sampler {
-        Sampler { one_in: 0, left: u64::MAX, done: Vec::new(), dropped: 0 }
+    pub(crate) fn new(seed: u64) -> Sampler {
+        let random = SmallRng::seed_from_u64(seed);
+        Sampler { one_in: 0, left: u64::MAX, done: Vec::new(), dropped: 0, random }
     }
 
     pub(crate) fn set(&mut self, one_in: u64) {
@@ -95,20 +63,21 @@ impl Sampler {
         self.left == 0
     }
 
-    /// Follows the client's last one. The next gap is random, `one_in` in the mean: a fixed one would meet the rhythm of a client that
+    /// Follows a client's last one. The next gap is random, `one_in` in the mean: a fixed one would meet the rhythm of a client that
     /// does the same things again and again.
     #[cold]
-    pub(crate) fn follow(&mut self, random: &mut impl Rng, client: &mut Client) {
-        self.left = if self.one_in == 0 { u64::MAX } else { random.random_range(1..=2 * self.one_in - 1) };
-        let last = client.last;
-        if let Some(operation) = client.pipeline.last_mut().filter(|_| self.one_in > 0) {
+    pub(crate) fn follow(&mut self, last: &str, operation: Option<&mut Operation>) {
+        let mut gap = || self.random.random_range(1..=2 * self.one_in - 1);
+        self.left = if self.one_in == 0 { u64::MAX } else { gap() };
+        if let Some(operation) = operation.filter(|_| self.one_in > 0) {
             let name = name(operation, last);
             operation.ran.follow(Followed { name, requests: Vec::new(), left_out: 0 });
         }
     }
 
     #[cold]
-    pub(crate) fn ended(&mut self, now: Time, received: Time, ran: &Ran, reply: &[u8], client: &Client) {
+    pub(crate) fn ended(&mut self, now: Time, operation: &Operation, reply: &[u8], session: &Session) {
+        let (ran, received) = (&operation.ran, operation.received);
         let Some(followed) = ran.followed() else { return };
         if self.done.len() == DONE_MAX {
             self.dropped += 1;
@@ -121,7 +90,7 @@ impl Sampler {
             // What the router answers itself is launched when it comes.
             launched: ran.launched.max(received),
             ended: now,
-            client: client.known.as_ref().map_or_else(String::new, |known| known.0.clone()),
+            client: session.known.as_ref().map_or_else(String::new, |known| known.0.clone()),
             hit: (tally.reads > 0).then_some(tally.hits == tally.reads),
             retries: ran.retries(),
             error: error(reply),

@@ -1,0 +1,100 @@
+//! What a router is told at its start. Not where that comes from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use commands::acl::Users;
+use commands::memcached::Dialect;
+
+/// Which reads go to nodes (design, section 4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Routing {
+    /// Those that a reply said are cached; the others go straight to the shim.
+    #[default]
+    Learned,
+    /// All of them, as where the network itself is the node.
+    OnPath,
+}
+
+/// What a router is told at its start.
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    pub routing: Routing,
+    /// Of the choices among equals; two routers with one seed choose alike.
+    pub seed: u64,
+    /// Commands of one client that may be unanswered. More makes deep pipelines faster and one client heavier.
+    pub pipeline_max: usize,
+    /// Bytes of them and of replies that wait for their turn, above which no more is taken from the client: one that writes
+    /// large values must not fill the links that all share.
+    pub pipeline_bytes_max: usize,
+    /// Requests of all clients that may be in flight; above it commands are answered `-BUSY`.
+    pub pending_max: usize,
+    /// Longer keys are refused. No more than `wire::codec::KEY_BYTES_MAX`, which peers refuse.
+    pub key_bytes_max: usize,
+    /// Views that the learned table remembers; fewer than the nodes cache would send hot reads to storage.
+    pub learned_max: usize,
+    /// Keys that clients track (CLIENT TRACKING); the oldest are forgotten, and their clients told so.
+    pub tracked_max: usize,
+    /// Others write to storage, too: a copy may be older than what has been reported.
+    pub bounded: bool,
+    /// The shims' names in errors, by `ShimId`.
+    pub shim_names: Vec<String>,
+    /// What storage understands.
+    pub dialect: Dialect,
+    /// Its clients are connections that take a large reply in parts.
+    pub streams: bool,
+    /// Of a memcached client's values, as `stats settings` tells it.
+    pub value_bytes_max: usize,
+    pub users: UserSource,
+    /// Longest that a command waits for room at a node or shim, before it is answered `-BUSY`.
+    pub queue_max: Duration,
+    pub client_limits: ClientLimits,
+}
+
+/// Where a router's users come from.
+#[derive(Clone, Debug)]
+pub enum UserSource {
+    Given(Arc<Users>),
+    /// Those of the storage servers. Nothing is carried out before they have told them.
+    Storage,
+}
+
+impl Default for RouterConfig {
+    fn default() -> RouterConfig {
+        RouterConfig {
+            routing: Routing::Learned,
+            seed: 0,
+            pipeline_max: 512,
+            pipeline_bytes_max: 4 << 20,
+            pending_max: 1 << 18,
+            key_bytes_max: wire::codec::KEY_BYTES_MAX,
+            learned_max: 1 << 16,
+            tracked_max: 1 << 20,
+            bounded: false,
+            shim_names: Vec::new(),
+            dialect: Dialect::Redis,
+            streams: false,
+            value_bytes_max: 1 << 20,
+            users: UserSource::Given(Arc::default()),
+            queue_max: Duration::from_secs(5),
+            client_limits: ClientLimits::default(),
+        }
+    }
+}
+
+/// What all clients may hold, and how long each may do nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Memory of what all clients have sent and not been answered, and of replies that they have not taken; bytes.
+    pub held_bytes_max: u64,
+    /// How long a client may ask for nothing.
+    pub idle_max: Option<Duration>,
+    /// How long a client may be there without showing who it is, where it has to.
+    pub unauthenticated_max: Option<Duration>,
+}
+
+impl Default for ClientLimits {
+    fn default() -> ClientLimits {
+        ClientLimits { held_bytes_max: u64::MAX, idle_max: None, unauthenticated_max: None }
+    }
+}

@@ -1,0 +1,118 @@
+//! What a router tells about itself and its clients. It changes nothing, but for what is handed over once.
+
+use crate::router::Router;
+use crate::router::counters::{Counters, Latencies};
+use crate::router::effect::ClientId;
+use crate::router::front::spans::CommandSpan;
+use crate::time::Time;
+
+impl Router {
+    /// Whether the client's next command may be handed in.
+    pub fn ready(&self, client: ClientId) -> bool {
+        self.front.sessions.get(client.0).is_some_and(|session| !session.closing)
+            && !self.flow.is_stalled(client.0)
+    }
+
+    /// Whether nothing that the client sends is carried out any more: it is closed once it has its replies.
+    pub fn is_closing(&self, client: ClientId) -> bool {
+        self.front.sessions.get(client.0).is_none_or(|session| session.closing)
+    }
+
+    /// Whether a reply goes to the client in parts now, and nothing else may be told in between.
+    pub fn is_streaming(&self, client: ClientId) -> bool {
+        self.flow.streams(client.0)
+    }
+
+    /// Whether nothing of the client is unanswered.
+    pub fn is_idle(&self, client: ClientId) -> bool {
+        self.flow.len(client.0) == 0
+    }
+
+    /// Since when a client has been there without showing who it is; `None` if it has or need not.
+    pub fn unauthenticated_since(&self, client: ClientId) -> Option<Time> {
+        self.front.unauthenticated_since(client.0)
+    }
+
+    /// Channels and patterns that clients have, each counted once.
+    pub fn subscriptions_count(&self) -> usize {
+        self.front.subscriptions.len()
+    }
+
+    /// Keys that clients keep in caches of their own.
+    pub fn tracked_count(&self) -> usize {
+        self.flow.interests().keys_count()
+    }
+
+    /// Users that are not defined alike at all servers: the strictest counts.
+    pub fn users_differing(&self) -> &[String] {
+        &self.front.storage_users.differing
+    }
+
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Times from a command's arrival to its reply, for the driver to drain.
+    pub fn latencies(&mut self) -> &mut Latencies {
+        &mut self.front.latencies
+    }
+
+    pub fn clients_count(&self) -> usize {
+        self.front.sessions.count()
+    }
+
+    /// Commands per second over the last whole second.
+    pub fn rate(&self) -> u64 {
+        self.front.rate.per_second()
+    }
+
+    /// Commands that the slow log has taken since the start.
+    pub fn slow_total(&self) -> u64 {
+        self.front.slow_log.total()
+    }
+
+    /// The spans of commands that have ended since this was asked last.
+    pub fn take_spans(&mut self) -> Vec<CommandSpan> {
+        self.front.sampler.take()
+    }
+
+    /// Commands of the sample whose spans nobody took in time.
+    pub fn spans_dropped(&self) -> u64 {
+        self.front.sampler.dropped()
+    }
+
+    /// Views believed to be cached (learned routing).
+    pub fn learned_count(&self) -> usize {
+        self.flow.learned_count()
+    }
+
+    /// The epoch of the map in use; zero before the first.
+    pub fn epoch(&self) -> u32 {
+        self.flow.epoch()
+    }
+
+    /// Shims whose keys this router cannot reach now.
+    pub fn shims_missing(&self) -> impl Iterator<Item = wire::ShimId> + '_ {
+        self.flow.members().missing_shims()
+    }
+
+    /// Nodes that are left alone, or tried with one read at a time.
+    pub fn breakers_open(&self) -> usize {
+        self.flow.members().breakers_open()
+    }
+
+    /// Requests in flight to nodes and shims.
+    pub fn pending_count(&self) -> usize {
+        self.flow.pending_count()
+    }
+
+    /// Commands that wait for room at a node or shim.
+    pub fn turns_waiting(&self) -> usize {
+        self.flow.turns_waiting()
+    }
+
+    /// The load of each node as this router sees it, by `NodeId`, in requests per second over capacity.
+    pub fn loads(&self, now: Time) -> impl Iterator<Item = u32> + '_ {
+        self.flow.members().loads(now)
+    }
+}

@@ -1,0 +1,154 @@
+//! What is left to do in a step, one thing after the other: clients are given what is due, and what that frees is sent. Not
+//! what they are given.
+
+use smallvec::SmallVec;
+use wire::{NodeId, Peer};
+
+use crate::router::flow::Flow;
+use crate::router::flow::event::{Event, Todo};
+use crate::router::flow::pipeline::{Freed, Operation, Touch};
+use crate::router::step::Step;
+
+impl Flow {
+    /// Goes on until there is something to tell the front; `None`: nothing is left to do. The front acts on each before it
+    /// asks for the next. Whatever is done takes a command, a request or a turn off, so there is an end.
+    #[inline]
+    pub(crate) fn next(&mut self, step: &mut Step<'_>) -> Option<Event> {
+        loop {
+            match self.todos.pop()? {
+                Todo::Advance { client, freed } => {
+                    self.todos.push(Todo::Release { client, freed });
+                    return Some(Event::Answered { client });
+                }
+                Todo::Release { client, freed } => self.release(step, client, freed),
+                Todo::Tell(event) => return Some(event),
+                rare => self.go_on(step, rare),
+            }
+        }
+    }
+
+    #[cold]
+    fn go_on(&mut self, step: &mut Step<'_>, todo: Todo) {
+        match todo {
+            Todo::Advance { .. } | Todo::Release { .. } | Todo::Tell(_) => self.todos.push(todo),
+            Todo::GoOnBehind { client, sequence } => {
+                if self.callers.is_answered(client, sequence) {
+                    self.todos.advance(client, Freed::All);
+                }
+            }
+            Todo::Lost(mut requests) => {
+                if let Some(request) = requests.next() {
+                    self.todos.push(Todo::Lost(requests));
+                    self.lost(step, request);
+                }
+            }
+            Todo::Hanging { from } => {
+                if let Some(index) = self.traffic.members.hanging(step.now, from) {
+                    step.counters.breakers_opened += 1;
+                    self.todos.push(Todo::Hanging { from: index + 1 });
+                    self.vanished(|asked| asked == Peer::Node(NodeId(index as u16)));
+                }
+            }
+            Todo::EndPause => {
+                if self.pause.take_if(|pause| step.now >= pause.until).is_some() {
+                    let clients: Vec<u32> = self.callers.numbered().map(|(client, _)| client).collect();
+                    self.todos.push(Todo::Unpaused(clients.into_iter()));
+                }
+            }
+            Todo::Unpaused(mut clients) => {
+                if let Some(client) = clients.next() {
+                    self.todos.push(Todo::Unpaused(clients));
+                    self.todos.advance(client, Freed::All);
+                }
+            }
+            Todo::FindExpired => self.find_expired(step),
+            Todo::Expired(expired) => self.expire(step, expired),
+            Todo::Deal(dealing) => self.deal(step, dealing),
+        }
+    }
+
+    /// Everything in flight to peers that are gone.
+    pub(crate) fn vanished(&mut self, gone: impl Fn(Peer) -> bool) {
+        self.todos.push(Todo::Lost(self.traffic.pending.waiting_for(gone).into_iter()));
+    }
+
+    /// Sends what an answer has freed; if some of that is answered at once, all begins anew.
+    fn release(&mut self, step: &mut Step<'_>, client: u32, freed: Freed) {
+        let held_back = |flow: &Flow| {
+            let caller = flow.callers.get(client).filter(|caller| caller.pipeline.any_held_back())?;
+            Some(caller.pipeline.first())
+        };
+        let Some(front) = held_back(self) else { return };
+        let Some(caller) = self.callers.get(client) else { return };
+        let alone = |operation: &Operation| operation.waiting() && matches!(operation.touch, Touch::All);
+        if caller.pipeline.get(front).is_some_and(alone) {
+            let has_turn = caller.pipeline.has_turn(front);
+            self.todos.push(Todo::GoOnBehind { client, sequence: front });
+            if !has_turn {
+                self.relaunch(step, client, front, None);
+            }
+            return;
+        }
+        let moved = match freed {
+            Freed::Nothing => false,
+            Freed::All => self.release_behind(step, client, &mut Freeing::default()),
+            Freed::Keys(digests) => {
+                let mut freeing = Freeing { digest: None, more: digests };
+                let mut moved = false;
+                while let Some(digest) = freeing.more.pop() {
+                    freeing.digest = Some(digest);
+                    moved |= self.release_behind(step, client, &mut freeing);
+                }
+                moved
+            }
+        };
+        if moved {
+            self.todos.advance(client, Freed::Nothing);
+        }
+    }
+
+    /// Tries the waiting operations on one key (or all) in order. An operation on several keys that leaves may
+    /// let others follow it: their keys are added to `more`. Returns whether any was answered at once.
+    fn release_behind(&mut self, step: &mut Step<'_>, client: u32, freeing: &mut Freeing) -> bool {
+        let Freeing { digest, more } = freeing;
+        let mut any_answered = false;
+        let Some(caller) = self.callers.get(client) else { return false };
+        for sequence in caller.pipeline.first()..caller.pipeline.next() {
+            let Some(caller) = self.callers.get(client) else { break };
+            let Some(operation) = caller.pipeline.get(sequence) else { break };
+            if matches!(operation.touch, Touch::All) && !operation.answered() {
+                break;
+            }
+            if !operation.waiting() || digest.is_some_and(|digest| !operation.touch.contains(digest)) {
+                continue;
+            }
+            let has_turn = caller.pipeline.has_turn(sequence);
+            let others: SmallVec<[u64; 4]> = match &operation.touch {
+                Touch::Many(digests) => {
+                    digests.iter().copied().filter(|other| Some(*other) != *digest).collect()
+                }
+                _ => SmallVec::new(),
+            };
+            if has_turn || self.relaunch(step, client, sequence, None) {
+                // Whatever touches the same key later waits behind this one.
+                if digest.is_some() {
+                    break;
+                }
+                continue;
+            }
+            any_answered |= self.callers.is_answered(client, sequence);
+            if digest.is_some() {
+                more.extend(others.into_iter().filter(|other| !more.contains(other)).collect::<Vec<_>>());
+            }
+        }
+        any_answered
+    }
+}
+
+/// Keys that an answer has freed, each as the low half of its digest: the one that is looked at, and the others.
+#[derive(Default)]
+struct Freeing {
+    /// None for all keys.
+    digest: Option<u64>,
+    more: SmallVec<[u64; 4]>,
+}

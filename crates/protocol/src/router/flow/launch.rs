@@ -1,0 +1,113 @@
+//! One try to send a command: what it takes, and what every such try does. Not where the command goes.
+
+use wire::resp::Command;
+use wire::{Key, Peer, ShimId};
+
+use crate::placement::Placement;
+use crate::router::flow::callers::Caller;
+use crate::router::flow::event::{Event, Todos};
+use crate::router::flow::pipeline::{Lane, Order, Progress, Sent};
+use crate::router::flow::refusal::{busy, unavailable};
+use crate::router::flow::request::{Origin, low, runs_alone};
+use crate::router::flow::send::{Outgoing, writes};
+use crate::router::flow::traffic::Traffic;
+use crate::router::step::Step;
+use commands::Classified;
+
+/// What is being sent for which operation.
+pub(crate) struct Job<'a> {
+    pub(crate) client: u32,
+    pub(crate) sequence: u64,
+    pub(crate) resp3: bool,
+    pub(crate) placement: &'a Placement,
+    pub(crate) command: &'a Command,
+    pub(crate) classified: &'a Classified,
+    pub(crate) keys: &'a [Key],
+    /// Those of which the client keeps what it reads.
+    pub(crate) kept: &'a [Key],
+    /// The member for which it has waited last, if it has its turn there.
+    pub(crate) dealt: Option<Peer>,
+    pub(crate) waited_ms: u16,
+}
+
+impl Job<'_> {
+    fn lane(&self) -> Lane {
+        Lane { resp3: self.resp3, script: self.classified.script }
+    }
+
+    pub(crate) fn origin(&self, part: u32) -> Origin {
+        let Job { client, sequence, resp3, waited_ms, .. } = *self;
+        Origin { client, part, sequence, resp3, waited_ms }
+    }
+}
+
+/// Why a command is not sent now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Others come first, or a pause.
+    Order,
+    /// There is no room at this member.
+    Turn(Peer),
+    /// It has its turn, and the front says what is sent.
+    Front,
+}
+
+/// What it takes to send the job.
+pub(crate) struct Launch<'a, 's> {
+    pub(crate) step: &'a mut Step<'s>,
+    pub(crate) traffic: &'a mut Traffic,
+    pub(crate) caller: &'a mut Caller,
+    pub(crate) todos: &'a mut Todos,
+    pub(crate) job: &'a Job<'a>,
+}
+
+impl Launch<'_, '_> {
+    pub(crate) fn order(&self, key: &Key) -> Order {
+        if runs_alone(self.job.classified) {
+            return Order::Free;
+        }
+        self.caller.pipeline.order(self.job.sequence, low(key), self.job.lane())
+    }
+
+    /// Right before the command is sent.
+    pub(crate) fn keep_all(&mut self) {
+        let Job { client, placement, kept, .. } = *self.job;
+        if kept.is_empty() {
+            return;
+        }
+        self.todos.tell(Event::Keeps { client });
+        for key in kept {
+            let shim = placement.shim(key);
+            if let Some(message) = self.traffic.interests.keep(key, shim, (client, self.caller.number)) {
+                self.step.send(Peer::Shim(shim), message);
+            }
+        }
+    }
+
+    pub(crate) fn execute(&mut self, part: u32, outgoing: Outgoing<'_>) -> Sent {
+        let kind = outgoing.kind;
+        let sent = self.traffic.send_execute(self.step, self.job.origin(part), outgoing);
+        if writes(kind) {
+            self.wrote(sent);
+        }
+        sent
+    }
+
+    pub(crate) fn wrote(&mut self, sent: Sent) {
+        if self.traffic.interests.knows_writers() {
+            self.todos.tell(Event::Wrote { client: self.job.client, request: sent.request });
+        }
+    }
+
+    pub(crate) fn over_limit(&self, more: usize) -> bool {
+        self.traffic.over_limit(self.step.config, more)
+    }
+
+    pub(crate) fn busy(&mut self) -> Progress {
+        Progress::Done(busy(self.step))
+    }
+
+    pub(crate) fn unavailable(&mut self, shim: ShimId) -> Progress {
+        Progress::Done(unavailable(self.step, shim))
+    }
+}

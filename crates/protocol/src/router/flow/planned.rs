@@ -1,0 +1,149 @@
+//! A command is sent to the places that its plan says, if its order allows that and there is room. Not what becomes of it
+//! then.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::{Key, Peer, View};
+
+use crate::router::flow::gather::Merge;
+use crate::router::flow::launch::{Hold, Job, Launch};
+use crate::router::flow::pending::{PendingRead, Tried};
+use crate::router::flow::pipeline::{Order, Part, Progress, Sent};
+use crate::router::flow::plan::{self, Plan};
+use crate::router::flow::refusal::{cross_shim, unnamed_keys};
+use crate::router::flow::request::low;
+use crate::router::flow::route::{Route, Unroutable, Wanted};
+use crate::router::flow::send::{Outgoing, blocks};
+
+impl Launch<'_, '_> {
+    /// As the plan of its command says.
+    pub(crate) fn planned(&mut self) -> Result<Progress, Hold> {
+        let launched = match plan::plan(self.job.command, self.job.classified) {
+            Plan::Read => self.read(),
+            Plan::Each => self.each(),
+            Plan::Whole => self.groups(None),
+            Plan::Grouped(merge) => self.groups(Some(merge)),
+            Plan::Subscription | Plan::Info => return Err(Hold::Front),
+            Plan::Publish => return Ok(self.publish()),
+            Plan::Watch => self.watch(),
+            keyless => return Ok(self.keyless(keyless)),
+        };
+        match launched {
+            Ok(progress) => Ok(progress),
+            Err(Unroutable::Wait) => Err(Hold::Order),
+            Err(Unroutable::Full(peer)) => Err(Hold::Turn(peer)),
+            Err(Unroutable::Unavailable(shim)) => Ok(self.unavailable(shim)),
+        }
+    }
+
+    fn read(&mut self) -> Result<Progress, Unroutable> {
+        let job = self.job;
+        let key = &job.keys[0];
+        let view = commands::view(job.placement.view_hash(), job.command, job.classified, job.resp3);
+        let route = self.route(key, view)?;
+        self.room_for(std::iter::once(route.peer))?;
+        if self.over_limit(1) {
+            return Ok(self.busy());
+        }
+        self.keep_all();
+        let command = if view == View::GET { Bytes::new() } else { job.command.frame().clone() };
+        let (streams, tried) = (self.step.config.streams, Tried::default());
+        let read = PendingRead { key: key.clone(), view, command, streams, tried };
+        Ok(Progress::Sent(self.send_read(0, route, read)))
+    }
+
+    fn each(&mut self) -> Result<Progress, Unroutable> {
+        let job = self.job;
+        let routes = job
+            .keys
+            .iter()
+            .map(|key| self.route(key, View::GET))
+            .collect::<Result<Vec<Route>, Unroutable>>()?;
+        self.room_for(routes.iter().map(|route| route.peer))?;
+        if self.over_limit(routes.len()) {
+            return Ok(self.busy());
+        }
+        self.keep_all();
+        let mut parts = Vec::with_capacity(routes.len());
+        for (index, (key, route)) in job.keys.iter().zip(routes).enumerate() {
+            let tried = Tried::default();
+            let (view, command) = (View::GET, Bytes::new());
+            let read = PendingRead { key: key.clone(), view, command, streams: false, tried };
+            let sent = self.send_read(index as u32, route, read);
+            parts.push(Part { sent, touch: SmallVec::from_slice(&[low(key)]), reply: None });
+        }
+        Ok(Progress::fan(parts, Merge::Values))
+    }
+
+    /// Sends a command to the shims of its keys: to one as it is, to several in groups if it can be merged.
+    fn groups(&mut self, merge: Option<Merge>) -> Result<Progress, Unroutable> {
+        let job = self.job;
+        let kind = job.classified.kind;
+        let groups = plan::groups(job.keys, |key| job.placement.home(key));
+        if groups.len() > 1 && merge.is_none() {
+            return Ok(Progress::Done(cross_shim(self.step, job.command)));
+        }
+        if job.classified.reads_unnamed_keys && job.placement.map().shims.len() > 1 {
+            return Ok(Progress::Done(unnamed_keys(self.step)));
+        }
+        let mut routes: SmallVec<[Route; 1]> = SmallVec::new();
+        for group in &groups {
+            let mut route = self.traffic.route_to_shim(group.home.shim, Order::Free)?;
+            for &member in &group.members {
+                let order = self.order(&job.keys[member]);
+                route.ordered |= self.traffic.route_to_shim(group.home.shim, order)?.ordered;
+            }
+            routes.push(route);
+        }
+        if !blocks(kind) {
+            self.room_for(routes.iter().map(|route| route.peer))?;
+        }
+        if self.over_limit(groups.len()) {
+            return Ok(self.busy());
+        }
+        self.keep_all();
+        let Some(merge) = merge.filter(|_| groups.len() > 1) else {
+            let (key, frame) = (job.keys[0].clone(), job.command.frame());
+            return Ok(Progress::Sent(self.execute(0, Outgoing { kind, route: routes[0], key, frame })));
+        };
+        let mut parts = Vec::with_capacity(groups.len());
+        for (index, (group, route)) in groups.iter().zip(routes).enumerate() {
+            let narrowed = plan::narrowed(job.command, job.classified, group);
+            let (key, frame) = (job.keys[group.members[0]].clone(), narrowed.frame());
+            let sent = self.execute(index as u32, Outgoing { kind, route, key, frame });
+            let touch = group.members.iter().map(|&member| low(&job.keys[member])).collect();
+            parts.push(Part { sent, touch, reply: None });
+        }
+        Ok(Progress::fan(parts, merge))
+    }
+
+    /// Where a read goes. One that is kept, until the interest in its key stands: behind that one's registration.
+    fn route(&mut self, key: &Key, view: View) -> Result<Route, Unroutable> {
+        let Job { placement, dealt, .. } = *self.job;
+        let order = self.order(key);
+        let registers =
+            !self.job.kept.is_empty() && (self.step.config.bounded || !self.traffic.interests.stands(key));
+        if registers || self.caller.reads_at_shims {
+            return self.traffic.route_to_shim(placement.shim(key), order);
+        }
+        self.traffic.route_read(self.step, Wanted { placement, key, view, dealt }, order)
+    }
+
+    /// Whether there is room wherever the job's requests go; if not, the first of the members that it has not waited for.
+    fn room_for(&self, peers: impl Iterator<Item = Peer>) -> Result<(), Unroutable> {
+        let dealt = self.job.dealt;
+        let full = |peer: &Peer| dealt.is_none_or(|dealt| *peer > dealt) && !self.traffic.has_window(*peer);
+        peers.filter(full).min().map_or(Ok(()), |peer| Err(Unroutable::Full(peer)))
+    }
+
+    fn send_read(&mut self, part: u32, route: Route, read: PendingRead) -> Sent {
+        self.traffic.budget.earn();
+        if self.job.kept.is_empty() {
+            return self.traffic.send_read(self.step, self.job.origin(part), route, read);
+        }
+        let key = read.key.clone();
+        let sent = self.traffic.send_read(self.step, self.job.origin(part), route, read);
+        self.traffic.interests.confirm_later(&key, sent);
+        sent
+    }
+}

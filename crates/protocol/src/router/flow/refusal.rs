@@ -1,0 +1,62 @@
+//! What a client hears of a command that the flow does not send. Not why, and not how it is sent.
+
+use bytes::Bytes;
+use wire::resp::Command;
+use wire::{Peer, ShimId};
+
+use crate::router::config::RouterConfig;
+use crate::router::replies;
+use crate::router::step::Step;
+
+const UNNAMED_KEYS: &str = "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other \
+                            storage servers; put the key's hash tag before the *, as in {user1}.weight_*";
+
+pub(crate) fn shim_name(config: &RouterConfig, shim: ShimId) -> String {
+    let known = config.shim_names.get(usize::from(shim.0));
+    known.cloned().unwrap_or_else(|| format!("number {}", shim.0))
+}
+
+pub(crate) fn busy(step: &mut Step<'_>) -> Bytes {
+    step.counters.sheds += 1;
+    replies::error("BUSY DistCache: too many commands are in flight in this router; try again")
+}
+
+pub(crate) fn unavailable(step: &mut Step<'_>, shim: ShimId) -> Bytes {
+    step.counters.unavailable += 1;
+    let name = shim_name(step.config, shim);
+    replies::error(&format!("ERR DistCache: shim {name} is not reachable; the command was not executed"))
+}
+
+pub(crate) fn cross_shim(step: &mut Step<'_>, command: &Command) -> Bytes {
+    step.counters.refusals += 1;
+    let name = String::from_utf8_lossy(command.name()).to_lowercase();
+    replies::error(&format!(
+        "CROSSSLOT DistCache: the keys of '{name}' live on different storage servers; \
+         give them one hash tag, as in {{user1}}.a and {{user1}}.b"
+    ))
+}
+
+pub(crate) fn unnamed_keys(step: &mut Step<'_>) -> Bytes {
+    step.counters.refusals += 1;
+    replies::error(UNNAMED_KEYS)
+}
+
+pub(crate) fn channel_too_long(step: &mut Step<'_>, bytes: usize) -> Bytes {
+    step.counters.refusals += 1;
+    let bytes_max = step.config.key_bytes_max;
+    replies::error(&format!("ERR DistCache: a channel of {bytes} bytes is over the limit of {bytes_max}"))
+}
+
+/// It waited for too long for room at this member.
+pub(crate) fn too_late(config: &RouterConfig, peer: Peer) -> Bytes {
+    let name = match peer {
+        Peer::Shim(shim) => format!("shim {}", shim_name(config, shim)),
+        Peer::Node(node) => format!("cache node {}", node.0),
+        Peer::Router(_) => String::new(),
+    };
+    let queue_ms_max = config.queue_max.as_millis();
+    replies::error(&format!(
+        "BUSY DistCache: the command waited for {name} for longer than queue_ms_max ({queue_ms_max} ms); it was not \
+         executed, try again later"
+    ))
+}

@@ -1,0 +1,86 @@
+//! Where channels and patterns are published, and what shims are told of who has them here. Not who that is.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::message::{Subscribe, Subscribers};
+use wire::{Key, Message, Peer, Sharding, ShimId, TopicKind};
+
+use crate::placement::Placement;
+use crate::router::flow::Flow;
+use crate::router::flow::gather::Merge;
+use crate::router::flow::pending::Pending;
+use crate::router::flow::pipeline::{Part, Progress, Sent};
+use crate::router::flow::refusal::{busy, unavailable};
+use crate::router::flow::request::Origin;
+use crate::router::step::Step;
+
+/// Channels that every server publishes about the keys that it has.
+const KEY_EVENTS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
+
+/// The shims that publish there: the channel's own; all of them for patterns and for what servers say of their keys.
+/// The servers of a Redis Cluster tell each other what is published, so there one has the pattern, or it comes twice.
+fn shims_of(placement: &Placement, kind: TopicKind, name: &Key) -> SmallVec<[ShimId; 4]> {
+    let of_key_events = || KEY_EVENTS.iter().any(|prefix| name.bytes.starts_with(prefix));
+    let everywhere = match kind {
+        TopicKind::Pattern => placement.map().sharding != Sharding::Slots || name.bytes.starts_with(b"__key"),
+        TopicKind::Channel => of_key_events(),
+        TopicKind::ShardChannel => false,
+    };
+    if everywhere {
+        return placement.map().shims.iter().map(|shim| shim.id).collect();
+    }
+    SmallVec::from_slice(&[placement.shim(name)])
+}
+
+impl Flow {
+    /// Whether all that publish these may be asked now; if not, what the client is told.
+    pub(crate) fn reaches(
+        &mut self,
+        step: &mut Step<'_>,
+        kind: TopicKind,
+        names: &[Key],
+    ) -> Result<(), Bytes> {
+        let Some(placement) = &self.traffic.placement else { return Ok(()) };
+        let asked: Vec<ShimId> = names.iter().flat_map(|name| shims_of(placement, kind, name)).collect();
+        if let Some(missing) = asked.iter().find(|shim| !self.traffic.members.shim_linked(**shim)) {
+            return Err(unavailable(step, *missing));
+        }
+        if self.traffic.over_limit(step.config, asked.len()) {
+            return Err(busy(step));
+        }
+        Ok(())
+    }
+
+    /// Asks all that publish these for a command in its turn: `Event::Subscribed` once all have answered.
+    pub(crate) fn subscribe(&mut self, step: &mut Step<'_>, origin: Origin, topics: Vec<Subscribers>) {
+        let Some(placement) = self.traffic.placement.clone() else { return };
+        let mut parts = Vec::new();
+        for Subscribers { kind, name, clients } in topics {
+            for shim in shims_of(&placement, kind, &name) {
+                let peer = Peer::Shim(shim);
+                let origin = Origin { part: parts.len() as u32, ..origin };
+                let request = self.traffic.pending.insert(Pending::new(origin, peer));
+                let message = Subscribe { request, kind, name: name.clone(), clients };
+                step.send(peer, Message::Subscribe(message));
+                parts.push(Part::alone(Sent { request, peer, read: false }));
+            }
+        }
+        self.await_fan(origin, Progress::fan(parts, Merge::Subscribed));
+    }
+
+    /// Tells all that publish it how many clients have this topic now.
+    pub(crate) fn tell_subscribers(&self, step: &mut Step<'_>, topic: &Subscribers) {
+        let Some(placement) = &self.traffic.placement else { return };
+        for shim in shims_of(placement, topic.kind, &topic.name) {
+            step.send(Peer::Shim(shim), Message::Subscribers(topic.clone()));
+        }
+    }
+
+    /// The same for one shim, if it publishes it.
+    pub(crate) fn tell_subscribers_at(&self, step: &mut Step<'_>, shim: ShimId, topic: Subscribers) {
+        let Some(placement) = &self.traffic.placement else { return };
+        if shims_of(placement, topic.kind, &topic.name).contains(&shim) {
+            step.send(Peer::Shim(shim), Message::Subscribers(topic));
+        }
+    }
+}

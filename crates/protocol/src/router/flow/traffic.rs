@@ -1,0 +1,70 @@
+//! Requests under way: at whom, for how long, and whether there is room for more. Not the clients whose they are.
+
+use std::sync::Arc;
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use wire::Peer;
+
+use crate::placement::Placement;
+use crate::router::config::RouterConfig;
+use crate::router::flow::budget::Budget;
+use crate::router::flow::interest::Interests;
+use crate::router::flow::learned::Learned;
+use crate::router::flow::members::Members;
+use crate::router::flow::pending::{Pending, PendingTable};
+use crate::router::flow::window::Windows;
+
+#[derive(Debug)]
+pub(crate) struct Traffic {
+    pub(crate) placement: Option<Arc<Placement>>,
+    pub(crate) members: Members,
+    pub(crate) learned: Learned,
+    pub(crate) pending: PendingTable,
+    pub(crate) windows: Windows,
+    pub(crate) interests: Interests,
+    pub(crate) budget: Budget,
+    pub(crate) random: SmallRng,
+}
+
+impl Traffic {
+    pub(crate) fn new(config: &RouterConfig) -> Traffic {
+        Traffic {
+            placement: None,
+            members: Members::new(),
+            learned: Learned::new(config.learned_max),
+            // A shim or node may yet answer what an earlier process asked in this router's name.
+            pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
+            windows: Windows::default(),
+            interests: Interests::default(),
+            budget: Budget::new(),
+            random: SmallRng::seed_from_u64(config.seed),
+        }
+    }
+
+    pub(crate) fn over_limit(&self, config: &RouterConfig, more: usize) -> bool {
+        self.pending.len() + more > config.pending_max
+    }
+
+    /// A request that nobody waits for any more.
+    pub(crate) fn forget(&mut self, request: u64) -> Option<Pending> {
+        let pending = self.pending.remove(request)?;
+        self.members.forgotten(pending.peer);
+        Some(pending)
+    }
+
+    /// Whether one more request may be sent there at once.
+    pub(crate) fn has_window(&self, peer: Peer) -> bool {
+        self.windows.has_window(&self.pending, peer)
+    }
+
+    /// The same for whose turn it is.
+    pub(crate) fn has_room(&self, peer: Peer) -> bool {
+        self.windows.has_room(&self.pending, peer)
+    }
+
+    /// Commands that would have their turn there before one that comes now; none before one whose turn it is.
+    pub(crate) fn queue_before(&self, peer: Peer, dealt: Option<Peer>) -> usize {
+        if dealt == Some(peer) { 0 } else { self.windows.queue(&self.pending, peer) }
+    }
+}

@@ -1,0 +1,17 @@
+//! What the front works with in one step: the flow, and the step itself. Nothing of its own.
+
+use crate::router::flow::Flow;
+use crate::router::step::Step;
+use crate::time::Time;
+
+#[derive(Debug)]
+pub(crate) struct Desk<'a> {
+    pub(crate) flow: &'a mut Flow,
+    pub(crate) step: Step<'a>,
+}
+
+impl Desk<'_> {
+    pub(crate) fn now(&self) -> Time {
+        self.step.now
+    }
+}
