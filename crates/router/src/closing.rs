@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use config::{ByteSize, Limits};
-use protocol::router::{ClientId, ClientLimits, CloseReason, Held, Input};
+use protocol::router::{ClientId, ClientLimits, CloseReason, Holdings, Input};
 use protocol::time::Time;
 use runtime::reactor::Io;
 
@@ -24,7 +24,7 @@ impl RouterDriver {
                 self.connections.wake(io, client);
             }
         }
-        let held = |(client, state): (ClientId, &Connection)| Held {
+        let held = |(client, state): (ClientId, &Connection)| Holdings {
             client,
             kept_bytes: state.kept.memory_bytes() as u64,
             buffer_bytes: io.held_bytes_of(state.id) as u64,
@@ -34,7 +34,7 @@ impl RouterDriver {
                 && self.waits_for_client(io, client, state),
             seen: Time(state.seen_us),
         };
-        let all: Vec<Held> = self.connections.all().map(held).collect();
+        let all: Vec<Holdings> = self.connections.all().map(held).collect();
         self.step(io, Time(now_us), Input::Held(all));
     }
 }

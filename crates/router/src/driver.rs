@@ -7,7 +7,7 @@ use config::Address;
 use config::key_bytes;
 use config::{Config, FrontProtocol};
 use hdrhistogram::Histogram;
-use protocol::router::{ClientId, HotKey, Input, UserSource};
+use protocol::router::{ClientId, ClusterHotKey, Input, UserSource};
 use protocol::time::Time;
 use runtime::instance::MapCell;
 use runtime::orders::{Order, Orders};
@@ -220,8 +220,8 @@ impl RouterDriver {
     }
 }
 
-fn hot_key(view: &HotKeyView) -> HotKey {
-    HotKey {
+fn hot_key(view: &HotKeyView) -> ClusterHotKey {
+    ClusterHotKey {
         key: key_bytes(&view.key).into(),
         rate: view.heat,
         share: view.share,

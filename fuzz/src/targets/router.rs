@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use protocol::router::{
-    ClientId, ClientLimits, CloseReason, Effect, Held, Input, Router, RouterConfig, Routing,
+    ClientId, ClientLimits, CloseReason, Effect, Holdings, Input, Router, RouterConfig, Routing,
 };
 use protocol::time::Time;
 use wire::message::Reply;
@@ -134,10 +134,10 @@ fn input(
 }
 
 /// What the connections of those that are there may hold.
-fn held(bytes: &mut Unstructured<'_>, clients: &[Client], now: Time) -> Result<Vec<Held>> {
+fn held(bytes: &mut Unstructured<'_>, clients: &[Client], now: Time) -> Result<Vec<Holdings>> {
     let open = (0..).zip(clients).filter(|(_, client)| client.open);
     open.map(|(id, _)| {
-        Ok(Held {
+        Ok(Holdings {
             client: ClientId(id),
             kept_bytes: bytes.arbitrary::<u16>()?.into(),
             buffer_bytes: bytes.arbitrary::<u16>()?.into(),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use commands::REDIS_VERSION;
-use protocol::router::{Class, Spread, Treatment, surface};
+use protocol::router::{CommandClass, CommandSpread, Treatment, surface};
 
 pub(super) const PAGE: &str = "docs/compatibility.md";
 const TEMPLATE: &str = "xtask/compat/compatibility.md";
@@ -65,70 +65,72 @@ fn commands(rows: &[Treatment]) -> String {
 fn shown(row: &Treatment) -> String {
     let (name, _) = class(&row.class);
     match &row.class {
-        Class::Refused(text) => {
+        CommandClass::Refused(text) => {
             let reason = text.rsplit_once("': ").map_or(text.as_str(), |(_, reason)| reason);
             format!("{name}: {}", reason.trim_start_matches("DistCache: ").replace('|', "\\|"))
         }
-        Class::Write if row.may_lack_keys => format!("{name}; without keys a barrier"),
+        CommandClass::Write if row.may_lack_keys => format!("{name}; without keys a barrier"),
         _ => name.to_owned(),
     }
 }
 
-const CLASSES: [Class; 11] = [
-    Class::CachedRead,
-    Class::Read,
-    Class::Write,
-    Class::Blocking,
-    Class::Barrier,
-    Class::Keyless,
-    Class::Pinned,
-    Class::Subscription,
-    Class::Publish,
-    Class::Answered,
-    Class::Refused(String::new()),
+const CLASSES: [CommandClass; 11] = [
+    CommandClass::CachedRead,
+    CommandClass::Read,
+    CommandClass::Write,
+    CommandClass::Blocking,
+    CommandClass::Barrier,
+    CommandClass::Keyless,
+    CommandClass::Pinned,
+    CommandClass::Subscription,
+    CommandClass::Publish,
+    CommandClass::Answered,
+    CommandClass::Refused(String::new()),
 ];
 
-fn class(class: &Class) -> (&'static str, &'static str) {
+fn class(class: &CommandClass) -> (&'static str, &'static str) {
     match class {
-        Class::CachedRead => {
+        CommandClass::CachedRead => {
             ("cached read", "the reply for one key is cached under it, and dropped before a write of the key")
         }
-        Class::Read => (
+        CommandClass::Read => (
             "read",
             "goes to storage each time: several keys, chance, or a reply that changes without a write",
         ),
-        Class::Write => ("write", "invalidates every copy of its keys, then goes to storage"),
-        Class::Blocking => {
+        CommandClass::Write => ("write", "invalidates every copy of its keys, then goes to storage"),
+        CommandClass::Blocking => {
             ("blocking", "waits on a storage connection of its own; its keys are not cached meanwhile")
         }
-        Class::Barrier => {
+        CommandClass::Barrier => {
             ("barrier", "writes keys that it does not name: everything cached is dropped before it runs")
         }
-        Class::Keyless => ("keyless", "neither names nor writes a key: storage is asked"),
-        Class::Pinned => ("pinned", "from WATCH to EXEC the client has a storage connection of its own"),
-        Class::Subscription => ("subscription", "of the client's own connection"),
-        Class::Publish => ("publish", "goes to the server of its channel"),
-        Class::Answered => {
+        CommandClass::Keyless => ("keyless", "neither names nor writes a key: storage is asked"),
+        CommandClass::Pinned => {
+            ("pinned", "from WATCH to EXEC the client has a storage connection of its own")
+        }
+        CommandClass::Subscription => ("subscription", "of the client's own connection"),
+        CommandClass::Publish => ("publish", "goes to the server of its channel"),
+        CommandClass::Answered => {
             ("answered here", "about the client's own connection or the router: storage is not asked")
         }
-        Class::Refused(_) => ("refused", "with an error that says why"),
+        CommandClass::Refused(_) => ("refused", "with an error that says why"),
     }
 }
 
 fn spread(row: &Treatment) -> &'static str {
     match (row.spread, &row.class) {
-        (Spread::Nowhere, _) => "-",
-        (Spread::OneKey, Class::CachedRead) => "the key's copies, or its server",
-        (Spread::OneKey, _) => "the key's server",
-        (Spread::SameServer, _) if row.may_lack_keys => "one server; its keys need one hash tag",
-        (Spread::SameServer, _) => "its keys need one hash tag",
-        (Spread::EachKey, _) => "each key on its own; with one hash tag at once",
-        (Spread::Split, _) => "once per server with its keys; atomic per server",
-        (Spread::Everywhere, _) => "all servers, replies put together",
-        (Spread::InTurn, _) => "one server after the other",
-        (Spread::Anywhere, _) => "any server",
-        (Spread::First, _) => "always the first server",
-        (Spread::Channel, _) => "the channel's server; patterns at all",
+        (CommandSpread::Nowhere, _) => "-",
+        (CommandSpread::OneKey, CommandClass::CachedRead) => "the key's copies, or its server",
+        (CommandSpread::OneKey, _) => "the key's server",
+        (CommandSpread::SameServer, _) if row.may_lack_keys => "one server; its keys need one hash tag",
+        (CommandSpread::SameServer, _) => "its keys need one hash tag",
+        (CommandSpread::EachKey, _) => "each key on its own; with one hash tag at once",
+        (CommandSpread::Split, _) => "once per server with its keys; atomic per server",
+        (CommandSpread::Everywhere, _) => "all servers, replies put together",
+        (CommandSpread::InTurn, _) => "one server after the other",
+        (CommandSpread::Anywhere, _) => "any server",
+        (CommandSpread::First, _) => "always the first server",
+        (CommandSpread::Channel, _) => "the channel's server; patterns at all",
     }
 }
 

@@ -13,7 +13,7 @@
 //!  └─────────────────────────────────┘  Event, one after the other   └────────────────────────────────┘
 //! ```
 //!
-//! The front calls the flow and reads from it; the flow knows nothing of the front. What it has to tell is an `Event`, which
+//! The front calls the flow and reads from it; the flow knows nothing of the front. What it has to tell is an `FlowEvent`, which
 //! `step` hands to the front before the flow goes on, until there is none. So effects keep the order of their causes, and
 //! nothing calls itself.
 
@@ -40,11 +40,11 @@ pub use config::{ClientLimits, RouterConfig, Routing, UserSource};
 pub use counters::{Counters, Latencies};
 pub use effect::{ClientId, CloseReason, Effect};
 pub use flow::ran::RequestSpan;
-pub use front::closing::Held;
-pub use front::hot_keys::HotKey;
+pub use front::closing::Holdings;
+pub use front::hot_keys::ClusterHotKey;
 pub use front::spans::CommandSpan;
 pub use settings::{Settings, SlowLogSettings};
-pub use surface::{Class, Spread, Treatment, shortest, surface};
+pub use surface::{CommandClass, CommandSpread, Treatment, shortest, surface};
 
 /// The version of Redis whose behaviour clients get, as HELLO and INFO tell them.
 pub use commands::REDIS_VERSION;
@@ -55,7 +55,7 @@ use commands::acl::Users;
 use flow::Flow;
 use front::Front;
 use front::desk::Desk;
-use step::Step;
+use step::RouterStep;
 
 /// Everything a router can see.
 #[derive(Clone, Debug)]
@@ -110,11 +110,11 @@ pub enum Input {
     /// What has changed in the configuration while serving.
     Settings(Settings),
     /// The hottest keys of the cluster, as a controller told them last.
-    HotKeys(Vec<HotKey>),
+    HotKeys(Vec<ClusterHotKey>),
     /// Other users from now on, unless they are storage's.
     Users(Arc<Users>),
     /// What the connections of all clients hold, some times a second and when it is too much.
-    Held(Vec<Held>),
+    Held(Vec<Holdings>),
     Tick,
 }
 
@@ -138,7 +138,7 @@ impl Router {
             self.set(settings);
         }
         let Router { config, counters, front, flow } = self;
-        let desk = &mut Desk { flow, step: Step { now, config, counters, effects } };
+        let desk = &mut Desk { flow, step: RouterStep { now, config, counters, effects } };
         match input {
             Input::Message { from, message } => take_message(front, desk, from, message),
             Input::Linked(_) | Input::Unlinked(_) | Input::Map(_) => take_member(front, desk, input),

@@ -9,14 +9,14 @@ use crate::router::effect::{ClientId, CloseReason, Effect};
 use crate::time::Time;
 
 #[derive(Debug)]
-pub(crate) struct Step<'a> {
+pub(crate) struct RouterStep<'a> {
     pub(crate) now: Time,
     pub(crate) config: &'a RouterConfig,
     pub(crate) counters: &'a mut Counters,
     pub(crate) effects: &'a mut Vec<Effect>,
 }
 
-impl Step<'_> {
+impl RouterStep<'_> {
     pub(crate) fn send(&mut self, to: Peer, message: Message) {
         self.effects.push(Effect::Send { to, message });
     }

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 use wire::resp::Command;
 
-use crate::router::flow::plan::{self, Plan};
+use crate::router::flow::plan::{self, CommandPlan};
 use crate::router::words;
 use crate::router::{ClientId, Effect, Input, Router, RouterConfig};
 use crate::time::Time;
@@ -14,14 +14,14 @@ use commands::{Classified, CommandKind, CommandRefusal, CommandSpec};
 #[derive(Debug)]
 pub struct Treatment {
     pub spec: &'static CommandSpec,
-    pub class: Class,
+    pub class: CommandClass,
     /// Also without a key: then it is a barrier or, of a read, goes to any server.
     pub may_lack_keys: bool,
-    pub spread: Spread,
+    pub spread: CommandSpread,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum CommandClass {
     /// Refused always, with the words that the client gets.
     Refused(String),
     /// By the router, without storage.
@@ -43,7 +43,7 @@ pub enum Class {
 
 /// What it does where several storage servers stand behind the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spread {
+pub enum CommandSpread {
     /// Never leaves the router.
     Nowhere,
     /// To the server of its key.
@@ -102,7 +102,12 @@ fn treatment(spec: &'static CommandSpec) -> Treatment {
 
 fn refused(spec: &'static CommandSpec, text: &str) -> Treatment {
     let text = text.strip_prefix("ERR ").unwrap_or(text).to_owned();
-    Treatment { spec, class: Class::Refused(text), may_lack_keys: false, spread: Spread::Nowhere }
+    Treatment {
+        spec,
+        class: CommandClass::Refused(text),
+        may_lack_keys: false,
+        spread: CommandSpread::Nowhere,
+    }
 }
 
 /// What a router says to it that answers for itself, if that is a refusal.
@@ -123,42 +128,42 @@ fn refusal_of(command: &Command) -> Option<String> {
     refusals.next()
 }
 
-fn class(kind: CommandKind) -> Class {
+fn class(kind: CommandKind) -> CommandClass {
     match kind {
-        CommandKind::Read => Class::CachedRead,
-        CommandKind::Query => Class::Read,
-        CommandKind::Write => Class::Write,
-        CommandKind::BlockingWrite | CommandKind::BlockingQuery => Class::Blocking,
-        CommandKind::Watch => Class::Pinned,
-        CommandKind::Barrier => Class::Barrier,
-        CommandKind::Keyless => Class::Keyless,
-        CommandKind::Connection | CommandKind::Purge => Class::Answered,
-        CommandKind::Subscription => Class::Subscription,
-        CommandKind::Publish => Class::Publish,
+        CommandKind::Read => CommandClass::CachedRead,
+        CommandKind::Query => CommandClass::Read,
+        CommandKind::Write => CommandClass::Write,
+        CommandKind::BlockingWrite | CommandKind::BlockingQuery => CommandClass::Blocking,
+        CommandKind::Watch => CommandClass::Pinned,
+        CommandKind::Barrier => CommandClass::Barrier,
+        CommandKind::Keyless => CommandClass::Keyless,
+        CommandKind::Connection | CommandKind::Purge => CommandClass::Answered,
+        CommandKind::Subscription => CommandClass::Subscription,
+        CommandKind::Publish => CommandClass::Publish,
     }
 }
 
-fn spread(command: &Command, classified: &Classified) -> Spread {
+fn spread(command: &Command, classified: &Classified) -> CommandSpread {
     if classified.kind == CommandKind::Connection {
         // Of these the router puts its own facts before those of storage.
         let asks = words::is(command, 0, "INFO") || words::is(command, 0, "COMMAND");
         let help = words::is(command, 0, "CLIENT") && words::is(command, 1, "HELP");
         return match (asks, help) {
-            (true, _) => Spread::Everywhere,
-            (_, true) => Spread::Anywhere,
-            _ => Spread::Nowhere,
+            (true, _) => CommandSpread::Everywhere,
+            (_, true) => CommandSpread::Anywhere,
+            _ => CommandSpread::Nowhere,
         };
     }
     match plan::plan(command, classified) {
-        Plan::Read => Spread::OneKey,
-        Plan::Whole | Plan::Watch if classified.keys.len() > 1 => Spread::SameServer,
-        Plan::Whole | Plan::Watch => Spread::OneKey,
-        Plan::Each => Spread::EachKey,
-        Plan::Grouped(_) => Spread::Split,
-        Plan::Everywhere(_) | Plan::Users | Plan::Info => Spread::Everywhere,
-        Plan::Anywhere => Spread::Anywhere,
-        Plan::FirstShim => Spread::First,
-        Plan::Scan | Plan::RandomKey => Spread::InTurn,
-        Plan::Subscription | Plan::Publish => Spread::Channel,
+        CommandPlan::Read => CommandSpread::OneKey,
+        CommandPlan::Whole | CommandPlan::Watch if classified.keys.len() > 1 => CommandSpread::SameServer,
+        CommandPlan::Whole | CommandPlan::Watch => CommandSpread::OneKey,
+        CommandPlan::Each => CommandSpread::EachKey,
+        CommandPlan::Grouped(_) => CommandSpread::Split,
+        CommandPlan::Everywhere(_) | CommandPlan::Users | CommandPlan::Info => CommandSpread::Everywhere,
+        CommandPlan::Anywhere => CommandSpread::Anywhere,
+        CommandPlan::FirstShim => CommandSpread::First,
+        CommandPlan::Scan | CommandPlan::RandomKey => CommandSpread::InTurn,
+        CommandPlan::Subscription | CommandPlan::Publish => CommandSpread::Channel,
     }
 }

@@ -15,7 +15,7 @@ use super::flight::Flight;
 use super::{Effect, Shards};
 use crate::placement::slot;
 use crate::router::flow::gather::Merge;
-use crate::router::flow::plan::{self, Plan};
+use crate::router::flow::plan::{self, CommandPlan};
 use crate::router::words;
 use crate::storage::{Lane, Reach, StorageEvent, Store};
 use crate::time::Time;
@@ -51,14 +51,14 @@ impl Shards {
             let replies = SmallVec::from_elem(empty, 1);
             return effects.push(Effect::Report(StorageEvent::Replies { ticket: store.ticket, replies }));
         }
-        if matches!(plan, Plan::Scan) && servers.len() > 1 {
+        if matches!(plan, CommandPlan::Scan) && servers.len() > 1 {
             return self.scan(now, store, &command, &servers, effects);
         }
         let finish = match plan {
-            Plan::Everywhere(merge) => Finish::Merge(merge),
-            Plan::RandomKey => Finish::FirstKey,
-            Plan::Info => Finish::Merge(Merge::Info { own: String::new() }),
-            Plan::Users => Finish::Merge(Merge::Largest),
+            CommandPlan::Everywhere(merge) => Finish::Merge(merge),
+            CommandPlan::RandomKey => Finish::FirstKey,
+            CommandPlan::Info => Finish::Merge(Merge::Info { own: String::new() }),
+            CommandPlan::Users => Finish::Merge(Merge::Largest),
             _ if lists_users(&command) => Finish::Each,
             _ => {
                 let server = self.stewarded.first().copied().or(self.anchor);
@@ -87,7 +87,7 @@ impl Shards {
             let Ok(classified) = commands::classify(command) else { return false };
             let everywhere = matches!(
                 plan::plan(command, &classified),
-                Plan::Everywhere(_) | Plan::Scan | Plan::RandomKey | Plan::Info
+                CommandPlan::Everywhere(_) | CommandPlan::Scan | CommandPlan::RandomKey | CommandPlan::Info
             );
             classified.kind == CommandKind::Barrier || several && everywhere
         };
@@ -224,26 +224,26 @@ fn refuse(store: &Store, text: &str, effects: &mut Vec<Effect>) {
 }
 
 /// What a server without keys, clients, users and scripts would say, where it is one of several that are asked.
-fn empty(plan: &Plan, command: &Command, resp3: bool) -> Option<Bytes> {
+fn empty(plan: &CommandPlan, command: &Command, resp3: bool) -> Option<Bytes> {
     let mut out = Vec::new();
     match plan {
-        Plan::Scan => out.extend_from_slice(b"*2\r\n$1\r\n0\r\n*0\r\n"),
-        Plan::RandomKey => reply::null(resp3, &mut out),
-        Plan::Info => reply::bulk(b"", &mut out),
-        Plan::Everywhere(Merge::Sum) => reply::integer(0, &mut out),
-        Plan::Users if words::is(command, 1, "DELUSER") => reply::integer(0, &mut out),
-        Plan::Everywhere(Merge::Any) => {
+        CommandPlan::Scan => out.extend_from_slice(b"*2\r\n$1\r\n0\r\n*0\r\n"),
+        CommandPlan::RandomKey => reply::null(resp3, &mut out),
+        CommandPlan::Info => reply::bulk(b"", &mut out),
+        CommandPlan::Everywhere(Merge::Sum) => reply::integer(0, &mut out),
+        CommandPlan::Users if words::is(command, 1, "DELUSER") => reply::integer(0, &mut out),
+        CommandPlan::Everywhere(Merge::Any) => {
             out.extend_from_slice(b"-NOTBUSY No scripts in execution right now.\r\n");
         }
-        Plan::Everywhere(Merge::Everywhere) => {
+        CommandPlan::Everywhere(Merge::Everywhere) => {
             let count = command.len().saturating_sub(2);
             reply::array_header(count, &mut out);
             (0..count).for_each(|_| reply::integer(1, &mut out));
         }
-        Plan::Everywhere(Merge::Concatenation | Merge::Union | Merge::Counts) => {
+        CommandPlan::Everywhere(Merge::Concatenation | Merge::Union | Merge::Counts) => {
             reply::array_header(0, &mut out);
         }
-        Plan::Everywhere(_) | Plan::Users => out.extend_from_slice(reply::OK),
+        CommandPlan::Everywhere(_) | CommandPlan::Users => out.extend_from_slice(reply::OK),
         _ if lists_users(command) => reply::array_header(0, &mut out),
         _ => return None,
     }

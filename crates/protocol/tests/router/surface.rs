@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use protocol::router::{Class, ClientId, Effect, Input, RouterConfig, Spread, Treatment, shortest, surface};
+use protocol::router::{
+    ClientId, CommandClass, CommandSpread, Effect, Input, RouterConfig, Treatment, shortest, surface,
+};
 use protocol::time::Time;
 use wire::resp::Command;
 use wire::{Message, Peer};
@@ -73,19 +75,21 @@ fn command(treatment: &Treatment, keys: usize) -> Option<Command> {
 fn fits(treatment: &Treatment, seen: &Seen) -> bool {
     let servers = seen.peers.len();
     match (&treatment.class, treatment.spread) {
-        (Class::Refused(text), _) => {
+        (CommandClass::Refused(text), _) => {
             let reply = seen.reply.as_deref().unwrap_or_default();
             servers == 0 && reply.starts_with('-') && reply.contains(text.as_str())
         }
-        (_, Spread::Nowhere) => servers == 0,
-        (Class::Subscription, _) => seen.subscribes > 0 || seen.reply.is_some(),
-        (_, Spread::Everywhere) => {
+        (_, CommandSpread::Nowhere) => servers == 0,
+        (CommandClass::Subscription, _) => seen.subscribes > 0 || seen.reply.is_some(),
+        (_, CommandSpread::Everywhere) => {
             servers == usize::from(SHIMS) || treatment.spec.name.starts_with("command")
         }
-        (Class::CachedRead, Spread::EachKey | Spread::OneKey) => seen.reads > 0 && seen.executes == 0,
+        (CommandClass::CachedRead, CommandSpread::EachKey | CommandSpread::OneKey) => {
+            seen.reads > 0 && seen.executes == 0
+        }
         // One key alone is a cached read.
-        (Class::CachedRead, Spread::Split) => seen.reads == 1,
-        (_, Spread::Split) => seen.executes == servers && servers > 0,
+        (CommandClass::CachedRead, CommandSpread::Split) => seen.reads == 1,
+        (_, CommandSpread::Split) => seen.executes == servers && servers > 0,
         _ => {
             seen.executes + seen.reads == 1 || seen.reply.as_deref().is_some_and(|text| text.starts_with('-'))
         }
@@ -115,9 +119,9 @@ fn keys_on_several_servers_are_treated_as_it_is_written_down() {
         let seen = send(command);
         let reply = seen.reply.as_deref().unwrap_or_default();
         let right = match row.spread {
-            Spread::SameServer => seen.peers.is_empty() && reply.starts_with("-CROSSSLOT"),
-            Spread::EachKey => seen.reads == 12 && seen.peers.len() > 1,
-            Spread::Split => seen.peers.len() > 1 && seen.executes == seen.peers.len(),
+            CommandSpread::SameServer => seen.peers.is_empty() && reply.starts_with("-CROSSSLOT"),
+            CommandSpread::EachKey => seen.reads == 12 && seen.peers.len() > 1,
+            CommandSpread::Split => seen.peers.len() > 1 && seen.executes == seen.peers.len(),
             _ => false,
         };
         assert!(right, "{}: {:?} but {seen:?}", row.spec.name, row.spread);

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use protocol::router::{Class, surface};
+use protocol::router::{CommandClass, surface};
 use wire::resp::{Command, Value};
 
 use crate::cluster::{Client, Cluster, Layout, RedisServer, installed, shared, text};
@@ -96,10 +96,10 @@ struct Pair {
 }
 
 impl Pair {
-    fn check(&mut self, command: &Documented, class: &Class, payload: &[u8]) {
+    fn check(&mut self, command: &Documented, class: &CommandClass, payload: &[u8]) {
         let all = invocations::of(command, payload);
         self.tally.invocations += all.len();
-        if let Class::Refused(reason) = class {
+        if let CommandClass::Refused(reason) = class {
             return self.refused(reason, &all);
         }
         match manner(command, class) {
@@ -212,13 +212,13 @@ impl Pair {
     }
 }
 
-fn manner(command: &Documented, class: &Class) -> Manner {
+fn manner(command: &Documented, class: &CommandClass) -> Manner {
     let own = ["connection", "pubsub", "transactions"].contains(&command.group.as_str());
     match class {
         // Redis closes a client that ends while it is paused.
         _ if command.name.starts_with("client|") && command.name.ends_with("pause") => Manner::Writes,
         _ if own => Manner::Alone,
-        Class::CachedRead | Class::Read => Manner::Reads,
+        CommandClass::CachedRead | CommandClass::Read => Manner::Reads,
         _ => Manner::Writes,
     }
 }
@@ -295,7 +295,7 @@ fn run(servers: usize, resp3: bool) {
     let ours = Side { socket: cluster.unix_socket(), resp3 };
     let mut pair = Pair { redis, ours, servers, tally: Tally::default() };
     let mut report = String::new();
-    let mut treatments: BTreeMap<&str, Class> =
+    let mut treatments: BTreeMap<&str, CommandClass> =
         surface().into_iter().map(|row| (row.spec.name, row.class)).collect();
     for command in &documented {
         let class = treatments

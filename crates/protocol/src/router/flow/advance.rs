@@ -5,20 +5,20 @@ use smallvec::SmallVec;
 use wire::{NodeId, Peer};
 
 use crate::router::flow::Flow;
-use crate::router::flow::event::{Event, Todo};
-use crate::router::flow::pipeline::{Freed, Operation, Touch};
-use crate::router::step::Step;
+use crate::router::flow::event::{FlowEvent, Todo};
+use crate::router::flow::pipeline::{ClientOperation, Freed, Touch};
+use crate::router::step::RouterStep;
 
 impl Flow {
     /// Goes on until there is something to tell the front; `None`: nothing is left to do. The front acts on each before it
     /// asks for the next. Whatever is done takes a command, a request or a turn off, so there is an end.
     #[inline]
-    pub(crate) fn next(&mut self, step: &mut Step<'_>) -> Option<Event> {
+    pub(crate) fn next(&mut self, step: &mut RouterStep<'_>) -> Option<FlowEvent> {
         loop {
             match self.todos.pop()? {
                 Todo::Advance { client, freed } => {
                     self.todos.push(Todo::Release { client, freed });
-                    return Some(Event::Answered { client });
+                    return Some(FlowEvent::Answered { client });
                 }
                 Todo::Release { client, freed } => self.release(step, client, freed),
                 Todo::Tell(event) => return Some(event),
@@ -28,7 +28,7 @@ impl Flow {
     }
 
     #[cold]
-    fn go_on(&mut self, step: &mut Step<'_>, todo: Todo) {
+    fn go_on(&mut self, step: &mut RouterStep<'_>, todo: Todo) {
         match todo {
             Todo::Advance { .. } | Todo::Release { .. } | Todo::Tell(_) => self.todos.push(todo),
             Todo::GoOnBehind { client, sequence } => {
@@ -73,14 +73,15 @@ impl Flow {
     }
 
     /// Sends what an answer has freed; if some of that is answered at once, all begins anew.
-    fn release(&mut self, step: &mut Step<'_>, client: u32, freed: Freed) {
+    fn release(&mut self, step: &mut RouterStep<'_>, client: u32, freed: Freed) {
         let held_back = |flow: &Flow| {
             let caller = flow.callers.get(client).filter(|caller| caller.pipeline.any_held_back())?;
             Some(caller.pipeline.first())
         };
         let Some(front) = held_back(self) else { return };
         let Some(caller) = self.callers.get(client) else { return };
-        let alone = |operation: &Operation| operation.waiting() && matches!(operation.touch, Touch::All);
+        let alone =
+            |operation: &ClientOperation| operation.waiting() && matches!(operation.touch, Touch::All);
         if caller.pipeline.get(front).is_some_and(alone) {
             let has_turn = caller.pipeline.has_turn(front);
             self.todos.push(Todo::GoOnBehind { client, sequence: front });
@@ -109,7 +110,7 @@ impl Flow {
 
     /// Tries the waiting operations on one key (or all) in order. An operation on several keys that leaves may
     /// let others follow it: their keys are added to `more`. Returns whether any was answered at once.
-    fn release_behind(&mut self, step: &mut Step<'_>, client: u32, freeing: &mut Freeing) -> bool {
+    fn release_behind(&mut self, step: &mut RouterStep<'_>, client: u32, freeing: &mut Freeing) -> bool {
         let Freeing { digest, more } = freeing;
         let mut any_answered = false;
         let Some(caller) = self.callers.get(client) else { return false };

@@ -6,13 +6,13 @@ use wire::{Peer, Status};
 
 use crate::router::config::Routing;
 use crate::router::flow::Flow;
-use crate::router::flow::ran::Heard;
+use crate::router::flow::ran::RequestHeard;
 use crate::router::flow::reply::PartReply;
 use crate::router::flow::retry::Cause;
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 
 impl Flow {
-    pub(crate) fn reply(&mut self, step: &mut Step<'_>, from: Peer, reply: Reply) {
+    pub(crate) fn reply(&mut self, step: &mut RouterStep<'_>, from: Peer, reply: Reply) {
         let traffic = &mut self.traffic;
         traffic.interests.confirm(from, reply.request);
         if reply.more {
@@ -44,7 +44,7 @@ impl Flow {
             _ => {
                 step.counters.hits += u64::from(reply.hit);
                 step.counters.errors += u64::from(answer.status.is_refusal());
-                self.part_answered(step, pending.origin, Heard::of(&pending, reply.hit), answer);
+                self.part_answered(step, pending.origin, RequestHeard::of(&pending, reply.hit), answer);
             }
         }
     }

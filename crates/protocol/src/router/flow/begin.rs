@@ -6,14 +6,16 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::router::flow::Flow;
-use crate::router::flow::event::Event;
+use crate::router::flow::event::FlowEvent;
 use crate::router::flow::gather::Merge;
-use crate::router::flow::launch::{Hold, Job, Launch};
-use crate::router::flow::pipeline::{Freed, Operation, Part, Progress, Touch, Turn};
+use crate::router::flow::launch::{Hold, Launch, LaunchJob};
+use crate::router::flow::pipeline::{ClientOperation, FanPart, Freed, OperationProgress, RoomTurn, Touch};
 use crate::router::flow::ran::Ran;
-use crate::router::flow::request::{Manner, Origin, Request, Routed, Way, keys_of, low, runs_alone};
+use crate::router::flow::request::{
+    ClientRequest, CommandWay, Manner, RequestOrigin, Routed, keys_of, low, runs_alone,
+};
 use crate::router::replies;
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 use commands::CommandKind;
 
 const ELSEWHERE: &str = "CROSSSLOT DistCache: a script without keys runs on another storage server than the keys of \
@@ -21,8 +23,8 @@ const ELSEWHERE: &str = "CROSSSLOT DistCache: a script without keys runs on anot
 
 impl Flow {
     /// A command of a client, in its turn. Only once there is a map.
-    pub(crate) fn begin(&mut self, step: &mut Step<'_>, client: u32, request: Request) {
-        let Request { routed, manner } = request;
+    pub(crate) fn begin(&mut self, step: &mut RouterStep<'_>, client: u32, request: ClientRequest) {
+        let ClientRequest { routed, manner } = request;
         let (Some(placement), Some(caller)) = (self.traffic.placement.clone(), self.callers.get(client))
         else {
             return;
@@ -32,7 +34,7 @@ impl Flow {
         let keys = keys_of(&placement, command, classified);
         let (touch, held_bytes) = (Touch::of(classified, &keys), command.frame().len());
         let mut ran = Ran::new(step.now, classified);
-        let job = Job {
+        let job = LaunchJob {
             client,
             sequence,
             resp3: manner.resp3,
@@ -45,11 +47,11 @@ impl Flow {
             waited_ms: 0,
         };
         let first = placement.map().shims[0].id;
-        let elsewhere = matches!(way, Way::Transaction { watched: false, .. })
+        let elsewhere = matches!(way, CommandWay::Transaction { watched: false, .. })
             && classified.kind == CommandKind::Barrier
             && keys.iter().any(|key| placement.shim(key) != first);
         let launched = match elsewhere {
-            true => Ok(Progress::Done(replies::error(ELSEWHERE))),
+            true => Ok(OperationProgress::Done(replies::error(ELSEWHERE))),
             false => self.launch(step, &job, way),
         };
         let script = classified.script;
@@ -60,62 +62,77 @@ impl Flow {
             }
             Err(Hold::Front) => {
                 ran.launched(step.now, routed.command.clone());
-                let origin = Origin { client, part: 0, sequence, resp3: manner.resp3, waited_ms: 0 };
-                self.todos.tell(Event::Turn { origin, routed: Box::new(routed) });
-                Progress::Handed
+                let origin = RequestOrigin { client, part: 0, sequence, resp3: manner.resp3, waited_ms: 0 };
+                self.todos.tell(FlowEvent::Turn { origin, routed: Box::new(routed) });
+                OperationProgress::Handed
             }
             Err(Hold::Order) => {
                 step.counters.ordered_waits += 1;
-                Progress::Waiting(Box::new(routed))
+                OperationProgress::Waiting(Box::new(routed))
             }
             Err(Hold::Turn(peer)) => {
                 step.counters.turns_awaited += 1;
                 if let Some(caller) = self.callers.get_mut(client) {
-                    let turn = Turn { sequence, peer, since: step.now };
+                    let turn = RoomTurn { sequence, peer, since: step.now };
                     self.traffic.windows.wait(client, caller, turn);
                 }
-                Progress::Waiting(Box::new(routed))
+                OperationProgress::Waiting(Box::new(routed))
             }
         };
-        let operation =
-            Operation { held_bytes, script, manner, ran, ..Operation::new(step.now, touch, progress) };
+        let operation = ClientOperation {
+            held_bytes,
+            script,
+            manner,
+            ran,
+            ..ClientOperation::new(step.now, touch, progress)
+        };
         self.enqueue(step, client, operation);
     }
 
     /// What the front answers itself, in its turn.
-    pub(crate) fn answer(&mut self, step: &mut Step<'_>, client: u32, manner: Manner, bytes: Bytes) {
-        let (held_bytes, progress) = (bytes.len(), Progress::Done(bytes));
-        let operation =
-            Operation { held_bytes, manner, ..Operation::new(step.now, Touch::Nothing, progress) };
+    pub(crate) fn answer(&mut self, step: &mut RouterStep<'_>, client: u32, manner: Manner, bytes: Bytes) {
+        let (held_bytes, progress) = (bytes.len(), OperationProgress::Done(bytes));
+        let operation = ClientOperation {
+            held_bytes,
+            manner,
+            ..ClientOperation::new(step.now, Touch::Nothing, progress)
+        };
         self.enqueue(step, client, operation);
     }
 
     /// Requests that were sent already, and whose replies the client has to wait for: the first of them is its answer, or an
     /// error.
-    pub(crate) fn await_parts(&mut self, step: &mut Step<'_>, client: u32, manner: Manner, parts: Vec<Part>) {
-        let progress = Progress::fan(parts, Merge::First);
-        let operation = Operation { manner, ..Operation::new(step.now, Touch::Nothing, progress) };
+    pub(crate) fn await_parts(
+        &mut self,
+        step: &mut RouterStep<'_>,
+        client: u32,
+        manner: Manner,
+        parts: Vec<FanPart>,
+    ) {
+        let progress = OperationProgress::fan(parts, Merge::First);
+        let operation =
+            ClientOperation { manner, ..ClientOperation::new(step.now, Touch::Nothing, progress) };
         self.enqueue(step, client, operation);
     }
 
     /// UNWATCH, DISCARD, RESET or an EXEC that does nothing: nothing is watched any more, in its turn.
-    pub(crate) fn end_watch(&mut self, step: &mut Step<'_>, client: u32, request: Request) {
-        let Request { routed, manner } = request;
+    pub(crate) fn end_watch(&mut self, step: &mut RouterStep<'_>, client: u32, request: ClientRequest) {
+        let ClientRequest { routed, manner } = request;
         let Some(caller) = self.callers.get_mut(client) else { return };
         let progress = match routed.way {
-            Way::EndsWatch(told) if caller.pipeline.next() == caller.pipeline.first() => {
+            CommandWay::EndsWatch(told) if caller.pipeline.next() == caller.pipeline.first() => {
                 if let Some(watch) = caller.watch.take() {
                     watch.end(step);
                 }
-                Progress::Done(told)
+                OperationProgress::Done(told)
             }
-            way => Progress::Waiting(Box::new(Routed { way, ..routed })),
+            way => OperationProgress::Waiting(Box::new(Routed { way, ..routed })),
         };
-        let operation = Operation { manner, ..Operation::new(step.now, Touch::All, progress) };
+        let operation = ClientOperation { manner, ..ClientOperation::new(step.now, Touch::All, progress) };
         self.enqueue(step, client, operation);
     }
 
-    fn enqueue(&mut self, step: &mut Step<'_>, client: u32, operation: Operation) {
+    fn enqueue(&mut self, step: &mut RouterStep<'_>, client: u32, operation: ClientOperation) {
         let Some(caller) = self.callers.get_mut(client) else { return };
         let done = operation.answered();
         caller.pipeline.push(operation);
@@ -128,10 +145,10 @@ impl Flow {
     /// Tries again what had to wait; `turn`: there is room where it waited for it. Returns whether it still has to.
     pub(crate) fn relaunch(
         &mut self,
-        step: &mut Step<'_>,
+        step: &mut RouterStep<'_>,
         client: u32,
         sequence: u64,
-        turn: Option<Turn>,
+        turn: Option<RoomTurn>,
     ) -> bool {
         let Some(placement) = self.traffic.placement.clone() else { return true };
         let Some(caller) = self.callers.get_mut(client) else { return true };
@@ -146,7 +163,7 @@ impl Flow {
         let dealt = turn.map(|turn| turn.peer);
         let waited = turn.map_or(Duration::ZERO, |turn| step.now.since(turn.since));
         let waited_ms = u16::try_from(waited.as_millis()).unwrap_or(u16::MAX);
-        let job = Job {
+        let job = LaunchJob {
             client,
             sequence,
             resp3,
@@ -164,18 +181,18 @@ impl Flow {
             Ok(progress) => (progress, routed.command),
             Err(Hold::Front) => {
                 let command = routed.command.clone();
-                let origin = Origin { client, part: 0, sequence, resp3, waited_ms };
-                self.todos.tell(Event::Turn { origin, routed });
-                (Progress::Handed, command)
+                let origin = RequestOrigin { client, part: 0, sequence, resp3, waited_ms };
+                self.todos.tell(FlowEvent::Turn { origin, routed });
+                (OperationProgress::Handed, command)
             }
             Err(hold) => {
-                caller.pipeline.settle(sequence, Progress::Waiting(routed));
+                caller.pipeline.settle(sequence, OperationProgress::Waiting(routed));
                 if let Hold::Turn(peer) = hold {
                     if turn.is_none() {
                         step.counters.turns_awaited += 1;
                     }
                     let since = turn.map_or(step.now, |turn| turn.since);
-                    self.traffic.windows.wait(client, caller, Turn { sequence, peer, since });
+                    self.traffic.windows.wait(client, caller, RoomTurn { sequence, peer, since });
                 }
                 return true;
             }
@@ -188,7 +205,12 @@ impl Flow {
     }
 
     /// Sends a command if its order allows and there is room.
-    fn launch(&mut self, step: &mut Step<'_>, job: &Job<'_>, way: &Way) -> Result<Progress, Hold> {
+    fn launch(
+        &mut self,
+        step: &mut RouterStep<'_>,
+        job: &LaunchJob<'_>,
+        way: &CommandWay,
+    ) -> Result<OperationProgress, Hold> {
         let Flow { callers, traffic, todos, pause, .. } = self;
         let Some(caller) = callers.get_mut(job.client) else { return Err(Hold::Order) };
         if pause.is_some_and(|pause| pause.holds(step.now, job.classified.kind)) {
@@ -197,24 +219,24 @@ impl Flow {
         let first = caller.pipeline.first() == job.sequence;
         let mut launch = Launch { step, traffic, caller, todos, job };
         let progress = match way {
-            Way::Transaction { watched: true, .. } => launch.watched(),
+            CommandWay::Transaction { watched: true, .. } => launch.watched(),
             _ if runs_alone(job.classified) && !first => return Err(Hold::Order),
-            Way::EndsWatch(told) => {
+            CommandWay::EndsWatch(told) => {
                 launch.drop_watch();
-                Ok(Progress::Done(told.clone()))
+                Ok(OperationProgress::Done(told.clone()))
             }
-            Way::Plain | Way::Transaction { .. } => launch.planned(),
+            CommandWay::Plain | CommandWay::Transaction { .. } => launch.planned(),
         }?;
-        let Progress::Sent(sent) = progress else { return Ok(progress) };
-        let watched = matches!(way, Way::Transaction { watched: true, .. });
+        let OperationProgress::Sent(sent) = progress else { return Ok(progress) };
+        let watched = matches!(way, CommandWay::Transaction { watched: true, .. });
         if job.classified.script && !watched {
             traffic.pending.set_script(sent.request);
         }
         Ok(match way {
-            Way::Transaction { own, .. } if !own.is_empty() => {
+            CommandWay::Transaction { own, .. } if !own.is_empty() => {
                 let touch = job.keys.iter().map(low).collect();
-                let part = Part { sent, touch, reply: None };
-                Progress::fan(vec![part], Merge::Transaction { own: own.clone() })
+                let part = FanPart { sent, touch, reply: None };
+                OperationProgress::fan(vec![part], Merge::Transaction { own: own.clone() })
             }
             _ => progress,
         })

@@ -28,7 +28,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BreakerState {
     Closed,
     Open { until: Time },
     Probing,
@@ -37,7 +37,7 @@ enum State {
 /// What a router knows of one node's answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
-    state: State,
+    state: BreakerState,
     pause: Duration,
     outstanding: u32,
     /// The last answer of any kind, or when the first of those outstanding was sent.
@@ -51,7 +51,7 @@ pub(crate) struct Breaker {
 impl Breaker {
     pub(crate) fn new() -> Breaker {
         Breaker {
-            state: State::Closed,
+            state: BreakerState::Closed,
             pause: PAUSE_MIN,
             outstanding: 0,
             silent_since: Time(0),
@@ -62,15 +62,15 @@ impl Breaker {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.state != State::Closed
+        self.state != BreakerState::Closed
     }
 
     /// Whether a read may be sent now.
     pub(crate) fn admits(&self, now: Time) -> bool {
         match self.state {
-            State::Closed => true,
-            State::Open { until } => now >= until,
-            State::Probing => false,
+            BreakerState::Closed => true,
+            BreakerState::Open { until } => now >= until,
+            BreakerState::Probing => false,
         }
     }
 
@@ -79,8 +79,8 @@ impl Breaker {
             self.silent_since = now;
         }
         self.outstanding += 1;
-        if matches!(self.state, State::Open { .. }) {
-            self.state = State::Probing;
+        if matches!(self.state, BreakerState::Open { .. }) {
+            self.state = BreakerState::Probing;
         }
     }
 
@@ -88,7 +88,7 @@ impl Breaker {
     pub(crate) fn answered(&mut self, now: Time, taken: Duration) {
         self.heard(now);
         self.usual = if self.usual.is_zero() { taken } else { (self.usual * 7 + taken) / 8 };
-        self.state = State::Closed;
+        self.state = BreakerState::Closed;
         self.pause = PAUSE_MIN;
         self.refusals = 0;
     }
@@ -101,7 +101,7 @@ impl Breaker {
         }
         self.refusals = self.refusals.saturating_add(1);
         let steady = self.refusals >= REFUSALS_MIN && now.since(self.refusing_since) >= REFUSING_MIN;
-        let opens = self.state == State::Probing || (self.state == State::Closed && steady);
+        let opens = self.state == BreakerState::Probing || (self.state == BreakerState::Closed && steady);
         if opens {
             self.open(now);
         }
@@ -115,7 +115,7 @@ impl Breaker {
 
     /// A reply to a read that is no longer waited for: the node is there again.
     pub(crate) fn heard_late(&mut self, now: Time) {
-        if let State::Open { until } = &mut self.state {
+        if let BreakerState::Open { until } = &mut self.state {
             *until = now;
         }
     }
@@ -128,8 +128,8 @@ impl Breaker {
     /// A read to it is no longer waited for.
     pub(crate) fn forgotten(&mut self) {
         self.outstanding = self.outstanding.saturating_sub(1);
-        if self.state == State::Probing && self.outstanding == 0 {
-            self.state = State::Open { until: Time(0) };
+        if self.state == BreakerState::Probing && self.outstanding == 0 {
+            self.state = BreakerState::Open { until: Time(0) };
         }
     }
 
@@ -145,7 +145,7 @@ impl Breaker {
 
     /// The link is lost. Once there is another, nobody knows yet how the node does, so one read tries.
     pub(crate) fn lost(&mut self) {
-        *self = Breaker { state: State::Open { until: Time(0) }, usual: self.usual, ..Breaker::new() };
+        *self = Breaker { state: BreakerState::Open { until: Time(0) }, usual: self.usual, ..Breaker::new() };
     }
 
     /// The router itself did not run: silence until now says nothing.
@@ -154,7 +154,7 @@ impl Breaker {
     }
 
     fn open(&mut self, now: Time) {
-        self.state = State::Open { until: now.after(self.pause) };
+        self.state = BreakerState::Open { until: now.after(self.pause) };
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         self.refusals = 0;
     }

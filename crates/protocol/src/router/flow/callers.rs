@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use crate::router::config::RouterConfig;
 use crate::router::effect::{ClientId, Effect};
-use crate::router::flow::pipeline::{Operation, Pipeline, Progress};
-use crate::router::flow::watched::Watch;
-use crate::router::step::Step;
+use crate::router::flow::pipeline::{ClientOperation, ClientPipeline, OperationProgress};
+use crate::router::flow::watched::ClientWatch;
+use crate::router::step::RouterStep;
 
 /// The window of a new client: one round trip more for whoever pipelines more at once.
 const WINDOW_START: usize = 16;
@@ -20,9 +20,9 @@ pub(crate) const TURN_COMMANDS: usize = 8;
 pub(crate) struct Caller {
     /// What CLIENT ID says: never used again.
     pub(crate) number: u64,
-    pub(crate) pipeline: Pipeline,
+    pub(crate) pipeline: ClientPipeline,
     /// Since its first WATCH was sent.
-    pub(crate) watch: Option<Watch>,
+    pub(crate) watch: Option<ClientWatch>,
     /// It is told of changes that a copy may not know of yet, so its reads go to shims.
     pub(crate) reads_at_shims: bool,
     /// Its pipeline was full and has not drained to half since, or the front holds it.
@@ -36,7 +36,7 @@ impl Caller {
     fn new(number: u64) -> Caller {
         Caller {
             number,
-            pipeline: Pipeline::default(),
+            pipeline: ClientPipeline::default(),
             watch: None,
             reads_at_shims: false,
             stalled: false,
@@ -66,7 +66,11 @@ impl Caller {
 
     /// The next operation to be told to the client as a whole. A large reply before it is given as far as it has come.
     #[inline]
-    pub(crate) fn next_answered(&mut self, step: &mut Step<'_>, client: u32) -> Option<(Operation, Bytes)> {
+    pub(crate) fn next_answered(
+        &mut self,
+        step: &mut RouterStep<'_>,
+        client: u32,
+    ) -> Option<(ClientOperation, Bytes)> {
         if self.pipeline.streams() {
             self.pass_on(step, client);
         }
@@ -76,9 +80,9 @@ impl Caller {
     }
 
     #[cold]
-    fn pass_on(&mut self, step: &mut Step<'_>, client: u32) {
+    fn pass_on(&mut self, step: &mut RouterStep<'_>, client: u32) {
         let Some((operation, held_bytes)) = self.pipeline.streaming() else { return };
-        let Progress::Streaming(streaming) = &mut operation.progress else { return };
+        let OperationProgress::Streaming(streaming) = &mut operation.progress else { return };
         while let Some(bytes) = streaming.give() {
             *held_bytes -= bytes.len();
             operation.held_bytes -= bytes.len();
@@ -91,7 +95,7 @@ impl Caller {
         }
         if let Some((total, pushes)) = streaming.end() {
             operation.streamed = true;
-            operation.progress = Progress::Done(Bytes::new());
+            operation.progress = OperationProgress::Done(Bytes::new());
             pushes.into_iter().for_each(|bytes| step.push(client, bytes));
             self.replied(total, step.config);
         }
@@ -138,12 +142,12 @@ impl Callers {
     }
 
     /// One operation of a client, while it has no reply.
-    pub(crate) fn operation(&mut self, client: u32, sequence: u64) -> Option<&mut Operation> {
+    pub(crate) fn operation(&mut self, client: u32, sequence: u64) -> Option<&mut ClientOperation> {
         self.get_mut(client)?.pipeline.get_mut(sequence)
     }
 
     pub(crate) fn is_answered(&self, client: u32, sequence: u64) -> bool {
         let operation = self.get(client).and_then(|caller| caller.pipeline.get(sequence));
-        operation.is_some_and(Operation::answered)
+        operation.is_some_and(ClientOperation::answered)
     }
 }

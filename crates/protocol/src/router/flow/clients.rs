@@ -3,19 +3,23 @@
 use bytes::Bytes;
 
 use crate::router::flow::Flow;
-use crate::router::flow::pipeline::Operation;
-use crate::router::flow::request::Origin;
-use crate::router::step::Step;
+use crate::router::flow::pipeline::ClientOperation;
+use crate::router::flow::request::RequestOrigin;
+use crate::router::step::RouterStep;
 
 impl Flow {
     /// The client's next reply, in its order.
     #[inline]
-    pub(crate) fn next_answered(&mut self, step: &mut Step<'_>, client: u32) -> Option<(Operation, Bytes)> {
+    pub(crate) fn next_answered(
+        &mut self,
+        step: &mut RouterStep<'_>,
+        client: u32,
+    ) -> Option<(ClientOperation, Bytes)> {
         self.callers.get_mut(client)?.next_answered(step, client)
     }
 
     /// Whether the client had to stop and has room again.
-    pub(crate) fn has_room_again(&self, step: &Step<'_>, client: u32) -> bool {
+    pub(crate) fn has_room_again(&self, step: &RouterStep<'_>, client: u32) -> bool {
         self.callers.get(client).is_some_and(|caller| caller.stalled && caller.has_drained(step.config))
     }
 
@@ -59,9 +63,9 @@ impl Flow {
     }
 
     /// The place of the client's next command.
-    pub(crate) fn next_place(&self, client: u32, resp3: bool) -> Option<Origin> {
+    pub(crate) fn next_place(&self, client: u32, resp3: bool) -> Option<RequestOrigin> {
         let sequence = self.callers.get(client)?.pipeline.next();
-        Some(Origin { client, part: 0, sequence, resp3, waited_ms: 0 })
+        Some(RequestOrigin { client, part: 0, sequence, resp3, waited_ms: 0 })
     }
 
     /// The sequence number of the client's oldest command without a reply.
@@ -80,7 +84,7 @@ impl Flow {
         self.callers.get(client)?.pipeline.last_about(digests)
     }
 
-    pub(crate) fn last_operation(&mut self, client: u32) -> Option<&mut Operation> {
+    pub(crate) fn last_operation(&mut self, client: u32) -> Option<&mut ClientOperation> {
         self.callers.get_mut(client)?.pipeline.last_mut()
     }
 

@@ -6,20 +6,20 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{Peer, ShimId};
 
-use crate::router::flow::pipeline::{Freed, Turn};
+use crate::router::flow::pipeline::{Freed, RoomTurn};
 use crate::router::flow::reply::PartReply;
-use crate::router::flow::request::{Origin, Routed};
+use crate::router::flow::request::{RequestOrigin, Routed};
 
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum FlowEvent {
     /// The client may have replies, or parts of one, that are due: `Flow::next_answered` gives them.
     Answered { client: u32 },
     /// A command that the front prepares itself has its turn: `Flow::subscribe`, `Flow::ask_info` or `Flow::finish`.
-    Turn { origin: Origin, routed: Box<Routed> },
+    Turn { origin: RequestOrigin, routed: Box<Routed> },
     /// All shims have answered a subscription, some of them maybe with an error.
-    Subscribed { origin: Origin, error: Option<Bytes> },
+    Subscribed { origin: RequestOrigin, error: Option<Bytes> },
     /// All storage servers have answered a change of users, or the question for them behind it.
-    UsersChanged { origin: Origin, replies: Vec<(ShimId, PartReply)> },
+    UsersChanged { origin: RequestOrigin, replies: Vec<(ShimId, PartReply)> },
     /// A storage server has answered the router's own question of this number.
     Told { question: u32, reply: PartReply },
     /// A read was sent of which the client keeps what it reads.
@@ -35,7 +35,7 @@ pub(crate) enum Event {
 /// What the flow has yet to do in this step.
 #[derive(Debug)]
 pub(crate) enum Todo {
-    Tell(Event),
+    Tell(FlowEvent),
     /// Gives the client what is due, then sends what that has freed.
     Advance {
         client: u32,
@@ -60,7 +60,7 @@ pub(crate) enum Todo {
     /// Clients that a pause has held back.
     Unpaused(std::vec::IntoIter<u32>),
     FindExpired,
-    Expired(std::vec::IntoIter<(u32, Turn)>),
+    Expired(std::vec::IntoIter<(u32, RoomTurn)>),
     Deal(Dealing),
 }
 
@@ -93,7 +93,7 @@ impl Todos {
         self.todos.push(todo);
     }
 
-    pub(crate) fn tell(&mut self, event: Event) {
+    pub(crate) fn tell(&mut self, event: FlowEvent) {
         self.todos.push(Todo::Tell(event));
     }
 

@@ -8,7 +8,7 @@ use wire::ShimId;
 use crate::placement::Placement;
 use crate::router::flow::Flow;
 use crate::router::flow::interest::Interests;
-use crate::router::flow::members::Members;
+use crate::router::flow::members::KnownMembers;
 use crate::time::Time;
 
 impl Flow {
@@ -27,7 +27,7 @@ impl Flow {
         self.traffic.placement.as_ref().map_or(0, |placement| placement.epoch())
     }
 
-    pub(crate) fn members(&self) -> &Members {
+    pub(crate) fn members(&self) -> &KnownMembers {
         &self.traffic.members
     }
 

@@ -12,14 +12,14 @@ use wire::message::{Follow, Track};
 use wire::{Key, Message, Peer, ShimId};
 
 use crate::hash::KeyMap;
-use crate::router::flow::pipeline::Sent;
+use crate::router::flow::pipeline::SentRequest;
 
 /// A client by its place, and by the number that CLIENT ID says.
 pub(crate) type Keeper = (u32, u64);
 
 #[derive(Debug, Default)]
 pub(crate) struct Interests {
-    keys: KeyMap<Interest>,
+    keys: KeyMap<KeyInterest>,
     /// The oldest first; of each key only the entry with its own serial counts.
     order: VecDeque<(u64, Key)>,
     serial: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Interests {
 }
 
 #[derive(Debug)]
-struct Interest {
+struct KeyInterest {
     shim: ShimId,
     serial: u64,
     confirmed: bool,
@@ -59,7 +59,7 @@ impl Interests {
         self.serial += 1;
         let serial = self.serial;
         let keepers = SmallVec::from_elem(keeper, 1);
-        self.keys.insert(key.clone(), Interest { shim, serial, confirmed: false, keepers });
+        self.keys.insert(key.clone(), KeyInterest { shim, serial, confirmed: false, keepers });
         self.order.push_back((serial, key.clone()));
         Some(Message::Track(Track { key }))
     }
@@ -70,7 +70,7 @@ impl Interests {
     }
 
     /// The reply to this request of a read shows that the interest in its key stands.
-    pub(crate) fn confirm_later(&mut self, key: &Key, sent: Sent) {
+    pub(crate) fn confirm_later(&mut self, key: &Key, sent: SentRequest) {
         if let Some(interest) = self.keys.get(key).filter(|interest| !interest.confirmed)
             && matches!(sent.peer, Peer::Shim(_))
         {

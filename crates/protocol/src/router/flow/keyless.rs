@@ -8,8 +8,8 @@ use wire::resp::Command;
 
 use crate::router::flow::gather::Merge;
 use crate::router::flow::launch::Launch;
-use crate::router::flow::pipeline::{Part, Progress};
-use crate::router::flow::plan::Plan;
+use crate::router::flow::pipeline::{FanPart, OperationProgress};
+use crate::router::flow::plan::CommandPlan;
 use crate::router::flow::refusal::channel_too_long;
 use crate::router::flow::send::Outgoing;
 use crate::router::replies;
@@ -20,7 +20,7 @@ pub(crate) const RANDOMKEY: Bytes = Bytes::from_static(b"*1\r\n$9\r\nRANDOMKEY\r
 
 impl Launch<'_, '_> {
     /// Only once the client's pipeline has drained.
-    pub(crate) fn keyless(&mut self, plan: Plan) -> Progress {
+    pub(crate) fn keyless(&mut self, plan: CommandPlan) -> OperationProgress {
         let shims: SmallVec<[ShimId; 8]> =
             self.job.placement.map().shims.iter().map(|shim| shim.id).collect();
         if self.over_limit(shims.len()) {
@@ -28,11 +28,11 @@ impl Launch<'_, '_> {
         }
         let frame = self.job.command.frame();
         match plan {
-            Plan::Everywhere(merge) if shims.len() > 1 => self.everywhere(&shims, merge),
-            Plan::Scan if shims.len() > 1 => self.scan(&shims),
-            Plan::RandomKey if shims.len() > 1 => self.random_key(&shims),
-            Plan::Users => self.everywhere(&shims, Merge::Users),
-            Plan::Anywhere => {
+            CommandPlan::Everywhere(merge) if shims.len() > 1 => self.everywhere(&shims, merge),
+            CommandPlan::Scan if shims.len() > 1 => self.scan(&shims),
+            CommandPlan::RandomKey if shims.len() > 1 => self.random_key(&shims),
+            CommandPlan::Users => self.everywhere(&shims, Merge::Users),
+            CommandPlan::Anywhere => {
                 let linked = shims.iter().find(|shim| self.traffic.members.shim_linked(**shim));
                 self.at(*linked.unwrap_or(&shims[0]), frame)
             }
@@ -40,30 +40,30 @@ impl Launch<'_, '_> {
         }
     }
 
-    fn at(&mut self, shim: ShimId, frame: &Bytes) -> Progress {
+    fn at(&mut self, shim: ShimId, frame: &Bytes) -> OperationProgress {
         if !self.traffic.members.shim_linked(shim) {
             return self.unavailable(shim);
         }
-        Progress::Sent(self.execute(0, Outgoing::keyless(self.job.classified.kind, shim, frame)))
+        OperationProgress::Sent(self.execute(0, Outgoing::keyless(self.job.classified.kind, shim, frame)))
     }
 
-    fn everywhere(&mut self, shims: &[ShimId], merge: Merge) -> Progress {
+    fn everywhere(&mut self, shims: &[ShimId], merge: Merge) -> OperationProgress {
         if let Some(missing) = shims.iter().find(|shim| !self.traffic.members.shim_linked(**shim)) {
             return self.unavailable(*missing);
         }
         let (kind, frame) = (self.job.classified.kind, self.job.command.frame());
         let mut parts = Vec::with_capacity(shims.len());
         for (part, shim) in shims.iter().enumerate() {
-            parts.push(Part::alone(self.execute(part as u32, Outgoing::keyless(kind, *shim, frame))));
+            parts.push(FanPart::alone(self.execute(part as u32, Outgoing::keyless(kind, *shim, frame))));
         }
-        Progress::fan(parts, merge)
+        OperationProgress::fan(parts, merge)
     }
 
-    fn scan(&mut self, shims: &[ShimId]) -> Progress {
+    fn scan(&mut self, shims: &[ShimId]) -> OperationProgress {
         let command = self.job.command;
         let cursor = std::str::from_utf8(command.arg(1)).ok().and_then(|text| text.parse::<u64>().ok());
         let Some(cursor) = cursor else {
-            return Progress::Done(replies::error("ERR invalid cursor"));
+            return OperationProgress::Done(replies::error("ERR invalid cursor"));
         };
         let count = shims.len() as u64;
         let index = cursor % count;
@@ -72,28 +72,28 @@ impl Launch<'_, '_> {
         arguments[1] = own.as_bytes();
         let narrowed = Command::from_args(&arguments);
         match self.at(shims[index as usize], narrowed.frame()) {
-            Progress::Sent(sent) => {
-                Progress::fan(vec![Part::alone(sent)], Merge::Scan { index, shims: count })
+            OperationProgress::Sent(sent) => {
+                OperationProgress::fan(vec![FanPart::alone(sent)], Merge::Scan { index, shims: count })
             }
             failed => failed,
         }
     }
 
-    fn random_key(&mut self, shims: &[ShimId]) -> Progress {
+    fn random_key(&mut self, shims: &[ShimId]) -> OperationProgress {
         let linked = |shim: &ShimId| self.traffic.members.shim_linked(*shim);
         let mut left: Vec<ShimId> = shims.iter().copied().filter(linked).collect();
         left.shuffle(&mut self.traffic.random);
         let Some(first) = left.pop() else { return self.unavailable(shims[0]) };
         let frame = RANDOMKEY;
         let sent = self.execute(0, Outgoing::keyless(CommandKind::Keyless, first, &frame));
-        Progress::fan(vec![Part::alone(sent)], Merge::RandomKey { left })
+        OperationProgress::fan(vec![FanPart::alone(sent)], Merge::RandomKey { left })
     }
 
     /// PUBLISH and SPUBLISH: to the server of their channel.
-    pub(crate) fn publish(&mut self) -> Progress {
+    pub(crate) fn publish(&mut self) -> OperationProgress {
         let bytes = self.job.command.arg_bytes(1);
         if bytes.len() > self.step.config.key_bytes_max {
-            return Progress::Done(channel_too_long(self.step, bytes.len()));
+            return OperationProgress::Done(channel_too_long(self.step, bytes.len()));
         }
         let channel = self.job.placement.key(0, bytes);
         let shim = self.job.placement.shim(&channel);
@@ -104,6 +104,6 @@ impl Launch<'_, '_> {
             return self.busy();
         }
         let outgoing = Outgoing::keyless(CommandKind::Publish, shim, self.job.command.frame());
-        Progress::Sent(self.execute(0, Outgoing { key: channel, ..outgoing }))
+        OperationProgress::Sent(self.execute(0, Outgoing { key: channel, ..outgoing }))
     }
 }

@@ -5,17 +5,17 @@ use wire::{Key, Peer, ShimId};
 
 use crate::placement::Placement;
 use crate::router::flow::callers::Caller;
-use crate::router::flow::event::{Event, Todos};
-use crate::router::flow::pipeline::{Lane, Order, Progress, Sent};
+use crate::router::flow::event::{FlowEvent, Todos};
+use crate::router::flow::pipeline::{KeyOrder, OperationProgress, SentRequest, StorageLane};
 use crate::router::flow::refusal::{busy, unavailable};
-use crate::router::flow::request::{Origin, low, runs_alone};
+use crate::router::flow::request::{RequestOrigin, low, runs_alone};
 use crate::router::flow::send::{Outgoing, writes};
-use crate::router::flow::traffic::Traffic;
-use crate::router::step::Step;
+use crate::router::flow::traffic::RequestTraffic;
+use crate::router::step::RouterStep;
 use commands::Classified;
 
 /// What is being sent for which operation.
-pub(crate) struct Job<'a> {
+pub(crate) struct LaunchJob<'a> {
     pub(crate) client: u32,
     pub(crate) sequence: u64,
     pub(crate) resp3: bool,
@@ -30,14 +30,14 @@ pub(crate) struct Job<'a> {
     pub(crate) waited_ms: u16,
 }
 
-impl Job<'_> {
-    fn lane(&self) -> Lane {
-        Lane { resp3: self.resp3, script: self.classified.script }
+impl LaunchJob<'_> {
+    fn lane(&self) -> StorageLane {
+        StorageLane { resp3: self.resp3, script: self.classified.script }
     }
 
-    pub(crate) fn origin(&self, part: u32) -> Origin {
-        let Job { client, sequence, resp3, waited_ms, .. } = *self;
-        Origin { client, part, sequence, resp3, waited_ms }
+    pub(crate) fn origin(&self, part: u32) -> RequestOrigin {
+        let LaunchJob { client, sequence, resp3, waited_ms, .. } = *self;
+        RequestOrigin { client, part, sequence, resp3, waited_ms }
     }
 }
 
@@ -54,28 +54,28 @@ pub(crate) enum Hold {
 
 /// What it takes to send the job.
 pub(crate) struct Launch<'a, 's> {
-    pub(crate) step: &'a mut Step<'s>,
-    pub(crate) traffic: &'a mut Traffic,
+    pub(crate) step: &'a mut RouterStep<'s>,
+    pub(crate) traffic: &'a mut RequestTraffic,
     pub(crate) caller: &'a mut Caller,
     pub(crate) todos: &'a mut Todos,
-    pub(crate) job: &'a Job<'a>,
+    pub(crate) job: &'a LaunchJob<'a>,
 }
 
 impl Launch<'_, '_> {
-    pub(crate) fn order(&self, key: &Key) -> Order {
+    pub(crate) fn order(&self, key: &Key) -> KeyOrder {
         if runs_alone(self.job.classified) {
-            return Order::Free;
+            return KeyOrder::Free;
         }
         self.caller.pipeline.order(self.job.sequence, low(key), self.job.lane())
     }
 
     /// Right before the command is sent.
     pub(crate) fn keep_all(&mut self) {
-        let Job { client, placement, kept, .. } = *self.job;
+        let LaunchJob { client, placement, kept, .. } = *self.job;
         if kept.is_empty() {
             return;
         }
-        self.todos.tell(Event::Keeps { client });
+        self.todos.tell(FlowEvent::Keeps { client });
         for key in kept {
             let shim = placement.shim(key);
             if let Some(message) = self.traffic.interests.keep(key, shim, (client, self.caller.number)) {
@@ -84,7 +84,7 @@ impl Launch<'_, '_> {
         }
     }
 
-    pub(crate) fn execute(&mut self, part: u32, outgoing: Outgoing<'_>) -> Sent {
+    pub(crate) fn execute(&mut self, part: u32, outgoing: Outgoing<'_>) -> SentRequest {
         let kind = outgoing.kind;
         let sent = self.traffic.send_execute(self.step, self.job.origin(part), outgoing);
         if writes(kind) {
@@ -93,9 +93,9 @@ impl Launch<'_, '_> {
         sent
     }
 
-    pub(crate) fn wrote(&mut self, sent: Sent) {
+    pub(crate) fn wrote(&mut self, sent: SentRequest) {
         if self.traffic.interests.knows_writers() {
-            self.todos.tell(Event::Wrote { client: self.job.client, request: sent.request });
+            self.todos.tell(FlowEvent::Wrote { client: self.job.client, request: sent.request });
         }
     }
 
@@ -103,11 +103,11 @@ impl Launch<'_, '_> {
         self.traffic.over_limit(self.step.config, more)
     }
 
-    pub(crate) fn busy(&mut self) -> Progress {
-        Progress::Done(busy(self.step))
+    pub(crate) fn busy(&mut self) -> OperationProgress {
+        OperationProgress::Done(busy(self.step))
     }
 
-    pub(crate) fn unavailable(&mut self, shim: ShimId) -> Progress {
-        Progress::Done(unavailable(self.step, shim))
+    pub(crate) fn unavailable(&mut self, shim: ShimId) -> OperationProgress {
+        OperationProgress::Done(unavailable(self.step, shim))
     }
 }

@@ -9,11 +9,11 @@ use crate::placement::Placement;
 use crate::router::flow::Flow;
 use crate::router::flow::event::Todo;
 use crate::router::flow::learned::Learned;
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 
 impl Flow {
     /// A shim whose link is back has forgotten what is followed.
-    pub(crate) fn linked(&mut self, step: &mut Step<'_>, peer: Peer) {
+    pub(crate) fn linked(&mut self, step: &mut RouterStep<'_>, peer: Peer) {
         self.traffic.members.set_linked(peer, true);
         self.traffic.windows.linked(peer, true);
         let told = self.traffic.interests.told().filter(|follow| follow.follows);
@@ -31,7 +31,7 @@ impl Flow {
     }
 
     /// A member says how much it takes.
-    pub(crate) fn told_window(&mut self, step: &Step<'_>, from: Peer, window: &Window) {
+    pub(crate) fn told_window(&mut self, step: &RouterStep<'_>, from: Peer, window: &Window) {
         self.traffic.windows.told(from, window);
         self.traffic.members.alive(step.now, from);
     }
@@ -54,7 +54,7 @@ impl Flow {
         self.traffic.learned = Learned::new(learned_max);
     }
 
-    pub(crate) fn tick(&mut self, step: &Step<'_>) {
+    pub(crate) fn tick(&mut self, step: &RouterStep<'_>) {
         self.traffic.budget.tick(step.now);
         self.todos.push(Todo::FindExpired);
         self.todos.push(Todo::EndPause);
@@ -67,7 +67,7 @@ impl Flow {
         self.callers.open(client, number);
     }
 
-    pub(crate) fn close(&mut self, step: &mut Step<'_>, client: u32) {
+    pub(crate) fn close(&mut self, step: &mut RouterStep<'_>, client: u32) {
         let Some(caller) = self.callers.close(client) else { return };
         if let Some(watch) = caller.watch {
             watch.end(step);

@@ -10,7 +10,7 @@ use crate::load::LoadTable;
 use crate::placement::Placement;
 use crate::router::flow::breaker::Breaker;
 use crate::router::flow::pending::Pending;
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 use crate::time::Time;
 
 /// A shim that was busy a moment ago would only say so again.
@@ -19,7 +19,7 @@ const SHIM_BUSY: Duration = Duration::from_millis(50);
 const STOPPED: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
-pub(crate) struct Members {
+pub(crate) struct KnownMembers {
     nodes_linked: Vec<bool>,
     shims_linked: Vec<bool>,
     /// By `NodeId`, as many as `nodes_linked`.
@@ -32,9 +32,9 @@ pub(crate) struct Members {
     mapped: bool,
 }
 
-impl Members {
-    pub(crate) fn new() -> Members {
-        Members {
+impl KnownMembers {
+    pub(crate) fn new() -> KnownMembers {
+        KnownMembers {
             nodes_linked: Vec::new(),
             shims_linked: Vec::new(),
             breakers: Vec::new(),
@@ -153,7 +153,7 @@ impl Members {
     }
 
     /// It has answered what nobody waits for.
-    pub(crate) fn late(&mut self, step: &mut Step<'_>, peer: Peer) {
+    pub(crate) fn late(&mut self, step: &mut RouterStep<'_>, peer: Peer) {
         step.counters.late_replies += 1;
         if let Some(breaker) = self.breaker(peer) {
             breaker.heard_late(step.now);
@@ -168,7 +168,7 @@ impl Members {
     }
 
     /// What a reply says about who gave it, and about the nodes that it has passed.
-    pub(crate) fn judge(&mut self, step: &mut Step<'_>, pending: &Pending, reply: &Reply) {
+    pub(crate) fn judge(&mut self, step: &mut RouterStep<'_>, pending: &Pending, reply: &Reply) {
         let (now, busy) = (step.now, reply.status == Status::Busy);
         match pending.peer {
             Peer::Shim(shim) if busy => {

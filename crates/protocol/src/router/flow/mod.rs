@@ -1,7 +1,7 @@
 //! One request's way to nodes and shims, and its reply's way back in order. Not what a client may ask for.
 //!
 //! The front hands a command over with `begin`, or a reply of its own with `answer`: each takes its place in its client's
-//! pipeline. What the flow has to tell comes back from `next`, one `Event` after the other, until there is none.
+//! pipeline. What the flow has to tell comes back from `next`, one `FlowEvent` after the other, until there is none.
 
 pub(crate) mod advance;
 pub(crate) mod answer;
@@ -51,15 +51,15 @@ use crate::router::config::RouterConfig;
 use crate::time::Time;
 use callers::Callers;
 use event::Todos;
-use pause::Pause;
-use traffic::Traffic;
+use pause::ClientPause;
+use traffic::RequestTraffic;
 
 #[derive(Debug)]
 pub(crate) struct Flow {
     callers: Callers,
-    traffic: Traffic,
+    traffic: RequestTraffic,
     todos: Todos,
-    pause: Option<Pause>,
+    pause: Option<ClientPause>,
     /// In this step.
     unblocked: Vec<Unblocked>,
     /// When commands that have waited for too long were looked for.
@@ -78,7 +78,7 @@ impl Flow {
     pub(crate) fn new(config: &RouterConfig) -> Flow {
         Flow {
             callers: Callers::default(),
-            traffic: Traffic::new(config),
+            traffic: RequestTraffic::new(config),
             todos: Todos::default(),
             pause: None,
             unblocked: Vec::new(),
@@ -87,7 +87,7 @@ impl Flow {
     }
 
     /// Holds commands for storage back, for as long as this and earlier pauses say.
-    pub(crate) fn pause(&mut self, pause: Pause) {
+    pub(crate) fn pause(&mut self, pause: ClientPause) {
         self.pause = Some(self.pause.map_or(pause, |before| before.joined(pause)));
     }
 
@@ -99,12 +99,12 @@ impl Flow {
     }
 
     /// Puts another pause in the place of the present one, which it returns.
-    pub(crate) fn swap_pause(&mut self, pause: Option<Pause>) -> Option<Pause> {
+    pub(crate) fn swap_pause(&mut self, pause: Option<ClientPause>) -> Option<ClientPause> {
         std::mem::replace(&mut self.pause, pause)
     }
 
     /// The pause that holds commands back now.
-    pub(crate) fn paused(&self) -> Option<Pause> {
+    pub(crate) fn paused(&self) -> Option<ClientPause> {
         self.pause
     }
 }

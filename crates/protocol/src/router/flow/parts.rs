@@ -4,44 +4,44 @@ use bytes::Bytes;
 use wire::{Peer, ShimId, Status};
 
 use crate::router::flow::Flow;
-use crate::router::flow::event::Event;
+use crate::router::flow::event::FlowEvent;
 use crate::router::flow::gather::{self, Merge};
 use crate::router::flow::keyless::RANDOMKEY;
-use crate::router::flow::pipeline::{Fan, Freed, Part, Progress, Touch};
-use crate::router::flow::ran::Heard;
+use crate::router::flow::pipeline::{FanOut, FanPart, Freed, OperationProgress, Touch};
+use crate::router::flow::ran::RequestHeard;
 use crate::router::flow::reply::PartReply;
-use crate::router::flow::request::{NOBODY, Origin};
+use crate::router::flow::request::{NOBODY, RequestOrigin};
 use crate::router::flow::send::Outgoing;
 use crate::router::replies;
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 use commands::CommandKind;
 
 impl Flow {
     pub(crate) fn part_answered(
         &mut self,
-        step: &mut Step<'_>,
-        origin: Origin,
-        heard: Heard,
+        step: &mut RouterStep<'_>,
+        origin: RequestOrigin,
+        heard: RequestHeard,
         reply: PartReply,
     ) {
-        let Origin { client, sequence, .. } = origin;
+        let RequestOrigin { client, sequence, .. } = origin;
         if client == NOBODY {
-            return self.todos.tell(Event::Told { question: origin.part, reply });
+            return self.todos.tell(FlowEvent::Told { question: origin.part, reply });
         }
         let Some(caller) = self.callers.get_mut(client) else { return };
         let Some(operation) = caller.pipeline.get_mut(sequence) else { return };
-        let alone = matches!(operation.progress, Progress::Sent(_));
+        let alone = matches!(operation.progress, OperationProgress::Sent(_));
         operation.ran.heard(step.now, heard, alone);
         let resp3 = operation.manner.resp3;
         let (freed, bytes) = match &mut operation.progress {
-            Progress::Sent(_) => {
+            OperationProgress::Sent(_) => {
                 let bytes = match reply.status {
                     Status::Nil => Bytes::from_static(replies::nil(resp3)),
                     Status::Ok | Status::Error | Status::Busy | Status::Large => reply.value,
                 };
                 (Freed::of(&operation.touch), bytes)
             }
-            Progress::Fan(fan) => {
+            OperationProgress::Fan(fan) => {
                 let (nil, reply_bytes) = (reply.is_nil(), reply.value.len());
                 let Some(part) = fan.parts.get_mut(origin.part as usize) else { return };
                 let digests = part.touch.iter().copied().collect();
@@ -61,7 +61,7 @@ impl Flow {
                     return self.todos.tell(event);
                 }
                 let answers: Vec<PartReply> =
-                    fan.parts.drain(..).filter_map(|part: Part| part.reply).collect();
+                    fan.parts.drain(..).filter_map(|part: FanPart| part.reply).collect();
                 let merged = gather::merge(&fan.merge, &answers, resp3);
                 let all = matches!(operation.touch, Touch::All);
                 (if all { Freed::All } else { Freed::Keys(digests) }, merged)
@@ -69,30 +69,30 @@ impl Flow {
             _ => return,
         };
         let reply_bytes = bytes.len();
-        operation.progress = Progress::Done(bytes);
+        operation.progress = OperationProgress::Done(bytes);
         caller.pipeline.hold(sequence, reply_bytes);
         self.todos.advance(client, freed);
     }
 
-    fn ask_next_for_a_key(&mut self, step: &mut Step<'_>, origin: Origin, shim: ShimId) {
+    fn ask_next_for_a_key(&mut self, step: &mut RouterStep<'_>, origin: RequestOrigin, shim: ShimId) {
         let frame = RANDOMKEY;
         let sent =
             self.traffic.send_execute(step, origin, Outgoing::keyless(CommandKind::Keyless, shim, &frame));
         let operation = self.callers.operation(origin.client, origin.sequence);
-        if let Some(Progress::Fan(fan)) = operation.map(|operation| &mut operation.progress) {
+        if let Some(OperationProgress::Fan(fan)) = operation.map(|operation| &mut operation.progress) {
             fan.outstanding = 1;
-            fan.parts[0] = Part::alone(sent);
+            fan.parts[0] = FanPart::alone(sent);
         }
     }
 }
 
 /// What the front is told of a command that it answers itself.
-fn told_to_front(origin: Origin, fan: &mut Fan) -> Option<Event> {
+fn told_to_front(origin: RequestOrigin, fan: &mut FanOut) -> Option<FlowEvent> {
     match fan.merge {
         Merge::Subscribed => {
             let replies = std::mem::take(&mut fan.parts).into_iter().filter_map(|part| part.reply);
             let error = replies.into_iter().find(PartReply::is_error).map(|part| part.value);
-            Some(Event::Subscribed { origin, error })
+            Some(FlowEvent::Subscribed { origin, error })
         }
         Merge::Users => {
             let parts = fan.parts.drain(..).filter_map(|part| Some((part.sent.peer, part.reply?)));
@@ -100,7 +100,7 @@ fn told_to_front(origin: Origin, fan: &mut Fan) -> Option<Event> {
                 Peer::Shim(shim) => Some((shim, reply)),
                 Peer::Node(_) | Peer::Router(_) => None,
             });
-            Some(Event::UsersChanged { origin, replies: replies.collect() })
+            Some(FlowEvent::UsersChanged { origin, replies: replies.collect() })
         }
         _ => None,
     }

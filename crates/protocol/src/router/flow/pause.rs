@@ -5,16 +5,16 @@ use crate::time::Time;
 use commands::CommandKind;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pause {
+pub(crate) struct ClientPause {
     pub(crate) until: Time,
     /// Reads as well.
     pub(crate) all: bool,
 }
 
-impl Pause {
+impl ClientPause {
     /// The later end and the wider kind, as in Redis.
-    pub(crate) fn joined(self, other: Pause) -> Pause {
-        Pause { until: self.until.max(other.until), all: self.all || other.all }
+    pub(crate) fn joined(self, other: ClientPause) -> ClientPause {
+        ClientPause { until: self.until.max(other.until), all: self.all || other.all }
     }
 
     pub(crate) fn holds(self, now: Time, kind: CommandKind) -> bool {

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use wire::{Key, LayerSet, Peer, View};
 
-use crate::router::flow::request::Origin;
+use crate::router::flow::request::RequestOrigin;
 use crate::time::Time;
 
 /// A request of some client's operation.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    pub(crate) origin: Origin,
+    pub(crate) origin: RequestOrigin,
     pub(crate) peer: Peer,
     pub(crate) sent: Time,
     /// Its outcome matters when its shim vanishes.
@@ -28,7 +28,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// Of a command that neither writes nor blocks, and is not asked again.
-    pub(crate) fn new(origin: Origin, peer: Peer) -> Pending {
+    pub(crate) fn new(origin: RequestOrigin, peer: Peer) -> Pending {
         Pending {
             origin,
             peer,
@@ -63,7 +63,7 @@ pub(crate) struct Tried {
 /// Slab with a generation per slot: a late reply never meets the request that took its place.
 #[derive(Debug, Default)]
 pub(crate) struct PendingTable {
-    slots: Vec<Slot>,
+    slots: Vec<PendingSlot>,
     free: Vec<u32>,
     generation_first: u32,
     scripts: usize,
@@ -72,7 +72,7 @@ pub(crate) struct PendingTable {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct PendingSlot {
     generation: u32,
     pending: Option<Pending>,
 }
@@ -146,7 +146,7 @@ impl PendingTable {
             self.count(pending.peer, 1);
         }
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: self.generation_first, pending: None });
+            self.slots.push(PendingSlot { generation: self.generation_first, pending: None });
             self.slots.len() as u32 - 1
         });
         let slot = &mut self.slots[index as usize];
@@ -185,7 +185,7 @@ impl PendingTable {
         for (index, slot) in self.slots.iter().enumerate() {
             if let Some(pending) = slot.pending.as_ref().filter(|pending| asked(pending.peer)) {
                 let request = u64::from(slot.generation) << 32 | index as u64;
-                let Origin { client, sequence, part, .. } = pending.origin;
+                let RequestOrigin { client, sequence, part, .. } = pending.origin;
                 found.push((client, sequence, part, request));
             }
         }
@@ -202,7 +202,7 @@ mod tests {
 
     fn pending(sequence: u64) -> Pending {
         let peer = Peer::Shim(ShimId(0));
-        let origin = Origin { client: 0, part: 0, sequence, resp3: false, waited_ms: 0 };
+        let origin = RequestOrigin { client: 0, part: 0, sequence, resp3: false, waited_ms: 0 };
         Pending::new(origin, peer)
     }
 

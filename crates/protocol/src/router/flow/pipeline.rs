@@ -10,7 +10,7 @@ use wire::{Key, Peer};
 use crate::router::flow::gather::Merge;
 use crate::router::flow::ran::Ran;
 use crate::router::flow::reply::PartReply;
-use crate::router::flow::request::{Manner, Routed, Way, low, runs_alone};
+use crate::router::flow::request::{CommandWay, Manner, Routed, low, runs_alone};
 use crate::router::flow::streaming::Streaming;
 use crate::time::Time;
 use commands::{Classified, CommandKind};
@@ -20,10 +20,10 @@ const CAPACITY_KEPT: usize = 64;
 
 /// A command between its arrival and its reply.
 #[derive(Debug)]
-pub(crate) struct Operation {
+pub(crate) struct ClientOperation {
     pub(crate) received: Time,
     pub(crate) touch: Touch,
-    pub(crate) progress: Progress,
+    pub(crate) progress: OperationProgress,
     /// Of the command, and of its reply while that waits for earlier ones.
     pub(crate) held_bytes: usize,
     pub(crate) script: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Operation {
 
 /// Which connection to storage a shim uses: one for each, and none waits for another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lane {
+pub(crate) struct StorageLane {
     pub(crate) resp3: bool,
     pub(crate) script: bool,
 }
@@ -52,19 +52,19 @@ pub(crate) enum Touch {
 }
 
 #[derive(Debug)]
-pub(crate) enum Progress {
+pub(crate) enum OperationProgress {
     Waiting(Box<Routed>),
     /// Its turn has come, and it is up to the front what is sent.
     Handed,
-    Sent(Sent),
-    Fan(Box<Fan>),
+    Sent(SentRequest),
+    Fan(Box<FanOut>),
     Streaming(Box<Streaming>),
     Done(Bytes),
 }
 
 /// A command that waits for room at a member.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct RoomTurn {
     pub(crate) sequence: u64,
     pub(crate) peer: Peer,
     /// When it first had to wait for room anywhere.
@@ -72,7 +72,7 @@ pub(crate) struct Turn {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentRequest {
     pub(crate) request: u64,
     pub(crate) peer: Peer,
     pub(crate) read: bool,
@@ -80,15 +80,15 @@ pub(crate) struct Sent {
 
 /// An operation in several parts.
 #[derive(Debug)]
-pub(crate) struct Fan {
-    pub(crate) parts: Vec<Part>,
+pub(crate) struct FanOut {
+    pub(crate) parts: Vec<FanPart>,
     pub(crate) outstanding: usize,
     pub(crate) merge: Merge,
 }
 
 #[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) sent: Sent,
+pub(crate) struct FanPart {
+    pub(crate) sent: SentRequest,
     pub(crate) touch: SmallVec<[u64; 1]>,
     pub(crate) reply: Option<PartReply>,
 }
@@ -114,7 +114,7 @@ impl Freed {
 
 /// What the earlier operations on a key allow the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum KeyOrder {
     Free,
     /// All of them went to this peer; `reads`: and none of them writes.
     Follow {
@@ -124,28 +124,28 @@ pub(crate) enum Order {
     Wait,
 }
 
-impl Order {
-    fn after(self, sent: Sent) -> Order {
+impl KeyOrder {
+    fn after(self, sent: SentRequest) -> KeyOrder {
         match self {
-            Order::Free => Order::Follow { peer: sent.peer, reads: sent.read },
-            Order::Follow { peer, reads } if peer == sent.peer => {
-                Order::Follow { peer, reads: reads && sent.read }
+            KeyOrder::Free => KeyOrder::Follow { peer: sent.peer, reads: sent.read },
+            KeyOrder::Follow { peer, reads } if peer == sent.peer => {
+                KeyOrder::Follow { peer, reads: reads && sent.read }
             }
-            Order::Follow { .. } | Order::Wait => Order::Wait,
+            KeyOrder::Follow { .. } | KeyOrder::Wait => KeyOrder::Wait,
         }
     }
 }
 
-impl Part {
+impl FanPart {
     /// A request that no key orders.
-    pub(crate) fn alone(sent: Sent) -> Part {
-        Part { sent, touch: SmallVec::new(), reply: None }
+    pub(crate) fn alone(sent: SentRequest) -> FanPart {
+        FanPart { sent, touch: SmallVec::new(), reply: None }
     }
 }
 
-impl Progress {
-    pub(crate) fn fan(parts: Vec<Part>, merge: Merge) -> Progress {
-        Progress::Fan(Box::new(Fan { outstanding: parts.len(), parts, merge }))
+impl OperationProgress {
+    pub(crate) fn fan(parts: Vec<FanPart>, merge: Merge) -> OperationProgress {
+        OperationProgress::Fan(Box::new(FanOut { outstanding: parts.len(), parts, merge }))
     }
 }
 
@@ -168,10 +168,10 @@ impl Touch {
     }
 }
 
-impl Operation {
+impl ClientOperation {
     /// One that holds nothing, is asked in RESP2, and whose reply is sent as it comes.
-    pub(crate) fn new(received: Time, touch: Touch, progress: Progress) -> Operation {
-        Operation {
+    pub(crate) fn new(received: Time, touch: Touch, progress: OperationProgress) -> ClientOperation {
+        ClientOperation {
             received,
             touch,
             progress,
@@ -184,25 +184,25 @@ impl Operation {
     }
 
     pub(crate) fn answered(&self) -> bool {
-        matches!(self.progress, Progress::Done(_))
+        matches!(self.progress, OperationProgress::Done(_))
     }
 
     pub(crate) fn waiting(&self) -> bool {
-        matches!(self.progress, Progress::Waiting(_))
+        matches!(self.progress, OperationProgress::Waiting(_))
     }
 
-    fn join(&self, digest: u64, lane: Lane, order: Order) -> Order {
-        let own = Lane { resp3: self.manner.resp3, script: self.script };
-        let after = |sent, order: Order| if own == lane { order.after(sent) } else { Order::Wait };
+    fn join(&self, digest: u64, lane: StorageLane, order: KeyOrder) -> KeyOrder {
+        let own = StorageLane { resp3: self.manner.resp3, script: self.script };
+        let after = |sent, order: KeyOrder| if own == lane { order.after(sent) } else { KeyOrder::Wait };
         match &self.progress {
             // Storage has carried it out by the time its reply begins.
-            Progress::Done(_) | Progress::Streaming(_) => order,
+            OperationProgress::Done(_) | OperationProgress::Streaming(_) => order,
             _ if !self.touch.contains(digest) => order,
-            Progress::Waiting(_) => Order::Wait,
-            _ if matches!(self.touch, Touch::All) => Order::Wait,
-            Progress::Handed => Order::Wait,
-            Progress::Sent(sent) => after(*sent, order),
-            Progress::Fan(fan) => fan
+            OperationProgress::Waiting(_) => KeyOrder::Wait,
+            _ if matches!(self.touch, Touch::All) => KeyOrder::Wait,
+            OperationProgress::Handed => KeyOrder::Wait,
+            OperationProgress::Sent(sent) => after(*sent, order),
+            OperationProgress::Fan(fan) => fan
                 .parts
                 .iter()
                 .filter(|part| part.reply.is_none() && part.touch.contains(&digest))
@@ -213,18 +213,18 @@ impl Operation {
 
 /// The operations of one client that have not been answered to it, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Pipeline {
-    operations: VecDeque<Operation>,
+pub(crate) struct ClientPipeline {
+    operations: VecDeque<ClientOperation>,
     /// Sequence number of the front.
     first: u64,
     /// How many are held back.
     waiting: usize,
     /// Those of them that only wait for room, in order.
-    turns: VecDeque<Turn>,
+    turns: VecDeque<RoomTurn>,
     held_bytes: usize,
 }
 
-impl Pipeline {
+impl ClientPipeline {
     pub(crate) fn len(&self) -> usize {
         self.operations.len()
     }
@@ -246,13 +246,14 @@ impl Pipeline {
     #[inline]
     pub(crate) fn streams(&self) -> bool {
         let front = self.operations.front();
-        front.is_some_and(|operation| matches!(operation.progress, Progress::Streaming(_)))
+        front.is_some_and(|operation| matches!(operation.progress, OperationProgress::Streaming(_)))
     }
 
     /// The reply that goes to the client in parts now.
-    pub(crate) fn streaming(&mut self) -> Option<(&mut Operation, &mut usize)> {
+    pub(crate) fn streaming(&mut self) -> Option<(&mut ClientOperation, &mut usize)> {
         let operation = self.operations.front_mut()?;
-        matches!(operation.progress, Progress::Streaming(_)).then_some((operation, &mut self.held_bytes))
+        matches!(operation.progress, OperationProgress::Streaming(_))
+            .then_some((operation, &mut self.held_bytes))
     }
 
     /// The sequence number that the next operation gets.
@@ -269,12 +270,12 @@ impl Pipeline {
         self.waiting > self.turns.len()
     }
 
-    pub(crate) fn turns(&self) -> impl ExactSizeIterator<Item = &Turn> {
+    pub(crate) fn turns(&self) -> impl ExactSizeIterator<Item = &RoomTurn> {
         self.turns.iter()
     }
 
     /// The oldest command that waits for room at this member.
-    pub(crate) fn first_turn(&self, peer: Peer) -> Option<Turn> {
+    pub(crate) fn first_turn(&self, peer: Peer) -> Option<RoomTurn> {
         self.turns.iter().find(|turn| turn.peer == peer).copied()
     }
 
@@ -283,7 +284,7 @@ impl Pipeline {
     }
 
     /// A command waits for room from now on. Whether it is the only one that does at its member.
-    pub(crate) fn await_turn(&mut self, turn: Turn) -> bool {
+    pub(crate) fn await_turn(&mut self, turn: RoomTurn) -> bool {
         let first = self.first_turn(turn.peer).is_none();
         let place = self.turns.partition_point(|other| other.sequence < turn.sequence);
         self.turns.insert(place, turn);
@@ -293,34 +294,34 @@ impl Pipeline {
     /// The kinds of what is held back.
     pub(crate) fn waiting_kinds(&self) -> impl Iterator<Item = CommandKind> {
         self.operations.iter().filter_map(|operation| match &operation.progress {
-            Progress::Waiting(waiting) => Some(waiting.classified.kind),
+            OperationProgress::Waiting(waiting) => Some(waiting.classified.kind),
             _ => None,
         })
     }
 
-    pub(crate) fn push(&mut self, operation: Operation) {
+    pub(crate) fn push(&mut self, operation: ClientOperation) {
         self.waiting += usize::from(operation.waiting());
         self.held_bytes += operation.held_bytes;
         self.operations.push_back(operation);
     }
 
-    pub(crate) fn get(&self, sequence: u64) -> Option<&Operation> {
+    pub(crate) fn get(&self, sequence: u64) -> Option<&ClientOperation> {
         self.operations.get(sequence.checked_sub(self.first)? as usize)
     }
 
-    pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut Operation> {
+    pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut ClientOperation> {
         self.operations.get_mut(sequence.checked_sub(self.first)? as usize)
     }
 
-    pub(crate) fn last_mut(&mut self) -> Option<&mut Operation> {
+    pub(crate) fn last_mut(&mut self) -> Option<&mut ClientOperation> {
         self.operations.back_mut()
     }
 
     /// Forgets a command that blocks and is held back, and all behind it: nothing of that has been sent. The turns that
     /// these waited for.
-    pub(crate) fn end_before_blocking(&mut self) -> VecDeque<Turn> {
-        let blocks = |operation: &Operation| match &operation.progress {
-            Progress::Waiting(waiting) => {
+    pub(crate) fn end_before_blocking(&mut self) -> VecDeque<RoomTurn> {
+        let blocks = |operation: &ClientOperation| match &operation.progress {
+            OperationProgress::Waiting(waiting) => {
                 matches!(waiting.classified.kind, CommandKind::BlockingWrite | CommandKind::BlockingQuery)
             }
             _ => false,
@@ -335,13 +336,14 @@ impl Pipeline {
 
     /// The last operation on any of these digests.
     pub(crate) fn last_about(&self, digests: &[u64]) -> Option<u64> {
-        let about = |operation: &Operation| digests.iter().any(|digest| operation.touch.contains(*digest));
+        let about =
+            |operation: &ClientOperation| digests.iter().any(|digest| operation.touch.contains(*digest));
         self.operations.iter().rposition(about).map(|index| self.first + index as u64)
     }
 
     /// Takes the front off if it has been answered.
     #[inline]
-    pub(crate) fn pop_answered(&mut self) -> Option<(Operation, Bytes)> {
+    pub(crate) fn pop_answered(&mut self) -> Option<(ClientOperation, Bytes)> {
         if !self.operations.front()?.answered() {
             return None;
         }
@@ -351,18 +353,18 @@ impl Pipeline {
         if self.operations.is_empty() && self.operations.capacity() > CAPACITY_KEPT {
             self.operations = VecDeque::new();
         }
-        match std::mem::replace(&mut operation.progress, Progress::Done(Bytes::new())) {
-            Progress::Done(bytes) => Some((operation, bytes)),
+        match std::mem::replace(&mut operation.progress, OperationProgress::Done(Bytes::new())) {
+            OperationProgress::Done(bytes) => Some((operation, bytes)),
             _ => unreachable!("it was answered"),
         }
     }
 
     /// What the operations before `sequence` demand of one on `digest`.
-    pub(crate) fn order(&self, sequence: u64, digest: u64, lane: Lane) -> Order {
-        let mut order = Order::Free;
+    pub(crate) fn order(&self, sequence: u64, digest: u64, lane: StorageLane) -> KeyOrder {
+        let mut order = KeyOrder::Free;
         for operation in self.operations.range(..(sequence - self.first) as usize) {
             order = operation.join(digest, lane, order);
-            if order == Order::Wait {
+            if order == KeyOrder::Wait {
                 break;
             }
         }
@@ -372,30 +374,30 @@ impl Pipeline {
     /// What the last of the waiting operations that concern watches leaves: whether keys are watched then.
     pub(crate) fn will_watch(&self) -> Option<bool> {
         self.operations.iter().rev().find_map(|operation| match &operation.progress {
-            Progress::Waiting(waiting) => match waiting.way {
-                Way::Plain if waiting.classified.kind == CommandKind::Watch => Some(true),
-                Way::EndsWatch(_) | Way::Transaction { watched: true, .. } => Some(false),
-                Way::Plain | Way::Transaction { .. } => None,
+            OperationProgress::Waiting(waiting) => match waiting.way {
+                CommandWay::Plain if waiting.classified.kind == CommandKind::Watch => Some(true),
+                CommandWay::EndsWatch(_) | CommandWay::Transaction { watched: true, .. } => Some(false),
+                CommandWay::Plain | CommandWay::Transaction { .. } => None,
             },
             _ => None,
         })
     }
 
     /// Takes a waiting operation's command out to try it, and the turn that it waited for; `settle` puts the outcome in.
-    pub(crate) fn take_waiting(&mut self, sequence: u64) -> Option<(Box<Routed>, Option<Turn>)> {
+    pub(crate) fn take_waiting(&mut self, sequence: u64) -> Option<(Box<Routed>, Option<RoomTurn>)> {
         let operation = self.get_mut(sequence).filter(|operation| operation.waiting())?;
-        let taken = std::mem::replace(&mut operation.progress, Progress::Done(Bytes::new()));
+        let taken = std::mem::replace(&mut operation.progress, OperationProgress::Done(Bytes::new()));
         self.waiting -= 1;
         let place = self.turns.binary_search_by_key(&sequence, |turn| turn.sequence);
         let turn = place.ok().and_then(|place| self.turns.remove(place));
         match taken {
-            Progress::Waiting(waiting) => Some((waiting, turn)),
+            OperationProgress::Waiting(waiting) => Some((waiting, turn)),
             _ => unreachable!("it was waiting"),
         }
     }
 
-    pub(crate) fn settle(&mut self, sequence: u64, progress: Progress) {
-        self.waiting += usize::from(matches!(progress, Progress::Waiting(_)));
+    pub(crate) fn settle(&mut self, sequence: u64, progress: OperationProgress) {
+        self.waiting += usize::from(matches!(progress, OperationProgress::Waiting(_)));
         if let Some(operation) = self.get_mut(sequence) {
             operation.progress = progress;
         }
@@ -405,7 +407,7 @@ impl Pipeline {
     /// past being asked again: something else on that key writes, or something behind one of those reads has been answered.
     pub(crate) fn reads_at(&self, peer: Peer, sequence: u64, digest: u64) -> (SmallVec<[u64; 2]>, bool) {
         let (mut found, mut late) = (SmallVec::new(), false);
-        let look = |sent: &Sent, found: &mut SmallVec<[u64; 2]>| match sent.read {
+        let look = |sent: &SentRequest, found: &mut SmallVec<[u64; 2]>| match sent.read {
             true if sent.peer == peer => {
                 found.push(sent.request);
                 false
@@ -419,9 +421,11 @@ impl Pipeline {
                 continue;
             }
             match &operation.progress {
-                Progress::Done(_) | Progress::Streaming(_) => late |= at > sequence || !found.is_empty(),
-                Progress::Sent(sent) => late |= look(sent, &mut found),
-                Progress::Fan(fan) => {
+                OperationProgress::Done(_) | OperationProgress::Streaming(_) => {
+                    late |= at > sequence || !found.is_empty()
+                }
+                OperationProgress::Sent(sent) => late |= look(sent, &mut found),
+                OperationProgress::Fan(fan) => {
                     for part in fan.parts.iter().filter(|part| part.touch.contains(&digest)) {
                         late |= match part.reply {
                             Some(_) => at > sequence || !found.is_empty(),
@@ -429,7 +433,7 @@ impl Pipeline {
                         };
                     }
                 }
-                Progress::Waiting(_) | Progress::Handed => {}
+                OperationProgress::Waiting(_) | OperationProgress::Handed => {}
             }
         }
         (found, late)
@@ -439,10 +443,12 @@ impl Pipeline {
     pub(crate) fn requests(&self) -> impl Iterator<Item = u64> + '_ {
         self.operations.iter().flat_map(|operation| {
             let (single, fan) = match &operation.progress {
-                Progress::Sent(sent) => (Some(sent.request), None),
-                Progress::Fan(fan) => (None, Some(fan)),
-                Progress::Streaming(streaming) => (Some(streaming.request), None),
-                Progress::Waiting(_) | Progress::Handed | Progress::Done(_) => (None, None),
+                OperationProgress::Sent(sent) => (Some(sent.request), None),
+                OperationProgress::Fan(fan) => (None, Some(fan)),
+                OperationProgress::Streaming(streaming) => (Some(streaming.request), None),
+                OperationProgress::Waiting(_) | OperationProgress::Handed | OperationProgress::Done(_) => {
+                    (None, None)
+                }
             };
             let parts = fan.into_iter().flat_map(|fan| &fan.parts);
             single.into_iter().chain(parts.filter(|part| part.reply.is_none()).map(|part| part.sent.request))
@@ -459,8 +465,8 @@ mod tests {
     const SHIM: Peer = Peer::Shim(ShimId(0));
     const NODE: Peer = Peer::Node(NodeId(0));
 
-    fn pipeline(sent: &[(Touch, Peer, bool)]) -> Pipeline {
-        let mut pipeline = Pipeline::default();
+    fn pipeline(sent: &[(Touch, Peer, bool)]) -> ClientPipeline {
+        let mut pipeline = ClientPipeline::default();
         for (index, (touch, peer, read)) in sent.iter().enumerate() {
             let touch = match touch {
                 Touch::Nothing => Touch::Nothing,
@@ -468,41 +474,42 @@ mod tests {
                 Touch::Many(digests) => Touch::Many(digests.clone()),
                 Touch::All => Touch::All,
             };
-            let progress = Progress::Sent(Sent { request: index as u64, peer: *peer, read: *read });
-            pipeline.push(Operation::new(Time(0), touch, progress));
+            let progress =
+                OperationProgress::Sent(SentRequest { request: index as u64, peer: *peer, read: *read });
+            pipeline.push(ClientOperation::new(Time(0), touch, progress));
         }
         pipeline
     }
 
-    fn check(sent: &[(Touch, Peer, bool)], expected: Order) {
+    fn check(sent: &[(Touch, Peer, bool)], expected: KeyOrder) {
         let pipeline = pipeline(sent);
-        assert_eq!(pipeline.order(pipeline.next(), 7, Lane::default()), expected);
+        assert_eq!(pipeline.order(pipeline.next(), 7, StorageLane::default()), expected);
     }
 
     #[test]
     fn other_keys_are_free() {
-        check(&[], Order::Free);
-        check(&[(Touch::One(8), SHIM, false)], Order::Free);
+        check(&[], KeyOrder::Free);
+        check(&[(Touch::One(8), SHIM, false)], KeyOrder::Free);
     }
 
     #[test]
     fn one_destination_can_be_followed() {
-        check(&[(Touch::One(7), NODE, true)], Order::Follow { peer: NODE, reads: true });
+        check(&[(Touch::One(7), NODE, true)], KeyOrder::Follow { peer: NODE, reads: true });
         let mixed = [(Touch::One(7), SHIM, true), (Touch::Many([7, 9].into()), SHIM, false)];
-        check(&mixed, Order::Follow { peer: SHIM, reads: false });
+        check(&mixed, KeyOrder::Follow { peer: SHIM, reads: false });
     }
 
     #[test]
     fn two_destinations_and_operations_that_run_alone_make_it_wait() {
-        check(&[(Touch::One(7), SHIM, true), (Touch::One(7), NODE, true)], Order::Wait);
-        check(&[(Touch::All, SHIM, false)], Order::Wait);
+        check(&[(Touch::One(7), SHIM, true), (Touch::One(7), NODE, true)], KeyOrder::Wait);
+        check(&[(Touch::All, SHIM, false)], KeyOrder::Wait);
     }
 
     #[test]
     fn an_answered_operation_orders_nothing() {
         let mut pipeline = pipeline(&[(Touch::One(8), SHIM, true), (Touch::One(7), SHIM, true)]);
-        pipeline.settle(1, Progress::Done(Bytes::new()));
-        assert_eq!(pipeline.order(2, 7, Lane::default()), Order::Free);
+        pipeline.settle(1, OperationProgress::Done(Bytes::new()));
+        assert_eq!(pipeline.order(2, 7, StorageLane::default()), KeyOrder::Free);
         assert!(pipeline.pop_answered().is_none(), "the front is not answered");
     }
 }

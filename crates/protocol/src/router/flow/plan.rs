@@ -11,7 +11,7 @@ use commands::acl::FENCE_PREFIX;
 use commands::{Classified, CommandKind};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(crate) enum CommandPlan {
     /// One cacheable read.
     Read,
     /// One command to the shim that owns all of its keys.
@@ -40,62 +40,62 @@ pub(crate) enum Plan {
     Publish,
 }
 
-pub(crate) fn plan(command: &Command, classified: &Classified) -> Plan {
+pub(crate) fn plan(command: &Command, classified: &Classified) -> CommandPlan {
     match (classified.kind, classified.keys.len()) {
         (CommandKind::Read | CommandKind::Query, 1..)
             if words::is(command, 0, "MGET") && !share_tag(command, classified) =>
         {
-            Plan::Each
+            CommandPlan::Each
         }
-        (CommandKind::Read, 1) => Plan::Read,
-        (CommandKind::Watch, _) => Plan::Watch,
+        (CommandKind::Read, 1) => CommandPlan::Read,
+        (CommandKind::Watch, _) => CommandPlan::Watch,
         (kind, 0) => without_keys(command, kind),
-        (_, 1) => Plan::Whole,
-        (CommandKind::BlockingQuery | CommandKind::BlockingWrite, _) => Plan::Whole,
-        _ if words::is(command, 0, "MSET") => Plan::Grouped(Merge::First),
+        (_, 1) => CommandPlan::Whole,
+        (CommandKind::BlockingQuery | CommandKind::BlockingWrite, _) => CommandPlan::Whole,
+        _ if words::is(command, 0, "MSET") => CommandPlan::Grouped(Merge::First),
         _ if ["DEL", "UNLINK", "EXISTS", "TOUCH"].iter().any(|name| words::is(command, 0, name)) => {
-            Plan::Grouped(Merge::Sum)
+            CommandPlan::Grouped(Merge::Sum)
         }
-        _ => Plan::Whole,
+        _ => CommandPlan::Whole,
     }
 }
 
-fn without_keys(command: &Command, kind: CommandKind) -> Plan {
+fn without_keys(command: &Command, kind: CommandKind) -> CommandPlan {
     match kind {
-        CommandKind::Subscription => return Plan::Subscription,
-        CommandKind::Publish => return Plan::Publish,
-        CommandKind::Purge => return Plan::Everywhere(Merge::Sum),
+        CommandKind::Subscription => return CommandPlan::Subscription,
+        CommandKind::Publish => return CommandPlan::Publish,
+        CommandKind::Purge => return CommandPlan::Everywhere(Merge::Sum),
         _ => {}
     }
     match words::upper(command.name()).as_slice() {
-        b"DBSIZE" => Plan::Everywhere(Merge::Sum),
-        b"FLUSHALL" | b"FLUSHDB" | b"SWAPDB" => Plan::Everywhere(Merge::First),
-        b"KEYS" => Plan::Everywhere(Merge::Concatenation),
+        b"DBSIZE" => CommandPlan::Everywhere(Merge::Sum),
+        b"FLUSHALL" | b"FLUSHDB" | b"SWAPDB" => CommandPlan::Everywhere(Merge::First),
+        b"KEYS" => CommandPlan::Everywhere(Merge::Concatenation),
         b"PUBSUB" => pubsub(command),
-        b"SCAN" => Plan::Scan,
-        b"RANDOMKEY" => Plan::RandomKey,
-        b"INFO" => Plan::Info,
-        b"ACL" if changes_users(command) => Plan::Users,
-        b"SCRIPT" | b"FUNCTION" if words::is(command, 1, "KILL") => Plan::Everywhere(Merge::Any),
-        b"SCRIPT" if words::is(command, 1, "EXISTS") => Plan::Everywhere(Merge::Everywhere),
-        b"SCRIPT" | b"FUNCTION" if !words::is(command, 1, "HELP") => Plan::Everywhere(Merge::First),
-        b"LATENCY" if words::is(command, 1, "RESET") => Plan::Everywhere(Merge::Sum),
-        b"LATENCY" | b"MODULE" | b"MEMORY" => Plan::FirstShim,
+        b"SCAN" => CommandPlan::Scan,
+        b"RANDOMKEY" => CommandPlan::RandomKey,
+        b"INFO" => CommandPlan::Info,
+        b"ACL" if changes_users(command) => CommandPlan::Users,
+        b"SCRIPT" | b"FUNCTION" if words::is(command, 1, "KILL") => CommandPlan::Everywhere(Merge::Any),
+        b"SCRIPT" if words::is(command, 1, "EXISTS") => CommandPlan::Everywhere(Merge::Everywhere),
+        b"SCRIPT" | b"FUNCTION" if !words::is(command, 1, "HELP") => CommandPlan::Everywhere(Merge::First),
+        b"LATENCY" if words::is(command, 1, "RESET") => CommandPlan::Everywhere(Merge::Sum),
+        b"LATENCY" | b"MODULE" | b"MEMORY" => CommandPlan::FirstShim,
         b"CONFIG" if !words::is(command, 1, "GET") && !words::is(command, 1, "HELP") => {
-            Plan::Everywhere(Merge::First)
+            CommandPlan::Everywhere(Merge::First)
         }
-        _ if kind == CommandKind::Barrier => Plan::FirstShim,
-        _ => Plan::Anywhere,
+        _ if kind == CommandKind::Barrier => CommandPlan::FirstShim,
+        _ => CommandPlan::Anywhere,
     }
 }
 
 /// Patterns are subscribed to at every server, so that any one knows how many there are.
-fn pubsub(command: &Command) -> Plan {
+fn pubsub(command: &Command) -> CommandPlan {
     match words::upper(command.get(1).unwrap_or_default()).as_slice() {
-        b"CHANNELS" | b"SHARDCHANNELS" => Plan::Everywhere(Merge::Union),
-        b"NUMSUB" | b"SHARDNUMSUB" => Plan::Everywhere(Merge::Counts),
-        b"NUMPAT" => Plan::FirstShim,
-        _ => Plan::Anywhere,
+        b"CHANNELS" | b"SHARDCHANNELS" => CommandPlan::Everywhere(Merge::Union),
+        b"NUMSUB" | b"SHARDNUMSUB" => CommandPlan::Everywhere(Merge::Counts),
+        b"NUMPAT" => CommandPlan::FirstShim,
+        _ => CommandPlan::Anywhere,
     }
 }
 

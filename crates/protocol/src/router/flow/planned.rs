@@ -6,10 +6,10 @@ use smallvec::SmallVec;
 use wire::{Key, Peer, View};
 
 use crate::router::flow::gather::Merge;
-use crate::router::flow::launch::{Hold, Job, Launch};
+use crate::router::flow::launch::{Hold, Launch, LaunchJob};
 use crate::router::flow::pending::{PendingRead, Tried};
-use crate::router::flow::pipeline::{Order, Part, Progress, Sent};
-use crate::router::flow::plan::{self, Plan};
+use crate::router::flow::pipeline::{FanPart, KeyOrder, OperationProgress, SentRequest};
+use crate::router::flow::plan::{self, CommandPlan};
 use crate::router::flow::refusal::{cross_shim, unnamed_keys};
 use crate::router::flow::request::low;
 use crate::router::flow::route::{Route, Unroutable, Wanted};
@@ -17,15 +17,15 @@ use crate::router::flow::send::{Outgoing, blocks};
 
 impl Launch<'_, '_> {
     /// As the plan of its command says.
-    pub(crate) fn planned(&mut self) -> Result<Progress, Hold> {
+    pub(crate) fn planned(&mut self) -> Result<OperationProgress, Hold> {
         let launched = match plan::plan(self.job.command, self.job.classified) {
-            Plan::Read => self.read(),
-            Plan::Each => self.each(),
-            Plan::Whole => self.groups(None),
-            Plan::Grouped(merge) => self.groups(Some(merge)),
-            Plan::Subscription | Plan::Info => return Err(Hold::Front),
-            Plan::Publish => return Ok(self.publish()),
-            Plan::Watch => self.watch(),
+            CommandPlan::Read => self.read(),
+            CommandPlan::Each => self.each(),
+            CommandPlan::Whole => self.groups(None),
+            CommandPlan::Grouped(merge) => self.groups(Some(merge)),
+            CommandPlan::Subscription | CommandPlan::Info => return Err(Hold::Front),
+            CommandPlan::Publish => return Ok(self.publish()),
+            CommandPlan::Watch => self.watch(),
             keyless => return Ok(self.keyless(keyless)),
         };
         match launched {
@@ -36,7 +36,7 @@ impl Launch<'_, '_> {
         }
     }
 
-    fn read(&mut self) -> Result<Progress, Unroutable> {
+    fn read(&mut self) -> Result<OperationProgress, Unroutable> {
         let job = self.job;
         let key = &job.keys[0];
         let view = commands::view(job.placement.view_hash(), job.command, job.classified, job.resp3);
@@ -49,10 +49,10 @@ impl Launch<'_, '_> {
         let command = if view == View::GET { Bytes::new() } else { job.command.frame().clone() };
         let (streams, tried) = (self.step.config.streams, Tried::default());
         let read = PendingRead { key: key.clone(), view, command, streams, tried };
-        Ok(Progress::Sent(self.send_read(0, route, read)))
+        Ok(OperationProgress::Sent(self.send_read(0, route, read)))
     }
 
-    fn each(&mut self) -> Result<Progress, Unroutable> {
+    fn each(&mut self) -> Result<OperationProgress, Unroutable> {
         let job = self.job;
         let routes = job
             .keys
@@ -70,25 +70,25 @@ impl Launch<'_, '_> {
             let (view, command) = (View::GET, Bytes::new());
             let read = PendingRead { key: key.clone(), view, command, streams: false, tried };
             let sent = self.send_read(index as u32, route, read);
-            parts.push(Part { sent, touch: SmallVec::from_slice(&[low(key)]), reply: None });
+            parts.push(FanPart { sent, touch: SmallVec::from_slice(&[low(key)]), reply: None });
         }
-        Ok(Progress::fan(parts, Merge::Values))
+        Ok(OperationProgress::fan(parts, Merge::Values))
     }
 
     /// Sends a command to the shims of its keys: to one as it is, to several in groups if it can be merged.
-    fn groups(&mut self, merge: Option<Merge>) -> Result<Progress, Unroutable> {
+    fn groups(&mut self, merge: Option<Merge>) -> Result<OperationProgress, Unroutable> {
         let job = self.job;
         let kind = job.classified.kind;
         let groups = plan::groups(job.keys, |key| job.placement.home(key));
         if groups.len() > 1 && merge.is_none() {
-            return Ok(Progress::Done(cross_shim(self.step, job.command)));
+            return Ok(OperationProgress::Done(cross_shim(self.step, job.command)));
         }
         if job.classified.reads_unnamed_keys && job.placement.map().shims.len() > 1 {
-            return Ok(Progress::Done(unnamed_keys(self.step)));
+            return Ok(OperationProgress::Done(unnamed_keys(self.step)));
         }
         let mut routes: SmallVec<[Route; 1]> = SmallVec::new();
         for group in &groups {
-            let mut route = self.traffic.route_to_shim(group.home.shim, Order::Free)?;
+            let mut route = self.traffic.route_to_shim(group.home.shim, KeyOrder::Free)?;
             for &member in &group.members {
                 let order = self.order(&job.keys[member]);
                 route.ordered |= self.traffic.route_to_shim(group.home.shim, order)?.ordered;
@@ -104,7 +104,9 @@ impl Launch<'_, '_> {
         self.keep_all();
         let Some(merge) = merge.filter(|_| groups.len() > 1) else {
             let (key, frame) = (job.keys[0].clone(), job.command.frame());
-            return Ok(Progress::Sent(self.execute(0, Outgoing { kind, route: routes[0], key, frame })));
+            return Ok(OperationProgress::Sent(
+                self.execute(0, Outgoing { kind, route: routes[0], key, frame }),
+            ));
         };
         let mut parts = Vec::with_capacity(groups.len());
         for (index, (group, route)) in groups.iter().zip(routes).enumerate() {
@@ -112,14 +114,14 @@ impl Launch<'_, '_> {
             let (key, frame) = (job.keys[group.members[0]].clone(), narrowed.frame());
             let sent = self.execute(index as u32, Outgoing { kind, route, key, frame });
             let touch = group.members.iter().map(|&member| low(&job.keys[member])).collect();
-            parts.push(Part { sent, touch, reply: None });
+            parts.push(FanPart { sent, touch, reply: None });
         }
-        Ok(Progress::fan(parts, merge))
+        Ok(OperationProgress::fan(parts, merge))
     }
 
     /// Where a read goes. One that is kept, until the interest in its key stands: behind that one's registration.
     fn route(&mut self, key: &Key, view: View) -> Result<Route, Unroutable> {
-        let Job { placement, dealt, .. } = *self.job;
+        let LaunchJob { placement, dealt, .. } = *self.job;
         let order = self.order(key);
         let registers =
             !self.job.kept.is_empty() && (self.step.config.bounded || !self.traffic.interests.stands(key));
@@ -136,7 +138,7 @@ impl Launch<'_, '_> {
         peers.filter(full).min().map_or(Ok(()), |peer| Err(Unroutable::Full(peer)))
     }
 
-    fn send_read(&mut self, part: u32, route: Route, read: PendingRead) -> Sent {
+    fn send_read(&mut self, part: u32, route: Route, read: PendingRead) -> SentRequest {
         self.traffic.budget.earn();
         if self.job.kept.is_empty() {
             return self.traffic.send_read(self.step, self.job.origin(part), route, read);

@@ -21,7 +21,7 @@ pub(crate) struct Ran {
     /// Zero if nobody was asked.
     pub(crate) answered: Time,
     /// Who answered, if nobody else was asked at the same time.
-    pub(crate) last: Option<Heard>,
+    pub(crate) last: Option<RequestHeard>,
     /// Only of one that asked several, or is in the sample that is traced: most have none, and are moved about.
     more: Option<Box<More>>,
     /// It may take as long as its client wants.
@@ -31,14 +31,14 @@ pub(crate) struct Ran {
 #[derive(Debug, Default)]
 struct More {
     /// Of all the others that were asked.
-    others: Tally,
+    others: RequestTally,
     retries: u16,
     followed: Option<Followed>,
 }
 
 /// What the members have done for an operation.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct RequestTally {
     /// At nodes and at shims, what those asked of others included. Of several at once the longest; of one after the other
     /// the sum.
     pub(crate) node_us: u32,
@@ -50,7 +50,7 @@ pub(crate) struct Tally {
 
 /// A request of it that has ended, in few words: the whole one would be copied for this.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard {
+pub(crate) struct RequestHeard {
     pub(crate) peer: Peer,
     /// Zero for what is sent but once, with its operation.
     pub(crate) sent: Time,
@@ -59,9 +59,9 @@ pub(crate) struct Heard {
     pub(crate) hit: bool,
 }
 
-impl Heard {
-    pub(crate) fn of(pending: &Pending, hit: bool) -> Heard {
-        Heard { peer: pending.peer, sent: pending.sent, read: pending.read.is_some(), hit }
+impl RequestHeard {
+    pub(crate) fn of(pending: &Pending, hit: bool) -> RequestHeard {
+        RequestHeard { peer: pending.peer, sent: pending.sent, read: pending.read.is_some(), hit }
     }
 }
 
@@ -81,7 +81,7 @@ impl Ran {
 
     /// A request of it has ended with an answer. `alone`: no other ran beside it.
     #[inline]
-    pub(crate) fn heard(&mut self, now: Time, heard: Heard, alone: bool) {
+    pub(crate) fn heard(&mut self, now: Time, heard: RequestHeard, alone: bool) {
         self.answered = now;
         if self.more.is_some() {
             self.trace(now, heard, false);
@@ -96,16 +96,16 @@ impl Ran {
     }
 
     /// A request of it has ended without; it is sent again.
-    pub(crate) fn retried(&mut self, now: Time, heard: Heard, alone: bool) {
+    pub(crate) fn retried(&mut self, now: Time, heard: RequestHeard, alone: bool) {
         self.trace(now, heard, true);
         let us = self.us(now, heard);
         let more = self.more.get_or_insert_default();
-        more.others.add(Heard { read: false, ..heard }, us, alone);
+        more.others.add(RequestHeard { read: false, ..heard }, us, alone);
         more.retries = more.retries.saturating_add(1);
     }
 
     #[cold]
-    fn trace(&mut self, now: Time, heard: Heard, retried: bool) {
+    fn trace(&mut self, now: Time, heard: RequestHeard, retried: bool) {
         let sent = self.sent(heard);
         if let Some(followed) = self.more.as_mut().and_then(|more| more.followed.as_mut()) {
             followed.heard(sent, now, heard, retried);
@@ -126,16 +126,16 @@ impl Ran {
     }
 
     /// What is sent but once is sent with the operation.
-    fn sent(&self, heard: Heard) -> Time {
+    fn sent(&self, heard: RequestHeard) -> Time {
         if heard.sent == Time(0) { self.launched } else { heard.sent }
     }
 
-    fn us(&self, now: Time, heard: Heard) -> u32 {
+    fn us(&self, now: Time, heard: RequestHeard) -> u32 {
         u32::try_from(now.0.saturating_sub(self.sent(heard).0)).unwrap_or(u32::MAX)
     }
 
-    pub(crate) fn tally(&self) -> Tally {
-        let mut tally = self.more.as_ref().map_or(Tally::default(), |more| more.others);
+    pub(crate) fn tally(&self) -> RequestTally {
+        let mut tally = self.more.as_ref().map_or(RequestTally::default(), |more| more.others);
         if let Some(last) = self.last {
             tally.add(last, self.us(self.answered, last), true);
         }
@@ -144,15 +144,15 @@ impl Ran {
 
     /// What neither nodes nor shims took of the time since it was sent.
     pub(crate) fn router_us(&self) -> u32 {
-        let Tally { node_us, shim_us, .. } = self.tally();
+        let RequestTally { node_us, shim_us, .. } = self.tally();
         let others = if self.last.is_some() { node_us.saturating_add(shim_us) } else { node_us.max(shim_us) };
         let took = u32::try_from(self.answered.0.saturating_sub(self.launched.0)).unwrap_or(u32::MAX);
         took.saturating_sub(others)
     }
 }
 
-impl Tally {
-    fn add(&mut self, heard: Heard, us: u32, alone: bool) {
+impl RequestTally {
+    fn add(&mut self, heard: RequestHeard, us: u32, alone: bool) {
         let spent = if matches!(heard.peer, Peer::Node(_)) { &mut self.node_us } else { &mut self.shim_us };
         *spent = if alone { spent.saturating_add(us) } else { us.max(*spent) };
         self.reads = self.reads.saturating_add(u16::from(heard.read));
@@ -181,7 +181,7 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    pub(crate) fn heard(&mut self, sent: Time, ended: Time, heard: Heard, retried: bool) {
+    pub(crate) fn heard(&mut self, sent: Time, ended: Time, heard: RequestHeard, retried: bool) {
         if self.requests.len() == REQUESTS_MAX {
             self.left_out = self.left_out.saturating_add(1);
             return;

@@ -6,7 +6,7 @@ use wire::{Peer, ShimId};
 
 use crate::router::config::RouterConfig;
 use crate::router::replies;
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 
 const UNNAMED_KEYS: &str = "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other \
                             storage servers; put the key's hash tag before the *, as in {user1}.weight_*";
@@ -16,18 +16,18 @@ pub(crate) fn shim_name(config: &RouterConfig, shim: ShimId) -> String {
     known.cloned().unwrap_or_else(|| format!("number {}", shim.0))
 }
 
-pub(crate) fn busy(step: &mut Step<'_>) -> Bytes {
+pub(crate) fn busy(step: &mut RouterStep<'_>) -> Bytes {
     step.counters.sheds += 1;
     replies::error("BUSY DistCache: too many commands are in flight in this router; try again")
 }
 
-pub(crate) fn unavailable(step: &mut Step<'_>, shim: ShimId) -> Bytes {
+pub(crate) fn unavailable(step: &mut RouterStep<'_>, shim: ShimId) -> Bytes {
     step.counters.unavailable += 1;
     let name = shim_name(step.config, shim);
     replies::error(&format!("ERR DistCache: shim {name} is not reachable; the command was not executed"))
 }
 
-pub(crate) fn cross_shim(step: &mut Step<'_>, command: &Command) -> Bytes {
+pub(crate) fn cross_shim(step: &mut RouterStep<'_>, command: &Command) -> Bytes {
     step.counters.refusals += 1;
     let name = String::from_utf8_lossy(command.name()).to_lowercase();
     replies::error(&format!(
@@ -36,12 +36,12 @@ pub(crate) fn cross_shim(step: &mut Step<'_>, command: &Command) -> Bytes {
     ))
 }
 
-pub(crate) fn unnamed_keys(step: &mut Step<'_>) -> Bytes {
+pub(crate) fn unnamed_keys(step: &mut RouterStep<'_>) -> Bytes {
     step.counters.refusals += 1;
     replies::error(UNNAMED_KEYS)
 }
 
-pub(crate) fn channel_too_long(step: &mut Step<'_>, bytes: usize) -> Bytes {
+pub(crate) fn channel_too_long(step: &mut RouterStep<'_>, bytes: usize) -> Bytes {
     step.counters.refusals += 1;
     let bytes_max = step.config.key_bytes_max;
     replies::error(&format!("ERR DistCache: a channel of {bytes} bytes is over the limit of {bytes_max}"))

@@ -10,14 +10,14 @@ use commands::memcached::ReplyShape;
 use commands::{Classified, CommandKind};
 
 /// Keys that one command names; most name one.
-pub(crate) type Keys = SmallVec<[Key; 1]>;
+pub(crate) type CommandKeys = SmallVec<[Key; 1]>;
 
 /// The place of no client: requests of the router's own come from there.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// Which part of which operation a request belongs to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct RequestOrigin {
     pub(crate) client: u32,
     pub(crate) part: u32,
     pub(crate) sequence: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Origin {
 
 /// One command, and how its client is told of it.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct ClientRequest {
     pub(crate) routed: Routed,
     pub(crate) manner: Manner,
 }
@@ -37,12 +37,12 @@ pub(crate) struct Request {
 pub(crate) struct Routed {
     pub(crate) command: Command,
     pub(crate) classified: Classified,
-    pub(crate) way: Way,
-    pub(crate) kept: Kept,
+    pub(crate) way: CommandWay,
+    pub(crate) kept: KeptKeys,
 }
 
 #[derive(Debug)]
-pub(crate) enum Way {
+pub(crate) enum CommandWay {
     /// As its kind and its keys say.
     Plain,
     /// An EXEC. `watched`: only if what its client watches has not changed. `own`: replies that do not come from storage,
@@ -54,11 +54,11 @@ pub(crate) enum Way {
 
 /// The keys of which a client keeps what the command reads.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum KeptKeys {
     Nothing,
     /// Those that the command names.
     Named,
-    These(Keys),
+    These(CommandKeys),
 }
 
 /// How a client gets to read a reply: said with the command, given back with the reply.
@@ -72,12 +72,12 @@ pub(crate) struct Manner {
     pub(crate) shape: Option<Box<ReplyShape>>,
 }
 
-impl Kept {
+impl KeptKeys {
     pub(crate) fn among<'a>(&'a self, named: &'a [Key]) -> &'a [Key] {
         match self {
-            Kept::Nothing => &[],
-            Kept::Named => named,
-            Kept::These(keys) => keys,
+            KeptKeys::Nothing => &[],
+            KeptKeys::Named => named,
+            KeptKeys::These(keys) => keys,
         }
     }
 }
@@ -87,7 +87,7 @@ pub(crate) fn low(key: &Key) -> u64 {
     key.digest.0 as u64
 }
 
-pub(crate) fn keys_of(placement: &Placement, command: &Command, classified: &Classified) -> Keys {
+pub(crate) fn keys_of(placement: &Placement, command: &Command, classified: &Classified) -> CommandKeys {
     classified.keys.iter().map(|&index| placement.key(0, command.arg_bytes(index))).collect()
 }
 

@@ -10,16 +10,16 @@ use smallvec::SmallVec;
 use wire::{Peer, Status};
 
 use crate::router::flow::Flow;
-use crate::router::flow::event::Event;
+use crate::router::flow::event::FlowEvent;
 use crate::router::flow::pending::{Pending, PendingRead};
-use crate::router::flow::pipeline::Progress;
-use crate::router::flow::ran::Heard;
+use crate::router::flow::pipeline::OperationProgress;
+use crate::router::flow::ran::RequestHeard;
 use crate::router::flow::refusal::{shim_name, unavailable};
 use crate::router::flow::reply::PartReply;
 use crate::router::flow::request::low;
 use crate::router::flow::route::Route;
 use crate::router::replies;
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 
 const EXHAUSTED: &str = "BUSY DistCache: every place that could answer this read is over its load; try again later, \
                          with a growing pause";
@@ -37,7 +37,7 @@ pub(crate) enum Cause {
 
 impl Flow {
     /// A request whose member is gone: a read at a node is asked elsewhere; what a shim had is answered with an error.
-    pub(crate) fn lost(&mut self, step: &mut Step<'_>, request: u64) {
+    pub(crate) fn lost(&mut self, step: &mut RouterStep<'_>, request: u64) {
         let Some(pending) = self.traffic.forget(request) else { return };
         match pending.peer {
             _ if pending.streams => self.break_off(step, pending.origin.client),
@@ -45,23 +45,23 @@ impl Flow {
             Peer::Shim(shim) => {
                 step.counters.lost += 1;
                 let reply = lost(&shim_name(step.config, shim), pending.writes);
-                self.part_answered(step, pending.origin, Heard::of(&pending, false), reply);
+                self.part_answered(step, pending.origin, RequestHeard::of(&pending, false), reply);
             }
             Peer::Router(_) => {}
         }
     }
 
     /// The rest of a reply cannot be had.
-    pub(crate) fn break_off(&mut self, step: &mut Step<'_>, client: u32) {
+    pub(crate) fn break_off(&mut self, step: &mut RouterStep<'_>, client: u32) {
         step.counters.broken_off += 1;
-        self.todos.tell(Event::BrokenOff { client });
+        self.todos.tell(FlowEvent::BrokenOff { client });
     }
 
     /// Asks a read again, with those of its key that its client has sent to the same peer. If nobody else can be asked,
     /// the client is told so.
-    pub(crate) fn ask_again(&mut self, step: &mut Step<'_>, pending: Pending, cause: Cause) {
+    pub(crate) fn ask_again(&mut self, step: &mut RouterStep<'_>, pending: Pending, cause: Cause) {
         let Some(caller) = self.callers.get(pending.origin.client) else { return };
-        let heard = Heard::of(&pending, false);
+        let heard = RequestHeard::of(&pending, false);
         let Some(read) = &pending.read else {
             // Only reads are told so; nobody who says it of something else makes its client wait for ever.
             return self.part_answered(step, pending.origin, heard, exhausted());
@@ -101,7 +101,7 @@ impl Flow {
     /// busy member said.
     fn destination(
         &mut self,
-        step: &mut Step<'_>,
+        step: &mut RouterStep<'_>,
         read: &PendingRead,
         cause: &Cause,
         reads: usize,
@@ -134,16 +134,16 @@ impl Flow {
         Ok(to)
     }
 
-    fn send_again(&mut self, step: &mut Step<'_>, pending: Pending, route: Route) {
-        let (origin, heard) = (pending.origin, Heard::of(&pending, false));
+    fn send_again(&mut self, step: &mut RouterStep<'_>, pending: Pending, route: Route) {
+        let (origin, heard) = (pending.origin, RequestHeard::of(&pending, false));
         let Some(read) = pending.read else { return };
         let sent = self.traffic.send_read(step, origin, route, read);
         let Some(operation) = self.callers.operation(origin.client, origin.sequence) else { return };
-        let alone = matches!(operation.progress, Progress::Sent(_));
+        let alone = matches!(operation.progress, OperationProgress::Sent(_));
         operation.ran.retried(step.now, heard, alone);
         match &mut operation.progress {
-            Progress::Sent(own) => *own = sent,
-            Progress::Fan(fan) => {
+            OperationProgress::Sent(own) => *own = sent,
+            OperationProgress::Fan(fan) => {
                 if let Some(part) = fan.parts.get_mut(origin.part as usize) {
                     part.sent = sent;
                 }

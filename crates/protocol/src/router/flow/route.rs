@@ -8,9 +8,9 @@ use wire::{Key, LayerSet, NodeId, Peer, ShimId, View};
 use crate::placement::Placement;
 use crate::router::config::Routing;
 use crate::router::flow::pending::PendingRead;
-use crate::router::flow::pipeline::Order;
-use crate::router::flow::traffic::Traffic;
-use crate::router::step::Step;
+use crate::router::flow::pipeline::KeyOrder;
+use crate::router::flow::traffic::RequestTraffic;
+use crate::router::step::RouterStep;
 
 /// One in so many reads of a cached view may go to any of its places, listed or not: a hit tells only of its own
 /// layer, so nothing else shows a router the copy that another layer has made since. Smaller costs detours, larger
@@ -43,33 +43,33 @@ pub(crate) struct Wanted<'a> {
     pub(crate) dealt: Option<Peer>,
 }
 
-impl Traffic {
+impl RequestTraffic {
     /// The destination of one read, given what the earlier operations on its key demand.
     pub(crate) fn route_read(
         &mut self,
-        step: &Step<'_>,
+        step: &RouterStep<'_>,
         wanted: Wanted<'_>,
-        order: Order,
+        order: KeyOrder,
     ) -> Result<Route, Unroutable> {
         let shim = || wanted.placement.shim(wanted.key);
         match order {
-            Order::Wait => Err(Unroutable::Wait),
-            Order::Follow { peer: Peer::Node(node), reads: true } if self.members.node_linked(node) => {
+            KeyOrder::Wait => Err(Unroutable::Wait),
+            KeyOrder::Follow { peer: Peer::Node(node), reads: true } if self.members.node_linked(node) => {
                 Ok(Route { peer: Peer::Node(node), ordered: true })
             }
-            Order::Follow { .. } => self.route_to_shim(shim(), order),
-            Order::Free => match self.choose_node(step, wanted) {
+            KeyOrder::Follow { .. } => self.route_to_shim(shim(), order),
+            KeyOrder::Free => match self.choose_node(step, wanted) {
                 Some(node) => Ok(Route { peer: Peer::Node(node), ordered: false }),
                 None => self.route_to_shim(shim(), order),
             },
         }
     }
 
-    pub(crate) fn route_to_shim(&self, shim: ShimId, order: Order) -> Result<Route, Unroutable> {
+    pub(crate) fn route_to_shim(&self, shim: ShimId, order: KeyOrder) -> Result<Route, Unroutable> {
         let ordered = match order {
-            Order::Free => false,
-            Order::Follow { peer, .. } if peer == Peer::Shim(shim) => true,
-            Order::Follow { .. } | Order::Wait => return Err(Unroutable::Wait),
+            KeyOrder::Free => false,
+            KeyOrder::Follow { peer, .. } if peer == Peer::Shim(shim) => true,
+            KeyOrder::Follow { .. } | KeyOrder::Wait => return Err(Unroutable::Wait),
         };
         if !self.members.shim_linked(shim) {
             return Err(Unroutable::Unavailable(shim));
@@ -78,7 +78,7 @@ impl Traffic {
     }
 
     /// Power of k choices (design, section 4; paper, section 3.1).
-    fn choose_node(&mut self, step: &Step<'_>, wanted: Wanted<'_>) -> Option<NodeId> {
+    fn choose_node(&mut self, step: &RouterStep<'_>, wanted: Wanted<'_>) -> Option<NodeId> {
         let Wanted { placement, key, view, dealt } = wanted;
         let layers = match step.config.routing {
             Routing::OnPath => None,
@@ -113,7 +113,7 @@ impl Traffic {
     /// The less loaded of the nodes that may hold the key and have not been asked.
     pub(crate) fn other_node(
         &mut self,
-        step: &Step<'_>,
+        step: &RouterStep<'_>,
         placement: &Placement,
         read: &PendingRead,
     ) -> Option<NodeId> {

@@ -5,11 +5,11 @@ use wire::message::{Execute, Read};
 use wire::{Key, Message, Peer, ShimId};
 
 use crate::router::flow::pending::{Pending, PendingRead};
-use crate::router::flow::pipeline::Sent;
-use crate::router::flow::request::Origin;
+use crate::router::flow::pipeline::SentRequest;
+use crate::router::flow::request::RequestOrigin;
 use crate::router::flow::route::Route;
-use crate::router::flow::traffic::Traffic;
-use crate::router::step::Step;
+use crate::router::flow::traffic::RequestTraffic;
+use crate::router::step::RouterStep;
 use commands::CommandKind;
 
 /// A command as it leaves for a shim.
@@ -38,14 +38,14 @@ pub(crate) fn blocks(kind: CommandKind) -> bool {
     matches!(kind, CommandKind::BlockingWrite | CommandKind::BlockingQuery)
 }
 
-impl Traffic {
+impl RequestTraffic {
     pub(crate) fn send_read(
         &mut self,
-        step: &mut Step<'_>,
-        origin: Origin,
+        step: &mut RouterStep<'_>,
+        origin: RequestOrigin,
         route: Route,
         mut read: PendingRead,
-    ) -> Sent {
+    ) -> SentRequest {
         match route.peer {
             Peer::Node(node) => {
                 self.members.read_sent(step.now, node);
@@ -66,15 +66,15 @@ impl Traffic {
         let request = self.pending.insert(pending);
         let message = Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms, command });
         step.send(peer, message);
-        Sent { request, peer, read: true }
+        SentRequest { request, peer, read: true }
     }
 
     pub(crate) fn send_execute(
         &mut self,
-        step: &mut Step<'_>,
-        origin: Origin,
+        step: &mut RouterStep<'_>,
+        origin: RequestOrigin,
         outgoing: Outgoing<'_>,
-    ) -> Sent {
+    ) -> SentRequest {
         step.counters.executes += 1;
         let Outgoing { kind, route: Route { peer, ordered }, key, frame } = outgoing;
         let (writes, blocking) = (writes(kind), blocks(kind));
@@ -83,6 +83,6 @@ impl Traffic {
         let (watch, resp3, waited_ms) = (None, origin.resp3, origin.waited_ms);
         let execute = Execute { request, key, resp3, ordered, watch, waited_ms, command: frame.clone() };
         step.send(peer, Message::Execute(execute));
-        Sent { request, peer, read: false }
+        SentRequest { request, peer, read: false }
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use wire::message::Credit;
 use wire::{Message, Peer};
 
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 use crate::storage::{EARLY_BYTES, WINDOW_BYTES};
 
 /// A reply of which not everything has come, or not everything has been given to the client.
@@ -59,7 +59,7 @@ impl Streaming {
         self.ended.then(|| (self.total, std::mem::take(&mut self.pushes)))
     }
 
-    pub(crate) fn ask_for_more(&mut self, step: &mut Step<'_>) {
+    pub(crate) fn ask_for_more(&mut self, step: &mut RouterStep<'_>) {
         let bytes = std::mem::take(&mut self.unread);
         if bytes > 0 && !self.ended {
             step.send(self.peer, Message::Credit(Credit { request: self.request, bytes }));

@@ -9,10 +9,10 @@ use crate::placement::Placement;
 use crate::router::flow::Flow;
 use crate::router::flow::gather::Merge;
 use crate::router::flow::pending::Pending;
-use crate::router::flow::pipeline::{Part, Progress, Sent};
+use crate::router::flow::pipeline::{FanPart, OperationProgress, SentRequest};
 use crate::router::flow::refusal::{busy, unavailable};
-use crate::router::flow::request::Origin;
-use crate::router::step::Step;
+use crate::router::flow::request::RequestOrigin;
+use crate::router::step::RouterStep;
 
 /// Channels that every server publishes about the keys that it has.
 const KEY_EVENTS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
@@ -36,7 +36,7 @@ impl Flow {
     /// Whether all that publish these may be asked now; if not, what the client is told.
     pub(crate) fn reaches(
         &mut self,
-        step: &mut Step<'_>,
+        step: &mut RouterStep<'_>,
         kind: TopicKind,
         names: &[Key],
     ) -> Result<(), Bytes> {
@@ -51,25 +51,30 @@ impl Flow {
         Ok(())
     }
 
-    /// Asks all that publish these for a command in its turn: `Event::Subscribed` once all have answered.
-    pub(crate) fn subscribe(&mut self, step: &mut Step<'_>, origin: Origin, topics: Vec<Subscribers>) {
+    /// Asks all that publish these for a command in its turn: `FlowEvent::Subscribed` once all have answered.
+    pub(crate) fn subscribe(
+        &mut self,
+        step: &mut RouterStep<'_>,
+        origin: RequestOrigin,
+        topics: Vec<Subscribers>,
+    ) {
         let Some(placement) = self.traffic.placement.clone() else { return };
         let mut parts = Vec::new();
         for Subscribers { kind, name, clients } in topics {
             for shim in shims_of(&placement, kind, &name) {
                 let peer = Peer::Shim(shim);
-                let origin = Origin { part: parts.len() as u32, ..origin };
+                let origin = RequestOrigin { part: parts.len() as u32, ..origin };
                 let request = self.traffic.pending.insert(Pending::new(origin, peer));
                 let message = Subscribe { request, kind, name: name.clone(), clients };
                 step.send(peer, Message::Subscribe(message));
-                parts.push(Part::alone(Sent { request, peer, read: false }));
+                parts.push(FanPart::alone(SentRequest { request, peer, read: false }));
             }
         }
-        self.await_fan(origin, Progress::fan(parts, Merge::Subscribed));
+        self.await_fan(origin, OperationProgress::fan(parts, Merge::Subscribed));
     }
 
     /// Tells all that publish it how many clients have this topic now.
-    pub(crate) fn tell_subscribers(&self, step: &mut Step<'_>, topic: &Subscribers) {
+    pub(crate) fn tell_subscribers(&self, step: &mut RouterStep<'_>, topic: &Subscribers) {
         let Some(placement) = &self.traffic.placement else { return };
         for shim in shims_of(placement, topic.kind, &topic.name) {
             step.send(Peer::Shim(shim), Message::Subscribers(topic.clone()));
@@ -77,7 +82,7 @@ impl Flow {
     }
 
     /// The same for one shim, if it publishes it.
-    pub(crate) fn tell_subscribers_at(&self, step: &mut Step<'_>, shim: ShimId, topic: Subscribers) {
+    pub(crate) fn tell_subscribers_at(&self, step: &mut RouterStep<'_>, shim: ShimId, topic: Subscribers) {
         let Some(placement) = &self.traffic.placement else { return };
         if shims_of(placement, topic.kind, &topic.name).contains(&shim) {
             step.send(Peer::Shim(shim), Message::Subscribers(topic));

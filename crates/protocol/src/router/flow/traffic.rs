@@ -11,14 +11,14 @@ use crate::router::config::RouterConfig;
 use crate::router::flow::budget::Budget;
 use crate::router::flow::interest::Interests;
 use crate::router::flow::learned::Learned;
-use crate::router::flow::members::Members;
+use crate::router::flow::members::KnownMembers;
 use crate::router::flow::pending::{Pending, PendingTable};
 use crate::router::flow::window::Windows;
 
 #[derive(Debug)]
-pub(crate) struct Traffic {
+pub(crate) struct RequestTraffic {
     pub(crate) placement: Option<Arc<Placement>>,
-    pub(crate) members: Members,
+    pub(crate) members: KnownMembers,
     pub(crate) learned: Learned,
     pub(crate) pending: PendingTable,
     pub(crate) windows: Windows,
@@ -27,11 +27,11 @@ pub(crate) struct Traffic {
     pub(crate) random: SmallRng,
 }
 
-impl Traffic {
-    pub(crate) fn new(config: &RouterConfig) -> Traffic {
-        Traffic {
+impl RequestTraffic {
+    pub(crate) fn new(config: &RouterConfig) -> RequestTraffic {
+        RequestTraffic {
             placement: None,
-            members: Members::new(),
+            members: KnownMembers::new(),
             learned: Learned::new(config.learned_max),
             // A shim or node may yet answer what an earlier process asked in this router's name.
             pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::router::flow::Flow;
 use crate::router::flow::callers::TURN_COMMANDS;
 use crate::router::flow::event::{Dealing, Hand, Todo};
-use crate::router::flow::pipeline::{Freed, Progress, Turn};
+use crate::router::flow::pipeline::{Freed, OperationProgress, RoomTurn};
 use crate::router::flow::refusal::too_late;
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 
 /// How often commands that have waited for too long are looked for.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ impl Flow {
     }
 
     /// Deals until a command was sent: what that lets go on comes before the next one.
-    pub(crate) fn deal(&mut self, step: &mut Step<'_>, mut dealing: Dealing) {
+    pub(crate) fn deal(&mut self, step: &mut RouterStep<'_>, mut dealing: Dealing) {
         while let Some(mut hand) = dealing.hand.take().or_else(|| self.next_hand(&mut dealing)) {
             let Hand { peer, client, number, .. } = hand;
             let room = hand.left > 0 && self.traffic.has_room(peer);
@@ -60,21 +60,25 @@ impl Flow {
     }
 
     /// Nobody waits for longer than is configured, before a command is sent.
-    pub(crate) fn find_expired(&mut self, step: &mut Step<'_>) {
+    pub(crate) fn find_expired(&mut self, step: &mut RouterStep<'_>) {
         if !self.traffic.windows.anybody_waits() || step.now.since(self.expiry) < EXPIRY_INTERVAL {
             return;
         }
         self.expiry = step.now;
-        let mut expired: Vec<(u32, Turn)> = Vec::new();
+        let mut expired: Vec<(u32, RoomTurn)> = Vec::new();
         for (client, caller) in self.callers.numbered() {
-            let late = |turn: &&Turn| step.now.since(turn.since) >= step.config.queue_max;
+            let late = |turn: &&RoomTurn| step.now.since(turn.since) >= step.config.queue_max;
             expired.extend(caller.pipeline.turns().filter(late).map(|turn| (client, *turn)));
         }
         self.todos.push(Todo::Expired(expired.into_iter()));
     }
 
     /// One after the other; what each lets go on comes before the next one.
-    pub(crate) fn expire(&mut self, step: &mut Step<'_>, mut expired: std::vec::IntoIter<(u32, Turn)>) {
+    pub(crate) fn expire(
+        &mut self,
+        step: &mut RouterStep<'_>,
+        mut expired: std::vec::IntoIter<(u32, RoomTurn)>,
+    ) {
         let Some((client, turn)) = expired.next() else {
             return self.traffic.windows.forget_absent(&self.callers);
         };
@@ -82,7 +86,7 @@ impl Flow {
         let Some(caller) = self.callers.get_mut(client) else { return };
         let Some((_, left)) = caller.pipeline.take_waiting(turn.sequence) else { return };
         left.iter().for_each(|turn| self.traffic.windows.left(turn.peer));
-        caller.pipeline.settle(turn.sequence, Progress::Done(too_late(step.config, turn.peer)));
+        caller.pipeline.settle(turn.sequence, OperationProgress::Done(too_late(step.config, turn.peer)));
         let operation = caller.pipeline.get(turn.sequence);
         let freed = operation.map_or(Freed::Nothing, |operation| Freed::of(&operation.touch));
         step.counters.turns_expired += 1;

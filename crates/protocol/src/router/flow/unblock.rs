@@ -5,7 +5,7 @@ use wire::resp::Command;
 use wire::{Key, Message};
 
 use crate::router::flow::{Flow, Unblocked};
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 
 impl Flow {
     /// Whether the client was blocked; at the end of the step it is no more.
@@ -21,7 +21,7 @@ impl Flow {
     }
 
     /// In the name of the request that is to end: it is the one that will be answered.
-    pub(crate) fn tell_unblocked(&mut self, step: &mut Step<'_>) {
+    pub(crate) fn tell_unblocked(&mut self, step: &mut RouterStep<'_>) {
         for Unblocked { peer, request, error } in self.unblocked.drain(..) {
             let reason = if error { "ERROR" } else { "TIMEOUT" };
             let command = Command::from_args(&["CLIENT", "UNBLOCK", reason]).frame().clone();

@@ -10,11 +10,11 @@ use wire::{Key, Message, Peer};
 
 use crate::router::flow::launch::{Hold, Launch};
 use crate::router::flow::pending::Pending;
-use crate::router::flow::pipeline::{Order, Progress, Sent};
+use crate::router::flow::pipeline::{KeyOrder, OperationProgress, SentRequest};
 use crate::router::flow::refusal::cross_shim;
 use crate::router::flow::request::runs_alone;
 use crate::router::flow::route::{Route, Unroutable};
-use crate::router::flow::watched::Watch;
+use crate::router::flow::watched::ClientWatch;
 use crate::router::replies;
 use commands::CommandKind;
 
@@ -26,44 +26,44 @@ impl Launch<'_, '_> {
     }
 
     /// Only as the first of its pipeline.
-    pub(crate) fn watch(&mut self) -> Result<Progress, Unroutable> {
+    pub(crate) fn watch(&mut self) -> Result<OperationProgress, Unroutable> {
         let job = self.job;
-        let Some(first) = job.keys.first() else { return Ok(Progress::Done(replies::OK)) };
+        let Some(first) = job.keys.first() else { return Ok(OperationProgress::Done(replies::OK)) };
         let home = job.placement.home(first);
         let watch = self.caller.watch;
         let elsewhere = watch.is_some_and(|watch| watch.home != home);
         if elsewhere || job.keys.iter().any(|key| job.placement.home(key) != home) {
-            return Ok(Progress::Done(cross_shim(self.step, job.command)));
+            return Ok(OperationProgress::Done(cross_shim(self.step, job.command)));
         }
         if watch.is_some_and(|watch| watch.lost) {
             // EXEC will do nothing whatever is watched.
-            return Ok(Progress::Done(replies::OK));
+            return Ok(OperationProgress::Done(replies::OK));
         }
-        let route = self.traffic.route_to_shim(home.shim, Order::Free)?;
+        let route = self.traffic.route_to_shim(home.shim, KeyOrder::Free)?;
         if self.over_limit(1) {
             return Ok(self.busy());
         }
         let sent = self.send_watched(route, first.clone(), watch);
         if watch.is_none() {
-            self.caller.watch = Some(Watch { request: sent.request, home, lost: false });
+            self.caller.watch = Some(ClientWatch { request: sent.request, home, lost: false });
         }
-        Ok(Progress::Sent(sent))
+        Ok(OperationProgress::Sent(sent))
     }
 
     /// Sends an EXEC to the shim that watches for its client, if its order allows.
-    pub(crate) fn watched(&mut self) -> Result<Progress, Hold> {
+    pub(crate) fn watched(&mut self) -> Result<OperationProgress, Hold> {
         let job = self.job;
         if runs_alone(job.classified) && self.caller.pipeline.first() != job.sequence {
             return Err(Hold::Order);
         }
-        let orders: SmallVec<[Order; 4]> = job.keys.iter().map(|key| self.order(key)).collect();
-        if orders.contains(&Order::Wait) {
+        let orders: SmallVec<[KeyOrder; 4]> = job.keys.iter().map(|key| self.order(key)).collect();
+        if orders.contains(&KeyOrder::Wait) {
             return Err(Hold::Order);
         }
         let Some(watch) = self.caller.watch.filter(|watch| !watch.lost) else {
             // Its WATCH failed, or what watched is gone: the keys may have changed.
             self.caller.watch = None;
-            return Ok(Progress::Done(null(job.resp3)));
+            return Ok(OperationProgress::Done(null(job.resp3)));
         };
         let shims = &job.placement.map().shims;
         let elsewhere = job.keys.iter().any(|key| job.placement.home(key) != watch.home)
@@ -72,7 +72,7 @@ impl Launch<'_, '_> {
         if elsewhere {
             let refused = cross_shim(self.step, job.command);
             self.drop_watch();
-            return Ok(Progress::Done(refused));
+            return Ok(OperationProgress::Done(refused));
         }
         let mut route = Route { peer: Peer::Shim(watch.home.shim), ordered: false };
         for order in orders {
@@ -87,16 +87,16 @@ impl Launch<'_, '_> {
         let key = job.keys.first().cloned().unwrap_or_default();
         let sent = self.send_watched(route, key, Some(watch));
         self.caller.watch = None;
-        Ok(Progress::Sent(sent))
+        Ok(OperationProgress::Sent(sent))
     }
 
     /// With the request of the watch that it belongs to, or its own if it is the first WATCH.
-    fn send_watched(&mut self, route: Route, key: Key, watch: Option<Watch>) -> Sent {
+    fn send_watched(&mut self, route: Route, key: Key, watch: Option<ClientWatch>) -> SentRequest {
         self.step.counters.executes += 1;
         let (origin, peer) = (self.job.origin(0), route.peer);
         let writes = matches!(self.job.classified.kind, CommandKind::Write | CommandKind::Barrier);
         let request = self.traffic.pending.insert(Pending { writes, ..Pending::new(origin, peer) });
-        let sent = Sent { request, peer, read: false };
+        let sent = SentRequest { request, peer, read: false };
         if writes {
             self.wrote(sent);
         }

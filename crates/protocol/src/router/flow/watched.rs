@@ -4,11 +4,11 @@ use wire::message::Cancel;
 use wire::{Message, Peer};
 
 use crate::placement::Home;
-use crate::router::step::Step;
+use crate::router::step::RouterStep;
 
 /// The shim that watches for a client.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct ClientWatch {
     /// The client's first WATCH: the shim knows it by that.
     pub(crate) request: u64,
     pub(crate) home: Home,
@@ -16,9 +16,9 @@ pub(crate) struct Watch {
     pub(crate) lost: bool,
 }
 
-impl Watch {
+impl ClientWatch {
     /// Tells the shim that it watches for nobody any more.
-    pub(crate) fn end(self, step: &mut Step<'_>) {
+    pub(crate) fn end(self, step: &mut RouterStep<'_>) {
         step.send(Peer::Shim(self.home.shim), Message::Cancel(Cancel { request: self.request }));
     }
 }

@@ -14,7 +14,7 @@ use wire::{NodeId, Peer, ShimId};
 
 use crate::router::flow::callers::{Caller, Callers};
 use crate::router::flow::pending::PendingTable;
-use crate::router::flow::pipeline::Turn;
+use crate::router::flow::pipeline::RoomTurn;
 
 /// What a member takes that has not said anything yet.
 const WINDOW_START: u32 = 1024;
@@ -126,7 +126,7 @@ impl Windows {
     }
 
     /// A command of the client's pipeline waits for room from now on.
-    pub(crate) fn wait(&mut self, client: u32, caller: &mut Caller, turn: Turn) {
+    pub(crate) fn wait(&mut self, client: u32, caller: &mut Caller, turn: RoomTurn) {
         if let Some(window) = self.slot(turn.peer) {
             window.commands += 1;
         }

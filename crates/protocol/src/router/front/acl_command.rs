@@ -8,7 +8,7 @@ use commands::acl::{Denied, User, UserRules, Users};
 use crate::router::config::UserSource;
 use crate::router::flow::plan::names_fences;
 use crate::router::front::Front;
-use crate::router::front::acl_log::{Entry, Log};
+use crate::router::front::acl_log::{AclEntry, AclLog};
 use crate::router::front::desk::Desk;
 use crate::router::{replies, words};
 use crate::time::Time;
@@ -132,7 +132,7 @@ fn dry_run(users: &Users, command: &Command) -> Bytes {
 }
 
 /// ACL LOG [count | RESET]
-fn log(log: &mut Log, now: Time, command: &Command, resp3: bool) -> Bytes {
+fn log(log: &mut AclLog, now: Time, command: &Command, resp3: bool) -> Bytes {
     if words::is(command, 2, "RESET") {
         log.clear();
         return replies::OK;
@@ -151,7 +151,7 @@ fn log(log: &mut Log, now: Time, command: &Command, resp3: bool) -> Bytes {
     out.into()
 }
 
-fn describe_entry(entry: &Entry, now: Time, resp3: bool, out: &mut Vec<u8>) {
+fn describe_entry(entry: &AclEntry, now: Time, resp3: bool, out: &mut Vec<u8>) {
     reply::map_header(7, resp3, out);
     reply::bulk(b"count", out);
     reply::integer(entry.count as i64, out);

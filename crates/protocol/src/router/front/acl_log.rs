@@ -15,20 +15,20 @@ const TOGETHER_US: u64 = 60_000_000;
 const OBJECT_BYTES_MAX: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum AclReason {
     Command,
     Key,
     Channel,
     Auth,
 }
 
-impl Reason {
+impl AclReason {
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Reason::Command => "command",
-            Reason::Key => "key",
-            Reason::Channel => "channel",
-            Reason::Auth => "auth",
+            AclReason::Command => "command",
+            AclReason::Key => "key",
+            AclReason::Channel => "channel",
+            AclReason::Auth => "auth",
         }
     }
 }
@@ -49,9 +49,9 @@ impl Where {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct AclEntry {
     pub(crate) count: u64,
-    pub(crate) reason: Reason,
+    pub(crate) reason: AclReason,
     pub(crate) place: Where,
     pub(crate) object: Bytes,
     pub(crate) user: Bytes,
@@ -59,8 +59,8 @@ pub(crate) struct Entry {
     pub(crate) client: String,
 }
 
-impl Entry {
-    fn is_like(&self, other: &Entry) -> bool {
+impl AclEntry {
+    fn is_like(&self, other: &AclEntry) -> bool {
         let apart = self.at.0.abs_diff(other.at.0);
         self.reason == other.reason
             && self.place == other.place
@@ -72,12 +72,12 @@ impl Entry {
 
 /// The newest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Log {
-    entries: VecDeque<Entry>,
+pub(crate) struct AclLog {
+    entries: VecDeque<AclEntry>,
 }
 
-impl Log {
-    pub(crate) fn add(&mut self, mut entry: Entry) {
+impl AclLog {
+    pub(crate) fn add(&mut self, mut entry: AclEntry) {
         if entry.object.len() > OBJECT_BYTES_MAX {
             entry.object.truncate(OBJECT_BYTES_MAX);
         }
@@ -95,7 +95,7 @@ impl Log {
         self.entries.clear();
     }
 
-    pub(crate) fn newest(&self, count: usize) -> impl ExactSizeIterator<Item = &Entry> {
+    pub(crate) fn newest(&self, count: usize) -> impl ExactSizeIterator<Item = &AclEntry> {
         self.entries.iter().take(count)
     }
 }
@@ -104,18 +104,18 @@ impl Log {
 mod tests {
     use bytes::Bytes;
 
-    use super::{ENTRIES_MAX, Entry, Log, Reason, TOGETHER_US, Where};
+    use super::{AclEntry, AclLog, AclReason, ENTRIES_MAX, TOGETHER_US, Where};
     use crate::time::Time;
 
-    fn entry(object: &str, at: u64) -> Entry {
+    fn entry(object: &str, at: u64) -> AclEntry {
         let object = Bytes::copy_from_slice(object.as_bytes());
-        let (reason, place, user) = (Reason::Key, Where::TopLevel, Bytes::from_static(b"app"));
-        Entry { count: 1, reason, place, object, user, at: Time(at), client: String::new() }
+        let (reason, place, user) = (AclReason::Key, Where::TopLevel, Bytes::from_static(b"app"));
+        AclEntry { count: 1, reason, place, object, user, at: Time(at), client: String::new() }
     }
 
     #[test]
     fn equal_entries_are_counted_and_old_ones_go() {
-        let mut log = Log::default();
+        let mut log = AclLog::default();
         log.add(entry("a", 0));
         log.add(entry("b", 1));
         log.add(entry("a", TOGETHER_US));

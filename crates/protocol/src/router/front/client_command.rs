@@ -5,11 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::resp::Command;
 
-use crate::router::flow::pause::Pause;
-use crate::router::front::client_filter::Filter;
+use crate::router::flow::pause::ClientPause;
+use crate::router::front::client_filter::ClientFilter;
 use crate::router::front::client_line::{BAD_NAME, is_label, line};
 use crate::router::front::desk::Desk;
-use crate::router::front::session::{Replies, Session};
+use crate::router::front::session::{ReplyMode, Session};
 use crate::router::front::{Front, client_tracking};
 use crate::router::{replies, words};
 use crate::time::Time;
@@ -32,7 +32,7 @@ pub(crate) fn answer(
     let resp3 = front.sessions.get(client).is_some_and(|session| session.resp3);
     let shown = |(index, session): (u32, &Session)| line(session, desk.flow.len(index), desk.now()) + "\n";
     Some(match (sub.as_slice(), command.len()) {
-        (b"LIST", _) => match Filter::list(command) {
+        (b"LIST", _) => match ClientFilter::list(command) {
             Err(error) => error,
             Ok(filter) => {
                 let chosen = front.sessions.numbered().filter(|(_, session)| filter.fits(session));
@@ -59,7 +59,7 @@ pub(crate) fn answer(
 
 /// Ends clients of this router once the step is over; the one that asks gets its reply first.
 fn kill(front: &mut Front, own: u32, command: &Command) -> Bytes {
-    let filter = match Filter::kill(command) {
+    let filter = match ClientFilter::kill(command) {
         Ok(filter) => filter,
         Err(error) => return error,
     };
@@ -92,7 +92,7 @@ fn unblock(front: &Front, desk: &mut Desk<'_>, command: &Command) -> Bytes {
 }
 
 /// CLIENT PAUSE timeout [WRITE | ALL]
-fn paused(now: Time, command: &Command) -> Result<Pause, Bytes> {
+fn paused(now: Time, command: &Command) -> Result<ClientPause, Bytes> {
     let all = match command.len() {
         3 => true,
         4 if words::is(command, 3, "ALL") => true,
@@ -102,7 +102,7 @@ fn paused(now: Time, command: &Command) -> Result<Pause, Bytes> {
     match integer(command.arg(2)) {
         None => Err(replies::error("ERR timeout is not an integer or out of range")),
         Some(ms) if ms < 0 => Err(replies::error("ERR timeout is negative")),
-        Some(ms) => Ok(Pause { until: now.after(Duration::from_millis(ms as u64)), all }),
+        Some(ms) => Ok(ClientPause { until: now.after(Duration::from_millis(ms as u64)), all }),
     }
 }
 
@@ -177,13 +177,13 @@ pub(crate) fn set_replies(front: &mut Front, desk: &mut Desk<'_>, client: u32, c
     }
     match words::upper(command.arg(2)).as_slice() {
         b"ON" => {
-            session.replies = Replies::On;
+            session.replies = ReplyMode::On;
             front.respond(desk, client, replies::OK);
         }
-        b"OFF" => session.replies = Replies::Off,
+        b"OFF" => session.replies = ReplyMode::Off,
         b"SKIP" => {
-            if session.replies != Replies::Off {
-                session.replies = Replies::SkipNext;
+            if session.replies != ReplyMode::Off {
+                session.replies = ReplyMode::SkipNext;
             }
         }
         _ => front.respond(desk, client, replies::error(SYNTAX)),

@@ -11,7 +11,7 @@ const SYNTAX: &str = "ERR syntax error";
 
 /// All that are given must fit.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct ClientFilter {
     ids: Vec<u64>,
     kind: Option<ClientKind>,
     address: Option<Bytes>,
@@ -29,10 +29,10 @@ enum ClientKind {
     None,
 }
 
-impl Filter {
+impl ClientFilter {
     /// CLIENT LIST [TYPE type | ID id...]
-    pub(crate) fn list(command: &Command) -> Result<Filter, Bytes> {
-        let mut filter = Filter::default();
+    pub(crate) fn list(command: &Command) -> Result<ClientFilter, Bytes> {
+        let mut filter = ClientFilter::default();
         match command.len() {
             2 => {}
             4 if words::is(command, 2, "TYPE") => filter.kind = Some(kind(command.arg(3))?),
@@ -49,12 +49,12 @@ impl Filter {
     }
 
     /// CLIENT KILL address:port, or filters with their values.
-    pub(crate) fn kill(command: &Command) -> Result<Filter, Bytes> {
+    pub(crate) fn kill(command: &Command) -> Result<ClientFilter, Bytes> {
         if command.len() == 3 {
             let address = Some(command.arg_bytes(2));
-            return Ok(Filter { address, is_plain: true, ..Filter::default() });
+            return Ok(ClientFilter { address, is_plain: true, ..ClientFilter::default() });
         }
-        let mut filter = Filter { spares_own: true, ..Filter::default() };
+        let mut filter = ClientFilter { spares_own: true, ..ClientFilter::default() };
         for at in (2..command.len()).step_by(2) {
             let Some(value) = command.get(at + 1) else { return Err(replies::error(SYNTAX)) };
             match words::upper(command.arg(at)).as_slice() {

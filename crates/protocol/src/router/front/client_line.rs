@@ -5,7 +5,7 @@ use wire::TopicKind;
 use wire::resp::Command;
 
 use crate::router::front::client_tracking;
-use crate::router::front::session::{Labels, Session};
+use crate::router::front::session::{ClientLabels, Session};
 use crate::router::replies;
 use crate::time::Time;
 
@@ -37,7 +37,7 @@ fn flags(session: &Session) -> String {
 
 /// One line of CLIENT LIST and CLIENT INFO; `commands`: how many it has under way.
 pub(crate) fn line(session: &Session, commands: usize, now: Time) -> String {
-    let none = Labels::default();
+    let none = ClientLabels::default();
     let labels = session.labels.as_deref().unwrap_or(&none);
     let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
     let multi = session.transaction.as_ref().map_or(-1, |queued| queued.len() as i64);

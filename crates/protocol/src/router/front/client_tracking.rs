@@ -13,7 +13,7 @@ const WRITES_MAX: usize = 1024;
 
 /// Which reads are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum TrackingChoice {
     #[default]
     All,
     /// Those behind CLIENT CACHING YES.
@@ -33,7 +33,7 @@ pub(crate) enum Notice {
 pub(crate) struct ClientTracking {
     /// The client that is told instead, and its number.
     pub(crate) redirect: Option<(u32, u64)>,
-    pub(crate) choice: Choice,
+    pub(crate) choice: TrackingChoice,
     /// Of a client that is told of all keys with these prefixes, read or not.
     pub(crate) prefixes: Option<BTreeSet<Bytes>>,
     pub(crate) noloop: bool,
@@ -72,9 +72,9 @@ impl ClientTracking {
         let said = std::mem::take(&mut self.caching);
         self.prefixes.is_none()
             && match self.choice {
-                Choice::All => true,
-                Choice::OptIn => said,
-                Choice::OptOut => !said,
+                TrackingChoice::All => true,
+                TrackingChoice::OptIn => said,
+                TrackingChoice::OptOut => !said,
             }
     }
 }
@@ -87,13 +87,15 @@ pub(crate) fn caching(tracking: Option<&mut ClientTracking>, command: &Command) 
         );
     };
     let wanted = match words::upper(command.arg(2)).as_slice() {
-        b"YES" => Choice::OptIn,
-        b"NO" => Choice::OptOut,
+        b"YES" => TrackingChoice::OptIn,
+        b"NO" => TrackingChoice::OptOut,
         _ => return replies::error(SYNTAX),
     };
     if tracking.choice != wanted || tracking.prefixes.is_some() {
         return replies::error(match wanted {
-            Choice::OptIn => "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
+            TrackingChoice::OptIn => {
+                "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode."
+            }
             _ => "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
         });
     }
@@ -119,10 +121,10 @@ pub(crate) fn info(tracking: Option<&ClientTracking>, resp3: bool) -> Bytes {
         }
     };
     flag(own.prefixes.is_some(), "bcast");
-    flag(own.choice == Choice::OptIn, "optin");
-    flag(own.choice == Choice::OptIn && own.caching, "caching-yes");
-    flag(own.choice == Choice::OptOut, "optout");
-    flag(own.choice == Choice::OptOut && own.caching, "caching-no");
+    flag(own.choice == TrackingChoice::OptIn, "optin");
+    flag(own.choice == TrackingChoice::OptIn && own.caching, "caching-yes");
+    flag(own.choice == TrackingChoice::OptOut, "optout");
+    flag(own.choice == TrackingChoice::OptOut && own.caching, "caching-no");
     flag(own.noloop, "noloop");
     flag(own.broken, "broken_redirect");
     let mut out = Vec::new();

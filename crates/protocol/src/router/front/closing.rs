@@ -15,7 +15,7 @@ const STUCK: Duration = Duration::from_secs(10);
 
 /// What a client's connection holds, besides what the machine has of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct Holdings {
     pub client: ClientId,
     /// Commands that have come and that the machine has not got: bytes of memory.
     pub kept_bytes: u64,
@@ -31,7 +31,7 @@ pub struct Held {
 
 impl Front {
     /// Closes the clients that have to go, each once.
-    pub(crate) fn close_clients(&mut self, desk: &mut Desk<'_>, all: &[Held]) {
+    pub(crate) fn close_clients(&mut self, desk: &mut Desk<'_>, all: &[Holdings]) {
         let (mut closed, mut left) = (Vec::new(), Vec::with_capacity(all.len()));
         for held in all {
             match self.unread(desk, held).or_else(|| self.overstayed(desk, held)) {
@@ -53,7 +53,7 @@ impl Front {
     }
 
     /// Whether it does not read, so that nobody would ever go on.
-    fn unread(&mut self, desk: &Desk<'_>, held: &Held) -> Option<CloseReason> {
+    fn unread(&mut self, desk: &Desk<'_>, held: &Holdings) -> Option<CloseReason> {
         let (now, session) = (desk.now(), self.sessions.get_mut(held.client.0)?);
         if !held.waits_for_client {
             session.stuck = None;
@@ -65,7 +65,7 @@ impl Front {
             return None;
         }
         let tells = !desk.flow.streams(held.client.0);
-        let Held { kept_bytes, unread_bytes, .. } = *held;
+        let Holdings { kept_bytes, unread_bytes, .. } = *held;
         (now.since(since) > STUCK).then_some(CloseReason::Unread {
             kept_bytes,
             unread_bytes,
@@ -75,7 +75,7 @@ impl Front {
     }
 
     /// Whether it has done nothing for too long.
-    fn overstayed(&self, desk: &Desk<'_>, held: &Held) -> Option<CloseReason> {
+    fn overstayed(&self, desk: &Desk<'_>, held: &Holdings) -> Option<CloseReason> {
         let over =
             |since: Time, most: Option<Duration>| most.is_some_and(|most| desk.now().since(since) > most);
         let limits = &desk.step.config.client_limits;
@@ -88,7 +88,7 @@ impl Front {
         (!waits && over(held.seen, limits.idle_max)).then_some(CloseReason::Idle)
     }
 
-    fn bytes_of(&self, desk: &Desk<'_>, held: &Held) -> u64 {
+    fn bytes_of(&self, desk: &Desk<'_>, held: &Holdings) -> u64 {
         let queued = self.sessions.get(held.client.0).map_or(0, |session| session.queued_bytes());
         let here = desk.flow.held_bytes(held.client.0) + queued;
         held.buffer_bytes + held.kept_bytes + here as u64
@@ -96,7 +96,7 @@ impl Front {
 }
 
 /// Those that hold the most, until the others hold no more than they may.
-fn largest(desk: &Desk<'_>, mut all: Vec<(u64, &Held)>) -> Vec<(ClientId, CloseReason)> {
+fn largest(desk: &Desk<'_>, mut all: Vec<(u64, &Holdings)>) -> Vec<(ClientId, CloseReason)> {
     let bytes_max = desk.step.config.client_limits.held_bytes_max;
     let all_bytes: u64 = all.iter().map(|(bytes, _)| bytes).sum();
     let mut excess = all_bytes.saturating_sub(bytes_max);
@@ -131,8 +131,8 @@ mod tests {
         router
     }
 
-    fn held(client: u32) -> Held {
-        Held {
+    fn held(client: u32) -> Holdings {
+        Holdings {
             client: ClientId(client),
             kept_bytes: 0,
             buffer_bytes: 0,
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    fn closed(router: &mut Router, now: u64, all: &[Held]) -> Vec<(u32, CloseReason)> {
+    fn closed(router: &mut Router, now: u64, all: &[Holdings]) -> Vec<(u32, CloseReason)> {
         let mut effects = Vec::new();
         router.step(Time(now), Input::Held(all.to_vec()), &mut effects);
         let close = |effect: Effect| match effect {
@@ -156,7 +156,7 @@ mod tests {
     fn the_largest_go_until_the_others_have_room() {
         let limits = ClientLimits { held_bytes_max: 100, ..ClientLimits::default() };
         let mut router = router(limits, 4);
-        let holds = |client, kept_bytes, buffer_bytes, unread_bytes| Held {
+        let holds = |client, kept_bytes, buffer_bytes, unread_bytes| Holdings {
             kept_bytes,
             buffer_bytes,
             unread_bytes,
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn who_reads_a_little_stays_and_who_reads_nothing_goes() {
         let mut router = router(ClientLimits::default(), 2);
-        let waits = |client, unread_bytes| Held {
+        let waits = |client, unread_bytes| Holdings {
             kept_bytes: 7,
             unread_bytes,
             waits_for_client: true,
@@ -201,7 +201,8 @@ mod tests {
     fn who_asks_for_nothing_goes_unless_something_of_it_waits() {
         let limits = ClientLimits { idle_max: Some(Duration::from_secs(5)), ..ClientLimits::default() };
         let mut router = router(limits, 3);
-        let all = [held(0), Held { seen: Time(SECOND), ..held(1) }, Held { kept_bytes: 1, ..held(2) }];
+        let all =
+            [held(0), Holdings { seen: Time(SECOND), ..held(1) }, Holdings { kept_bytes: 1, ..held(2) }];
         assert_eq!(closed(&mut router, 5 * SECOND, &all), []);
         assert_eq!(closed(&mut router, 5 * SECOND + 1, &all), [(0, CloseReason::Idle)]);
         assert_eq!(closed(&mut router, 6 * SECOND + 1, &all[1..]), [(1, CloseReason::Idle)]);
@@ -215,7 +216,7 @@ mod tests {
             ..ClientLimits::default()
         };
         let mut router = router(limits, 1);
-        let all = [Held { buffer_bytes: 10, ..held(0) }];
+        let all = [Holdings { buffer_bytes: 10, ..held(0) }];
         assert_eq!(closed(&mut router, 6 * SECOND, &all), [(0, CloseReason::Idle)]);
     }
 }

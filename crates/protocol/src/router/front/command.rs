@@ -3,7 +3,7 @@
 use wire::resp::Command;
 
 use crate::router::flow::plan::changes_users;
-use crate::router::flow::request::{Kept, Request, Routed, Way};
+use crate::router::flow::request::{ClientRequest, CommandWay, KeptKeys, Routed};
 use crate::router::flow::storage_info;
 use crate::router::front::desk::Desk;
 use crate::router::front::reply::{key_too_long, refused};
@@ -66,20 +66,24 @@ impl Front {
         if let Some(error) = key_too_long(desk, &command, &classified) {
             return self.respond(desk, client, error);
         }
-        self.route(desk, client, Routed { command, classified, way: Way::Plain, kept: Kept::Nothing });
+        self.route(
+            desk,
+            client,
+            Routed { command, classified, way: CommandWay::Plain, kept: KeptKeys::Nothing },
+        );
     }
 
     /// A command for members, with a place in its client's pipeline.
     fn route(&mut self, desk: &mut Desk<'_>, client: u32, mut routed: Routed) {
         let Some(session) = self.sessions.get_mut(client) else { return };
         if session.take_caching() && routed.classified.spec.is_tracked() {
-            routed.kept = Kept::Named;
+            routed.kept = KeptKeys::Named;
         }
         let subscribes = routed.classified.kind == CommandKind::Subscription;
         let mut manner = session.manner();
         // Confirmations are pushes, which CLIENT REPLY does not keep back.
         manner.silent &= !subscribes;
-        self.begin(desk, client, Request { routed, manner });
+        self.begin(desk, client, ClientRequest { routed, manner });
         if subscribes && desk.flow.last_operation(client).is_some_and(|last| last.waiting()) {
             self.hold(desk, client);
         }

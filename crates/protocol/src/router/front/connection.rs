@@ -6,14 +6,14 @@ use wire::resp::{Command, reply};
 use crate::router::front::client_line::arity;
 use crate::router::front::desk::Desk;
 use crate::router::front::reply::RESET;
-use crate::router::front::session::{Replies, Session};
+use crate::router::front::session::{ReplyMode, Session};
 use crate::router::front::{
     Front, acl_command, client_command, info, own_command, slow_log, tracking_command,
 };
 use crate::router::{replies, words};
 use commands::integer;
 
-pub(crate) enum Answer {
+pub(crate) enum OwnAnswer {
     Reply(Bytes),
     ReplyAndClose(Bytes),
 }
@@ -46,11 +46,11 @@ pub(crate) fn answer(front: &mut Front, desk: &mut Desk<'_>, client: u32, comman
     }
     let Some(answer) = evaluate(front, desk, client, command) else { return };
     match answer {
-        Answer::Reply(bytes) => {
+        OwnAnswer::Reply(bytes) => {
             desk.step.counters.refusals += u64::from(bytes.starts_with(b"-"));
             front.respond(desk, client, bytes);
         }
-        Answer::ReplyAndClose(bytes) => front.respond_and_close(desk, client, bytes),
+        OwnAnswer::ReplyAndClose(bytes) => front.respond_and_close(desk, client, bytes),
     }
 }
 
@@ -65,19 +65,19 @@ pub(crate) fn evaluate(
     desk: &mut Desk<'_>,
     client: u32,
     command: &Command,
-) -> Option<Answer> {
+) -> Option<OwnAnswer> {
     let name = words::upper(command.name());
     Some(match name.as_slice() {
-        b"SLOWLOG" => Answer::Reply(slow_log::answer(&mut front.slow_log, command)),
-        b"DISTCACHE" => Answer::Reply(own_command::answer(front, desk, client, command)),
-        b"ACL" => Answer::Reply(acl_command::answer(front, desk, client, command)?),
-        b"AUTH" => Answer::Reply(front.auth(desk, client, command)),
-        b"HELLO" => Answer::Reply(front.hello(desk, client, command)?),
-        b"CLIENT" => Answer::Reply(client_command::answer(front, desk, client, command)?),
+        b"SLOWLOG" => OwnAnswer::Reply(slow_log::answer(&mut front.slow_log, command)),
+        b"DISTCACHE" => OwnAnswer::Reply(own_command::answer(front, desk, client, command)),
+        b"ACL" => OwnAnswer::Reply(acl_command::answer(front, desk, client, command)?),
+        b"AUTH" => OwnAnswer::Reply(front.auth(desk, client, command)),
+        b"HELLO" => OwnAnswer::Reply(front.hello(desk, client, command)?),
+        b"CLIENT" => OwnAnswer::Reply(client_command::answer(front, desk, client, command)?),
         b"INFO" => {
             let text = info::text(front, desk, command);
             let resp3 = front.sessions.get(client).is_some_and(|session| session.resp3);
-            Answer::Reply(replies::verbatim(&text, resp3))
+            OwnAnswer::Reply(replies::verbatim(&text, resp3))
         }
         _ => {
             if words::is(command, 0, "RESET") && command.len() == 1 {
@@ -88,8 +88,8 @@ pub(crate) fn evaluate(
     })
 }
 
-fn own(session: &mut Session, name: &[u8], command: &Command) -> Answer {
-    Answer::Reply(match (name, command.len()) {
+fn own(session: &mut Session, name: &[u8], command: &Command) -> OwnAnswer {
+    OwnAnswer::Reply(match (name, command.len()) {
         (b"PING", 1 | 2) if session.only_listens() => {
             let mut out = b"*2\r\n$4\r\npong\r\n".to_vec();
             reply::bulk(command.get(1).unwrap_or_default(), &mut out);
@@ -102,7 +102,7 @@ fn own(session: &mut Session, name: &[u8], command: &Command) -> Answer {
         (b"ASKING" | b"CLUSTER", _) => replies::error("ERR This instance has cluster support disabled"),
         (b"RESET", 1) => {
             session.resp3 = false;
-            session.replies = Replies::On;
+            session.replies = ReplyMode::On;
             session.labels = None;
             session.transaction = None;
             Bytes::from_static(RESET)
@@ -116,7 +116,7 @@ fn own(session: &mut Session, name: &[u8], command: &Command) -> Answer {
             replies::error(&format!("ERR {name} without MULTI"))
         }
         (b"UNWATCH", 1) => replies::OK,
-        (b"QUIT", _) => return Answer::ReplyAndClose(replies::OK),
+        (b"QUIT", _) => return OwnAnswer::ReplyAndClose(replies::OK),
         (b"PING" | b"ECHO" | b"SELECT" | b"READONLY" | b"READWRITE" | b"RESET", _) => arity(command),
         _ => replies::error(&format!(
             "ERR DistCache: '{}' is not supported here",

@@ -6,27 +6,27 @@ use commands::memcached;
 
 use crate::router::effect::{ClientId, Effect};
 use crate::router::flow::ask::Info;
-use crate::router::flow::event::Event;
-use crate::router::flow::request::{Origin, Routed};
+use crate::router::flow::event::FlowEvent;
+use crate::router::flow::request::{RequestOrigin, Routed};
 use crate::router::front::desk::Desk;
 use crate::router::front::{Front, info};
 
 impl Front {
-    pub(crate) fn take(&mut self, desk: &mut Desk<'_>, event: Event) {
+    pub(crate) fn take(&mut self, desk: &mut Desk<'_>, event: FlowEvent) {
         match event {
-            Event::Answered { client } => self.deliver(desk, client),
-            Event::Turn { origin, routed } => self.launch(desk, origin, &routed),
-            Event::Subscribed { origin, error } => self.subscribed(desk, origin, error),
-            Event::UsersChanged { origin, replies } => self.users_changed(desk, origin, replies),
-            Event::Told { question, reply } => self.told_users(desk, question, &reply),
-            Event::Keeps { client } => self.keeps(client),
-            Event::Wrote { client, request } => self.wrote(client, request),
-            Event::BrokenOff { client } => self.killed.push(client),
-            Event::Settled { client } => self.settled(desk, client),
+            FlowEvent::Answered { client } => self.deliver(desk, client),
+            FlowEvent::Turn { origin, routed } => self.launch(desk, origin, &routed),
+            FlowEvent::Subscribed { origin, error } => self.subscribed(desk, origin, error),
+            FlowEvent::UsersChanged { origin, replies } => self.users_changed(desk, origin, replies),
+            FlowEvent::Told { question, reply } => self.told_users(desk, question, &reply),
+            FlowEvent::Keeps { client } => self.keeps(client),
+            FlowEvent::Wrote { client, request } => self.wrote(client, request),
+            FlowEvent::BrokenOff { client } => self.killed.push(client),
+            FlowEvent::Settled { client } => self.settled(desk, client),
         }
     }
 
-    fn launch(&mut self, desk: &mut Desk<'_>, origin: Origin, routed: &Routed) {
+    fn launch(&mut self, desk: &mut Desk<'_>, origin: RequestOrigin, routed: &Routed) {
         if routed.classified.kind == CommandKind::Subscription {
             return self.launch_subscription(desk, origin, routed);
         }

@@ -10,7 +10,7 @@ const COUNT: usize = 10;
 
 /// A key that is hot in the whole cluster.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HotKey {
+pub struct ClusterHotKey {
     pub key: Bytes,
     /// Requests per second.
     pub rate: u64,
@@ -21,7 +21,7 @@ pub struct HotKey {
 }
 
 /// DISTCACHE HOTKEYS. `hot`: none before a controller has told any.
-pub(crate) fn answer(hot: Option<&[HotKey]>, resp3: bool, command: &Command) -> Bytes {
+pub(crate) fn answer(hot: Option<&[ClusterHotKey]>, resp3: bool, command: &Command) -> Bytes {
     let count = match command.len() {
         2 => Some(COUNT),
         4 if words::is(command, 2, "COUNT") => {
@@ -38,7 +38,7 @@ pub(crate) fn answer(hot: Option<&[HotKey]>, resp3: bool, command: &Command) -> 
     let count = count.min(hot.len());
     let mut out = Vec::new();
     replies::array_header(count, &mut out);
-    for HotKey { key, rate, share, layers } in &hot[..count] {
+    for ClusterHotKey { key, rate, share, layers } in &hot[..count] {
         reply::map_header(4, resp3, &mut out);
         reply::bulk(b"key", &mut out);
         reply::bulk(key, &mut out);

@@ -11,7 +11,7 @@ use commands::acl::{Denied, User, Users};
 use commands::{CommandSpec, Flag, REDIS_VERSION, integer};
 
 use crate::router::front::Front;
-use crate::router::front::acl_log::{Entry, Reason, Where};
+use crate::router::front::acl_log::{AclEntry, AclReason, Where};
 use crate::router::front::client_line::{BAD_NAME, arity, is_label, line};
 use crate::router::front::desk::Desk;
 use crate::router::front::session::Session;
@@ -31,7 +31,7 @@ const UNKNOWN_USERS_MEMCACHED: &str =
     "SERVER_ERROR DistCache: this router does not know the users of storage yet\r\n";
 
 /// A command that its client's user may not run.
-struct Refused<'a> {
+struct RefusedCommand<'a> {
     command: &'a Command,
     spec: &'static CommandSpec,
     denied: Denied,
@@ -39,7 +39,7 @@ struct Refused<'a> {
 }
 
 /// The name and password that a client shows, and with what.
-pub(crate) struct Login<'a> {
+pub(crate) struct ShownLogin<'a> {
     pub(crate) user: &'a [u8],
     pub(crate) password: &'a [u8],
     pub(crate) command: &'a [u8],
@@ -73,7 +73,7 @@ impl Front {
                 },
                 Err(denied) => {
                     let place = place(session);
-                    self.log_denial(desk, client, Refused { command, spec, denied, place });
+                    self.log_denial(desk, client, RefusedCommand { command, spec, denied, place });
                     denial(denied, spec)
                 }
             }
@@ -107,7 +107,7 @@ impl Front {
         let spec = commands::resolve(command).ok()?;
         let denied = self.sessions.get(client)?.identity.user.check(spec, command).err()?;
         desk.step.counters.denials += 1;
-        self.log_denial(desk, client, Refused { command, spec, denied, place: Where::Multi });
+        self.log_denial(desk, client, RefusedCommand { command, spec, denied, place: Where::Multi });
         let reason = match denied {
             Denied::Command => "no permission to execute the command or subcommand",
             Denied::Key(_) => "no permission to touch the specified keys",
@@ -119,17 +119,17 @@ impl Front {
         )))
     }
 
-    fn log_denial(&mut self, desk: &Desk<'_>, client: u32, refused: Refused<'_>) {
-        let Refused { command, spec, denied, place } = refused;
+    fn log_denial(&mut self, desk: &Desk<'_>, client: u32, refused: RefusedCommand<'_>) {
+        let RefusedCommand { command, spec, denied, place } = refused;
         let (reason, object) = match denied {
-            Denied::Command => (Reason::Command, Bytes::from_static(spec.name.as_bytes())),
-            Denied::Key(index) => (Reason::Key, command.arg_bytes(index)),
-            Denied::Channel(index) => (Reason::Channel, command.arg_bytes(index)),
+            Denied::Command => (AclReason::Command, Bytes::from_static(spec.name.as_bytes())),
+            Denied::Key(index) => (AclReason::Key, command.arg_bytes(index)),
+            Denied::Channel(index) => (AclReason::Channel, command.arg_bytes(index)),
         };
         let Some(session) = self.sessions.get(client) else { return };
         let user = session.identity.user.name.clone();
         let client = line(session, desk.flow.len(client), desk.now());
-        self.permissions.log.add(Entry { count: 1, reason, place, object, user, at: desk.now(), client });
+        self.permissions.log.add(AclEntry { count: 1, reason, place, object, user, at: desk.now(), client });
     }
 
     /// AUTH password, AUTH user password.
@@ -143,7 +143,7 @@ impl Front {
             1 => return arity(command),
             _ => return replies::error("ERR syntax error"),
         };
-        match self.authenticate(desk, client, Login { user, password, command: command.name() }) {
+        match self.authenticate(desk, client, ShownLogin { user, password, command: command.name() }) {
             true => replies::OK,
             false => replies::error(WRONG_PASSWORD),
         }
@@ -154,7 +154,7 @@ impl Front {
         &mut self,
         desk: &mut Desk<'_>,
         client: u32,
-        login: Login<'_>,
+        login: ShownLogin<'_>,
     ) -> &'static str {
         if !self.permissions.known() {
             return UNKNOWN_USERS_MEMCACHED;
@@ -165,17 +165,17 @@ impl Front {
         }
     }
 
-    fn authenticate(&mut self, desk: &mut Desk<'_>, client: u32, login: Login<'_>) -> bool {
-        let Login { user, password, command } = login;
+    fn authenticate(&mut self, desk: &mut Desk<'_>, client: u32, login: ShownLogin<'_>) -> bool {
+        let ShownLogin { user, password, command } = login;
         let Some(found) = self.permissions.users().authenticate(user, password).cloned() else {
             desk.step.counters.authentication_failures += 1;
             let Some(session) = self.sessions.get(client) else { return false };
             let (object, user) = (Bytes::copy_from_slice(command), Bytes::copy_from_slice(user));
             let (place, at) = (place(session), desk.now());
             let client = line(session, desk.flow.len(client), at);
-            self.permissions.log.add(Entry {
+            self.permissions.log.add(AclEntry {
                 count: 1,
-                reason: Reason::Auth,
+                reason: AclReason::Auth,
                 place,
                 object,
                 user,
@@ -222,7 +222,7 @@ impl Front {
             let more = command.len() - next - 1;
             if words::is(command, next, "AUTH") && more >= 2 {
                 let (user, password) = (command.arg(next + 1), command.arg(next + 2));
-                if !self.authenticate(desk, client, Login { user, password, command: command.name() }) {
+                if !self.authenticate(desk, client, ShownLogin { user, password, command: command.name() }) {
                     return Some(replies::error(WRONG_PASSWORD));
                 }
                 next += 3;

@@ -6,7 +6,7 @@ use wire::memcached::{MemcachedRequest, StoreRequest, StoreVerb};
 
 use crate::router::front::Front;
 use crate::router::front::desk::Desk;
-use crate::router::front::identity::Login;
+use crate::router::front::identity::ShownLogin;
 use commands::memcached::{self, MemcachedStep, ReplyShape, ServerStats};
 
 impl Front {
@@ -53,7 +53,7 @@ impl Front {
             MemcachedRequest::Store(StoreRequest { verb: StoreVerb::Set, value, .. }) => {
                 let mut words = value.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
                 let (user, password) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-                self.memcached_login(desk, client, Login { user, password, command: b"set" })
+                self.memcached_login(desk, client, ShownLogin { user, password, command: b"set" })
             }
             _ => "CLIENT_ERROR unauthenticated\r\n",
         };

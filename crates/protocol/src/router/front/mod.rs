@@ -42,7 +42,7 @@ use commands::memcached::Tallies;
 use crate::router::config::RouterConfig;
 use crate::router::counters::Latencies;
 use crate::time::Time;
-use hot_keys::HotKey;
+use hot_keys::ClusterHotKey;
 use permissions::Permissions;
 use rate::Rate;
 use session::Sessions;
@@ -53,7 +53,7 @@ use subscriptions::Subscriptions;
 
 /// The clients that track, and how many keys they may keep together.
 #[derive(Debug, Default)]
-pub(crate) struct Tracking {
+pub(crate) struct Trackers {
     clients: BTreeSet<u32>,
     /// What CONFIG SET tracking-table-max-keys said.
     keys_max: Option<usize>,
@@ -65,7 +65,7 @@ pub(crate) struct Front {
     pub(crate) permissions: Permissions,
     pub(crate) storage_users: StorageUsers,
     pub(crate) subscriptions: Subscriptions,
-    pub(crate) tracking: Tracking,
+    pub(crate) tracking: Trackers,
     pub(crate) tallies: Tallies,
     /// When the first client came.
     pub(crate) began: Option<Time>,
@@ -73,7 +73,7 @@ pub(crate) struct Front {
     pub(crate) latencies: Latencies,
     pub(crate) rate: Rate,
     /// None before a controller has told any.
-    pub(crate) hot: Option<Vec<HotKey>>,
+    pub(crate) hot: Option<Vec<ClusterHotKey>>,
     pub(crate) slow_log: SlowLog,
     pub(crate) sampler: Sampler,
     /// Clients that are closed at the end of this step.
@@ -87,7 +87,7 @@ impl Front {
             permissions: Permissions::new(&config.users),
             storage_users: StorageUsers::default(),
             subscriptions: Subscriptions::default(),
-            tracking: Tracking::default(),
+            tracking: Trackers::default(),
             tallies: Tallies::default(),
             began: None,
             latencies: Latencies::default(),

@@ -42,7 +42,7 @@ pub(crate) fn answer(front: &Front, desk: &Desk<'_>, client: u32, command: &Comm
 
 #[cfg(test)]
 mod tests {
-    use crate::router::{ClientId, Effect, HotKey, Input, Router, RouterConfig};
+    use crate::router::{ClientId, ClusterHotKey, Effect, Input, Router, RouterConfig};
     use crate::time::Time;
     use wire::resp::Command;
 
@@ -62,8 +62,12 @@ mod tests {
         router.step(Time(0), Input::Opened { client: ClientId(0) }, &mut Vec::new());
         let hotkeys = ["DISTCACHE", "HOTKEYS"];
         assert!(ask(&mut router, &hotkeys).starts_with("-ERR DistCache: this router has not heard"));
-        let hot =
-            |key: &'static [u8]| HotKey { key: key.into(), rate: 7, share: 0.5, layers: vec!["leaf".into()] };
+        let hot = |key: &'static [u8]| ClusterHotKey {
+            key: key.into(),
+            rate: 7,
+            share: 0.5,
+            layers: vec!["leaf".into()],
+        };
         router.step(Time(0), Input::HotKeys(vec![hot(b"a\0"), hot(b"b")]), &mut Vec::new());
         let one = ["distcache", "hotkeys", "count", "1"];
         let resp2 = "*1 *8 $3 key $2 a\0 $4 rate :7 $5 share $3 0.5 $6 cached *1 $4 leaf ";

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use commands::acl::{User, Users};
 
 use crate::router::config::UserSource;
-use crate::router::front::acl_log::Log;
+use crate::router::front::acl_log::AclLog;
 
 /// Whose commands a client's are.
 #[derive(Clone, Debug)]
-pub(crate) struct Identity {
+pub(crate) struct ClientIdentity {
     pub(crate) user: Arc<User>,
     /// By a password, or because none was needed when it came.
     pub(crate) authenticated: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Permissions {
     users: Arc<Users>,
     /// Storage has told its users.
     known: bool,
-    pub(crate) log: Log,
+    pub(crate) log: AclLog,
 }
 
 impl Permissions {
@@ -32,7 +32,7 @@ impl Permissions {
             UserSource::Given(users) => (Arc::clone(users), true),
             UserSource::Storage => (Arc::default(), false),
         };
-        Permissions { users, known, log: Log::default() }
+        Permissions { users, known, log: AclLog::default() }
     }
 
     pub(crate) fn users(&self) -> &Arc<Users> {
@@ -43,20 +43,20 @@ impl Permissions {
         self.known
     }
 
-    pub(crate) fn newcomer(&self) -> Identity {
+    pub(crate) fn newcomer(&self) -> ClientIdentity {
         let user = Arc::clone(self.users.default_user());
         let authenticated = self.known && user.is_open();
         self.identity(user, authenticated)
     }
 
-    pub(crate) fn identity(&self, user: Arc<User>, authenticated: bool) -> Identity {
-        let mut identity = Identity { user, authenticated, checked: true };
+    pub(crate) fn identity(&self, user: Arc<User>, authenticated: bool) -> ClientIdentity {
+        let mut identity = ClientIdentity { user, authenticated, checked: true };
         identity.checked = !identity.user.is_unrestricted() || self.locks(&identity);
         identity
     }
 
     /// Whether nothing is carried out for this identity but AUTH and its like.
-    pub(crate) fn locks(&self, identity: &Identity) -> bool {
+    pub(crate) fn locks(&self, identity: &ClientIdentity) -> bool {
         !self.known || !identity.authenticated && !self.users.default_user().is_open()
     }
 

@@ -7,7 +7,7 @@ use wire::{Key, ShimId, TopicKind};
 
 use crate::hash::KeyMap;
 use crate::router::flow::refusal::channel_too_long;
-use crate::router::flow::request::{Origin, Routed};
+use crate::router::flow::request::{RequestOrigin, Routed};
 use crate::router::front::Front;
 use crate::router::front::desk::Desk;
 use crate::router::front::session::Session;
@@ -40,7 +40,12 @@ fn kind_of(command: &str) -> TopicKind {
 
 impl Front {
     /// A command of this kind has its turn. Only once the client's pipeline has drained.
-    pub(crate) fn launch_subscription(&mut self, desk: &mut Desk<'_>, origin: Origin, routed: &Routed) {
+    pub(crate) fn launch_subscription(
+        &mut self,
+        desk: &mut Desk<'_>,
+        origin: RequestOrigin,
+        routed: &Routed,
+    ) {
         if let Some(session) = self.sessions.get_mut(origin.client) {
             (session.subscribing, session.awaits_subscription) = (None, false);
         }
@@ -93,7 +98,7 @@ impl Front {
     }
 
     /// All shims have answered: the client has what it asked for, or nothing of it.
-    pub(crate) fn subscribed(&mut self, desk: &mut Desk<'_>, origin: Origin, error: Option<Bytes>) {
+    pub(crate) fn subscribed(&mut self, desk: &mut Desk<'_>, origin: RequestOrigin, error: Option<Bytes>) {
         let Some(session) = self.sessions.get_mut(origin.client) else { return };
         session.awaits_subscription = false;
         if let Some(error) = error {

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use wire::resp::Command;
 
-use crate::router::flow::pipeline::Part;
-use crate::router::flow::request::{Kept, Manner, Request, Routed, Way};
+use crate::router::flow::pipeline::FanPart;
+use crate::router::flow::request::{ClientRequest, CommandWay, KeptKeys, Manner, Routed};
 use crate::router::front::Front;
 use crate::router::front::desk::Desk;
 use crate::router::{replies, words};
@@ -32,7 +32,7 @@ impl Front {
     }
 
     /// The same once these requests have been answered.
-    pub(crate) fn respond_later(&mut self, desk: &mut Desk<'_>, client: u32, parts: Vec<Part>) {
+    pub(crate) fn respond_later(&mut self, desk: &mut Desk<'_>, client: u32, parts: Vec<FanPart>) {
         let Some(session) = self.sessions.get_mut(client) else { return };
         let manner = session.manner();
         desk.flow.await_parts(&mut desk.step, client, manner, parts);
@@ -40,7 +40,7 @@ impl Front {
     }
 
     /// A command of the client goes to members.
-    pub(crate) fn begin(&mut self, desk: &mut Desk<'_>, client: u32, request: Request) {
+    pub(crate) fn begin(&mut self, desk: &mut Desk<'_>, client: u32, request: ClientRequest) {
         desk.flow.begin(&mut desk.step, client, request);
         self.sample(desk, client);
     }
@@ -55,9 +55,9 @@ impl Front {
             _ if words::is(command, 0, "EXEC") => replies::error(ABORTED),
             _ => replies::OK,
         };
-        let (command, way) = (command.clone(), Way::EndsWatch(told));
-        let routed = Routed { command, classified, way, kept: Kept::Nothing };
-        let request = Request { routed, manner: session.manner() };
+        let (command, way) = (command.clone(), CommandWay::EndsWatch(told));
+        let routed = Routed { command, classified, way, kept: KeptKeys::Nothing };
+        let request = ClientRequest { routed, manner: session.manner() };
         desk.flow.end_watch(&mut desk.step, client, request);
         self.sample(desk, client);
     }

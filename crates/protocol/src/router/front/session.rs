@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::router::effect::ClientId;
 use crate::router::flow::request::Manner;
 use crate::router::front::client_tracking::ClientTracking;
-use crate::router::front::permissions::Identity;
+use crate::router::front::permissions::ClientIdentity;
 use crate::router::front::queued::Queued;
 use crate::router::front::subscriptions::{Subscribed, Subscribing};
 use crate::time::Time;
@@ -14,7 +14,7 @@ use commands::memcached;
 
 /// CLIENT REPLY: whether replies are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Replies {
+pub(crate) enum ReplyMode {
     #[default]
     On,
     Off,
@@ -31,10 +31,10 @@ pub(crate) struct Session {
     pub(crate) last: &'static str,
     /// Its address and the one that it came to.
     pub(crate) known: Option<Box<(String, String)>>,
-    pub(crate) identity: Identity,
+    pub(crate) identity: ClientIdentity,
     pub(crate) resp3: bool,
-    pub(crate) replies: Replies,
-    pub(crate) labels: Option<Box<Labels>>,
+    pub(crate) replies: ReplyMode,
+    pub(crate) labels: Option<Box<ClientLabels>>,
     /// Only of a client that has any subscription.
     pub(crate) subscribed: Option<Box<Subscribed>>,
     pub(crate) subscribing: Option<Box<Subscribing>>,
@@ -58,7 +58,7 @@ pub(crate) struct Session {
 
 /// What clients say about themselves; most say nothing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Labels {
+pub(crate) struct ClientLabels {
     pub(crate) name: Bytes,
     pub(crate) library: Bytes,
     pub(crate) library_version: Bytes,
@@ -90,17 +90,17 @@ impl Session {
         self.tracking.as_mut().is_some_and(|tracking| tracking.take_caching())
     }
 
-    pub(crate) fn labels(&mut self) -> &mut Labels {
+    pub(crate) fn labels(&mut self) -> &mut ClientLabels {
         self.labels.get_or_insert_default()
     }
 
     /// Whether the next operation's reply is swallowed.
     fn take_silence(&mut self) -> bool {
         match self.replies {
-            Replies::On => false,
-            Replies::Off => true,
-            Replies::SkipNext => {
-                self.replies = Replies::On;
+            ReplyMode::On => false,
+            ReplyMode::Off => true,
+            ReplyMode::SkipNext => {
+                self.replies = ReplyMode::On;
                 true
             }
         }
@@ -120,7 +120,7 @@ impl Sessions {
     }
 
     /// Returns the number of the new one.
-    pub(crate) fn open(&mut self, now: Time, id: ClientId, identity: Identity) -> u64 {
+    pub(crate) fn open(&mut self, now: Time, id: ClientId, identity: ClientIdentity) -> u64 {
         let index = id.0 as usize;
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);
@@ -136,7 +136,7 @@ impl Sessions {
             known: None,
             identity,
             resp3: false,
-            replies: Replies::On,
+            replies: ReplyMode::On,
             labels: None,
             subscribed: None,
             subscribing: None,

@@ -8,8 +8,8 @@ use wire::Peer;
 use wire::resp::{Command, reply};
 
 use crate::router::config::RouterConfig;
-use crate::router::flow::pipeline::Operation;
-use crate::router::flow::ran::{Ran, Tally};
+use crate::router::flow::pipeline::ClientOperation;
+use crate::router::flow::ran::{Ran, RequestTally};
 use crate::router::flow::refusal::shim_name;
 use crate::router::front::session::Session;
 use crate::router::settings::SlowLogSettings;
@@ -45,12 +45,12 @@ const HELP: [&str; 12] = [
 #[derive(Debug)]
 pub(crate) struct SlowLog {
     settings: SlowLogSettings,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<SlowEntry>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SlowEntry {
     id: u64,
     at: Time,
     took: Duration,
@@ -81,7 +81,7 @@ impl SlowLog {
     }
 
     #[inline]
-    pub(crate) fn ended(&mut self, operation: &Operation, session: &Session) {
+    pub(crate) fn ended(&mut self, operation: &ClientOperation, session: &Session) {
         let ran = &operation.ran;
         let took_us = ran.answered.0.saturating_sub(ran.launched.0);
         // As a number without a sign, what is below zero is more than any time.
@@ -90,7 +90,7 @@ impl SlowLog {
         }
     }
 
-    fn log(&mut self, operation: &Operation, took_us: u64, session: &Session) {
+    fn log(&mut self, operation: &ClientOperation, took_us: u64, session: &Session) {
         let ran = &operation.ran;
         let id = self.next;
         self.next += 1;
@@ -99,7 +99,7 @@ impl SlowLog {
         }
         self.entries.truncate(self.settings.entries_max - 1);
         let tally = ran.tally();
-        self.entries.push_front(Entry {
+        self.entries.push_front(SlowEntry {
             id,
             at: ran.answered,
             took: Duration::from_micros(took_us),
@@ -131,7 +131,7 @@ fn is_shown(ran: &Ran) -> bool {
 }
 
 /// Whether copies have answered it; nothing of a command that they never answer.
-fn hit(tally: Tally) -> String {
+fn hit(tally: RequestTally) -> String {
     match (tally.hits, tally.reads) {
         (_, 0) => String::new(),
         (0, _) => "no".to_owned(),

@@ -5,7 +5,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use wire::resp::Command;
 
-use crate::router::flow::pipeline::{Operation, Progress};
+use crate::router::flow::pipeline::{ClientOperation, OperationProgress};
 use crate::router::flow::ran::{Followed, RequestSpan};
 use crate::router::front::session::Session;
 use crate::time::Time;
@@ -66,7 +66,7 @@ impl Sampler {
     /// Follows a client's last one. The next gap is random, `one_in` in the mean: a fixed one would meet the rhythm of a client that
     /// does the same things again and again.
     #[cold]
-    pub(crate) fn follow(&mut self, last: &str, operation: Option<&mut Operation>) {
+    pub(crate) fn follow(&mut self, last: &str, operation: Option<&mut ClientOperation>) {
         let mut gap = || self.random.random_range(1..=2 * self.one_in - 1);
         self.left = if self.one_in == 0 { u64::MAX } else { gap() };
         if let Some(operation) = operation.filter(|_| self.one_in > 0) {
@@ -76,7 +76,7 @@ impl Sampler {
     }
 
     #[cold]
-    pub(crate) fn ended(&mut self, now: Time, operation: &Operation, reply: &[u8], session: &Session) {
+    pub(crate) fn ended(&mut self, now: Time, operation: &ClientOperation, reply: &[u8], session: &Session) {
         let (ran, received) = (&operation.ran, operation.received);
         let Some(followed) = ran.followed() else { return };
         if self.done.len() == DONE_MAX {
@@ -109,17 +109,17 @@ impl Sampler {
 }
 
 /// As its client would write it.
-fn name(operation: &Operation, last: &str) -> String {
+fn name(operation: &ClientOperation, last: &str) -> String {
     let shown = |spec: &CommandSpec| spec.name.replace('|', " ").to_uppercase();
     let frame = match &operation.progress {
-        Progress::Waiting(waiting) => waiting.command.frame(),
+        OperationProgress::Waiting(waiting) => waiting.command.frame(),
         _ => &operation.ran.frame,
     };
     match (operation.ran.spec, &operation.progress) {
         // A transaction is named by the commands in it otherwise.
         (Some(_), _) if Command::parse(frame.clone()).is_err() => "EXEC".to_owned(),
         (Some(spec), _) => shown(spec),
-        (None, Progress::Done(bytes)) if bytes.starts_with(b"-") => "refused".to_owned(),
+        (None, OperationProgress::Done(bytes)) if bytes.starts_with(b"-") => "refused".to_owned(),
         (None, _) => last.replace('|', " ").to_uppercase(),
     }
 }

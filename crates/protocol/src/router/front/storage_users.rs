@@ -11,14 +11,14 @@ use commands::acl::Users;
 /// What the servers said last.
 #[derive(Debug, Default)]
 pub(crate) struct StorageUsers {
-    servers: Vec<Server>,
+    servers: Vec<UsersOfServer>,
     pub(crate) next: Time,
     /// Users that are not the same everywhere.
     pub(crate) differing: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Server {
+struct UsersOfServer {
     asked: bool,
     reply: Bytes,
     /// Of each server there, when it has told them.
@@ -26,9 +26,9 @@ struct Server {
 }
 
 impl StorageUsers {
-    fn server(&mut self, index: usize) -> &mut Server {
+    fn server(&mut self, index: usize) -> &mut UsersOfServer {
         if self.servers.len() <= index {
-            self.servers.resize_with(index + 1, Server::default);
+            self.servers.resize_with(index + 1, UsersOfServer::default);
         }
         &mut self.servers[index]
     }

@@ -9,8 +9,8 @@ use wire::resp::{Command, reply};
 use wire::{Key, Peer, ShimId};
 
 use crate::placement::Placement;
-use crate::router::flow::pipeline::Part;
-use crate::router::flow::request::{Origin, low};
+use crate::router::flow::pipeline::FanPart;
+use crate::router::flow::request::{RequestOrigin, low};
 use crate::router::front::Front;
 use crate::router::front::client_tracking::{ClientTracking, Notice};
 use crate::router::front::desk::Desk;
@@ -67,7 +67,10 @@ impl Front {
         for name in &names {
             self.key_changed(desk, &placement.key(0, name.clone()), changed.writer);
         }
-        self.tell_broadcasts(desk, Report { placement: &placement, names: &names, writer: changed.writer });
+        self.tell_broadcasts(
+            desk,
+            ChangeReport { placement: &placement, names: &names, writer: changed.writer },
+        );
     }
 
     fn key_changed(&mut self, desk: &mut Desk<'_>, key: &Key, writer: Option<u64>) {
@@ -78,12 +81,12 @@ impl Front {
                 continue;
             }
             let behind = desk.flow.last_about(client, &[low(key)]);
-            self.notify(desk, client, Due { notice: Notice::Keys(vec![key.bytes.clone()]), behind });
+            self.notify(desk, client, DueNotice { notice: Notice::Keys(vec![key.bytes.clone()]), behind });
         }
     }
 
-    fn tell_broadcasts(&mut self, desk: &mut Desk<'_>, report: Report<'_>) {
-        let Report { placement, names, writer } = report;
+    fn tell_broadcasts(&mut self, desk: &mut Desk<'_>, report: ChangeReport<'_>) {
+        let ChangeReport { placement, names, writer } = report;
         let clients: Vec<u32> = self.tracking.clients.iter().copied().collect();
         for client in clients {
             let session = self.sessions.get(client);
@@ -100,7 +103,7 @@ impl Front {
                 let digests: Vec<u64> =
                     keys.iter().map(|name| low(&placement.key(0, name.clone()))).collect();
                 let behind = desk.flow.last_about(client, &digests);
-                self.notify(desk, client, Due { notice: Notice::Keys(keys), behind });
+                self.notify(desk, client, DueNotice { notice: Notice::Keys(keys), behind });
             }
         }
     }
@@ -116,12 +119,12 @@ impl Front {
             };
             tracking.clean = true;
             let behind = desk.flow.last(client);
-            self.notify(desk, client, Due { notice: Notice::All, behind });
+            self.notify(desk, client, DueNotice { notice: Notice::All, behind });
         }
     }
 
     /// Behind the reply to what the client has asked about these keys, or now.
-    fn notify(&mut self, desk: &mut Desk<'_>, client: u32, due: Due) {
+    fn notify(&mut self, desk: &mut Desk<'_>, client: u32, due: DueNotice) {
         let Some(session) = self.sessions.get_mut(client) else { return };
         match (due.behind, &mut session.tracking) {
             (Some(sequence), Some(tracking)) => tracking.held.push((sequence, due.notice)),
@@ -222,7 +225,7 @@ impl Front {
     }
 
     /// Tells shims what clients follow now, if that is news. With a place there its parts are to be answered.
-    pub(crate) fn follow(&mut self, desk: &mut Desk<'_>, place: Option<Origin>) -> Vec<Part> {
+    pub(crate) fn follow(&mut self, desk: &mut Desk<'_>, place: Option<RequestOrigin>) -> Vec<FanPart> {
         let tracking =
             |client: &u32| self.sessions.get(*client).and_then(|session| session.tracking.as_deref());
         let all: Vec<&ClientTracking> = self.tracking.clients.iter().filter_map(tracking).collect();
@@ -245,13 +248,13 @@ fn push_out(desk: &mut Desk<'_>, client: u32, bytes: Vec<u8>) {
 }
 
 /// What a client is to drop, and behind the reply to which of its commands.
-struct Due {
+struct DueNotice {
     notice: Notice,
     behind: Option<u64>,
 }
 
 /// Keys that have changed, by whose request.
-struct Report<'a> {
+struct ChangeReport<'a> {
     placement: &'a Placement,
     names: &'a [Bytes],
     writer: Option<u64>,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use wire::resp::Command;
 
 use crate::router::front::Front;
-use crate::router::front::client_tracking::{Choice, ClientTracking};
+use crate::router::front::client_tracking::{ClientTracking, TrackingChoice};
 use crate::router::front::desk::Desk;
 use crate::router::front::session::Sessions;
 use crate::router::{replies, words};
@@ -81,9 +81,9 @@ fn parse(sessions: &Sessions, client: u32, command: &Command) -> Result<Option<C
     }
     let before = sessions.get(client).and_then(|session| session.tracking.as_ref());
     let choice = match (opt_in, opt_out) {
-        (true, _) => Choice::OptIn,
-        (false, true) => Choice::OptOut,
-        (false, false) => Choice::All,
+        (true, _) => TrackingChoice::OptIn,
+        (false, true) => TrackingChoice::OptOut,
+        (false, false) => TrackingChoice::All,
     };
     if !broadcast && !prefixes.is_empty() {
         return Err("ERR PREFIX option requires BCAST mode to be enabled".to_owned());
@@ -97,7 +97,9 @@ fn parse(sessions: &Sessions, client: u32, command: &Command) -> Result<Option<C
     if opt_in && opt_out {
         return Err("ERR You can't specify both OPTIN mode and OPTOUT mode".to_owned());
     }
-    let switches = |before: Choice| choice != Choice::All && before != Choice::All && before != choice;
+    let switches = |before: TrackingChoice| {
+        choice != TrackingChoice::All && before != TrackingChoice::All && before != choice
+    };
     if before.is_some_and(|before| switches(before.choice)) {
         return Err(SWITCHES_OPTION.to_owned());
     }

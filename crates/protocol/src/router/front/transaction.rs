@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use wire::resp::Command;
 
-use crate::router::flow::plan::{self, Plan};
-use crate::router::flow::request::{Kept, Request, Routed, Way};
-use crate::router::front::connection::{self, Answer};
+use crate::router::flow::plan::{self, CommandPlan};
+use crate::router::flow::request::{ClientRequest, CommandWay, KeptKeys, Routed};
+use crate::router::front::connection::{self, OwnAnswer};
 use crate::router::front::desk::Desk;
 use crate::router::front::queued::{BYTES_MAX, COMMANDS_MAX, Own, Queued};
 use crate::router::front::reply::{ABORTED, key_too_long, refused};
@@ -148,12 +148,12 @@ impl Front {
         let Some(session) = self.sessions.get_mut(client) else { return };
         let kept = match (session.take_caching(), desk.flow.placement()) {
             (true, Some(placement)) => {
-                Kept::These(reads.into_iter().map(|key| placement.key(0, key)).collect())
+                KeptKeys::These(reads.into_iter().map(|key| placement.key(0, key)).collect())
             }
-            _ => Kept::Nothing,
+            _ => KeptKeys::Nothing,
         };
-        let routed = Routed { command, classified, way: Way::Transaction { watched, own }, kept };
-        let request = Request { routed, manner: session.manner() };
+        let routed = Routed { command, classified, way: CommandWay::Transaction { watched, own }, kept };
+        let request = ClientRequest { routed, manner: session.manner() };
         // CLIENT PAUSE in a transaction holds back what comes after it, as in Redis, and not the transaction itself.
         let pause = desk.flow.swap_pause(pause_before);
         self.begin(desk, client, request);
@@ -203,7 +203,7 @@ impl Front {
         match own {
             Own::Error(bytes) => bytes,
             Own::Command(command) => match connection::evaluate(self, desk, client, &command) {
-                Some(Answer::Reply(bytes) | Answer::ReplyAndClose(bytes)) => bytes,
+                Some(OwnAnswer::Reply(bytes) | OwnAnswer::ReplyAndClose(bytes)) => bytes,
                 None => replies::error("ERR DistCache: the connection is closed"),
             },
         }
@@ -223,8 +223,10 @@ fn unfit(desk: &mut Desk<'_>, command: &Command, classified: &Classified) -> Opt
         let error = format!("ERR DistCache: '{name}' is not possible inside a transaction");
         return Some(replies::error(&error));
     }
-    let everywhere =
-        matches!(plan::plan(command, classified), Plan::Everywhere(_) | Plan::Scan | Plan::RandomKey);
+    let everywhere = matches!(
+        plan::plan(command, classified),
+        CommandPlan::Everywhere(_) | CommandPlan::Scan | CommandPlan::RandomKey
+    );
     (everywhere && placement.map().shims.len() > 1).then(|| {
         let name = classified.spec.name;
         replies::error(&format!(

@@ -9,7 +9,7 @@ use wire::ShimId;
 use crate::router::config::UserSource;
 use crate::router::flow::gather::{self, Merge};
 use crate::router::flow::reply::PartReply;
-use crate::router::flow::request::Origin;
+use crate::router::flow::request::RequestOrigin;
 use crate::router::front::Front;
 use crate::router::front::desk::Desk;
 
@@ -54,7 +54,7 @@ impl Front {
     pub(crate) fn users_changed(
         &mut self,
         desk: &mut Desk<'_>,
-        origin: Origin,
+        origin: RequestOrigin,
         replies: Vec<(ShimId, PartReply)>,
     ) {
         let Some(session) = self.sessions.get_mut(origin.client) else { return };
