@@ -28,7 +28,7 @@ pub(crate) fn tester(tree: &Path, build: &Path) -> Command {
         "--quiet",
         "--locked",
         "--profile",
-        "model",
+        "checked",
         "--package",
         "protocol",
         "--test",

@@ -22,6 +22,8 @@ const FENCING: &str = "sim::fencing ";
 const MODEL_SECONDS: &str = "300";
 /// Times as many seeds as the tests try: most rules show in the first.
 const FENCING_TIMES: &str = "4";
+/// One more mutant builds what it has touched and no more.
+const INCREMENTAL: (&str, &str) = ("CARGO_INCREMENTAL", "1");
 
 /// One rule taken out.
 struct Mutant {
@@ -122,8 +124,7 @@ impl Bench {
 
     /// With the configuration that the patch names, then with all others.
     fn catch_by_model(&self, config: &str) -> anyhow::Result<Option<Caught>> {
-        let built =
-            tester(self.garden.tree(), &self.build).arg("--no-run").output().context("starting cargo")?;
+        let built = self.tester().arg("--no-run").output().context("starting cargo")?;
         ensure!(built.status.success(), "does not compile:\n{}", text(&built));
         for configs in [config, "ci"] {
             let began = Instant::now();
@@ -147,7 +148,7 @@ impl Bench {
     }
 
     fn explore(&self, configs: &str) -> anyhow::Result<Output> {
-        let mut command = tester(self.garden.tree(), &self.build);
+        let mut command = self.tester();
         command.args(["--", "--nocapture"]).env("MODEL", configs).env("MODEL_SECONDS", MODEL_SECONDS);
         command.output().context("starting cargo")
     }
@@ -175,6 +176,13 @@ impl Bench {
         command.args(["test", "--quiet", "--locked", "--package", "sim", "--lib"]);
         command.arg(format!("fencing::tests::{world}_"));
         command.current_dir(self.garden.tree()).env("CARGO_TARGET_DIR", &self.build);
+        command.env(INCREMENTAL.0, INCREMENTAL.1);
+        command
+    }
+
+    fn tester(&self) -> Command {
+        let mut command = tester(self.garden.tree(), &self.build);
+        command.env(INCREMENTAL.0, INCREMENTAL.1);
         command
     }
 }

@@ -56,16 +56,20 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
 
 /// The release build of `distcache`.
 pub(crate) fn build(root: &Path) -> anyhow::Result<PathBuf> {
+    build_as("release", root)
+}
+
+/// `distcache`, built with this profile.
+pub(crate) fn build_as(profile: &str, root: &Path) -> anyhow::Result<PathBuf> {
     let status = std::process::Command::new(env!("CARGO"))
-        .args(["build", "--release", "--locked", "--package", "distcache"])
+        .args(["build", "--profile", profile, "--locked", "--package", "distcache"])
         .current_dir(root)
         .status()
         .context("cargo cannot be run")?;
     if !status.success() {
-        bail!("the release build failed");
+        bail!("the {profile} build failed");
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release/distcache"))
+    Ok(crate::target_folder(root).join(profile).join("distcache"))
 }
 
 /// Where the runs of today on this machine are kept.

@@ -23,7 +23,7 @@ checkers. Ends with an error on a violation, and when too few hits or invalidati
   --storage LIST    redis, cluster (a Redis Cluster of six) or memcached; of several the rounds take turns
                     (default: redis)
   --clients N       client threads (default 12)
-  --binary PATH     a `distcache` to test (default: builds a release of this tree)
+  --binary PATH     a `distcache` to test (default: builds this tree, optimised and with every assertion)
   --json            prints the summary as JSON
   --planted [NAME]  plants each bug of xtask/planted, or one, in a copy of the tree, and demands that it is found
 ";
@@ -99,6 +99,10 @@ impl JepsenArguments {
             let some = parsed.faults.is_empty() || parsed.faults.iter().any(|fault| fault.befalls(*storage));
             ensure!(some, "none of these faults can befall the storage {:?}", storage_name(*storage));
         }
+        if let RunLength::Time(time) = parsed.length {
+            // Each kind of storage gets its turn, also in a short run.
+            parsed.round = parsed.round.min(time / parsed.storages.len().max(1) as u32);
+        }
         Ok(parsed)
     }
 
@@ -162,6 +166,8 @@ mod tests {
         }
         assert_eq!(JepsenArguments::parse(&["--operations", "7"]).unwrap().length, RunLength::Operations(7));
         assert_eq!(JepsenArguments::parse(&["--planted", "--json"]).unwrap().planted, Some(None));
+        let short = JepsenArguments::parse(&["--seconds", "60", "--storage", "redis,memcached"]).unwrap();
+        assert_eq!(short.round.as_secs(), 30, "each storage has its turn");
         let one = JepsenArguments::parse(&["--planted", "stale"]).unwrap();
         assert_eq!(one.planted, Some(Some("stale".to_owned())));
         for wrong in [

@@ -70,7 +70,7 @@ const SHAPES: [JepsenShape; 4] = [
 
 /// What continuous integration runs: long enough for several turns through all kinds of faults, and a round of every
 /// shape.
-pub(crate) const SHORT: [&str; 4] = ["--seconds", "240", "--storage", "redis,cluster,redis,memcached"];
+pub(crate) const SHORT: [&str; 4] = ["--seconds", "120", "--storage", "redis,cluster,redis,memcached"];
 
 pub(crate) fn short(root: &Path) -> anyhow::Result<()> {
     run(root, &SHORT)
@@ -91,7 +91,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     }
     let binary = match &arguments.binary {
         Some(binary) => binary.clone(),
-        None => crate::bench::build(root)?,
+        None => crate::bench::build_as("checked", root)?,
     };
     let report = trial(&arguments, &binary, &program, &target)?;
     if arguments.json {

@@ -122,7 +122,7 @@ impl Night<'_> {
     fn properties(&mut self) -> anyhow::Result<()> {
         let users = users_of(CASES, &metadata(self.root)?);
         let mut arguments =
-            vec!["test", "--locked", "--profile", "model", "--no-fail-fast", "--lib", "--tests"];
+            vec!["test", "--locked", "--profile", "checked", "--no-fail-fast", "--lib", "--tests"];
         for user in users.iter().filter(|user| *user != WITHOUT) {
             arguments.extend(["--package", user]);
         }
@@ -150,7 +150,7 @@ impl Night<'_> {
             let seeds = format!("{first}..{}", first + SIMULATED_SEEDS);
             #[rustfmt::skip]
             let part = NightPart::new(&format!("simulation {seeds}"), &[
-                "run", "--release", "--locked", "--package", "distcache", "--",
+                "run", "--profile", "checked", "--locked", "--package", "distcache", "--",
                 "sim", "--seeds", &seeds, "--seconds", "60", "--repeat", "50",
             ], share);
             let took = self.part(part)?.took;
