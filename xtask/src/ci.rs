@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::{codegen, docs, fuzz, jepsen, model, setup, tidy};
+use crate::{codegen, docs, fuzz, jepsen, model, setup, suite, tidy};
 
 /// The newest clippy (`0.1.N`) whose lints this tree is known to pass. A newer one brings new lints: they are
 /// shown then, but they do not fail, or every new toolchain would break a tree in which nothing changed.
@@ -17,14 +17,6 @@ const CLIPPY_MINOR_KNOWN: u32 = 96;
 const SIMULATION: [&str; 14] = [
     "run", "--profile", "checked", "--locked", "--package", "distcache", "--",
     "sim", "--seeds", "0..300", "--seconds", "30", "--repeat", "10",
-];
-
-/// One selection of packages in all of these: another one would unify features differently and build half of the
-/// dependencies again.
-pub(crate) const BUILD_TESTS: &[&str] = &["test", "--workspace", "--locked", "--no-run"];
-pub(crate) const TEST_STEPS: [(&str, &[&str]); 2] = [
-    ("test", &["test", "--workspace", "--locked", "--lib", "--bins", "--examples"]),
-    ("end-to-end", &["test", "--workspace", "--locked", "--test", "*"]),
 ];
 
 enum Work {
@@ -121,10 +113,10 @@ fn steps() -> Vec<CiStep> {
             )
         },
         own("codegen", "cargo xtask codegen --check", |_| codegen::run(true)),
-        by_cargo("build", BUILD_TESTS.to_vec()),
+        by_cargo("build", suite::BUILD.to_vec()),
         own("docs", "cargo xtask docs", docs::run),
-        by_cargo(TEST_STEPS[0].0, TEST_STEPS[0].1.to_vec()),
-        by_cargo(TEST_STEPS[1].0, TEST_STEPS[1].1.to_vec()),
+        own("test", "cargo xtask suite test", suite::unit),
+        own("end-to-end", "cargo xtask suite end-to-end", suite::end_to_end),
         own("model", "cargo xtask model", model::ci),
         own("fuzz", &format!("cargo xtask fuzz {}", fuzz::SHORT.join(" ")), fuzz::short),
         by_cargo("simulation", SIMULATION.to_vec()),

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::night::{self, NightPart, PartOutcome};
-use crate::{ci, print, tell};
+use crate::night::{self, Outcome, Part};
+use crate::{print, suite, tell};
 
 const USAGE: &str = "\
 Usage: cargo xtask flaky [OPTIONS] [FILTER]
@@ -61,15 +61,15 @@ impl FlakyArguments {
 
     /// Of one run.
     fn parts(&self, number: u32) -> anyhow::Result<Vec<NightPart>> {
-        let known = ci::TEST_STEPS;
-        let chosen = known.iter().filter(|(name, _)| self.step.as_ref().is_none_or(|step| step == name));
-        let part = |(name, arguments): &(&str, &[&str])| {
-            let mut arguments = [arguments, &["--no-fail-fast"][..]].concat();
+        let known = suite::PARTS.map(|(name, _)| name);
+        let chosen = known.iter().filter(|name| self.step.as_ref().is_none_or(|step| step == *name));
+        let part = |name: &&str| {
+            let mut arguments = vec!["xtask", "suite", *name];
             arguments.extend(self.filter.as_deref());
             NightPart::new(&format!("run {number} {name}"), &arguments, STEP_TIME)
         };
         let parts: Vec<NightPart> = chosen.map(part).collect();
-        let names = known.map(|(name, _)| name).join(" and ");
+        let names = known.join(" and ");
         ensure!(
             !parts.is_empty(),
             "--step {:?}: there are {names}",
@@ -86,7 +86,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     }
     let arguments = FlakyArguments::parse(arguments)?;
     let (began, folder) = (Instant::now(), night::folder(root, "flaky", night::stamp()?)?);
-    let build = NightPart::new("build", ci::BUILD_TESTS, STEP_TIME).run(root, &folder)?;
+    let build = NightPart::new("build", suite::BUILD, STEP_TIME).run(root, &folder)?;
     ensure!(build.passed(), "the tests do not build:\n{}", build.tail());
     let busy = (0..arguments.busy).map(|_| Busy::start()).collect::<anyhow::Result<Vec<_>>>()?;
     let (mut outcomes, mut failures) = (Vec::new(), BTreeMap::new());
@@ -151,15 +151,9 @@ mod tests {
     fn each_run_has_the_steps_of_ci() {
         let all = FlakyArguments::parse(&["--times", "3", "--busy", "0", "pubsub"]).unwrap();
         assert_eq!((all.times, all.busy), (3, 0));
-        let commands: Vec<String> = all.parts(2).unwrap().iter().map(NightPart::command).collect();
-        assert_eq!(
-            commands,
-            [
-                "cargo test --workspace --locked --lib --bins --examples --no-fail-fast pubsub",
-                "cargo test --workspace --locked --test '*' --no-fail-fast pubsub"
-            ]
-        );
-        let one = FlakyArguments::parse(&["--step", "test"]).unwrap();
+        let commands: Vec<String> = all.parts(2).unwrap().iter().map(Part::command).collect();
+        assert_eq!(commands, ["cargo xtask suite test pubsub", "cargo xtask suite end-to-end pubsub"]);
+        let one = Arguments::parse(&["--step", "test"]).unwrap();
         assert_eq!((one.parts(1).unwrap().len(), one.times), (1, 20));
         assert!(FlakyArguments::parse(&["--step", "lint"]).unwrap().parts(1).is_err());
         for wrong in [&["--times"][..], &["--times", "0"], &["--times", "x"], &["--quick", "1"], &["a", "b"]]

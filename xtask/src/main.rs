@@ -1,5 +1,5 @@
 //! Automation of this repository: `cargo xtask ci`, `tidy`, `codegen`, `bench`, `compat`, `dist`, `docs`, `fuzz`, `jepsen`,
-//! `model`, `mutants`, `night`, `flaky`, `picture`, `show`, `setup`. Never product code.
+//! `model`, `mutants`, `night`, `flaky`, `picture`, `show`, `setup`, `suite`. Never product code.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
@@ -21,6 +21,7 @@ mod night;
 mod picture;
 mod setup;
 mod show;
+mod suite;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -32,6 +33,7 @@ const USAGE: &str = "\
 Usage: cargo xtask COMMAND
 
   ci                 everything that continuous integration runs, in its order; stops at the first failure
+  suite PART         the unit tests (test) or those with programs of their own (end-to-end), several programs at a time
   tidy               house rules: sizes, dependency direction, opening sentences, banned calls and names
   codegen [--check]  writes the generated sources; with --check only tells whether they are fresh
   bench WHAT         measures cost, balance, coherence or memory on real processes; see `bench help`
@@ -87,6 +89,7 @@ fn run(arguments: &[&str]) -> anyhow::Result<()> {
         ["setup"] => setup::run(root()),
         ["dist"] => dist::run(root()),
         ["docs"] => docs::run(root()),
+        ["suite", rest @ ..] => suite::run(root(), rest),
         ["bench", "help"] => {
             print!("{}", bench::USAGE);
             Ok(())
