@@ -1,12 +1,11 @@
 //! Exactly what continuous integration runs, step by step. What a step checks is decided elsewhere.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::{codegen, docs, fuzz, jepsen, model, setup, suite, tidy};
+use crate::{cargo, codegen, docs, fuzz, jepsen, model, setup, suite, tidy};
 
 /// The newest clippy (`0.1.N`) whose lints this tree is known to pass. A newer one brings new lints: they are
 /// shown then, but they do not fail, or every new toolchain would break a tree in which nothing changed.
@@ -65,7 +64,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
                 None
             }
             Work::Cargo(arguments) => {
-                cargo(root, arguments).with_context(|| failure(step))?;
+                run_cargo(root, arguments).with_context(|| failure(step))?;
                 Some(began.elapsed())
             }
             Work::Own(check) => {
@@ -152,26 +151,24 @@ fn skip(name: &'static str, rerun: &str, reason: &'static str) -> CiStep {
     CiStep { name, rerun: rerun.to_owned(), work: Work::Skip(reason) }
 }
 
-fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments);
-    command
-}
-
-fn cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    let mut command = command(arguments);
-    command.current_dir(root).env(setup::PYTHON_VARIABLE, setup::python(root));
+fn run_cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = cargo::command();
+    command.args(arguments).current_dir(root).env(setup::PYTHON_VARIABLE, setup::python(root));
     let status = command.status().context("starting cargo")?;
     anyhow::ensure!(status.success(), "cargo {} ended with {status}", arguments[0]);
     Ok(())
 }
 
 fn answers(arguments: &[&str]) -> bool {
-    command(arguments).output().is_ok_and(|output| output.status.success())
+    cargo::command().args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
 fn clippy_minor() -> Option<u32> {
-    let output = command(&["clippy", "--version"]).output().ok().filter(|output| output.status.success())?;
+    let output = cargo::command()
+        .args(["clippy", "--version"])
+        .output()
+        .ok()
+        .filter(|output| output.status.success())?;
     minor(&String::from_utf8_lossy(&output.stdout))
 }
 

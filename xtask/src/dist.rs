@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use crate::{print, target_folder};
+use crate::{cargo, print, target_folder};
 
 /// Of every shell: where it looks for what completes this command's words.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -17,8 +17,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
+    let mut build = cargo::command();
     build.args(["build", "--release", "--locked", "--package", "distcache"]).current_dir(root);
     succeed(&mut build)?;
     let built = target_folder(root).join("release/distcache");

@@ -1,7 +1,6 @@
 //! The pages that rustdoc makes of the source: no broken link, and every example compiles and runs. Not the pages of `docs`.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, ensure};
 
@@ -11,12 +10,12 @@ const PAGES: [&str; 5] = ["doc", "--workspace", "--no-deps", "--locked", "--docu
 const EXAMPLES: [&str; 4] = ["test", "--workspace", "--locked", "--doc"];
 
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
-    cargo(root, &PAGES)?;
-    cargo(root, &EXAMPLES)
+    run_cargo(root, &PAGES)?;
+    run_cargo(root, &EXAMPLES)
 }
 
-fn cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+fn run_cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = crate::cargo::command();
     command.args(arguments).current_dir(root).env("RUSTDOCFLAGS", "-D warnings");
     let status = command.status().context("starting cargo")?;
     ensure!(status.success(), "cargo {} ended with {status}", arguments.join(" "));

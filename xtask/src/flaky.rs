@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use crate::night::{self, Outcome, Part};
+use crate::night::{self, NightPart, PartOutcome};
 use crate::{print, suite, tell};
 
 const USAGE: &str = "\
@@ -151,7 +151,7 @@ mod tests {
     fn each_run_has_the_steps_of_ci() {
         let all = FlakyArguments::parse(&["--times", "3", "--busy", "0", "pubsub"]).unwrap();
         assert_eq!((all.times, all.busy), (3, 0));
-        let commands: Vec<String> = all.parts(2).unwrap().iter().map(Part::command).collect();
+        let commands: Vec<String> = all.parts(2).unwrap().iter().map(NightPart::command).collect();
         assert_eq!(commands, ["cargo xtask suite test pubsub", "cargo xtask suite end-to-end pubsub"]);
         let one = Arguments::parse(&["--step", "test"]).unwrap();
         assert_eq!((one.parts(1).unwrap().len(), one.times), (1, 20));

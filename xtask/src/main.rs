@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool prints")]
 
 mod bench;
+mod cargo;
 mod ci;
 #[expect(dead_code, reason = "measurements that are being built use the rest")]
 mod cluster;

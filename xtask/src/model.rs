@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use crate::target_folder;
+use crate::{cargo, target_folder};
 
 /// Everything that CI explores, or all there is.
 pub(crate) fn run(root: &Path, deep: bool) -> anyhow::Result<()> {
@@ -22,7 +22,7 @@ pub(crate) fn ci(root: &Path) -> anyhow::Result<()> {
 
 /// The checker of a tree; its configurations come from the environment.
 pub(crate) fn tester(tree: &Path, build: &Path) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo::command();
     command.args([
         "test",
         "--quiet",

@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::garden::Garden;
 use crate::model::tester;
-use crate::target_folder;
+use crate::{cargo, target_folder};
 
 const RULE: &str = "Rule: ";
 const CAUGHT_BY: &str = "Caught by: ";
@@ -172,7 +172,7 @@ impl Bench {
     }
 
     fn fencing(&self, world: &str) -> Command {
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut command = cargo::command();
         command.args(["test", "--quiet", "--locked", "--package", "sim", "--lib"]);
         command.arg(format!("fencing::tests::{world}_"));
         command.current_dir(self.garden.tree()).env("CARGO_TARGET_DIR", &self.build);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use crate::{print, setup, tell};
+use crate::{cargo, print, setup, tell};
 
 /// Both parts in one, with the same selection of packages: another one would unify features differently and build half of
 /// the dependencies again.
@@ -17,14 +17,14 @@ pub(crate) const BUILD: &[&str] = &["test", "--workspace", "--locked", "--no-run
 /// Each part of the tests, and the programs that cargo has for it.
 pub(crate) const PARTS: [(&str, &[&str]); 2] =
     [("test", &["--lib", "--bins", "--examples"]), ("end-to-end", &["--test", "*"])];
-/// The harness runs as many tests of a program at a time as there are cores, and many tests wait.
-const PROGRAMS_PER_CORE: usize = 2;
+/// Of the end-to-end programs one is nearly all: its tests wait for nine tenths of their time.
+const THREADS_PER_CORE: usize = 3;
 const POLL: Duration = Duration::from_millis(20);
 
 const USAGE: &str = "\
 Usage: cargo xtask suite test|end-to-end [FILTER]
 
-Runs the unit tests, or those with programs of their own, several programs at a time; with FILTER only tests whose name
+Runs the unit tests, or those with programs of their own, a program per core and several tests of each at a time; with FILTER only tests whose name
 contains it. Goes on after a failure and prints the output of each program that failed. `cargo test` does the same, one program
 after the other.
 ";
@@ -78,11 +78,10 @@ fn part_of(root: &Path, part: &str, filter: Option<&str>) -> anyhow::Result<()> 
     programs.sort_by_key(|program| std::cmp::Reverse(size(&program.executable)));
     let folder = crate::target_folder(root).join("suite");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (mut waiting, mut running) = (programs.into_iter(), Vec::new());
     let (mut count, mut failed) = (0, Vec::new());
     loop {
-        while running.len() < cores * PROGRAMS_PER_CORE
+        while running.len() < cores()
             && let Some(program) = waiting.next()
         {
             running.push(start(root, program, filter, &folder)?);
@@ -110,13 +109,17 @@ fn part_of(root: &Path, part: &str, filter: Option<&str>) -> anyhow::Result<()> 
     Ok(())
 }
 
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
 /// Builds what is selected.
 fn built(root: &Path, selection: &[&str]) -> anyhow::Result<Vec<Program>> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo::command();
     command.args(BUILD).args(selection).args(["--message-format", "json-render-diagnostics"]);
     let output = command.current_dir(root).stderr(Stdio::inherit()).output().context("starting cargo")?;
     ensure!(output.status.success(), "the tests do not build");
@@ -147,7 +150,9 @@ fn start(root: &Path, program: Program, filter: Option<&str>, folder: &Path) -> 
     let log = folder.join(format!("{file}.log"));
     let output = File::create(&log).with_context(|| format!("making {}", log.display()))?;
     let mut command = Command::new(&program.executable);
-    command.args(filter).current_dir(&program.folder).stdin(Stdio::null());
+    let threads = (cores() * THREADS_PER_CORE).to_string();
+    command.args(["--test-threads", &threads]).args(filter);
+    command.current_dir(&program.folder).stdin(Stdio::null());
     command.env("CARGO_PKG_NAME", &program.package).env("CARGO_MANIFEST_DIR", &program.folder);
     command.env(setup::PYTHON_VARIABLE, setup::python(root));
     command.stdout(output.try_clone()?).stderr(output);

@@ -61,7 +61,7 @@ pub(crate) fn build(root: &Path) -> anyhow::Result<PathBuf> {
 
 /// `distcache`, built with this profile.
 pub(crate) fn build_as(profile: &str, root: &Path) -> anyhow::Result<PathBuf> {
-    let status = std::process::Command::new(env!("CARGO"))
+    let status = crate::cargo::command()
         .args(["build", "--profile", profile, "--locked", "--package", "distcache"])
         .current_dir(root)
         .status()

@@ -16,7 +16,7 @@ const KINDS: [(&str, &str); 4] = [
 const HITS: [u64; 2] = [100_000, 1_100_000];
 
 pub(super) fn run(root: &Path) -> anyhow::Result<Value> {
-    let status = Command::new(env!("CARGO"))
+    let status = crate::cargo::command()
         .args(["build", "--release", "--locked", "--package", "protocol", "--example", "hits"])
         .current_dir(root)
         .status()

@@ -2,7 +2,6 @@
 //! those need a nightly compiler, and this tree has no `unsafe` code for them to watch.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::Context;
 
@@ -35,8 +34,7 @@ pub(super) fn build(root: &Path) -> anyhow::Result<PathBuf> {
         "--target",
         &host,
     ];
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut build = Command::new(cargo);
+    let mut build = crate::cargo::command();
     build.args(arguments).current_dir(root).env("RUSTFLAGS", COVERAGE.join(" "));
     let status = build.status().context("starting cargo")?;
     anyhow::ensure!(

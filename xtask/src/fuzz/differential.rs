@@ -2,7 +2,6 @@
 //! the other end-to-end tests.
 
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -18,8 +17,7 @@ const COMMANDS_VARIABLE: &str = "DISTCACHE_DIFFERENTIAL_COMMANDS";
 
 /// Streams for this time or, if a number of them is given, commands.
 pub(super) fn run(root: &Path, time: Duration, commands: Option<u32>, seed: u32) -> anyhow::Result<()> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut test = Command::new(cargo);
+    let mut test = crate::cargo::command();
     let which = if commands.is_some() { COMMANDS } else { STREAMS };
     test.args(TEST).args([which, "--", "--nocapture"]).current_dir(root);
     test.env(SECONDS_VARIABLE, time.as_secs().to_string()).env(SEED_VARIABLE, seed.to_string());

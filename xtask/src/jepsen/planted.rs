@@ -5,13 +5,13 @@
 //! `Storage: LIST` may follow.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
 
 use super::arguments::{JepsenArguments, RunLength};
+use crate::cargo;
 use crate::garden::Garden;
 
 /// Each bug has to be found within this.
@@ -132,7 +132,7 @@ fn plant(garden: &Garden, bug: &Bug, build: &Path) -> anyhow::Result<PathBuf> {
 }
 
 fn build_program(garden: &Garden, build: &Path) -> anyhow::Result<PathBuf> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo::command();
     command.args(["build", "--release", "--locked", "--package", "distcache"]).current_dir(garden.tree());
     // A dozen builds: fast ones, of what a bug has touched.
     command.env("CARGO_TARGET_DIR", build).env("CARGO_PROFILE_RELEASE_LTO", "off");

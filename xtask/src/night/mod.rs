@@ -4,12 +4,11 @@ mod arguments;
 mod part;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, ensure};
 
-use crate::{fuzz, print, tell};
+use crate::{cargo, fuzz, print, tell};
 use arguments::{NightArguments, NightKind, USAGE};
 pub(crate) use part::{NightPart, PartOutcome};
 
@@ -209,8 +208,7 @@ fn next_times(times: u32, took: Duration, left: Duration) -> Option<u32> {
 }
 
 fn metadata(root: &Path) -> anyhow::Result<serde_json::Value> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = cargo::command();
     command.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(root);
     let output = command.output().context("starting cargo")?;
     ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -69,7 +69,7 @@ impl NightPart {
     pub(crate) fn run(self, root: &Path, folder: &Path) -> anyhow::Result<PartOutcome> {
         let log = folder.join(format!("{}.log", self.name.replace(' ', "-")));
         let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
-        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut command = crate::cargo::command();
         command.args(&self.arguments).envs(self.variables.iter().cloned()).current_dir(root);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         // A group of its own, so that what hangs ends with what it has started.
@@ -231,7 +231,7 @@ failures:
         let summary = failed.summary();
         assert!(summary.contains("again: CASES=7 cargo no-such-command\n"), "{summary}");
         assert!(summary.contains("no-such.log") && failed.tail().contains("no-such-command"), "{summary}");
-        let sleeper = || Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+        let sleeper = || std::process::Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
         let (going, stopped) = (AtomicBool::new(false), AtomicBool::new(true));
         assert_eq!(wait(&mut sleeper(), Duration::from_millis(1), &going).unwrap(), None);
         let error = wait(&mut sleeper(), Duration::from_secs(1000), &stopped).unwrap_err();

@@ -130,8 +130,7 @@ fn is_build_folder(path: &Path) -> bool {
 }
 
 fn metadata(root: &Path, arguments: &[&str]) -> anyhow::Result<serde_json::Value> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut metadata = Command::new(cargo);
+    let mut metadata = crate::cargo::command();
     metadata.args(["metadata", "--format-version=1"]).args(arguments);
     let output = metadata.current_dir(root).output().context("starting cargo metadata")?;
     anyhow::ensure!(
