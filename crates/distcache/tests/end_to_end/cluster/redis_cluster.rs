@@ -112,15 +112,18 @@ impl RedisCluster {
                 let replication = text(&client.call(&["INFO", "replication"]));
                 let follows =
                     replication.contains("role:master") || replication.contains("master_link_status:up");
-                info.contains("cluster_state:ok") && replicas == PRIMARIES && follows
+                let whole = info.contains("cluster_state:ok") && replicas == PRIMARIES && follows;
+                whole && self.knows_all(client)
             })
         });
     }
 
+    /// Whether a server has its link to each of the others: what is published goes over these, and is lost without one.
     fn knows_all(&self, client: &mut Client) -> bool {
         let nodes = text(&client.call(&["CLUSTER", "NODES"]));
-        nodes.lines().filter(|line| line.contains("connected") && !line.contains("handshake")).count()
-            == self.servers.len()
+        let is_linked =
+            |line: &&str| line.split(' ').nth(7) == Some("connected") && !line.contains("handshake");
+        nodes.lines().filter(is_linked).count() == self.servers.len()
     }
 
     fn all(&self, mut good: impl FnMut(&mut Client) -> bool) -> Option<()> {
