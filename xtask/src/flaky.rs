@@ -153,7 +153,7 @@ mod tests {
         assert_eq!((all.times, all.busy), (3, 0));
         let commands: Vec<String> = all.parts(2).unwrap().iter().map(NightPart::command).collect();
         assert_eq!(commands, ["cargo xtask suite test pubsub", "cargo xtask suite end-to-end pubsub"]);
-        let one = Arguments::parse(&["--step", "test"]).unwrap();
+        let one = FlakyArguments::parse(&["--step", "test"]).unwrap();
         assert_eq!((one.parts(1).unwrap().len(), one.times), (1, 20));
         assert!(FlakyArguments::parse(&["--step", "lint"]).unwrap().parts(1).is_err());
         for wrong in [&["--times"][..], &["--times", "0"], &["--times", "x"], &["--quick", "1"], &["a", "b"]]
