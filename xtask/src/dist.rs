@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 
 use crate::{cargo, print, target_folder};
 
-/// Of every shell: where it looks for what completes this command's words.
+/// Where each shell looks for what completes this command's words.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/distcache"),
     ("zsh", "share/zsh/site-functions/_distcache"),

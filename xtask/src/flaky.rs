@@ -59,7 +59,7 @@ impl FlakyArguments {
         Ok(parsed)
     }
 
-    /// Of one run.
+    /// Parts of one run.
     fn parts(&self, number: u32) -> anyhow::Result<Vec<NightPart>> {
         let known = suite::PARTS.map(|(name, _)| name);
         let chosen = known.iter().filter(|name| self.step.as_ref().is_none_or(|step| step == *name));

@@ -36,7 +36,7 @@ struct Mutant {
 enum Catcher {
     /// The configuration with this name.
     Model(String),
-    /// Of the simulator: the world whose test has a name that begins so.
+    /// The world of the simulator whose test has a name that begins so.
     Fencing(String),
 }
 

@@ -30,7 +30,7 @@ const PROGRAMS: [(&str, &str); 17] = [
     // libFuzzer is C++.
     ("c++", "g++"),
 ];
-/// Of libraries that tests compile against, with the package that holds each.
+/// Headers of libraries that tests compile against, with the package that holds each.
 const HEADERS: [(&str, &str); 1] = [("/usr/include/libmemcached/memcached.h", "libmemcached-dev")];
 /// Packages with the service in each that must not start: the tests run their own processes on ports of their own.
 const SERVICES: [(&str, &str); 4] = [

@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// Of twenty requests eighteen are reads, one is a write and one a fill, each of a key of its own.
+    /// Asks twenty times: eighteen reads, one write and one fill, each of a key of its own.
     fn ask(&mut self) {
         let number = self.requests.len();
         // Mixed, so that none of them always comes first in its millisecond.

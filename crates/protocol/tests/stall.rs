@@ -4,7 +4,7 @@ mod world;
 
 use world::World;
 
-/// Of the world: a lease, 1 % of it for clock rates, and the guard.
+/// The world's terms: a lease, 1 % of it for clock rates, and the guard.
 const LEASE_MS: u64 = 1000;
 const GUARD_MS: u64 = 20;
 /// How fine the world's time is.

@@ -296,7 +296,7 @@ fn what_cannot_be_told_is_told_as_everything() {
     assert_eq!(world.told(), ["0 k"]);
 }
 
-/// Whoever is told of all keys reads without saying so, also while nobody reports.
+/// A client that is told of all keys reads without saying so, also while nobody reports.
 #[test]
 fn what_was_read_before_reports_began_is_told_as_changed() {
     let mut world = World::new();

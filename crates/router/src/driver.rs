@@ -39,7 +39,7 @@ pub(crate) struct RouterDriver {
     pub(crate) status: StatusCell,
     pub(crate) status_next_us: u64,
     pub(crate) config: Arc<Config>,
-    /// They wait, with large commands, for links that have much to take yet.
+    /// Clients that wait, with large commands, for links that have much to take yet.
     pub(crate) held_back: Vec<ClientId>,
     listeners: Vec<ListenerId>,
     maps: MapCell,
@@ -50,7 +50,7 @@ pub(crate) struct RouterDriver {
     pub(crate) limits: RespLimits,
     /// Where the clients speak memcached.
     pub(crate) memcached: Option<memcached::MemcachedLimits>,
-    /// Of those who have to show who they are.
+    /// Limits of clients that have to show who they are.
     pub(crate) strangers: RespLimits,
     drain_until_us: Option<u64>,
     pub(crate) tls_told_us: u64,

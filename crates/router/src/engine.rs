@@ -28,7 +28,7 @@ const CONGESTED_BYTES: usize = 8 << 20;
 /// How long a command waits for a member that has not said yet how much it takes.
 const QUEUE_MAX: Duration = Duration::from_secs(5);
 
-/// Whoever has clients: connections, or threads of this process.
+/// What has clients: connections, or threads of this process.
 pub(crate) trait Front {
     fn reply(&mut self, io: &mut Io, client: ClientId, bytes: Bytes);
     /// The next bytes of a large reply. Whether there is room for more at once; if not, `Input::Drained` follows.

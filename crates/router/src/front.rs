@@ -36,7 +36,7 @@ pub(crate) struct Connection {
     /// Memory of `kept`, as it was counted last.
     counted_bytes: usize,
     pub(crate) seen_us: u64,
-    /// Of a client that speaks memcached.
+    /// Requests of a client that speaks memcached.
     pub(crate) requests: RequestReader,
 }
 

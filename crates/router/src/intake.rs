@@ -18,7 +18,7 @@ const HANDED_BYTES_MAX: usize = 256 << 10;
 /// Commands that are handed in of all clients before it is the first one's turn again: some milliseconds' work. With more, one
 /// who asks for one thing at a time waits for long beside hundreds who send hundreds.
 const ROUND_COMMANDS: usize = 4096;
-/// Of one client, however many there are: with fewer, replies share fewer writes.
+/// Commands of one client that are handed on, however many there are: with fewer, replies share fewer writes.
 const HANDED_COMMANDS_MIN: usize = 32;
 /// What is kept of a client while the members are slower than it sends. More makes nothing faster.
 const BUSY_BYTES_MAX: usize = 4 << 20;
@@ -242,7 +242,7 @@ pub(crate) fn memcached_limits(config: &Config) -> memcached::MemcachedLimits {
     memcached::MemcachedLimits { value_bytes_max, ..default }
 }
 
-/// Of the commands that clients send.
+/// Limits of the commands that clients send.
 pub(crate) fn limits(config: &Config) -> RespLimits {
     let command_bytes_max = config.limits.command_bytes_max.0 as usize;
     let default = RespLimits::default();

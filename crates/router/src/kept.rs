@@ -28,7 +28,7 @@ pub(crate) struct Kept {
     /// Bytes at the end of the front, joined from two chunks, that the first of `chunks` starts with too.
     overlap: usize,
     memory_bytes: usize,
-    /// Of the front that is taken out.
+    /// Bytes of the front that are taken out.
     front_bytes: usize,
 }
 

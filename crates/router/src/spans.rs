@@ -9,7 +9,7 @@ use Attribute::{Number, Text, Truth};
 
 type Attributes = Vec<(&'static str, Attribute)>;
 
-/// Of a client's command.
+/// The span of a client's command.
 pub(crate) fn span(config: &Config, router: &str, command: CommandSpan) -> Span {
     let mut attributes = about(config, &command.name);
     push_peer(&command.client, &mut attributes);
@@ -32,7 +32,7 @@ pub(crate) fn span(config: &Config, router: &str, command: CommandSpan) -> Span 
     Span { name: command.name, client: false, start_us, end_us, attributes, error, children }
 }
 
-/// Of a request to a node or shim.
+/// The span of a request to a node or shim.
 fn child(config: &Config, command: &str, request: &RequestSpan) -> Span {
     let id = config.peer_name(request.peer);
     let mut attributes = about(config, command);

@@ -17,7 +17,7 @@ pub fn read_again(config: &Config) -> Result<Config, ConfigError> {
 type Act = Box<dyn Fn(&Config) + Send + Sync>;
 type ReloadCheck = Box<dyn Fn(&Config) -> Result<(), String> + Send + Sync>;
 
-/// Of one process. Reloads come one after the other, whoever asks.
+/// Reloads the configuration of one process. Reloads come one after the other, whoever asks.
 pub struct Reloader {
     config: Mutex<Arc<Config>>,
     certificates: Certificates,

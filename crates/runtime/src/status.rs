@@ -18,7 +18,7 @@ const SHOWN_BYTES_MAX: usize = 1024;
 pub struct NodeStatus {
     pub id: String,
     pub layer: String,
-    /// Of the cluster map that the member acts on; so in every role.
+    /// Epoch of the cluster map that the member acts on; so in every role.
     pub epoch: u32,
     pub requests_total: u64,
     pub hits_total: u64,
@@ -91,7 +91,7 @@ pub struct HotKeyView {
     pub members: BTreeMap<String, u64>,
     /// The layers whose nodes have it among their hottest.
     pub cached: Vec<String>,
-    /// Of all requests of all routers.
+    /// The key's share of all requests of all routers.
     pub share: f64,
 }
 
@@ -166,7 +166,7 @@ pub struct ShimStatus {
     pub observed_keys: u64,
     /// Copies dropped because somebody asked for it or the policies changed.
     pub purged_copies_total: u64,
-    /// Of the keys that clients read past the caches.
+    /// The hottest of the keys that clients read past the caches.
     pub hottest: Vec<HotKey>,
     pub sheds_total: BTreeMap<String, u64>,
     pub messages_in_total: u64,

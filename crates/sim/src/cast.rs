@@ -10,7 +10,7 @@ use wire::{ClusterMap, NodeMember, Peer, RouterId};
 pub(crate) struct CastRoster {
     pub(crate) nodes: usize,
     pub(crate) routers: usize,
-    /// They are those of another cluster.
+    /// Whether they are members of another cluster.
     pub(crate) stranger: bool,
 }
 

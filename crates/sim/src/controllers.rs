@@ -68,7 +68,7 @@ impl Cluster {
         Controller::new(now, config)
     }
 
-    /// Those that follow maps tell every controller that they live.
+    /// Members that follow maps tell every controller that they live.
     pub(crate) fn begin_heartbeats(&mut self, host: HostId) {
         let life = self.hosts[host].life;
         for agent in 0..self.controllers().len() {

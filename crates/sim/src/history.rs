@@ -39,7 +39,7 @@ pub(crate) struct HistoryOperation {
     pub(crate) outcome: HistoryOutcome,
     /// The same client's earlier operation on this key, sent ahead of this one without waiting for its reply.
     pub(crate) after: Option<u32>,
-    /// Of a write: the command as storage gets it.
+    /// The command of a write, as storage gets it.
     pub(crate) frame: Option<Bytes>,
     /// When storage carried it out, as time and serial number, once that is settled. A search may begin there.
     pub(crate) executed: Option<(u64, u64)>,

@@ -11,7 +11,7 @@ use crate::host::Machine;
 use crate::network::HostId;
 use crate::random::SimRandom;
 
-/// Of the keys of clients: texts in pairs, counters, hashes, lists, all.
+/// Prefixes of clients' keys: texts in pairs, counters, hashes, lists, all.
 const PREFIXES: [&str; 6] = ["{0}", "{1}", "c", "h", "l", ""];
 
 /// What every process is told, and those that start later as well.

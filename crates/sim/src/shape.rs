@@ -61,7 +61,7 @@ pub(crate) struct Shape {
     /// Without them a cluster with learned routing caches nothing.
     offers: bool,
     heat_window: u64,
-    /// Of nodes and shims alike.
+    /// Limits of nodes and shims alike.
     pub(crate) requests: RequestLimits,
 }
 

@@ -39,7 +39,7 @@ pub(super) fn run(root: &Path) -> anyhow::Result<Value> {
     Ok(json!(rows))
 }
 
-/// Of the whole program, as callgrind counts them.
+/// Instructions of the whole program, as callgrind counts them.
 fn instructions(program: &Path, kind: &str, hits: u64) -> anyhow::Result<u64> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])

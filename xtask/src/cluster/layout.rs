@@ -107,9 +107,9 @@ pub(crate) enum LayoutRole {
 pub(crate) struct LayoutMember {
     pub(crate) id: String,
     pub(crate) role: LayoutRole,
-    /// Of nodes.
+    /// Layer of a node.
     layer: usize,
-    /// Of shims, their storage servers and nodes of rack layers.
+    /// Rack of a shim, of its storage server, and of a node of a rack layer.
     rack: Option<usize>,
     pub(crate) listen: SocketAddr,
     pub(crate) admin: SocketAddr,

@@ -37,7 +37,7 @@ const LOG_LINES_MAX: usize = 20;
 pub(crate) const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The id of the process that holds all members.
 const UP: &str = "up";
-/// Whoever dials a server of a Redis Cluster: shims, replicas, other servers.
+/// Name for all that dial a server of a Redis Cluster: shims, replicas, other servers.
 const ANYBODY: &str = "anybody";
 
 /// Every process is killed when this goes out of scope.

@@ -56,7 +56,7 @@ pub(crate) fn options(command: &mut Command, bus: u16, announced: SocketAddr) {
 }
 
 impl StartedRedisCluster {
-    /// Of running servers that do not know each other, the first half of which get the slots.
+    /// Forms a cluster of running servers that do not know each other, the first half of which get the slots.
     pub(crate) fn form(
         members: &[&LayoutMember],
         announced: impl Fn(&LayoutMember) -> SocketAddr,
@@ -121,7 +121,7 @@ impl StartedRedisCluster {
         connect(self.server(id)?.listen)
     }
 
-    /// Those that answer and have slots now. A server that has just become a replica and then a primary again is one
+    /// Servers that answer and have slots now. A server that has just become a replica and then a primary again is one
     /// of them once its data are in its file.
     pub(crate) fn primaries(&self) -> Vec<String> {
         let is_primary = |server: &&ClusterServer| {

@@ -66,7 +66,7 @@ impl CompatArguments {
         Ok(parsed)
     }
 
-    /// Those that are asked for, all of them known ones; or else all.
+    /// Units that are asked for, all of them known ones; or else all.
     fn units_of(&self, known: &[String]) -> anyhow::Result<Vec<String>> {
         if let Some(unit) = self.units.iter().find(|unit| !known.contains(unit)) {
             anyhow::bail!("compat: {unit:?} is none of {}\n\n{USAGE}", known.join(" "));

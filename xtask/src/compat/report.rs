@@ -18,7 +18,7 @@ pub(super) enum CaseOutcome {
 pub(super) struct Test {
     pub(super) name: String,
     pub(super) outcome: CaseOutcome,
-    /// Of a failure.
+    /// What a failure said.
     pub(super) detail: String,
 }
 

@@ -60,7 +60,7 @@ impl Skips {
         }
     }
 
-    /// Those that hold with so many servers.
+    /// Skips that hold with so many servers.
     pub(super) fn of(&self, servers: usize) -> Skips {
         let holds = |skip: &&Skip| !skip.several || servers > 1;
         Skips { skips: self.skips.iter().filter(holds).cloned().collect() }

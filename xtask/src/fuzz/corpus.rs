@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// Of one target in the tree: a dozen of them stay below the 1 MiB that everybody has to clone.
+/// Bytes of one target in the tree: a dozen of them stay below the 1 MiB that everybody has to clone.
 const TARGET_BYTES_MAX: u64 = 72 << 10;
 
 /// One folder per target.

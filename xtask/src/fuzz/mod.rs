@@ -39,7 +39,7 @@ struct FuzzOptions {
     seed: u32,
     input: Option<PathBuf>,
     keep: bool,
-    /// Of `differential`.
+    /// Commands of `differential`.
     commands: Option<u32>,
 }
 

@@ -18,7 +18,7 @@ const TOGETHER_MAX: usize = 3;
 
 /// How long a shim's successor serves alone: long enough, mostly, to write and to grant copies.
 const HEAD_START_MS_MAX: u64 = 1500;
-/// Of a slot's keys, at most so many are moved before the servers are left alone with the rest.
+/// Keys of a slot that are moved, at most, before the servers are left alone with the rest.
 const MOVED_AT_ONCE_MAX: usize = 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -219,7 +219,7 @@ impl Faults {
         Ok((Duration::from_millis(lasts), text.join(", ")))
     }
 
-    /// None if every member of its kind has another fault already.
+    /// Chooses whom it strikes; `None` if every member of its kind has another fault already.
     fn choose(&mut self, cluster: &ProcessCluster, fault: InjectedFault) -> Option<Active> {
         let roles = fault.victims(cluster.layout.storage);
         if roles.is_empty() {

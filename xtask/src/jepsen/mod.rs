@@ -60,7 +60,7 @@ struct JepsenShape {
     lease_ms: u64,
 }
 
-/// They take turns.
+/// Shapes that take turns.
 const SHAPES: [JepsenShape; 4] = [
     JepsenShape { routing: "learned", layers: 2, lease_ms: 500 },
     JepsenShape { routing: "on-path", layers: 2, lease_ms: 100 },

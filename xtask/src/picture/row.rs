@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// Whole numbers, also of the eighths: they are shorter.
 pub(super) const CELL_WIDTH: usize = 8;
 pub(super) const CELL_HEIGHT: usize = 16;
-/// Of the text below the upper edge.
+/// Baseline of the text, below the upper edge.
 pub(super) const BASELINE: usize = 12;
 const EIGHTHS: &str = "▁▂▃▄▅▆▇█";
 

@@ -254,7 +254,7 @@ fn status(cluster: &ProcessCluster, id: &str) -> anyhow::Result<Value> {
     tries.find(Result::is_ok).unwrap_or_else(|| cluster.member_status(id))
 }
 
-/// Of the straight line with the least squares of errors.
+/// Slope of the straight line with the least squares of errors.
 fn slope(x: &[f64], y: &[f64]) -> f64 {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
     let (mean_x, mean_y) = (mean(x), mean(y));

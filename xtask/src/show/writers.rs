@@ -28,7 +28,7 @@ struct WritersShared {
     writes: Mutex<Vec<Write>>,
 }
 
-/// They stop when this goes out of scope.
+/// Writers that stop when this goes out of scope.
 pub(super) struct Writers {
     keys: usize,
     shared: Arc<WritersShared>,

@@ -67,7 +67,7 @@ fn fence(text: &str) -> Option<&str> {
     text.trim_start().strip_prefix("```").map(str::trim)
 }
 
-/// Whoever reads a file top-down meets the code first.
+/// Tests stand last: a file that is read top-down shows its code first.
 fn tests_last(source: &Source, found: &mut Vec<Violation>) {
     let mut items = source.file.items.iter().skip_while(|item| !is_inline_test_module(item));
     let Some(module) = items.next() else { return };

@@ -16,10 +16,10 @@ pub(crate) use windows::RouterWindows;
 /// What becomes of requests that cannot be begun at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overload {
-    /// They are answered `Busy` if they would be late.
+    /// Requests that would be late are answered `Busy`.
     #[default]
     Refuse,
-    /// They wait, here and, beyond their router's window, there. `Busy` is for those that have waited for longer than this
+    /// Requests wait, here and, beyond their router's window, there. `Busy` is for those that have waited for longer than this
     /// in all.
     Wait { patience: Duration },
 }

@@ -9,7 +9,7 @@ use commands::memcached::Dialect;
 /// Which reads go to nodes (design, section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Routing {
-    /// Those that a reply said are cached; the others go straight to the shim.
+    /// Keys that a reply said are cached; the others go straight to the shim.
     #[default]
     Learned,
     /// All of them, as where the network itself is the node.
@@ -20,7 +20,7 @@ pub enum Routing {
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
     pub routing: Routing,
-    /// Of the choices among equals; two routers with one seed choose alike.
+    /// Seed of the choices among equals; two routers with one seed choose alike.
     pub seed: u64,
     /// Commands of one client that may be unanswered. More makes deep pipelines faster and one client heavier.
     pub pipeline_max: usize,
@@ -43,7 +43,7 @@ pub struct RouterConfig {
     pub dialect: Dialect,
     /// Its clients are connections that take a large reply in parts.
     pub streams: bool,
-    /// Of a memcached client's values, as `stats settings` tells it.
+    /// Longest value of a memcached client, as `stats settings` tells it.
     pub value_bytes_max: usize,
     pub users: UserSource,
     /// Longest that a command waits for room at a node or shim, before it is answered `-BUSY`.
@@ -55,7 +55,7 @@ pub struct RouterConfig {
 #[derive(Clone, Debug)]
 pub enum UserSource {
     Given(Arc<Users>),
-    /// Those of the storage servers. Nothing is carried out before they have told them.
+    /// Users of the storage servers. Nothing is carried out before those have told them.
     Storage,
 }
 

@@ -15,7 +15,7 @@ pub struct Settings {
     pub queue_max: Duration,
     pub client_limits: ClientLimits,
     pub slow_log: SlowLogSettings,
-    /// Of so many commands about one is traced; 0 for none.
+    /// About one of so many commands is traced; 0 for none.
     pub spans_one_in: u64,
 }
 

@@ -124,7 +124,7 @@ pub struct Shards {
     range: (u16, u16),
     random: SmallRng,
     servers: BTreeMap<SocketAddr, Server>,
-    /// Of all slots.
+    /// Owners of all slots.
     owners: Box<[Option<SocketAddr>]>,
     /// By which each slot's owner has it.
     epochs: Box<[u64]>,
@@ -133,7 +133,7 @@ pub struct Shards {
     known: BTreeSet<SocketAddr>,
     /// Owners of own slots, each with the lowest of these.
     in_use: BTreeMap<SocketAddr, u16>,
-    /// Those in use of which no other shim's slots are lower.
+    /// Servers in use of which no other shim's slots are lower.
     stewarded: Vec<SocketAddr>,
     /// Another shim has slots on one of those in use.
     shared: bool,

@@ -9,7 +9,7 @@ pub(super) struct Seen {
     pub(super) primary: bool,
     /// Nobody takes it for lost.
     pub(super) alive: bool,
-    /// Whoever has a slot by the larger one has it.
+    /// Its epoch: of two that claim a slot, the one with the larger has it.
     pub(super) epoch: u64,
     /// First and last.
     pub(super) slots: Vec<(u16, u16)>,

@@ -241,7 +241,7 @@ impl Shim {
     }
 }
 
-/// Of the request that waits, as its router knows it.
+/// Number of the request that waits, as its router knows it.
 fn number(message: &Message) -> Option<u64> {
     match message {
         Message::Read(read) => Some(read.request),

@@ -22,7 +22,7 @@ pub(super) struct Reading {
     resp3: bool,
     /// At storage.
     sent: u32,
-    /// They came after the last of those was sent.
+    /// Readers that came after the last of those was sent.
     waiting: Origins,
     /// Something that came later has been sent: those at storage may not be sent again.
     followed: bool,

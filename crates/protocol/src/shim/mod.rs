@@ -106,7 +106,7 @@ pub enum Input {
     Map(Arc<Placement>),
     /// What has changed in the configuration while serving.
     Settings(Box<Settings>),
-    /// Whoever runs this shim wants copies gone; `Effect::Purged` of the same number follows.
+    /// Asks for copies to be dropped, for who runs this shim; `Effect::Purged` of the same number follows.
     Purge {
         number: u64,
         scope: PurgeTarget,
@@ -290,7 +290,7 @@ pub struct Shim {
     since: Time,
     /// When requests that have waited for too long were looked for last.
     expiry: Time,
-    /// Of requests begun.
+    /// Meter of requests begun.
     meter: LoadMeter,
     /// Who watches, by router and request.
     watchers: BTreeMap<(RouterId, u64), Watcher>,
@@ -546,7 +546,7 @@ impl Shim {
         self.placement.home(key).slot.map_or(Reach::Whole, Reach::Slot)
     }
 
-    /// Of several keys, which one server has, or none.
+    /// The server of several keys, which one server has, or none.
     fn reach_of(&self, keys: &[Key]) -> Reach {
         keys.first().map_or(Reach::Whole, |key| self.reach(key))
     }

@@ -19,7 +19,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Of somebody who takes replies whole.
+    /// The origin of a request whose reply is taken whole.
     pub(super) fn new(from: Peer, request: u64) -> Origin {
         Origin { from, request, streams: false }
     }
@@ -78,7 +78,7 @@ pub(super) struct Operation {
     /// One frame; of a transaction those from MULTI to EXEC.
     pub(super) commands: SmallVec<[Bytes; 2]>,
     pub(super) keys: SmallVec<[Key; 1]>,
-    /// Of a barrier, which enters no queue: a key that it names, for storage of several servers.
+    /// A key that a barrier names, for storage of several servers: a barrier enters no queue.
     pub(super) anchor: Option<Key>,
     /// A write writes so many of `keys`, the first ones, and only reads the others.
     pub(super) written: usize,

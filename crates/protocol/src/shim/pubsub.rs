@@ -36,7 +36,7 @@ pub(super) struct Topics {
 /// One channel or pattern. At most one command about it is at storage at a time.
 #[derive(Clone, Debug, Default)]
 struct Topic {
-    /// Those with clients, and how many each has.
+    /// Routers with clients, and how many each has.
     routers: SmallVec<[(RouterId, u32); 1]>,
     /// Storage sends what is published there.
     active: bool,

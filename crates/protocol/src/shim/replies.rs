@@ -11,7 +11,7 @@ use super::{Effect, FillTicket, Purpose, Shim, StorageState, Ticket, transaction
 use crate::storage::{LARGE_REPLY_BYTES, Lane, StorageEvent, StorageTraits};
 use crate::time::Time;
 
-/// Of a script or a function, since `busy-reply-threshold`: Redis' words and Valkey's.
+/// A script or a function has run since `busy-reply-threshold`: Redis' words and Valkey's.
 const SCRIPT_RUNS: [&[u8]; 2] = [b"-BUSY Redis is busy running", b"-BUSY Valkey is busy running"];
 const LOST: &str = "-ERR DistCache: the connection to storage broke before the reply";
 

@@ -46,7 +46,7 @@ pub(super) struct StorageLimit {
     /// The last answer, or when the first of those in flight was sent.
     progress: Time,
     window: Time,
-    /// Of this window: most in flight, least time taken, and whether anything queued.
+    /// Most in flight in this window, least time taken, and whether anything queued.
     peak: u32,
     least: Option<Duration>,
     queued: bool,
@@ -139,7 +139,7 @@ impl StorageLimit {
         self.in_flight = self.in_flight.saturating_sub(1);
     }
 
-    /// Of the commands that are not counted, such as the shim's own PING.
+    /// Takes the time of a command that is not counted, such as the shim's own PING.
     pub(super) fn sample(&mut self, taken: Duration) {
         self.least = Some(self.least.map_or(taken, |least| least.min(taken)));
     }

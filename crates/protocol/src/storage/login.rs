@@ -10,7 +10,7 @@ pub(super) struct Login {
 }
 
 impl Login {
-    /// None without a password: a server that wants none is asked right away.
+    /// A login; `None` without a password: a server that wants none is asked right away.
     pub(super) fn new(user: Option<String>, password: Option<String>) -> Option<Login> {
         password.map(|password| Login { user, password })
     }

@@ -19,7 +19,7 @@ const ASK_INTERVAL_DOWN_US: u64 = 100_000;
 #[derive(Clone, Debug)]
 pub struct RedisSentinelSettings {
     pub sentinels: Vec<SocketAddr>,
-    /// Of the group of servers, as the sentinels call it.
+    /// Name of the group of servers, as the sentinels call it.
     pub name: String,
     pub sentinel_user: Option<String>,
     pub sentinel_password: Option<String>,
@@ -41,7 +41,7 @@ pub struct RedisSentinel {
     asked: usize,
     asked_us: u64,
     current: Option<(Primary, Redis)>,
-    /// Of the servers before this one.
+    /// Reconnects of the servers before this one.
     reconnects: u64,
     switches: u64,
 }

@@ -12,7 +12,7 @@ pub(crate) struct Envelope {
     pub(crate) from: Peer,
     pub(crate) to: Peer,
     pub(crate) message: Message,
-    /// Of everything but the time in it.
+    /// Digest of everything but the time in it.
     digest: u64,
     /// The node whose clock stamped it, and the stamp: RENEW, and the GRANT that answers it.
     stamp: Option<(usize, u64)>,
@@ -100,7 +100,7 @@ impl Network {
         self.envelopes.retain(|envelope| stays(&envelope.message));
     }
 
-    /// Of stamped messages that are alike one stays.
+    /// Leaves one of stamped messages that are alike.
     pub(crate) fn merge_old(&mut self, clocks: impl Fn(usize) -> u64, age_max: u64) {
         if self.envelopes.iter().all(|envelope| envelope.stamp.is_none()) {
             return;

@@ -69,7 +69,7 @@ fn in_the_directory(cluster: &Cluster, state: &State) -> bool {
     servable(cluster, state).all(|node| shim.machine.would_invalidate(&cluster.key, NodeId(node as u16)))
 }
 
-/// Whoever reads there would see that it is gone, and others see it still.
+/// A reader there would see that it is gone, while others see it still.
 fn no_read_beside_a_lost_copy(cluster: &Cluster, state: &State) -> bool {
     let reads = |what| matches!(what, What::Read(_) | What::Fill(_));
     let governing = &state.shims[state.governing()];
@@ -85,7 +85,7 @@ fn no_read_beside_a_lost_copy(cluster: &Cluster, state: &State) -> bool {
     quiet || !state.nodes.iter().any(|node| cluster.views().into_iter().any(|view| shows(node, view)))
 }
 
-/// Of the shim that opened the session; one that has crashed thinks nothing.
+/// Whether the lease ends first at the node; a shim that has crashed thinks nothing.
 fn lease_ends_first(_: &Cluster, state: &State) -> bool {
     state.nodes.iter().enumerate().all(|(index, node)| {
         let Some(session) = node.machine.leased(node.now(), SHIM) else { return true };

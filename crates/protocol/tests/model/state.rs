@@ -83,7 +83,7 @@ pub(crate) struct State {
     pub(crate) unfenced: bool,
     pub(crate) budget: Budget,
     pub(crate) broken: Option<Broken>,
-    /// Of the network: counted once per state.
+    /// Digest of the network: counted once per state.
     pub(crate) network_digest: u64,
     /// What the step that led here sent. No part of the state.
     pub(crate) sent: SmallVec<[Arc<Envelope>; 2]>,

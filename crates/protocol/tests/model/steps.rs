@@ -278,7 +278,7 @@ impl Cluster {
         self.merge_old(state);
     }
 
-    /// Of stamped messages that have become alike one stays.
+    /// Leaves one of stamped messages that have become alike.
     pub(crate) fn merge_old(&self, state: &mut State) {
         let State { nodes, network, .. } = state;
         let age_max = self.config.age_max() * super::config::TICK.as_micros() as u64;

@@ -120,7 +120,7 @@ impl Driver for ClientDriver {
         self.settle(io);
     }
 
-    /// Whoever still waits learns that the client has ended: dropping a call drops its channel.
+    /// Callers that still wait learn that the client has ended: dropping a call drops its channel.
     fn stopping(&mut self, _io: &mut Io) -> bool {
         self.queue.close();
         self.calls.calls.clear();

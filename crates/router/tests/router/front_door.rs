@@ -80,7 +80,7 @@ fn clients_beyond_the_maximum_are_told_so() {
     third.expect("+PONG\r\n");
 }
 
-/// Whoever waits for something is not idle.
+/// A client that waits for something is not idle.
 #[test]
 fn silent_clients_are_closed_and_those_that_block_are_not() {
     let stage = Stage::new(|config| config.limits.client_idle_ms_max = 100);

@@ -39,7 +39,7 @@ pub(super) struct MapFollower {
     /// By controller.
     answering: Vec<bool>,
     reachable: bool,
-    /// Of the newest map handed to the members.
+    /// Epoch of the newest map handed to the members.
     epoch: u32,
     history: u64,
 }

@@ -19,7 +19,7 @@ pub(super) struct Runner {
     members: Vec<Pulse>,
     reloader: Option<Arc<Reloader>>,
     begun: VecDeque<u64>,
-    /// Of the reports that are still to come.
+    /// Orders and members whose reports are still to come.
     awaited: Vec<(u64, String)>,
     outbox: Outbox,
     hurry_until: Instant,

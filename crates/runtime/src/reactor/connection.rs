@@ -17,7 +17,7 @@ pub(crate) struct ReactorConnection {
     pub(crate) sent: usize,
     /// What the driver gave back.
     pub(crate) rest: BytesMut,
-    /// Of its buffers, as `Io` has counted them last.
+    /// Bytes of its buffers, as `Io` has counted them last.
     pub(crate) counted_bytes: usize,
     /// Not there yet, or in its TLS handshake: the driver does not know an accepted one.
     pub(crate) connecting: bool,

@@ -31,7 +31,7 @@ pub struct Io {
     pub(crate) connections: ReactorConnections,
     pub(crate) input: Input,
     spares: Spares,
-    /// Of all connections, as of their last flush or `unread`.
+    /// Bytes of all connections, as of their last flush or `unread`.
     held_bytes: usize,
     /// Where output for connections that are gone ends up; emptied at each use.
     void: Vec<u8>,
@@ -408,7 +408,7 @@ impl Io {
         self.connections.get(id).is_some_and(|connection| connection.connecting) && self.is_tls(id)
     }
 
-    /// Of which table of the configuration it was.
+    /// Counts a handshake that failed, and tells of which table of the configuration it was.
     pub(crate) fn count_failed_handshake(&self, id: ConnectionId) -> &'static str {
         let stream = self.connections.get(id).and_then(|found| found.stream.as_ref());
         stream.map_or("", Stream::count_failure)

@@ -138,7 +138,7 @@ fn dispatch(io: &mut Io, driver: &mut impl Driver, event: &mio::event::Event) {
     }
 }
 
-/// Whoever waits for what is done already does not wait for the connections that have a long turn before them.
+/// Flushes early: who waits for what is done already does not wait for connections that have a long turn before them.
 fn flush_before(io: &mut Io, ready: usize) {
     if ready > 0 {
         io.flush();
@@ -158,7 +158,7 @@ fn read_ready(io: &mut Io, driver: &mut impl Driver, count: usize) {
     }
 }
 
-/// Those that had something new in an earlier turn, which had no time left for it.
+/// Reads connections that had something new in an earlier turn, which had no time left for it.
 fn read_new(io: &mut Io, driver: &mut impl Driver) {
     for _ in 0..io.ready_new.len() {
         if is_over(io) {

@@ -13,7 +13,7 @@ use config::unreadable;
 
 /// A certificate is warned of when it ends this soon.
 const EXPIRY_WARNING_S: i64 = 7 * 24 * 3600;
-/// Whoever may read a private key can pass for its owner.
+/// Readers other than a private key's owner: each of them can pass for it.
 const FOREIGN_READERS: u32 = 0o044;
 
 /// A chain and its key.

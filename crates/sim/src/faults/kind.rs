@@ -61,17 +61,17 @@ kinds! {
 }
 
 impl FaultKind {
-    /// Those that strike a feature which not every cluster has.
+    /// Whether it strikes a feature which not every cluster has.
     pub(crate) fn needs_feed(self) -> bool {
         matches!(self, FaultKind::FeedLoss | FaultKind::FeedHang)
     }
 
-    /// Those that came later: what a seed draws of them is no part of the other draws.
+    /// Whether it came later: what a seed draws of these is no part of the other draws.
     pub(crate) fn is_of_feature(self) -> bool {
         self.needs_feed() || matches!(self, FaultKind::Reload | FaultKind::Purge)
     }
 
-    /// Those of the controllers' store, which came later still.
+    /// Whether it is one of the controllers' store, which came later still.
     pub(crate) fn is_of_store(self) -> bool {
         matches!(self, FaultKind::StoreCut | FaultKind::StoreEmptied | FaultKind::StoreForeign)
     }

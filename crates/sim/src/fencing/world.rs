@@ -16,16 +16,16 @@ use crate::storage::links::{Action, Links};
 use crate::storage::redis::Outcome;
 use crate::storage::site::{Doer, Done, Habits, Moment, Server, Site, WireEvent};
 
-/// Of one way, mostly; microseconds, as all times here.
+/// Time of one way, mostly; microseconds, as all times here.
 const LATENCY: u64 = 500;
 const TICK: u64 = 10_000;
 /// Numbers for the connections of one process.
 const CONNECTIONS: u64 = 1 << 32;
 /// A process that was replaced looks no less often whether its successor is still there.
 const RECOVERY: u64 = 60_000_000;
-/// Of this it needs no more before one serves for good: two looks at a successor that is gone, and a takeover.
+/// Time after which one serves for good, at the latest: two looks at a successor that is gone, and a takeover.
 const SETTLING: u64 = 40_000_000;
-/// Whoever is owed an answer of a machine that serves has it by then.
+/// Time by which every answer that a serving machine owes is given.
 const ANSWERED: u64 = 10_000_000;
 
 /// Connections are often slow, and the server is sometimes late.
@@ -120,7 +120,7 @@ pub(super) struct Pause<O> {
 }
 
 pub(super) struct Process {
-    /// None once it has ended.
+    /// The machine; `None` once it has ended.
     pub(super) machine: Option<Box<dyn Backend>>,
     pub(super) links: Links,
     /// The server that it dialled last of those that it may use.
@@ -248,7 +248,7 @@ impl<S: Scene> World<S> {
         self.carry_out(event)
     }
 
-    /// Whoever does something now does nothing for so long, or longer if it already rests.
+    /// Lets the party do nothing for so long, or longer if it already rests.
     pub(super) fn pause(&mut self, party: Party, time: u64) {
         let until = self.now + time;
         let pause = self.pauses.entry(party).or_insert(Pause { until: 0, put_off: VecDeque::new() });

@@ -37,7 +37,7 @@ pub struct ScaleOutcome {
     /// Who was the busiest, and how busy.
     pub binding: Binding,
     pub load_max: f64,
-    /// Of the reads.
+    /// Share of the reads that leaves answer.
     pub hit_ratio_leaf: f64,
     pub hit_ratio_spine: f64,
     pub distinct_objects: usize,
@@ -125,7 +125,7 @@ impl ScaleCluster {
         }
     }
 
-    /// Of a measurement since `before`, in which `rate` was asked for.
+    /// The outcome of a measurement since `before`, in which `rate` was asked for.
     pub(super) fn outcome(&self, before: &Snapshot, rate: f64) -> ScaleOutcome {
         let loads = self.loads_since(before);
         let units = |count: u64| count as f64 / loads.seconds / self.server_rate();

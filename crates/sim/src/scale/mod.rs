@@ -37,7 +37,7 @@ pub struct Scenario {
     pub write_ratio: f64,
     /// What the invalidation of one copy costs its server, in requests.
     pub coherence_cost: f64,
-    /// Of the spine layer, from its last on; they are down from the start, or when a series says so.
+    /// Failed nodes of the spine layer, from its last on; they are down from the start, or when a series says so.
     pub spines_failed: u16,
     /// Whether their partitions have gone to the others.
     pub remap: bool,

@@ -25,7 +25,7 @@ pub struct ScalePopularity {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tail {
-    /// Of all of them together.
+    /// Probability of all of them together.
     pub probability: f64,
     /// Ranks that divide the tail into parts that are equally often asked for, from its first rank to its last.
     pub ranks: Vec<u64>,

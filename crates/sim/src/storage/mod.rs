@@ -105,7 +105,7 @@ impl Backend {
     }
 }
 
-/// Of a machine before a server without a password.
+/// Settings of a machine before a server without a password.
 pub(crate) fn settings(address: String, timeout: Duration, seed: u64) -> RedisSettings {
     RedisSettings {
         endpoint: Endpoint::Configured,

@@ -192,7 +192,7 @@ impl RedisServer {
         self.clients.get(&client).is_some_and(|client| client.tracks)
     }
 
-    /// None: it blocks.
+    /// Carries a command out; `None` where it blocks.
     fn carry_out(&mut self, now_ms: u64, client: u64, command: &Command) -> Option<Outcome> {
         let name = command.name().to_ascii_uppercase();
         let sub = command.get(1).unwrap_or_default().to_ascii_uppercase();

@@ -25,7 +25,7 @@ pub(crate) struct Harm {
 
 #[derive(Debug, Default)]
 pub(super) struct Direction {
-    /// Of a control connection: bytes that are no whole piece yet.
+    /// Bytes of a control connection that are no whole piece yet.
     partial: Vec<u8>,
     /// By due time and number.
     waiting: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,

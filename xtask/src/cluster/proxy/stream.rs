@@ -29,7 +29,7 @@ pub(super) enum ProxiedChannel {
     Control,
 }
 
-/// Of the first frame of the dialling side, once it is there. What is no handshake is data.
+/// The channel by the first frame of the dialling side, once it is there. What is no handshake is data.
 pub(super) fn channel(first: &[u8]) -> ProxiedChannel {
     let known = first.len().min(HANDSHAKE_MAGIC.len());
     if first[..known] != HANDSHAKE_MAGIC[..known] {

@@ -55,7 +55,7 @@ pub(crate) enum WeatherKind {
 }
 
 impl WeatherKind {
-    /// None for messages of the data channel.
+    /// The kind of a message; `None` for those of the data channel.
     pub(crate) fn of(message: &Message) -> Option<WeatherKind> {
         Some(match message {
             Message::Hello(_) => WeatherKind::Hello,

@@ -16,13 +16,13 @@ const RATE_MAX: u64 = 250;
 const FAILURES: usize = 4;
 /// Before the first failure, between two, and after the last: long enough for the map without the node to take effect.
 const STEP: Duration = Duration::from_secs(8);
-/// Of a step: until its throughput is looked at. A node is lost for the controller after 2.3 s.
+/// Time of a step until its throughput is looked at. A node is lost for the controller after 2.3 s.
 const SETTLING_MS: u64 = 4_000;
 /// After the return, nodes take their partitions back over three seconds.
 const RETURN: Duration = Duration::from_secs(14);
 const RETURNING_MS: u64 = 6_000;
 const SLICE_MS: u64 = 500;
-/// Of what the nodes that are left could do; and of what is asked for at half load.
+/// Share of what the nodes that are left could do; and of what is asked for at half load.
 const FULL_MIN: f64 = 0.9;
 const HALF_MIN: f64 = 0.99;
 
@@ -89,7 +89,7 @@ impl ProcessesRun {
             / (slices().count() as u64 * SLICE_MS).max(1) as f64
     }
 
-    /// Of every step, once it has settled, and after the return.
+    /// Throughput of every step, once it has settled, and after the return.
     fn levels(&self) -> Vec<f64> {
         let start_ms = self.done.slices.first().map_or(0, |slice| slice.unix_ms);
         let mut begins = vec![start_ms];

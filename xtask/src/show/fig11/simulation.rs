@@ -82,7 +82,7 @@ fn run(setup: &Setup) -> Vec<u64> {
     network.answered()
 }
 
-/// Of each step once it has settled, relative to the first.
+/// Throughput of each step once it has settled, relative to the first.
 fn levels(answered: &[u64]) -> Vec<f64> {
     let mean = |from: u64, to: u64| {
         let seconds = &answered[from as usize..to as usize];

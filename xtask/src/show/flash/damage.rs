@@ -45,7 +45,7 @@ const DAMAGES: [(Damage, &str); 6] = [
 #[derive(Clone, Debug, Default)]
 struct DamageRounds {
     opened: u64,
-    /// Of those, with nothing in it: of a damaged journal, all is dropped.
+    /// Opened ones with nothing in them: of a damaged journal, all is dropped.
     empty: u64,
     served: u64,
     /// Known to the cache when it was opened, and found to be damaged when they were read.

@@ -16,7 +16,7 @@ use crate::cluster::Folder;
 use replay::Cache;
 
 const KILLS: u64 = 200;
-/// Of each hundred kills, so many rounds of damage besides.
+/// Rounds of damage beside each hundred kills.
 const DAMAGE_PERCENT: u64 = 30;
 const BLOCK_BYTES: u64 = 64 << 10;
 /// More than a life can serve.

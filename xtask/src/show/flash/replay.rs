@@ -146,7 +146,7 @@ impl CacheLife {
         Ok(self.told.iter().last().or(self.sealed))
     }
 
-    /// Of one that has ended.
+    /// The error of a replay that has ended.
     fn error(&mut self) -> anyhow::Result<String> {
         let mut error = String::new();
         if let Some(stderr) = &mut self.child.stderr {

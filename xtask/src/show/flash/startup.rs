@@ -76,7 +76,7 @@ fn served(checked: Checked) -> anyhow::Result<ReplayCheck> {
     }
 }
 
-/// Of a file; none where `fincore` of util-linux is not at hand.
+/// Bytes of a file in the page cache; `None` where `fincore` of util-linux is not at hand.
 fn page_cache_bytes(file: &Path) -> Option<u64> {
     let output =
         Command::new("fincore").args(["--bytes", "--noheadings", "--output", "RES"]).arg(file).output();

@@ -149,7 +149,7 @@ impl Flow {
 /// Keys that an answer has freed, each as the low half of its digest: the one that is looked at, and the others.
 #[derive(Default)]
 struct Freeing {
-    /// None for all keys.
+    /// Digest of the key; `None` for all keys.
     digest: Option<u64>,
     more: SmallVec<[u64; 4]>,
 }

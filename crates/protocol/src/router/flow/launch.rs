@@ -23,7 +23,7 @@ pub(crate) struct LaunchJob<'a> {
     pub(crate) command: &'a Command,
     pub(crate) classified: &'a Classified,
     pub(crate) keys: &'a [Key],
-    /// Those of which the client keeps what it reads.
+    /// Keys of which the client keeps what it reads.
     pub(crate) kept: &'a [Key],
     /// The member for which it has waited last, if it has its turn there.
     pub(crate) dealt: Option<Peer>,

@@ -27,7 +27,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Of a command that neither writes nor blocks, and is not asked again.
+    /// A request of a command that neither writes nor blocks, and is not asked again.
     pub(crate) fn new(origin: RequestOrigin, peer: Peer) -> Pending {
         Pending {
             origin,

@@ -24,7 +24,7 @@ pub(crate) struct ClientOperation {
     pub(crate) received: Time,
     pub(crate) touch: Touch,
     pub(crate) progress: OperationProgress,
-    /// Of the command, and of its reply while that waits for earlier ones.
+    /// Bytes of the command, and of its reply while that waits for earlier ones.
     pub(crate) held_bytes: usize,
     pub(crate) script: bool,
     pub(crate) manner: Manner,
@@ -219,7 +219,7 @@ pub(crate) struct ClientPipeline {
     first: u64,
     /// How many are held back.
     waiting: usize,
-    /// Those of them that only wait for room, in order.
+    /// Commands that only wait for room, in order.
     turns: VecDeque<RoomTurn>,
     held_bytes: usize,
 }

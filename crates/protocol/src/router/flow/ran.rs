@@ -13,7 +13,7 @@ const REQUESTS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
-    /// Of an operation that others have a part in.
+    /// The command of an operation that others have a part in.
     pub(crate) spec: Option<&'static CommandSpec>,
     /// Moved here from the command, whose keys hold the same buffer anyway. Empty while the command waits.
     pub(crate) frame: Bytes,
@@ -30,7 +30,7 @@ pub(crate) struct Ran {
 
 #[derive(Debug, Default)]
 struct More {
-    /// Of all the others that were asked.
+    /// Times of all the others that were asked.
     others: RequestTally,
     retries: u16,
     followed: Option<Followed>,
@@ -168,7 +168,7 @@ pub struct RequestSpan {
     pub ended: Time,
     /// `None` for what copies never answer, and if there was no answer.
     pub hit: Option<bool>,
-    /// Whoever was asked was busy or vanished, and somebody else was asked.
+    /// Whether who was asked was busy or vanished, and somebody else was asked.
     pub retried: bool,
 }
 

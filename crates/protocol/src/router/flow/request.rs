@@ -56,7 +56,7 @@ pub(crate) enum CommandWay {
 #[derive(Debug)]
 pub(crate) enum KeptKeys {
     Nothing,
-    /// Those that the command names.
+    /// The keys that the command names.
     Named,
     These(CommandKeys),
 }

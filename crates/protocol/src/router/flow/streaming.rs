@@ -14,7 +14,7 @@ use crate::storage::{EARLY_BYTES, WINDOW_BYTES};
 pub(crate) struct Streaming {
     pub(crate) request: u64,
     peer: Peer,
-    /// They wait for earlier replies of the client.
+    /// Parts that wait for earlier replies of the client.
     parts: VecDeque<Bytes>,
     /// There are no more parts.
     ended: bool,

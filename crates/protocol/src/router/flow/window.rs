@@ -23,7 +23,7 @@ const WINDOW_START: u32 = 1024;
 #[derive(Debug)]
 struct Window {
     limit: u32,
-    /// Those whose command is the only one of theirs that is under way.
+    /// Clients whose command is the only one of theirs that is under way.
     single: VecDeque<(u32, u64)>,
     others: VecDeque<(u32, u64)>,
     /// Commands of all of them.

@@ -16,7 +16,7 @@ const WRITES_MAX: usize = 1024;
 pub(crate) enum TrackingChoice {
     #[default]
     All,
-    /// Those behind CLIENT CACHING YES.
+    /// Commands behind CLIENT CACHING YES.
     OptIn,
     /// All but those behind CLIENT CACHING NO.
     OptOut,
@@ -34,7 +34,7 @@ pub(crate) struct ClientTracking {
     /// The client that is told instead, and its number.
     pub(crate) redirect: Option<(u32, u64)>,
     pub(crate) choice: TrackingChoice,
-    /// Of a client that is told of all keys with these prefixes, read or not.
+    /// Prefixes of a client that is told of all keys that begin so, read or not.
     pub(crate) prefixes: Option<BTreeSet<Bytes>>,
     pub(crate) noloop: bool,
     /// CLIENT CACHING was said.

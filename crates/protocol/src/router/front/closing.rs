@@ -95,7 +95,7 @@ impl Front {
     }
 }
 
-/// Those that hold the most, until the others hold no more than they may.
+/// Clients that hold the most, until the others hold no more than they may.
 fn largest(desk: &Desk<'_>, mut all: Vec<(u64, &Holdings)>) -> Vec<(ClientId, CloseReason)> {
     let bytes_max = desk.step.config.client_limits.held_bytes_max;
     let all_bytes: u64 = all.iter().map(|(bytes, _)| bytes).sum();

@@ -14,7 +14,7 @@ pub struct ClusterHotKey {
     pub key: Bytes,
     /// Requests per second.
     pub rate: u64,
-    /// Of all requests.
+    /// The key's share of all requests.
     pub share: f64,
     /// Names of the layers that cache it.
     pub layers: Vec<Bytes>,

@@ -72,7 +72,7 @@ pub(crate) struct Front {
     /// Times from a command's arrival to its reply.
     pub(crate) latencies: Latencies,
     pub(crate) rate: Rate,
-    /// None before a controller has told any.
+    /// Keys that are hot in the cluster; `None` before a controller has told any.
     pub(crate) hot: Option<Vec<ClusterHotKey>>,
     pub(crate) slow_log: SlowLog,
     pub(crate) sampler: Sampler,

@@ -87,7 +87,7 @@ impl Front {
         }
     }
 
-    /// Those of the names that the client does not have, each once.
+    /// The names that the client does not have, each once.
     fn new_topics(&self, client: u32, routed: &Routed, names: &[Key]) -> Option<Vec<Key>> {
         let session = self.sessions.get(client)?;
         let kind = kind_of(routed.classified.spec.name);

@@ -58,7 +58,7 @@ struct SlowEntry {
     waited: Duration,
     asked: Option<Peer>,
     hit: String,
-    /// Of the router, of nodes, of shims.
+    /// Time at the router, at nodes and at shims.
     split_us: [u32; 3],
     retries: u16,
     arguments: Vec<Bytes>,

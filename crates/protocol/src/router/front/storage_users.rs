@@ -21,7 +21,7 @@ pub(crate) struct StorageUsers {
 struct UsersOfServer {
     asked: bool,
     reply: Bytes,
-    /// Of each server there, when it has told them.
+    /// Lists of each server there, when it has told them.
     lists: Vec<Vec<Bytes>>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Subscribing {
     pub(crate) word: &'static str,
     /// In the order of the command; a name that is given twice is there twice.
     pub(crate) names: Vec<Key>,
-    /// Those that the client did not have before.
+    /// Topics that the client did not have before.
     pub(crate) new: Vec<Key>,
     /// What was published there meanwhile.
     pub(crate) held: Vec<Bytes>,

@@ -16,7 +16,7 @@ pub(super) type Addresses = BTreeSet<String>;
 /// `stats conns` as it comes, line by line.
 #[derive(Default)]
 pub(super) struct Listing {
-    /// Of the connection whose lines come now.
+    /// Number of the connection whose lines come now.
     number: Vec<u8>,
     address: String,
     found: Addresses,
@@ -55,7 +55,7 @@ impl Listing {
 /// Whom this process still has to wait for.
 #[derive(Default)]
 pub(super) struct Fence {
-    /// Those that were there when it came; `None` until it has looked, and again for the next incarnation.
+    /// Connections that were there when it came; `None` until it has looked, and again for the next incarnation.
     earlier: Option<Addresses>,
     /// Its own lost ones, as far as they may hold commands.
     lost: Addresses,

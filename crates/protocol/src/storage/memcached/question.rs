@@ -9,7 +9,7 @@ use crate::storage::Store;
 
 /// More flags than any command needs; with more, memcached would take a data block for commands.
 const FLAGS_MAX: usize = 15;
-/// Of a fill whose value must not be kept: one that is stale or being made anew is read by everyone for himself.
+/// Answers a fill whose value must not be kept: one that is stale or being made anew is read by everyone for himself.
 const MARKED: &[u8] = b"-ERR DistCache: the item is marked as stale or being made anew\r\n";
 
 /// What a request is for.

@@ -31,7 +31,7 @@ use takeover::{Takeover, Trouble};
 
 /// Pinned connections that are kept for the next blocking command.
 const IDLE_MAX: usize = 8;
-/// Of what is asked for nobody: its replies are dropped.
+/// Ticket of what is asked for nobody: its replies are dropped.
 const NOBODYS_TICKET: u64 = u64::MAX;
 const LOG_INTERVAL_US: u64 = 1_000_000;
 const BACKOFF_MIN_US: u64 = 50_000;
