@@ -1,31 +1,28 @@
-//! A whole cluster on virtual time: its hosts, what will happen to them, and the loop that makes it happen.
+//! A whole cluster on virtual time: its rooms, and who stands where. Not what happens to them.
 
 use std::sync::Arc;
 
-use protocol::controller::Heartbeat;
-use protocol::node::{self, Node};
 use protocol::placement::{Placement, Secret};
-use protocol::router::{self, Router};
-use protocol::shim::{self, Shim};
-use wire::resp::Command;
-use wire::{Message, NodeId, RouterId, ShimId};
+use wire::{NodeId, RouterId, ShimId};
 
 use crate::cast::{Cast, CastRoster};
-use crate::checkers::{Births, Versions, WatchChecker};
-use crate::clients::{SimClient, TestKey};
-use crate::clock::{HostClock, ROUTER_TICK_US};
-use crate::controllers::{Operator, SimFollower, Told};
-use crate::faults::{FaultSet, Storms};
+use crate::clients::SimClient;
+use crate::clock::HostClock;
+use crate::commands::TestKey;
+use crate::fault_kind::FaultSet;
+use crate::following::{Operator, SimFollower};
 use crate::history::History;
-use crate::host::{Host, HostRole, Machine};
-use crate::network::{HostId, Place, SimNetwork};
-use crate::policies::Rules;
+use crate::host::{Host, HostRole};
+use crate::network::{HostId, SimNetwork};
 use crate::random::SimRandom;
+use crate::records::{Births, Versions, WatchChecker};
 use crate::registry::Registry;
+use crate::rules::Rules;
 use crate::shape::Shape;
-use crate::storage::site::WireEvent;
-use crate::storage::{Backend, RECONNECT, Server};
+use crate::storage::{Backend, Server};
+use crate::storms::Storms;
 use crate::trace::Trace;
+use crate::world::World;
 
 /// What features a seed draws shall not change what else it draws.
 const FEATURES: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -33,129 +30,9 @@ const FEATURES: u64 = 0x9e37_79b9_7f4a_7c15;
 const STORES: u64 = 0xc2b2_ae3d_27d4_eb4f;
 const SECRET: Secret = Secret([7; 16]);
 
-/// What happens at a time.
-#[derive(Debug)]
-pub(crate) enum SimEvent {
-    Deliver {
-        place: Place,
-        life: u32,
-    },
-    /// A message that left its order: `life` is the link's, if it must not outlive it.
-    Late {
-        link: usize,
-        from: usize,
-        life: Option<u32>,
-        message: Message,
-    },
-    Tell {
-        link: usize,
-        side: usize,
-        life: u32,
-        up: bool,
-    },
-    Dial {
-        link: usize,
-    },
-    Tick {
-        host: HostId,
-        life: u32,
-    },
-    Wake {
-        host: HostId,
-        life: u32,
-    },
-    /// What a process wanted when it was paused.
-    Effects {
-        host: HostId,
-        life: u32,
-        effects: Effects,
-    },
-    /// At a storage server, or at a connection to it.
-    Wire {
-        server: usize,
-        event: WireEvent,
-    },
-    /// A process is told what may be cached now.
-    Reload {
-        host: HostId,
-        life: u32,
-    },
-    /// Somebody writes to storage directly.
-    Outsider,
-    /// A client reads again what it has just heard to have changed.
-    Refresh {
-        client: usize,
-        key: usize,
-    },
-    Client {
-        client: usize,
-    },
-    Command {
-        host: HostId,
-        client: usize,
-        connection: u32,
-        command: Command,
-    },
-    Cancel {
-        client: usize,
-        connection: u32,
-    },
-    /// To the controller that this agent is for.
-    Heartbeat {
-        host: HostId,
-        life: u32,
-        agent: usize,
-    },
-    Map {
-        host: HostId,
-        life: u32,
-        told: Told,
-    },
-    /// The operator adds members.
-    Grow,
-    /// The operator takes what does not belong there out of the controllers' store.
-    Mend,
-    /// A heartbeat that a controller has taken, in that life, reaches it again.
-    Repeat {
-        host: HostId,
-        life: u32,
-        heartbeat: Heartbeat,
-    },
-    /// What a controller proposed reaches its store.
-    Propose {
-        host: HostId,
-        life: u32,
-    },
-    Start {
-        host: HostId,
-    },
-    Kill {
-        host: HostId,
-        life: u32,
-    },
-    /// The operator takes a node's partition away, or lets it have it again.
-    Operator {
-        node: NodeId,
-        drained: bool,
-    },
-    Fault,
-    Inspect,
-}
-
-/// What a machine wants, by role.
-#[derive(Debug)]
-pub(crate) enum Effects {
-    Node(Vec<node::Effect>),
-    Shim(Vec<shim::Effect>),
-    Router(Vec<router::Effect>),
-}
-
 pub(crate) struct Cluster {
     pub(crate) shape: Shape,
-    pub(crate) random: SimRandom,
-    /// Virtual time in microseconds.
-    pub(crate) now: u64,
-    pub(crate) queue: crate::queue::EventQueue<SimEvent>,
+    pub(crate) world: World,
     pub(crate) hosts: Vec<Host>,
     /// Where the slots of the shims begin, two for each.
     pub(crate) slots_first: HostId,
@@ -187,8 +64,6 @@ pub(crate) struct Cluster {
     /// Clients ask for nothing more.
     pub(crate) quiet: bool,
     pub(crate) serial: u64,
-    pub(crate) violations: Vec<String>,
-    pub(crate) trace: Trace,
 }
 
 impl Cluster {
@@ -205,10 +80,8 @@ impl Cluster {
         let everybody = CastRoster { nodes: slots_first, routers: shape.routers, stranger: false };
         let first = if shape.grows_at.is_some() { everybody.without_the_last() } else { everybody };
         let shims = shape.map.shims.len();
-        let keys = crate::clients::keys(&shape, &placement);
-        let mut cluster = Cluster {
-            now: 0,
-            queue: crate::queue::EventQueue::new(),
+        let keys = crate::commands::keys(&shape, &placement);
+        Cluster {
             slots_first,
             routers_first: slots_first + 2 * shims,
             controllers_first: slots_first + 2 * shims + shape.routers,
@@ -223,53 +96,19 @@ impl Cluster {
             versions: Versions::new(&keys),
             births: Births::default(),
             rules: Rules::default(),
-            settled_at: crate::tracking::settled_at(&shape, keys.len(), &mut random),
+            settled_at: crate::tracker::settled_at(&shape, keys.len(), &mut random),
             clients: crate::clients::clients(&shape, slots_first + 2 * shims, &mut random),
             storms: Storms::default(),
             watch: WatchChecker::default(),
             calm: false,
             quiet: false,
             serial: 0,
-            violations: Vec::new(),
             hosts,
             network,
             keys,
             placement,
             shape,
-            random,
-            trace,
-        };
-        cluster.begin();
-        cluster
-    }
-
-    fn begin(&mut self) {
-        let slow = self.shape.slow_channels;
-        self.network.slow_down(slow, &mut self.random);
-        for host in 0..self.hosts.len() {
-            let spare = self.is_slot(host) && (host - self.slots_first) % 2 == 1;
-            if !spare {
-                self.start(host);
-            }
-        }
-        for link in 0..self.network.links.len() {
-            let due = self.soon(2_000);
-            self.at(due, SimEvent::Dial { link });
-        }
-        for client in 0..self.clients.len() {
-            let due = self.soon(50_000);
-            self.at(due, SimEvent::Client { client });
-        }
-        // Every shim takes its storage over and waits as after a restart, and writes gather meanwhile.
-        self.disturb_until(RECONNECT + self.shape.stall_max(), None);
-        let due = self.soon(self.shape.fault_interval);
-        self.at(due, SimEvent::Fault);
-        self.at(1_000_000, SimEvent::Inspect);
-        if let Some(grows_at) = self.shape.grows_at {
-            self.at(grows_at, SimEvent::Grow);
-        }
-        if self.shape.bounded.is_some() {
-            self.at(0, SimEvent::Outsider);
+            world: World::new(random, trace),
         }
     }
 
@@ -295,116 +134,6 @@ impl Cluster {
 
     pub(crate) fn server_of(&self, slot: HostId) -> usize {
         (slot - self.slots_first) / 2
-    }
-
-    pub(crate) fn at(&mut self, time: u64, event: SimEvent) {
-        self.queue.push(time, event);
-    }
-
-    /// Up to `most` microseconds from now.
-    pub(crate) fn soon(&mut self, most: u64) -> u64 {
-        self.now + self.random.below(most + 1)
-    }
-
-    pub(crate) fn fail(&mut self, violation: String) {
-        let now = self.now;
-        self.trace.note(now, || format!("VIOLATION {violation}"));
-        if self.violations.len() < 8 {
-            self.violations.push(format!("at {:.6} s: {violation}", self.now as f64 / 1e6));
-        }
-    }
-
-    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
-        let now = self.now;
-        self.trace.note(now, what);
-    }
-
-    /// Lets virtual time pass. The first violation ends it: what follows from it says nothing.
-    pub(crate) fn run_until(&mut self, end: u64) {
-        while self.violations.is_empty() {
-            let Some((time, event)) = self.queue.pop(end) else {
-                self.now = end;
-                return;
-            };
-            self.now = time;
-            self.fire(event);
-        }
-    }
-
-    /// Starts a process in its place, if none is there.
-    pub(crate) fn start(&mut self, host: HostId) {
-        if self.hosts[host].is_alive() {
-            return;
-        }
-        let seed = self.random.number();
-        let clock = HostClock::draw(&mut self.random, self.shape.faults.contains(crate::FaultKind::Clock));
-        let placement = Arc::clone(&self.placement);
-        let machine = match self.hosts[host].role {
-            HostRole::Node(id) => {
-                let config = self.shape.node(id, placement.layer_of(id), seed);
-                Machine::Node(Box::new(Node::new(config, placement)))
-            }
-            HostRole::Shim(id) => Machine::Shim(Box::new(Shim::new(self.shape.shim(id, seed), placement))),
-            HostRole::Router(_) => {
-                let mut router = Router::new(self.shape.router(seed));
-                router.step(clock.at(self.now), router::Input::Map(placement), &mut Vec::new());
-                Machine::Router(Box::new(router))
-            }
-            HostRole::Controller => {
-                self.registry.join(host - self.controllers_first);
-                Machine::Controller(Box::new(self.new_controller(host, clock.at(self.now), seed)))
-            }
-        };
-        let numbers: Vec<u64> = self.controllers().map(|_| self.random.number()).collect();
-        let follower = SimFollower::new(Arc::clone(&self.placement), numbers.into_iter());
-        let own = &mut self.hosts[host];
-        own.life += 1;
-        own.follower = follower;
-        (own.machine, own.clock, own.paused_until, own.pause_in_hand) = (Some(machine), clock, 0, None);
-        own.parked.clear();
-        own.reloaded = (self.now, 0);
-        let life = own.life;
-        if !matches!(self.hosts[host].role, HostRole::Router(_) | HostRole::Controller) {
-            // It reads its configuration before anything else.
-            self.reloads(host, life);
-        }
-        if self.is_slot(host) {
-            self.start_backend(host);
-        }
-        self.note(|| format!("{host} starts"));
-        let tick = self.soon(self.tick_of(host));
-        self.at(tick, SimEvent::Tick { host, life });
-        if !matches!(self.hosts[host].role, HostRole::Controller) {
-            self.begin_heartbeats(host);
-        }
-    }
-
-    /// A process ends at once; its peers notice in their own time.
-    pub(crate) fn kill(&mut self, host: HostId) {
-        if !self.hosts[host].is_alive() {
-            return;
-        }
-        self.note(|| format!("{host} ends"));
-        self.count_up(host);
-        self.cut_links(host);
-        if self.is_slot(host) {
-            self.end_backend(host);
-        }
-        let own = &mut self.hosts[host];
-        own.machine = None;
-        own.parked.clear();
-        own.life += 1;
-        if self.routers().contains(&host) {
-            self.disconnect_clients(host);
-        }
-    }
-
-    pub(crate) fn tick_of(&self, host: HostId) -> u64 {
-        match self.hosts[host].role {
-            HostRole::Node(_) | HostRole::Shim(_) => self.shape.tick,
-            HostRole::Router(_) => ROUTER_TICK_US,
-            HostRole::Controller => 100_000,
-        }
     }
 }
 

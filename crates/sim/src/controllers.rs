@@ -1,61 +1,23 @@
 //! Controllers, the members that tell them that they live, and the operator: who hears what and when. Decides nothing that
 //! the controllers' machine decides.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use protocol::controller::{
     self, Beat, Controller, ControllerConfig, Effect, Heartbeat, Input, Members, StoredMap,
 };
-use protocol::placement::Placement;
 use protocol::time::Time;
 use wire::{NodeId, Peer};
 
 use crate::cast::{Cast, CastRoster};
-use crate::cluster::{Cluster, SimEvent, placement};
+use crate::cluster::{Cluster, placement};
+use crate::event::SimEvent;
+use crate::following::Told;
 use crate::host::Machine;
 use crate::network::HostId;
 
 /// Until a write that did not arrive at the store is tried again.
 const RETRY: u64 = 200_000;
-
-/// The map that a process acts on, and how it tells each controller that it lives.
-pub(crate) struct SimFollower {
-    pub(crate) placement: Arc<Placement>,
-    /// The history of that map; 0 before it has one of a controller.
-    pub(crate) history: u64,
-    agents: Vec<SimAgent>,
-    /// It has said its last word.
-    left: bool,
-}
-
-struct SimAgent {
-    number: u64,
-    sequence: u64,
-}
-
-/// A map as a controller tells it.
-#[derive(Clone, Debug)]
-pub(crate) struct Told {
-    history: u64,
-    placement: Arc<Placement>,
-}
-
-impl SimFollower {
-    /// `numbers` of its agents, one for each controller.
-    pub(crate) fn new(placement: Arc<Placement>, numbers: impl Iterator<Item = u64>) -> SimFollower {
-        let agents = numbers.map(|number| SimAgent { number, sequence: 0 }).collect();
-        SimFollower { placement, history: 0, agents, left: false }
-    }
-}
-
-/// What the operator wants, who looks at the map and says again what it does not show.
-#[derive(Debug, Default)]
-pub(crate) struct Operator {
-    drained: BTreeMap<NodeId, bool>,
-    /// That every controller takes its file's new members.
-    grows: bool,
-}
 
 impl Cluster {
     pub(crate) fn new_controller(&self, host: HostId, now: Time, seed: u64) -> Controller<Cast> {
@@ -72,8 +34,8 @@ impl Cluster {
     pub(crate) fn begin_heartbeats(&mut self, host: HostId) {
         let life = self.hosts[host].life;
         for agent in 0..self.controllers().len() {
-            let due = self.soon(self.registry.heartbeat_interval());
-            self.at(due, SimEvent::Heartbeat { host, life, agent });
+            let due = self.world.soon(self.registry.heartbeat_interval());
+            self.world.at(due, SimEvent::Heartbeat { host, life, agent });
         }
     }
 
@@ -83,8 +45,8 @@ impl Cluster {
             return;
         }
         let interval = self.registry.heartbeat_interval();
-        let due = self.now + interval / 2 + self.random.below(interval / 2);
-        self.at(due, SimEvent::Heartbeat { host, life, agent });
+        let due = self.world.now() + interval / 2 + self.world.random.below(interval / 2);
+        self.world.at(due, SimEvent::Heartbeat { host, life, agent });
         let Some(member) = self.hosts[host].role.peer() else { return };
         let epoch = self.hosts[host].follower.placement.epoch();
         let empty = self.hosts[host].node().is_some_and(|node| node.objects() == 0);
@@ -103,7 +65,7 @@ impl Cluster {
     fn post(&mut self, host: HostId, agent: usize, members: Vec<Beat>, leaving: Vec<Peer>) {
         // A shim that was replaced has nothing to say any more.
         let replaced = self.is_slot(host) && self.servers[self.server_of(host)].current != host;
-        if !self.hosts[host].is_awake(self.now) || replaced {
+        if !self.hosts[host].is_awake(self.world.now()) || replaced {
             return;
         }
         let follower = &mut self.hosts[host].follower;
@@ -111,20 +73,20 @@ impl Cluster {
         own.sequence += 1;
         let (agent_number, sequence, history) = (own.number, own.sequence, follower.history);
         let controller = self.controllers_first + agent;
-        let cut = self.network.cut_until(self.now, host, controller).is_some();
+        let cut = self.network.cut_until(self.world.now(), host, controller).is_some();
         let machine = self.hosts[controller].controller();
         let stranger = |beat: &Beat| machine.is_some_and(|machine| !machine.members().knows(beat.member));
         // One that names strangers is not taken at all.
         let strange = members.iter().any(stranger);
-        let silent = self.storms.is_silent(self.now, host) || self.registry.is_lost(self.now);
-        if cut || silent || strange || !self.hosts[controller].is_awake(self.now) {
+        let silent = self.storms.is_silent(self.world.now(), host) || self.registry.is_lost(self.world.now());
+        if cut || silent || strange || !self.hosts[controller].is_awake(self.world.now()) {
             return;
         }
         let heartbeat = Heartbeat { agent: agent_number, sequence, history, members, leaving };
-        if self.storms.doubles(self.now, &mut self.random) {
-            let due = self.soon(self.shape.lease * 2);
+        if self.storms.doubles(self.world.now(), &mut self.world.random) {
+            let due = self.world.soon(self.shape.lease * 2);
             let life = self.hosts[controller].life;
-            self.at(due, SimEvent::Repeat { host: controller, life, heartbeat: heartbeat.clone() });
+            self.world.at(due, SimEvent::Repeat { host: controller, life, heartbeat: heartbeat.clone() });
         }
         self.step_controller(controller, Input::Heartbeat(heartbeat));
         self.look(controller);
@@ -140,7 +102,7 @@ impl Cluster {
         if self.hosts[host].life == life {
             self.step_controller(host, Input::Heartbeat(heartbeat));
             if replays(self) == before {
-                self.fail(format!("controller {host} takes a heartbeat twice"));
+                self.world.fail(format!("controller {host} takes a heartbeat twice"));
             }
         }
     }
@@ -152,10 +114,10 @@ impl Cluster {
         let Some(map) = told.filter(|map| map.epoch > epoch).cloned() else { return };
         self.check_told(controller, &map);
         let told = Told { history: map.history, placement: Arc::new(placement(self.cast.told(&map))) };
-        if self.network.cut_until(self.now, controller, host).is_none() {
-            let due = self.now + self.random.wait(self.shape.latency);
+        if self.network.cut_until(self.world.now(), controller, host).is_none() {
+            let due = self.world.now() + self.world.random.wait(self.shape.latency);
             let life = self.hosts[host].life;
-            self.at(due, SimEvent::Map { host, life, told });
+            self.world.at(due, SimEvent::Map { host, life, told });
         }
     }
 
@@ -210,7 +172,7 @@ impl Cluster {
     }
 
     fn read_store(&mut self, host: HostId) {
-        match self.registry.changes(self.now, host - self.controllers_first) {
+        match self.registry.changes(self.world.now(), host - self.controllers_first) {
             Ok(changes) => {
                 for change in changes {
                     self.step_controller(host, Input::Changed(change));
@@ -225,21 +187,21 @@ impl Cluster {
         let own = &mut self.hosts[host];
         let Some(Machine::Controller(machine)) = &mut own.machine else { return };
         let mut effects = Vec::new();
-        machine.step(own.clock.at(self.now), input, &mut effects);
+        machine.step(own.clock.at(self.world.now()), input, &mut effects);
         let (index, life) = (host - self.controllers_first, own.life);
         for effect in effects {
             match effect {
-                Effect::Keep(member) => self.registry.keep(self.now, index, member, true),
-                Effect::Forget(member) => self.registry.keep(self.now, index, member, false),
+                Effect::Keep(member) => self.registry.keep(self.world.now(), index, member, true),
+                Effect::Forget(member) => self.registry.keep(self.world.now(), index, member, false),
                 Effect::Propose { version, map } => {
                     if self.registry.propose(index, version, map) {
-                        let due = self.now + self.random.wait(self.shape.latency);
-                        self.at(due, SimEvent::Propose { host, life });
+                        let due = self.world.now() + self.world.random.wait(self.shape.latency);
+                        self.world.at(due, SimEvent::Propose { host, life });
                     }
                 }
                 // Nobody looks at statuses here.
                 Effect::Refuse | Effect::Silent(_) => {}
-                Effect::Log(event) => self.note(|| log(host, &event)),
+                Effect::Log(event) => self.world.note(|| log(host, &event)),
             }
         }
     }
@@ -249,15 +211,15 @@ impl Cluster {
         if self.hosts[host].life != life {
             return;
         }
-        match self.registry.carry(self.now, host - self.controllers_first) {
+        match self.registry.carry(self.world.now(), host - self.controllers_first) {
             Ok(None) => {}
             Ok(Some(map)) => {
                 let epoch = map.epoch;
                 self.watch.maps += 1;
-                self.trace.event(self.now, 11, host);
-                self.trace.word(u64::from(epoch));
+                self.world.event(11, host);
+                self.world.trace.word(u64::from(epoch));
             }
-            Err(()) => self.at(self.now + RETRY, SimEvent::Propose { host, life }),
+            Err(()) => self.world.at(self.world.now() + RETRY, SimEvent::Propose { host, life }),
         }
     }
 
@@ -268,8 +230,8 @@ impl Cluster {
             return;
         }
         (own.follower.placement, own.follower.history) = (Arc::clone(&placement), history);
-        self.trace.event(self.now, 4, host);
-        self.trace.word(u64::from(placement.epoch()));
+        self.world.event(4, host);
+        self.world.trace.word(u64::from(placement.epoch()));
         match &self.hosts[host].machine {
             Some(Machine::Node(_)) => self.step_node(host, protocol::node::Input::Map(placement)),
             Some(Machine::Shim(_)) => self.step_shim(host, protocol::shim::Input::Map(placement)),

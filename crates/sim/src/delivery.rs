@@ -1,14 +1,15 @@
-//! Events reach hosts, machines step, and what they want goes on its way. Decides nothing that a machine decides.
+//! Messages reach hosts, machines step, and what they want goes on its way. Decides nothing that a machine decides.
 
 use protocol::storage::network::StorageInput;
 use protocol::{node, router, shim};
 use wire::{Message, Peer};
 
-use crate::cluster::{Cluster, Effects, SimEvent};
+use crate::cluster::Cluster;
+use crate::event::{Effects, SimEvent};
 use crate::host::Machine;
 use crate::network::{HostId, Place};
-use crate::storage;
-use crate::storage::site::Doer;
+use crate::random::SimRandom;
+use crate::storms::Storm;
 
 /// What is slow takes so many times as long as the rest.
 const SLOWNESS: u64 = 10;
@@ -16,90 +17,14 @@ const SLOWNESS: u64 = 10;
 const HANDSHAKE: u64 = 3;
 
 impl Cluster {
-    /// The host that an event is for, if it is for the process there and a paused one gets it later.
-    fn target(&self, event: &SimEvent) -> Option<HostId> {
-        match event {
-            SimEvent::Deliver { place, .. } => Some(self.network.links[place.link].hosts[1 - place.from]),
-            SimEvent::Late { link, from, .. } => Some(self.network.links[*link].hosts[1 - from]),
-            SimEvent::Tell { link, side, .. } => Some(self.network.links[*link].hosts[*side]),
-            SimEvent::Wire { event, .. } => match event.doer() {
-                Doer::Process(connection) => Some(storage::slot_of(connection)),
-                Doer::Server | Doer::Kernel => None,
-            },
-            SimEvent::Command { host, .. } | SimEvent::Map { host, .. } | SimEvent::Reload { host, .. } => {
-                Some(*host)
-            }
-            _ => None,
-        }
-    }
-
-    pub(crate) fn fire(&mut self, event: SimEvent) {
-        if let Some(host) = self.target(&event) {
-            if let Some(until) = self.cut(&event) {
-                return self.at(until, event);
-            }
-            if self.hosts[host].is_paused(self.now) {
-                return self.hosts[host].parked.push_back(event);
-            }
-        }
-        match event {
-            SimEvent::Deliver { place, life } => self.deliver(place, life),
-            SimEvent::Late { link, from, life, message } => self.late(link, from, life, message),
-            SimEvent::Tell { link, side, life, up } => self.tell(link, side, life, up),
-            SimEvent::Dial { link } => self.dial(link),
-            SimEvent::Tick { host, life } => self.tick(host, life),
-            SimEvent::Wake { host, life } => self.wake(host, life),
-            SimEvent::Effects { host, life, effects } => {
-                if self.hosts[host].life == life {
-                    self.carry_out(host, effects);
-                }
-            }
-            SimEvent::Client { client } => self.client_acts(client),
-            SimEvent::Command { host, client, connection, command } => {
-                self.commanded(host, client, connection, command);
-            }
-            SimEvent::Cancel { client, connection } => self.give_up(client, connection),
-            SimEvent::Heartbeat { host, life, agent } => self.heartbeat(host, life, agent),
-            SimEvent::Map { host, life, told } => self.adopt(host, life, told),
-            SimEvent::Grow => self.grow(),
-            SimEvent::Mend => self.registry.mend(),
-            SimEvent::Repeat { host, life, heartbeat } => self.repeat(host, life, heartbeat),
-            SimEvent::Propose { host, life } => self.proposed(host, life),
-            SimEvent::Operator { node, drained } => self.operate(node, drained),
-            SimEvent::Start { host } => self.restart(host),
-            SimEvent::Kill { host, life } => {
-                if self.hosts[host].life == life {
-                    self.kill(host);
-                }
-            }
-            SimEvent::Reload { host, life } => self.reloads(host, life),
-            SimEvent::Refresh { client, key } => self.refresh(client, key),
-            SimEvent::Outsider => self.outsider_acts(),
-            SimEvent::Fault => self.fault(),
-            SimEvent::Inspect => self.inspect(),
-            SimEvent::Wire { server, event } => self.wire_event(server, event),
-        }
-    }
-
-    /// Until when a message is held up on its way.
-    fn cut(&self, event: &SimEvent) -> Option<u64> {
-        let (link, from) = match event {
-            SimEvent::Deliver { place, .. } => (place.link, place.from),
-            SimEvent::Late { link, from, .. } => (*link, *from),
-            _ => return None,
-        };
-        let hosts = self.network.links[link].hosts;
-        self.network.cut_until(self.now, hosts[from], hosts[1 - from])
-    }
-
-    fn deliver(&mut self, place: Place, life: u32) {
+    pub(crate) fn deliver(&mut self, place: Place, life: u32) {
         let Some(message) = self.network.take(place, life) else { return };
         let link = &self.network.links[place.link];
         let (to, from) = (link.hosts[1 - place.from], link.peers[place.from]);
         self.handle(to, from, message);
     }
 
-    fn late(&mut self, link: usize, from: usize, life: Option<u32>, message: Message) {
+    pub(crate) fn late(&mut self, link: usize, from: usize, life: Option<u32>, message: Message) {
         let link = &self.network.links[link];
         let (to, from_peer) = (link.hosts[1 - from], link.peers[from]);
         if link.is_linked(1 - from) && life.is_none_or(|life| life == link.life) {
@@ -108,9 +33,9 @@ impl Cluster {
     }
 
     fn handle(&mut self, to: HostId, from: Peer, message: Message) {
-        self.trace.event(self.now, 1, to);
-        self.trace.message(&message);
-        self.note(|| format!("{from:?} > {to}: {message:?}"));
+        self.world.event(1, to);
+        self.world.trace.message(&message);
+        self.world.note(|| format!("{from:?} > {to}: {message:?}"));
         let key = match &message {
             Message::Fill(fill) => Some(fill.key.clone()),
             Message::Commit(commit) => Some(commit.key.clone()),
@@ -133,11 +58,11 @@ impl Cluster {
         }
     }
 
-    fn tell(&mut self, link: usize, side: usize, life: u32, up: bool) {
+    pub(crate) fn tell(&mut self, link: usize, side: usize, life: u32, up: bool) {
         if self.network.tell(link, side, life, up).is_some() {
             let (host, of) = (self.network.links[link].hosts[side], self.network.links[link].peers[1 - side]);
-            self.trace.event(self.now, if up { 2 } else { 3 }, host);
-            self.note(|| {
+            self.world.event(if up { 2 } else { 3 }, host);
+            self.world.note(|| {
                 format!("{host} hears that the link to {of:?} is {}", if up { "up" } else { "down" })
             });
             match &self.hosts[host].machine {
@@ -157,8 +82,8 @@ impl Cluster {
             }
         }
         if self.network.links[link].is_idle() {
-            let due = self.soon(self.redial());
-            self.at(due, SimEvent::Dial { link });
+            let due = self.world.soon(self.redial());
+            self.world.at(due, SimEvent::Dial { link });
         }
     }
 
@@ -167,7 +92,7 @@ impl Cluster {
     }
 
     /// Makes a link if both ends are there and reach each other; tries again otherwise.
-    fn dial(&mut self, index: usize) {
+    pub(crate) fn dial(&mut self, index: usize) {
         let link = &self.network.links[index];
         if !link.is_idle() {
             return;
@@ -177,30 +102,30 @@ impl Cluster {
             // A shim's successor has its address.
             listener = self.servers[usize::from(shim.0)].current;
         }
-        let now = self.now;
+        let now = self.world.now();
         let cut = self.network.cut_until(now, dialer, listener).is_some()
             || self.network.cut_until(now, listener, dialer).is_some();
         let ready = |host: HostId| self.hosts[host].is_awake(now);
         if cut || !ready(dialer) || !ready(listener) {
             let due = now + self.redial();
-            return self.at(due, SimEvent::Dial { link: index });
+            return self.world.at(due, SimEvent::Dial { link: index });
         }
         self.network.links[index].hosts[1] = listener;
         let latency = self.shape.latency * HANDSHAKE;
-        let told_at = [now + self.random.wait(latency), now + self.random.wait(latency)];
+        let told_at = [now + self.world.random.wait(latency), now + self.world.random.wait(latency)];
         let life = self.network.heal(index, told_at);
         for (side, at) in told_at.into_iter().enumerate() {
-            self.at(at, SimEvent::Tell { link: index, side, life, up: true });
+            self.world.at(at, SimEvent::Tell { link: index, side, life, up: true });
         }
     }
 
     pub(crate) fn break_link(&mut self, index: usize) {
         let life = self.network.links[index].life;
-        let noticed = self.network.break_link(index, self.now, &mut self.random);
+        let noticed = self.network.break_link(index, self.world.now(), &mut self.world.random);
         for (side, at) in noticed.into_iter().enumerate() {
             let Some(at) = at else { continue };
-            let at = at + self.random.wait(self.shape.lease / 10);
-            self.at(at, SimEvent::Tell { link: index, side, life, up: false });
+            let at = at + self.world.random.wait(self.shape.lease / 10);
+            self.world.at(at, SimEvent::Tell { link: index, side, life, up: false });
         }
     }
 
@@ -213,40 +138,17 @@ impl Cluster {
             self.break_link(index);
             self.network.forget(index, side);
             if self.network.links[index].is_idle() {
-                let due = self.soon(self.redial());
-                self.at(due, SimEvent::Dial { link: index });
+                let due = self.world.soon(self.redial());
+                self.world.at(due, SimEvent::Dial { link: index });
             }
         }
-    }
-
-    fn tick(&mut self, host: HostId, life: u32) {
-        let own = &self.hosts[host];
-        if own.life != life {
-            return;
-        }
-        if own.is_paused(self.now) {
-            let until = own.paused_until;
-            return self.at(until, SimEvent::Tick { host, life });
-        }
-        match &own.machine {
-            Some(Machine::Node(_)) => self.step_node(host, node::Input::Tick),
-            Some(Machine::Shim(_)) => {
-                self.step_storage(host, StorageInput::Tick);
-                self.step_shim(host, shim::Input::Tick);
-            }
-            Some(Machine::Router(_)) => self.step_router(host, router::Input::Tick),
-            Some(Machine::Controller(_)) => self.tick_controller(host),
-            None => return,
-        }
-        let next = self.now + self.tick_of(host);
-        self.at(next, SimEvent::Tick { host, life });
     }
 
     pub(crate) fn pause(&mut self, host: HostId, until: u64) {
-        if !self.hosts[host].is_awake(self.now) {
+        if !self.hosts[host].is_awake(self.world.now()) {
             return;
         }
-        if self.random.percent(50) {
+        if self.world.random.percent(50) {
             self.hosts[host].pause_in_hand = Some(until);
         } else {
             self.begin_pause(host, until);
@@ -254,30 +156,17 @@ impl Cluster {
     }
 
     fn begin_pause(&mut self, host: HostId, until: u64) {
-        self.note(|| format!("{host} is paused until {until}"));
+        self.world.note(|| format!("{host} is paused until {until}"));
         self.hosts[host].paused_until = until;
         let life = self.hosts[host].life;
-        self.at(until, SimEvent::Wake { host, life });
-    }
-
-    fn wake(&mut self, host: HostId, life: u32) {
-        if self.hosts[host].life != life || self.hosts[host].is_paused(self.now) {
-            return;
-        }
-        self.note(|| format!("{host} wakes"));
-        if self.is_slot(host) {
-            self.tell_shim(host);
-        }
-        for event in std::mem::take(&mut self.hosts[host].parked) {
-            self.fire(event);
-        }
+        self.world.at(until, SimEvent::Wake { host, life });
     }
 
     pub(crate) fn step_node(&mut self, host: HostId, input: node::Input) {
         let own = &mut self.hosts[host];
         let Some(Machine::Node(node)) = &mut own.machine else { return };
         let mut effects = Vec::new();
-        node.step(own.clock.at(self.now), input, &mut effects);
+        node.step(own.clock.at(self.world.now()), input, &mut effects);
         self.do_or_hold(host, Effects::Node(effects));
     }
 
@@ -285,7 +174,7 @@ impl Cluster {
         let own = &mut self.hosts[host];
         let Some(Machine::Shim(shim)) = &mut own.machine else { return };
         let mut effects = Vec::new();
-        shim.step(own.clock.at(self.now), input, &mut effects);
+        shim.step(own.clock.at(self.world.now()), input, &mut effects);
         self.do_or_hold(host, Effects::Shim(effects));
     }
 
@@ -293,22 +182,22 @@ impl Cluster {
         let own = &mut self.hosts[host];
         let Some(Machine::Router(router)) = &mut own.machine else { return };
         let mut effects = Vec::new();
-        router.step(own.clock.at(self.now), input, &mut effects);
+        router.step(own.clock.at(self.world.now()), input, &mut effects);
         self.do_or_hold(host, Effects::Router(effects));
     }
 
     fn do_or_hold(&mut self, host: HostId, effects: Effects) {
-        let until = self.hosts[host].pause_in_hand.take().filter(|until| *until > self.now);
+        let until = self.hosts[host].pause_in_hand.take().filter(|until| *until > self.world.now());
         if let Some(until) = until {
             let life = self.hosts[host].life;
             // Before the wake: what came later waits behind it.
-            self.at(until, SimEvent::Effects { host, life, effects });
+            self.world.at(until, SimEvent::Effects { host, life, effects });
             return self.begin_pause(host, until);
         }
         self.carry_out(host, effects);
     }
 
-    fn carry_out(&mut self, host: HostId, effects: Effects) {
+    pub(crate) fn carry_out(&mut self, host: HostId, effects: Effects) {
         match effects {
             Effects::Node(effects) => {
                 for node::Effect::Send { to, message } in effects {
@@ -358,14 +247,44 @@ impl Cluster {
         }
         let place = Place { link, from, channel: usize::from(message.is_control()) };
         let latency = self.shape.latency * if self.network.is_slow(place) { SLOWNESS } else { 1 };
-        let mut arrives_at = self.now + self.random.wait(latency);
+        let mut arrives_at = self.world.now() + self.world.random.wait(latency);
         arrives_at += self.storm_delay();
         let life = self.network.links[link].life;
         if place.channel == 1 && self.disturb(place, life, arrives_at, &message) {
             return;
         }
         if let Some(arrives_at) = self.network.send(place, arrives_at, message) {
-            self.at(arrives_at, SimEvent::Deliver { place, life });
+            self.world.at(arrives_at, SimEvent::Deliver { place, life });
         }
+    }
+
+    fn storm_delay(&mut self) -> u64 {
+        if self.storms.delay_until <= self.world.now() {
+            0
+        } else {
+            self.world.random.below(self.storms.delay)
+        }
+    }
+
+    /// What befalls a control message before it is on its way; true if it does not leave in its order.
+    fn disturb(&mut self, place: Place, life: u32, arrives_at: u64, message: &Message) -> bool {
+        let now = self.world.now();
+        let struck =
+            |storm: Storm, random: &mut SimRandom| storm.until > now && random.per_mille(storm.per_mille);
+        let Place { link, from, .. } = place;
+        if struck(self.storms.duplicates, &mut self.world.random) {
+            let due = arrives_at + self.world.random.below(self.shape.lease * 2);
+            self.world.at(due, SimEvent::Late { link, from, life: None, message: message.clone() });
+        }
+        if struck(self.storms.loss, &mut self.world.random) {
+            self.watch.messages_lost += 1;
+            return true;
+        }
+        if struck(self.storms.reordering, &mut self.world.random) {
+            let due = arrives_at + self.world.random.below(self.shape.lease / 2);
+            self.world.at(due, SimEvent::Late { link, from, life: Some(life), message: message.clone() });
+            return true;
+        }
+        false
     }
 }

@@ -10,8 +10,8 @@ use wire::{NodeId, Peer, RouterId, ShimId};
 
 use crate::cast::Cast;
 use crate::clock::HostClock;
-use crate::cluster::SimEvent;
-use crate::controllers::SimFollower;
+use crate::event::SimEvent;
+use crate::following::SimFollower;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostRole {

@@ -1,7 +1,8 @@
 //! Others than DistCache that write to storage directly, as mode `bounded` allows. Not who notices.
 
-use crate::cluster::{Cluster, SimEvent};
+use crate::cluster::Cluster;
 use crate::commands;
+use crate::event::SimEvent;
 use crate::shape::Traffic;
 
 impl Cluster {
@@ -9,20 +10,20 @@ impl Cluster {
         if self.quiet {
             return;
         }
-        let next = self.now + self.random.wait(self.shape.outsiders).max(1);
-        self.at(next, SimEvent::Outsider);
-        let (wish, key) = if self.random.per_mille(5) {
-            (commands::flush(self.keys.len()), self.random.index(self.keys.len()))
+        let next = self.world.now() + self.world.random.wait(self.shape.outsiders).max(1);
+        self.world.at(next, SimEvent::Outsider);
+        let (wish, key) = if self.world.random.per_mille(5) {
+            (commands::flush(self.keys.len()), self.world.random.index(self.keys.len()))
         } else {
             let traffic = Traffic { reads: 0, ..self.shape.traffic.clone() };
             self.serial += 1;
-            let wish = commands::wish(&traffic, &self.keys, None, self.serial, &mut self.random);
+            let wish = commands::wish(&traffic, &self.keys, None, self.serial, &mut self.world.random);
             let key = wish.effects.first().map_or(0, |(key, _)| *key);
             (wish, key)
         };
         let wish = self.unless_settled(wish);
         let server = usize::from(self.placement.shim(&self.keys[key].key).0);
-        if !wish.blocks && self.servers[server].paused_until <= self.now {
+        if !wish.blocks && self.servers[server].paused_until <= self.world.now() {
             self.watch.outside += 1;
             self.write_outside(server, &wish.command);
         }

@@ -1,53 +1,28 @@
 //! Operators change what may be cached and order purges while everything runs. Not what that does to copies.
 
-use protocol::node::{self, Admission};
-use protocol::policy::{Eligibility, Policies, Rule};
-use protocol::shim::{self, PurgeTarget};
 use std::time::Duration;
+
+use protocol::node::{self, Admission};
+use protocol::shim::{self, PurgeTarget};
 use wire::NodeId;
 
-use crate::cluster::{Cluster, SimEvent};
+use crate::cluster::Cluster;
+use crate::event::SimEvent;
 use crate::host::Machine;
 use crate::network::HostId;
-use crate::random::SimRandom;
-
-/// Prefixes of clients' keys: texts in pairs, counters, hashes, lists, all.
-const PREFIXES: [&str; 6] = ["{0}", "{1}", "c", "h", "l", ""];
-
-/// What every process is told, and those that start later as well.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Rules {
-    pub(crate) policies: Policies,
-    /// Counts reloads.
-    pub(crate) number: u32,
-}
-
-fn draw(random: &mut SimRandom) -> Policies {
-    let rule = |random: &mut SimRandom| Rule {
-        cache: random.pick(&[Eligibility::Never, Eligibility::Always, Eligibility::Heat]),
-        ttl_ms_max: random.pick(&[20, 300, u64::MAX, u64::MAX]),
-        value_bytes_max: random.pick(&[12, usize::MAX, usize::MAX]),
-    };
-    let mut rules = Vec::new();
-    for prefix in PREFIXES {
-        if random.percent(40) {
-            rules.push((prefix.into(), rule(random)));
-        }
-    }
-    Policies::new(rules)
-}
+use crate::rules::PREFIXES;
 
 impl Cluster {
     /// Everybody gets new rules, each in its own time.
     pub(crate) fn reload(&mut self) -> bool {
-        self.rules = Rules { policies: draw(&mut self.random), number: self.rules.number + 1 };
+        self.rules = self.rules.next(&mut self.world.random);
         let rules = &self.rules;
-        self.trace.note(self.now, || format!("{rules:?}"));
+        self.world.note(|| format!("{rules:?}"));
         for host in 0..self.routers_first {
-            let (due, life) = (self.soon(self.shape.lease / 2), self.hosts[host].life);
-            self.at(due, SimEvent::Reload { host, life });
+            let (due, life) = (self.world.soon(self.shape.lease / 2), self.hosts[host].life);
+            self.world.at(due, SimEvent::Reload { host, life });
         }
-        self.disturb_until(self.now + self.shape.lease * 2, None);
+        self.disturb_until(self.world.now() + self.shape.lease * 2, None);
         true
     }
 
@@ -56,7 +31,7 @@ impl Cluster {
             return;
         }
         let (policies, shape) = (self.rules.policies.clone(), &self.shape);
-        let held = (self.now, self.rules.number);
+        let held = (self.world.now(), self.rules.number);
         match &self.hosts[host].machine {
             Some(Machine::Node(_)) => {
                 let config = shape.node(NodeId(0), 0, 0);
@@ -97,21 +72,21 @@ impl Cluster {
 
     /// Copies of some keys of one shim are to go.
     pub(crate) fn purge(&mut self) -> bool {
-        let server = self.random.index(self.servers.len());
+        let server = self.world.random.index(self.servers.len());
         let slot = self.servers[server].current;
-        if !self.hosts[slot].is_awake(self.now) {
+        if !self.hosts[slot].is_awake(self.world.now()) {
             return false;
         }
-        let scope = match self.random.below(3) {
-            0 => PurgeTarget::Key(self.keys[self.random.index(self.keys.len())].key.bytes.clone()),
-            1 => PurgeTarget::Prefix(self.random.pick(&PREFIXES).into()),
+        let scope = match self.world.random.below(3) {
+            0 => PurgeTarget::Key(self.keys[self.world.random.index(self.keys.len())].key.bytes.clone()),
+            1 => PurgeTarget::Prefix(self.world.random.pick(&PREFIXES).into()),
             _ => PurgeTarget::All,
         };
         self.serial += 1;
         let number = self.serial;
-        self.note(|| format!("purge {number} at {slot}: {scope:?}"));
-        self.births.purges.insert(number, (self.now, scope.clone()));
-        self.disturb_until(self.now + self.shape.lease * 2, None);
+        self.world.note(|| format!("purge {number} at {slot}: {scope:?}"));
+        self.births.purges.insert(number, (self.world.now(), scope.clone()));
+        self.disturb_until(self.world.now() + self.shape.lease * 2, None);
         self.step_shim(slot, shim::Input::Purge { number, scope });
         true
     }

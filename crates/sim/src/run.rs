@@ -6,8 +6,7 @@ use std::time::Duration;
 use crate::checkers::linearize;
 use crate::cluster::Cluster;
 use crate::commands::{DrawnCommand, StorageAnswers};
-use crate::faults::{FaultKind, FaultSet};
-use crate::network::HostId;
+use crate::fault_kind::{FaultKind, FaultSet};
 
 /// Below this many per simulated minute a run has shown nothing.
 const OPERATIONS_PER_MINUTE_MIN: u64 = 1_000;
@@ -49,16 +48,21 @@ pub struct SimReport {
 /// Runs one seed. Also gives the text of its events, if that was asked for.
 pub fn run(seed: u64, settings: &SimSettings) -> (SimReport, Option<String>) {
     let mut cluster = Cluster::new(seed, settings.faults, settings.with_text);
+    cluster.begin();
     let seconds = settings.seconds.max(1);
     cluster.run_until(seconds * 1_000_000);
-    if cluster.violations.is_empty() {
+    if !cluster.world.has_failed() {
         cluster.check_activity(seconds);
     }
     cluster.come_to_rest();
     cluster.judge();
-    let text = cluster.trace.text().map(str::to_owned);
+    let text = cluster.world.trace.text().map(str::to_owned);
     (cluster.report(seed), text)
 }
+
+/// Time within which the map is whole and everybody acts on it: leases, grace periods, every step of a node that returns,
+/// and an operator who lets one return late.
+const SETTLE_US_MAX: u64 = 30_000_000;
 
 impl Cluster {
     fn check_activity(&mut self, seconds: u64) {
@@ -66,7 +70,7 @@ impl Cluster {
         let operations = self.watch.operations;
         let few_faults = !self.shape.faults.is_empty() && faults * 60 < FAULTS_PER_MINUTE_MIN * seconds;
         if operations * 60 < OPERATIONS_PER_MINUTE_MIN * seconds || few_faults {
-            self.fail(format!(
+            self.world.fail(format!(
                 "too little happened: {operations} operations, {faults} faults in {seconds} s"
             ));
         }
@@ -76,59 +80,59 @@ impl Cluster {
     fn come_to_rest(&mut self) {
         self.calm = true;
         let trouble = self.watch.disturbances.iter().map(|other| other.until).max().unwrap_or(0);
-        self.run_until(trouble.max(self.now));
-        let limit = self.now + HEAL_US_MAX;
-        while self.violations.is_empty() && self.missing().is_some() && self.now < limit {
-            self.run_until(self.now + self.shape.lease / 4);
+        self.run_until(trouble.max(self.world.now()));
+        let limit = self.world.now() + HEAL_US_MAX;
+        while !self.world.has_failed() && self.missing().is_some() && self.world.now() < limit {
+            self.run_until(self.world.now() + self.shape.lease / 4);
         }
-        if let (true, Some(missing)) = (self.violations.is_empty(), self.missing()) {
-            return self.fail(format!("the cluster does not come together again: {missing}"));
+        if let (true, Some(missing)) = (!self.world.has_failed(), self.missing()) {
+            return self.world.fail(format!("the cluster does not come together again: {missing}"));
         }
         // A while of traffic without trouble.
-        self.run_until(self.now + self.shape.lease);
+        self.run_until(self.world.now() + self.shape.lease);
         self.quiet = true;
-        self.run_until(self.now + self.shape.stall_max() + self.slack() + self.rate_wait());
-        if self.violations.is_empty() {
+        self.run_until(self.world.now() + self.shape.stall_max() + self.slack() + self.rate_wait());
+        if !self.world.has_failed() {
             self.check_answered();
         }
     }
 
     /// Final reads of everything, then what must hold of the whole run and of what is left.
     fn judge(&mut self) {
-        if self.violations.is_empty() {
+        if !self.world.has_failed() {
             self.check_kept();
         }
-        if self.violations.is_empty() {
+        if !self.world.has_failed() {
             self.probe();
-            self.run_until(self.now + 2 * self.shape.stall_max() + self.slack());
+            self.run_until(self.world.now() + 2 * self.shape.stall_max() + self.slack());
         }
         for check in
             [Cluster::check_answered, Cluster::check_leaks, Cluster::check_stalls, Cluster::check_load]
         {
-            if self.violations.is_empty() {
+            if !self.world.has_failed() {
                 check(self);
             }
         }
-        if self.violations.is_empty() && !self.may_lose_messages() {
+        if !self.world.has_failed() && !self.may_lose_messages() {
             self.check_phantoms();
         }
-        if self.violations.is_empty() {
+        if !self.world.has_failed() {
             self.check_maps();
         }
         (0..self.hosts.len()).for_each(|host| self.count_up(host));
         self.settle_unknown();
         for key in 0..self.keys.len() {
-            if !self.violations.is_empty() {
+            if self.world.has_failed() {
                 return;
             }
             self.check_reads(key);
             // Others' writes are no operations of clients.
-            if self.shape.bounded.is_some() || !self.violations.is_empty() {
+            if self.shape.bounded.is_some() || self.world.has_failed() {
                 continue;
             }
             let verdict = linearize::check(&self.history.keys[key], self.keys[key].initial());
             if let Err(report) = verdict {
-                self.fail(format!("key {:?}: {report}", self.keys[key].key.bytes));
+                self.world.fail(format!("key {:?}: {report}", self.keys[key].key.bytes));
             }
         }
     }
@@ -138,10 +142,36 @@ impl Cluster {
             if self.leak().is_none() {
                 return;
             }
-            self.run_until(self.now + self.shape.lease / 4);
+            self.run_until(self.world.now() + self.shape.lease / 4);
         }
-        if let (true, Some(leak)) = (self.violations.is_empty(), self.leak()) {
-            self.fail(leak);
+        if let (true, Some(leak)) = (!self.world.has_failed(), self.leak()) {
+            self.world.fail(leak);
+        }
+    }
+
+    /// Where no EVICT can have been lost, the directory knows of no copy that its node does not, but for as long as an
+    /// EVICT is on its way or a lease has ended at the node alone.
+    fn check_phantoms(&mut self) {
+        let before = self.phantoms();
+        if before.is_empty() {
+            return;
+        }
+        self.run_until(self.world.now() + self.shape.stall_max() + self.slack());
+        let after = self.phantoms();
+        if let Some((node, key)) = before.into_iter().find(|phantom| after.contains(phantom)) {
+            let key = &self.keys[key].key.bytes;
+            self.world.fail(format!("the directory has node {node} for {key:?}, which does not have it"));
+        }
+    }
+
+    /// Lets time pass until everybody acts on the store's map, in which every node owns its whole partition.
+    fn check_maps(&mut self) {
+        let limit = self.world.now() + SETTLE_US_MAX;
+        while !self.world.has_failed() && self.unsettled().is_some() && self.world.now() < limit {
+            self.run_until(self.world.now() + self.registry.heartbeat_interval());
+        }
+        if let (true, Some(unsettled)) = (!self.world.has_failed(), self.unsettled()) {
+            self.world.fail(format!("the map does not settle: {unsettled}"));
         }
     }
 
@@ -149,7 +179,7 @@ impl Cluster {
     fn probe(&mut self) {
         for client in 0..self.shape.routers {
             if !self.connect(client) {
-                return self.fail("a router takes no client in the end".to_owned());
+                return self.world.fail("a router takes no client in the end".to_owned());
             }
             for key in 0..self.keys.len() {
                 for form in self.keys[key].reads.clone() {
@@ -170,7 +200,7 @@ impl Cluster {
         for key in 0..self.keys.len() {
             let server = usize::from(self.placement.shim(&self.keys[key].key).0);
             if let Err(failure) = self.history.settle(key, &self.servers[server].executed) {
-                return self.fail(failure);
+                return self.world.fail(failure);
             }
         }
     }
@@ -191,23 +221,7 @@ impl Cluster {
         self.shape.bounded.is_some() || lossy.into_iter().any(|kind| faults.contains(kind))
     }
 
-    /// Takes the numbers of a process into those of the run.
-    pub(crate) fn count_up(&mut self, host: HostId) {
-        if let Some(node) = self.hosts[host].node() {
-            let statistics = node.statistics();
-            self.watch.hits += statistics.hits;
-            self.watch.fills += statistics.fills;
-            self.watch.commits += statistics.commits;
-            self.watch.poisoned += statistics.poisoned;
-            self.watch.lapses += statistics.lease_losses;
-        } else if let Some(shim) = self.hosts[host].shim() {
-            self.watch.invalidations += shim.statistics().invalidated_copies;
-        } else if let Some(router) = self.hosts[host].router() {
-            self.watch.breakers += router.counters().breakers_opened;
-        }
-    }
-
-    fn report(&self, seed: u64) -> SimReport {
+    pub(crate) fn report(&self, seed: u64) -> SimReport {
         let watch = &self.watch;
         let late_writes = self.servers.iter().map(|server| server.late_writes).sum();
         let counts = [
@@ -231,15 +245,15 @@ impl Cluster {
         ];
         SimReport {
             seed,
-            trace_hash: self.trace.hash(),
-            simulated: Duration::from_micros(self.now),
-            events: self.trace.events(),
+            trace_hash: self.world.trace.hash(),
+            simulated: Duration::from_micros(self.world.now()),
+            events: self.world.trace.events(),
             operations: watch.operations,
             hits: watch.hits,
             stall_longest: Duration::from_micros(watch.stall_longest),
             faults: watch.faults.iter().map(|(kind, count)| (kind.name(), *count)).collect(),
             counts: counts.into_iter().collect(),
-            violations: self.violations.clone(),
+            violations: self.world.violations().to_vec(),
         }
     }
 }

@@ -12,7 +12,7 @@ use wire::{
     ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
 };
 
-use crate::faults::{FaultKind, FaultSet};
+use crate::fault_kind::{FaultKind, FaultSet};
 use crate::random::SimRandom;
 
 /// The draw of one seed. Times are microseconds of virtual time.

@@ -5,16 +5,14 @@ use std::time::Duration;
 use wire::resp::Command;
 use wire::{Key, Peer};
 
-use crate::cluster::{Cluster, SimEvent};
+use crate::cluster::Cluster;
 use crate::network::HostId;
 use crate::storage::Effect;
 
-/// How often everything is looked at.
-pub(crate) const INSPECT_US: u64 = 250_000;
 const NULL: &[u8] = b"$-1\r\n";
 
 impl Cluster {
-    pub(crate) fn index_of_key(&self, name: &[u8]) -> Option<usize> {
+    fn index_of_key(&self, name: &[u8]) -> Option<usize> {
         self.keys.iter().position(|key| key.key.bytes == name)
     }
 
@@ -49,16 +47,16 @@ impl Cluster {
     /// Whatever the node would serve now is what storage holds now. A node that is paused serves nothing: its clock
     /// is read after what it is asked.
     fn check_current(&mut self, host: HostId, key: &Key) {
-        if self.hosts[host].is_paused(self.now) {
+        if self.hosts[host].is_paused(self.world.now()) {
             return;
         }
         let Some(node) = self.hosts[host].node().filter(|node| node.knows(key)) else { return };
         // Under another digest, as confused peers have it, nobody asks for it.
         let known = self.index_of_key(&key.bytes).filter(|index| self.keys[*index].key == *key);
         let Some(index) = known else { return };
-        let local = self.hosts[host].clock.at(self.now);
+        let local = self.hosts[host].clock.at(self.world.now());
         let server = &mut self.servers[usize::from(self.placement.shim(key).0)];
-        let now_ms = server.now_ms(self.now);
+        let now_ms = server.now_ms(self.world.now());
         let mut stale = None;
         for form in &self.keys[index].reads {
             for (resp3, view) in form.views.into_iter().enumerate() {
@@ -78,7 +76,7 @@ impl Cluster {
             }
         }
         if let Some(stale) = stale {
-            self.fail(stale);
+            self.world.fail(stale);
         }
     }
 
@@ -86,7 +84,7 @@ impl Cluster {
     pub(crate) fn check_lease(&mut self, host: HostId, from: Peer) {
         let Peer::Shim(shim) = from else { return };
         let own = &self.hosts[host];
-        let local = own.clock.at(self.now);
+        let local = own.clock.at(self.world.now());
         let Some((session, remaining)) = own.node().and_then(|node| node.session(local, shim)) else {
             return;
         };
@@ -98,30 +96,25 @@ impl Cluster {
             if other.role.peer() != Some(from) {
                 continue;
             }
-            let there = machine.session(other.clock.at(self.now), node);
+            let there = machine.session(other.clock.at(self.world.now()), node);
             let theirs = there.filter(|(id, _)| *id == session).map(|(_, remaining)| remaining);
             let theirs =
                 theirs.map(|remaining: Duration| other.clock.virtual_us(remaining.as_micros() as u64));
             if theirs.is_some_and(|theirs| ours > theirs) {
-                self.fail(format!("the lease of node {host} from {from:?} outlives the shim's by {ours} us"));
+                self.world
+                    .fail(format!("the lease of node {host} from {from:?} outlives the shim's by {ours} us"));
                 return;
             }
         }
     }
 
-    /// Every copy that could be served is in its shim's directory, unless the shim waits out leases of the past.
-    pub(crate) fn inspect(&mut self) {
-        self.at(self.now + INSPECT_US, SimEvent::Inspect);
-        self.network.forget_cuts(self.now);
-        self.inspect_feeds();
-        self.sweep();
-        self.check_rules();
-        self.check_kept_in_calm();
+    /// What a node could serve its shim would invalidate.
+    pub(crate) fn check_known(&mut self) {
         let mut unknown = None;
         for host in self.nodes() {
             let own = &self.hosts[host];
             let (Some(node), Some(Peer::Node(id))) = (own.node(), own.role.peer()) else { continue };
-            let local = own.clock.at(self.now);
+            let local = own.clock.at(self.world.now());
             for key in self.keys.iter().filter(|key| node.knows(&key.key)) {
                 let mut views = key.reads.iter().flat_map(|form| form.views);
                 if !views.any(|view| node.servable(local, &key.key, view).is_some()) {
@@ -129,7 +122,7 @@ impl Cluster {
                 }
                 let slot = &self.hosts[self.servers[usize::from(self.placement.shim(&key.key).0)].obeyed];
                 let Some(shim) = slot.shim() else { continue };
-                let there = slot.clock.at(self.now);
+                let there = slot.clock.at(self.world.now());
                 let owner = self.placement.shim(&key.key);
                 let session = node.session(local, owner).map(|(session, _)| session);
                 let counted = session.is_some_and(|session| shim.grants_run(there, id, session));
@@ -143,7 +136,7 @@ impl Cluster {
             }
         }
         if let Some(unknown) = unknown {
-            self.fail(unknown);
+            self.world.fail(unknown);
         }
     }
 }

@@ -39,23 +39,8 @@ impl Cluster {
         found.into_iter().next()
     }
 
-    /// Where no EVICT can have been lost, the directory knows of no copy that its node does not, but for as long as an
-    /// EVICT is on its way or a lease has ended at the node alone.
-    pub(crate) fn check_phantoms(&mut self) {
-        let before = self.phantoms();
-        if before.is_empty() {
-            return;
-        }
-        self.run_until(self.now + self.shape.stall_max() + self.slack());
-        let after = self.phantoms();
-        if let Some((node, key)) = before.into_iter().find(|phantom| after.contains(phantom)) {
-            let key = &self.keys[key].key.bytes;
-            self.fail(format!("the directory has node {node} for {key:?}, which does not have it"));
-        }
-    }
-
     /// Nodes and keys that they are said to have.
-    fn phantoms(&self) -> Vec<(u16, usize)> {
+    pub(crate) fn phantoms(&self) -> Vec<(u16, usize)> {
         let mut phantoms = Vec::new();
         for shim in self.servers.iter().filter_map(|server| self.hosts[server.current].shim()) {
             for (index, key) in self.keys.iter().enumerate() {

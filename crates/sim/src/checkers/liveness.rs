@@ -1,7 +1,7 @@
 //! How long clients waited, and that nobody waits for ever once nothing goes wrong any more.
 
-use crate::checkers::watch::Disturbance;
 use crate::cluster::Cluster;
+use crate::records::Disturbance;
 
 impl Cluster {
     /// What messages, ticks and storage may add to a wait for a lease.
@@ -19,7 +19,7 @@ impl Cluster {
 
     /// Notes that something is wrong from now on, which may make writes wait.
     pub(crate) fn disturb_until(&mut self, until: u64, leases: Option<u64>) {
-        let from = self.now;
+        let from = self.world.now();
         self.watch.disturbances.push(Disturbance { from, until, leases });
     }
 
@@ -45,7 +45,7 @@ impl Cluster {
             let limit = stall * leases.max(1) + slack;
             if answered - since > limit {
                 let (took, limit) = ((answered - since) as f64 / 1e6, limit as f64 / 1e6);
-                return self.fail(format!(
+                return self.world.fail(format!(
                     "a write asked for at {:.6} s took {took} s, {limit} s are allowed",
                     since as f64 / 1e6
                 ));
@@ -56,7 +56,8 @@ impl Cluster {
     /// What is not as it should be: a process that does not run, a link that is not made, storage that does not serve.
     pub(crate) fn missing(&self) -> Option<String> {
         let spare = |host: usize| self.is_slot(host) && self.servers[self.server_of(host)].current != host;
-        let asleep = (0..self.hosts.len()).find(|host| self.hosts[*host].is_awake(self.now) == spare(*host));
+        let asleep =
+            (0..self.hosts.len()).find(|host| self.hosts[*host].is_awake(self.world.now()) == spare(*host));
         if let Some(host) = asleep {
             return Some(format!("{host} ({:?}) is not as it should be", self.hosts[host].role));
         }
@@ -85,7 +86,7 @@ impl Cluster {
             return;
         };
         let what: Vec<_> = first.operations.iter().map(|id| self.history.get(*id).what.clone()).collect();
-        self.fail(format!(
+        self.world.fail(format!(
             "client {client} has waited since {:.6} s for an answer to {what:?}",
             first.since as f64 / 1e6
         ));

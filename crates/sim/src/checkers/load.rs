@@ -17,7 +17,7 @@ impl Cluster {
             self.nodes().filter_map(|host| Some(self.hosts[host].node()?.statistics().hits)).collect();
         let (all, most) = (hits.iter().sum::<u64>(), hits.iter().copied().max().unwrap_or(0));
         if all >= HITS_MIN && most * 1000 > all * SHARE_MAX {
-            self.fail(format!("one node has {most} of {all} hits, by node {hits:?}"));
+            self.world.fail(format!("one node has {most} of {all} hits, by node {hits:?}"));
         }
     }
 }

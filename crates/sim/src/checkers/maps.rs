@@ -7,32 +7,18 @@ use crate::cast::CastRoster;
 use crate::cluster::Cluster;
 use crate::network::HostId;
 
-/// Time within which the map is whole and everybody acts on it: leases, grace periods, every step of a node that returns,
-/// and an operator who lets one return late.
-const SETTLE_US_MAX: u64 = 30_000_000;
-
 impl Cluster {
     /// A controller is about to tell this map.
     pub(crate) fn check_told(&mut self, host: HostId, map: &StoredMap<CastRoster>) {
         let told = self.watch.told.entry((map.history, map.epoch)).or_insert_with(|| map.nodes.clone());
         if *told != map.nodes {
             let (epoch, told) = (map.epoch, told.clone());
-            self.fail(format!("controller {host} tells epoch {epoch} as {:?}, it was {told:?}", map.nodes));
+            self.world
+                .fail(format!("controller {host} tells epoch {epoch} as {:?}, it was {told:?}", map.nodes));
         }
     }
 
-    /// Lets time pass until everybody acts on the store's map, in which every node owns its whole partition.
-    pub(crate) fn check_maps(&mut self) {
-        let limit = self.now + SETTLE_US_MAX;
-        while self.violations.is_empty() && self.unsettled().is_some() && self.now < limit {
-            self.run_until(self.now + self.registry.heartbeat_interval());
-        }
-        if let (true, Some(unsettled)) = (self.violations.is_empty(), self.unsettled()) {
-            self.fail(format!("the map does not settle: {unsettled}"));
-        }
-    }
-
-    fn unsettled(&self) -> Option<String> {
+    pub(crate) fn unsettled(&self) -> Option<String> {
         let map = self.registry.map();
         for host in self.controllers() {
             let told = self.hosts[host].controller().and_then(Controller::told);

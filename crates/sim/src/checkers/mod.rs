@@ -1,7 +1,9 @@
 //! What must hold, watched from outside the system: while it runs, and once it has come to rest.
 
 mod births;
+mod counts;
 mod directory;
+mod kept;
 mod leaks;
 pub(crate) mod linearize;
 mod liveness;
@@ -9,9 +11,3 @@ mod load;
 mod maps;
 mod staleness;
 mod versions;
-mod watch;
-
-pub(crate) use births::Births;
-pub(crate) use directory::INSPECT_US;
-pub(crate) use versions::Versions;
-pub(crate) use watch::WatchChecker;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use protocol::storage::network::ConnectionId;
 use wire::Peer;
 use wire::resp::Value;
 
@@ -44,7 +45,7 @@ impl Cluster {
             if !self.versions.explain(key, form, told, from, read.returned) {
                 let text = String::from_utf8_lossy(told).replace("\r\n", " ");
                 let name = &self.keys[key].key.bytes;
-                return self.fail(format!(
+                return self.world.fail(format!(
                     "a read of {name:?} ({:?}), asked for at {} us and answered at {}, was told {text}, which storage \
                      did not hold since {from} us",
                     read.what, read.invoked, read.returned
@@ -55,19 +56,19 @@ impl Cluster {
 
     /// Whatever the node would serve now is what storage holds, or held less than the bound ago.
     pub(crate) fn check_fresh(&mut self, host: HostId, key: usize) {
-        if self.hosts[host].is_paused(self.now) {
+        if self.hosts[host].is_paused(self.world.now()) {
             return;
         }
         let own = &self.hosts[host];
         let Some(node) = own.node() else { return };
-        let local = own.clock.at(self.now);
-        let since = self.now.saturating_sub(self.shape.staleness_max());
+        let local = own.clock.at(self.world.now());
+        let since = self.world.now().saturating_sub(self.shape.staleness_max());
         let mut stale = None;
         for (index, form) in self.keys[key].reads.iter().enumerate() {
             for view in form.views {
                 let Some(served) = node.servable(local, &self.keys[key].key, view) else { continue };
                 let told = in_resp2(served);
-                if !self.versions.explain(key, index, &told, since, self.now) {
+                if !self.versions.explain(key, index, &told, since, self.world.now()) {
                     let text = String::from_utf8_lossy(&told).replace("\r\n", " ");
                     stale = Some(format!(
                         "node {host} would answer {:?} with {text}, which storage did not hold since {since} us",
@@ -77,20 +78,20 @@ impl Cluster {
             }
         }
         if let Some(stale) = stale {
-            self.fail(stale);
+            self.world.fail(stale);
         }
     }
 
     /// The staleness that a shim exports is not less than the age of the oldest change that it has not heard of.
     pub(crate) fn check_exported(&mut self, slot: HostId) {
         let own = &self.hosts[slot];
-        let (Some(shim), false) = (own.shim(), own.is_paused(self.now)) else { return };
-        let feed = shim.feed(own.clock.at(self.now));
+        let (Some(shim), false) = (own.shim(), own.is_paused(self.world.now())) else { return };
+        let feed = shim.feed(own.clock.at(self.world.now()));
         let Some(oldest) = self.oldest_unheard(slot).filter(|_| feed.open) else { return };
         let exported = feed.staleness.as_micros() as u64;
-        let (exported, age) = (exported + exported / 100 + 1_000, self.now - oldest);
+        let (exported, age) = (exported + exported / 100 + 1_000, self.world.now() - oldest);
         if exported < age {
-            self.fail(format!(
+            self.world.fail(format!(
                 "shim {slot} says that all has been heard of that changed {exported} us ago, and a change of {age} us \
                  ago has not"
             ));
@@ -110,8 +111,19 @@ impl Cluster {
     /// Whether a shim that must hear of changes does not.
     pub(crate) fn lacks_feed(&self, slot: HostId) -> bool {
         let own = &self.hosts[slot];
-        let open = own.shim().is_some_and(|shim| shim.feed(own.clock.at(self.now)).open);
+        let open = own.shim().is_some_and(|shim| shim.feed(own.clock.at(self.world.now())).open);
         self.shape.bounded.is_some() && matches!(own.role.peer(), Some(Peer::Shim(_))) && !open
+    }
+
+    pub(crate) fn feed_of(&self, slot: HostId) -> Option<ConnectionId> {
+        let site = &self.servers[self.server_of(slot)].site;
+        self.backends[slot - self.slots_first].links.all().find(|connection| site.is_told(*connection))
+    }
+
+    /// When the oldest change was made of which this shim's feed has not told it.
+    fn oldest_unheard(&self, slot: HostId) -> Option<u64> {
+        let connection = self.feed_of(slot)?;
+        self.servers[self.server_of(slot)].site.oldest_unheard(connection)
     }
 }
 

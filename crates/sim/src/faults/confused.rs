@@ -18,16 +18,16 @@ const STRANGER: u16 = 900;
 impl Cluster {
     /// A few messages that no peer in its right mind would send reach a process.
     pub(crate) fn confuse(&mut self) -> bool {
-        let host = self.random.index(self.routers_first);
-        if !self.hosts[host].is_awake(self.now) {
+        let host = self.world.random.index(self.routers_first);
+        if !self.hosts[host].is_awake(self.world.now()) {
             return false;
         }
-        for _ in 0..self.random.between(1, MESSAGES_MAX) {
+        for _ in 0..self.world.random.between(1, MESSAGES_MAX) {
             let message = self.nonsense();
             let from = self.confused_peer(&message, host);
-            self.trace.event(self.now, 10, host);
-            self.trace.message(&message);
-            self.note(|| format!("nonsense from {from:?} > {host}: {message:?}"));
+            self.world.event(10, host);
+            self.world.trace.message(&message);
+            self.world.note(|| format!("nonsense from {from:?} > {host}: {message:?}"));
             match &self.hosts[host].machine {
                 Some(Machine::Node(_)) => self.step_node(host, node::Input::Message { from, message }),
                 Some(Machine::Shim(_)) => self.step_shim(host, shim::Input::Message { from, message }),
@@ -39,24 +39,24 @@ impl Cluster {
 
     /// Somebody who is not known here, or of another role; or the right peer, whose numbers are then wrong.
     fn confused_peer(&mut self, message: &Message, host: usize) -> Peer {
-        let stranger = STRANGER + self.random.below(8) as u16;
+        let stranger = STRANGER + self.world.random.below(8) as u16;
         let at_shim = self.is_slot(host);
         // What only the right peer could say, it must not say here: a HELLO opens a session.
         let speaks_for_itself = matches!(message, Message::Hello(_));
-        match self.random.below(4) {
+        match self.world.random.below(4) {
             0 => Peer::Router(RouterId(stranger)),
             1 if at_shim => Peer::Shim(ShimId(stranger)),
             1 => Peer::Node(NodeId(stranger)),
             2 if at_shim => Peer::Node(NodeId(stranger)),
             2 => Peer::Shim(ShimId(stranger)),
             _ if speaks_for_itself => Peer::Router(RouterId(stranger)),
-            _ if at_shim => Peer::Node(NodeId(self.random.below(self.slots_first as u64) as u16)),
-            _ => Peer::Shim(ShimId(self.random.below(self.servers.len() as u64) as u16)),
+            _ if at_shim => Peer::Node(NodeId(self.world.random.below(self.slots_first as u64) as u16)),
+            _ => Peer::Shim(ShimId(self.world.random.below(self.servers.len() as u64) as u16)),
         }
     }
 
     fn nonsense(&mut self) -> Message {
-        let random = &mut self.random;
+        let random = &mut self.world.random;
         let (session, other, request) = (random.number(), random.number(), random.number());
         let mut key = self.keys[random.index(self.keys.len())].key.clone();
         if random.percent(20) {

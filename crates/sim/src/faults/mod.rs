@@ -1,57 +1,33 @@
 //! What goes wrong, when, and for how long. Not how machines take it.
 
 mod confused;
-mod kind;
-mod storms;
 
 use protocol::controller::StoredMap;
 use protocol::node;
 use wire::Peer;
 
 use crate::cast::CastRoster;
-use crate::cluster::{Cluster, SimEvent};
+use crate::cluster::Cluster;
 use crate::commands;
+use crate::event::SimEvent;
+use crate::fault_kind::FaultKind;
 use crate::network::HostId;
 use crate::storage::RECONNECT;
 
-pub use kind::{FaultKind, FaultSet, UnknownFault};
-pub(crate) use storms::Storms;
-
-/// Six a minute at least, however rare faults are in a run.
-const INTERVAL_US_MAX: u64 = 10_000_000;
-
 impl Cluster {
-    /// One thing goes wrong, and the next one is planned.
-    pub(crate) fn fault(&mut self) {
-        if self.calm || self.shape.faults.is_empty() {
-            return;
-        }
-        let kinds: Vec<FaultKind> = self.shape.faults.kinds().collect();
-        let kind = self.random.pick(&kinds);
-        let struck = self.strike(kind);
-        let wait = if struck { self.random.wait(self.shape.fault_interval) } else { self.shape.lease / 10 };
-        let next = self.now + wait.min(INTERVAL_US_MAX);
-        self.at(next, SimEvent::Fault);
-        if struck {
-            self.trace.event(self.now, 9, kind as usize);
-            self.note(|| format!("fault {}", kind.name()));
-            *self.watch.faults.entry(kind).or_default() += 1;
-        }
-    }
-
     /// False if it could not happen now.
-    fn strike(&mut self, kind: FaultKind) -> bool {
+    pub(crate) fn strike(&mut self, kind: FaultKind) -> bool {
         let lease = self.shape.lease;
-        let brief = self.soon(lease * 3);
+        let brief = self.world.soon(lease * 3);
         match kind {
             FaultKind::Loss | FaultKind::Duplicate | FaultKind::Reorder => {
-                self.storms.control(kind, brief, &mut self.random);
+                self.storms.control(kind, brief, &mut self.world.random);
                 let leases = self.leases_while_messages_are_lost();
                 self.disturb_until(brief, leases);
                 true
             }
             FaultKind::Delay => {
-                self.storms.delay(brief, self.random.between(lease / 50, lease / 3));
+                self.storms.delay(brief, self.world.random.between(lease / 50, lease / 3));
                 self.disturb_until(brief + lease, None);
                 true
             }
@@ -60,11 +36,11 @@ impl Cluster {
                 true
             }
             FaultKind::Reset => {
-                let link = self.random.index(self.network.links.len());
+                let link = self.world.random.index(self.network.links.len());
                 let whole = self.network.links[link].is_whole();
                 if whole {
                     self.break_link(link);
-                    self.disturb_until(self.now + lease / 5, None);
+                    self.disturb_until(self.world.now() + lease / 5, None);
                 }
                 whole
             }
@@ -82,9 +58,9 @@ impl Cluster {
             }
             FaultKind::PauseNode | FaultKind::PauseShim | FaultKind::PauseRouter => self.stop(kind, brief),
             FaultKind::Clock => {
-                let host = self.random.index(self.hosts.len());
-                let now = self.now;
-                self.hosts[host].clock.change_rate(now, &mut self.random);
+                let host = self.world.random.index(self.hosts.len());
+                let now = self.world.now();
+                self.hosts[host].clock.change_rate(now, &mut self.world.random);
                 true
             }
             FaultKind::Confused => self.confuse(),
@@ -93,13 +69,13 @@ impl Cluster {
             FaultKind::Barrier => self.flush(),
             FaultKind::Remap => {
                 let host = self.random_of(self.nodes());
-                let until = self.now + self.registry.remap_max();
+                let until = self.world.now() + self.registry.remap_max();
                 self.storms.silence(host, until);
                 true
             }
             FaultKind::Resize => self.resize(),
             FaultKind::ControllerLost => {
-                self.registry.lost_until = self.soon(5_000_000);
+                self.registry.lost_until = self.world.soon(5_000_000);
                 true
             }
             FaultKind::StoreCut => self.cut_store(),
@@ -110,7 +86,7 @@ impl Cluster {
     }
 
     fn strike_storage(&mut self, kind: FaultKind, brief: u64) -> bool {
-        let server = self.random.index(self.servers.len());
+        let server = self.world.random.index(self.servers.len());
         let slot = self.servers[server].current;
         let lease = self.shape.lease;
         let serving = self.backends[slot - self.slots_first].is_serving();
@@ -121,7 +97,7 @@ impl Cluster {
                 true
             }
             FaultKind::StorageTimeout => {
-                let until = self.now + self.shape.storage_timeout() + self.random.below(lease);
+                let until = self.world.now() + self.shape.storage_timeout() + self.world.random.below(lease);
                 self.servers[server].paused_until = until;
                 self.disturb_until(until + lease * 2 + RECONNECT, None);
                 true
@@ -129,7 +105,7 @@ impl Cluster {
             FaultKind::StorageLoss => {
                 let able = serving && self.lose_connection(slot);
                 if able {
-                    self.disturb_until(self.now + lease * 2 + RECONNECT, None);
+                    self.disturb_until(self.world.now() + lease * 2 + RECONNECT, None);
                 }
                 able
             }
@@ -138,7 +114,7 @@ impl Cluster {
             FaultKind::StorageRestart => {
                 if serving {
                     self.lose_incarnation(slot);
-                    self.disturb_until(self.now + lease * 2 + RECONNECT, None);
+                    self.disturb_until(self.world.now() + lease * 2 + RECONNECT, None);
                 }
                 serving
             }
@@ -148,33 +124,35 @@ impl Cluster {
 
     /// One controller does not reach the store for a while.
     fn cut_store(&mut self) -> bool {
-        let (index, until) = (self.random.index(self.controllers().len()), self.soon(5_000_000));
+        let (index, until) = (self.world.random.index(self.controllers().len()), self.world.soon(5_000_000));
         self.registry.cut(index, until);
         true
     }
 
     /// Another cluster uses this one's place in the store, or somebody writes nonsense there, until the operator sees it.
     fn spoil_store(&mut self) -> bool {
-        let (epoch, history, by) = (self.random.below(50) as u32, self.random.number(), "another".to_owned());
+        let (epoch, history, by) =
+            (self.world.random.below(50) as u32, self.world.random.number(), "another".to_owned());
         let roster = CastRoster { stranger: true, ..self.everybody() };
         let map = StoredMap { epoch, history, by, roster, nodes: Vec::new() };
-        let nonsense = self.random.percent(50);
+        let nonsense = self.world.random.percent(50);
         self.registry.spoil(if nonsense { Err("nonsense".to_owned()) } else { Ok(map) });
-        let due = self.soon(5_000_000);
-        self.at(due, SimEvent::Mend);
+        let due = self.world.soon(5_000_000);
+        self.world.at(due, SimEvent::Mend);
         true
     }
 
     fn random_of(&mut self, hosts: std::ops::Range<HostId>) -> HostId {
-        hosts.start + self.random.index(hosts.len())
+        hosts.start + self.world.random.index(hosts.len())
     }
 
     /// Cuts a pair of hosts apart, or one host off from all others.
     fn part(&mut self, both_ways: bool, until: u64) -> bool {
-        let link = self.random.index(self.network.links.len());
+        let link = self.world.random.index(self.network.links.len());
         let [dialer, listener] = self.network.links[link].hosts;
-        let (host, other) = if self.random.percent(50) { (dialer, listener) } else { (listener, dialer) };
-        let alone = self.random.percent(30);
+        let (host, other) =
+            if self.world.random.percent(50) { (dialer, listener) } else { (listener, dialer) };
+        let alone = self.world.random.percent(30);
         let others = if alone { 0..self.hosts.len() } else { other..other + 1 };
         for other in others.filter(|other| *other != host) {
             self.network.cut(host, other, until);
@@ -193,27 +171,27 @@ impl Cluster {
             return false;
         }
         self.kill(host);
-        let due = self.soon(away_max);
-        self.at(due, SimEvent::Start { host });
+        let due = self.world.soon(away_max);
+        self.world.at(due, SimEvent::Start { host });
         self.disturb_until(due + self.shape.lease, None);
         true
     }
 
     fn end_node(&mut self, drains: bool) -> bool {
         let host = self.random_of(self.nodes());
-        if !self.hosts[host].is_alive() || (drains && self.hosts[host].is_paused(self.now)) {
+        if !self.hosts[host].is_alive() || (drains && self.hosts[host].is_paused(self.world.now())) {
             return false;
         }
         let life = self.hosts[host].life;
-        let mut end = self.now;
+        let mut end = self.world.now();
         if drains {
             self.step_node(host, node::Input::Drain);
             self.say_farewell(host);
-            end = self.soon(self.shape.lease / 2);
+            end = self.world.soon(self.shape.lease / 2);
         }
-        self.at(end, SimEvent::Kill { host, life });
-        let start = end + self.random.below(self.shape.lease * 3 + 1);
-        self.at(start, SimEvent::Start { host });
+        self.world.at(end, SimEvent::Kill { host, life });
+        let start = end + self.world.random.below(self.shape.lease * 3 + 1);
+        self.world.at(start, SimEvent::Start { host });
         self.disturb_until(start, Some(1));
         true
     }
@@ -222,13 +200,14 @@ impl Cluster {
     fn resize(&mut self) -> bool {
         let host = self.random_of(self.nodes());
         let Some(Peer::Node(node)) = self.hosts[host].role.peer() else { return false };
-        let (gone, back) = (self.soon(500_000), self.now + self.random.between(1_000_000, 8_000_000));
-        self.at(self.now, SimEvent::Operator { node, drained: true });
-        self.at(back, SimEvent::Operator { node, drained: false });
-        if self.random.percent(50) && self.hosts[host].is_alive() {
+        let (gone, back) =
+            (self.world.soon(500_000), self.world.now() + self.world.random.between(1_000_000, 8_000_000));
+        self.world.at(self.world.now(), SimEvent::Operator { node, drained: true });
+        self.world.at(back, SimEvent::Operator { node, drained: false });
+        if self.world.random.percent(50) && self.hosts[host].is_alive() {
             let life = self.hosts[host].life;
-            self.at(gone, SimEvent::Kill { host, life });
-            self.at(back, SimEvent::Start { host });
+            self.world.at(gone, SimEvent::Kill { host, life });
+            self.world.at(back, SimEvent::Start { host });
             self.disturb_until(back, Some(1));
         }
         true
@@ -236,7 +215,7 @@ impl Cluster {
 
     /// Another shim process starts for the same storage; the old one may live on for a while.
     fn replace_shim(&mut self, lives_on: bool) -> bool {
-        let server = self.random.index(self.servers.len());
+        let server = self.world.random.index(self.servers.len());
         let old = self.servers[server].current;
         let new = self.other_slot(old);
         let settled = self.backends[old - self.slots_first].is_settled();
@@ -245,19 +224,19 @@ impl Cluster {
         }
         let lease = self.shape.lease;
         if lives_on {
-            let (end, life) = (self.soon(lease * 3), self.hosts[old].life);
-            self.at(end, SimEvent::Kill { host: old, life });
-            if self.random.percent(50) {
-                let until = self.soon(lease * 2);
+            let (end, life) = (self.world.soon(lease * 3), self.hosts[old].life);
+            self.world.at(end, SimEvent::Kill { host: old, life });
+            if self.world.random.percent(50) {
+                let until = self.world.soon(lease * 2);
                 self.pause(old, until);
             }
         } else {
             self.kill(old);
         }
         self.servers[server].current = new;
-        let start = self.soon(lease / 2);
-        self.at(start, SimEvent::Start { host: new });
-        self.disturb_until(self.now + lease * 5 + RECONNECT, None);
+        let start = self.world.soon(lease / 2);
+        self.world.at(start, SimEvent::Start { host: new });
+        self.disturb_until(self.world.now() + lease * 5 + RECONNECT, None);
         true
     }
 
@@ -268,7 +247,7 @@ impl Cluster {
             _ => self.routers(),
         };
         let host = self.random_of(hosts);
-        let awake = self.hosts[host].is_awake(self.now);
+        let awake = self.hosts[host].is_awake(self.world.now());
         if awake {
             self.pause(host, until);
             self.disturb_until(until, (kind == FaultKind::PauseNode).then_some(1));
@@ -276,23 +255,15 @@ impl Cluster {
         awake
     }
 
-    /// A process starts again where one ended.
-    pub(crate) fn restart(&mut self, host: HostId) {
-        if self.hosts[host].is_alive() {
-            return;
-        }
-        self.start(host);
-    }
-
     /// A client sends a command that touches everything.
-    fn flush(&mut self) -> bool {
-        let client = self.random.index(self.clients.len());
-        let settled = self.settled_at.iter().any(|settled| *settled <= self.now);
+    pub(crate) fn flush(&mut self) -> bool {
+        let client = self.world.random.index(self.clients.len());
+        let settled = self.settled_at.iter().any(|settled| *settled <= self.world.now());
         let free = !settled && self.clients[client].asked.is_empty() && self.connect(client);
         if free {
             let wish = commands::flush(self.keys.len());
             self.ask(client, wish, &mut Vec::new());
-            self.disturb_until(self.now + self.shape.lease * 2, None);
+            self.disturb_until(self.world.now() + self.shape.lease * 2, None);
         }
         free
     }

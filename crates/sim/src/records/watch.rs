@@ -6,7 +6,7 @@ use protocol::controller::partitions::Ownership;
 
 use crate::clients::AskedCommand;
 use crate::commands::CommandVerdict;
-use crate::faults::FaultKind;
+use crate::fault_kind::FaultKind;
 
 /// A time in which writes may take longer for another reason than a node in trouble.
 #[derive(Clone, Copy, Debug)]

@@ -1,0 +1,22 @@
+//! What the machines of a process have counted, before it ends. Not what it says of them.
+
+use crate::cluster::Cluster;
+use crate::network::HostId;
+
+impl Cluster {
+    /// Takes the numbers of a process into those of the run.
+    pub(crate) fn count_up(&mut self, host: HostId) {
+        if let Some(node) = self.hosts[host].node() {
+            let statistics = node.statistics();
+            self.watch.hits += statistics.hits;
+            self.watch.fills += statistics.fills;
+            self.watch.commits += statistics.commits;
+            self.watch.poisoned += statistics.poisoned;
+            self.watch.lapses += statistics.lease_losses;
+        } else if let Some(shim) = self.hosts[host].shim() {
+            self.watch.invalidations += shim.statistics().invalidated_copies;
+        } else if let Some(router) = self.hosts[host].router() {
+            self.watch.breakers += router.counters().breakers_opened;
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! What shims' machines for storage say to its servers and hear, and how that goes wrong. Not what they make of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use protocol::shim;
+use protocol::storage::StorageEvent;
+use protocol::storage::network::{Backend as _, ConnectionId, StorageInput};
+use protocol::storage::redis::Redis;
+use wire::resp::Command;
+
+use crate::cluster::Cluster;
+use crate::event::SimEvent;
+use crate::history::Execution;
+use crate::network::HostId;
+use crate::storage::links::Links;
+use crate::storage::redis::RedisServer;
+use crate::storage::site::{Doer, Done, Moment, Site, WireEvent};
+use crate::storage::{Backend, Effect, LIFE_SHIFT, RECONNECT, SLOT_SHIFT, settings, slot_of};
+
+/// What is slow takes so many times as long as the rest.
+const SLOWNESS: u64 = 20;
+
+impl Cluster {
+    /// The place of the other process that may run for the same storage.
+    pub(crate) fn other_slot(&self, slot: HostId) -> HostId {
+        self.slots_first + ((slot - self.slots_first) ^ 1)
+    }
+
+    fn backend(&mut self, slot: HostId) -> &mut Backend {
+        &mut self.backends[slot - self.slots_first]
+    }
+
+    /// Does something at a server and its connections, and plans what follows.
+    fn at_site<T>(
+        &mut self,
+        server: usize,
+        act: impl FnOnce(&mut Site<RedisServer>, &mut Moment<'_>) -> T,
+    ) -> T {
+        let factor = if self.servers[server].slow_until > self.world.now() { SLOWNESS } else { 1 };
+        let latency = self.shape.storage_latency * factor;
+        let mut at = Moment { now: self.world.now(), random: &mut self.world.random, latency };
+        let site = &mut self.servers[server].site;
+        let done = act(site, &mut at);
+        for (due, event) in site.take_due() {
+            self.world.at(due, SimEvent::Wire { server, event });
+        }
+        done
+    }
+
+    /// A shim's process starts with a machine that has no connections.
+    pub(crate) fn start_backend(&mut self, slot: HostId) {
+        let life = u64::from(self.hosts[slot].life);
+        let address = format!("server {}", self.server_of(slot));
+        let timeout = Duration::from_micros(self.shape.storage_timeout());
+        let settings = settings(address, timeout, self.world.random.number());
+        *self.backend(slot) = Backend {
+            machine: Some(Redis::new(settings)),
+            links: Links::new(life << LIFE_SHIFT | (slot as u64) << SLOT_SHIFT),
+            ..Backend::default()
+        };
+    }
+
+    /// A shim's process ends, and its connections with it; what it has written may still arrive.
+    pub(crate) fn end_backend(&mut self, slot: HostId) {
+        let gone = std::mem::take(self.backend(slot));
+        let most = self.shape.lease;
+        self.at_site(self.server_of(slot), |site, at| {
+            for connection in gone.links.all() {
+                let wait = at.random.below(most);
+                site.gone(at.now, connection, wait);
+            }
+        });
+    }
+
+    /// Tells a shim's machine for its storage something, and the shim what comes of it.
+    pub(crate) fn step_storage(&mut self, slot: HostId, input: StorageInput) {
+        let local = self.hosts[slot].clock.at(self.world.now());
+        let server = self.server_of(slot);
+        let own = self.backend(slot);
+        let Some(machine) = &mut own.machine else { return };
+        let mut events = Vec::new();
+        machine.step(local, input, &mut own.links, &mut events);
+        own.said.extend(events);
+        let actions = own.links.take_actions();
+        let writing = own.links.writing();
+        let mut resumed = Vec::new();
+        self.at_site(server, |site, at| {
+            resumed.extend(actions.into_iter().filter_map(|action| site.act(at, action)))
+        });
+        for connection in writing {
+            self.flush_wire(server, connection);
+        }
+        for connection in resumed {
+            self.deliver_bytes(connection, &Bytes::new());
+        }
+        self.tell_shim(slot);
+    }
+
+    /// What storage has said reaches the shim in order, as its driver has it.
+    pub(crate) fn tell_shim(&mut self, slot: HostId) {
+        if std::mem::replace(&mut self.backend(slot).telling, true) {
+            return;
+        }
+        while !self.hosts[slot].is_paused(self.world.now())
+            && let Some(event) = self.backend(slot).said.pop_front()
+        {
+            self.storage_says(slot, event);
+        }
+        self.backend(slot).telling = false;
+    }
+
+    fn storage_says(&mut self, slot: HostId, event: StorageEvent) {
+        self.world.event(6, slot);
+        self.world.note(|| format!("storage > {slot}: {event:?}"));
+        match &event {
+            StorageEvent::Up { .. } => {
+                self.backend(slot).settled = true;
+                let server = self.server_of(slot);
+                self.servers[server].obeyed = slot;
+            }
+            StorageEvent::Down { .. } => self.watch.storage_downs += 1,
+            _ => {}
+        }
+        self.step_shim(slot, shim::Input::Storage(event));
+    }
+
+    fn flush_wire(&mut self, server: usize, connection: ConnectionId) {
+        let slot = slot_of(connection);
+        let mut links = std::mem::take(&mut self.backend(slot).links);
+        self.at_site(server, |site, at| site.flush(at, &mut links, connection));
+        self.backend(slot).links = links;
+    }
+
+    fn deliver_bytes(&mut self, connection: ConnectionId, bytes: &Bytes) {
+        let slot = slot_of(connection);
+        if let Some(bytes) = self.backend(slot).links.come(connection, bytes) {
+            self.step_storage(slot, StorageInput::Data { connection, bytes });
+        }
+    }
+
+    /// When the server of an event does something again, if that is what it is about.
+    fn rests(&self, server: usize, event: &WireEvent) -> Option<u64> {
+        let until = self.servers[server].paused_until;
+        (event.doer() == Doer::Server && until > self.world.now()).then_some(until)
+    }
+
+    pub(crate) fn wire_event(&mut self, server: usize, event: WireEvent) {
+        if let Some(until) = self.rests(server, &event) {
+            if matches!(event, WireEvent::TurnEnds) {
+                self.servers[server].site.rest(until);
+            }
+            return self.world.at(until, SimEvent::Wire { server, event });
+        }
+        match event {
+            WireEvent::Flush(connection) => self.flush_wire(server, connection),
+            WireEvent::Arrive(connection, bytes) => {
+                self.at_site(server, |site, at| site.arrive(at, connection, &bytes));
+            }
+            WireEvent::End(connection) => self.servers[server].site.end(connection),
+            WireEvent::Execute(connection) => self.execute(server, connection),
+            WireEvent::TurnEnds => self.at_site(server, Site::turn_ends),
+            WireEvent::Connected(connection) => {
+                self.hear(connection, StorageInput::Connected(connection));
+            }
+            WireEvent::Deliver { connection, bytes, made } => {
+                self.deliver_reply(server, connection, &bytes, made)
+            }
+            WireEvent::Broken(connection) => {
+                let reason = "the connection broke".to_owned();
+                self.hear(connection, StorageInput::Closed { connection, reason });
+                self.backend(slot_of(connection)).links.forget(connection);
+            }
+        }
+    }
+
+    /// Tells a process about a connection that it still has.
+    fn hear(&mut self, connection: ConnectionId, input: StorageInput) {
+        let slot = slot_of(connection);
+        if self.backend(slot).links.has(connection) {
+            self.step_storage(slot, input);
+        }
+    }
+
+    fn deliver_reply(&mut self, server: usize, connection: ConnectionId, bytes: &Bytes, made: Option<u64>) {
+        let slot = slot_of(connection);
+        if !self.backend(slot).links.has(connection) {
+            return;
+        }
+        if let Some(made) = made {
+            // Until then it must not have claimed to know of what is in it.
+            self.check_exported(slot);
+            self.servers[server].site.heard(connection, made);
+            self.watch.reports += 1;
+        }
+        self.deliver_bytes(connection, bytes);
+    }
+
+    pub(crate) fn execute(&mut self, server: usize, connection: ConnectionId) {
+        let now_ms = self.servers[server].now_ms(self.world.now());
+        let done = self.at_site(server, |site, at| site.execute_in_turn(at, now_ms, connection));
+        match done {
+            Some(done) => {
+                self.carried_out(server, done);
+                self.wake_blocked(server);
+            }
+            // A command that blocks may have found that its key has expired.
+            None => self.changed(server),
+        }
+    }
+
+    /// Blocked commands go on if they can, those first that came first.
+    fn wake_blocked(&mut self, server: usize) {
+        let now_ms = self.servers[server].now_ms(self.world.now());
+        while let Some(done) = self.at_site(server, |site, at| site.wake(at, now_ms)) {
+            self.carried_out(server, done);
+        }
+    }
+
+    fn carried_out(&mut self, server: usize, done: Done) {
+        let Done { connection, outcome } = done;
+        let late = !self.backend(slot_of(connection)).links.has(connection);
+        self.world.event(if late { 7 } else { 5 }, slot_of(connection));
+        self.world.trace.bytes(outcome.command.frame());
+        self.world.note(|| {
+            format!("storage {server} executes {:?} of {connection:?}, late: {late}", outcome.command)
+        });
+        self.births.note_execution(&outcome.command, self.world.now());
+        self.changed(server);
+        if outcome.effect == Effect::Read {
+            return;
+        }
+        self.serial += 1;
+        let execution = Execution { time: self.world.now(), serial: self.serial, reply: outcome.reply };
+        let own = &mut self.servers[server];
+        own.late_writes += u64::from(late);
+        own.executed.entry(outcome.command.frame().clone()).or_default().push(execution);
+        self.check_written(server, &outcome.command, outcome.effect);
+    }
+
+    /// Whatever has just changed at a server is remembered and reported.
+    fn changed(&mut self, server: usize) {
+        if let Some(changes) = self.servers[server].data().take_changes() {
+            self.remember(server, &changes);
+            self.at_site(server, |site, at| site.report(at, changes));
+        }
+    }
+
+    /// Somebody writes who does not go through DistCache.
+    pub(crate) fn write_outside(&mut self, server: usize, command: &Command) {
+        self.world.note(|| format!("an outsider writes {command:?} at storage {server}"));
+        let now_ms = self.servers[server].now_ms(self.world.now());
+        self.servers[server].data().execute(now_ms, command, false);
+        self.changed(server);
+        self.wake_blocked(server);
+    }
+
+    /// Storage removes what has expired, whether or not anybody asks for it.
+    pub(crate) fn sweep(&mut self) {
+        for server in 0..self.servers.len() {
+            if self.shape.has_feed() && self.servers[server].paused_until <= self.world.now() {
+                let now_ms = self.servers[server].now_ms(self.world.now());
+                self.servers[server].data().sweep(now_ms);
+                self.changed(server);
+            }
+        }
+    }
+
+    /// A connection breaks. What the server had of it may still be carried out, until the fence.
+    fn break_wire(&mut self, slot: HostId, connection: ConnectionId) {
+        let lease = self.shape.lease;
+        self.at_site(self.server_of(slot), |site, at| {
+            let waits = (at.random.below(lease / 10), at.random.below(lease), at.random.below(lease));
+            site.break_connection(at.now, connection, waits);
+        });
+    }
+
+    pub(crate) fn lose_connection(&mut self, slot: HostId) -> bool {
+        let all: Vec<ConnectionId> = self.backend(slot).links.all().collect();
+        if all.is_empty() {
+            return false;
+        }
+        let connection = self.world.random.pick(&all);
+        self.break_wire(slot, connection);
+        true
+    }
+
+    pub(crate) fn lose_feed(&mut self, slot: HostId) -> bool {
+        let Some(connection) = self.feed_of(slot) else { return false };
+        self.watch.feed_trouble =
+            self.watch.feed_trouble.max(self.world.now() + self.shape.lease / 10 + RECONNECT);
+        self.break_wire(slot, connection);
+        true
+    }
+
+    /// Nothing comes over the feed until then, unless somebody loses patience before.
+    pub(crate) fn hang_feed(&mut self, slot: HostId, until: u64) -> bool {
+        let Some(connection) = self.feed_of(slot) else { return false };
+        let patience = until + self.shape.storage_timeout() + RECONNECT;
+        self.watch.feed_trouble = self.watch.feed_trouble.max(patience);
+        let server = self.server_of(slot);
+        self.servers[server].site.hang(connection, until);
+        true
+    }
+
+    /// The server loses the shim's user and its connections, by somebody's hand or in a restart; it has the same data.
+    pub(crate) fn lose_incarnation(&mut self, slot: HostId) {
+        self.at_site(self.server_of(slot), |site, at| {
+            let gone = match at.random.below(3) {
+                0 => site.server.lose_users(),
+                kind => site.server.restart(kind == 1, at.random.percent(30)),
+            };
+            site.cut(at, &gone);
+        });
+    }
+}
