@@ -1,5 +1,6 @@
 //! Clients ask, are connected, and go away. Not what they make of answers.
 
+use linearize::What;
 use protocol::router;
 use smallvec::SmallVec;
 use wire::resp::Command;
@@ -8,7 +9,6 @@ use crate::clients::AskedCommand;
 use crate::cluster::Cluster;
 use crate::commands::{self, DrawnCommand, StorageAnswers};
 use crate::event::SimEvent;
-use crate::model::What;
 use crate::network::HostId;
 use crate::tracker::{Tracker, TrackingChoice};
 

@@ -1,11 +1,11 @@
 //! What clients ask for: keys of four kinds, and commands with what they do to which of them. Not when, or by whom.
 
 use bytes::Bytes;
+use linearize::{ModelState, What};
 use protocol::placement::Placement;
 use wire::resp::Command;
 use wire::{Key, View};
 
-use crate::model::{ModelState, What};
 use crate::random::SimRandom;
 use crate::shape::{Shape, Traffic};
 

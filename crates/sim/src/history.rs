@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-
-use crate::model::What;
+use linearize::{HistoryOperation, HistoryOutcome, What};
 
 /// By frame: each time that storage carried the command out.
 pub(crate) type Executed = BTreeMap<Bytes, Vec<Execution>>;
@@ -15,34 +14,6 @@ pub(crate) struct Execution {
     /// Orders those of one time.
     pub(crate) serial: u64,
     pub(crate) reply: Bytes,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HistoryOutcome {
-    /// Not answered.
-    Pending,
-    /// The reply as RESP2 has it.
-    Told(Vec<u8>),
-    /// It may have happened, and may still happen until `returned`.
-    Unknown,
-    /// It happened, and nobody was told.
-    Happened,
-    /// It certainly had no effect, or its reply says nothing.
-    Void,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct HistoryOperation {
-    pub(crate) what: What,
-    pub(crate) invoked: u64,
-    pub(crate) returned: u64,
-    pub(crate) outcome: HistoryOutcome,
-    /// The same client's earlier operation on this key, sent ahead of this one without waiting for its reply.
-    pub(crate) after: Option<u32>,
-    /// The command of a write, as storage gets it.
-    pub(crate) frame: Option<Bytes>,
-    /// When storage carried it out, as time and serial number, once that is settled. A search may begin there.
-    pub(crate) executed: Option<(u64, u64)>,
 }
 
 /// One operation: its key, and its place among that key's.

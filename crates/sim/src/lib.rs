@@ -26,7 +26,6 @@ mod following;
 mod history;
 mod host;
 mod lifecycle;
-mod model;
 mod network;
 mod outsiders;
 mod policies;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::checkers::linearize;
+use linearize::HistoryVerdict;
+
 use crate::cluster::Cluster;
 use crate::commands::{DrawnCommand, StorageAnswers};
 use crate::fault_kind::{FaultKind, FaultSet};
@@ -130,10 +131,14 @@ impl Cluster {
             if self.shape.bounded.is_some() || self.world.has_failed() {
                 continue;
             }
-            let verdict = linearize::check(&self.history.keys[key], self.keys[key].initial());
-            if let Err(report) = verdict {
-                self.world.fail(format!("key {:?}: {report}", self.keys[key].key.bytes));
-            }
+            let failure = match linearize::check(&self.history.keys[key], self.keys[key].initial()) {
+                HistoryVerdict::Linearizable => continue,
+                HistoryVerdict::Violation(one) => format!("no order explains these replies:\n{}", one.report),
+                HistoryVerdict::Undecided(one) => {
+                    format!("whether an order explains these replies was not found out:\n{}", one.report)
+                }
+            };
+            self.world.fail(format!("key {:?}: {failure}", self.keys[key].key.bytes));
         }
     }
 

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use wire::resp::{Command, ReplyScanner, Value};
 
 use super::memcached;
-use super::model::hash_text;
 use super::operation::{JepsenAction, JepsenOutcome};
 
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -120,7 +119,8 @@ fn pairs(values: &[Value]) -> Option<String> {
     let mut fields: Vec<(&str, &str)> =
         texts.chunks(2).map(|pair| Some((*pair.first()?, *pair.get(1)?))).collect::<Option<_>>()?;
     fields.sort_unstable();
-    Some(hash_text(fields.into_iter()))
+    let fields: Vec<String> = fields.into_iter().map(|(field, value)| format!("{field}={value}")).collect();
+    Some(format!("{{{}}}", fields.join(",")))
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
+use linearize::HistoryVerdict;
 
-use super::linearize::{self, JepsenVerdict};
 use super::operation::JepsenHistory;
+use super::ours;
 use super::porcupine::{Judgement, Porcupine, PorcupineAnswer, PorcupineAnswers};
 
 /// Histories that wait to be checked; beyond it clients wait.
@@ -34,7 +35,7 @@ pub(super) struct JepsenViolation {
     pub(super) picture: Option<PathBuf>,
 }
 
-type WaitingKey = Arc<Mutex<HashMap<u64, (JepsenHistory, JepsenVerdict)>>>;
+type WaitingKey = Arc<Mutex<HashMap<u64, (JepsenHistory, HistoryVerdict)>>>;
 
 pub(super) struct Judge {
     findings: Arc<Mutex<Findings>>,
@@ -90,7 +91,7 @@ fn ask(
     waiting: &WaitingKey,
 ) -> anyhow::Result<()> {
     for history in histories {
-        let verdict = linearize::check(&history);
+        let verdict = ours::judge(&history);
         // First noted, then asked: the answer may come at once.
         lock(waiting).insert(history.id, (history.clone(), verdict));
         porcupine.ask(&history)?;
@@ -115,16 +116,16 @@ fn compare(
     Ok(())
 }
 
-fn note(findings: &mut Findings, history: &JepsenHistory, verdict: JepsenVerdict, answer: PorcupineAnswer) {
+fn note(findings: &mut Findings, history: &JepsenHistory, verdict: HistoryVerdict, answer: PorcupineAnswer) {
     findings.histories += 1;
     findings.operations += history.operations.len() as u64;
     match (verdict, answer.verdict) {
-        (JepsenVerdict::Linearizable, Judgement::Linearizable) => {}
-        (JepsenVerdict::Violation(explained), Judgement::Violation) => {
-            let (key, text) = (history.key.clone(), history.text(&explained));
+        (HistoryVerdict::Linearizable, Judgement::Linearizable) => {}
+        (HistoryVerdict::Violation(one), Judgement::Violation) => {
+            let (key, text) = (history.key.clone(), history.text(&one.explained));
             findings.violations.push(JepsenViolation { key, text, picture: answer.picture });
         }
-        (JepsenVerdict::Undecided, _) | (_, Judgement::Undecided) => findings.undecided += 1,
+        (HistoryVerdict::Undecided(_), _) | (_, Judgement::Undecided) => findings.undecided += 1,
         (ours, theirs) => {
             let text = history.text(&[]);
             findings.disagreements.push(format!("ours says {ours:?}, porcupine {theirs:?}:\n{text}"));

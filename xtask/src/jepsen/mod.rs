@@ -3,8 +3,8 @@
 //! Every role is a process of its own and every address that one dials is the chaos proxy's (`cluster::proxy`).
 //! Storage is plain redis-servers, a Redis Cluster, or memcached. Clients (`client`) work on few keys whose names change often (`keys`) and note what they asked and heard;
 //! what they never heard of may have happened at any later time, or not. Faults come in episodes drawn from the
-//! seed (`faults`). A name's history is checked as soon as its life is over (`judge`), by our own checker
-//! (`linearize` over `model`) and by porcupine (`xtask/porcupine`), which must agree; so no run is too long. A run
+//! seed (`faults`). A name's history is checked as soon as its life is over (`judge`), by the simulator's
+//! checker (`ours`) and by porcupine (`xtask/porcupine`), which must agree; so no run is too long. A run
 //! goes in rounds, each with a new cluster of another shape.
 
 mod arguments;
@@ -13,11 +13,10 @@ mod connection;
 mod faults;
 mod judge;
 mod keys;
-mod linearize;
 mod memcached;
 mod meter;
-mod model;
 mod operation;
+mod ours;
 mod planted;
 mod porcupine;
 mod report;

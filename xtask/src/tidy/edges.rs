@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Violation;
 
 /// Our own crates that each crate may use. `distcache`, `fuzz` and `xtask` stand at the top and are not listed.
-const EDGES: [(&str, &[&str]); 17] = [
+const EDGES: [(&str, &[&str]); 18] = [
     (OF_TESTS, &[]),
     ("wire", &[]),
     ("policies", &[]),
@@ -20,7 +20,8 @@ const EDGES: [(&str, &[&str]); 17] = [
     ("router", &["runtime", "config", "protocol", "commands", "wire", "xdp"]),
     ("shim", &["runtime", "config", "protocol", "commands", "wire"]),
     ("controller", &["runtime", "config", "protocol", "wire"]),
-    ("sim", &["protocol", "commands", "trace", "wire"]),
+    ("linearize", &["wire"]),
+    ("sim", &["protocol", "commands", "linearize", "trace", "wire"]),
     ("study", &["protocol", "policies", "flash", "trace", "wire"]),
     (
         "lab",

@@ -5,7 +5,6 @@ mod counts;
 mod directory;
 mod kept;
 mod leaks;
-pub(crate) mod linearize;
 mod liveness;
 mod load;
 mod maps;

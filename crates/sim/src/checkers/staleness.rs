@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use linearize::{HistoryOperation, HistoryOutcome};
 use protocol::storage::network::ConnectionId;
 use wire::Peer;
 use wire::resp::Value;
 
 use crate::cluster::Cluster;
-use crate::history::{HistoryOperation, HistoryOutcome};
 use crate::network::HostId;
 
 impl Cluster {

@@ -7,8 +7,8 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
-use crate::history::{HistoryOperation, HistoryOutcome};
 use crate::model::{ModelState, ModelWindow, What};
+use crate::operation::{HistoryOperation, HistoryOutcome};
 
 /// Histories that need more are given up; none of an honest system has come near.
 const STEPS_MAX: usize = 2_000_000;
@@ -47,15 +47,34 @@ struct Branch {
     current: u32,
 }
 
+/// What is to be said of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HistoryVerdict {
+    Linearizable,
+    /// No order explains its replies.
+    Violation(Unexplained),
+    /// So many steps did not tell: it has too many operations of unknown outcome.
+    Undecided(Unexplained),
+}
+
+/// How far a history could be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unexplained {
+    /// The places of the operations in the longest order that explains its replies.
+    pub explained: Vec<usize>,
+    /// Where it ends, for people.
+    pub report: String,
+}
+
 /// Operations in any order.
-pub(crate) fn check(operations: &[HistoryOperation], initial: ModelState) -> Result<(), String> {
+pub fn check(operations: &[HistoryOperation], initial: ModelState) -> HistoryVerdict {
     // Operations without effect are left out, so places change.
     let mut order: Vec<usize> =
         (0..operations.len()).filter(|place| operations[*place].outcome != HistoryOutcome::Void).collect();
     order.sort_by_key(|place| operations[*place].invoked);
     let mut places = vec![None; operations.len()];
     order.iter().enumerate().for_each(|(new, old)| places[*old] = Some(new as u32));
-    let kept: Vec<&HistoryOperation> = order.into_iter().map(|place| &operations[place]).collect();
+    let kept: Vec<&HistoryOperation> = order.iter().map(|place| &operations[*place]).collect();
     let after = |operation: &&HistoryOperation| operation.after.and_then(|place| places[place as usize]);
     let required = |operation: &HistoryOperation| is_required(operation);
     let after: Vec<Option<u32>> = kept.iter().map(after).collect();
@@ -75,13 +94,17 @@ pub(crate) fn check(operations: &[HistoryOperation], initial: ModelState) -> Res
         best_placed: Vec::new(),
         operations: &kept,
     };
-    let verdict = match search.run(initial.clone()) {
-        Some(true) => return Ok(()),
-        Some(false) => "no order explains these replies".to_owned(),
-        None => format!("whether an order explains these replies was not found out in {STEPS_MAX} steps"),
-    };
+    let found = search.run(initial.clone());
+    if found == Some(true) {
+        return HistoryVerdict::Linearizable;
+    }
     search.again(initial);
-    Err(format!("{verdict}:\n{}", search.report()))
+    let explained = search.best_placed.iter().map(|place| order[*place as usize]).collect();
+    let unexplained = Unexplained { explained, report: search.report() };
+    match found {
+        Some(_) => HistoryVerdict::Violation(unexplained),
+        None => HistoryVerdict::Undecided(unexplained),
+    }
 }
 
 impl Search<'_> {
@@ -348,9 +371,9 @@ fn mixed(word: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
-    use crate::history::{HistoryOperation, HistoryOutcome};
+    use super::{HistoryVerdict, check};
     use crate::model::{ModelState, What};
+    use crate::operation::{HistoryOperation, HistoryOutcome};
 
     fn operation(what: What, invoked: u64, returned: u64, reply: &str) -> HistoryOperation {
         let outcome = match reply {
@@ -369,7 +392,7 @@ mod tests {
     }
 
     fn explained(operations: &[HistoryOperation]) -> bool {
-        check(operations, ModelState::text()).is_ok()
+        check(operations, ModelState::text()) == HistoryVerdict::Linearizable
     }
 
     #[test]

@@ -7,7 +7,7 @@ use wire::resp::reply;
 
 /// What an operation does to its key. Commands on several keys are one operation on each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum What {
+pub enum What {
     Get,
     Length,
     Set(Vec<u8>),
@@ -16,6 +16,10 @@ pub(crate) enum What {
     Expire(u64),
     Increment(i64),
     Append(Vec<u8>),
+    /// memcached's: sets only what is absent.
+    Add(Vec<u8>),
+    /// memcached's append, which does nothing to what is absent.
+    Extend(Vec<u8>),
     Delete,
     /// FLUSHALL.
     Clear,
@@ -30,7 +34,7 @@ pub(crate) enum What {
 }
 
 impl What {
-    pub(crate) fn reads(&self) -> bool {
+    pub fn reads(&self) -> bool {
         matches!(
             self,
             What::Get
@@ -45,29 +49,31 @@ impl What {
 
 /// The virtual times between which something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct ModelWindow {
-    pub(crate) earliest: u64,
-    pub(crate) latest: u64,
+pub struct ModelWindow {
+    pub earliest: u64,
+    pub latest: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ModelState {
+pub enum ModelState {
     Text { value: Option<Vec<u8>>, expires: Option<ModelWindow> },
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
     List(VecDeque<Vec<u8>>),
 }
 
 /// A state that may follow, and what the client is told.
-pub(crate) type ModelOutcome = (ModelState, Vec<u8>);
+pub type ModelOutcome = (ModelState, Vec<u8>);
 
+/// What a command of memcached is told that did nothing.
+pub const REFUSED: &[u8] = b"no";
 const ABSENT: ModelState = ModelState::Text { value: None, expires: None };
 
 impl ModelState {
-    pub(crate) fn text() -> ModelState {
+    pub fn text() -> ModelState {
         ABSENT
     }
 
-    pub(crate) fn expires(&self) -> Option<ModelWindow> {
+    pub fn expires(&self) -> Option<ModelWindow> {
         match self {
             ModelState::Text { expires, .. } => *expires,
             _ => None,
@@ -75,7 +81,7 @@ impl ModelState {
     }
 
     /// What a read is told that changes nothing and happens within `when`; `None` if the key has expired by then.
-    pub(crate) fn read(&self, what: &What, when: ModelWindow) -> Option<Vec<u8>> {
+    pub fn read(&self, what: &What, when: ModelWindow) -> Option<Vec<u8>> {
         if self.expires().is_some_and(|expires| when.earliest > expires.latest) {
             return None;
         }
@@ -90,7 +96,7 @@ impl ModelState {
 
     /// Every outcome of an operation that happens within `when`: two where the key may or may not have expired,
     /// none where the operation would block.
-    pub(crate) fn outcomes(&self, what: &What, when: ModelWindow) -> SmallVec<[ModelOutcome; 2]> {
+    pub fn outcomes(&self, what: &What, when: ModelWindow) -> SmallVec<[ModelOutcome; 2]> {
         let mut outcomes = SmallVec::new();
         let expires = self.expires();
         if expires.is_none_or(|expires| when.earliest <= expires.latest) {
@@ -164,6 +170,15 @@ fn apply_text(
             text.extend_from_slice(more);
             reply::integer(text.len() as i64, &mut out);
             ModelState::Text { value: Some(text), expires }
+        }
+        What::Add(new) => {
+            reply::simple(if value.is_none() { b"OK" } else { REFUSED }, &mut out);
+            ModelState::Text { value: value.or_else(|| Some(new.clone())), expires }
+        }
+        What::Extend(more) => {
+            reply::simple(if value.is_some() { b"OK" } else { REFUSED }, &mut out);
+            let value = value.map(|text| [text, more.clone()].concat());
+            ModelState::Text { value, expires }
         }
         What::Delete => {
             reply::integer(i64::from(value.is_some()), &mut out);
