@@ -151,10 +151,11 @@ fn table(server: &mut CodegenServer, version: &str) -> anyhow::Result<String> {
     );
     writeln!(out, "{}\n", version_line(version))?;
     out.push_str("/// Sorted by name.\n#[rustfmt::skip]\npub(super) static TABLE: &[CommandSpec] = &[\n");
-    let mut number = 0;
+    let mut table = TableWriter { groups: &groups, number: 0, out };
     for command in &commands {
-        command.write(&groups, "    ", &mut number, &mut out)?;
+        table.write(command, "    ")?;
     }
+    let TableWriter { number, mut out, .. } = table;
     out.push_str("];\n\n/// With all subcommands.\n");
     writeln!(out, "pub(crate) const COMMANDS_COUNT: usize = {number};")?;
     Ok(out)
@@ -223,35 +224,41 @@ impl CommandEntry {
             name,
         })
     }
+}
 
-    fn write(
-        &self,
-        groups: &Groups,
-        indent: &str,
-        number: &mut usize,
-        out: &mut String,
-    ) -> anyhow::Result<()> {
-        let group = groups.0.get(&self.name).with_context(|| format!("{} has no group", self.name))?;
-        let (name, arity, group) = (&self.name, self.arity, camel(group));
-        write!(out, "{indent}command({number}, \"{name}\", {arity}, CommandGroup::{group})")?;
+/// Writes the table's lines.
+struct TableWriter<'a> {
+    groups: &'a Groups,
+    /// Commands and subcommands written so far.
+    number: usize,
+    out: String,
+}
+
+impl TableWriter<'_> {
+    fn write(&mut self, command: &CommandEntry, indent: &str) -> anyhow::Result<()> {
+        let name = &command.name;
+        let number = self.number;
+        let group = self.groups.0.get(name).with_context(|| format!("{name} has no group"))?;
+        let (arity, group) = (command.arity, camel(group));
+        write!(self.out, "{indent}command({number}, \"{name}\", {arity}, CommandGroup::{group})")?;
         let lists = [
-            ("flags", &self.flags),
-            ("tips", &self.tips),
-            ("categories", &self.categories),
-            ("keys", &self.keys),
+            ("flags", &command.flags),
+            ("tips", &command.tips),
+            ("categories", &command.categories),
+            ("keys", &command.keys),
         ];
         for (part, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
-            write!(out, ".{part}(&[{}])", list.join(", "))?;
+            write!(self.out, ".{part}(&[{}])", list.join(", "))?;
         }
-        *number += 1;
-        if !self.subcommands.is_empty() {
-            out.push_str(".subcommands(&[\n");
-            for subcommand in &self.subcommands {
-                subcommand.write(groups, &format!("{indent}    "), number, out)?;
+        self.number += 1;
+        if !command.subcommands.is_empty() {
+            self.out.push_str(".subcommands(&[\n");
+            for subcommand in &command.subcommands {
+                self.write(subcommand, &format!("{indent}    "))?;
             }
-            write!(out, "{indent}])")?;
+            write!(self.out, "{indent}])")?;
         }
-        out.push_str(",\n");
+        self.out.push_str(",\n");
         Ok(())
     }
 }

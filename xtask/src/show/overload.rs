@@ -1,6 +1,7 @@
 //! `show overload`: twice and five times what a cluster can do: what it still does, its leases, and how it recovers; for
 //! clusters where requests wait and for those that refuse them.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -64,12 +65,12 @@ fn show_one(stage: &Stage<'_>, overload: ShownOverload, finding: &mut Finding) -
     let peak = rated::peak(stage.binary, &cluster, folder.path(), &workload)?;
     finding.figure(&format!("{name}_peak"), peak);
     finding.say(format!("{name}: the cluster answers {peak:.0} requests/s in time at most"));
+    let surge =
+        Surge { binary: stage.binary, cluster: &cluster, folder: folder.path(), workload: &workload, peak };
     for factor in [2.0, 5.0] {
-        let lost = leases_lost(&cluster)?;
-        let run = surge(stage, &cluster, &folder, &workload, peak, factor)?;
-        let lost = leases_lost(&cluster)? - lost;
-        run.keep(stage, overload, factor)?;
-        judge(finding, overload, peak, factor, &run, lost);
+        let run = surge.run(factor)?;
+        run.keep(stage, overload)?;
+        run.judge(finding, overload);
     }
     Ok(())
 }
@@ -80,29 +81,43 @@ struct OverloadRun {
     extra: DoneLoad,
     from_ms: u64,
     to_ms: u64,
+    /// Requests/s that the cluster answers in time at most.
+    peak: f64,
+    /// How many times the peak was asked for.
+    factor: f64,
+    leases_lost: u64,
 }
 
-fn surge(
-    stage: &Stage<'_>,
-    cluster: &ProcessCluster,
-    folder: &Folder,
-    workload: &[&str],
+/// What is asked of whom in each surge.
+struct Surge<'a> {
+    binary: &'a Path,
+    cluster: &'a ProcessCluster,
+    folder: &'a Path,
+    workload: &'a [&'a str],
     peak: f64,
-    factor: f64,
-) -> anyhow::Result<OverloadRun> {
-    let start = |name: &str, rate: f64, time: Duration| {
-        let (rate, seconds, slice) = (format!("{rate:.0}"), time.as_secs().to_string(), SLICE_MS.to_string());
-        let timing = ["--rate", &rate, "--seconds", &seconds, "--slice-ms", &slice];
-        let arguments = [workload, &OPEN, &timing].concat();
-        ShownLoad::start(stage.binary, cluster.router(0), folder.path(), name, &arguments)
-    };
-    let base = start("base", peak / 2.0, BEFORE + SURGE + REST)?;
-    std::thread::sleep(BEFORE);
-    let (begun, from_ms) = (Instant::now(), unix_ms());
-    let extra = start("extra", peak * (factor - 0.5), SURGE)?;
-    std::thread::sleep(SURGE.saturating_sub(begun.elapsed()));
-    let to_ms = unix_ms();
-    Ok(OverloadRun { extra: extra.finish()?, base: base.finish()?, from_ms, to_ms })
+}
+
+impl Surge<'_> {
+    fn run(&self, factor: f64) -> anyhow::Result<OverloadRun> {
+        let Surge { cluster, peak, .. } = *self;
+        let lost = leases_lost(cluster)?;
+        let start = |name: &str, rate: f64, time: Duration| {
+            let (rate, seconds, slice) =
+                (format!("{rate:.0}"), time.as_secs().to_string(), SLICE_MS.to_string());
+            let timing = ["--rate", &rate, "--seconds", &seconds, "--slice-ms", &slice];
+            let arguments = [self.workload, &OPEN, &timing].concat();
+            ShownLoad::start(self.binary, cluster.router(0), self.folder, name, &arguments)
+        };
+        let base = start("base", peak / 2.0, BEFORE + SURGE + REST)?;
+        std::thread::sleep(BEFORE);
+        let (begun, from_ms) = (Instant::now(), unix_ms());
+        let extra = start("extra", peak * (factor - 0.5), SURGE)?;
+        std::thread::sleep(SURGE.saturating_sub(begun.elapsed()));
+        let to_ms = unix_ms();
+        let (extra, base) = (extra.finish()?, base.finish()?);
+        let leases_lost = leases_lost(cluster)? - lost;
+        Ok(OverloadRun { base, extra, from_ms, to_ms, peak, factor, leases_lost })
+    }
 }
 
 impl OverloadRun {
@@ -139,7 +154,8 @@ impl OverloadRun {
         Some(Duration::from_millis(window[0].unix_ms - self.to_ms))
     }
 
-    fn keep(&self, stage: &Stage<'_>, overload: ShownOverload, factor: f64) -> anyhow::Result<()> {
+    fn keep(&self, stage: &Stage<'_>, overload: ShownOverload) -> anyhow::Result<()> {
+        let factor = self.factor;
         let file = |end: &str| stage.runs.join(format!("show-overload-{}-{factor}x{end}", overload.name()));
         for (end, done) in [("-base.csv", &self.base), ("-extra.csv", &self.extra)] {
             std::fs::write(file(end), &done.csv)?;
@@ -172,6 +188,45 @@ impl OverloadRun {
         }
         .write(&file(".svg"))
     }
+
+    fn judge(&self, finding: &mut Finding, overload: ShownOverload) {
+        let OverloadRun { peak, factor, leases_lost: lost, .. } = *self;
+        let (goodput, recovery) = (self.goodput(overload), self.recovery());
+        let name = overload.name();
+        let errors = self.per_second(|slice| slice.error_replies);
+        let within = match overload {
+            ShownOverload::Wait => "",
+            ShownOverload::Refuse => " within a second",
+        };
+        finding.bound(
+        goodput >= GOODPUT_MIN * peak,
+        format!(
+            "{name}, {factor} times the load: {goodput:.0} requests/s answered{within}, {:.0} % of the peak, at least \
+             90 %; {errors:.0} error replies/s",
+            goodput / peak * 100.0
+        ),
+    );
+        finding
+            .bound(lost == 0, format!("{name}, {factor} times the load: {lost} leases lost, none allowed"));
+        finding.bound(
+            recovery.is_some_and(|recovery| recovery <= RECOVERY_MAX),
+            format!(
+                "{name}, {factor} times the load: as before {} s after it dropped, at most 10 s",
+                recovery.map_or("never, or later than 14".to_owned(), |time| format!(
+                    "{:.1}",
+                    time.as_secs_f64()
+                ))
+            ),
+        );
+        finding.figure(
+            &format!("{name}_{factor}x"),
+            json!({
+                "offered": peak * factor, "goodput": goodput, "goodput_over_peak": goodput / peak,
+                "error_replies_per_s": errors, "leases_lost": lost,
+                "recovery_s": recovery.map_or(Value::Null, |time| json!(time.as_secs_f64())),
+            }),
+        );
+    }
 }
 
 /// By nodes and by shims, since the cluster started.
@@ -180,46 +235,4 @@ fn leases_lost(cluster: &ProcessCluster) -> anyhow::Result<u64> {
     let members =
         ["nodes", "shims"].into_iter().flat_map(|role| status[role].as_array().into_iter().flatten());
     Ok(members.filter_map(|member| member["leases_lost_total"].as_u64()).sum())
-}
-
-fn judge(
-    finding: &mut Finding,
-    overload: ShownOverload,
-    peak: f64,
-    factor: f64,
-    run: &OverloadRun,
-    lost: u64,
-) {
-    let (goodput, recovery) = (run.goodput(overload), run.recovery());
-    let name = overload.name();
-    let errors = run.per_second(|slice| slice.error_replies);
-    let within = match overload {
-        ShownOverload::Wait => "",
-        ShownOverload::Refuse => " within a second",
-    };
-    finding.bound(
-        goodput >= GOODPUT_MIN * peak,
-        format!(
-            "{name}, {factor} times the load: {goodput:.0} requests/s answered{within}, {:.0} % of the peak, at least \
-             90 %; {errors:.0} error replies/s",
-            goodput / peak * 100.0
-        ),
-    );
-    finding.bound(lost == 0, format!("{name}, {factor} times the load: {lost} leases lost, none allowed"));
-    finding.bound(
-        recovery.is_some_and(|recovery| recovery <= RECOVERY_MAX),
-        format!(
-            "{name}, {factor} times the load: as before {} s after it dropped, at most 10 s",
-            recovery
-                .map_or("never, or later than 14".to_owned(), |time| format!("{:.1}", time.as_secs_f64()))
-        ),
-    );
-    finding.figure(
-        &format!("{name}_{factor}x"),
-        json!({
-            "offered": peak * factor, "goodput": goodput, "goodput_over_peak": goodput / peak,
-            "error_replies_per_s": errors, "leases_lost": lost,
-            "recovery_s": recovery.map_or(Value::Null, |time| json!(time.as_secs_f64())),
-        }),
-    );
 }

@@ -23,6 +23,14 @@ pub(crate) struct Harm {
     pub(crate) held: u64,
 }
 
+/// When and under which rules bytes come in, and what counts the harm that these do.
+pub(super) struct Passage<'a> {
+    pub(super) now: Instant,
+    pub(super) weather: &'a Weather,
+    pub(super) random: &'a mut SmallRng,
+    pub(super) harm: &'a mut Harm,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Direction {
     /// Bytes of a control connection that are no whole piece yet.
@@ -56,57 +64,44 @@ impl Direction {
     }
 
     /// Bytes have come from the source.
-    pub(super) fn take_in(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        channel: ProxiedChannel,
-        weather: &Weather,
-        random: &mut SmallRng,
-        harm: &mut Harm,
-    ) {
+    pub(super) fn take_in(&mut self, bytes: &[u8], channel: ProxiedChannel, passage: &mut Passage<'_>) {
         // What is due goes first: what comes now may pass at once.
-        self.release(now, weather);
+        self.release(passage.now, passage.weather);
         if channel != ProxiedChannel::Control {
-            return self.pass(now, bytes.to_vec(), weather, random);
+            return self.pass(bytes.to_vec(), passage);
         }
         self.partial.extend_from_slice(bytes);
         while let Some(piece) = stream::take(&mut self.partial) {
             match piece {
-                Piece::Plain(bytes) => self.pass(now, bytes, weather, random),
-                Piece::Control(kind, bytes) => self.message(now, kind, bytes, weather, random, harm),
+                Piece::Plain(bytes) => self.pass(bytes, passage),
+                Piece::Control(kind, bytes) => self.message(kind, bytes, passage),
             }
         }
     }
 
-    fn message(
-        &mut self,
-        now: Instant,
-        kind: WeatherKind,
-        bytes: Vec<u8>,
-        weather: &Weather,
-        random: &mut SmallRng,
-        harm: &mut Harm,
-    ) {
+    fn message(&mut self, kind: WeatherKind, bytes: Vec<u8>, passage: &mut Passage<'_>) {
+        let now = passage.now;
         let applies = |rule: &&super::weather::WeatherRule| rule.kind.is_none_or(|wanted| wanted == kind);
-        let rule = weather.rules.iter().filter(applies).find(|rule| random.random_bool(rule.chance));
+        let mut rules = passage.weather.rules.iter().filter(applies);
+        let rule = rules.find(|rule| passage.random.random_bool(rule.chance));
         match rule.map(|rule| rule.fate) {
-            None => self.pass(now, bytes, weather, random),
-            Some(MessageFate::Drop) => harm.dropped += 1,
+            None => self.pass(bytes, passage),
+            Some(MessageFate::Drop) => passage.harm.dropped += 1,
             Some(MessageFate::Duplicate(after)) => {
-                harm.duplicated += 1;
-                self.pass(now, bytes.clone(), weather, random);
+                passage.harm.duplicated += 1;
+                self.pass(bytes.clone(), passage);
                 self.wait(now + after, bytes);
             }
             Some(MessageFate::Hold(time)) => {
-                harm.held += 1;
+                passage.harm.held += 1;
                 self.wait(now + time, bytes);
             }
         }
     }
 
     /// Through the ordinary flow, which keeps its order.
-    fn pass(&mut self, now: Instant, bytes: Vec<u8>, weather: &Weather, random: &mut SmallRng) {
+    fn pass(&mut self, bytes: Vec<u8>, passage: &mut Passage<'_>) {
+        let Passage { now, weather, ref mut random, .. } = *passage;
         let clear = weather.delay.is_zero() && weather.jitter.is_zero() && weather.bytes_per_second.is_none();
         if clear && self.last_due.is_none_or(|due| due <= now) {
             self.out.extend_from_slice(&bytes);
@@ -149,7 +144,7 @@ impl Direction {
 #[cfg(test)]
 mod tests {
     use super::super::weather::WeatherRule;
-    use super::{Direction, Harm, MessageFate, ProxiedChannel, Weather, WeatherKind};
+    use super::{Direction, Harm, MessageFate, Passage, ProxiedChannel, Weather, WeatherKind};
     use rand::SeedableRng as _;
     use rand::rngs::SmallRng;
     use std::time::{Duration, Instant};
@@ -166,7 +161,8 @@ mod tests {
         weather: &Weather,
     ) -> Harm {
         let (mut random, mut harm) = (SmallRng::seed_from_u64(1), Harm::default());
-        direction.take_in(now, bytes, channel, weather, &mut random, &mut harm);
+        let mut passage = Passage { now, weather, random: &mut random, harm: &mut harm };
+        direction.take_in(bytes, channel, &mut passage);
         harm
     }
 

@@ -10,7 +10,7 @@ use mio::{Events, Interest, Poll, Token};
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
 
-use super::direction::{Direction, Harm};
+use super::direction::{Direction, Harm, Passage};
 use super::stream::{self, ProxiedChannel};
 use super::weather::Weather;
 use super::{ProxiedLink, ProxyOrder, WAKER, Way};
@@ -234,7 +234,8 @@ impl Relay {
             // Until there is nothing to read or no room for it: no event will say that there is room again.
             loop {
                 let (weather, buffer) = (&weather[side], &mut self.buffer);
-                let read = connection.read(side, now, weather, buffer, &mut self.random, &mut self.harm);
+                let (random, harm) = (&mut self.random, &mut self.harm);
+                let read = connection.read(side, buffer, Passage { now, weather, random, harm });
                 if read == RelayVerdict::Ends || connection.write(side, now, weather) == RelayVerdict::Ends {
                     self.connections[index] = None;
                     return;
@@ -251,21 +252,13 @@ impl Relay {
 }
 
 impl RelayConnection {
-    fn read(
-        &mut self,
-        side: usize,
-        now: Instant,
-        weather: &Weather,
-        buffer: &mut [u8],
-        random: &mut SmallRng,
-        harm: &mut Harm,
-    ) -> RelayVerdict {
+    fn read(&mut self, side: usize, buffer: &mut [u8], mut passage: Passage<'_>) -> RelayVerdict {
         while self.has_more(side) {
             match self.sockets[side].read(buffer) {
                 Ok(0) => self.directions[side].ended = true,
                 Ok(count) => {
                     let Some(bytes) = self.recognize(side, &buffer[..count]) else { continue };
-                    self.directions[side].take_in(now, &bytes, self.channel, weather, random, harm);
+                    self.directions[side].take_in(&bytes, self.channel, &mut passage);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable[side] = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
