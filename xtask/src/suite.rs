@@ -17,7 +17,7 @@ pub(crate) const BUILD: &[&str] = &["test", "--workspace", "--locked", "--no-run
 /// Each part of the tests, and the programs that cargo has for it.
 pub(crate) const PARTS: [(&str, &[&str]); 2] =
     [("test", &["--lib", "--bins", "--examples"]), ("end-to-end", &["--test", "*"])];
-/// Of the end-to-end programs one is nearly all: its tests wait for nine tenths of their time.
+/// Threads of a test program for each core. One end-to-end program is nearly all: its tests wait for nine tenths of their time.
 const THREADS_PER_CORE: usize = 3;
 const POLL: Duration = Duration::from_millis(20);
 
