@@ -265,7 +265,9 @@ fn the_status_has_real_numbers() {
     client.send(b"SET k 1\r\nGET k\r\nNOSUCH\r\n");
     client.expect("+OK\r\n$1\r\n1\r\n-ERR unknown command 'NOSUCH'");
     // What was refused before the shim was linked counts as well.
-    let all = |status: &RouterStatus| status.errors_total >= 1 && status.latency.count >= 4;
+    let all = |status: &RouterStatus| {
+        status.errors_total >= 1 && status.latency.count >= 4 && status.reads_to_shims_total >= 1
+    };
     let status = stage.status(all);
     assert_eq!((status.reads_to_shims_total, status.reads_to_nodes_total, status.peers), (1, 0, 1));
     assert!(status.requests_total >= 4 && status.latency.count >= 4 && status.clients == 1);
