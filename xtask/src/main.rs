@@ -20,6 +20,7 @@ mod model;
 mod mutants;
 mod night;
 mod picture;
+mod replies;
 mod setup;
 mod show;
 mod suite;

@@ -3,14 +3,15 @@
 mod compatibility;
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write as _};
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use bytes::Bytes;
-use wire::resp::{self, ReplyScanner, Value};
+use wire::resp::{self, Value};
+
+use crate::replies::ReplyConnection;
 
 const TABLE: &str = "crates/commands/src/table.rs";
 
@@ -51,7 +52,7 @@ fn write_table(check: bool) -> anyhow::Result<bool> {
 /// A redis-server of our own on a Unix socket in a folder of our own.
 struct CodegenServer {
     process: Child,
-    connection: UnixStream,
+    connection: ReplyConnection<UnixStream>,
     folder: PathBuf,
 }
 
@@ -73,7 +74,7 @@ impl CodegenServer {
             UnixStream::connect(&socket).with_context(|| format!("cannot connect to {}", socket.display()))
         });
         match connection {
-            Ok(connection) => Ok(CodegenServer { process, connection, folder }),
+            Ok(stream) => Ok(CodegenServer { process, connection: ReplyConnection::new(stream), folder }),
             Err(error) => {
                 stop(&mut process, &folder);
                 Err(error)
@@ -82,19 +83,8 @@ impl CodegenServer {
     }
 
     fn ask(&mut self, args: &[&str]) -> anyhow::Result<Value> {
-        self.connection.write_all(resp::Command::from_args(args).frame())?;
-        let mut reply = Vec::new();
-        let mut scanner = ReplyScanner::new();
-        let mut chunk = vec![0; 64 << 10];
-        loop {
-            let count = self.connection.read(&mut chunk)?;
-            ensure!(count > 0, "redis-server closed the connection");
-            reply.extend_from_slice(&chunk[..count]);
-            if let Some(end) = scanner.scan(&reply)? {
-                ensure!(end == reply.len(), "more than one reply to {args:?}");
-                return Ok(Value::parse(&Bytes::from(reply))?);
-            }
-        }
+        self.connection.send(resp::Command::from_args(args).frame())?;
+        self.connection.receive().with_context(|| format!("redis-server does not answer {args:?}"))
     }
 
     fn version(&mut self) -> anyhow::Result<String> {

@@ -1,14 +1,14 @@
 //! A client's connection to a router: pipelines out, replies in, and what a reply means for the history.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use bytes::Bytes;
-use wire::resp::{Command, ReplyScanner, Value};
+use wire::resp::{Command, Value};
 
 use super::memcached;
 use super::operation::{JepsenAction, JepsenOutcome};
+use crate::replies::ReplyConnection;
 
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 /// A client gives up after this; the outcome is unknown then.
@@ -33,9 +33,7 @@ impl Speech {
 
 pub(super) struct JepsenConnection {
     speech: Speech,
-    stream: TcpStream,
-    received: Vec<u8>,
-    at: usize,
+    replies: ReplyConnection<TcpStream>,
 }
 
 impl JepsenConnection {
@@ -44,41 +42,18 @@ impl JepsenConnection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(REPLY_MAX))?;
         stream.set_write_timeout(Some(REPLY_MAX))?;
-        Ok(JepsenConnection { speech, stream, received: Vec::new(), at: 0 })
+        Ok(JepsenConnection { speech, replies: ReplyConnection::new(stream) })
     }
 
     pub(super) fn send(&mut self, frames: &[u8]) -> io::Result<()> {
-        self.stream.write_all(frames)
+        self.replies.send(frames)
     }
 
     pub(super) fn receive(&mut self) -> io::Result<Value> {
-        let mut scanner = ReplyScanner::new();
-        loop {
-            if let Some((length, value)) = self.whole(&mut scanner)? {
-                self.at += length;
-                if self.at == self.received.len() {
-                    self.received.clear();
-                    self.at = 0;
-                }
-                return Ok(value);
-            }
-            let mut chunk = [0; 16 << 10];
-            match self.stream.read(&mut chunk)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => self.received.extend_from_slice(&chunk[..count]),
-            }
+        match self.speech {
+            Speech::Redis => self.replies.receive(),
+            Speech::Memcached => self.replies.receive_as(|received| Ok(memcached::reply(received))),
         }
-    }
-
-    /// The next reply, if all of it is there.
-    fn whole(&self, scanner: &mut ReplyScanner) -> io::Result<Option<(usize, Value)>> {
-        let received = &self.received[self.at..];
-        if self.speech == Speech::Memcached {
-            return Ok(memcached::reply(received));
-        }
-        let Some(length) = scanner.scan(received).map_err(io::Error::other)? else { return Ok(None) };
-        let frame = Bytes::copy_from_slice(&received[..length]);
-        Ok(Some((length, Value::parse(&frame).map_err(io::Error::other)?)))
     }
 }
 

@@ -1,17 +1,18 @@
 //! `show coalesce`: storage reads when a thousand connections ask for a hot key that was just invalidated.
 
-use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use redis::Connection;
 use serde_json::{Value, json};
+use wire::resp::{self, Command};
 
 use super::Stage;
 use super::client::{calls, connect};
 use super::finding::Finding;
 use crate::cluster::{Layer, Layout, ProcessCluster};
+use crate::replies::ReplyConnection;
 
 const READERS: usize = 1000;
 const ROUNDS: u64 = 20;
@@ -112,26 +113,23 @@ fn wait_for(mut condition: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Resu
     Ok(())
 }
 
-struct Readers(Vec<BufReader<TcpStream>>);
+struct Readers(Vec<ReplyConnection<TcpStream>>);
 
 impl Readers {
     fn connect(router: SocketAddr) -> anyhow::Result<Readers> {
-        let connect = |_| -> anyhow::Result<BufReader<TcpStream>> {
+        let connect = |_| -> anyhow::Result<ReplyConnection<TcpStream>> {
             let stream = TcpStream::connect(router).context("a reader cannot connect")?;
             stream.set_nodelay(true)?;
             stream.set_read_timeout(Some(WAIT_MAX))?;
-            Ok(BufReader::with_capacity(64, stream))
+            Ok(ReplyConnection::new(stream))
         };
         Ok(Readers((0..READERS).map(connect).collect::<anyhow::Result<_>>()?))
     }
 
     /// Each asks once; nobody reads a reply yet.
     fn ask(&mut self, key: &str) -> anyhow::Result<()> {
-        let frame = format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len());
-        for reader in &mut self.0 {
-            reader.get_mut().write_all(frame.as_bytes())?;
-        }
-        Ok(())
+        let command = Command::from_args(&["GET", key]);
+        Ok(self.0.iter_mut().try_for_each(|reader| reader.send(command.frame()))?)
     }
 
     fn expect_any(&mut self) -> anyhow::Result<()> {
@@ -149,21 +147,10 @@ impl Readers {
 }
 
 /// A number in a bulk string, or nil.
-fn reply(reader: &mut BufReader<TcpStream>) -> anyhow::Result<Option<u64>> {
-    let head = line(reader)?;
-    match head.strip_prefix('$') {
-        Some("-1") => Ok(None),
-        Some(_) => Ok(Some(line(reader)?.parse()?)),
-        None => anyhow::bail!("a reader got {head:?}"),
+fn reply(reader: &mut ReplyConnection<TcpStream>) -> anyhow::Result<Option<u64>> {
+    match reader.receive().context("a reader got no reply")? {
+        resp::Value::Null => Ok(None),
+        resp::Value::Bulk(text) => Ok(Some(std::str::from_utf8(&text)?.parse()?)),
+        other => anyhow::bail!("a reader got {other:?}"),
     }
-}
-
-fn line(reader: &mut BufReader<TcpStream>) -> anyhow::Result<String> {
-    let mut text = Vec::new();
-    let mut byte = [0];
-    while byte != *b"\n" {
-        reader.read_exact(&mut byte).context("a reader got no reply")?;
-        text.push(byte[0]);
-    }
-    Ok(String::from_utf8(text)?.trim_end().to_owned())
 }
