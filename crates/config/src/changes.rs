@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use super::Config;
 use super::load::ConfigError;
-use super::{Config, NodeConfig, ShimConfig};
 
 /// What a reload has come to, field by field, as `[section] key`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,19 +18,47 @@ pub struct Reloaded {
     pub restart_needed: Vec<String>,
 }
 
-/// A field that a restart is needed for unless it is listed here.
-pub(super) fn is_hot(section: &str, key: &str) -> bool {
-    match section {
-        "heat" | "policy" | "slowlog" | "log" | "user" => true,
-        "cluster" => key == "observe_only",
-        "limits" => !matches!(key, "handshake_ms_max" | "blocking_max" | "storage_ms_max"),
-        "node" => matches!(key, "objects_max" | "bytes_max" | "rate_max"),
-        "shim" => key == "rate_max",
-        "router" => key == "ready_shims",
-        "security" => key == "hide_keys",
-        "tracing" => key == "sample_one_in",
-        _ => false,
-    }
+/// Makes `is_hot` and `take_hot` of one list: whole sections, keys of sections, keys of members, and the only keys of
+/// `[limits]` that are not in it.
+macro_rules! hot {
+    (
+        whole: $($section:literal $whole:ident),+;
+        keys: $($of:ident.$key:ident),+;
+        members: $($kind:literal $members:ident: $($setting:ident),+);+;
+        limits but $($cold:ident),+;
+    ) => {
+        /// Whether a process acts on this field while it serves; a restart is needed for the others.
+        pub(super) fn is_hot(section: &str, key: &str) -> bool {
+            match section {
+                $($section)|+ => true,
+                "limits" => ![$(stringify!($cold)),+].contains(&key),
+                $($kind => [$(stringify!($setting)),+].contains(&key),)+
+                section => [$((stringify!($of), stringify!($key))),+].contains(&(section, key)),
+            }
+        }
+
+        impl Config {
+            /// Takes those settings of `newer` that `is_hot` tells.
+            fn take_hot(&mut self, newer: &Config) {
+                $(self.$whole = newer.$whole.clone();)+
+                $(self.$of.$key = newer.$of.$key;)+
+                let limits = self.limits.clone();
+                self.limits = crate::Limits { $($cold: limits.$cold,)+ ..newer.limits.clone() };
+                $(for member in &mut self.$members {
+                    if let Some(newer) = newer.$members.iter().find(|newer| newer.id == member.id) {
+                        $(member.$setting = newer.$setting;)+
+                    }
+                })+
+            }
+        }
+    };
+}
+
+hot! {
+    whole: "heat" heat, "policy" policies, "slowlog" slowlog, "log" log, "user" users;
+    keys: cluster.observe_only, security.hide_keys, tracing.sample_one_in;
+    members: "node" nodes: objects_max, bytes_max, rate_max; "shim" shims: rate_max; "router" routers: ready_shims;
+    limits but handshake_ms_max, blocking_max, storage_ms_max;
 }
 
 impl Config {
@@ -40,34 +68,7 @@ impl Config {
     /// The two do not go together.
     pub fn changed_to(&self, newer: &Config) -> Result<(Config, Reloaded), ConfigError> {
         let mut config = self.clone();
-        config.limits = newer.limits.clone();
-        config.limits.handshake_ms_max = self.limits.handshake_ms_max;
-        config.limits.blocking_max = self.limits.blocking_max;
-        config.limits.storage_ms_max = self.limits.storage_ms_max;
-        config.heat = newer.heat.clone();
-        config.security.hide_keys = newer.security.hide_keys;
-        config.log = newer.log.clone();
-        config.cluster.observe_only = newer.cluster.observe_only;
-        config.slowlog = newer.slowlog.clone();
-        config.tracing.sample_one_in = newer.tracing.sample_one_in;
-        config.policies = newer.policies.clone();
-        config.users = newer.users.clone();
-        for node in &mut config.nodes {
-            if let Some(newer) = newer.nodes.iter().find(|newer| newer.id == node.id) {
-                let NodeConfig { objects_max, bytes_max, rate_max, .. } = *newer;
-                (node.objects_max, node.bytes_max, node.rate_max) = (objects_max, bytes_max, rate_max);
-            }
-        }
-        for shim in &mut config.shims {
-            if let Some(ShimConfig { rate_max, .. }) = newer.shims.iter().find(|newer| newer.id == shim.id) {
-                shim.rate_max = *rate_max;
-            }
-        }
-        for router in &mut config.routers {
-            if let Some(newer) = newer.routers.iter().find(|newer| newer.id == router.id) {
-                router.ready_shims = newer.ready_shims;
-            }
-        }
+        config.take_hot(newer);
         config.validate()?;
         let (changed, _) = differences(&self.table, &newer.table);
         let (_, restart_needed) = differences(&self.started, &newer.table);

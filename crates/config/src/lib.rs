@@ -9,7 +9,9 @@ mod described;
 #[cfg(test)]
 mod every_setting;
 mod key_text;
+mod limits;
 mod load;
+mod machines;
 mod members;
 mod place;
 mod policy;
@@ -28,6 +30,7 @@ mod words;
 pub use address::{Address, AddressError};
 pub use changes::Reloaded;
 pub use key_text::{key_bytes, key_text};
+pub use limits::{Limits, Overload};
 pub use load::{ConfigError, Override};
 pub use members::{
     ControllerConfig, FrontListen, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig,
@@ -36,8 +39,7 @@ pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, ReadyShims, Secret};
 pub use sections::{
-    ClusterConfig, HeatConfig, Limits, LogConfig, MemcachedPlacement, Mode, Overload, Routing,
-    SecurityConfig, SlowLogConfig,
+    ClusterConfig, HeatConfig, LogConfig, MemcachedPlacement, Mode, Routing, SecurityConfig, SlowLogConfig,
 };
 pub use storage::{Password, SentinelStorage, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use protocol::node::NodeSettings;
 use serde::{Deserialize, Deserializer, de};
 use wire::Partition;
 
@@ -143,11 +144,11 @@ pub struct NodeConfig {
 }
 
 fn default_objects_max() -> usize {
-    10_000
+    NodeSettings::default().objects_max
 }
 
 fn default_bytes_max() -> ByteSize {
-    ByteSize(64 << 20)
+    ByteSize(NodeSettings::default().bytes_max)
 }
 
 fn default_capacity() -> f64 {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
+use protocol::policy::{Eligibility, Policies, Rule};
 use serde::Deserialize;
 
 use super::load::ConfigError;
@@ -41,6 +43,26 @@ pub enum Caching {
 impl PolicyConfig {
     pub fn prefix_bytes(&self) -> Vec<u8> {
         key_bytes(&self.prefix)
+    }
+
+    /// The rule that machines apply.
+    fn rule(&self) -> Rule {
+        Rule {
+            cache: match self.cache {
+                Caching::Never => Eligibility::Never,
+                Caching::Always => Eligibility::Always,
+                Caching::Heat => Eligibility::Heat,
+            },
+            ttl_ms_max: self.ttl_ms_max.unwrap_or(u64::MAX),
+            value_bytes_max: self.value_bytes_max.map_or(usize::MAX, |bytes| bytes.0 as usize),
+        }
+    }
+}
+
+impl Config {
+    pub(super) fn rules(&self) -> Policies {
+        let rule = |policy: &PolicyConfig| (Bytes::from(policy.prefix_bytes()), policy.rule());
+        Policies::new(self.policies.iter().map(rule).collect())
     }
 }
 

@@ -2,12 +2,12 @@
 //! serving. Not what the numbers do, and not what must hold between two of them.
 
 use super::load::ConfigError;
-use super::{ByteSize, Config, HeatConfig, Limits};
+use super::{ByteSize, Config};
 
 type Check = Result<(), ConfigError>;
 
 /// A number of the file, and the least and the most that it may be.
-struct Number {
+pub(super) struct Number {
     key: &'static str,
     value: i128,
     least: i128,
@@ -18,10 +18,94 @@ struct Number {
     why: &'static str,
 }
 
-const A_DAY_MS: u64 = 24 * 60 * 60 * 1000;
-const NO_PAUSE: &str = "no pause is longer than a day by intention";
-const DESCRIPTORS: &str = "each is an open file of the process";
-const MEMORY: &str = "a machine's memory holds no more";
+/// A type of settings that are numbers.
+pub(super) trait Numeric: Copy {
+    const BYTES: bool = false;
+    /// The number, unless the file leaves it out.
+    fn number(self) -> Option<i128>;
+}
+
+impl Numeric for usize {
+    fn number(self) -> Option<i128> {
+        Some(self as i128)
+    }
+}
+
+impl Numeric for u32 {
+    fn number(self) -> Option<i128> {
+        Some(self.into())
+    }
+}
+
+impl Numeric for u64 {
+    fn number(self) -> Option<i128> {
+        Some(self.into())
+    }
+}
+
+impl Numeric for i64 {
+    fn number(self) -> Option<i128> {
+        Some(self.into())
+    }
+}
+
+impl Numeric for ByteSize {
+    const BYTES: bool = true;
+    fn number(self) -> Option<i128> {
+        Some(self.0.into())
+    }
+}
+
+impl<T: Numeric> Numeric for Option<T> {
+    const BYTES: bool = T::BYTES;
+    fn number(self) -> Option<i128> {
+        self.and_then(T::number)
+    }
+}
+
+/// The settings of a section, each with its type, its default and, if it is a number, its range and why it ends there:
+/// `key: type = default, least => most, why;`
+macro_rules! section {
+    ($(#[$attribute:meta])* pub struct $name:ident {
+        $($(#[$doc:meta])* $key:ident: $type:ty = $default:expr $(, $least:expr => $most:expr, $why:expr)?;)*
+    }) => {
+        $(#[$attribute])*
+        #[derive(Clone, Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name {
+            $($(#[$doc])* pub $key: $type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name { $($key: $default,)* }
+            }
+        }
+
+        impl $name {
+            pub(super) fn numbers(&self) -> Vec<crate::ranges::Number> {
+                use crate::ranges::number;
+                let all = [$($(number(stringify!($key), self.$key, ($least as i128, $most as i128), $why),)?)*];
+                all.into_iter().flatten().collect()
+            }
+        }
+    };
+}
+pub(super) use section;
+
+pub(super) const A_DAY_MS: u64 = 24 * 60 * 60 * 1000;
+pub(super) const HOUR_MS: u64 = 60 * 60 * 1000;
+pub(super) const NO_PAUSE: &str = "no pause is longer than a day by intention";
+pub(super) const MEMORY: &str = "a machine's memory holds no more";
+
+pub(super) fn number<T: Numeric>(
+    key: &'static str,
+    value: T,
+    (least, most): (i128, i128),
+    why: &'static str,
+) -> Option<Number> {
+    value.number().map(|value| Number { key, value, least, most, bytes: T::BYTES, why })
+}
 
 fn count(key: &'static str, value: usize, (least, most): (u64, u64), why: &'static str) -> Number {
     Number { key, value: value as i128, least: least.into(), most: most.into(), bytes: false, why }
@@ -55,107 +139,12 @@ fn check_all(at: &str, numbers: &[Number]) -> Check {
 }
 
 pub(super) fn check(config: &Config) -> Check {
-    check_all("[limits]", &queues(&config.limits))?;
-    check_all("[limits]", &sizes(&config.limits))?;
-    check_all("[limits]", &times(&config.limits))?;
-    check_all("[heat]", &heat(&config.heat))?;
+    check_all("[limits]", &config.limits.numbers())?;
+    check_all("[heat]", &config.heat.numbers())?;
     check_members(config)?;
-    let slow_log = &config.slowlog;
-    let slower_than = Number {
-        value: slow_log.slower_than_us.into(),
-        least: -1,
-        ..time(
-            "slower_than_us",
-            0,
-            (0, A_DAY_MS * 1000),
-            "-1 is for none, and nobody waits for longer than a day",
-        )
-    };
-    let entries = count("entries_max", slow_log.entries_max, (0, 16_384), "SLOWLOG GET tells all at once");
-    check_all("[slowlog]", &[slower_than, entries])?;
+    check_all("[slowlog]", &config.slowlog.numbers())?;
     let one_in = time("sample_one_in", config.tracing.sample_one_in, (0, 1 << 40), "more is as good as none");
     one_in.check("[tracing]")
-}
-
-fn queues(limits: &Limits) -> [Number; 11] {
-    [
-        count("clients_max", limits.clients_max, (1, 1 << 20), DESCRIPTORS),
-        count("handshakes_max", limits.handshakes_max, (1, 1 << 20), DESCRIPTORS),
-        count(
-            "arguments_max",
-            limits.arguments_max,
-            (16, 1 << 24),
-            "common commands have up to 16 arguments",
-        ),
-        count("pipeline_max", limits.pipeline_max, (1, 1 << 20), "the clients wait for replies at last"),
-        count("tracking_keys_max", limits.tracking_keys_max, (0, 1 << 30), MEMORY),
-        count("shim_queue_max", limits.shim_queue_max, (1, 1 << 24), MEMORY),
-        count("key_queue_max", limits.key_queue_max, (1, 1 << 24), MEMORY),
-        count("blocking_max", limits.blocking_max, (0, 65_535), "each is a connection to the storage server"),
-        count("node_queue_max", limits.node_queue_max, (1, 1 << 24), MEMORY),
-        count(
-            "views_max",
-            limits.views_max,
-            (1, 65_536),
-            "all of them are invalidated with every write of their key",
-        ),
-        count("learned_max", limits.learned_max, (1, 1 << 24), "a router reserves 10 bytes for each at once"),
-    ]
-}
-
-fn sizes(limits: &Limits) -> [Number; 6] {
-    let command_most = wire::codec::VALUE_BYTES_MAX as u64;
-    let key_most = wire::codec::KEY_BYTES_MAX as u64;
-    let input = "a command is taken in pieces of 64 KiB";
-    [
-        size(
-            "command_bytes_max",
-            limits.command_bytes_max,
-            (1 << 10, command_most),
-            "one frame between members takes it",
-        ),
-        size("key_bytes_max", limits.key_bytes_max, (1, key_most), "one frame between members takes it"),
-        size("pipeline_bytes_max", limits.pipeline_bytes_max, (1, 1 << 40), MEMORY),
-        size("output_bytes_max", limits.output_bytes_max, (0, 1 << 40), MEMORY),
-        size("client_input_bytes_max", limits.client_input_bytes_max, (64 << 10, 1 << 40), input),
-        size("client_buffers_bytes_max", limits.client_buffers_bytes_max, (1 << 20, 1 << 40), MEMORY),
-    ]
-}
-
-/// What a member waits for. A machine that is busy does nothing for a tenth of a second now and then.
-fn times(limits: &Limits) -> Vec<Number> {
-    const HOUR_MS: u64 = 60 * 60 * 1000;
-    let busy = "a busy machine answers nothing for less, and for more than an hour nobody waits";
-    let waits = "less would refuse what storage can do; to have nothing wait, write overload = \"refuse\"";
-    let mut times = vec![
-        time("client_idle_ms_max", limits.client_idle_ms_max, (0, A_DAY_MS), "0 is for never"),
-        time("authentication_ms_max", limits.authentication_ms_max, (0, A_DAY_MS), "0 is for never"),
-        time("handshake_ms_max", limits.handshake_ms_max, (100, HOUR_MS), busy),
-        time("storage_ms_max", limits.storage_ms_max, (100, HOUR_MS), busy),
-    ];
-    times.extend(
-        limits.queue_ms_max.map(|queue_ms_max| time("queue_ms_max", queue_ms_max, (100, HOUR_MS), waits)),
-    );
-    times
-}
-
-fn heat(heat: &HeatConfig) -> [Number; 7] {
-    let memory = "each row is reserved at once";
-    let hashes = "more hashes cost more than they tell";
-    [
-        count(
-            "threshold",
-            heat.threshold as usize,
-            (1, u32::MAX.into()),
-            "a key without requests is not hot",
-        ),
-        time("window_ms", heat.window_ms, (10, 60_000), "less counts noise, more finds hot keys late"),
-        count("rows", heat.rows, (1, 8), hashes),
-        count("counters", heat.counters, (64, 1 << 24), memory),
-        count("filter_rows", heat.filter_rows, (1, 8), hashes),
-        count("filter_bits", heat.filter_bits, (64, 1 << 28), memory),
-        time("hold_off_ms", heat.hold_off_ms, (0, A_DAY_MS), NO_PAUSE),
-    ]
 }
 
 fn check_members(config: &Config) -> Check {

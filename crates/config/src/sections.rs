@@ -1,11 +1,15 @@
-//! The tables that hold for the whole cluster: cluster, security, limits, heat. Not its members.
+//! The tables that hold for the whole cluster: cluster, security, heat, slow log. Not its members, nor the limits.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use protocol::coherence::lease::LeaseTerms;
+use protocol::node::{Admission, NodeSettings};
+use protocol::shim::ShimSettings;
 use serde::Deserialize;
 
-use super::scalar::{ByteSize, Secret};
+use super::ranges::{A_DAY_MS, NO_PAUSE, section};
+use super::scalar::Secret;
 use super::users::UsersFrom;
 
 /// `[cluster]`
@@ -88,11 +92,11 @@ fn default_name() -> String {
 }
 
 fn default_lease_ms() -> u64 {
-    1000
+    millis(LeaseTerms::default().duration)
 }
 
 fn default_lease_guard_ms() -> u64 {
-    10
+    millis(LeaseTerms::default().guard)
 }
 
 fn default_bounded_staleness_ms_max() -> u64 {
@@ -136,8 +140,8 @@ impl ClusterConfig {
         (self.mode == Mode::Bounded).then(|| (ms(self.bounded_staleness_ms_max), ms(self.bounded_age_ms_max)))
     }
 
-    pub fn lease_guard(&self) -> Duration {
-        Duration::from_millis(self.lease_guard_ms)
+    pub fn lease_terms(&self) -> LeaseTerms {
+        LeaseTerms { duration: self.lease(), guard: Duration::from_millis(self.lease_guard_ms) }
     }
 }
 
@@ -153,101 +157,6 @@ pub struct SecurityConfig {
     pub users: UsersFrom,
 }
 
-/// `[limits]`: what one instance accepts. Each is a bound of some queue, buffer or table.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// Client connections of one router; more are answered with an error and closed, as Redis does.
-    pub clients_max: usize,
-    /// One command with all its arguments.
-    pub command_bytes_max: ByteSize,
-    pub key_bytes_max: ByteSize,
-    /// Arguments of one command (Redis: 1024 * 1024).
-    pub arguments_max: usize,
-    /// Unanswered commands of one client, above which the next ones wait.
-    pub pipeline_max: usize,
-    /// Bytes of those and of replies that wait for their turn, above which the next ones wait.
-    pub pipeline_bytes_max: ByteSize,
-    /// Unwritten replies of one client, above which no more of its commands are carried out while few wait.
-    pub output_bytes_max: ByteSize,
-    /// Commands of one client that wait for those before them, or for it to read its replies; above it no more is read
-    /// from it. Many clients read nothing before they have sent everything.
-    pub client_input_bytes_max: ByteSize,
-    /// What all clients of one router hold together: commands that are unfinished, wait or are unanswered, and unwritten
-    /// replies. Above it the clients that hold the most are closed.
-    pub client_buffers_bytes_max: ByteSize,
-    /// A client that is silent for longer is closed; 0 for never.
-    pub client_idle_ms_max: u64,
-    /// A client that has to show who it is and does not is closed after this; 0 for never.
-    pub authentication_ms_max: u64,
-    /// Keys that clients of one router track, and those of one shim that routers do; the oldest are forgotten.
-    pub tracking_keys_max: usize,
-    /// Authentication of a connection between members takes no longer than this.
-    pub handshake_ms_max: u64,
-    /// Clients of one router that may be in their TLS handshake; one more, and the oldest gives way.
-    pub handshakes_max: usize,
-    /// Commands that wait at one shim.
-    pub shim_queue_max: usize,
-    /// Commands that wait for one key at a shim.
-    pub key_queue_max: usize,
-    /// Blocking commands that run at one shim, each on a storage connection of its own.
-    pub blocking_max: usize,
-    /// Reads that wait for fills at one node.
-    pub node_queue_max: usize,
-    /// Views cached of one key.
-    pub views_max: usize,
-    /// Keys that one router believes to be cached (learned mode).
-    pub learned_max: usize,
-    /// A storage server that answers nothing for this long is taken for lost.
-    pub storage_ms_max: u64,
-    /// What becomes of commands that are more than a storage server or node can do now.
-    pub overload: Overload,
-    /// How long a command may wait before it is begun; beyond that it is answered `-BUSY`. Without it the larger of two leases
-    /// and `storage_ms_max`.
-    pub queue_ms_max: Option<u64>,
-}
-
-/// What becomes of commands that cannot be begun at once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Overload {
-    /// Requests wait for as long as `queue_ms_max`, dealt fairly over clients.
-    #[default]
-    Wait,
-    /// Requests are answered `-BUSY` at once if they would be late.
-    Refuse,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            clients_max: 10_000,
-            command_bytes_max: ByteSize(64 << 20),
-            key_bytes_max: ByteSize(64 << 10),
-            arguments_max: 1 << 20,
-            pipeline_max: 1024,
-            pipeline_bytes_max: ByteSize(4 << 20),
-            output_bytes_max: ByteSize(1 << 20),
-            client_input_bytes_max: ByteSize(256 << 20),
-            client_buffers_bytes_max: ByteSize(1 << 30),
-            client_idle_ms_max: 0,
-            authentication_ms_max: 60_000,
-            tracking_keys_max: 1_000_000,
-            handshake_ms_max: 5_000,
-            handshakes_max: 1024,
-            shim_queue_max: 65_536,
-            key_queue_max: 4_096,
-            blocking_max: 1_000,
-            node_queue_max: 65_536,
-            views_max: 64,
-            learned_max: 65_536,
-            storage_ms_max: 5_000,
-            overload: Overload::Wait,
-            queue_ms_max: None,
-        }
-    }
-}
-
 /// `[log]`: what a process writes to stderr, unless its command line says so.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -256,62 +165,63 @@ pub struct LogConfig {
     pub filter: Option<String>,
 }
 
+section! {
 /// `[slowlog]`: which commands a router remembers because clients waited long for them.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
 pub struct SlowLogConfig {
-    /// In microseconds; below zero for none at all, 0 for all.
-    pub slower_than_us: i64,
-    pub entries_max: usize,
+    /// In microseconds; below zero for none at all, 0 for all. The default is Redis'.
+    slower_than_us: i64 = 10_000, -1 => A_DAY_MS * 1000, "-1 is for none, and nobody waits for longer than a day";
+    entries_max: usize = 128, 0 => 16_384, "SLOWLOG GET tells all at once";
+}
 }
 
-impl Default for SlowLogConfig {
-    fn default() -> SlowLogConfig {
-        // As in Redis.
-        SlowLogConfig { slower_than_us: 10_000, entries_max: 128 }
-    }
-}
+const HASHES: &str = "more hashes cost more than they tell";
+const RESERVED: &str = "each row is reserved at once";
 
+section! {
 /// `[heat]`: when a key counts as hot (paper, section 4.3), and for how long a write-hot one is held off.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
 pub struct HeatConfig {
     /// Requests in one window from which a key is reported; nodes that are full raise the bar themselves.
-    pub threshold: u32,
-    pub window_ms: u64,
+    threshold: u32 = ShimSettings::default().heat_min, 1 => u32::MAX, "a key without requests is not hot";
+    window_ms: u64 = millis(sketch().window), 10 => 60_000, "less counts noise, more finds hot keys late";
     /// Count-Min sketch.
-    pub rows: usize,
-    pub counters: usize,
+    rows: usize = sketch().rows, 1 => 8, HASHES;
+    counters: usize = sketch().counters, 64 => 1 << 24, RESERVED;
     /// Bloom filter that reports a key once per window.
-    pub filter_rows: usize,
-    pub filter_bits: usize,
+    filter_rows: usize = sketch().filter_rows, 1 => 8, HASHES;
+    filter_bits: usize = sketch().filter_bits, 64 => 1 << 28, RESERVED;
     /// A newcomer must be this many times as hot as the coldest object.
-    pub hysteresis: f64,
+    hysteresis: f64 = 1.0 + f64::from(NodeSettings::default().admission.hysteresis) / 1000.0;
     /// How long a key that is invalidated more often than hit stays out of the cache.
-    pub hold_off_ms: u64,
+    hold_off_ms: u64 = millis(NodeSettings::default().admission.hold_off), 0 => A_DAY_MS, NO_PAUSE;
+}
 }
 
-impl Default for HeatConfig {
-    fn default() -> HeatConfig {
-        HeatConfig {
-            threshold: 2,
-            window_ms: 1000,
-            rows: 4,
-            counters: 64 << 10,
-            filter_rows: 3,
-            filter_bits: 256 << 10,
-            hysteresis: 1.25,
-            hold_off_ms: 5_000,
-        }
-    }
+fn sketch() -> protocol::heat::HeatConfig {
+    protocol::heat::HeatConfig::default()
+}
+
+fn millis(duration: Duration) -> u64 {
+    duration.as_millis() as u64
 }
 
 impl HeatConfig {
-    pub fn window(&self) -> Duration {
-        Duration::from_millis(self.window_ms)
+    /// How machines count.
+    pub(super) fn sketch(&self) -> protocol::heat::HeatConfig {
+        protocol::heat::HeatConfig {
+            rows: self.rows,
+            counters: self.counters,
+            filter_rows: self.filter_rows,
+            filter_bits: self.filter_bits,
+            window: Duration::from_millis(self.window_ms),
+        }
     }
 
-    pub fn hold_off(&self) -> Duration {
-        Duration::from_millis(self.hold_off_ms)
+    /// What nodes ask of a key.
+    pub(super) fn admission(&self) -> Admission {
+        Admission {
+            heat_min: self.threshold,
+            hysteresis: ((self.hysteresis - 1.0).max(0.0) * 1000.0) as u32,
+            hold_off: Duration::from_millis(self.hold_off_ms.max(1)),
+        }
     }
 }

@@ -14,8 +14,6 @@ use runtime::reactor::{self, Event, Io};
 use runtime::status::StatusCell;
 use wire::NodeId;
 
-use crate::settings::settings;
-
 /// Ticks between two statuses: about 100 ms.
 const TICKS_PER_STATUS: u32 = 10;
 
@@ -110,9 +108,9 @@ impl NodeDriver {
         }
     }
 
-    pub(crate) fn set(&mut self, io: &mut Io, config: Arc<Config>) {
+    fn set(&mut self, io: &mut Io, config: Arc<Config>) {
         self.config = config;
-        let settings = Box::new(settings(&self.config, self.id));
+        let settings = Box::new(self.config.node_settings(self.id));
         self.step(io, clock::now_us(), Input::Settings(settings));
     }
 

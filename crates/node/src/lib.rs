@@ -1,15 +1,13 @@
 //! Runs the node machine over the network. Never a rule that the simulator cannot reach.
 
 mod driver;
-mod settings;
 mod status;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::Config;
-use protocol::coherence::lease::LeaseTerms;
-use protocol::node::{Node, NodeConfig, Settings};
+use protocol::node::{Node, NodeConfig};
 use protocol::placement::{Placement, Secret};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
@@ -68,7 +66,6 @@ pub fn spawn(
     let cells = (status.clone(), maps.clone(), orders.clone());
     let mut driver = NodeDriver::new(Arc::clone(config), node, machine, peers, placement, cells);
     let (name, stop) = (id.to_owned(), stop.clone());
-    driver.set(&mut io, Arc::clone(config));
     let run = move || {
         let _member = tracing::error_span!("member", id = name, role = "node").entered();
         if let Err(error) = reactor::run(io, &mut driver, &stop) {
@@ -83,31 +80,12 @@ pub fn spawn(
 }
 
 fn machine_config(config: &Config, node: NodeId, placement: &Placement) -> NodeConfig {
-    let member = config.node(node);
-    let Settings {
-        objects_max,
-        bytes_max,
-        value_bytes_max,
-        views_max,
-        forwarded_max,
-        requests,
-        heat,
-        admission,
-        ..
-    } = settings::settings(config, node);
     NodeConfig {
         id: node,
         layer: placement.layer_of(node),
-        objects_max,
-        bytes_max,
-        value_bytes_max,
-        capacity: member.capacity_thousandths().max(1),
-        lease: LeaseTerms { duration: config.cluster.lease(), guard: config.cluster.lease_guard() },
-        heat,
-        admission,
-        views_max,
-        forwarded_max,
-        requests,
+        capacity: config.node(node).capacity_thousandths().max(1),
+        lease: config.cluster.lease_terms(),
         seed: rand::random(),
+        settings: config.node_settings(node),
     }
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::coherence::lease::LeaseTerms;
 use protocol::heat::HeatConfig;
-use protocol::node::{self, Admission, Node, NodeConfig};
+use protocol::node::{self, Admission, Node, NodeConfig, NodeSettings};
 use protocol::placement::{Placement, Secret};
 use protocol::requests::{Overload, RequestLimits};
-use protocol::shim::{self, Bounded, Shim, ShimConfig};
+use protocol::shim::{self, Bounded, Shim, ShimConfig, ShimSettings};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store, Wish};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
@@ -56,17 +56,20 @@ fn node_config(random: &mut SmallRng, seed: u64) -> NodeConfig {
     NodeConfig {
         id: NodeId(0),
         layer: 0,
-        objects_max: if small { 2 } else { 16 },
-        bytes_max: if small { 700 } else { 1 << 20 },
-        value_bytes_max: if small { 12 } else { 1 << 16 },
         capacity: 1000,
         lease: LEASE,
-        heat: HEAT,
-        admission: Admission { heat_min: 1, hysteresis: 250, hold_off: LEASE.duration / 2 },
-        views_max: if small { 1 } else { 64 },
-        forwarded_max: if small { 1 } else { 1024 },
-        requests: request_limits(random, small),
         seed,
+        settings: NodeSettings {
+            objects_max: if small { 2 } else { 16 },
+            bytes_max: if small { 700 } else { 1 << 20 },
+            value_bytes_max: if small { 12 } else { 1 << 16 },
+            heat: HEAT,
+            admission: Admission { heat_min: 1, hysteresis: 250, hold_off: LEASE.duration / 2 },
+            views_max: if small { 1 } else { 64 },
+            forwarded_max: if small { 1 } else { 1024 },
+            requests: request_limits(random, small),
+            ..NodeSettings::default()
+        },
     }
 }
 
@@ -84,10 +87,6 @@ fn shim_config(random: &mut SmallRng, seed: u64) -> ShimConfig {
     ShimConfig {
         id: ShimId(0),
         lease: LEASE,
-        heat: HEAT,
-        heat_min: 1,
-        operations_max: if small { 8 } else { 1000 },
-        key_queue_max: if small { 2 } else { 100 },
         blocking_max: 10,
         early_value_bytes_max: if small { 0 } else { 1 << 16 },
         cache_expiring_hashes: false,
@@ -95,8 +94,15 @@ fn shim_config(random: &mut SmallRng, seed: u64) -> ShimConfig {
         bounded: random
             .random_bool(0.3)
             .then_some(Bounded { staleness: LEASE.duration, age: LEASE.duration }),
-        requests: request_limits(random, small),
         seed,
+        settings: ShimSettings {
+            heat: HEAT,
+            heat_min: 1,
+            operations_max: if small { 8 } else { 1000 },
+            key_queue_max: if small { 2 } else { 100 },
+            requests: request_limits(random, small),
+            ..ShimSettings::default()
+        },
     }
 }
 

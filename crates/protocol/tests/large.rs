@@ -29,7 +29,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let (shim, placement) = shim_alone::shim(1, |config| config.heat_min = 1);
+        let (shim, placement) = shim_alone::shim(1, |config| config.settings.heat_min = 1);
         let mut world = World { now: Time(10_000_000), shim, placement, done: Vec::new() };
         world.storage(StorageEvent::Up { incarnation: 1, traits: StorageTraits::default() });
         // The leases of an earlier incarnation are over.

@@ -10,7 +10,7 @@ use protocol::coherence::lease::{LeaseTerms, NodeSession};
 use protocol::heat::HeatConfig;
 use protocol::placement::{Placement, Secret};
 use protocol::requests::RequestLimits;
-use protocol::shim::{Effect, Input, Shim, ShimConfig, ShimStatistics};
+use protocol::shim::{Effect, Input, Shim, ShimConfig, ShimSettings, ShimStatistics};
 use protocol::storage::{StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
@@ -73,17 +73,20 @@ impl World {
         let config = ShimConfig {
             id: ShimId(0),
             lease: TERMS,
-            heat: HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() },
-            heat_min: u32::MAX,
-            operations_max: 1 << 16,
-            key_queue_max: 4096,
             blocking_max: 10,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
             tracked_max: 1000,
-            requests: RequestLimits::default(),
             bounded: None,
             seed: 1,
+            settings: ShimSettings {
+                heat: HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() },
+                heat_min: u32::MAX,
+                operations_max: 1 << 16,
+                key_queue_max: 4096,
+                requests: RequestLimits::default(),
+                ..ShimSettings::default()
+            },
         };
         let mut world = World {
             now: Time(10_000_000),

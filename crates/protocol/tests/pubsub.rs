@@ -29,7 +29,7 @@ impl World {
     fn new(shims: u16) -> World {
         let (shim, placement) = shim_alone::shim(shims, |config| {
             config.lease.duration = Duration::from_secs(60);
-            (config.key_queue_max, config.tracked_max) = (100, 1000);
+            (config.settings.key_queue_max, config.tracked_max) = (100, 1000);
         });
         let mut world =
             World { now: Time(10_000_000), shim, placement, stores: Vec::new(), told: Vec::new() };

@@ -28,7 +28,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let (shim, placement) = shim_alone::shim(1, |config| config.key_queue_max = 100);
+        let (shim, placement) = shim_alone::shim(1, |config| config.settings.key_queue_max = 100);
         let (feed, writes, told) = (Vec::new(), Vec::new(), Vec::new());
         let mut world = World { now: Time(10_000_000), shim, placement, feed, writes, told };
         let up = StorageEvent::Up { incarnation: 1, traits: StorageTraits::default() };

@@ -1,9 +1,7 @@
 //! What the clients' connections hold, as the machine is told; and what clients are told that it closes. Not whom it closes.
 
-use std::time::Duration;
-
-use config::{ByteSize, Limits};
-use protocol::router::{ClientId, ClientLimits, CloseReason, Holdings, Input};
+use config::ByteSize;
+use protocol::router::{ClientId, CloseReason, Holdings, Input};
 use protocol::time::Time;
 use runtime::reactor::Io;
 
@@ -36,15 +34,6 @@ impl RouterDriver {
         };
         let all: Vec<Holdings> = self.connections.all().map(held).collect();
         self.step(io, Time(now_us), Input::Held(all));
-    }
-}
-
-pub(crate) fn client_limits(limits: &Limits) -> ClientLimits {
-    let unless_zero = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
-    ClientLimits {
-        held_bytes_max: limits.client_buffers_bytes_max.0,
-        idle_max: unless_zero(limits.client_idle_ms_max),
-        unauthenticated_max: unless_zero(limits.authentication_ms_max),
     }
 }
 

@@ -214,7 +214,7 @@ impl RouterDriver {
         self.tell_settings(io);
     }
 
-    pub(crate) fn tell_settings(&mut self, io: &mut Io) {
+    fn tell_settings(&mut self, io: &mut Io) {
         let settings = settings(&self.config);
         self.step(io, Time(io.now_us()), Input::Settings(settings));
     }

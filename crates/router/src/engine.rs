@@ -5,12 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use commands::memcached::Dialect;
-use config::Address;
-use config::{self, Config};
+use config::{Address, Config};
 use protocol::placement::{Placement, Secret};
 use protocol::router::{
-    ClientId, CloseReason, Effect, Input, Router, RouterConfig, Routing, Settings, SlowLogSettings,
-    UserSource,
+    ClientId, CloseReason, Effect, Input, Router, RouterConfig, RouterSettings, Routing, UserSource,
 };
 use protocol::time::Time;
 use runtime::clock;
@@ -20,13 +18,8 @@ use runtime::reactor::{Event, Io};
 use runtime::tls::Certificates;
 use wire::{ClusterMap, NodeId, Peer, RouterId, ShimId};
 
-use crate::closing::client_limits;
-
 /// Far below what ends a link, far above what a link in good health ever has.
 const CONGESTED_BYTES: usize = 8 << 20;
-
-/// How long a command waits for a member that has not said yet how much it takes.
-const QUEUE_MAX: Duration = Duration::from_secs(5);
 
 /// What has clients: connections, or threads of this process.
 pub(crate) trait Front {
@@ -188,39 +181,19 @@ impl Engine {
     }
 }
 
-pub(crate) fn settings(config: &Config) -> Settings {
-    Settings {
-        pipeline_max: config.limits.pipeline_max,
-        pipeline_bytes_max: config.limits.pipeline_bytes_max.0 as usize,
-        key_bytes_max: (config.limits.key_bytes_max.0 as usize).min(wire::codec::KEY_BYTES_MAX),
-        learned_max: config.limits.learned_max,
-        queue_max: config.queue_max().unwrap_or(QUEUE_MAX),
-        client_limits: client_limits(&config.limits),
-        slow_log: SlowLogSettings {
-            slower_than_us: config.slowlog.slower_than_us,
-            entries_max: config.slowlog.entries_max,
-            hides_arguments: config.security.hide_keys,
-            epoch_us: clock::epoch_us(),
-        },
-        spans_one_in: config.tracing.one_in(),
-    }
+pub(crate) fn settings(config: &Config) -> RouterSettings {
+    let mut settings = config.router_settings();
+    settings.slow_log.epoch_us = clock::epoch_us();
+    settings
 }
 
 fn machine_config(config: &Config) -> RouterConfig {
-    let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, queue_max, client_limits, .. } =
-        settings(config);
     RouterConfig {
         routing: match config.cluster.routing {
             config::Routing::Learned => Routing::Learned,
             config::Routing::OnPath => Routing::OnPath,
         },
         seed: rand::random(),
-        pipeline_max,
-        pipeline_bytes_max,
-        key_bytes_max,
-        queue_max,
-        client_limits,
-        learned_max: config.limits.learned_max,
         tracked_max: config.limits.tracking_keys_max,
         bounded: config.cluster.bounded().is_some(),
         dialect: match config.has_memcached_storage() {
@@ -229,6 +202,7 @@ fn machine_config(config: &Config) -> RouterConfig {
         },
         value_bytes_max: config.limits.command_bytes_max.0 as usize,
         shim_names: config.shims.iter().map(|shim| shim.id.clone()).collect(),
+        settings: settings(config),
         ..RouterConfig::default()
     }
 }

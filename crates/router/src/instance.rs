@@ -64,7 +64,6 @@ pub fn spawn(
         listeners,
         (status.clone(), maps.clone(), orders.clone(), spans.clone()),
     );
-    driver.tell_settings(&mut io);
     let stop = stop.clone();
     let name = id.to_owned();
     let thread = std::thread::Builder::new().name(id.to_owned()).spawn(move || {

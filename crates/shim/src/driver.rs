@@ -20,7 +20,6 @@ use runtime::status::StatusCell;
 use runtime::stop::Stop;
 use wire::{Message, ShimId};
 
-use crate::settings::settings;
 use crate::storage::Storage;
 
 /// Ticks between two statuses: about 100 ms.
@@ -219,10 +218,10 @@ impl ShimDriver {
         }
     }
 
-    pub(crate) fn set(&mut self, io: &mut Io, config: Arc<Config>) {
+    fn set(&mut self, io: &mut Io, config: Arc<Config>) {
         self.parts.config = config;
         let config = &self.parts.config;
-        let settings = Box::new(settings(config, self.parts.id));
+        let settings = Box::new(config.shim_settings(self.parts.id));
         self.step(io, clock::now_us(), Input::Settings(settings));
     }
 

@@ -1,7 +1,6 @@
 //! The shim role: runs `protocol::shim` over peers and storage. Never a general storage engine.
 
 mod driver;
-mod settings;
 mod status;
 pub mod storage;
 pub mod survey;
@@ -11,9 +10,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use config::Config;
-use protocol::coherence::lease::LeaseTerms;
 use protocol::placement::{Placement, Secret};
-use protocol::shim::{Bounded, Settings, Shim, ShimConfig};
+use protocol::shim::{Bounded, Shim, ShimConfig};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::peers::{MemberIdentity, Peers};
@@ -26,8 +24,6 @@ use wire::{Peer, ShimId};
 
 use driver::{Parts, ShimDriver};
 
-/// Larger values do not ride on INV: each copy would get them whether or not it is read again.
-const EARLY_VALUE_BYTES_MAX: usize = 64 << 10;
 /// How long a start waits for a word from storage. It goes on without one; storage may be slow to answer.
 const FIRST_WORD_MAX: Duration = Duration::from_secs(3);
 
@@ -85,7 +81,6 @@ pub fn spawn(
         stop: own_stop.clone(),
         first_word,
     });
-    driver.set(&mut io, Arc::clone(config));
     let name = id.to_owned();
     let run = move || {
         let _member = tracing::error_span!("member", id = name, role = "shim").entered();
@@ -117,21 +112,15 @@ fn follower(stop: &Stop) -> Stop {
 }
 
 fn machine_config(config: &Config, shim: ShimId) -> ShimConfig {
-    let Settings { heat, heat_min, operations_max, key_queue_max, requests, .. } =
-        settings::settings(config, shim);
     ShimConfig {
         id: shim,
-        lease: LeaseTerms { duration: config.cluster.lease(), guard: config.cluster.lease_guard() },
-        heat,
-        heat_min,
-        operations_max,
-        key_queue_max,
-        requests,
+        lease: config.cluster.lease_terms(),
         blocking_max: config.limits.blocking_max,
-        early_value_bytes_max: EARLY_VALUE_BYTES_MAX,
         cache_expiring_hashes: config.cluster.cache_expiring_hashes,
         tracked_max: config.limits.tracking_keys_max,
         bounded: config.cluster.bounded().map(|(staleness, age)| Bounded { staleness, age }),
         seed: rand::random(),
+        settings: config.shim_settings(shim),
+        ..ShimConfig::default()
     }
 }

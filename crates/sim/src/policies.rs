@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use protocol::node::{self, Admission};
-use protocol::shim::{self, PurgeTarget};
+use protocol::node;
+use protocol::shim::{self, PurgeTarget, ShimSettings};
 use wire::NodeId;
 
 use crate::cluster::Cluster;
@@ -34,35 +34,13 @@ impl Cluster {
         let held = (self.world.now(), self.rules.number);
         match &self.hosts[host].machine {
             Some(Machine::Node(_)) => {
-                let config = shape.node(NodeId(0), 0, 0);
-                let settings = node::Settings {
-                    objects_max: config.objects_max,
-                    bytes_max: config.bytes_max,
-                    value_bytes_max: config.value_bytes_max,
-                    views_max: config.views_max,
-                    forwarded_max: config.forwarded_max,
-                    requests: config.requests,
-                    heat: config.heat,
-                    admission: Admission {
-                        hold_off: Duration::from_micros(shape.lease / 4),
-                        ..config.admission
-                    },
-                    policies,
-                    observes: false,
-                };
+                let mut settings = shape.node(NodeId(0), 0, 0).settings;
+                settings.admission.hold_off = Duration::from_micros(shape.lease / 4);
+                settings.policies = policies;
                 self.step_node(host, node::Input::Settings(Box::new(settings)));
             }
             Some(Machine::Shim(_)) => {
-                let config = shape.shim(wire::ShimId(0), 0);
-                let settings = shim::Settings {
-                    heat: config.heat,
-                    heat_min: config.heat_min,
-                    operations_max: config.operations_max,
-                    key_queue_max: config.key_queue_max,
-                    requests: config.requests,
-                    policies,
-                    observes: None,
-                };
+                let settings = ShimSettings { policies, ..shape.shim(wire::ShimId(0), 0).settings };
                 self.step_shim(host, shim::Input::Settings(Box::new(settings)));
             }
             _ => return,

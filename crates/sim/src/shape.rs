@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use protocol::coherence::lease::LeaseTerms;
 use protocol::heat::HeatConfig;
-use protocol::node::{Admission, NodeConfig};
+use protocol::node::{Admission, NodeConfig, NodeSettings};
 use protocol::requests::{Overload, RequestLimits};
-use protocol::router::{RouterConfig, Routing};
-use protocol::shim::{Bounded, ShimConfig};
+use protocol::router::{RouterConfig, RouterSettings, Routing};
+use protocol::shim::{Bounded, ShimConfig, ShimSettings};
 use wire::{
     ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
 };
@@ -234,21 +234,24 @@ impl Shape {
         NodeConfig {
             id,
             layer,
-            objects_max: self.objects_max,
-            bytes_max: self.bytes_max,
-            value_bytes_max: self.value_bytes_max,
             capacity: 1000,
             lease: self.terms(),
-            heat: self.heat(),
-            admission: Admission {
-                heat_min: 1,
-                hysteresis: 250,
-                hold_off: Duration::from_micros(self.lease / 2),
-            },
-            views_max: self.views_max,
-            forwarded_max: self.forwarded_max,
-            requests: self.requests,
             seed,
+            settings: NodeSettings {
+                objects_max: self.objects_max,
+                bytes_max: self.bytes_max,
+                value_bytes_max: self.value_bytes_max,
+                heat: self.heat(),
+                admission: Admission {
+                    heat_min: 1,
+                    hysteresis: 250,
+                    hold_off: Duration::from_micros(self.lease / 2),
+                },
+                views_max: self.views_max,
+                forwarded_max: self.forwarded_max,
+                requests: self.requests,
+                ..NodeSettings::default()
+            },
         }
     }
 
@@ -256,17 +259,20 @@ impl Shape {
         ShimConfig {
             id,
             lease: self.terms(),
-            heat: self.heat(),
-            heat_min: if self.offers { 1 } else { u32::MAX },
-            operations_max: self.operations_max,
-            key_queue_max: self.key_queue_max,
             blocking_max: 10,
             early_value_bytes_max: self.early_value_bytes_max,
             cache_expiring_hashes: false,
             tracked_max: self.tracked_max,
             bounded: self.bounded,
-            requests: self.requests,
             seed,
+            settings: ShimSettings {
+                heat: self.heat(),
+                heat_min: if self.offers { 1 } else { u32::MAX },
+                operations_max: self.operations_max,
+                key_queue_max: self.key_queue_max,
+                requests: self.requests,
+                ..ShimSettings::default()
+            },
         }
     }
 
@@ -274,12 +280,15 @@ impl Shape {
         RouterConfig {
             routing: self.routing,
             seed,
-            pipeline_max: self.pipeline_max,
             pending_max: self.pending_max,
-            learned_max: self.learned_max,
             bounded: self.bounded.is_some(),
             tracked_max: self.tracked_max,
-            queue_max: self.requests.patience().unwrap_or(Duration::from_secs(5)),
+            settings: RouterSettings {
+                pipeline_max: self.pipeline_max,
+                learned_max: self.learned_max,
+                queue_max: self.requests.patience().unwrap_or(Duration::from_secs(5)),
+                ..RouterSettings::default()
+            },
             ..RouterConfig::default()
         }
     }

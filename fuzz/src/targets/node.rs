@@ -5,10 +5,10 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use protocol::coherence::lease::LeaseTerms;
 use protocol::heat::HeatConfig;
-use protocol::node::{Admission, Effect, Input, Node, NodeConfig};
+use protocol::node::{Admission, Effect, Input, Node, NodeConfig, NodeSettings};
 use protocol::requests::{Overload, RequestLimits};
 use protocol::time::Time;
-use wire::{NodeId, Peer, ShimId};
+use wire::{Peer, ShimId};
 
 use super::speech::{Speech, pause, peer, placement};
 
@@ -30,21 +30,18 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn config(bytes: &mut Unstructured<'_>) -> Result<NodeConfig> {
-    Ok(NodeConfig {
-        id: NodeId(0),
-        layer: 0,
+    let settings = NodeSettings {
         objects_max: *bytes.choose(&[0, 1, 2, 16])?,
         bytes_max: *bytes.choose(&[0, 300, 1 << 20])?,
         value_bytes_max: *bytes.choose(&[4, 1 << 16])?,
-        capacity: 1000,
-        lease: terms(),
         heat: heat(),
         admission: Admission { heat_min: 1, hysteresis: 250, hold_off: LEASE / 2 },
         views_max: *bytes.choose(&[1, 64])?,
         forwarded_max: *bytes.choose(&[1, 1024])?,
         requests: request_limits(bytes)?,
-        seed: 1,
-    })
+        ..NodeSettings::default()
+    };
+    Ok(NodeConfig { lease: terms(), seed: 1, settings, ..NodeConfig::default() })
 }
 
 /// Half of the members have what is too much for them wait.

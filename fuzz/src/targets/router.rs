@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use protocol::router::{
-    ClientId, ClientLimits, CloseReason, Effect, Holdings, Input, Router, RouterConfig, Routing,
+    ClientId, ClientLimits, CloseReason, Effect, Holdings, Input, Router, RouterConfig, RouterSettings,
+    Routing,
 };
 use protocol::time::Time;
 use wire::message::Reply;
@@ -31,20 +32,24 @@ struct Client {
 }
 
 fn config(bytes: &mut Unstructured<'_>) -> Result<RouterConfig> {
-    Ok(RouterConfig {
-        routing: *bytes.choose(&[Routing::Learned, Routing::OnPath])?,
-        pipeline_max: *bytes.choose(&[1, 4, 512])?,
-        pending_max: *bytes.choose(&[2, 1 << 10])?,
-        key_bytes_max: *bytes.choose(&[2, 1 << 10])?,
-        learned_max: *bytes.choose(&[1, 64])?,
-        streams: bytes.arbitrary()?,
+    let routing = *bytes.choose(&[Routing::Learned, Routing::OnPath])?;
+    let pipeline_max = *bytes.choose(&[1, 4, 512])?;
+    let pending_max = *bytes.choose(&[2, 1 << 10])?;
+    let key_bytes_max = *bytes.choose(&[2, 1 << 10])?;
+    let learned_max = *bytes.choose(&[1, 64])?;
+    let streams = bytes.arbitrary()?;
+    let settings = RouterSettings {
+        pipeline_max,
+        key_bytes_max,
+        learned_max,
         client_limits: ClientLimits {
             held_bytes_max: *bytes.choose(&[1 << 10, u64::MAX])?,
             idle_max: bytes.choose(&[None, Some(Duration::from_secs(1))])?.to_owned(),
             unauthenticated_max: None,
         },
-        ..RouterConfig::default()
-    })
+        ..RouterSettings::default()
+    };
+    Ok(RouterConfig { routing, pending_max, streams, settings, ..RouterConfig::default() })
 }
 
 fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {

@@ -6,10 +6,9 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use protocol::policy::{Eligibility, Policies, Rule};
-use protocol::shim::{Bounded, Effect, Input, PurgeTarget, Settings, Shim, ShimConfig};
+use protocol::shim::{Bounded, Effect, Input, PurgeTarget, Shim, ShimConfig, ShimSettings};
 use protocol::storage::{StorageEvent, StorageTraits, Wish};
 use protocol::time::Time;
-use wire::ShimId;
 use wire::resp::Command;
 
 use super::node::{heat, request_limits, terms};
@@ -24,26 +23,30 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn config(bytes: &mut Unstructured<'_>) -> Result<ShimConfig> {
-    Ok(ShimConfig {
-        id: ShimId(0),
-        lease: terms(),
+    let mut settings = ShimSettings {
         heat: heat(),
         heat_min: *bytes.choose(&[1, u32::MAX])?,
         operations_max: *bytes.choose(&[4, 1000])?,
         key_queue_max: *bytes.choose(&[2, 100])?,
+        ..ShimSettings::default()
+    };
+    let config = ShimConfig {
+        lease: terms(),
         blocking_max: *bytes.choose(&[1, 10])?,
         early_value_bytes_max: *bytes.choose(&[0, 1 << 16])?,
         cache_expiring_hashes: false,
         tracked_max: 1000,
-        requests: request_limits(bytes)?,
-        bounded: if bytes.arbitrary()? {
-            let staleness = Duration::from_millis(bytes.int_in_range(0..=2000)?);
-            Some(Bounded { staleness, age: Duration::from_millis(bytes.int_in_range(0..=2000)?) })
-        } else {
-            None
-        },
         seed: 1,
-    })
+        ..ShimConfig::default()
+    };
+    settings.requests = request_limits(bytes)?;
+    let bounded = if bytes.arbitrary()? {
+        let staleness = Duration::from_millis(bytes.int_in_range(0..=2000)?);
+        Some(Bounded { staleness, age: Duration::from_millis(bytes.int_in_range(0..=2000)?) })
+    } else {
+        None
+    };
+    Ok(ShimConfig { bounded, settings, ..config })
 }
 
 fn scope(bytes: &mut Unstructured<'_>) -> Result<PurgeTarget> {
@@ -52,13 +55,13 @@ fn scope(bytes: &mut Unstructured<'_>) -> Result<PurgeTarget> {
     bytes.choose(&scopes).cloned()
 }
 
-fn settings(bytes: &mut Unstructured<'_>) -> Result<Settings> {
+fn settings(bytes: &mut Unstructured<'_>) -> Result<ShimSettings> {
     let cache = *bytes.choose(&[Eligibility::Never, Eligibility::Always, Eligibility::Heat])?;
     let rule = Rule { cache, ttl_ms_max: *bytes.choose(&[1, u64::MAX])?, ..Rule::default() };
     let policies = Policies::new(vec![(Bytes::from_static(b"k"), rule)]);
-    let ShimConfig { heat, heat_min, operations_max, key_queue_max, requests, .. } = config(bytes)?;
+    let ShimConfig { settings, .. } = config(bytes)?;
     let observes = *bytes.choose(&[None, None, Some(2)])?;
-    Ok(Settings { heat, heat_min, operations_max, key_queue_max, requests, policies, observes })
+    Ok(ShimSettings { policies, observes, ..settings })
 }
 
 /// What a subscriber connection may bring.

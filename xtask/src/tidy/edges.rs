@@ -13,7 +13,7 @@ const EDGES: [(&str, &[&str]); 18] = [
     ("trace", &[]),
     ("commands", &["wire"]),
     ("protocol", &["commands", "wire"]),
-    ("config", &["wire"]),
+    ("config", &["protocol", "wire"]),
     ("runtime", &["config", "wire"]),
     ("xdp", &["wire"]),
     ("node", &["runtime", "config", "protocol", "wire", "xdp"]),

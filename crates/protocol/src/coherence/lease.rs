@@ -16,6 +16,12 @@ pub struct LeaseTerms {
     pub guard: Duration,
 }
 
+impl Default for LeaseTerms {
+    fn default() -> LeaseTerms {
+        LeaseTerms { duration: Duration::from_secs(1), guard: Duration::from_millis(10) }
+    }
+}
+
 impl LeaseTerms {
     /// When a node's lease ends that was asked for at `sent` and granted for `duration`.
     pub fn node_end(&self, sent: Time, duration: Duration) -> Time {

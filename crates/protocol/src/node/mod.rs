@@ -26,8 +26,7 @@ use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters};
 use crate::load::LoadMeter;
 use crate::placement::Placement;
-use crate::policy::Policies;
-use crate::requests::{RequestLimits, RequestQueue, RouterWindows};
+use crate::requests::{RequestQueue, RouterWindows};
 use crate::time::Time;
 use agent::Agent;
 use object::{Object, Waiter};
@@ -35,7 +34,7 @@ use object::{Object, Waiter};
 pub use inspect::NodeBacklog;
 pub use object::OVERHEAD_BYTES as OBJECT_OVERHEAD_BYTES;
 pub(crate) use reads::heat_item;
-pub use settings::Settings;
+pub use settings::NodeSettings;
 pub use statistics::{HotKey, LeaseStatus, NodeStatistics};
 
 /// Offers kept while a session opens, per node.
@@ -47,22 +46,24 @@ const SECOND: Duration = Duration::from_secs(1);
 pub struct NodeConfig {
     pub id: NodeId,
     pub layer: usize,
-    pub objects_max: usize,
-    pub bytes_max: u64,
-    /// Larger replies pass by uncached.
-    pub value_bytes_max: usize,
     /// Relative capacity in thousandths: the load reported is requests per second divided by it.
     pub capacity: u32,
     pub lease: LeaseTerms,
-    pub heat: HeatConfig,
-    pub admission: Admission,
-    /// Views that one key may have cached (design, section 5: at most 64).
-    pub views_max: usize,
-    /// Reads passed on to shims and not yet answered; beyond it readers are told to try elsewhere.
-    pub forwarded_max: usize,
-    /// Reads that it begins.
-    pub requests: RequestLimits,
     pub seed: u64,
+    pub settings: NodeSettings,
+}
+
+impl Default for NodeConfig {
+    fn default() -> NodeConfig {
+        NodeConfig {
+            id: NodeId(0),
+            layer: 0,
+            capacity: 1000,
+            lease: LeaseTerms::default(),
+            seed: 0,
+            settings: NodeSettings::default(),
+        }
+    }
 }
 
 /// What the agent asks of a key before it caches it.
@@ -87,7 +88,7 @@ pub enum Input {
     Unlinked(Peer),
     Map(Arc<Placement>),
     /// What has changed in the configuration while serving.
-    Settings(Box<Settings>),
+    Settings(Box<NodeSettings>),
     /// Stop: give up every copy, so that no write waits for this node's leases.
     Drain,
     Tick,
@@ -124,7 +125,6 @@ struct ShimLink {
 #[derive(Clone)]
 pub struct Node {
     config: NodeConfig,
-    policies: Policies,
     placement: Arc<Placement>,
     links: Vec<ShimLink>,
     objects: KeyMap<Object>,
@@ -145,7 +145,6 @@ pub struct Node {
     random: SmallRng,
     second: Time,
     draining: bool,
-    observes: bool,
     /// Whether the map gives it any part of the keys.
     owns: bool,
     statistics: NodeStatistics,
@@ -160,14 +159,18 @@ impl Node {
         Node {
             // Not where an earlier process with this id began.
             forwarded_serial: random.random(),
-            agent: Agent::new(config.objects_max, config.bytes_max, config.admission),
-            heat: HeavyHitters::new(config.heat, config.seed),
+            agent: Agent::new(
+                config.settings.objects_max,
+                config.settings.bytes_max,
+                config.settings.admission,
+            ),
+            heat: HeavyHitters::new(config.settings.heat, config.seed),
             meter: LoadMeter::new(SECOND),
             random,
             links: vec![ShimLink::default(); shims],
             objects: KeyMap::default(),
             bytes: 0,
-            waiting: RequestQueue::new(config.requests),
+            waiting: RequestQueue::new(config.settings.requests),
             windows: RouterWindows::default(),
             signed: Time(0),
             forwarded: Slab::new(),
@@ -175,10 +178,8 @@ impl Node {
             offers: Vec::new(),
             second: Time(0),
             draining: false,
-            observes: false,
             owns: true,
             statistics: NodeStatistics::default(),
-            policies: Policies::default(),
             config,
             placement,
         }
@@ -300,7 +301,7 @@ impl Node {
     }
 
     fn admits_nothing(&self) -> bool {
-        self.draining || self.observes || !self.owns
+        self.draining || self.config.settings.observes || !self.owns
     }
 
     fn drop_everything(&mut self, effects: &mut Vec<Effect>) {

@@ -67,7 +67,7 @@ impl Node {
 
     /// A view that is not cached here: it counts toward its heat, and is fetched if that is enough.
     fn read_unknown(&mut self, now: Time, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) {
-        let always = self.policies.is_always(&read.key.bytes);
+        let always = self.config.settings.policies.is_always(&read.key.bytes);
         let floor = if always { 1 } else { self.agent.heat_floor(self.objects.len(), self.bytes) };
         if let Some(heat) = self.heat.record(now, heat_item(&read.key, read.view), floor) {
             if self.admit(now, &read.key, read.view, heat, effects) {
@@ -84,7 +84,7 @@ impl Node {
         let link = &self.links[usize::from(shim.0)];
         let opening = link.linked && link.session.id().is_none();
         // No session is opened for a key that is never cached.
-        let opening = opening && !self.policies.of(&read.key.bytes).is_never();
+        let opening = opening && !self.config.settings.policies.of(&read.key.bytes).is_never();
         if opening && !self.admits_nothing() && self.offers.len() < OFFERS_WAITING_MAX {
             let Read { key, view, resp3, command, .. } = read.clone();
             self.offers.push(Offer { key, view, resp3, heat, command });
@@ -120,7 +120,7 @@ impl Node {
 
     /// Makes room for a view if it is hot enough; the session must be open, so that the copy belongs to it.
     fn admit(&mut self, now: Time, key: &Key, view: View, heat: u32, effects: &mut Vec<Effect>) -> bool {
-        let rule = self.policies.of(&key.bytes);
+        let rule = self.config.settings.policies.of(&key.bytes);
         if self.admits_nothing() || rule.is_never() {
             return false;
         }
@@ -130,7 +130,7 @@ impl Node {
             return false;
         }
         if let Some(object) = self.objects.get_mut(key) {
-            return object.admit(view, self.config.views_max);
+            return object.admit(view, self.config.settings.views_max);
         }
         let always = rule.cache == Eligibility::Always;
         match self.agent.judge((heat, always), key, self.bytes, &self.objects) {
@@ -140,7 +140,7 @@ impl Node {
         }
         let own = Key { bytes: Bytes::copy_from_slice(&key.bytes), ..*key };
         let mut object = Object::new(shim, own.bytes.len(), heat);
-        object.admit(view, self.config.views_max);
+        object.admit(view, self.config.settings.views_max);
         self.bytes += object.bytes;
         self.links[usize::from(shim.0)].objects += 1;
         self.objects.insert(own, object);
@@ -221,8 +221,8 @@ impl Node {
         };
         let mut fetching = object.fetching.swap_remove(index);
         let followers = std::mem::take(&mut object.followers);
-        let rule = self.policies.of(&fill.key.bytes);
-        let bytes_max = self.config.value_bytes_max.min(rule.value_bytes_max);
+        let rule = self.config.settings.policies.of(&fill.key.bytes);
+        let bytes_max = self.config.settings.value_bytes_max.min(rule.value_bytes_max);
         let fits = fill.value.len() <= bytes_max && !rule.is_never() && !fill.status.is_refusal();
         self.statistics.ungranted += u64::from(!fill.granted);
         let kept = fill.granted && fits && self.keep(&fill, &fetching.filling);
@@ -283,7 +283,9 @@ impl Node {
     /// Passes a read on to its shim; the reply comes back through this node.
     pub(super) fn forward(&mut self, waiter: Waiter, mut read: Read, effects: &mut Vec<Effect>) {
         let shim = self.placement.shim(&read.key);
-        if !self.links[usize::from(shim.0)].linked || self.forwarded.len() >= self.config.forwarded_max {
+        if !self.links[usize::from(shim.0)].linked
+            || self.forwarded.len() >= self.config.settings.forwarded_max
+        {
             self.statistics.sheds += 1;
             return self.fail(waiter, effects);
         }

@@ -1,5 +1,7 @@
 //! What may change in a node while it serves, and what that does to what it holds. Not where settings come from.
 
+use std::time::Duration;
+
 use wire::Key;
 
 use super::{Admission, Effect, HeatConfig, HeavyHitters, Node};
@@ -10,13 +12,16 @@ use rand::RngExt;
 
 /// All of a node's settings that can change while it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct NodeSettings {
     pub objects_max: usize,
     pub bytes_max: u64,
     /// Larger replies pass by uncached.
     pub value_bytes_max: usize,
+    /// Views that one key may have cached (design, section 5: at most 64).
     pub views_max: usize,
+    /// Reads passed on to shims and not yet answered; beyond it readers are told to try elsewhere.
     pub forwarded_max: usize,
+    /// Reads that it begins.
     pub requests: RequestLimits,
     pub heat: HeatConfig,
     pub admission: Admission,
@@ -25,27 +30,37 @@ pub struct Settings {
     pub observes: bool,
 }
 
+impl Default for NodeSettings {
+    fn default() -> NodeSettings {
+        NodeSettings {
+            objects_max: 10_000,
+            bytes_max: 64 << 20,
+            value_bytes_max: 1 << 20,
+            views_max: 64,
+            forwarded_max: 1 << 16,
+            requests: RequestLimits::default(),
+            heat: HeatConfig::default(),
+            admission: Admission { heat_min: 2, hysteresis: 250, hold_off: Duration::from_secs(5) },
+            policies: Policies::default(),
+            observes: false,
+        }
+    }
+}
+
 impl Node {
     /// Acts on `settings` from now on: what they do not allow any more goes, unless its fill is under way, which
     /// removes it when it arrives.
-    pub(super) fn adopt(&mut self, now: Time, settings: Settings, effects: &mut Vec<Effect>) {
-        let Settings { objects_max, bytes_max, value_bytes_max, views_max, forwarded_max, .. } = settings;
-        (self.config.objects_max, self.config.bytes_max) = (objects_max, bytes_max);
-        self.config.value_bytes_max = value_bytes_max;
-        (self.config.views_max, self.config.forwarded_max) = (views_max, forwarded_max);
+    pub(super) fn adopt(&mut self, now: Time, settings: NodeSettings, effects: &mut Vec<Effect>) {
         self.limit(settings.requests);
-        self.config.admission = settings.admission;
-        if settings.observes && !self.observes {
+        if settings.observes && !self.config.settings.observes {
             self.drop_everything(effects);
         }
-        self.observes = settings.observes;
-        self.agent.set_limits(objects_max, bytes_max, settings.admission);
-        if self.config.heat != settings.heat {
-            self.config.heat = settings.heat;
+        self.agent.set_limits(settings.objects_max, settings.bytes_max, settings.admission);
+        if self.config.settings.heat != settings.heat {
             self.heat = HeavyHitters::new(settings.heat, self.random.random());
         }
-        let earlier = std::mem::replace(&mut self.policies, settings.policies);
-        let outlawed = |key: &Key| self.policies.outlaws(&earlier, &key.bytes);
+        let earlier = std::mem::replace(&mut self.config.settings, settings).policies;
+        let outlawed = |key: &Key| self.config.settings.policies.outlaws(&earlier, &key.bytes);
         let idle = self.objects.iter().filter(|(_, object)| object.fetching.is_empty());
         let mut leaving: Vec<Key> = idle.map(|(key, _)| key).filter(|key| outlawed(key)).cloned().collect();
         leaving.sort_unstable_by_key(|key| key.digest);

@@ -6,6 +6,8 @@ use std::time::Duration;
 use commands::acl::Users;
 use commands::memcached::Dialect;
 
+use crate::router::settings::RouterSettings;
+
 /// Which reads go to nodes (design, section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Routing {
@@ -22,17 +24,8 @@ pub struct RouterConfig {
     pub routing: Routing,
     /// Seed of the choices among equals; two routers with one seed choose alike.
     pub seed: u64,
-    /// Commands of one client that may be unanswered. More makes deep pipelines faster and one client heavier.
-    pub pipeline_max: usize,
-    /// Bytes of them and of replies that wait for their turn, above which no more is taken from the client: one that writes
-    /// large values must not fill the links that all share.
-    pub pipeline_bytes_max: usize,
     /// Requests of all clients that may be in flight; above it commands are answered `-BUSY`.
     pub pending_max: usize,
-    /// Longer keys are refused. No more than `wire::codec::KEY_BYTES_MAX`, which peers refuse.
-    pub key_bytes_max: usize,
-    /// Views that the learned table remembers; fewer than the nodes cache would send hot reads to storage.
-    pub learned_max: usize,
     /// Keys that clients track (CLIENT TRACKING); the oldest are forgotten, and their clients told so.
     pub tracked_max: usize,
     /// Others write to storage, too: a copy may be older than what has been reported.
@@ -46,9 +39,7 @@ pub struct RouterConfig {
     /// Longest value of a memcached client, as `stats settings` tells it.
     pub value_bytes_max: usize,
     pub users: UserSource,
-    /// Longest that a command waits for room at a node or shim, before it is answered `-BUSY`.
-    pub queue_max: Duration,
-    pub client_limits: ClientLimits,
+    pub settings: RouterSettings,
 }
 
 /// Where a router's users come from.
@@ -64,20 +55,15 @@ impl Default for RouterConfig {
         RouterConfig {
             routing: Routing::Learned,
             seed: 0,
-            pipeline_max: 512,
-            pipeline_bytes_max: 4 << 20,
             pending_max: 1 << 18,
-            key_bytes_max: wire::codec::KEY_BYTES_MAX,
-            learned_max: 1 << 16,
-            tracked_max: 1 << 20,
+            tracked_max: crate::shim::TRACKED_MAX,
             bounded: false,
             shim_names: Vec::new(),
             dialect: Dialect::Redis,
             streams: false,
             value_bytes_max: 1 << 20,
             users: UserSource::Given(Arc::default()),
-            queue_max: Duration::from_secs(5),
-            client_limits: ClientLimits::default(),
+            settings: RouterSettings::default(),
         }
     }
 }

@@ -43,7 +43,7 @@ pub use flow::ran::RequestSpan;
 pub use front::closing::Holdings;
 pub use front::hot_keys::ClusterHotKey;
 pub use front::spans::CommandSpan;
-pub use settings::{Settings, SlowLogSettings};
+pub use settings::{RouterSettings, SlowLogSettings};
 pub use surface::{CommandClass, CommandSpread, Treatment, shortest, surface};
 
 /// The version of Redis whose behaviour clients get, as HELLO and INFO tell them.
@@ -108,7 +108,7 @@ pub enum Input {
     Unlinked(Peer),
     Map(Arc<Placement>),
     /// What has changed in the configuration while serving.
-    Settings(Settings),
+    Settings(RouterSettings),
     /// The hottest keys of the cluster, as a controller told them last.
     HotKeys(Vec<ClusterHotKey>),
     /// Other users from now on, unless they are storage's.
@@ -166,20 +166,13 @@ impl Router {
         front.killed.drain(..).for_each(|client| desk.step.close(client));
     }
 
-    fn set(&mut self, settings: &Settings) {
-        let Settings { pipeline_max, pipeline_bytes_max, key_bytes_max, .. } = *settings;
-        let Settings { learned_max, queue_max, client_limits, slow_log, spans_one_in, .. } = *settings;
-        if learned_max != self.config.learned_max {
-            self.config.learned_max = learned_max;
-            self.flow.set_learned_max(learned_max);
+    fn set(&mut self, settings: &RouterSettings) {
+        if settings.learned_max != self.config.settings.learned_max {
+            self.flow.set_learned_max(settings.learned_max);
         }
-        self.config.pipeline_max = pipeline_max;
-        self.config.pipeline_bytes_max = pipeline_bytes_max;
-        self.config.key_bytes_max = key_bytes_max;
-        self.config.queue_max = queue_max;
-        self.config.client_limits = client_limits;
-        self.front.slow_log.set(slow_log);
-        self.front.sampler.set(spans_one_in);
+        self.front.slow_log.set(settings.slow_log);
+        self.front.sampler.set(settings.spans_one_in);
+        self.config.settings = settings.clone();
     }
 }
 

@@ -6,17 +6,38 @@ use crate::router::config::ClientLimits;
 
 /// A router's settings that can change while it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct RouterSettings {
+    /// Commands of one client that may be unanswered. More makes deep pipelines faster and one client heavier.
     pub pipeline_max: usize,
+    /// Bytes of them and of replies that wait for their turn, above which no more is taken from the client: one that writes
+    /// large values must not fill the links that all share.
     pub pipeline_bytes_max: usize,
+    /// Longer keys are refused. No more than `wire::codec::KEY_BYTES_MAX`, which peers refuse.
     pub key_bytes_max: usize,
-    /// Another number than before forgets what was learned; replies tell it again.
+    /// Views that the learned table remembers; fewer than the nodes cache would send hot reads to storage. Another number than
+    /// before forgets what was learned; replies tell it again.
     pub learned_max: usize,
+    /// Longest that a command waits for room at a node or shim, before it is answered `-BUSY`.
     pub queue_max: Duration,
     pub client_limits: ClientLimits,
     pub slow_log: SlowLogSettings,
     /// About one of so many commands is traced; 0 for none.
     pub spans_one_in: u64,
+}
+
+impl Default for RouterSettings {
+    fn default() -> RouterSettings {
+        RouterSettings {
+            pipeline_max: 1024,
+            pipeline_bytes_max: 4 << 20,
+            key_bytes_max: wire::codec::KEY_BYTES_MAX,
+            learned_max: 1 << 16,
+            queue_max: Duration::from_secs(5),
+            client_limits: ClientLimits::default(),
+            slow_log: SlowLogSettings::default(),
+            spans_one_in: 0,
+        }
+    }
 }
 
 /// What the slow log takes.
@@ -29,4 +50,11 @@ pub struct SlowLogSettings {
     pub hides_arguments: bool,
     /// Unix time, in microseconds, when this router's clock was zero.
     pub epoch_us: u64,
+}
+
+/// Nothing is logged.
+impl Default for SlowLogSettings {
+    fn default() -> SlowLogSettings {
+        SlowLogSettings { slower_than_us: -1, entries_max: 0, hides_arguments: false, epoch_us: 0 }
+    }
 }

@@ -85,11 +85,11 @@ impl Shim {
         let key_full = match message {
             Message::Execute(execute) => {
                 let state = self.keys.get(&execute.key);
-                state.is_some_and(|state| state.queue.len() >= self.config.key_queue_max)
+                state.is_some_and(|state| state.queue.len() >= self.config.settings.key_queue_max)
             }
             _ => false,
         };
-        !key_full && self.pending() < self.config.operations_max && self.storage_limit.admits(class)
+        !key_full && self.pending() < self.config.settings.operations_max && self.storage_limit.admits(class)
     }
 
     /// Whether it is a command such as SCRIPT KILL, which storage takes while it does nothing else. It has no keys, so it

@@ -131,7 +131,7 @@ impl Shim {
     pub(super) fn close_session(&mut self, node: NodeId) -> bool {
         let link = &mut self.links[usize::from(node.0)];
         link.session.close();
-        link.heat_floor = self.config.heat_min;
+        link.heat_floor = self.config.settings.heat_min;
         let outstanding = std::mem::take(&mut link.outstanding);
         let revoking = link.revoking.take();
         let held = self.remove_entries(node);

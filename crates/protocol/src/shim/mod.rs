@@ -43,8 +43,7 @@ use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters, Hottest};
 use crate::load::LoadMeter;
 use crate::placement::Placement;
-use crate::policy::Policies;
-use crate::requests::{RequestLimits, RequestQueue, RouterWindows};
+use crate::requests::{RequestQueue, RouterWindows};
 use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store, Wish};
 use crate::time::Time;
 use joins::{Origins, Readings};
@@ -57,7 +56,7 @@ pub(crate) use feed::changed_keys;
 pub use feed::{Bounded, FeedState};
 pub use inspect::ShimBacklog;
 pub use large::TRANSFERS_MAX;
-pub use settings::Settings;
+pub use settings::ShimSettings;
 pub use statistics::ShimStatistics;
 
 /// An unacknowledged INV or REVOKE is repeated this often.
@@ -67,21 +66,17 @@ const PROOFS_PER_LEASE: u32 = 8;
 /// How often storage is told that the cached keys are in use (design, section 6: storage that evicts).
 const TOUCH_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Keys that are tracked, at a shim and at a router, unless they are told otherwise.
+pub(crate) const TRACKED_MAX: usize = 1_000_000;
+
 /// What a shim is told at its start.
 #[derive(Clone, Debug)]
 pub struct ShimConfig {
     pub id: ShimId,
     pub lease: LeaseTerms,
-    pub heat: HeatConfig,
-    /// Requests per second below which no key is offered to nodes.
-    pub heat_min: u32,
-    /// Commands queued or at storage; beyond it clients get `-BUSY`.
-    pub operations_max: usize,
-    /// Commands queued for one key.
-    pub key_queue_max: usize,
     /// Blocking commands at a time: each has a connection of its own.
     pub blocking_max: usize,
-    /// Larger values do not ride on INV.
+    /// Larger values do not ride on INV: each copy would get them whether or not it is read again.
     pub early_value_bytes_max: usize,
     /// Views of hashes are cached even where fields may expire on their own.
     pub cache_expiring_hashes: bool,
@@ -89,8 +84,24 @@ pub struct ShimConfig {
     pub bounded: Option<Bounded>,
     /// Keys of which routers are to be told, for their clients that track them.
     pub tracked_max: usize,
-    pub requests: RequestLimits,
     pub seed: u64,
+    pub settings: ShimSettings,
+}
+
+impl Default for ShimConfig {
+    fn default() -> ShimConfig {
+        ShimConfig {
+            id: ShimId(0),
+            lease: LeaseTerms::default(),
+            blocking_max: 1_000,
+            early_value_bytes_max: 64 << 10,
+            cache_expiring_hashes: false,
+            bounded: None,
+            tracked_max: TRACKED_MAX,
+            seed: 0,
+            settings: ShimSettings::default(),
+        }
+    }
 }
 
 /// All that a shim can see.
@@ -105,7 +116,7 @@ pub enum Input {
     Storage(StorageEvent),
     Map(Arc<Placement>),
     /// What has changed in the configuration while serving.
-    Settings(Box<Settings>),
+    Settings(Box<ShimSettings>),
     /// Asks for copies to be dropped, for who runs this shim; `Effect::Purged` of the same number follows.
     Purge {
         number: u64,
@@ -256,7 +267,6 @@ enum StorageState {
 #[derive(Clone)]
 pub struct Shim {
     config: ShimConfig,
-    policies: Policies,
     placement: Arc<Placement>,
     storage: StorageState,
     incarnation: Option<u64>,
@@ -339,7 +349,7 @@ impl Shim {
             touch_last: Time(0),
             touching: Vec::new(),
             moving: Vec::new(),
-            links: vec![NodeLink { heat_floor: config.heat_min, ..NodeLink::default() }; nodes],
+            links: vec![NodeLink { heat_floor: config.settings.heat_min, ..NodeLink::default() }; nodes],
             sessions_opened: 0,
             sequence: 0,
             keys: KeyMap::default(),
@@ -347,8 +357,8 @@ impl Shim {
             purges: Slab::new(),
             purges_held: Vec::new(),
             tickets: Slab::new(),
-            storage_limit: StorageLimit::new(config.requests.waits()),
-            waiting: RequestQueue::new(config.requests),
+            storage_limit: StorageLimit::new(config.settings.requests.waits()),
+            waiting: RequestQueue::new(config.settings.requests),
             windows: RouterWindows::default(),
             since: Time(0),
             expiry: Time(0),
@@ -370,14 +380,13 @@ impl Shim {
             feed: feed::Feed::default(),
             marked: KeyMap::default(),
             tracking: tracking::Tracking::default(),
-            heat: HeavyHitters::new(config.heat, config.seed),
+            heat: HeavyHitters::new(config.settings.heat, config.seed),
             hottest: Hottest::default(),
-            observer: None,
-            heat_floor: config.heat_min,
+            observer: config.settings.observes.map(observe::Observer::new),
+            heat_floor: config.settings.heat_min,
             frames: BytesMut::new(),
             random: SmallRng::seed_from_u64(config.seed),
             statistics: ShimStatistics::default(),
-            policies: Policies::default(),
             placement,
             config,
         }
@@ -419,7 +428,7 @@ impl Shim {
             self.statistics.unexpected += 1;
             return;
         }
-        let heat_floor = self.config.heat_min;
+        let heat_floor = self.config.settings.heat_min;
         self.links.resize_with(placement.nodes_count(), || NodeLink { heat_floor, ..NodeLink::default() });
         self.placement = placement;
     }

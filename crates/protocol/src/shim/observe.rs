@@ -33,6 +33,10 @@ struct Observed {
 }
 
 impl Observer {
+    pub(super) fn new(keys_max: usize) -> Observer {
+        Observer { keys_max, keys: KeyMap::default(), looked: Time(0) }
+    }
+
     /// Whether a copy would have answered this read. `hot`: it is hot enough to be cached from now on.
     fn read(&mut self, now: Time, read: &Read, hot: impl FnOnce() -> bool) -> bool {
         if let Some(known) = self.keys.get_mut(&read.key) {
@@ -64,7 +68,7 @@ impl Shim {
         match (&mut self.observer, keys_max) {
             (Some(observer), Some(keys_max)) => observer.keys_max = keys_max,
             (None, Some(keys_max)) => {
-                self.observer = Some(Observer { keys_max, keys: KeyMap::default(), looked: Time(0) });
+                self.observer = Some(Observer::new(keys_max));
                 self.purge(now, Requester::Nobody, &commands::PurgeTarget::All, effects);
             }
             (_, None) => self.observer = None,
@@ -77,14 +81,14 @@ impl Shim {
 
     /// Counts a read in place of `count_heat`, whichever way it came.
     pub(super) fn observe_read(&mut self, now: Time, read: &Read) {
-        let always = self.policies.is_always(&read.key.bytes);
+        let always = self.config.settings.policies.is_always(&read.key.bytes);
         let floor = if always { 1 } else { self.heat_floor };
         let heat = self.heat.record(now, heat_item(&read.key, read.view), floor);
         if let Some(heat) = heat {
             self.hottest.report(now, &read.key, heat);
         }
         let Some(observer) = &mut self.observer else { return };
-        let policies = &self.policies;
+        let policies = &self.config.settings.policies;
         let hit = observer.read(now, read, || heat.is_some() && !policies.of(&read.key.bytes).is_never());
         self.statistics.observed_reads += 1;
         self.statistics.observed_hits += u64::from(hit);

@@ -159,7 +159,7 @@ impl Shim {
             return None;
         }
         let (value, ttl_ms) = commands::early_value(command)?;
-        let rule = self.policies.of(&keys[0].bytes);
+        let rule = self.config.settings.policies.of(&keys[0].bytes);
         if value.len() > self.config.early_value_bytes_max.min(rule.value_bytes_max) || rule.is_never() {
             return None;
         }

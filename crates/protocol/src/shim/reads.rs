@@ -75,7 +75,7 @@ impl Shim {
         }
         let may_cache = may_cache
             && !self.observes()
-            && !self.policies.of(&key.bytes).is_never()
+            && !self.config.settings.policies.of(&key.bytes).is_never()
             && !self.is_moving(&key);
         let grantable = live && self.grants() && may_cache;
         let mut version = None;
@@ -120,12 +120,12 @@ impl Shim {
     /// Cold reads show which keys deserve a copy; their nodes are told and decide.
     fn count_heat(&mut self, now: Time, read: &Read, effects: &mut Vec<Effect>) {
         let item = heat_item(&read.key, read.view);
-        let always = self.policies.is_always(&read.key.bytes);
+        let always = self.config.settings.policies.is_always(&read.key.bytes);
         let floor = if always { 1 } else { self.heat_floor };
         let Some(heat) = self.heat.record(now, item, floor) else { return };
         self.hottest.report(now, &read.key, heat);
         let unfit = self.is_marked(&read.key) || self.larges.knows(&read.key, read.view);
-        if self.policies.of(&read.key.bytes).is_never() || unfit {
+        if self.config.settings.policies.of(&read.key.bytes).is_never() || unfit {
             return;
         }
         for node in self.placement.places(&read.key).into_iter().flatten() {

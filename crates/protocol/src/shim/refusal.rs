@@ -57,7 +57,7 @@ impl Shim {
             self.statistics.refused += 1;
             return Some(Refusal::error(FOREIGN));
         }
-        if self.pending() >= self.config.operations_max && !self.waiting.limits().waits() {
+        if self.pending() >= self.config.settings.operations_max && !self.waiting.limits().waits() {
             self.statistics.sheds += 1;
             return Some(Refusal::busy(QUEUE));
         }
@@ -85,7 +85,7 @@ impl Shim {
         let watches = kind == CommandKind::Watch;
         let blocking = matches!(kind, CommandKind::BlockingWrite | CommandKind::BlockingQuery);
         let waits = self.waiting.limits().waits();
-        let text = if !waits && keys.iter().any(|key| queued(key) >= self.config.key_queue_max) {
+        let text = if !waits && keys.iter().any(|key| queued(key) >= self.config.settings.key_queue_max) {
             KEY_QUEUE
         } else if blocking && self.blocking() >= self.config.blocking_max {
             BLOCKING

@@ -216,7 +216,7 @@ impl Shim {
             state.is_some_and(|state| state.is_quiet() && state.directory.is_registered(node, fill, version))
         });
         let same_session = self.links[usize::from(node.0)].session.id() == Some(session);
-        let rule = self.policies.of(&key.bytes);
+        let rule = self.config.settings.policies.of(&key.bytes);
         let allowed = !rule.is_never() && value.len() <= rule.value_bytes_max && !self.is_moving(&key);
         let granted =
             registered && same_session && self.grants() && ttl.is_ok() && allowed && !status.is_refusal();

@@ -9,10 +9,13 @@ use rand::RngExt;
 
 /// All of a shim's settings that can change while it serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ShimSettings {
     pub heat: HeatConfig,
+    /// Requests per second below which no key is offered to nodes.
     pub heat_min: u32,
+    /// Commands queued or at storage; beyond it clients get `-BUSY`.
     pub operations_max: usize,
+    /// Commands queued for one key.
     pub key_queue_max: usize,
     pub requests: RequestLimits,
     pub policies: Policies,
@@ -20,27 +23,36 @@ pub struct Settings {
     pub observes: Option<usize>,
 }
 
+impl Default for ShimSettings {
+    fn default() -> ShimSettings {
+        ShimSettings {
+            heat: HeatConfig::default(),
+            heat_min: 2,
+            operations_max: 1 << 16,
+            key_queue_max: 1 << 12,
+            requests: RequestLimits::default(),
+            policies: Policies::default(),
+            observes: None,
+        }
+    }
+}
+
 impl Shim {
     /// Acts on `settings` from now on. Copies that the new policies would not have allowed are invalidated.
-    pub(super) fn set(&mut self, now: Time, settings: Settings, effects: &mut Vec<Effect>) {
-        let Settings { heat, heat_min, operations_max, key_queue_max, requests, policies, observes } =
-            settings;
-        self.limit(requests);
-        self.observe(now, observes, effects);
-        if self.config.heat != heat {
-            self.config.heat = heat;
-            self.heat = HeavyHitters::new(heat, self.random.random());
+    pub(super) fn set(&mut self, now: Time, settings: ShimSettings, effects: &mut Vec<Effect>) {
+        self.limit(settings.requests);
+        self.observe(now, settings.observes, effects);
+        let earlier = std::mem::replace(&mut self.config.settings, settings);
+        let ShimSettings { heat, heat_min, policies, .. } = &self.config.settings;
+        if earlier.heat != *heat {
+            self.heat = HeavyHitters::new(*heat, self.random.random());
         }
         // Nodes say in their next RENEW what they ask of a key themselves.
-        let lowest = self.config.heat_min;
-        for link in self.links.iter_mut().filter(|link| link.heat_floor == lowest) {
-            link.heat_floor = heat_min;
+        for link in self.links.iter_mut().filter(|link| link.heat_floor == earlier.heat_min) {
+            link.heat_floor = *heat_min;
         }
-        self.config.heat_min = heat_min;
-        (self.config.operations_max, self.config.key_queue_max) = (operations_max, key_queue_max);
-        let earlier = std::mem::replace(&mut self.policies, policies);
-        if earlier != self.policies {
-            let policies = self.policies.clone();
+        if earlier.policies != *policies {
+            let (earlier, policies) = (earlier.policies, policies.clone());
             self.purge_where(now, Requester::Nobody, |key| policies.outlaws(&earlier, &key.bytes), effects);
         }
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::heat::HeatConfig;
-use protocol::node::{self, Admission, Node, NodeConfig};
+use protocol::node::{self, Admission, Node, NodeConfig, NodeSettings};
 use protocol::placement::{Placement, Secret};
 use protocol::requests::RequestLimits;
-use protocol::shim::{Shim, ShimConfig};
+use protocol::shim::{Shim, ShimConfig, ShimSettings};
 use protocol::time::Time;
 use wire::message::{Fill, Offer, Welcome};
 use wire::{
@@ -86,17 +86,20 @@ impl Cluster {
         let config = NodeConfig {
             id: NodeId(index as u16),
             layer: index,
-            objects_max: 2,
-            bytes_max: BYTES_MAX,
-            value_bytes_max: FILLER_BYTES,
             capacity: 1000,
             lease: self.config.lease(),
-            heat: heat(),
-            admission: Admission { heat_min: HEAT, hysteresis: 0, hold_off: Duration::ZERO },
-            views_max: 64,
-            forwarded_max: 64,
-            requests: RequestLimits::default(),
             seed: (index as u64 + 1) << 8 | u64::from(life),
+            settings: NodeSettings {
+                objects_max: 2,
+                bytes_max: BYTES_MAX,
+                value_bytes_max: FILLER_BYTES,
+                heat: heat(),
+                admission: Admission { heat_min: HEAT, hysteresis: 0, hold_off: Duration::ZERO },
+                views_max: 64,
+                forwarded_max: 64,
+                requests: RequestLimits::default(),
+                ..NodeSettings::default()
+            },
         };
         let mut node = Node::new(config, Arc::clone(&self.placement));
         let mut effects = Vec::new();
@@ -155,17 +158,20 @@ impl Cluster {
         let config = ShimConfig {
             id: SHIM,
             lease: self.config.lease(),
-            heat: heat(),
-            heat_min: HEAT,
-            operations_max: 64,
-            key_queue_max: 16,
             blocking_max: 2,
             early_value_bytes_max: 64,
             cache_expiring_hashes: false,
             tracked_max: 1000,
-            requests: self.config.requests(),
             bounded: None,
             seed: u64::from(life),
+            settings: ShimSettings {
+                heat: heat(),
+                heat_min: HEAT,
+                operations_max: 64,
+                key_queue_max: 16,
+                requests: self.config.requests(),
+                ..ShimSettings::default()
+            },
         };
         Shim::new(config, Arc::clone(&self.placement))
     }

@@ -1,11 +1,6 @@
 //! Which commands get spans, and what those say of a read that was asked of several. Not how they are exported.
 
-use std::time::Duration;
-
-use protocol::router::{
-    ClientId, ClientLimits, CommandSpan, Effect, Input, Router, RouterConfig, Routing, Settings,
-    SlowLogSettings,
-};
+use protocol::router::{ClientId, CommandSpan, Effect, Input, Router, RouterConfig, RouterSettings, Routing};
 use protocol::time::Time;
 use wire::message::Reply;
 use wire::resp::Command;
@@ -16,17 +11,12 @@ use crate::world;
 const CLIENT: ClientId = ClientId(0);
 
 fn set(router: &mut Router, spans_one_in: u64) {
-    let slow_log =
-        SlowLogSettings { slower_than_us: -1, entries_max: 0, hides_arguments: false, epoch_us: 0 };
-    let settings = Settings {
+    let settings = RouterSettings {
         pipeline_max: 64,
         pipeline_bytes_max: 1 << 20,
         key_bytes_max: 1 << 10,
-        learned_max: 1 << 16,
-        queue_max: Duration::from_secs(5),
-        client_limits: ClientLimits::default(),
-        slow_log,
         spans_one_in,
+        ..RouterSettings::default()
     };
     router.step(Time(1), Input::Settings(settings), &mut Vec::new());
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::world;
 use bytes::Bytes;
-use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing};
+use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, RouterSettings, Routing};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -119,7 +119,12 @@ impl Run {
     fn new(seed: u64) -> Run {
         let mut random = SmallRng::seed_from_u64(seed);
         let routing = if random.random_bool(0.3) { Routing::OnPath } else { Routing::Learned };
-        let config = RouterConfig { routing, seed, pipeline_max: 24, ..RouterConfig::default() };
+        let config = RouterConfig {
+            routing,
+            seed,
+            settings: RouterSettings { pipeline_max: 24, ..RouterSettings::default() },
+            ..RouterConfig::default()
+        };
         let mut router = world::router(config, world::map(LEAVES, SPINES, SHIMS, &[]));
         (0..CLIENTS).for_each(|client| {
             router.step(Time(0), Input::Opened { client: ClientId(client) }, &mut Vec::new());

@@ -7,7 +7,7 @@ use protocol::coherence::lease::LeaseTerms;
 use protocol::heat::HeatConfig;
 use protocol::placement::{Placement, Secret};
 use protocol::requests::RequestLimits;
-use protocol::shim::{Shim, ShimConfig};
+use protocol::shim::{Shim, ShimConfig, ShimSettings};
 use wire::{
     ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
 };
@@ -22,17 +22,20 @@ pub(crate) fn shim(shims: u16, change: impl FnOnce(&mut ShimConfig)) -> (Shim, A
     let mut config = ShimConfig {
         id: ShimId(0),
         lease: LeaseTerms { duration: Duration::from_millis(800), guard: Duration::from_millis(3) },
-        heat: HeatConfig { counters: 64, filter_bits: 64, ..HeatConfig::default() },
-        heat_min: u32::MAX,
-        operations_max: 1000,
-        key_queue_max: 1000,
         blocking_max: 10,
         early_value_bytes_max: 0,
         cache_expiring_hashes: false,
         tracked_max: 3,
-        requests: RequestLimits::default(),
         bounded: None,
         seed: 1,
+        settings: ShimSettings {
+            heat: HeatConfig { counters: 64, filter_bits: 64, ..HeatConfig::default() },
+            heat_min: u32::MAX,
+            operations_max: 1000,
+            key_queue_max: 1000,
+            requests: RequestLimits::default(),
+            ..ShimSettings::default()
+        },
     };
     change(&mut config);
     (Shim::new(config, Arc::clone(&placement)), placement)

@@ -11,11 +11,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::coherence::lease::LeaseTerms;
 use protocol::heat::HeatConfig;
-use protocol::node::{self, Admission, Node, NodeConfig};
+use protocol::node::{self, Admission, Node, NodeConfig, NodeSettings};
 use protocol::placement::slot::slot;
 use protocol::placement::{Placement, Secret};
 use protocol::requests::RequestLimits;
-use protocol::shim::{self, Bounded, Shim, ShimConfig};
+use protocol::shim::{self, Bounded, Shim, ShimConfig, ShimSettings};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store, Wish};
 use protocol::time::Time;
 use smallvec::SmallVec;
@@ -216,17 +216,10 @@ impl World {
         let config = NodeConfig {
             id: NodeId(index as u16),
             layer: index,
-            objects_max: 4,
-            bytes_max: 1 << 20,
-            value_bytes_max: 1 << 16,
             capacity: 1000,
             lease: LEASE,
-            heat: HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() },
-            admission: Admission { heat_min: 1, hysteresis: 250, hold_off: Duration::from_secs(10) },
-            views_max: 64,
-            forwarded_max: 1024,
-            requests: RequestLimits::default(),
             seed: index as u64 + self.now.0,
+            settings: node_settings(),
         };
         let mut node = Node::new(config, Arc::clone(&self.placement));
         node.step(self.now, node::Input::Linked(SHIM), &mut Vec::new());
@@ -238,18 +231,13 @@ impl World {
         let config = ShimConfig {
             id: ShimId(0),
             lease: LEASE,
-            heat: HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() },
-            // Nodes find hot keys themselves here, so that scripts decide what is cached.
-            heat_min: u32::MAX,
-            operations_max: 1000,
-            key_queue_max: 100,
             blocking_max: 10,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
             tracked_max: 1000,
-            requests: RequestLimits::default(),
             bounded: self.bounded,
             seed: self.incarnation,
+            settings: shim_settings(),
         };
         self.shim = Some(Shim::new(config, Arc::clone(&self.placement)));
         let (incarnation, traits) = (self.incarnation, StorageTraits::default());
@@ -726,4 +714,30 @@ fn shown_all(frames: &[Bytes]) -> String {
 
 fn shown(command: &Command) -> String {
     command.args().map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ")
+}
+
+fn node_settings() -> NodeSettings {
+    NodeSettings {
+        objects_max: 4,
+        bytes_max: 1 << 20,
+        value_bytes_max: 1 << 16,
+        heat: HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() },
+        admission: Admission { heat_min: 1, hysteresis: 250, hold_off: Duration::from_secs(10) },
+        views_max: 64,
+        forwarded_max: 1024,
+        requests: RequestLimits::default(),
+        ..NodeSettings::default()
+    }
+}
+
+fn shim_settings() -> ShimSettings {
+    ShimSettings {
+        heat: HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() },
+        // Nodes find hot keys themselves here, so that scripts decide what is cached.
+        heat_min: u32::MAX,
+        operations_max: 1000,
+        key_queue_max: 100,
+        requests: RequestLimits::default(),
+        ..ShimSettings::default()
+    }
 }

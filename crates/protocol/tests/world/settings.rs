@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::heat::HeatConfig;
-use protocol::node::{self, Admission};
+use protocol::node::{self, NodeSettings};
 use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::requests::{Overload, RequestLimits};
-use protocol::shim::{self, PurgeTarget};
+use protocol::shim::{self, PurgeTarget, ShimSettings};
 
 use super::{World, index};
 
@@ -29,34 +28,12 @@ impl World {
             [prefix, rest @ ..] => vec![(Bytes::copy_from_slice(prefix.as_bytes()), rule(rest))],
         };
         let policies = Policies::new(rules);
-        let heat = HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() };
         if member == "s0" {
-            let (heat_min, operations_max, key_queue_max) = (u32::MAX, 1000, 100);
             let observes = (words == ["observe"]).then_some(100);
-            let requests = RequestLimits::default();
-            let settings = shim::Settings {
-                heat,
-                heat_min,
-                operations_max,
-                key_queue_max,
-                requests,
-                policies,
-                observes,
-            };
+            let settings = ShimSettings { policies, observes, ..super::shim_settings() };
             return self.step_shim(shim::Input::Settings(Box::new(settings)));
         }
-        let settings = node::Settings {
-            objects_max: 4,
-            bytes_max: 1 << 20,
-            value_bytes_max: 1 << 16,
-            views_max: 64,
-            forwarded_max: 1024,
-            requests: RequestLimits::default(),
-            heat,
-            admission: Admission { heat_min: 1, hysteresis: 250, hold_off: Duration::from_secs(10) },
-            policies,
-            observes: words == ["observe"],
-        };
+        let settings = NodeSettings { policies, observes: words == ["observe"], ..super::node_settings() };
         self.step_node(index(member), node::Input::Settings(Box::new(settings)));
     }
 

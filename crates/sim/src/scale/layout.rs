@@ -5,11 +5,11 @@ use std::time::Duration;
 use protocol::coherence::lease::LeaseTerms;
 use protocol::controller::partitions::Terms;
 use protocol::heat::HeatConfig;
-use protocol::node::{Admission, NodeConfig};
+use protocol::node::{Admission, NodeConfig, NodeSettings};
 use protocol::placement::{Placement, Secret};
 use protocol::requests::RequestLimits;
-use protocol::router::RouterConfig;
-use protocol::shim::ShimConfig;
+use protocol::router::{RouterConfig, RouterSettings};
+use protocol::shim::{ShimConfig, ShimSettings};
 use wire::{
     ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
 };
@@ -70,17 +70,20 @@ impl Scenario {
         NodeConfig {
             id,
             layer,
-            objects_max: self.slots,
-            bytes_max: 1 << 30,
-            value_bytes_max: 1 << 20,
             capacity: 1000,
             lease: terms(),
-            heat: HeatConfig { counters: 8192, filter_bits: 16_384, ..HeatConfig::default() },
-            admission: Admission { heat_min, hysteresis: HYSTERESIS, hold_off: HOLD_OFF },
-            views_max: 64,
-            forwarded_max: 1 << 16,
-            requests: RequestLimits::default(),
             seed,
+            settings: NodeSettings {
+                objects_max: self.slots,
+                bytes_max: 1 << 30,
+                value_bytes_max: 1 << 20,
+                heat: HeatConfig { counters: 8192, filter_bits: 16_384, ..HeatConfig::default() },
+                admission: Admission { heat_min, hysteresis: HYSTERESIS, hold_off: HOLD_OFF },
+                views_max: 64,
+                forwarded_max: 1 << 16,
+                requests: RequestLimits::default(),
+                ..NodeSettings::default()
+            },
         }
     }
 
@@ -89,28 +92,36 @@ impl Scenario {
         ShimConfig {
             id,
             lease: terms(),
-            heat: HeatConfig {
-                rows: 2,
-                counters: 512,
-                filter_rows: 1,
-                filter_bits: 512,
-                ..Default::default()
-            },
-            heat_min: if offers { HEAT_MIN } else { u32::MAX },
-            operations_max: 1 << 16,
-            key_queue_max: 1 << 12,
             blocking_max: 1,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
             bounded: None,
             tracked_max: 1,
-            requests: RequestLimits::default(),
             seed,
+            settings: ShimSettings {
+                heat: HeatConfig {
+                    rows: 2,
+                    counters: 512,
+                    filter_rows: 1,
+                    filter_bits: 512,
+                    ..Default::default()
+                },
+                heat_min: if offers { HEAT_MIN } else { u32::MAX },
+                operations_max: 1 << 16,
+                key_queue_max: 1 << 12,
+                requests: RequestLimits::default(),
+                ..ShimSettings::default()
+            },
         }
     }
 
     pub(super) fn router(&self, seed: u64) -> RouterConfig {
-        RouterConfig { routing: self.routing, seed, learned_max: 1 << 15, ..RouterConfig::default() }
+        RouterConfig {
+            routing: self.routing,
+            seed,
+            settings: RouterSettings { learned_max: 1 << 15, ..RouterSettings::default() },
+            ..RouterConfig::default()
+        }
     }
 
     /// The heat with which an object is offered that is asked for so often.

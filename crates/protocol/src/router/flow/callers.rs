@@ -46,22 +46,22 @@ impl Caller {
 
     /// Whether no more may be taken from it.
     pub(crate) fn is_full(&self, config: &RouterConfig) -> bool {
-        self.pipeline.len() >= self.window.min(config.pipeline_max)
-            || self.pipeline.held_bytes() >= config.pipeline_bytes_max
+        self.pipeline.len() >= self.window.min(config.settings.pipeline_max)
+            || self.pipeline.held_bytes() >= config.settings.pipeline_bytes_max
             || self.pipeline.turns().len() >= TURN_COMMANDS
     }
 
     /// Whether it has room enough again to be read on.
     pub(crate) fn has_drained(&self, config: &RouterConfig) -> bool {
-        self.pipeline.len() <= self.window.min(config.pipeline_max) / 2
-            && self.pipeline.held_bytes() <= config.pipeline_bytes_max / 2
+        self.pipeline.len() <= self.window.min(config.settings.pipeline_max) / 2
+            && self.pipeline.held_bytes() <= config.settings.pipeline_bytes_max / 2
             && self.pipeline.turns().len() <= TURN_COMMANDS / 2
     }
 
     /// A reply of this size went out; the next ones may be as large.
     fn replied(&mut self, reply_bytes: usize, config: &RouterConfig) {
-        let fitting = (config.pipeline_bytes_max / reply_bytes.max(1)).max(1);
-        self.window = (self.window + 1).min(fitting).min(config.pipeline_max);
+        let fitting = (config.settings.pipeline_bytes_max / reply_bytes.max(1)).max(1);
+        self.window = (self.window + 1).min(fitting).min(config.settings.pipeline_max);
     }
 
     /// The next operation to be told to the client as a whole. A large reply before it is given as far as it has come.

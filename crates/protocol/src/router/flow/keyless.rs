@@ -92,7 +92,7 @@ impl Launch<'_, '_> {
     /// PUBLISH and SPUBLISH: to the server of their channel.
     pub(crate) fn publish(&mut self) -> OperationProgress {
         let bytes = self.job.command.arg_bytes(1);
-        if bytes.len() > self.step.config.key_bytes_max {
+        if bytes.len() > self.step.config.settings.key_bytes_max {
             return OperationProgress::Done(channel_too_long(self.step, bytes.len()));
         }
         let channel = self.job.placement.key(0, bytes);

@@ -43,7 +43,7 @@ pub(crate) fn unnamed_keys(step: &mut RouterStep<'_>) -> Bytes {
 
 pub(crate) fn channel_too_long(step: &mut RouterStep<'_>, bytes: usize) -> Bytes {
     step.counters.refusals += 1;
-    let bytes_max = step.config.key_bytes_max;
+    let bytes_max = step.config.settings.key_bytes_max;
     replies::error(&format!("ERR DistCache: a channel of {bytes} bytes is over the limit of {bytes_max}"))
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn too_late(config: &RouterConfig, peer: Peer) -> Bytes {
         Peer::Node(node) => format!("cache node {}", node.0),
         Peer::Router(_) => String::new(),
     };
-    let queue_ms_max = config.queue_max.as_millis();
+    let queue_ms_max = config.settings.queue_max.as_millis();
     replies::error(&format!(
         "BUSY DistCache: the command waited for {name} for longer than queue_ms_max ({queue_ms_max} ms); it was not \
          executed, try again later"

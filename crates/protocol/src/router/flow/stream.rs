@@ -94,7 +94,7 @@ impl Flow {
     /// Says something to the client that it has not asked for now, behind a reply that it is being given.
     pub(crate) fn push(&mut self, step: &mut RouterStep<'_>, client: u32, bytes: Bytes) {
         let Some(streaming) = self.streaming(client) else { return step.push(client, bytes) };
-        if streaming.push(bytes) > step.config.pipeline_bytes_max {
+        if streaming.push(bytes) > step.config.settings.pipeline_bytes_max {
             self.break_off(step, client);
         }
     }

@@ -32,7 +32,7 @@ impl RequestTraffic {
         RequestTraffic {
             placement: None,
             members: KnownMembers::new(),
-            learned: Learned::new(config.learned_max),
+            learned: Learned::new(config.settings.learned_max),
             // A shim or node may yet answer what an earlier process asked in this router's name.
             pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
             windows: Windows::default(),

@@ -67,7 +67,7 @@ impl Flow {
         self.expiry = step.now;
         let mut expired: Vec<(u32, RoomTurn)> = Vec::new();
         for (client, caller) in self.callers.numbered() {
-            let late = |turn: &&RoomTurn| step.now.since(turn.since) >= step.config.queue_max;
+            let late = |turn: &&RoomTurn| step.now.since(turn.since) >= step.config.settings.queue_max;
             expired.extend(caller.pipeline.turns().filter(late).map(|turn| (client, *turn)));
         }
         self.todos.push(Todo::Expired(expired.into_iter()));

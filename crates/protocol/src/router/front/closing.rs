@@ -78,7 +78,7 @@ impl Front {
     fn overstayed(&self, desk: &Desk<'_>, held: &Holdings) -> Option<CloseReason> {
         let over =
             |since: Time, most: Option<Duration>| most.is_some_and(|most| desk.now().since(since) > most);
-        let limits = &desk.step.config.client_limits;
+        let limits = &desk.step.config.settings.client_limits;
         let unauthenticated = self.unauthenticated_since(held.client.0);
         if unauthenticated.is_some_and(|since| over(since, limits.unauthenticated_max)) {
             return Some(CloseReason::Unauthenticated);
@@ -97,7 +97,7 @@ impl Front {
 
 /// Clients that hold the most, until the others hold no more than they may.
 fn largest(desk: &Desk<'_>, mut all: Vec<(u64, &Holdings)>) -> Vec<(ClientId, CloseReason)> {
-    let bytes_max = desk.step.config.client_limits.held_bytes_max;
+    let bytes_max = desk.step.config.settings.client_limits.held_bytes_max;
     let all_bytes: u64 = all.iter().map(|(bytes, _)| bytes).sum();
     let mut excess = all_bytes.saturating_sub(bytes_max);
     if excess == 0 {
@@ -119,12 +119,15 @@ fn largest(desk: &Desk<'_>, mut all: Vec<(u64, &Holdings)>) -> Vec<(ClientId, Cl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::router::{ClientLimits, Input, Router, RouterConfig};
+    use crate::router::{ClientLimits, Input, Router, RouterConfig, RouterSettings};
 
     const SECOND: u64 = 1_000_000;
 
     fn router(client_limits: ClientLimits, clients: u32) -> Router {
-        let mut router = Router::new(RouterConfig { client_limits, ..RouterConfig::default() });
+        let mut router = Router::new(RouterConfig {
+            settings: RouterSettings { client_limits, ..RouterSettings::default() },
+            ..RouterConfig::default()
+        });
         for client in 0..clients {
             router.step(Time(0), Input::Opened { client: ClientId(client) }, &mut Vec::new());
         }

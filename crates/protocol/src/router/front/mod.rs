@@ -93,8 +93,8 @@ impl Front {
             latencies: Latencies::default(),
             rate: Rate::default(),
             hot: None,
-            slow_log: SlowLog::new(),
-            sampler: Sampler::new(config.seed),
+            slow_log: SlowLog::new(config.settings.slow_log),
+            sampler: Sampler::new(config.seed, config.settings.spans_one_in),
             killed: Vec::new(),
         }
     }

@@ -236,7 +236,7 @@ struct Unsubscribe<'a> {
 
 /// The names that a command gives, in buffers of their own.
 fn topics(desk: &mut Desk<'_>, routed: &Routed) -> Result<Vec<Key>, Bytes> {
-    let bytes_max = desk.step.config.key_bytes_max;
+    let bytes_max = desk.step.config.settings.key_bytes_max;
     let names = || routed.command.args().skip(1);
     if let Some(long) = names().find(|name| name.len() > bytes_max) {
         return Err(channel_too_long(&mut desk.step, long.len()));

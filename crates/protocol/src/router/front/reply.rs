@@ -74,7 +74,7 @@ impl Front {
 
 /// The error about a key that is over the limit.
 pub(crate) fn key_too_long(desk: &mut Desk<'_>, command: &Command, classified: &Classified) -> Option<Bytes> {
-    let bytes_max = desk.step.config.key_bytes_max;
+    let bytes_max = desk.step.config.settings.key_bytes_max;
     let key = classified.keys.iter().find(|key| command.arg(**key).len() > bytes_max)?;
     desk.step.counters.refusals += 1;
     let bytes = command.arg(*key).len();

@@ -67,11 +67,10 @@ struct SlowEntry {
 }
 
 impl SlowLog {
-    /// Logs nothing before it is told to.
-    pub(crate) fn new() -> SlowLog {
-        let settings =
-            SlowLogSettings { slower_than_us: -1, entries_max: 0, hides_arguments: false, epoch_us: 0 };
-        SlowLog { settings, entries: VecDeque::new(), next: 0 }
+    pub(crate) fn new(settings: SlowLogSettings) -> SlowLog {
+        let mut log = SlowLog { settings, entries: VecDeque::new(), next: 0 };
+        log.set(settings);
+        log
     }
 
     pub(crate) fn set(&mut self, settings: SlowLogSettings) {

@@ -45,9 +45,11 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    pub(crate) fn new(seed: u64) -> Sampler {
+    pub(crate) fn new(seed: u64, one_in: u64) -> Sampler {
         let random = SmallRng::seed_from_u64(seed);
-        Sampler { one_in: 0, left: u64::MAX, done: Vec::new(), dropped: 0, random }
+        let mut sampler = Sampler { one_in: 0, left: u64::MAX, done: Vec::new(), dropped: 0, random };
+        sampler.set(one_in);
+        sampler
     }
 
     pub(crate) fn set(&mut self, one_in: u64) {
