@@ -7,9 +7,9 @@ use super::keys;
 use super::lookup::{find, find_subcommand};
 use super::own;
 use super::parameter;
-use super::refusal::{CommandRefusal, RefusalReason};
-use super::rule::CommandRule;
-use super::spec::{CommandGroup, CommandSpec};
+use super::reason::RefusalReason;
+use super::refusal::CommandRefusal;
+use super::spec::{CommandGroup, CommandRule, CommandSpec};
 
 /// How a command is treated (design, sections 6 and 9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,8 +118,22 @@ pub fn kind_of(spec: &'static CommandSpec) -> Result<CommandKind, CommandRefusal
     })
 }
 
+impl CommandRefusal {
+    /// Whether Redis finds out only when it carries the command out, so that a transaction takes it.
+    pub fn is_of_execution(&self, command: &Command) -> bool {
+        match self {
+            CommandRefusal::UnknownCommand { .. } | CommandRefusal::UnknownSubcommand { .. } => false,
+            // CONFIG SET is only looked at when it is carried out.
+            CommandRefusal::Unsupported { reason: RefusalReason::Configuration, .. } => true,
+            CommandRefusal::NoCluster | CommandRefusal::Unsupported { .. } => false,
+            CommandRefusal::Arity(_) => is_whole(command),
+            _ => true,
+        }
+    }
+}
+
 /// Whether a command has as many arguments as the table asks for.
-pub(super) fn is_whole(command: &Command) -> bool {
+fn is_whole(command: &Command) -> bool {
     resolve(command).is_ok_and(|spec| spec.accepts(command.len()))
 }
 

@@ -1,12 +1,13 @@
 //! The commands of storage that is a memcached: meta commands as frames, each name with a dot before it, so that no
 //! command of Redis is called so. What the flags in them mean is memcached's business.
 
+use super::entry::{command, keys, range};
 use super::own;
 use super::spec::Begin::Index;
 use super::spec::Flag::{Readonly, Write};
 use super::spec::KeyFlag::{Ro, Rw};
 use super::spec::Tip::NondeterministicOutput;
-use super::spec::{Category, CommandGroup, CommandSpec, KeySpec, command, keys, range};
+use super::spec::{Category, CommandGroup, CommandSpec, KeySpec};
 
 const FIRST: u16 = own::COMMANDS_COUNT as u16;
 /// The table's, DistCache's own and those here.

@@ -4,9 +4,10 @@
 use bytes::Bytes;
 use wire::resp::Command;
 
+use super::entry::command;
 use super::spec::Category as Of;
 use super::spec::Flag::{Admin, NoMulti};
-use super::spec::{CommandGroup, CommandSpec, command};
+use super::spec::{CommandGroup, CommandSpec};
 use super::table;
 
 /// How many commands there are: the table's and those here.

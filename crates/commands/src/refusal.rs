@@ -2,6 +2,9 @@
 
 use wire::resp::Command;
 
+use super::reason::RefusalReason;
+use super::table::REDIS_VERSION;
+
 /// Redis shows at most so many bytes of a name and of the arguments.
 const SHOWN_BYTES_MAX: usize = 128;
 
@@ -10,7 +13,7 @@ const SHOWN_BYTES_MAX: usize = 128;
 pub enum CommandRefusal {
     #[error(
         "ERR unknown command '{name}', with args beginning with: {args} (DistCache knows the commands of Redis {})",
-        super::REDIS_VERSION
+        REDIS_VERSION
     )]
     UnknownCommand { name: Box<str>, args: Box<str> },
     #[error("ERR unknown subcommand '{name}'. Try {container} HELP.")]
@@ -39,35 +42,6 @@ pub enum CommandRefusal {
     Unsupported { name: &'static str, reason: RefusalReason },
 }
 
-/// Why this release refuses a command that Redis has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RefusalReason {
-    #[error("it would look like one server of a Redis Cluster, which it is not")]
-    Cluster,
-    #[error("administrative commands go to the storage server itself")]
-    Administration,
-    #[error(
-        "the parameter concerns how the storage server serves DistCache; set it at the storage server itself"
-    )]
-    Configuration,
-    #[error(
-        "replication belongs to the storage servers, and no reply says how many of them have which write"
-    )]
-    Replication,
-    #[error("the key would move to a server that is not behind DistCache")]
-    OtherServer,
-    #[error("it writes to a database other than the connection's")]
-    OtherDatabase,
-    #[error("hits never reach storage, so that it would show some commands only")]
-    Monitor,
-    #[error(
-        "it stops a storage server or changes data without DistCache's knowledge; use it at the storage server itself"
-    )]
-    DebugCommand,
-    #[error("storage connections are shared, and it would stop one of them")]
-    Debugging,
-}
-
 impl CommandRefusal {
     pub(super) fn unknown_command(command: &Command) -> CommandRefusal {
         let mut args = String::new();
@@ -88,18 +62,6 @@ impl CommandRefusal {
         let container = shown(command.name(), SHOWN_BYTES_MAX).to_ascii_uppercase().into();
         let name = command.get(1).map(|name| shown(name, SHOWN_BYTES_MAX)).unwrap_or_default();
         CommandRefusal::UnknownSubcommand { container, name: name.into() }
-    }
-
-    /// Whether Redis finds out only when it carries the command out, so that a transaction takes it.
-    pub fn is_of_execution(&self, command: &Command) -> bool {
-        match self {
-            CommandRefusal::UnknownCommand { .. } | CommandRefusal::UnknownSubcommand { .. } => false,
-            // CONFIG SET is only looked at when it is carried out.
-            CommandRefusal::Unsupported { reason: RefusalReason::Configuration, .. } => true,
-            CommandRefusal::NoCluster | CommandRefusal::Unsupported { .. } => false,
-            CommandRefusal::Arity(_) => super::classify::is_whole(command),
-            _ => true,
-        }
     }
 
     pub(super) fn unsupported(name: &'static str, reason: RefusalReason) -> CommandRefusal {

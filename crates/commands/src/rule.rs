@@ -1,33 +1,9 @@
 //! How a command has to be treated, derived from its table entry when the table is compiled. Where the table
 //! cannot tell, a short list here does, and each of its entries has a reason.
 
-use super::refusal::RefusalReason;
-use super::spec::{CommandGroup, CommandSpec, Flag, KeyFlag, KeySpec, Set, Tip};
+use super::reason::RefusalReason;
+use super::spec::{CommandGroup, CommandRule, CommandSpec, Flag, KeyFlag, KeySpec, Set, Tip};
 
-/// What a table entry says before the arguments are looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CommandRule {
-    Refuse(RefusalReason),
-    Connection,
-    /// A write of its keys; without keys a barrier.
-    Write,
-    /// A write that may wait for another client's write.
-    BlockingWrite,
-    /// A deterministic read, cacheable when it has exactly one key.
-    Read,
-    /// A read that is never cached; without keys it is `Keyless`.
-    Query,
-    BlockingQuery,
-    Watch,
-    Keyless,
-    /// Starts or ends subscriptions of the client's connection.
-    Subscription,
-    Publish,
-    /// Drops copies and leaves the data.
-    Purge,
-}
-
-/// The rule of a table entry; what is its rule so far does not count.
 pub(super) const fn derive(spec: &CommandSpec) -> CommandRule {
     let (name, group, keys) = (spec.name.as_bytes(), spec.group, spec.keys);
     let (flags, tips) = (spec.flags, spec.tips);

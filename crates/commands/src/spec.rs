@@ -1,6 +1,6 @@
 //! The shape of the command table: what Redis says about each of its commands. The facts are in `table`.
 
-use super::rule::{self, CommandRule};
+use super::reason::RefusalReason;
 
 /// One command or subcommand as Redis describes it.
 #[derive(Debug)]
@@ -20,6 +20,30 @@ pub struct CommandSpec {
     pub(crate) number: u16,
 }
 
+/// What a table entry says before the arguments are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandRule {
+    Refuse(RefusalReason),
+    Connection,
+    /// A write of its keys; without keys a barrier.
+    Write,
+    /// A write that may wait for another client's write.
+    BlockingWrite,
+    /// A deterministic read, cacheable when it has exactly one key.
+    Read,
+    /// A read that is never cached; without keys it is `Keyless`.
+    Query,
+    BlockingQuery,
+    Watch,
+    Keyless,
+    /// Starts or ends subscriptions of the client's connection.
+    Subscription,
+    Publish,
+    /// Drops copies and leaves the data.
+    Purge,
+}
+
+/// The rule of a table entry; what is its rule so far does not count.
 impl CommandSpec {
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.has(flag as u32)
@@ -84,7 +108,7 @@ impl Set {
         self.0 & (1 << member) != 0
     }
 
-    const fn of_flags(flags: &[Flag]) -> Set {
+    pub(super) const fn of_flags(flags: &[Flag]) -> Set {
         let (mut set, mut index) = (0, 0);
         while index < flags.len() {
             set |= 1 << flags[index] as u32;
@@ -93,7 +117,7 @@ impl Set {
         Set(set)
     }
 
-    const fn of_tips(tips: &[Tip]) -> Set {
+    pub(super) const fn of_tips(tips: &[Tip]) -> Set {
         let (mut set, mut index) = (0, 0);
         while index < tips.len() {
             set |= 1 << tips[index] as u32;
@@ -102,7 +126,7 @@ impl Set {
         Set(set)
     }
 
-    const fn of_categories(categories: &[Category]) -> Set {
+    pub(super) const fn of_categories(categories: &[Category]) -> Set {
         let (mut set, mut index) = (0, 0);
         while index < categories.len() {
             set |= 1 << categories[index] as u32;
@@ -111,7 +135,7 @@ impl Set {
         Set(set)
     }
 
-    const fn of_key_flags(flags: &[KeyFlag]) -> Set {
+    pub(super) const fn of_key_flags(flags: &[KeyFlag]) -> Set {
         let (mut set, mut index) = (0, 0);
         while index < flags.len() {
             set |= 1 << flags[index] as u32;
@@ -270,60 +294,4 @@ pub(super) struct KeyRange {
     pub(super) step: usize,
     /// Where `last` is negative: 2 and more stand for the first half, third and so on of the rest.
     pub(super) limit: usize,
-}
-
-// What the generated table is written in.
-
-/// A command without flags, tips, categories, keys and subcommands; what it has of them is added behind.
-pub(super) const fn command(number: u16, name: &'static str, arity: i16, group: CommandGroup) -> CommandSpec {
-    let none = Set::of_flags(&[]);
-    let rule = CommandRule::Keyless;
-    let (flags, tips, categories) = (none, none, none);
-    CommandSpec { name, arity, group, flags, tips, categories, keys: &[], subcommands: &[], rule, number }
-        .ruled()
-}
-
-impl CommandSpec {
-    pub(super) const fn flags(mut self, flags: &[Flag]) -> CommandSpec {
-        self.flags = Set::of_flags(flags);
-        self.ruled()
-    }
-
-    pub(super) const fn tips(mut self, tips: &[Tip]) -> CommandSpec {
-        self.tips = Set::of_tips(tips);
-        self.ruled()
-    }
-
-    pub(super) const fn categories(mut self, categories: &[Category]) -> CommandSpec {
-        self.categories = Set::of_categories(categories);
-        self
-    }
-
-    pub(super) const fn keys(mut self, keys: &'static [KeySpec]) -> CommandSpec {
-        self.keys = keys;
-        self.ruled()
-    }
-
-    pub(super) const fn subcommands(mut self, subcommands: &'static [CommandSpec]) -> CommandSpec {
-        self.subcommands = subcommands;
-        self
-    }
-
-    /// Derives the rule again, from what the command has by now.
-    const fn ruled(mut self) -> CommandSpec {
-        self.rule = rule::derive(&self);
-        self
-    }
-}
-
-pub(super) const fn keys(flags: &[KeyFlag], begin: Begin, find: Find) -> KeySpec {
-    KeySpec { flags: Set::of_key_flags(flags), begin, find }
-}
-
-pub(super) const fn range(last: i16, step: usize, limit: usize) -> Find {
-    Find::Range(KeyRange { last, step, limit })
-}
-
-pub(super) const fn count(count: usize, first: usize, step: usize) -> Find {
-    Find::Count { count, first, step }
 }

@@ -2,7 +2,7 @@
 
 use wire::resp::Command;
 
-use super::rule::CommandRule;
+use super::spec::CommandRule;
 use super::spec::{CommandSpec, Flag};
 use super::table::TABLE;
 use super::{CommandKind, classify};
