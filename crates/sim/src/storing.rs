@@ -163,7 +163,7 @@ impl Cluster {
             WireEvent::Connected(connection) => {
                 self.hear(connection, StorageInput::Connected(connection));
             }
-            WireEvent::Deliver { connection, bytes, made } => {
+            WireEvent::Deliver { connection, bytes, made, .. } => {
                 self.deliver_reply(server, connection, &bytes, made)
             }
             WireEvent::Broken(connection) => {

@@ -49,7 +49,8 @@ mod tests {
     /// So many seeds, and what they must have met at least.
     fn check(storage: Storage, seeds: u32, least: Tally) {
         let mut sum = Tally::default();
-        for case in cases::seeds(seeds) {
+        // A process that rested heard that it is up after it had been replaced, and was taken for the newer one.
+        for case in cases::seeds(seeds).after(&[6_823_965_135_173_454_708]) {
             let tally = run(storage, case.seed, 20).unwrap_or_else(|what| panic!("{what}"));
             sum.executed += tally.executed;
             sum.late += tally.late;

@@ -47,12 +47,20 @@ struct Ticket {
     executed: bool,
 }
 
-/// An incarnation that has been up: before which server, after how many others there, and when.
+/// An incarnation that has been up: before which server, by what that server said when, and since when.
 #[derive(Debug)]
 struct Incarnation {
     server: usize,
-    rank: u64,
+    said: u64,
     since: u64,
+}
+
+/// When a process says that it is up, and when its server said what it has gone by. A process that rested in between may have
+/// been replaced meanwhile, and finds out with the next thing that it hears.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moments {
+    pub(super) now: u64,
+    pub(super) heard_of: u64,
 }
 
 /// What a run met.
@@ -70,7 +78,7 @@ pub(super) struct Book {
     /// By number.
     tickets: BTreeMap<u64, Ticket>,
     incarnations: BTreeMap<u64, Incarnation>,
-    /// By server.
+    /// By server: when it said last what has made an incarnation come up for the first time.
     newest: BTreeMap<usize, u64>,
     last: u64,
     /// By process: pinned commands that may be under way, and those of which it was told that they are lost.
@@ -96,22 +104,24 @@ impl Book {
         self.pinned.get(&process)?.first().copied()
     }
 
-    pub(super) fn up(&mut self, incarnation: u64, server: usize, now: u64) -> Result<(), String> {
+    pub(super) fn up(&mut self, incarnation: u64, server: usize, at: Moments) -> Result<(), String> {
         let newest = self.newest.entry(server).or_default();
         match self.incarnations.get(&incarnation) {
             None => {
                 self.tally.incarnations += 1;
-                *newest += 1;
-                self.incarnations.insert(incarnation, Incarnation { server, rank: *newest, since: now });
+                *newest = at.heard_of.max(*newest);
+                let known = Incarnation { server, said: at.heard_of, since: at.now };
+                self.incarnations.insert(incarnation, known);
                 Ok(())
             }
             Some(known) if known.server != server => Err(format!(
-                "incarnation {} of server {} is up before server {server}",
-                known.rank, known.server
+                "incarnation {incarnation} of server {} is up before server {server}",
+                known.server
             )),
-            Some(known) if known.rank < *newest => {
-                Err(format!("incarnation {} is up again after {newest}", known.rank))
-            }
+            Some(known) if known.said < *newest && *newest < at.heard_of => Err(format!(
+                "incarnation {incarnation} of {} us is up again after that of {newest} us",
+                known.said
+            )),
             Some(_) => Ok(()),
         }
     }
@@ -195,18 +205,18 @@ impl Book {
             return Err(format!("command {number} is carried out on a connection that has not watched"));
         }
         let Some(incarnation) = self.incarnations.get(&ticket.asked.incarnation) else { return Ok(()) };
-        let (rank, newest) = (incarnation.rank, self.newest[&incarnation.server]);
+        let (said, newest) = (incarnation.said, self.newest[&incarnation.server]);
         if incarnation.server != place.server {
             return Err(format!("command {number} for server {} is at {}", incarnation.server, place.server));
         }
         if incarnation.since < stale_before {
             return Err(format!(
-                "command {number} of incarnation {rank}, which was there before another state of the server, is carried out"
+                "command {number} of the incarnation of {said} us, which was there before another state of the server, is carried out"
             ));
         }
-        if rank < newest {
+        if said < newest {
             return Err(format!(
-                "command {number} of incarnation {rank} is carried out although {newest} is up"
+                "command {number} of the incarnation of {said} us is carried out although that of {newest} us is up"
             ));
         }
         Ok(())

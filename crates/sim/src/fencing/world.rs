@@ -9,7 +9,7 @@ use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
 use protocol::time::Time;
 use wire::resp::Command;
 
-use super::ticket::{Asked, Book, Ended, Place, Tally};
+use super::ticket::{Asked, Book, Ended, Moments, Place, Tally};
 use crate::queue::EventQueue;
 use crate::random::SimRandom;
 use crate::storage::links::{Action, Links};
@@ -125,6 +125,8 @@ pub(super) struct Process {
     pub(super) links: Links,
     /// The server that it dialled last of those that it may use.
     pub(super) server: usize,
+    /// When a server said what it heard last: it may have rested since.
+    pub(super) heard_of: u64,
     /// Under which commands may be sent now.
     pub(super) up: Option<u64>,
     /// Why it was not up last.
@@ -228,6 +230,7 @@ impl<S: Scene> World<S> {
             machine: Some(machine),
             links: Links::new(process as u64 * CONNECTIONS + 1),
             server: 0,
+            heard_of: 0,
             up: None,
             reason: String::new(),
             watches: 0,
@@ -338,7 +341,11 @@ impl<S: Scene> World<S> {
             WireEvent::Execute(connection) => self.execute(site, connection),
             // Nobody tracks here.
             WireEvent::TurnEnds => Ok(()),
-            WireEvent::Deliver { connection, bytes, .. } => self.deliver(connection, &bytes),
+            WireEvent::Deliver { connection, bytes, said, .. } => {
+                let process = self.owner(connection);
+                self.processes[process].heard_of = said;
+                self.deliver(connection, &bytes)
+            }
             WireEvent::Broken(connection) => {
                 let reason = "the connection broke".to_owned();
                 self.tell(connection, StorageInput::Closed { connection, reason })?;
@@ -388,7 +395,8 @@ impl<S: Scene> World<S> {
             StorageEvent::Up { incarnation, .. } => {
                 let own = &mut self.processes[process];
                 own.up = Some(incarnation);
-                self.book.up(incarnation, own.server, self.now)?;
+                let (server, heard_of) = (own.server, own.heard_of);
+                self.book.up(incarnation, server, Moments { now: self.now, heard_of })?;
                 S::comes_up(self, process)
             }
             StorageEvent::Down { reason } => {

@@ -29,6 +29,8 @@ pub(crate) enum WireEvent {
     Deliver {
         connection: ConnectionId,
         bytes: Bytes,
+        /// When the server said it.
+        said: u64,
         made: Option<u64>,
     },
     /// The process sees that the connection is no more.
@@ -309,7 +311,7 @@ impl<S: Server> Site<S> {
         let wait = at.soon();
         let Some(wire) = self.wires.get_mut(&connection) else { return };
         wire.delivers_at = wire.delivers_at.max(at.now + wait);
-        self.due.push((wire.delivers_at, WireEvent::Deliver { connection, bytes, made }));
+        self.due.push((wire.delivers_at, WireEvent::Deliver { connection, bytes, said: at.now, made }));
     }
 
     /// The server has closed these connections: their other ends see it behind what was answered before.
