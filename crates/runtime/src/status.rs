@@ -65,7 +65,7 @@ pub struct LeaseStatus {
     pub remaining_ms: u64,
 }
 
-/// A key and its requests per second, as text: bytes that are not UTF-8 are escaped by [`key_text`].
+/// A key and its requests per second, as text: bytes that are not UTF-8 are escaped by [`config::key_text`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotKey {
     pub key: String,
