@@ -54,7 +54,7 @@ const NAMES: [(&str, PolicySpec); 16] = [
 const S4LRU_SEGMENTS: u32 = 4;
 
 impl PolicySpec {
-    /// Whether it looks at [`super::Request::next`].
+    /// Whether it looks at [`super::ObjectRequest::next`].
     pub fn needs_future(self) -> bool {
         self == PolicySpec::Clairvoyant
     }
