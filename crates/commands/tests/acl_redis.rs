@@ -11,7 +11,8 @@ use wire::resp::{Command, Value};
 
 mod redis_server;
 
-const USERS: u32 = 400;
+/// How many commands are allowed hangs on a few users who may do nearly everything: of 400 users one run of many had 982.
+const USERS: u32 = 800;
 const COMMANDS_PER_USER: usize = 60;
 
 const FIXED_RULES: [&str; 36] = [
@@ -249,8 +250,7 @@ fn rules_and_verdicts_are_those_of_redis() {
             *(if got == "OK" { &mut allowed } else { &mut denied }) += 1;
         }
     }
-    // How many commands are allowed hangs on a few users who may do nearly everything: one run of many had 982.
-    let enough = defined > USERS / 3 && allowed > 300 && denied > 1000;
+    let enough = defined > USERS / 3 && allowed > 1000 && denied > 1000;
     assert!(cases::alone() || enough, "{defined} {allowed} {denied}");
 }
 
