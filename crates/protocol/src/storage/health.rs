@@ -2,6 +2,8 @@
 
 use super::{NoteLevel, StorageEvent, StorageTraits};
 
+const VOID: &str = "another server, or another run of it: data may be lost";
+
 pub(super) struct StorageHealth {
     address: String,
     /// Lines about one trouble after the other come no more often.
@@ -68,6 +70,16 @@ impl StorageHealth {
         events.push(StorageEvent::Down { reason: self.named(reason) });
     }
 
+    /// The server has another state than the one before. People are told whatever they were told a moment ago, because what it
+    /// held may be gone: mostly it has just been seen to end.
+    pub(super) fn void(&mut self, now_us: u64, events: &mut Vec<StorageEvent>) {
+        if !self.up {
+            self.logged_us = now_us;
+            self.note(NoteLevel::Warning, VOID, events);
+        }
+        self.down(now_us, VOID, events);
+    }
+
     /// Tells people something about this server.
     pub(super) fn note(&self, level: NoteLevel, text: &str, events: &mut Vec<StorageEvent>) {
         events.push(StorageEvent::Note { level, text: self.named(text) });
@@ -75,5 +87,36 @@ impl StorageHealth {
 
     fn named(&self, reason: &str) -> String {
         format!("{}: {reason}", self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StorageEvent, StorageHealth, StorageTraits, VOID};
+
+    #[test]
+    fn what_may_be_lost_is_told_although_the_server_was_seen_to_end_a_moment_ago() {
+        let mut health = StorageHealth::new("here", 1_000_000);
+        let mut told = |act: &mut dyn FnMut(&mut StorageHealth, &mut Vec<StorageEvent>)| {
+            let mut events = Vec::new();
+            act(&mut health, &mut events);
+            let notes = events.into_iter().filter_map(|event| match event {
+                StorageEvent::Note { text, .. } => Some(text),
+                _ => None,
+            });
+            notes.collect::<Vec<_>>()
+        };
+        let up = &mut |health: &mut StorageHealth, events: &mut Vec<_>| {
+            health.rise(1, StorageTraits::default(), events);
+        };
+        assert_eq!(told(up), ["here: storage is up"]);
+        assert_eq!(
+            told(&mut |health, events| health.down(5_000_000, "it has ended", events)),
+            ["here: storage is down: it has ended"]
+        );
+        assert_eq!(told(&mut |health, events| health.void(5_000_100, events)), [format!("here: {VOID}")]);
+        assert_eq!(told(up), ["here: storage is up"]);
+        let while_up = told(&mut |health, events| health.void(5_000_200, events));
+        assert_eq!(while_up, [format!("here: storage is down: {VOID}")], "once is enough");
     }
 }

@@ -405,7 +405,7 @@ impl Redis {
             None => {}
             Some(News::Void) => {
                 self.close_lines(network, events);
-                self.health.down(now_us, "another server, or another run of it: data may be lost", events);
+                self.health.void(now_us, events);
             }
             // The data connections may be as good as ever.
             Some(News::Trouble(Trouble::Wait(_) | Trouble::Broken(_))) if self.health.is_up() => {}
