@@ -197,7 +197,7 @@ fn text(facts: &InitFacts) -> anyhow::Result<String> {
     writeln!(out, "# admin = \"127.0.0.1:6390\"        # /metrics, /health, /ready\n")?;
     writeln!(
         out,
-        "# Status and dashboard: http://127.0.0.1:7000\n[[controller]]\nlisten = \"127.0.0.1:7000\"\n"
+        "# Status and metrics: http://127.0.0.1:7000\n[[controller]]\nlisten = \"127.0.0.1:7000\"\n"
     )?;
     match facts.nodes {
         None => writeln!(

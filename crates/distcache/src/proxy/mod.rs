@@ -59,7 +59,7 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "N", value_parser = nodes)]
     nodes: Option<usize>,
 
-    /// Where the controller serves status and dashboard [default: 127.0.0.1:7000, or the next port that is free]
+    /// Where the controller serves status and metrics [default: 127.0.0.1:7000, or the next port that is free]
     #[arg(long, value_name = "IP:PORT")]
     controller: Option<SocketAddr>,
 

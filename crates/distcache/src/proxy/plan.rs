@@ -127,7 +127,7 @@ impl ProxyPlan {
                 node.objects_max, node.bytes_max
             ),
             format!(
-                "status   http://{} (dashboard; `distcache status --controller` asks it)",
+                "status   http://{} (`distcache status --controller` asks it; metrics are at /metrics)",
                 self.controller
             ),
             format!("state    {} (its secret places every key: keep it)", state.path().display()),
