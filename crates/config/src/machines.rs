@@ -1,10 +1,11 @@
 //! What machines are told of a configuration, at their start and while they serve. Not what they make of it.
 
 use protocol::node::NodeSettings;
+use protocol::placement::{self, MapError, Placement};
 use protocol::requests::{Overload, RequestLimits};
 use protocol::router::{RouterSettings, SlowLogSettings};
 use protocol::shim::ShimSettings;
-use wire::{NodeId, ShimId};
+use wire::{ClusterMap, NodeId, ShimId};
 
 use super::{Config, LayerConfig};
 
@@ -15,6 +16,14 @@ const VALUE_BYTES_MAX: u64 = 1 << 20;
 const WINDOW_MAX: usize = 256;
 
 impl Config {
+    /// Where keys are by `map`, in the cluster of this configuration.
+    ///
+    /// # Errors
+    /// A map that no check of a configuration should have let through.
+    pub fn placement(&self, map: ClusterMap) -> Result<Placement, MapError> {
+        Placement::new(placement::Secret(self.secret().0), map)
+    }
+
     /// All that may change in the node while it serves.
     pub fn node_settings(&self, id: NodeId) -> NodeSettings {
         let member = self.node(id);

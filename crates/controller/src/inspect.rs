@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use config::key_text;
-use protocol::placement::{MapError, Placement, Secret};
+use protocol::placement::MapError;
 use runtime::status::HotKeyView;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct KeyPlace {
 
 pub(crate) fn inspect(service: &Service, key: &[u8]) -> Result<Inspection, MapError> {
     let config = service.config();
-    let placement = Placement::new(Secret(config.secret().0), service.map())?;
+    let placement = config.placement(service.map())?;
     let text = key_text(key);
     let key = placement.key(0, Bytes::copy_from_slice(key));
     let shim = config.shim(placement.shim(&key));

@@ -9,7 +9,6 @@ use config::Address;
 use config::{
     Caching, Config, LayerConfig, NodeConfig, PolicyConfig, RouterConfig, Secret, ShimConfig, StorageConfig,
 };
-use protocol::placement::{self, Placement};
 use runtime::instance::{Instance, StartError};
 use runtime::status::MemberStatus;
 use runtime::stop::Stop;
@@ -212,7 +211,7 @@ impl DemoCluster {
 
     /// The storage server of each key, by number.
     pub(crate) fn server_of_each_key(&self) -> Result<Vec<usize>> {
-        let placement = Placement::new(placement::Secret(SECRET.0), self.config.map())?;
+        let placement = self.config.placement(self.config.map())?;
         let key = |number: u64| placement.key(0, trace::key_name(number).to_vec().into());
         Ok((0..KEYS).map(|number| usize::from(placement.shim(&key(number)).0)).collect())
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use config::Address;
 use config::{Config, Password, StorageConfig};
-use protocol::placement::{Placement, Secret};
+use protocol::placement::Placement;
 use runtime::tls::{Certificates, Dialer};
 use wire::resp::{Command, Value};
 use wire::{Sharding, ShimId};
@@ -81,7 +81,7 @@ pub fn survey(
     for (look, answers) in ask_all(&mut looks, patience, |_| questions())? {
         look.first(answers);
     }
-    let placement = Placement::new(Secret(config.secret().0), config.map()).map_err(io::Error::other)?;
+    let placement = config.placement(config.map()).map_err(io::Error::other)?;
     if matches!(placement.map().sharding, Sharding::Ring) && config.shims.len() > 1 {
         for (look, answers) in ask_all(&mut looks, patience, |look| draws(look.seen.keys))? {
             look.judge(answers, &placement);
