@@ -27,31 +27,25 @@ const TICK: Duration = Duration::from_millis(100);
 /// Binds the controller's listener, then runs it until `stop`.
 pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, StartError> {
     let Some(Member::Controller(index)) = config.member(id) else {
-        return Err(StartError::UnknownId { role: "controller", id: id.to_owned() });
+        return Err(StartError::unknown("controller", id));
     };
     let address = config.controllers[index].listen;
-    let listen_error =
-        |error| StartError::Listen { id: id.to_owned(), address: Address::Tcp(address), error };
-    let store_error = |error| StartError::System {
-        id: id.to_owned(),
-        what: "cannot start the threads of its store",
-        error,
-    };
+    let listen_error = |error| StartError::listen(id, Address::Tcp(address))(error);
     let member = tracing::error_span!("member", id, role = "controller");
     let _member = member.enter();
     let listener = admin::bind(address).map_err(listen_error)?;
     let bound = listener.local_addr().map_err(listen_error)?;
 
-    let mut service =
-        Service::new(now(), Arc::clone(config), index, store(config, index).map_err(store_error)?);
+    let store = store(config, index);
+    let store = store.map_err(StartError::system(id, "cannot start the threads of its store"))?;
+    let mut service = Service::new(now(), Arc::clone(config), index, store);
     // A store in memory is read by that, one elsewhere begins to be.
     service.tick(now());
     let status = StatusCell::new(MemberStatus::Controller(service.own_status()));
     let key = HeartbeatKey::derive(config.secret());
     let api = HttpApi { service: Arc::new(Mutex::new(service)), key, clock: now };
-    let system_error = |what| move |error| StartError::System { id: id.to_owned(), what, error };
-    let server =
-        admin::serve(id, listener, routes(api.clone()), stop).map_err(system_error("cannot serve HTTP"))?;
+    let server = admin::serve(id, listener, routes(api.clone()), stop);
+    let server = server.map_err(StartError::system(id, "cannot serve HTTP"))?;
 
     let (cell, stop) = (status.clone(), stop.clone());
     let thread = threads::spawn(&format!("{id}-ticks"), move || {
@@ -64,7 +58,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
             tracing::error!("the HTTP server ended badly");
         }
     });
-    let thread = thread.map_err(system_error("cannot start a thread"))?;
+    let thread = thread.map_err(StartError::system(id, "cannot start a thread"))?;
     Ok(Instance {
         id: id.to_owned(),
         addresses: vec![Address::Tcp(bound)],

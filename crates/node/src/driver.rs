@@ -4,18 +4,15 @@ use std::sync::Arc;
 
 use config::Config;
 use protocol::node::{Effect, Input, Node};
-use protocol::placement::{Placement, Secret};
+use protocol::placement::Placement;
 use protocol::time::Time;
 use runtime::clock;
-use runtime::instance::MapCell;
-use runtime::orders::{Order, Orders};
+use runtime::instance::NewPlacement;
+use runtime::member::Role;
 use runtime::peers::{PeerEvent, Peers};
-use runtime::reactor::{self, Event, Io};
-use runtime::status::StatusCell;
+use runtime::reactor::{Event, Io};
+use runtime::status::MemberStatus;
 use wire::NodeId;
-
-/// Ticks between two statuses: about 100 ms.
-const TICKS_PER_STATUS: u32 = 10;
 
 pub(crate) struct NodeDriver {
     pub(crate) config: Arc<Config>,
@@ -26,10 +23,6 @@ pub(crate) struct NodeDriver {
     pub(crate) messages_in: u64,
     pub(crate) messages_out: u64,
     pub(crate) linked: u64,
-    status: StatusCell,
-    maps: MapCell,
-    orders: Orders,
-    ticks: u32,
     draining: bool,
     events: Vec<PeerEvent>,
     effects: Vec<Effect>,
@@ -42,7 +35,6 @@ impl NodeDriver {
         node: Node,
         peers: Peers,
         placement: Arc<Placement>,
-        (status, maps, orders): (StatusCell, MapCell, Orders),
     ) -> NodeDriver {
         NodeDriver {
             config,
@@ -53,10 +45,6 @@ impl NodeDriver {
             messages_in: 0,
             messages_out: 0,
             linked: 0,
-            status,
-            maps,
-            orders,
-            ticks: 0,
             draining: false,
             events: Vec::new(),
             effects: Vec::new(),
@@ -86,65 +74,42 @@ impl NodeDriver {
             self.messages_out += u64::from(self.peers.send(io, to, &message));
         }
     }
-
-    fn tick(&mut self, io: &mut Io) {
-        let now_us = clock::now_us();
-        self.step(io, now_us, Input::Tick);
-        self.ticks += 1;
-        if self.ticks >= TICKS_PER_STATUS {
-            self.ticks = 0;
-            let status = self.make_status(Time(now_us));
-            self.status.set(status);
-        }
-    }
-
-    fn take_orders(&mut self, io: &mut Io) {
-        for order in self.orders.take() {
-            match order {
-                Order::Settings(config) => self.set(io, config),
-                // Shims know who has copies of what.
-                Order::Purge { .. } | Order::HotKeys(_) => {}
-            }
-        }
-    }
-
-    fn set(&mut self, io: &mut Io, config: Arc<Config>) {
-        self.config = config;
-        let settings = Box::new(self.config.node_settings(self.id));
-        self.step(io, clock::now_us(), Input::Settings(settings));
-    }
-
-    fn adopt_map(&mut self, io: &mut Io) {
-        let Some(map) = self.maps.newer_than(self.placement.epoch()) else { return };
-        match Placement::new(Secret(self.config.secret().0), (*map).clone()) {
-            Ok(placement) => {
-                self.placement = Arc::new(placement);
-                let placement = Arc::clone(&self.placement);
-                self.step(io, clock::now_us(), Input::Map(placement));
-            }
-            Err(error) => {
-                tracing::error!(%error, epoch = map.epoch, "a cluster map that cannot be used is ignored")
-            }
-        }
-    }
 }
 
-impl reactor::Driver for NodeDriver {
-    fn event(&mut self, io: &mut Io, event: Event) {
+impl Role for NodeDriver {
+    const NAME: &'static str = "node";
+
+    fn event(&mut self, io: &mut Io, event: Event) -> Option<Event> {
         let mut events = std::mem::take(&mut self.events);
         let rest = self.peers.event(io, event, &mut events);
         for event in events.drain(..) {
             self.peer_event(io, event);
         }
         self.events = events;
-        match rest {
-            Some(Event::Tick) => self.tick(io),
-            Some(Event::Woken) => {
-                self.adopt_map(io);
-                self.take_orders(io);
-            }
-            _ => {}
-        }
+        rest
+    }
+
+    fn tick(&mut self, io: &mut Io, now: Time, _shows: bool) {
+        self.step(io, now.0, Input::Tick);
+    }
+
+    fn status(&mut self, now: Time) -> MemberStatus {
+        self.make_status(now)
+    }
+
+    fn epoch(&self) -> u32 {
+        self.placement.epoch()
+    }
+
+    fn adopt(&mut self, io: &mut Io, map: NewPlacement) {
+        self.placement = Arc::clone(&map.placement);
+        self.step(io, clock::now_us(), Input::Map(map.placement));
+    }
+
+    fn set(&mut self, io: &mut Io, config: Arc<Config>) {
+        self.config = config;
+        let settings = Box::new(self.config.node_settings(self.id));
+        self.step(io, clock::now_us(), Input::Settings(settings));
     }
 
     /// Every lease is given back first, so that no write waits for this node.

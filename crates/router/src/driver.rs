@@ -1,19 +1,18 @@
 //! Drives a router on a reactor: client bytes to commands, effects to sockets. Decides nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use config::Address;
-use config::key_bytes;
-use config::{Config, FrontProtocol};
+use config::{Address, Config, FrontProtocol, key_bytes};
 use hdrhistogram::Histogram;
 use protocol::router::{ClientId, ClusterHotKey, Input, UserSource};
 use protocol::time::Time;
-use runtime::instance::MapCell;
-use runtime::orders::{Order, Orders};
-use runtime::reactor::{ConnectionId, Driver, Event, Io, ListenerId};
+use runtime::instance::NewPlacement;
+use runtime::member::Role;
+use runtime::reactor::{ConnectionId, Event, Io, ListenerId};
 use runtime::spans::{Span, SpanQueue};
-use runtime::status::{HotKeyView, StatusCell};
+use runtime::status::{HotKeyView, MemberStatus};
 use wire::memcached;
 use wire::resp::RespLimits;
 
@@ -36,14 +35,10 @@ pub(crate) struct RouterDriver {
     pub(crate) refused_total: u64,
     /// As they were last told to the log.
     users_differing: Vec<String>,
-    pub(crate) status: StatusCell,
-    pub(crate) status_next_us: u64,
     pub(crate) config: Arc<Config>,
     /// Clients that wait, with large commands, for links that have much to take yet.
     pub(crate) held_back: Vec<ClientId>,
     listeners: Vec<ListenerId>,
-    maps: MapCell,
-    orders: Orders,
     /// What the exporter has not had time for yet.
     spans_left: Vec<Span>,
     pub(crate) spans: SpanQueue,
@@ -62,7 +57,7 @@ impl RouterDriver {
         config: &Arc<Config>,
         engine: Engine,
         listeners: Vec<ListenerId>,
-        (status, maps, orders, spans): (StatusCell, MapCell, Orders, SpanQueue),
+        spans: SpanQueue,
     ) -> RouterDriver {
         RouterDriver {
             id: id.to_owned(),
@@ -71,12 +66,8 @@ impl RouterDriver {
             latencies: crate::status::histogram(),
             refused_total: 0,
             users_differing: Vec::new(),
-            status,
-            status_next_us: 0,
             held_back: Vec::new(),
             listeners,
-            maps,
-            orders,
             spans_left: Vec::new(),
             spans,
             limits: limits(config),
@@ -115,6 +106,15 @@ impl RouterDriver {
         }
     }
 
+    /// It has read what kept it from going on.
+    fn writable(&mut self, io: &mut Io, connection: ConnectionId) {
+        let Some(client) = self.connections.client(connection) else { return };
+        self.step(io, Time(io.now_us()), Input::Drained { client });
+        if self.engine.router.ready(client) {
+            self.connections.wake(io, client);
+        }
+    }
+
     pub(crate) fn step(&mut self, io: &mut Io, now: Time, input: Input) {
         self.engine.step(io, now, input, &mut self.connections);
         self.forget_dropped(io, now);
@@ -126,27 +126,16 @@ impl RouterDriver {
         }
     }
 
-    fn tick(&mut self, io: &mut Io) {
-        let now_us = io.now_us();
-        self.step(io, Time(now_us), Input::Tick);
-        if !self.held_back.is_empty() && !self.engine.is_congested(io) {
-            for client in std::mem::take(&mut self.held_back) {
-                if let Some(state) = self.connections.get_mut(client) {
-                    state.held_back = false;
-                    self.connections.wake(io, client);
-                }
+    /// Lets those go on that have waited until links had taken what they had.
+    fn let_go_on(&mut self, io: &mut Io) {
+        if self.held_back.is_empty() || self.engine.is_congested(io) {
+            return;
+        }
+        for client in std::mem::take(&mut self.held_back) {
+            if let Some(state) = self.connections.get_mut(client) {
+                state.held_back = false;
+                self.connections.wake(io, client);
             }
-        }
-        self.hand_spans_over();
-        let refreshes = now_us >= self.status_next_us;
-        let held_bytes = io.held_bytes() + self.connections.kept_bytes();
-        if refreshes || held_bytes as u64 > self.config.limits.client_buffers_bytes_max.0 {
-            self.tell_held(io, now_us);
-        }
-        if refreshes {
-            self.refresh_status(now_us);
-            self.take_orders(io);
-            self.tell_of_users();
         }
     }
 
@@ -176,27 +165,62 @@ impl RouterDriver {
         }
         self.users_differing = differing.to_vec();
     }
+}
 
-    fn woken(&mut self, io: &mut Io) {
-        if self.engine.adopt(io, &self.maps, &mut self.connections) {
-            tracing::info!(epoch = self.engine.router.epoch(), "acting on a newer cluster map");
+fn hot_key(view: &HotKeyView) -> ClusterHotKey {
+    ClusterHotKey {
+        key: key_bytes(&view.key).into(),
+        rate: view.heat,
+        share: view.share,
+        layers: view.cached.iter().map(|layer| Bytes::from(layer.clone())).collect(),
+    }
+}
+
+impl Role for RouterDriver {
+    const NAME: &'static str = "router";
+    const STATUS_FIRST: Duration = Duration::ZERO;
+
+    fn event(&mut self, io: &mut Io, event: Event) -> Option<Event> {
+        let event = self.engine.event(io, event, &mut self.connections);
+        if !self.connections.dropped.is_empty() {
             self.forget_dropped(io, Time(io.now_us()));
         }
-        self.take_orders(io);
+        match event? {
+            Event::Connected(_) => {}
+            Event::Accepted { connection, listener } => self.accepted(io, connection, listener),
+            Event::Data { connection, bytes, now_us } => self.data(io, connection, bytes, now_us),
+            Event::Writable(connection) => self.writable(io, connection),
+            Event::Closed { connection, .. } => self.closed(io, connection),
+            event @ (Event::Tick | Event::Woken) => return Some(event),
+        }
+        None
     }
 
-    fn take_orders(&mut self, io: &mut Io) {
-        for order in self.orders.take() {
-            match order {
-                Order::Settings(config) => self.set(io, config),
-                Order::HotKeys(hot) => {
-                    let hot = hot.iter().map(hot_key).collect();
-                    self.step(io, Time(io.now_us()), Input::HotKeys(hot));
-                }
-                // Routers hold no copies.
-                Order::Purge { .. } => {}
-            }
+    fn tick(&mut self, io: &mut Io, now: Time, shows: bool) {
+        self.step(io, now, Input::Tick);
+        self.let_go_on(io);
+        self.hand_spans_over();
+        let held_bytes = io.held_bytes() + self.connections.kept_bytes();
+        if shows || held_bytes as u64 > self.config.limits.client_buffers_bytes_max.0 {
+            self.tell_held(io, now.0);
         }
+        if shows {
+            self.tell_of_users();
+        }
+    }
+
+    fn status(&mut self, _now: Time) -> MemberStatus {
+        self.make_status()
+    }
+
+    fn epoch(&self) -> u32 {
+        self.engine.router.epoch()
+    }
+
+    fn adopt(&mut self, io: &mut Io, map: NewPlacement) {
+        self.engine.adopt(io, map, &mut self.connections);
+        tracing::info!(epoch = self.epoch(), "acting on a newer cluster map");
+        self.forget_dropped(io, Time(io.now_us()));
     }
 
     /// Clients that are there stay, whatever the new limits.
@@ -211,45 +235,13 @@ impl RouterDriver {
         if let Ok(UserSource::Given(users)) = users(&self.config) {
             self.step(io, Time(io.now_us()), Input::Users(users));
         }
-        self.tell_settings(io);
-    }
-
-    fn tell_settings(&mut self, io: &mut Io) {
         let settings = settings(&self.config);
         self.step(io, Time(io.now_us()), Input::Settings(settings));
     }
-}
 
-fn hot_key(view: &HotKeyView) -> ClusterHotKey {
-    ClusterHotKey {
-        key: key_bytes(&view.key).into(),
-        rate: view.heat,
-        share: view.share,
-        layers: view.cached.iter().map(|layer| Bytes::from(layer.clone())).collect(),
-    }
-}
-
-impl Driver for RouterDriver {
-    fn event(&mut self, io: &mut Io, event: Event) {
-        let foreign = self.engine.event(io, event, &mut self.connections);
-        if !self.connections.dropped.is_empty() {
-            self.forget_dropped(io, Time(io.now_us()));
-        }
-        match foreign {
-            None | Some(Event::Connected(_)) => {}
-            Some(Event::Accepted { connection, listener }) => self.accepted(io, connection, listener),
-            Some(Event::Data { connection, bytes, now_us }) => self.data(io, connection, bytes, now_us),
-            Some(Event::Writable(connection)) => {
-                let Some(client) = self.connections.client(connection) else { return };
-                self.step(io, Time(io.now_us()), Input::Drained { client });
-                if self.engine.router.ready(client) {
-                    self.connections.wake(io, client);
-                }
-            }
-            Some(Event::Closed { connection, .. }) => self.closed(io, connection),
-            Some(Event::Tick) => self.tick(io),
-            Some(Event::Woken) => self.woken(io),
-        }
+    fn tell_hot_keys(&mut self, io: &mut Io, hot: &[HotKeyView]) {
+        let hot = hot.iter().map(hot_key).collect();
+        self.step(io, Time(io.now_us()), Input::HotKeys(hot));
     }
 
     /// A client that only sends no more gets its replies.

@@ -1,22 +1,19 @@
 //! The machine with its links to nodes and shims, shared by the front door and the library. Not their clients.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use bytes::Bytes;
 use commands::memcached::Dialect;
 use config::{Address, Config};
-use protocol::placement::{Placement, Secret};
 use protocol::router::{
     ClientId, CloseReason, Effect, Input, Router, RouterConfig, RouterSettings, Routing, UserSource,
 };
 use protocol::time::Time;
 use runtime::clock;
-use runtime::instance::MapCell;
-use runtime::peers::{MemberIdentity, PeerEvent, Peers};
+use runtime::instance::NewPlacement;
+use runtime::member;
+use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{Event, Io};
 use runtime::tls::Certificates;
-use wire::{ClusterMap, NodeId, Peer, RouterId, ShimId};
+use wire::{NodeId, Peer, RouterId, ShimId};
 
 /// Far below what ends a link, far above what a link in good health ever has.
 const CONGESTED_BYTES: usize = 8 << 20;
@@ -42,7 +39,6 @@ pub(crate) struct Engine {
     shims_linked: usize,
     shims_count: usize,
     nodes_dialled: usize,
-    secret: Secret,
     effects: Vec<Effect>,
     peer_events: Vec<PeerEvent>,
 }
@@ -55,23 +51,20 @@ impl Engine {
         users: UserSource,
         streams: bool,
     ) -> Result<Engine, String> {
-        let secret = Secret(config.secret().0);
-        let identity = MemberIdentity { peer: Peer::Router(id), secret: *config.secret() };
         let mut engine = Engine {
             router: Router::new(RouterConfig { users, streams, ..machine_config(config) }),
-            peers: Peers::new(identity, Duration::from_millis(config.limits.handshake_ms_max)),
+            peers: member::peers(Peer::Router(id), config),
             messages_in: 0,
             messages_out: 0,
             linked: 0,
             shims_linked: 0,
             shims_count: config.shims.len(),
             nodes_dialled: 0,
-            secret,
             effects: Vec::with_capacity(64),
             peer_events: Vec::with_capacity(64),
         };
-        let placement = engine.placement(config.map())?;
-        engine.router.step(Time(0), Input::Map(placement), &mut engine.effects);
+        let placement = config.placement(config.map()).map_err(|error| error.to_string())?;
+        engine.router.step(Time(0), Input::Map(placement.into()), &mut engine.effects);
         Ok(engine)
     }
 
@@ -105,23 +98,10 @@ impl Engine {
         self.shims_linked == self.shims_count
     }
 
-    /// Acts on the newest map from now on, if it is newer than the last. Whether it is.
-    pub(crate) fn adopt(&mut self, io: &mut Io, maps: &MapCell, front: &mut impl Front) -> bool {
-        let Some(map) = maps.newer_than(self.router.epoch()) else { return false };
-        match self.placement((*map).clone()) {
-            Ok(placement) => {
-                self.dial_nodes(io, maps.addresses().iter());
-                self.step(io, Time(io.now_us()), Input::Map(placement), front);
-            }
-            Err(error) => {
-                tracing::error!(error, epoch = map.epoch, "a cluster map is not usable; keeping the last")
-            }
-        }
-        true
-    }
-
-    fn placement(&self, map: ClusterMap) -> Result<Arc<Placement>, String> {
-        Placement::new(self.secret, map).map(Arc::new).map_err(|error| error.to_string())
+    /// Acts on a newer map from now on.
+    pub(crate) fn adopt(&mut self, io: &mut Io, map: NewPlacement, front: &mut impl Front) {
+        self.dial_nodes(io, map.addresses.iter());
+        self.step(io, Time(io.now_us()), Input::Map(map.placement), front);
     }
 
     /// Takes what is the peers' and gives back the rest.

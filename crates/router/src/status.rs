@@ -7,7 +7,6 @@ use runtime::status::{LatencyStatus, MemberStatus, RouterStatus};
 
 use crate::driver::RouterDriver;
 
-const REFRESH_US: u64 = 100_000;
 /// Anything slower counts as this slow.
 const LATENCY_US_MAX: u64 = 60_000_000;
 
@@ -16,15 +15,13 @@ pub(crate) fn histogram() -> Histogram<u64> {
 }
 
 impl RouterDriver {
-    pub(crate) fn refresh_status(&mut self, now_us: u64) {
-        self.status_next_us = now_us + REFRESH_US;
+    pub(crate) fn make_status(&mut self) -> MemberStatus {
         let latencies = &mut self.latencies;
         self.engine.router.latencies().drain(|value, count| {
             // Values are within the bounds, so recording cannot fail.
             let _ = latencies.record_n(value.clamp(1, LATENCY_US_MAX), count);
         });
-        let status = self.router_status();
-        self.status.set(MemberStatus::Router(status));
+        MemberStatus::Router(self.router_status())
     }
 
     fn router_status(&self) -> RouterStatus {

@@ -4,12 +4,13 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use protocol::placement::Placement;
 use wire::ClusterMap;
 
 use crate::orders::Orders;
 use crate::spans::SpanQueue;
 use crate::status::StatusCell;
-use config::Address;
+use config::{Address, Config};
 
 /// A member that runs on its own thread. Its listeners accept from the moment this value exists.
 #[derive(Debug)]
@@ -45,6 +46,26 @@ pub enum StartError {
     Refused { id: String, reason: String },
 }
 
+impl StartError {
+    pub fn unknown(role: &'static str, id: &str) -> StartError {
+        StartError::UnknownId { role, id: id.to_owned() }
+    }
+
+    pub fn listen(id: &str, address: Address) -> impl FnOnce(io::Error) -> StartError {
+        let id = id.to_owned();
+        move |error| StartError::Listen { id, address, error }
+    }
+
+    pub fn system(id: &str, what: &'static str) -> impl FnOnce(io::Error) -> StartError {
+        let id = id.to_owned();
+        move |error| StartError::System { id, what, error }
+    }
+
+    pub fn refused(id: &str, reason: impl ToString) -> StartError {
+        StartError::Refused { id: id.to_owned(), reason: reason.to_string() }
+    }
+}
+
 fn listen_advice(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -71,6 +92,14 @@ struct Newest {
     wakes: Vec<Box<dyn Fn() + Send>>,
 }
 
+/// What a newer map says.
+#[derive(Clone, Debug)]
+pub struct NewPlacement {
+    pub placement: Arc<Placement>,
+    /// Where the map's nodes listen, in the order of their numbers.
+    pub addresses: Arc<[Address]>,
+}
+
 impl MapCell {
     /// Calls `wake` whenever there is a newer map. It must not block.
     pub fn register(&self, wake: impl Fn() + Send + 'static) {
@@ -93,9 +122,20 @@ impl MapCell {
         self.newest().map.as_ref().filter(|map| map.epoch > epoch).cloned()
     }
 
-    /// Where the newest map's nodes listen, by number.
-    pub fn addresses(&self) -> Arc<[Address]> {
-        Arc::clone(&self.newest().addresses)
+    /// The newest map as the members of `config` act on it, if its epoch is above the one that they act on. One that cannot be
+    /// used is told of in the log.
+    pub fn placement_newer_than(&self, config: &Config, epoch: u32) -> Option<NewPlacement> {
+        let map = self.newer_than(epoch)?;
+        match config.placement((*map).clone()) {
+            Ok(placement) => Some(NewPlacement {
+                placement: Arc::new(placement),
+                addresses: Arc::clone(&self.newest().addresses),
+            }),
+            Err(error) => {
+                tracing::error!(%error, epoch = map.epoch, "a cluster map that cannot be used is ignored");
+                None
+            }
+        }
     }
 
     fn newest(&self) -> MutexGuard<'_, Newest> {
@@ -112,9 +152,29 @@ impl std::fmt::Debug for MapCell {
 #[cfg(test)]
 mod tests {
     use super::MapCell;
+    use config::{Config, Secret};
     use std::sync::Arc;
     use std::sync::mpsc;
-    use wire::{ClusterMap, Sharding};
+    use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding};
+    use wire::{ShimId, ShimMember};
+
+    #[test]
+    fn a_map_that_cannot_be_used_is_no_newer_one() {
+        let config = Config::new("shop", Secret([1; 16]));
+        let cell = MapCell::default();
+        cell.publish(&map(2), &Arc::default());
+        assert!(cell.newer_than(1).is_some() && cell.placement_newer_than(&config, 1).is_none());
+        let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
+        let usable = ClusterMap {
+            layers: vec![LayerMap { name: "l".to_owned(), partition: Partition::Hash, nodes: vec![node] }],
+            shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],
+            ..(*map(3)).clone()
+        };
+        cell.publish(&Arc::new(usable), &Arc::from(["127.0.0.1:1".parse().unwrap()]));
+        let newer = cell.placement_newer_than(&config, 2).expect("a map");
+        assert_eq!((newer.placement.epoch(), newer.addresses.len()), (3, 1));
+        assert!(cell.placement_newer_than(&config, 3).is_none());
+    }
 
     fn map(epoch: u32) -> Arc<ClusterMap> {
         Arc::new(ClusterMap { epoch, sharding: Sharding::Ring, layers: Vec::new(), shims: Vec::new() })

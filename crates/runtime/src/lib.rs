@@ -4,6 +4,7 @@ pub mod admin;
 pub mod clock;
 pub mod heartbeat;
 pub mod instance;
+pub mod member;
 pub mod metrics;
 pub mod orders;
 pub mod peers;

@@ -4,26 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use config::Config;
-use config::key_bytes;
-use protocol::placement::{Placement, Secret};
+use config::{Config, key_bytes};
+use protocol::placement::Placement;
 use protocol::shim::{Effect, Input, PurgeTarget, Shim};
 use protocol::storage::network::StorageInput;
 use protocol::storage::{NoteLevel, StorageEvent};
 use protocol::time::Time;
 use runtime::clock;
-use runtime::instance::MapCell;
-use runtime::orders::{Order, Orders, PurgeScope, Purged};
+use runtime::instance::NewPlacement;
+use runtime::member::Role;
+use runtime::orders::{PurgeScope, Purged};
 use runtime::peers::{PeerEvent, Peers};
-use runtime::reactor::{self, Event, Io, ListenerId};
-use runtime::status::StatusCell;
+use runtime::reactor::{Event, Io, ListenerId};
+use runtime::status::MemberStatus;
 use runtime::stop::Stop;
 use wire::{Message, ShimId};
 
 use crate::storage::Storage;
 
-/// Ticks between two statuses: about 100 ms.
-const TICKS_PER_STATUS: u32 = 10;
 /// A stopping shim is left after this long, whatever is still under way.
 const DRAIN_US_MAX: u64 = 2_000_000;
 /// Nothing may have been asked for this long before a stopping shim ends: commands may be on their way.
@@ -40,9 +38,6 @@ pub(crate) struct Parts {
     pub(crate) peers: Peers,
     pub(crate) placement: Arc<Placement>,
     pub(crate) listener: ListenerId,
-    pub(crate) status: StatusCell,
-    pub(crate) maps: MapCell,
-    pub(crate) orders: Orders,
     /// Stops this shim alone.
     pub(crate) stop: Stop,
     pub(crate) first_word: FirstWord,
@@ -52,7 +47,6 @@ pub(crate) struct ShimDriver {
     pub(crate) parts: Parts,
     pub(crate) counts: ShimCounts,
     started: bool,
-    ticks: u32,
     /// When to give up draining, once it has begun.
     drain_until_us: Option<u64>,
     /// Storage has been left. What has been answered is to be written yet.
@@ -80,7 +74,6 @@ impl ShimDriver {
         ShimDriver {
             counts: ShimCounts::default(),
             started: false,
-            ticks: 0,
             drain_until_us: None,
             stopped: false,
             asked_us: 0,
@@ -172,18 +165,6 @@ impl ShimDriver {
         let _ = self.parts.first_word.try_send(word);
     }
 
-    fn tick(&mut self, io: &mut Io) {
-        let now_us = clock::now_us();
-        self.step(io, now_us, Input::Tick);
-        self.ticks += 1;
-        if self.ticks >= TICKS_PER_STATUS {
-            self.ticks = 0;
-            let status = self.make_status(Time(now_us));
-            self.parts.status.set(status);
-            self.log_feed(Time(now_us));
-        }
-    }
-
     fn log_feed(&mut self, now: Time) {
         let refusal = self.parts.shim.feed(now).refusal;
         if refusal != self.feed_refusal.as_deref() {
@@ -196,60 +177,19 @@ impl ShimDriver {
             self.feed_refusal = refusal.map(str::to_owned);
         }
     }
-
-    fn take_orders(&mut self, io: &mut Io) {
-        for order in self.parts.orders.take() {
-            match order {
-                Order::Settings(config) => self.set(io, config),
-                // Routers tell them to clients.
-                Order::HotKeys(_) => {}
-                Order::Purge { scope, done } => {
-                    self.purges_begun += 1;
-                    let number = self.purges_begun;
-                    self.purges.insert(number, done);
-                    let scope = match scope {
-                        PurgeScope::Key(key) => PurgeTarget::Key(key_bytes(&key).into()),
-                        PurgeScope::Prefix(prefix) => PurgeTarget::Prefix(key_bytes(&prefix).into()),
-                        PurgeScope::All => PurgeTarget::All,
-                    };
-                    self.step(io, clock::now_us(), Input::Purge { number, scope });
-                }
-            }
-        }
-    }
-
-    fn set(&mut self, io: &mut Io, config: Arc<Config>) {
-        self.parts.config = config;
-        let config = &self.parts.config;
-        let settings = Box::new(config.shim_settings(self.parts.id));
-        self.step(io, clock::now_us(), Input::Settings(settings));
-    }
-
-    fn adopt_map(&mut self, io: &mut Io) {
-        let parts = &mut self.parts;
-        let Some(map) = parts.maps.newer_than(parts.placement.epoch()) else { return };
-        match Placement::new(Secret(parts.config.secret().0), (*map).clone()) {
-            Ok(placement) => {
-                parts.placement = Arc::new(placement);
-                let placement = Arc::clone(&parts.placement);
-                self.step(io, clock::now_us(), Input::Map(placement));
-            }
-            Err(error) => {
-                tracing::error!(%error, epoch = map.epoch, "a cluster map that cannot be used is ignored")
-            }
-        }
-    }
 }
 
-impl reactor::Driver for ShimDriver {
-    fn event(&mut self, io: &mut Io, event: Event) {
+impl Role for ShimDriver {
+    const NAME: &'static str = "shim";
+
+    fn event(&mut self, io: &mut Io, event: Event) -> Option<Event> {
         let mut events = std::mem::take(&mut self.peer_events);
         let rest = self.parts.peers.event(io, event, &mut events);
         for event in events.drain(..) {
             self.peer_event(io, event);
         }
         self.peer_events = events;
-        let Some(event) = rest else { return };
+        let event = rest?;
         // It would connect again, and make itself a user that nobody takes away.
         let rest = match self.stopped {
             true => Some(event),
@@ -259,14 +199,45 @@ impl reactor::Driver for ShimDriver {
         let any_news = !self.started && self.storage_events.iter().any(is_news);
         self.carry_out(io);
         self.say_first_word(any_news);
-        match rest {
-            Some(Event::Tick) => self.tick(io),
-            Some(Event::Woken) => {
-                self.adopt_map(io);
-                self.take_orders(io);
-            }
-            _ => {}
+        rest
+    }
+
+    fn tick(&mut self, io: &mut Io, now: Time, shows: bool) {
+        self.step(io, now.0, Input::Tick);
+        if shows {
+            self.log_feed(now);
         }
+    }
+
+    fn status(&mut self, now: Time) -> MemberStatus {
+        self.make_status(now)
+    }
+
+    fn epoch(&self) -> u32 {
+        self.parts.placement.epoch()
+    }
+
+    fn adopt(&mut self, io: &mut Io, map: NewPlacement) {
+        self.parts.placement = Arc::clone(&map.placement);
+        self.step(io, clock::now_us(), Input::Map(map.placement));
+    }
+
+    fn set(&mut self, io: &mut Io, config: Arc<Config>) {
+        self.parts.config = config;
+        let settings = Box::new(self.parts.config.shim_settings(self.parts.id));
+        self.step(io, clock::now_us(), Input::Settings(settings));
+    }
+
+    fn purge(&mut self, io: &mut Io, scope: PurgeScope, done: Purged) {
+        self.purges_begun += 1;
+        let number = self.purges_begun;
+        self.purges.insert(number, done);
+        let scope = match scope {
+            PurgeScope::Key(key) => PurgeTarget::Key(key_bytes(&key).into()),
+            PurgeScope::Prefix(prefix) => PurgeTarget::Prefix(key_bytes(&prefix).into()),
+            PurgeScope::All => PurgeTarget::All,
+        };
+        self.step(io, clock::now_us(), Input::Purge { number, scope });
     }
 
     /// Goes on until what was asked is answered; commands that block are left to their fate.

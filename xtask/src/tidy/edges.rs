@@ -14,7 +14,7 @@ const EDGES: [(&str, &[&str]); 18] = [
     ("commands", &["wire"]),
     ("protocol", &["commands", "wire"]),
     ("config", &["protocol", "wire"]),
-    ("runtime", &["config", "wire"]),
+    ("runtime", &["config", "protocol", "wire"]),
     ("xdp", &["wire"]),
     ("node", &["runtime", "config", "protocol", "wire", "xdp"]),
     ("router", &["runtime", "config", "protocol", "commands", "wire", "xdp"]),

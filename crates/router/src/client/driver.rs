@@ -1,9 +1,11 @@
 //! Drives a router for the threads of its own process: each call is a client of the machine for as long as it runs.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use bytes::Bytes;
+use config::Config;
 use protocol::router::{ClientId, CloseReason, Input};
 use protocol::time::Time;
 use runtime::instance::MapCell;
@@ -14,12 +16,12 @@ use super::queue::{Queue, Submission};
 use crate::engine::{Engine, Front};
 
 pub(crate) struct ClientDriver {
+    config: Arc<Config>,
     engine: Engine,
     calls: Calls,
     queue: Queue,
     maps: MapCell,
     submissions: Vec<Submission>,
-    pipeline_max: usize,
     /// Told once, when every shim can be reached.
     connected: Option<SyncSender<()>>,
 }
@@ -42,13 +44,13 @@ struct Call {
 
 impl ClientDriver {
     pub(crate) fn new(
+        config: Arc<Config>,
         engine: Engine,
         (queue, maps): (Queue, MapCell),
-        pipeline_max: usize,
         connected: SyncSender<()>,
     ) -> ClientDriver {
         let (calls, submissions) = (Calls::default(), Vec::new());
-        ClientDriver { engine, calls, queue, maps, submissions, pipeline_max, connected: Some(connected) }
+        ClientDriver { config, engine, calls, queue, maps, submissions, connected: Some(connected) }
     }
 
     fn start(&mut self, io: &mut Io, now: Time, submission: Submission) {
@@ -61,7 +63,7 @@ impl ClientDriver {
         self.step(io, now, Input::Opened { client });
         self.calls.calls[client.0 as usize] = Some(Call {
             outstanding: submission.commands.len(),
-            replies: Vec::with_capacity(submission.commands.len().min(self.pipeline_max)),
+            replies: Vec::with_capacity(submission.commands.len().min(self.config.limits.pipeline_max)),
             waiting: submission.commands.into(),
             answer: submission.replies,
         });
@@ -107,7 +109,10 @@ impl Driver for ClientDriver {
             }
             Some(Event::Woken) => {
                 let now = Time(io.now_us());
-                self.engine.adopt(io, &self.maps, &mut self.calls);
+                let epoch = self.engine.router.epoch();
+                if let Some(map) = self.maps.placement_newer_than(&self.config, epoch) {
+                    self.engine.adopt(io, map, &mut self.calls);
+                }
                 let mut submissions = std::mem::take(&mut self.submissions);
                 self.queue.take(&mut submissions);
                 for submission in submissions.drain(..) {

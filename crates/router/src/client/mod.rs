@@ -109,8 +109,9 @@ impl Client {
         maps.register(move || waker.wake());
         let stop = Stop::new();
         let (connected, answer) = std::sync::mpsc::sync_channel(1);
-        let mut driver =
-            ClientDriver::new(engine, (queue.clone(), maps.clone()), config.limits.pipeline_max, connected);
+        let config = Arc::new(config.clone());
+        let cells = (queue.clone(), maps.clone());
+        let mut driver = ClientDriver::new(Arc::clone(&config), engine, cells, connected);
         let flag = stop.clone();
         let thread = std::thread::Builder::new().name("distcache-client".to_owned()).spawn(move || {
             if let Err(error) = reactor::run(io, &mut driver, &flag) {
@@ -120,7 +121,7 @@ impl Client {
         let thread = thread.map_err(ConnectError::System)?;
         // Maps come from the controllers; without one the configuration's map holds.
         let pulse = Pulse { status: None, maps, orders: Orders::default() };
-        let followers = heartbeat::start(&Arc::new(config.clone()), vec![pulse], None, &stop);
+        let followers = heartbeat::start(&config, vec![pulse], None, &stop);
         let mut threads = followers.map_err(ConnectError::System)?;
         threads.push(thread);
         let client = Client { shared: Arc::new(Shared { queue, stop, threads: Mutex::new(threads) }) };
