@@ -3,12 +3,11 @@
 //! Heartbeats are authenticated. What changes the cluster is taken from this machine only, and not from a browser's
 //! page. The rest is read-only and, like every port, on loopback unless configured otherwise.
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
+use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -21,6 +20,7 @@ use runtime::status::MemberStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::command::{CommandBody, HttpProblem};
 use crate::hot::hottest;
 use crate::inspect::inspect;
 use crate::order_requests;
@@ -85,8 +85,8 @@ pub(crate) fn routes(api: HttpApi) -> Router {
         .with_state(api)
 }
 
-pub(crate) fn problem(code: StatusCode, what: &str) -> Response {
-    (code, Json(json!({ "error": what }))).into_response()
+fn problem(code: StatusCode, what: &str) -> Response {
+    HttpProblem::new(code, what).into_response()
 }
 
 async fn take_heartbeat(State(api): State<HttpApi>, headers: HeaderMap, body: Bytes) -> Response {
@@ -134,49 +134,27 @@ async fn map(State(api): State<HttpApi>) -> Response {
     }
 }
 
-/// The answer for those who may not change the cluster.
-pub(crate) fn refused(from: SocketAddr, headers: &HeaderMap) -> Option<Response> {
-    if !from.ip().is_loopback() {
-        let what = "only taken from the controller's own machine; run this command there";
-        return Some(problem(StatusCode::FORBIDDEN, what));
-    }
-    // A page in a browser cannot send it without asking first.
-    let marked = headers.contains_key(COMMAND_HEADER);
-    (!marked).then(|| problem(StatusCode::FORBIDDEN, "the header x-distcache-command is missing"))
-}
-
-async fn drain(
-    State(api): State<HttpApi>,
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    if let Some(refusal) = refused(from, &headers) {
-        return refusal;
-    }
-    let drain: Drain = match serde_json::from_slice(&body) {
-        Ok(drain) => drain,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
+async fn drain(State(api): State<HttpApi>, body: CommandBody) -> Result<Json<MapView>, HttpProblem> {
+    let drain: Drain = body.read()?;
     let mut service = api.service();
     let Some(node) = service.config().node_id(&drain.node) else {
         let ids: Vec<&str> = service.config().nodes.iter().map(|node| node.id.as_str()).collect();
         let what = format!("{:?} is not a node; the nodes are {}", drain.node, ids.join(", "));
-        return problem(StatusCode::NOT_FOUND, &what);
+        return Err(HttpProblem::new(StatusCode::NOT_FOUND, what));
     };
-    if let Some(error) = service.problem() {
-        // Whoever is told that it failed must not find it done later.
-        return problem(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
-    }
+    // Whoever is told that it failed must not find it done later.
+    has_store(&service)?;
     service.drain((api.clock)(), node, drain.drained);
-    changed(&service)
+    // It is done once the map shows it, unless the store is away.
+    has_store(&service)?;
+    Ok(Json(MapView::of(&service)))
 }
 
-/// It is done once the map shows it, unless the store is away.
-fn changed(service: &Service) -> Response {
+/// A change is neither begun nor promised while the store is away.
+pub(crate) fn has_store(service: &Service) -> Result<(), HttpProblem> {
     match service.problem() {
-        Some(error) => problem(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
-        None => Json(MapView::of(service)).into_response(),
+        Some(error) => Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, error)),
+        None => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The controller role: runs the controller machine over a store and serves it as HTTP/JSON. Never the data path.
 
+mod command;
 mod hot;
 mod http;
 mod inspect;

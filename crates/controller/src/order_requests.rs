@@ -1,24 +1,21 @@
 //! Purges and reloads over HTTP: asks the members concerned and answers when they have. Not how they are asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::{ConnectInfo, State};
-use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::extract::State;
+use axum::http::StatusCode;
 use config::Reloaded;
 use runtime::heartbeat::{OrderKind, OrderOutcome};
 use runtime::orders::PurgeScope;
 use runtime::reload::read_again;
 use serde::{Deserialize, Serialize};
 
-use crate::http::{HttpApi, problem, refused};
+use crate::command::{CommandBody, HttpProblem};
+use crate::http::{HttpApi, has_store};
 use crate::orders::OrderProgress;
-use crate::service::Service;
 use crate::view::MapView;
 
 /// A purge waits for leases, which are shorter by default; members that have not answered by then are named.
@@ -57,17 +54,9 @@ pub struct ReloadView {
 
 pub(crate) async fn purge(
     State(api): State<HttpApi>,
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    if let Some(refusal) = refused(from, &headers) {
-        return refusal;
-    }
-    let scope = match serde_json::from_slice(&body) {
-        Ok(Purge { scope }) => scope,
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
+    body: CommandBody,
+) -> Result<Json<PurgeView>, HttpProblem> {
+    let Purge { scope } = body.read()?;
     let members: BTreeSet<String> = {
         let service = api.service();
         let all = service.config().shims.iter().map(|shim| shim.id.clone());
@@ -77,90 +66,46 @@ pub(crate) async fn purge(
                 "nothing was purged, because nothing is heard of {}; try again later",
                 away.join(", ")
             );
-            return problem(StatusCode::SERVICE_UNAVAILABLE, &what);
+            return Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, what));
         }
         here.into_iter().collect()
     };
-    let progress = match ask(&api, OrderKind::Purge(scope), members).await {
-        Ok(progress) => progress,
-        Err((code, what)) => return problem(code, &what),
-    };
-    let mut shims = BTreeMap::new();
-    let mut failed: Vec<String> =
-        progress.waiting.iter().map(|id| format!("{id} has not answered")).collect();
-    for (id, outcome) in progress.outcomes {
-        match outcome {
-            OrderOutcome::Purged { copies } => drop(shims.insert(id, copies)),
-            OrderOutcome::Failed { reason } => failed.push(format!("{id}: {reason}")),
-            OrderOutcome::Reloaded(_) => failed.push(format!("{id} has answered something else")),
-        }
-    }
-    if !failed.is_empty() {
-        return problem(StatusCode::BAD_GATEWAY, &format!("copies may be left: {}", failed.join("; ")));
-    }
-    Json(PurgeView { copies: shims.values().sum(), shims }).into_response()
+    let progress = ask(&api, OrderKind::Purge(scope), members).await?;
+    let shims = answered(progress, "copies may be left", |outcome| match outcome {
+        OrderOutcome::Purged { copies } => Some(copies),
+        _ => None,
+    })?;
+    Ok(Json(PurgeView { copies: shims.values().sum(), shims }))
 }
 
 /// The controller's own part comes first: members that the file has more.
 pub(crate) async fn reload(
     State(api): State<HttpApi>,
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
-    if let Some(refusal) = refused(from, &headers) {
-        return refusal;
+    body: CommandBody,
+) -> Result<Json<ReloadView>, HttpProblem> {
+    let asked: Option<Reload> = body.read_if_any()?;
+    let (map, members) = grow(&api)?;
+    if !asked.is_none_or(|asked| asked.members) {
+        return Ok(Json(ReloadView { map, members: BTreeMap::new() }));
     }
-    let asked: Result<Option<Reload>, _> = match body.is_empty() {
-        true => Ok(None),
-        false => serde_json::from_slice(&body),
-    };
-    let everybody = match asked {
-        Ok(asked) => asked.is_none_or(|asked| asked.members),
-        Err(error) => return problem(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
-    let (map, members) = match grow(&api) {
-        Ok(grown) => grown,
-        Err((code, what)) => return problem(code, &what),
-    };
-    if !everybody {
-        return Json(ReloadView { map, members: BTreeMap::new() }).into_response();
-    }
-    let progress = match ask(&api, OrderKind::Reload, members).await {
-        Ok(progress) => progress,
-        Err((code, what)) => return problem(code, &what),
-    };
-    let mut members = BTreeMap::new();
-    let mut failed: Vec<String> =
-        progress.waiting.iter().map(|id| format!("{id} has not answered")).collect();
-    for (id, outcome) in progress.outcomes {
-        match outcome {
-            OrderOutcome::Reloaded(reloaded) => drop(members.insert(id, reloaded)),
-            OrderOutcome::Failed { reason } => failed.push(format!("{id}: {reason}")),
-            OrderOutcome::Purged { .. } => failed.push(format!("{id} has answered something else")),
-        }
-    }
-    if !failed.is_empty() {
-        return problem(StatusCode::BAD_GATEWAY, &format!("not everywhere reloaded: {}", failed.join("; ")));
-    }
-    Json(ReloadView { map, members }).into_response()
+    let progress = ask(&api, OrderKind::Reload, members).await?;
+    let members = answered(progress, "not everywhere reloaded", |outcome| match outcome {
+        OrderOutcome::Reloaded(reloaded) => Some(reloaded),
+        _ => None,
+    })?;
+    Ok(Json(ReloadView { map, members }))
 }
-
-type HttpProblem = (StatusCode, String);
 
 /// Reads the controller's file again; the map then, and the members that are heard of.
 fn grow(api: &HttpApi) -> Result<(MapView, BTreeSet<String>), HttpProblem> {
     let config = Arc::clone(api.service().config());
-    let newer = read_again(&config).map_err(|error| (StatusCode::UNPROCESSABLE_ENTITY, error.to_string()))?;
+    let newer =
+        read_again(&config).map_err(|error| HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, error))?;
     let mut service = api.service();
-    let away = |service: &Service| match service.problem() {
-        Some(error) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
-        None => Ok(()),
-    };
-    away(&service)?;
+    has_store(&service)?;
     let reloaded = service.reload((api.clock)(), &newer);
-    reloaded.map_err(|error| (StatusCode::CONFLICT, error.to_string()))?;
-    away(&service)?;
+    reloaded.map_err(|error| HttpProblem::new(StatusCode::CONFLICT, error))?;
+    has_store(&service)?;
     Ok((MapView::of(&service), service.statuses.keys().cloned().collect()))
 }
 
@@ -171,7 +116,7 @@ async fn ask(
 ) -> Result<OrderProgress, HttpProblem> {
     let Some(number) = api.service().orders.begin((api.clock)(), kind, members) else {
         let what = "too many purges and reloads are under way; try again later";
-        return Err((StatusCode::TOO_MANY_REQUESTS, what.to_owned()));
+        return Err(HttpProblem::new(StatusCode::TOO_MANY_REQUESTS, what));
     };
     let begun = (api.clock)();
     loop {
@@ -180,8 +125,35 @@ async fn ask(
             return Ok(progress);
         }
         if late {
-            return Err((StatusCode::INTERNAL_SERVER_ERROR, "it has been forgotten".to_owned()));
+            return Err(HttpProblem::new(StatusCode::INTERNAL_SERVER_ERROR, "it has been forgotten"));
         }
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// What each member has answered, if all have and `wanted` takes each answer. `otherwise` is said before what went wrong.
+fn answered<T>(
+    progress: OrderProgress,
+    otherwise: &str,
+    wanted: impl Fn(OrderOutcome) -> Option<T>,
+) -> Result<BTreeMap<String, T>, HttpProblem> {
+    let mut answers = BTreeMap::new();
+    let mut failed: Vec<String> =
+        progress.waiting.iter().map(|id| format!("{id} has not answered")).collect();
+    for (id, outcome) in progress.outcomes {
+        match outcome {
+            OrderOutcome::Failed { reason } => failed.push(format!("{id}: {reason}")),
+            outcome => match wanted(outcome) {
+                Some(answer) => drop(answers.insert(id, answer)),
+                None => failed.push(format!("{id} has answered something else")),
+            },
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(answers),
+        false => {
+            let what = format!("{otherwise}: {}", failed.join("; "));
+            Err(HttpProblem::new(StatusCode::BAD_GATEWAY, what))
+        }
     }
 }
