@@ -239,7 +239,7 @@ impl ProcessCluster {
             redis_cluster::options(&mut command, member.admin.port(), self.address(ANYBODY, member));
             return Ok(command);
         }
-        command.args(["--appendonly", durable, "--appendfsync", "always"]).args(&self.layout.storage_options);
+        command.args(["--appendonly", durable, "--appendfsync", "no"]).args(&self.layout.storage_options);
         Ok(command)
     }
 

@@ -110,8 +110,11 @@ impl RedisCluster {
                 let nodes = text(&client.call(&["CLUSTER", "NODES"]));
                 let replicas = nodes.lines().filter(|line| line.contains("slave")).count();
                 let replication = text(&client.call(&["INFO", "replication"]));
-                let follows =
-                    replication.contains("role:master") || replication.contains("master_link_status:up");
+                // A primary counts its replica only from the first ACK on, up to a second after the link is up.
+                let follows = match replication.contains("role:master") {
+                    true => replication.contains("state=online"),
+                    false => replication.contains("master_link_status:up"),
+                };
                 let whole = info.contains("cluster_state:ok") && replicas == PRIMARIES && follows;
                 whole && self.knows_all(client)
             })
@@ -195,9 +198,19 @@ impl RedisCluster {
 
     /// The first half of moving a slot: commands on keys that have moved are answered ASK from here on.
     pub(crate) fn begin_move(&self, slot: u16, from: usize, to: usize) {
+        self.set_slot(to, slot, &["IMPORTING", &self.ids[from]]);
+        self.set_slot(from, slot, &["MIGRATING", &self.ids[to]]);
+    }
+
+    fn set_slot(&self, server: usize, slot: u16, state: &[&str]) {
         let slot = slot.to_string();
-        ok(&mut self.servers[to].connect(), &["CLUSTER", "SETSLOT", &slot, "IMPORTING", &self.ids[from]]);
-        ok(&mut self.servers[from].connect(), &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.ids[to]]);
+        let command = [&["CLUSTER", "SETSLOT", &slot], state].concat();
+        until("the slot's state is taken", || {
+            let reply = text(&self.servers[server].connect().call(&command));
+            // Valkey asks a replica first, and refuses while none follows.
+            assert!(reply == "OK" || reply.starts_with("NOREPLICAS"), "{command:?}: {reply}");
+            (reply == "OK").then_some(())
+        });
     }
 
     /// Moves some keys; whether there were any.
@@ -220,8 +233,7 @@ impl RedisCluster {
         let primaries =
             [to, from].into_iter().chain((0..PRIMARIES).filter(|index| ![to, from].contains(index)));
         for server in primaries {
-            let node = ["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &self.ids[to]];
-            ok(&mut self.servers[server].connect(), &node);
+            self.set_slot(server, slot, &["NODE", &self.ids[to]]);
         }
     }
 }
