@@ -46,11 +46,14 @@ pub fn run(storage: Storage, seed: u64, seconds: u64) -> Result<Tally, String> {
 mod tests {
     use super::{Storage, Tally, run};
 
+    /// Seeds that failed once. The first: a process that rested heard that it is up after it had been replaced, and was taken for
+    /// the newer one. The second: a fence before one server was taken for one before another.
+    const KNOWN: [u64; 2] = [6_823_965_135_173_454_708, 12_606_972_409_856_999_836];
+
     /// So many seeds, and what they must have met at least.
     fn check(storage: Storage, seeds: u32, least: Tally) {
         let mut sum = Tally::default();
-        // A process that rested heard that it is up after it had been replaced, and was taken for the newer one.
-        for case in cases::seeds(seeds).after(&[6_823_965_135_173_454_708]) {
+        for case in cases::seeds(seeds).after(&KNOWN) {
             let tally = run(storage, case.seed, 20).unwrap_or_else(|what| panic!("{what}"));
             sum.executed += tally.executed;
             sum.late += tally.late;

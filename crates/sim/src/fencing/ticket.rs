@@ -19,7 +19,10 @@ enum State {
     Replied,
     Unsent,
     Lost,
-    Fenced,
+    /// Lost, and its process has been told since that it is settled before this server.
+    Fenced {
+        server: usize,
+    },
 }
 
 /// A command, and who asks for it.
@@ -60,7 +63,7 @@ struct Incarnation {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moments {
     pub(super) now: u64,
-    pub(super) heard_of: u64,
+    pub(super) said: u64,
 }
 
 /// What a run met.
@@ -109,8 +112,8 @@ impl Book {
         match self.incarnations.get(&incarnation) {
             None => {
                 self.tally.incarnations += 1;
-                *newest = at.heard_of.max(*newest);
-                let known = Incarnation { server, said: at.heard_of, since: at.now };
+                *newest = at.said.max(*newest);
+                let known = Incarnation { server, said: at.said, since: at.now };
                 self.incarnations.insert(incarnation, known);
                 Ok(())
             }
@@ -118,7 +121,7 @@ impl Book {
                 "incarnation {incarnation} of server {} is up before server {server}",
                 known.server
             )),
-            Some(known) if known.said < *newest && *newest < at.heard_of => Err(format!(
+            Some(known) if known.said < *newest && *newest < at.said => Err(format!(
                 "incarnation {incarnation} of {} us is up again after that of {newest} us",
                 known.said
             )),
@@ -171,12 +174,12 @@ impl Book {
         }
     }
 
-    /// Whatever a process was told to be lost is settled.
-    pub(super) fn fenced(&mut self, process: usize) {
+    /// Whatever a process was told to be lost is settled before the server that it uses now.
+    pub(super) fn fenced(&mut self, process: usize, server: usize) {
         self.tally.fences += 1;
         for number in self.lost.remove(&process).unwrap_or_default() {
             if let Some(ticket) = self.tickets.get_mut(&number) {
-                ticket.state = State::Fenced;
+                ticket.state = State::Fenced { server };
             }
         }
     }
@@ -192,10 +195,11 @@ impl Book {
             State::Unsent => {
                 return Err(format!("command {number} was said to be unsent and is carried out"));
             }
-            State::Fenced if place.stays => {
+            State::Fenced { server } if place.stays && server == place.server => {
                 return Err(format!("command {number} is carried out after the fence"));
             }
-            State::Lost | State::Fenced => self.tally.late += 1,
+            // Another server's fence says nothing of this one: it is used only under a new incarnation, which is judged below.
+            State::Lost | State::Fenced { .. } => self.tally.late += 1,
             State::Pending | State::Replied => {}
         }
         if let Lane::Watching { number: watch, .. } = ticket.asked.lane

@@ -125,8 +125,6 @@ pub(super) struct Process {
     pub(super) links: Links,
     /// The server that it dialled last of those that it may use.
     pub(super) server: usize,
-    /// When a server said what it heard last: it may have rested since.
-    pub(super) heard_of: u64,
     /// Under which commands may be sent now.
     pub(super) up: Option<u64>,
     /// Why it was not up last.
@@ -144,6 +142,8 @@ pub(super) struct World<S: Scene> {
     pub(super) sites: Vec<Site<S::Server>>,
     /// Where each connection leads.
     pub(super) routes: BTreeMap<ConnectionId, usize>,
+    /// When its server said what came over each connection last: whoever hears it may have rested since.
+    said: BTreeMap<ConnectionId, u64>,
     pub(super) pauses: BTreeMap<Party, Pause<S::Own>>,
     pub(super) processes: Vec<Process>,
     pub(super) book: Book,
@@ -166,6 +166,7 @@ impl<S: Scene> World<S> {
             scene,
             sites,
             routes: BTreeMap::new(),
+            said: BTreeMap::new(),
             pauses: BTreeMap::new(),
             processes: Vec::new(),
             book: Book::default(),
@@ -230,7 +231,6 @@ impl<S: Scene> World<S> {
             machine: Some(machine),
             links: Links::new(process as u64 * CONNECTIONS + 1),
             server: 0,
-            heard_of: 0,
             up: None,
             reason: String::new(),
             watches: 0,
@@ -342,8 +342,7 @@ impl<S: Scene> World<S> {
             // Nobody tracks here.
             WireEvent::TurnEnds => Ok(()),
             WireEvent::Deliver { connection, bytes, said, .. } => {
-                let process = self.owner(connection);
-                self.processes[process].heard_of = said;
+                self.said.insert(connection, said);
                 self.deliver(connection, &bytes)
             }
             WireEvent::Broken(connection) => {
@@ -369,10 +368,14 @@ impl<S: Scene> World<S> {
         let own = &mut self.processes[process];
         let Some(machine) = &mut own.machine else { return Ok(()) };
         let left = matches!(input, StorageInput::Leave);
+        let over = match &input {
+            StorageInput::Data { connection, .. } => Some(*connection),
+            _ => None,
+        };
         let mut events = Vec::new();
         machine.step(Time(self.now), input, &mut own.links, &mut events);
         for event in events {
-            self.heard(process, event)?;
+            self.heard(process, over, event)?;
         }
         if self.processes[process].up.is_some() != self.is_up(process) && !left {
             return Err(format!("process {process} was told something else than its machine has"));
@@ -386,8 +389,13 @@ impl<S: Scene> World<S> {
         Ok(())
     }
 
-    /// What a machine reports to its shim.
-    fn heard(&mut self, process: usize, event: StorageEvent) -> Result<(), String> {
+    /// What a machine reports to its shim. `over`: it has just been told something over this connection.
+    fn heard(
+        &mut self,
+        process: usize,
+        over: Option<ConnectionId>,
+        event: StorageEvent,
+    ) -> Result<(), String> {
         match event {
             StorageEvent::Up { .. } if self.now > self.troubled_until + SETTLING => {
                 Err(format!("process {process} comes up long after all trouble, and not for the first time"))
@@ -395,8 +403,13 @@ impl<S: Scene> World<S> {
             StorageEvent::Up { incarnation, .. } => {
                 let own = &mut self.processes[process];
                 own.up = Some(incarnation);
-                let (server, heard_of) = (own.server, own.heard_of);
-                self.book.up(incarnation, server, Moments { now: self.now, heard_of })?;
+                let server = own.server;
+                // Neither time nor anybody else can tell that the server is free.
+                let Some(own_server) = over.filter(|connection| self.routes[connection] == server) else {
+                    return Err(format!("process {process} comes up without a word of server {server}"));
+                };
+                let said = self.said[&own_server];
+                self.book.up(incarnation, server, Moments { now: self.now, said })?;
                 S::comes_up(self, process)
             }
             StorageEvent::Down { reason } => {
@@ -410,7 +423,7 @@ impl<S: Scene> World<S> {
             }
             StorageEvent::Lost { ticket, sent } => self.book.end(ticket, &Ended::Lost { sent }),
             StorageEvent::Fenced => {
-                self.book.fenced(process);
+                self.book.fenced(process, self.processes[process].server);
                 Ok(())
             }
             _ => Ok(()),
