@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 use wire::Status;
 use wire::resp::reply;
 
-use super::{Effect, Shards};
+use super::Shards;
+use super::step::ShardsStep;
 use crate::router::flow::gather::{Merge, merge};
 use crate::router::flow::reply::PartReply;
 use crate::storage::StorageEvent;
@@ -19,6 +20,13 @@ pub(super) struct Fan {
     /// A part was lost; whether one that may have been executed.
     pub(super) lost: Option<bool>,
     pub(super) finish: Finish,
+}
+
+/// Which part of which whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PartPlace {
+    pub(super) fan: usize,
+    pub(super) index: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -38,27 +46,22 @@ pub(super) enum Outcome {
 }
 
 impl Shards {
-    pub(super) fn part_ended(
-        &mut self,
-        (id, index): (usize, usize),
-        outcome: Outcome,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(fan) = self.fans.get_mut(id) else { return };
+    pub(super) fn part_ended(&mut self, step: &mut ShardsStep<'_>, place: PartPlace, outcome: Outcome) {
+        let Some(fan) = self.fans.get_mut(place.fan) else { return };
         match outcome {
-            Outcome::Reply(reply) => fan.parts[index] = Some(reply),
+            Outcome::Reply(reply) => fan.parts[place.index] = Some(reply),
             Outcome::Lost { sent } => fan.lost = Some(sent | fan.lost.unwrap_or(false)),
         }
         fan.outstanding -= 1;
         if fan.outstanding > 0 {
             return;
         }
-        let fan = self.fans.remove(id);
+        let fan = self.fans.remove(place.fan);
         let ticket = fan.ticket;
         let parts: Vec<Bytes> = fan.parts.into_iter().flatten().collect();
         let reply = match (fan.lost, &fan.finish) {
             (Some(sent), _) => Err(sent),
-            (None, Finish::Proof) => self.proven(&parts, effects).ok_or(false),
+            (None, Finish::Proof) => self.proven(step, &parts).ok_or(false),
             (None, Finish::FirstKey) => {
                 let found = parts.iter().find(|part| !is_null(part)).or(parts.first());
                 Ok(found.cloned().unwrap_or_default())
@@ -69,20 +72,20 @@ impl Shards {
                 Ok(merge(how, &parts, fan.resp3))
             }
         };
-        effects.push(Effect::Report(match reply {
+        step.report(match reply {
             Ok(reply) => StorageEvent::Replies { ticket, replies: SmallVec::from_elem(reply, 1) },
             Err(sent) => StorageEvent::Lost { ticket, sent },
-        }));
+        });
     }
 
     /// A server that has lost a slot says MOVED, one that is cut off from the others says CLUSTERDOWN. ASK is said only by
     /// whose slot it is.
-    fn proven(&mut self, parts: &[Bytes], effects: &mut Vec<Effect>) -> Option<Bytes> {
+    fn proven(&mut self, step: &mut ShardsStep<'_>, parts: &[Bytes]) -> Option<Bytes> {
         if let Some(refused) = parts.iter().find(|part| part.starts_with(b"-NOPERM ")) {
             let error = String::from_utf8_lossy(&refused[1..]).trim_end().to_owned();
             let remedy =
                 "without it nothing is cached; give the storage user +exists and %R~distcache:proof:*";
-            self.warn(format!("the proof that storage obeys: {error}: {remedy}"), effects);
+            self.warn(step, format!("the proof that storage obeys: {error}: {remedy}"));
         }
         let good = |part: &Bytes| part.starts_with(b":") || part.starts_with(b"-ASK ");
         let all = parts.iter().all(good);

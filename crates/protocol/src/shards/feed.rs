@@ -6,18 +6,18 @@ use core::net::SocketAddr;
 use bytes::Bytes;
 use wire::resp::{Command, reply};
 
+use super::Shards;
 use super::fan::Finish;
-use super::{Effect, Shards};
+use super::step::ShardsStep;
 use crate::placement::slot;
 use crate::router::flow::gather::Merge;
 use crate::router::words;
 use crate::shim::changed_keys;
 use crate::storage::{StorageEvent, Store};
-use crate::time::Time;
 
 impl Shards {
     /// CLIENT TRACKING and PING go to every server in use; one that refuses or is lost speaks for all.
-    pub(super) fn feed(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
+    pub(super) fn feed(&mut self, step: &mut ShardsStep<'_>, store: Store) {
         let command = Command::parse(store.commands[0].clone()).ok();
         let says = |index, word| command.as_ref().is_some_and(|command| words::is(command, index, word));
         if says(2, "ON") {
@@ -25,21 +25,21 @@ impl Shards {
         }
         let Some(reporting) = &self.reporting else {
             let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
-            return effects.push(Effect::Report(lost));
+            return step.report(lost);
         };
         let asked: Vec<SocketAddr> = reporting.iter().copied().collect();
         if says(2, "OFF") {
             self.reporting = None;
         }
-        self.fan_out(now, store, &asked, Finish::Merge(Merge::First), effects);
+        self.fan_out(step, store, &asked, Finish::Merge(Merge::First));
     }
 
     /// A server that came into use reports nothing yet: the shim has to ask again.
-    pub(super) fn check_feed(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn check_feed(&mut self, step: &mut ShardsStep<'_>) {
         let Some(reporting) = &mut self.reporting else { return };
         reporting.retain(|server| self.members.contains_key(server));
         if reporting.len() < self.members.len() {
-            self.lose_feed(effects);
+            self.lose_feed(step);
         }
     }
 
@@ -47,19 +47,19 @@ impl Shards {
         self.reporting.as_ref().is_some_and(|reporting| reporting.contains(server))
     }
 
-    pub(super) fn feed_down(&mut self, server: SocketAddr, effects: &mut Vec<Effect>) {
+    pub(super) fn feed_down(&mut self, step: &mut ShardsStep<'_>, server: SocketAddr) {
         if self.reports(&server) {
-            self.lose_feed(effects);
+            self.lose_feed(step);
         }
     }
 
-    fn lose_feed(&mut self, effects: &mut Vec<Effect>) {
+    fn lose_feed(&mut self, step: &mut ShardsStep<'_>) {
         self.reporting = None;
-        effects.push(Effect::Report(StorageEvent::FeedDown));
+        step.report(StorageEvent::FeedDown);
     }
 
     /// Keys of other shims' slots on the same server are left out: those shims hear of them, too.
-    pub(super) fn changed(&self, server: SocketAddr, push: Bytes, effects: &mut Vec<Effect>) {
+    pub(super) fn changed(&self, step: &mut ShardsStep<'_>, server: SocketAddr, push: Bytes) {
         if !self.reports(&server) {
             return;
         }
@@ -74,7 +74,7 @@ impl Shards {
             }
             _ => push,
         };
-        effects.push(Effect::Report(StorageEvent::Changed(push)));
+        step.report(StorageEvent::Changed(push));
     }
 }
 

@@ -12,9 +12,11 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::resp::transaction::MULTI;
 
+use super::Shards;
+use super::fan::PartPlace;
 use super::redirect::{Redirect, redirect};
-use super::{Effect, Shards};
-use crate::storage::{Lane, Reach, StorageEvent};
+use super::step::ShardsStep;
+use crate::storage::{Lane, Reach, StorageEvent, Store};
 use crate::time::Time;
 
 /// How long a slot that nobody serves for the moment is left alone.
@@ -86,10 +88,7 @@ pub(super) enum Flight {
         ticket: u64,
     },
     /// One of several that make up a whole.
-    Part {
-        fan: usize,
-        index: usize,
-    },
+    Part(PartPlace),
     /// CLUSTER NODES.
     View,
 }
@@ -99,7 +98,7 @@ impl Flight {
         match self {
             Flight::Slot(unit) => Some(unit.ticket),
             Flight::Passed { ticket } | Flight::Transfer { ticket } => Some(*ticket),
-            Flight::Part { .. } | Flight::View => None,
+            Flight::Part(_) | Flight::View => None,
         }
     }
 }
@@ -113,26 +112,27 @@ pub(super) struct Asked {
 
 impl Shards {
     /// Sends a command, or keeps it until its turn.
-    pub(super) fn offer(&mut self, now: Time, unit: Unit, effects: &mut Vec<Effect>) {
+    pub(super) fn offer(&mut self, step: &mut ShardsStep<'_>, unit: Unit) {
         let server = self.serving(Reach::Slot(unit.slot));
         if !is_ordered(unit.lane) {
             return match server {
-                Some(server) => self.send(now, server, unit, effects),
+                Some(server) => self.send(step, server, unit),
                 None => self.parked.push_back(unit),
             };
         }
         let slot = unit.slot;
         match (self.disturbed.get_mut(&slot), server) {
-            (None, Some(server)) => return self.send(now, server, unit, effects),
+            (None, Some(server)) => return self.send(step, server, unit),
             (Some(disturbed), _) => disturbed.queue.push_back(unit),
             (None, None) => self.disturb(slot).queue.push_back(unit),
         }
-        self.pump(now, slot, effects);
+        self.pump(step, slot);
     }
 
-    fn send(&mut self, now: Time, server: SocketAddr, unit: Unit, effects: &mut Vec<Effect>) {
-        let sent = (unit.lane, Reach::Slot(unit.slot), unit.frames());
-        self.launch(now, server, Flight::Slot(unit), sent, effects);
+    fn send(&mut self, step: &mut ShardsStep<'_>, server: SocketAddr, unit: Unit) {
+        let (reach, commands) = (Reach::Slot(unit.slot), unit.frames());
+        let store = Store { ticket: unit.ticket, lane: unit.lane, reach, commands };
+        self.launch(step, Asked { server, flight: Flight::Slot(unit) }, store);
     }
 
     /// From now on its commands are asked one at a time.
@@ -156,54 +156,53 @@ impl Shards {
 
     pub(super) fn unit_answered(
         &mut self,
-        now: Time,
+        step: &mut ShardsStep<'_>,
         server: SocketAddr,
         mut unit: Unit,
         replies: SmallVec<[Bytes; 2]>,
-        effects: &mut Vec<Effect>,
     ) {
         let (slot, ticket) = (unit.slot, unit.ticket);
         self.landed(&unit);
         let replies = unit.replies(replies);
         match redirect(&replies, unit.is_transaction(), server) {
-            None => effects.push(Effect::Report(StorageEvent::Replies { ticket, replies })),
+            None => step.report(StorageEvent::Replies { ticket, replies }),
             Some(redirect) => {
                 unit.ask = None;
-                unit.not_before = now;
+                unit.not_before = step.now;
                 match redirect {
                     Redirect::Moved => {
                         // Its own view tells who has it now.
                         if self.owner(slot) == Some(server) {
-                            unit.not_before = now.after(RETRY);
+                            unit.not_before = step.now.after(RETRY);
                         }
-                        self.look_again(now, server, effects);
+                        self.look_again(step, server);
                     }
                     Redirect::Ask(to) => {
                         unit.ask = Some(to);
-                        self.moves(now, slot, effects);
-                        self.connect(now, to, effects);
+                        self.moves(step, slot);
+                        self.connect(step, to);
                     }
                     Redirect::TryAgain(reply) => {
                         unit.refusal = Some(reply);
-                        unit.not_before = now.after(RETRY);
-                        self.moves(now, slot, effects);
+                        unit.not_before = step.now.after(RETRY);
+                        self.moves(step, slot);
                     }
                     Redirect::Down(reply) => {
                         unit.refusal = Some(reply);
-                        unit.not_before = now.after(RETRY);
-                        self.look_again(now, server, effects);
+                        unit.not_before = step.now.after(RETRY);
+                        self.look_again(step, server);
                     }
                 }
                 self.keep(unit);
             }
         }
-        self.pump(now, slot, effects);
+        self.pump(step, slot);
     }
 
-    pub(super) fn unit_lost(&mut self, now: Time, unit: &Unit, sent: bool, effects: &mut Vec<Effect>) {
+    pub(super) fn unit_lost(&mut self, step: &mut ShardsStep<'_>, unit: &Unit, sent: bool) {
         self.landed(unit);
-        effects.push(Effect::Report(StorageEvent::Lost { ticket: unit.ticket, sent }));
-        self.pump(now, unit.slot, effects);
+        step.report(StorageEvent::Lost { ticket: unit.ticket, sent });
+        self.pump(step, unit.slot);
     }
 
     pub(super) fn landed(&mut self, unit: &Unit) {
@@ -226,22 +225,22 @@ impl Shards {
     }
 
     /// Sends the first that waits for this slot, once nothing of the slot is on its way.
-    pub(super) fn pump(&mut self, now: Time, slot: u16, effects: &mut Vec<Effect>) {
+    pub(super) fn pump(&mut self, step: &mut ShardsStep<'_>, slot: u16) {
         while let Some(disturbed) = self.disturbed.get_mut(&slot).filter(|slot| slot.in_flight == 0) {
             let Some(unit) = disturbed.queue.pop_front() else {
                 self.disturbed.remove(&slot);
                 return;
             };
-            let unit = self.renewed(now, unit);
-            let target = self.target(now, &unit);
+            let unit = self.renewed(step.now, unit);
+            let target = self.target(step.now, &unit);
             let Some(disturbed) = self.disturbed.get_mut(&slot) else { return };
             match target {
                 Ok(server) => {
                     disturbed.in_flight = 1;
-                    self.send(now, server, unit, effects);
+                    self.send(step, server, unit);
                 }
                 Err(false) => return disturbed.queue.push_front(unit),
-                Err(true) => self.give_up(&unit, effects),
+                Err(true) => self.give_up(step, &unit),
             }
         }
     }
@@ -266,7 +265,7 @@ impl Shards {
         }
     }
 
-    fn give_up(&self, unit: &Unit, effects: &mut Vec<Effect>) {
+    fn give_up(&self, step: &mut ShardsStep<'_>, unit: &Unit) {
         let error = unit.refusal.clone().unwrap_or_else(|| {
             let (slot, waited) = (unit.slot, self.config.patience.as_millis());
             Bytes::from(format!(
@@ -280,28 +279,28 @@ impl Shards {
             let before = replies.len() - 1;
             replies[..before].fill(Bytes::from_static(b"+QUEUED\r\n"));
         }
-        effects.push(Effect::Report(StorageEvent::Replies { ticket: unit.ticket, replies }));
+        step.report(StorageEvent::Replies { ticket: unit.ticket, replies });
     }
 
     /// Tries everything again that waits.
-    pub(super) fn pump_all(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn pump_all(&mut self, step: &mut ShardsStep<'_>) {
         let slots: Vec<u16> = self.disturbed.keys().copied().collect();
-        slots.into_iter().for_each(|slot| self.pump(now, slot, effects));
+        slots.into_iter().for_each(|slot| self.pump(step, slot));
         for unit in std::mem::take(&mut self.parked) {
-            let unit = self.renewed(now, unit);
-            match self.target(now, &unit) {
-                Ok(server) => self.send(now, server, unit, effects),
+            let unit = self.renewed(step.now, unit);
+            match self.target(step.now, &unit) {
+                Ok(server) => self.send(step, server, unit),
                 Err(false) => self.parked.push_back(unit),
-                Err(true) => self.give_up(&unit, effects),
+                Err(true) => self.give_up(step, &unit),
             }
         }
     }
 
     /// Nothing waits for a storage that is down.
-    pub(super) fn drop_waiting(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn drop_waiting(&mut self, step: &mut ShardsStep<'_>) {
         let queued = self.disturbed.values_mut().flat_map(|slot| slot.queue.drain(..));
         for unit in queued.chain(self.parked.drain(..)) {
-            effects.push(Effect::Report(StorageEvent::Lost { ticket: unit.ticket, sent: false }));
+            step.report(StorageEvent::Lost { ticket: unit.ticket, sent: false });
         }
     }
 }

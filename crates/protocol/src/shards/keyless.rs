@@ -10,15 +10,15 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::resp::{Command, reply};
 
-use super::fan::{Fan, Finish};
-use super::flight::Flight;
-use super::{Effect, Shards};
+use super::Shards;
+use super::fan::{Fan, Finish, PartPlace};
+use super::flight::{Asked, Flight};
+use super::step::ShardsStep;
 use crate::placement::slot;
 use crate::router::flow::gather::Merge;
 use crate::router::flow::plan::{self, CommandPlan};
 use crate::router::words;
 use crate::storage::{Lane, Reach, StorageEvent, Store};
-use crate::time::Time;
 use commands::CommandKind;
 
 const SHARED: &str = "-ERR DistCache: '%' concerns all keys of a primary, and at the moment some of its slots are \
@@ -29,19 +29,19 @@ const SEVERAL: &str =
     "-ERR DistCache: a transaction without keys needs a shim whose slots are all on one primary\r\n";
 
 impl Shards {
-    pub(super) fn keyless(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
+    pub(super) fn keyless(&mut self, step: &mut ShardsStep<'_>, store: Store) {
         let resp3 = is_resp3(store.lane);
         let parsed = Command::parse(store.commands[0].clone()).ok();
         let classified = parsed.and_then(|command| Some((commands::classify(&command).ok()?, command)));
         if store.commands.len() > 1 {
-            return self.keyless_transaction(now, store, effects);
+            return self.keyless_transaction(step, store);
         }
         let Some((classified, command)) = classified else {
-            return self.pass(now, self.anchor, store, effects);
+            return self.pass(step, self.anchor, store);
         };
         if classified.kind == CommandKind::Barrier && self.shared {
             let name = String::from_utf8_lossy(command.name()).to_lowercase();
-            return refuse(&store, &SHARED.replace('%', &name), effects);
+            return refuse(step, &store, &SHARED.replace('%', &name));
         }
         let plan = plan::plan(&command, &classified);
         let servers = self.stewarded.clone();
@@ -49,10 +49,10 @@ impl Shards {
             && let Some(empty) = empty(&plan, &command, resp3)
         {
             let replies = SmallVec::from_elem(empty, 1);
-            return effects.push(Effect::Report(StorageEvent::Replies { ticket: store.ticket, replies }));
+            return step.report(StorageEvent::Replies { ticket: store.ticket, replies });
         }
         if matches!(plan, CommandPlan::Scan) && servers.len() > 1 {
-            return self.scan(now, store, &command, &servers, effects);
+            return self.scan(step, store, &command, &servers);
         }
         let finish = match plan {
             CommandPlan::Everywhere(merge) => Finish::Merge(merge),
@@ -62,23 +62,23 @@ impl Shards {
             _ if lists_users(&command) => Finish::Each,
             _ => {
                 let server = self.stewarded.first().copied().or(self.anchor);
-                return self.pass(now, server, store, effects);
+                return self.pass(step, server, store);
             }
         };
-        self.fan_out(now, store, &servers, finish, effects);
+        self.fan_out(step, store, &servers, finish);
     }
 
-    fn keyless_transaction(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
+    fn keyless_transaction(&mut self, step: &mut ShardsStep<'_>, store: Store) {
         if self.members.len() > 1 {
-            return refuse(&store, SEVERAL, effects);
+            return refuse(step, &store, SEVERAL);
         }
-        if !self.refuse_wide(&store, effects) {
-            self.pass(now, self.anchor, store, effects);
+        if !self.refuse_wide(step, &store) {
+            self.pass(step, self.anchor, store);
         }
     }
 
     /// A transaction runs on one server, so nothing in it may be about all of this shim's, or about other shims' keys.
-    pub(super) fn refuse_wide(&self, store: &Store, effects: &mut Vec<Effect>) -> bool {
+    pub(super) fn refuse_wide(&self, step: &mut ShardsStep<'_>, store: &Store) -> bool {
         let several = self.members.len() > 1;
         if !several && !self.shared || store.commands.len() == 1 {
             return false;
@@ -94,21 +94,14 @@ impl Shards {
         let commands = store.commands.iter().filter_map(|frame| Command::parse(frame.clone()).ok());
         let Some(wide) = commands.into_iter().find(is_wide) else { return false };
         let name = String::from_utf8_lossy(wide.name()).to_lowercase();
-        refuse(store, &if several { WIDE } else { SHARED }.replace('%', &name), effects);
+        refuse(step, store, &if several { WIDE } else { SHARED }.replace('%', &name));
         true
     }
 
     /// The servers one after the other, as the router does it with the shims.
-    fn scan(
-        &mut self,
-        now: Time,
-        store: Store,
-        command: &Command,
-        servers: &[SocketAddr],
-        effects: &mut Vec<Effect>,
-    ) {
+    fn scan(&mut self, step: &mut ShardsStep<'_>, store: Store, command: &Command, servers: &[SocketAddr]) {
         let cursor = command.get(1).and_then(|text| std::str::from_utf8(text).ok()?.parse::<u64>().ok());
-        let Some(cursor) = cursor else { return refuse(&store, "-ERR invalid cursor\r\n", effects) };
+        let Some(cursor) = cursor else { return refuse(step, &store, "-ERR invalid cursor\r\n") };
         let count = servers.len() as u64;
         let (index, own) = (cursor % count, (cursor / count).to_string());
         let mut arguments: Vec<&[u8]> = command.args().collect();
@@ -116,29 +109,28 @@ impl Shards {
         let commands = SmallVec::from_elem(Command::from_args(&arguments).frame().clone(), 1);
         let finish = Finish::Merge(Merge::Scan { index, shims: count });
         let one = &servers[index as usize..=index as usize];
-        self.fan_out(now, Store { commands, ..store }, one, finish, effects);
+        self.fan_out(step, Store { commands, ..store }, one, finish);
     }
 
     pub(super) fn fan_out(
         &mut self,
-        now: Time,
+        step: &mut ShardsStep<'_>,
         store: Store,
         servers: &[SocketAddr],
         finish: Finish,
-        effects: &mut Vec<Effect>,
     ) {
         let resp3 = is_resp3(store.lane);
         let parts = vec![None; servers.len()];
         let fan = Fan { ticket: store.ticket, resp3, outstanding: parts.len(), parts, lost: None, finish };
         let fan = self.fans.insert(fan);
         for (index, server) in servers.iter().enumerate() {
-            let sent = (store.lane, store.reach, store.commands.clone());
-            self.launch(now, *server, Flight::Part { fan, index }, sent, effects);
+            let flight = Flight::Part(PartPlace { fan, index });
+            self.launch(step, Asked { server: *server, flight }, store.clone());
         }
     }
 
     /// Every server in use is asked for a key of a slot that it should have.
-    pub(super) fn prove(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn prove(&mut self, step: &mut ShardsStep<'_>, ticket: u64) {
         let members: Vec<SocketAddr> = self.members.keys().copied().collect();
         let parts = vec![None; members.len()];
         let (outstanding, finish) = (parts.len(), Finish::Proof);
@@ -150,17 +142,17 @@ impl Shards {
                 place.probe = Some((slot, probe(slot)));
             }
             let command = place.probe.as_ref().map(|(_, command)| command.clone()).unwrap_or_default();
-            let (used, commands) = (place.used, SmallVec::from_elem(command, 1));
-            let sent = (Lane::Shared { resp3: false }, Reach::Slot(slot), commands);
-            self.launch(used, server, Flight::Part { fan, index }, sent, effects);
+            let (lane, commands) = (Lane::Shared { resp3: false }, SmallVec::from_elem(command, 1));
+            let store = Store { ticket, lane, reach: Reach::Slot(slot), commands };
+            self.ask(step, Asked { server, flight: Flight::Part(PartPlace { fan, index }) }, store);
         }
     }
 
     /// Channels are the whole cluster's, so one server will do; shard channels are their slot's server's, and what servers
     /// say of their keys comes from each.
-    pub(super) fn subscriber(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
+    pub(super) fn subscriber(&mut self, step: &mut ShardsStep<'_>, store: Store) {
         if let Reach::Slot(_) = store.reach {
-            return self.pass(now, self.serving(store.reach), store, effects);
+            return self.pass(step, self.serving(store.reach), store);
         }
         let command = Command::parse(store.commands[0].clone()).ok();
         let name = command.as_ref().and_then(|command| command.get(1)).unwrap_or_default();
@@ -170,18 +162,18 @@ impl Shards {
             let listening = self.servers.iter().filter(|(_, server)| server.listens && server.up.is_some());
             let listening: Vec<SocketAddr> = listening.map(|(server, _)| *server).collect();
             if listening.len() > 1 {
-                return self.fan_out(now, store, &listening, first, effects);
+                return self.fan_out(step, store, &listening, first);
             }
         } else if word.ends_with(b"SUBSCRIBE") && is_of_keys(name) {
             let servers = self.stewarded.clone();
             if servers.is_empty() {
                 let confirmed = SmallVec::from_elem(Bytes::from_static(b">0\r\n"), 1);
                 let replies = StorageEvent::Replies { ticket: store.ticket, replies: confirmed };
-                return effects.push(Effect::Report(replies));
+                return step.report(replies);
             }
-            return self.fan_out(now, store, &servers, first, effects);
+            return self.fan_out(step, store, &servers, first);
         }
-        self.pass(now, self.anchor, store, effects);
+        self.pass(step, self.anchor, store);
     }
 
     /// Whether a message is one that no other server's connection brings, too.
@@ -215,12 +207,12 @@ fn probe(of: u16) -> Bytes {
     Command::from_args(&["EXISTS", &name.unwrap_or_default()]).frame().clone()
 }
 
-fn refuse(store: &Store, text: &str, effects: &mut Vec<Effect>) {
+fn refuse(step: &mut ShardsStep<'_>, store: &Store, text: &str) {
     let error = Bytes::copy_from_slice(text.as_bytes());
     let mut replies = SmallVec::from_elem(error, store.commands.len());
     let last = replies.len() - 1;
     replies[..last].fill(Bytes::from_static(b"+QUEUED\r\n"));
-    effects.push(Effect::Report(StorageEvent::Replies { ticket: store.ticket, replies }));
+    step.report(StorageEvent::Replies { ticket: store.ticket, replies });
 }
 
 /// What a server without keys, clients, users and scripts would say, where it is one of several that are asked.

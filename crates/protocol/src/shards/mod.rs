@@ -9,6 +9,7 @@ mod flight;
 mod keyless;
 mod redirect;
 mod servers;
+mod step;
 mod tickets;
 mod topology;
 mod view;
@@ -21,7 +22,6 @@ use bytes::Bytes;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use slab::Slab;
-use smallvec::SmallVec;
 use wire::ShimId;
 
 use crate::placement::slot::{self, SLOTS};
@@ -29,6 +29,7 @@ use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store, Wish};
 use crate::time::Time;
 use fan::Fan;
 use flight::{Asked, Disturbed, Flight, Unit};
+use step::ShardsStep;
 pub use tickets::unblocked;
 
 #[derive(Clone, Debug)]
@@ -209,31 +210,32 @@ impl Shards {
     }
 
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        let step = &mut ShardsStep { now, effects };
         match input {
-            Input::Store(store) => self.store(now, store, effects),
-            Input::Wish { ticket, wish } => self.wish(now, ticket, wish, effects),
+            Input::Store(store) => self.store(step, store),
+            Input::Wish { ticket, wish } => self.wish(step, ticket, wish),
             Input::Release { number, clean } => {
                 if let Some(server) = self.watches.remove(&number) {
-                    effects.push(Effect::Release { server, number, clean });
+                    step.effects.push(Effect::Release { server, number, clean });
                 }
             }
-            Input::Server { server, event } => self.server_event(now, server, event, effects),
-            Input::Seen { server, text } => self.seen(now, server, &text, effects),
-            Input::Tick => self.tick(now, effects),
+            Input::Server { server, event } => self.server_event(step, server, event),
+            Input::Seen { server, text } => self.seen(step, server, &text),
+            Input::Tick => self.tick(step),
         }
     }
 
-    fn store(&mut self, now: Time, store: Store, effects: &mut Vec<Effect>) {
+    fn store(&mut self, step: &mut ShardsStep<'_>, store: Store) {
         if !self.up || store.commands.is_empty() {
             let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
-            return effects.push(Effect::Report(lost));
+            return step.report(lost);
         }
         match (store.lane, store.reach) {
-            (_, Reach::Proof) => self.prove(store.ticket, effects),
-            (Lane::Watching { number, .. }, _) => self.watching(now, number, store, effects),
-            (Lane::Subscriber, _) => self.subscriber(now, store, effects),
-            (Lane::Feed, _) => self.feed(now, store, effects),
-            (_, Reach::Slot(_)) if self.refuse_wide(&store, effects) => {}
+            (_, Reach::Proof) => self.prove(step, store.ticket),
+            (Lane::Watching { number, .. }, _) => self.watching(step, number, store),
+            (Lane::Subscriber, _) => self.subscriber(step, store),
+            (Lane::Feed, _) => self.feed(step, store),
+            (_, Reach::Slot(_)) if self.refuse_wide(step, &store) => {}
             (_, Reach::Slot(slot)) => {
                 let Store { ticket, lane, commands, .. } = store;
                 self.orders += 1;
@@ -243,19 +245,19 @@ impl Shards {
                     lane,
                     commands,
                     order: self.orders,
-                    since: now,
-                    not_before: now,
+                    since: step.now,
+                    not_before: step.now,
                     ask: None,
                     refusal: None,
                 };
-                self.offer(now, unit, effects);
+                self.offer(step, unit);
             }
-            (_, Reach::Whole) => self.keyless(now, store, effects),
+            (_, Reach::Whole) => self.keyless(step, store),
         }
     }
 
     /// On the server that watches under this number; a new number's is the slot's.
-    fn watching(&mut self, now: Time, number: u64, store: Store, effects: &mut Vec<Effect>) {
+    fn watching(&mut self, step: &mut ShardsStep<'_>, number: u64, store: Store) {
         if number > self.watch_last
             && let Some(server) = self.serving(store.reach)
         {
@@ -263,32 +265,31 @@ impl Shards {
             self.watches.insert(number, server);
         }
         let server = self.watches.get(&number).copied();
-        self.pass(now, server, store, effects);
+        self.pass(step, server, store);
     }
 
     /// As it is, to one server; what is turned away there is lost.
-    fn pass(&mut self, now: Time, server: Option<SocketAddr>, store: Store, effects: &mut Vec<Effect>) {
+    fn pass(&mut self, step: &mut ShardsStep<'_>, server: Option<SocketAddr>, store: Store) {
         let Some(server) = server.filter(|server| self.is_serving(server)) else {
             let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
-            return effects.push(Effect::Report(lost));
+            return step.report(lost);
         };
-        let Store { ticket, lane, reach, commands } = store;
-        self.launch(now, server, Flight::Passed { ticket }, (lane, reach, commands), effects);
+        let flight = Flight::Passed { ticket: store.ticket };
+        self.launch(step, Asked { server, flight }, store);
     }
 
-    fn launch(
-        &mut self,
-        now: Time,
-        server: SocketAddr,
-        flight: Flight,
-        (lane, reach, commands): (Lane, Reach, SmallVec<[Bytes; 2]>),
-        effects: &mut Vec<Effect>,
-    ) {
-        let place = self.servers.entry(server).or_default();
-        place.used = now;
-        place.listens |= lane == Lane::Subscriber;
-        let ticket = self.asked.insert(Asked { server, flight }) as u64;
-        effects.push(Effect::Store { server, store: Store { ticket, lane, reach, commands } });
+    /// Has the server carry out something that it is there for.
+    fn launch(&mut self, step: &mut ShardsStep<'_>, asked: Asked, store: Store) {
+        self.servers.entry(asked.server).or_default().used = step.now;
+        self.ask(step, asked, store);
+    }
+
+    /// The same of what is asked of every server, needed or not. `store` goes out under a ticket of its own.
+    fn ask(&mut self, step: &mut ShardsStep<'_>, asked: Asked, store: Store) {
+        let server = asked.server;
+        self.servers.entry(server).or_default().listens |= store.lane == Lane::Subscriber;
+        let ticket = self.asked.insert(asked) as u64;
+        step.effects.push(Effect::Store { server, store: Store { ticket, ..store } });
     }
 
     fn is_serving(&self, server: &SocketAddr) -> bool {
@@ -313,10 +314,10 @@ impl Shards {
     }
 
     /// Once for each reason.
-    fn warn(&mut self, text: String, effects: &mut Vec<Effect>) {
+    fn warn(&mut self, step: &mut ShardsStep<'_>, text: String) {
         const WARNINGS_MAX: usize = 64;
         if self.warned.len() < WARNINGS_MAX && self.warned.insert(text.clone()) {
-            effects.push(Effect::Warn(text));
+            step.effects.push(Effect::Warn(text));
         }
     }
 }

@@ -6,91 +6,84 @@ use bytes::Bytes;
 use rand::RngExt as _;
 use smallvec::SmallVec;
 
+use super::Shards;
 use super::fan::Outcome;
-use super::flight::Flight;
+use super::flight::{Asked, Flight};
 use super::redirect::redirect;
-use super::{Effect, Shards};
+use super::step::ShardsStep;
 use crate::storage::{StorageEvent, StorageTraits};
-use crate::time::Time;
 use wire::resp::Value;
 
 impl Shards {
     pub(super) fn server_event(
         &mut self,
-        now: Time,
+        step: &mut ShardsStep<'_>,
         address: SocketAddr,
         event: StorageEvent,
-        effects: &mut Vec<Effect>,
     ) {
         let Some(server) = self.servers.get_mut(&address) else { return };
         match event {
             StorageEvent::Up { incarnation, traits } => {
                 server.up = Some((incarnation, traits));
-                self.evaluate(effects);
-                self.pump_all(now, effects);
+                self.evaluate(step);
+                self.pump_all(step);
             }
             StorageEvent::Down { reason } => {
                 (server.up, server.reason) = (None, reason);
                 self.hurry = true;
-                self.evaluate(effects);
+                self.evaluate(step);
             }
             StorageEvent::Replies { ticket, replies } => {
                 let Some(asked) = self.asked.try_remove(ticket as usize) else { return };
-                self.answered(now, address, asked.flight, replies, effects);
+                self.answered(step, asked, replies);
             }
             StorageEvent::Lost { ticket, sent } => {
                 let Some(asked) = self.asked.try_remove(ticket as usize) else { return };
                 // What was being answered was carried out.
                 server.owes_fence |= sent && !matches!(asked.flight, Flight::Transfer { .. });
-                self.lost(now, address, asked.flight, sent, effects);
+                self.lost(step, asked, sent);
             }
             StorageEvent::Published(ref push) => {
                 if self.is_for_us(address, push) {
-                    effects.push(Effect::Report(event));
+                    step.report(event);
                 }
             }
-            StorageEvent::Note { .. } => effects.push(Effect::Report(event)),
+            StorageEvent::Note { .. } => step.report(event),
             StorageEvent::Unsubscribed => {
                 server.listens = false;
-                effects.push(Effect::Report(event));
+                step.report(event);
             }
             StorageEvent::Fenced => {
                 server.owes_fence = false;
                 if !self.servers.values().any(|server| server.owes_fence) {
-                    effects.push(Effect::Report(event));
+                    step.report(event);
                 }
             }
-            StorageEvent::Changed(push) => self.changed(address, push, effects),
-            StorageEvent::FeedDown => self.feed_down(address, effects),
+            StorageEvent::Changed(push) => self.changed(step, address, push),
+            StorageEvent::FeedDown => self.feed_down(step, address),
             // A single server says nothing of slots.
             StorageEvent::Moving(_) => {}
-            StorageEvent::Large { ticket } => self.large(ticket, effects),
-            StorageEvent::Part { ticket, bytes, last } => self.part(ticket, (bytes, last), effects),
+            StorageEvent::Large { ticket } => self.large(step, ticket),
+            StorageEvent::Part { ticket, bytes, last } => self.part(step, ticket, bytes, last),
         }
     }
 
-    fn answered(
-        &mut self,
-        now: Time,
-        address: SocketAddr,
-        flight: Flight,
-        replies: SmallVec<[Bytes; 2]>,
-        effects: &mut Vec<Effect>,
-    ) {
-        match flight {
-            Flight::Slot(unit) => self.unit_answered(now, address, unit, replies, effects),
+    fn answered(&mut self, step: &mut ShardsStep<'_>, asked: Asked, replies: SmallVec<[Bytes; 2]>) {
+        let address = asked.server;
+        match asked.flight {
+            Flight::Slot(unit) => self.unit_answered(step, address, unit, replies),
             Flight::Passed { ticket } => match redirect(&replies, replies.len() > 1, address) {
-                None => effects.push(Effect::Report(StorageEvent::Replies { ticket, replies })),
+                None => step.report(StorageEvent::Replies { ticket, replies }),
                 Some(_) => {
-                    effects.push(Effect::Report(StorageEvent::Lost { ticket, sent: false }));
-                    self.look_again(now, address, effects);
+                    step.report(StorageEvent::Lost { ticket, sent: false });
+                    self.look_again(step, address);
                 }
             },
             // Its last part has ended it.
             Flight::Transfer { .. } => {}
-            Flight::Part { fan, index } => {
+            Flight::Part(place) => {
                 let reply = replies.into_iter().next().unwrap_or_default();
-                self.part_ended((fan, index), Outcome::Reply(reply), effects);
+                self.part_ended(step, place, Outcome::Reply(reply));
             }
             Flight::View => {
                 if let Some(server) = self.servers.get_mut(&address) {
@@ -100,11 +93,11 @@ impl Shards {
                     Some(Ok(Value::Error(error))) => {
                         let error = String::from_utf8_lossy(&error).into_owned();
                         let remedy = "give the storage user +cluster|nodes";
-                        self.warn(format!("{address}: CLUSTER NODES: {error}: {remedy}"), effects);
+                        self.warn(step, format!("{address}: CLUSTER NODES: {error}: {remedy}"));
                     }
                     Some(Ok(value)) => {
                         let text = value.bytes().cloned().unwrap_or_default();
-                        self.seen(now, address, &text, effects);
+                        self.seen(step, address, &text);
                     }
                     _ => {}
                 }
@@ -112,24 +105,15 @@ impl Shards {
         }
     }
 
-    fn lost(
-        &mut self,
-        now: Time,
-        address: SocketAddr,
-        flight: Flight,
-        sent: bool,
-        effects: &mut Vec<Effect>,
-    ) {
-        match flight {
-            Flight::Slot(unit) => self.unit_lost(now, &unit, sent, effects),
+    fn lost(&mut self, step: &mut ShardsStep<'_>, asked: Asked, sent: bool) {
+        match asked.flight {
+            Flight::Slot(unit) => self.unit_lost(step, &unit, sent),
             Flight::Passed { ticket } | Flight::Transfer { ticket } => {
-                effects.push(Effect::Report(StorageEvent::Lost { ticket, sent }));
+                step.report(StorageEvent::Lost { ticket, sent });
             }
-            Flight::Part { fan, index } => {
-                self.part_ended((fan, index), Outcome::Lost { sent }, effects);
-            }
+            Flight::Part(place) => self.part_ended(step, place, Outcome::Lost { sent }),
             Flight::View => {
-                if let Some(server) = self.servers.get_mut(&address) {
+                if let Some(server) = self.servers.get_mut(&asked.server) {
                     server.viewing = false;
                 }
             }
@@ -138,7 +122,7 @@ impl Shards {
 
     /// What the servers in use are together. All of them have to be up; those that join later are waited for by the
     /// commands of their slots alone.
-    pub(super) fn evaluate(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn evaluate(&mut self, step: &mut ShardsStep<'_>) {
         self.members.retain(|server, _| self.in_use.contains_key(server));
         for (server, number) in &self.members {
             let up = self.servers.get(server).and_then(|server| server.up);
@@ -150,10 +134,10 @@ impl Shards {
                 Some(server) => server.reason.clone(),
                 None => "a primary was replaced".to_owned(),
             };
-            self.down(reason, effects);
+            self.down(step, reason);
         }
         if self.up {
-            return self.join(effects);
+            return self.join(step);
         }
         let waits_for = self.in_use.keys().find(|server| !self.is_serving(server)).copied();
         match waits_for {
@@ -161,25 +145,25 @@ impl Shards {
             Some(server) => {
                 let reason = self.servers.get(&server).map(|server| server.reason.clone());
                 if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
-                    self.down(reason, effects);
+                    self.down(step, reason);
                 }
             }
-            None => self.rise(effects),
+            None => self.rise(step),
         }
     }
 
-    pub(super) fn down(&mut self, reason: String, effects: &mut Vec<Effect>) {
+    pub(super) fn down(&mut self, step: &mut ShardsStep<'_>, reason: String) {
         if self.up || reason != self.reason {
             self.reason.clone_from(&reason);
-            effects.push(Effect::Report(StorageEvent::Down { reason }));
+            step.report(StorageEvent::Down { reason });
         }
         if std::mem::replace(&mut self.up, false) {
-            self.drop_waiting(effects);
+            self.drop_waiting(step);
         }
     }
 
     /// Under the old number only if every server and what it holds is as it was.
-    fn rise(&mut self, effects: &mut Vec<Effect>) {
+    fn rise(&mut self, step: &mut ShardsStep<'_>) {
         let number = self.number.filter(|_| !self.void);
         if number.is_none() {
             // Servers that are not in use any more apply nothing late: their slots are others'.
@@ -193,27 +177,27 @@ impl Shards {
         if self.anchor.is_none_or(|anchor| !self.in_use.contains_key(&anchor)) {
             self.anchor = self.lowest();
         }
-        effects.push(Effect::Report(StorageEvent::Up { incarnation: number, traits }));
-        self.check_feed(effects);
+        step.report(StorageEvent::Up { incarnation: number, traits });
+        self.check_feed(step);
         let slots = self.moving.keys().copied().collect();
-        effects.push(Effect::Report(StorageEvent::Moving(slots)));
+        step.report(StorageEvent::Moving(slots));
     }
 
     /// Servers that have slots of this shim since: their data is what it was at another server.
-    fn join(&mut self, effects: &mut Vec<Effect>) {
+    fn join(&mut self, step: &mut ShardsStep<'_>) {
         let before = self.members.len();
         let traits = self.take_members();
         if self.members.len() > before {
             if let Some(incarnation) = self.number {
-                effects.push(Effect::Report(StorageEvent::Up { incarnation, traits }));
+                step.report(StorageEvent::Up { incarnation, traits });
             }
             // Whatever is to be heard from every server.
-            effects.push(Effect::Report(StorageEvent::Unsubscribed));
+            step.report(StorageEvent::Unsubscribed);
         }
-        self.check_feed(effects);
+        self.check_feed(step);
         if self.anchor.is_none_or(|anchor| !self.in_use.contains_key(&anchor)) {
             self.anchor = self.lowest();
-            effects.push(Effect::Report(StorageEvent::Unsubscribed));
+            step.report(StorageEvent::Unsubscribed);
         }
     }
 

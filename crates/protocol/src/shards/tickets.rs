@@ -9,9 +9,9 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use super::flight::Flight;
+use super::step::ShardsStep;
 use super::{Effect, Shards};
 use crate::storage::{Lane, StorageEvent, Wish};
-use crate::time::Time;
 
 impl Shards {
     /// Where a command is, and its ticket there.
@@ -21,9 +21,9 @@ impl Shards {
         Some((asked.server, inner as u64))
     }
 
-    pub(super) fn wish(&mut self, now: Time, ticket: u64, wish: Wish, effects: &mut Vec<Effect>) {
-        let Some((server, inner)) = self.place(ticket) else { return self.end_parked(ticket, wish, effects) };
-        effects.push(Effect::Wish { server, ticket: inner, wish });
+    pub(super) fn wish(&mut self, step: &mut ShardsStep<'_>, ticket: u64, wish: Wish) {
+        let Some((server, inner)) = self.place(ticket) else { return self.end_parked(step, ticket, wish) };
+        step.effects.push(Effect::Wish { server, ticket: inner, wish });
         let place = inner as usize;
         let flight = match wish {
             Wish::Abort | Wish::Unblock { .. } => return,
@@ -32,45 +32,45 @@ impl Shards {
                 std::mem::replace(&mut self.asked[place].flight, Flight::Transfer { ticket })
             }
         };
-        self.carried_out(now, flight, effects);
+        self.carried_out(step, flight);
     }
 
     /// One that no server has ends here as a server would end it.
-    fn end_parked(&mut self, ticket: u64, wish: Wish, effects: &mut Vec<Effect>) {
+    fn end_parked(&mut self, step: &mut ShardsStep<'_>, ticket: u64, wish: Wish) {
         let ends = matches!(wish, Wish::Abort | Wish::Unblock { .. });
         let parked = self.parked.iter().position(|unit| ends && unit.ticket == ticket);
         let Some(unit) = parked.and_then(|index| self.parked.remove(index)) else { return };
-        effects.push(Effect::Report(match wish {
+        step.report(match wish {
             Wish::Unblock { error } => {
                 let resp3 = unit.lane == Lane::Pinned { resp3: true };
                 let replies = SmallVec::from_elem(unblocked(error, resp3), unit.commands.len());
                 StorageEvent::Replies { ticket, replies }
             }
             _ => StorageEvent::Lost { ticket, sent: false },
-        }));
+        });
     }
 
     /// The next one of its slot may go.
-    fn carried_out(&mut self, now: Time, flight: Flight, effects: &mut Vec<Effect>) {
+    fn carried_out(&mut self, step: &mut ShardsStep<'_>, flight: Flight) {
         if let Flight::Slot(unit) = flight {
             self.landed(&unit);
-            self.pump(now, unit.slot, effects);
+            self.pump(step, unit.slot);
         }
     }
 
     /// What makes up a whole with others is kept until all of it is there: nobody is told that a part of it is large.
-    pub(super) fn large(&self, inner: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn large(&self, step: &mut ShardsStep<'_>, inner: u64) {
         if let Some(ticket) = self.asked.get(inner as usize).and_then(|asked| asked.flight.ticket()) {
-            effects.push(Effect::Report(StorageEvent::Large { ticket }));
+            step.report(StorageEvent::Large { ticket });
         }
     }
 
-    pub(super) fn part(&mut self, inner: u64, (bytes, last): (Bytes, bool), effects: &mut Vec<Effect>) {
+    pub(super) fn part(&mut self, step: &mut ShardsStep<'_>, inner: u64, bytes: Bytes, last: bool) {
         let Some(Flight::Transfer { ticket }) = self.asked.get(inner as usize).map(|asked| &asked.flight)
         else {
             return;
         };
-        effects.push(Effect::Report(StorageEvent::Part { ticket: *ticket, bytes, last }));
+        step.report(StorageEvent::Part { ticket: *ticket, bytes, last });
         if last {
             self.asked.remove(inner as usize);
         }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use super::flight::Flight;
+use super::flight::{Asked, Flight};
+use super::step::ShardsStep;
 use super::view::{Seen, parse};
 use super::{Effect, Shards};
 use crate::placement::slot::SLOTS;
-use crate::storage::{Lane, Reach, StorageEvent};
-use crate::time::Time;
+use crate::storage::{Lane, Reach, StorageEvent, Store};
 
 /// How often servers in use are asked for the view that they have.
 const VIEW_INTERVAL: Duration = Duration::from_secs(1);
@@ -27,14 +27,14 @@ const KEPT: Duration = Duration::from_secs(10);
 const CLUSTER_NODES: &[u8] = b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nNODES\r\n";
 
 impl Shards {
-    pub(super) fn seen(&mut self, now: Time, from: SocketAddr, text: &[u8], effects: &mut Vec<Effect>) {
+    pub(super) fn seen(&mut self, step: &mut ShardsStep<'_>, from: SocketAddr, text: &[u8]) {
         match parse(&String::from_utf8_lossy(text), from) {
-            Ok(servers) => self.adopt(now, from, &servers, effects),
-            Err(error) => self.warn(format!("{from}: {error}"), effects),
+            Ok(servers) => self.adopt(step, from, &servers),
+            Err(error) => self.warn(step, format!("{from}: {error}")),
         }
     }
 
-    fn adopt(&mut self, now: Time, from: SocketAddr, servers: &[Seen], effects: &mut Vec<Effect>) {
+    fn adopt(&mut self, step: &mut ShardsStep<'_>, from: SocketAddr, servers: &[Seen]) {
         let moving_before = self.moving.len();
         let mut altered = false;
         let mut changed: Vec<(u16, SocketAddr, SocketAddr)> = Vec::new();
@@ -59,28 +59,28 @@ impl Shards {
             // writes, and a primary that is gone has handed nothing over.
             let goes_on = servers.iter().any(|seen| seen.address == old && seen.primary && seen.alive);
             self.void |= !goes_on || self.replicas.contains(&new);
-            self.moving.insert(slot, now);
+            self.moving.insert(slot, step.now);
         }
         let replicas = servers.iter().filter(|seen| !seen.primary);
         self.replicas = replicas.map(|seen| seen.address).collect();
         self.known.extend(servers.iter().filter(|seen| seen.alive).map(|seen| seen.address));
         for slot in servers.iter().flat_map(|seen| &seen.moving) {
             if self.is_own(*slot) {
-                self.moving.insert(*slot, now);
+                self.moving.insert(*slot, step.now);
             }
         }
         if self.moving.len() > moving_before {
-            self.report_moving(effects);
+            self.report_moving(step);
         }
         if !changed.is_empty() {
             self.disturb_changed();
         }
         self.hurry = !self.up;
         if altered || self.in_use.is_empty() {
-            self.find_used(now, effects);
+            self.find_used(step);
         }
-        self.evaluate(effects);
-        self.pump_all(now, effects);
+        self.evaluate(step);
+        self.pump_all(step);
     }
 
     /// What follows for a slot must not overtake what is on its way to another server.
@@ -92,7 +92,7 @@ impl Shards {
         }
     }
 
-    fn find_used(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn find_used(&mut self, step: &mut ShardsStep<'_>) {
         let mut met = BTreeSet::new();
         self.in_use.clear();
         self.stewarded.clear();
@@ -110,89 +110,89 @@ impl Shards {
         let others = (0..SLOTS).filter(|slot| !self.is_own(*slot)).filter_map(|slot| self.owner(slot));
         self.shared = others.into_iter().any(|owner| self.in_use.contains_key(&owner));
         for server in self.in_use.keys().copied().collect::<Vec<_>>() {
-            self.connect(now, server, effects);
+            self.connect(step, server);
         }
         if self.in_use.is_empty() {
             let (first, last) = (self.range.0, self.range.1.saturating_sub(1));
             self.down(
+                step,
                 format!("no primary of the Redis Cluster has any of the slots {first} to {last}"),
-                effects,
             );
         }
     }
 
-    pub(super) fn connect(&mut self, now: Time, server: SocketAddr, effects: &mut Vec<Effect>) {
+    pub(super) fn connect(&mut self, step: &mut ShardsStep<'_>, server: SocketAddr) {
         let place = self.servers.entry(server).or_insert_with(|| {
-            effects.push(Effect::Connect { server });
+            step.effects.push(Effect::Connect { server });
             super::Server::default()
         });
-        place.used = now;
+        place.used = step.now;
     }
 
     /// The slot is between two servers, as far as is known.
-    pub(super) fn moves(&mut self, now: Time, slot: u16, effects: &mut Vec<Effect>) {
-        if self.moving.insert(slot, now).is_none() {
-            self.report_moving(effects);
+    pub(super) fn moves(&mut self, step: &mut ShardsStep<'_>, slot: u16) {
+        if self.moving.insert(slot, step.now).is_none() {
+            self.report_moving(step);
         }
     }
 
-    fn report_moving(&self, effects: &mut Vec<Effect>) {
+    fn report_moving(&self, step: &mut ShardsStep<'_>) {
         let slots = StorageEvent::Moving(self.moving.keys().copied().collect());
-        effects.push(Effect::Report(slots));
+        step.report(slots);
     }
 
     /// The view is old: `server` has turned a command away.
-    pub(super) fn look_again(&mut self, now: Time, server: SocketAddr, effects: &mut Vec<Effect>) {
+    pub(super) fn look_again(&mut self, step: &mut ShardsStep<'_>, server: SocketAddr) {
         self.hurry = true;
-        self.ask_view(now, server, effects);
+        self.ask_view(step, server);
     }
 
-    fn ask_view(&mut self, now: Time, server: SocketAddr, effects: &mut Vec<Effect>) {
+    fn ask_view(&mut self, step: &mut ShardsStep<'_>, server: SocketAddr) {
         let Some(place) = self.servers.get_mut(&server).filter(|place| place.up.is_some() && !place.viewing)
         else {
             return;
         };
-        (place.viewing, place.viewed) = (true, now);
-        let used = place.used;
+        (place.viewing, place.viewed) = (true, step.now);
         let nodes = SmallVec::from_elem(Bytes::from_static(CLUSTER_NODES), 1);
-        let sent = (Lane::Shared { resp3: false }, Reach::Whole, nodes);
-        self.launch(used, server, Flight::View, sent, effects);
+        let (lane, reach) = (Lane::Shared { resp3: false }, Reach::Whole);
+        let store = Store { ticket: 0, lane, reach, commands: nodes };
+        self.ask(step, Asked { server, flight: Flight::View }, store);
     }
 
-    pub(super) fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.pump_all(now, effects);
+    pub(super) fn tick(&mut self, step: &mut ShardsStep<'_>) {
+        self.pump_all(step);
         let interval = if self.hurry { SCOUT_INTERVAL } else { VIEW_INTERVAL };
-        let due = self.servers.iter().filter(|(_, server)| now.since(server.viewed) >= interval);
+        let due = self.servers.iter().filter(|(_, server)| step.now.since(server.viewed) >= interval);
         for server in due.map(|(server, _)| *server).collect::<Vec<_>>() {
-            self.ask_view(now, server, effects);
+            self.ask_view(step, server);
         }
-        if (self.hurry || !self.up) && now.since(self.scouted) >= SCOUT_INTERVAL {
-            self.scouted = now;
+        if (self.hurry || !self.up) && step.now.since(self.scouted) >= SCOUT_INTERVAL {
+            self.scouted = step.now;
             let after = self.scout_last.map_or(Bound::Unbounded, Bound::Excluded);
             let next = self.known.range((after, Bound::Unbounded)).next().or(self.known.first());
             self.scout_last = next.copied();
-            effects.extend(self.scout_last.map(|server| Effect::Ask { server }));
+            step.effects.extend(self.scout_last.map(|server| Effect::Ask { server }));
         }
         let before = self.moving.len();
-        self.moving.retain(|_, heard| now.since(*heard) < SETTLED);
+        self.moving.retain(|_, heard| step.now.since(*heard) < SETTLED);
         if self.moving.len() < before {
-            self.report_moving(effects);
+            self.report_moving(step);
         }
-        self.leave_unused(now, effects);
+        self.leave_unused(step);
     }
 
-    fn leave_unused(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn leave_unused(&mut self, step: &mut ShardsStep<'_>) {
         if !self.up {
             return;
         }
         let unused = self.servers.iter().filter(|(address, server)| {
-            let rests = now.since(server.used) >= KEPT && !server.owes_fence;
+            let rests = step.now.since(server.used) >= KEPT && !server.owes_fence;
             let idle = || !self.asked.iter().any(|(_, asked)| asked.server == **address);
             rests && !self.in_use.contains_key(address) && idle()
         });
         for server in unused.map(|(server, _)| *server).collect::<Vec<_>>() {
             self.servers.remove(&server);
-            effects.push(Effect::Leave { server });
+            step.effects.push(Effect::Leave { server });
         }
     }
 }
