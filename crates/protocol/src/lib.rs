@@ -4,6 +4,7 @@ pub mod coherence;
 pub mod controller;
 pub mod hash;
 pub mod heat;
+mod key_view;
 pub mod load;
 pub mod node;
 pub mod placement;

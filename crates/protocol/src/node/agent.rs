@@ -22,6 +22,15 @@ pub(super) struct Agent {
     held_off: std::collections::VecDeque<(Time, Digest)>,
 }
 
+/// A key that may come in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newcomer<'a> {
+    pub(super) key: &'a Key,
+    pub(super) heat: u32,
+    /// No minimum holds, and as hot as the coldest is hot enough.
+    pub(super) always: bool,
+}
+
 /// What admission needs to happen first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -51,15 +60,9 @@ impl Agent {
         }
     }
 
-    /// Whether a key of this heat comes in, and for whom. Candidates that are gone or in use are passed over.
-    /// `always`: no minimum holds, and as hot as the coldest is hot enough.
-    pub(super) fn judge(
-        &mut self,
-        (heat, always): (u32, bool),
-        key: &Key,
-        bytes: u64,
-        objects: &KeyMap<Object>,
-    ) -> Verdict {
+    /// Whether a key comes in, and for whom. Candidates that are gone or in use are passed over.
+    pub(super) fn judge(&mut self, newcomer: Newcomer<'_>, bytes: u64, objects: &KeyMap<Object>) -> Verdict {
+        let Newcomer { key, heat, always } = newcomer;
         if self.objects_max == 0 || (heat < self.admission.heat_min && !always) || self.is_held_off(key) {
             return Verdict::Decline;
         }

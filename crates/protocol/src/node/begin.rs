@@ -7,9 +7,9 @@ use bytes::Bytes;
 use wire::message::Window;
 use wire::{Message, Peer};
 
-use super::{Effect, Node};
+use super::Node;
+use super::step::NodeStep;
 use crate::requests::{self, Arrival, Due, RequestClass, RequestLimits};
-use crate::time::Time;
 
 /// What routers may have under way at a node with a rate, as time at that rate: some ticks.
 const WINDOW_AT_RATE_MS: u64 = 30;
@@ -20,39 +20,39 @@ const SIGN_OF_LIFE: Duration = Duration::from_millis(40);
 const OVERLOADED: &[u8] = b"-BUSY DistCache: the cache node is over its request rate\r\n";
 
 impl Node {
-    pub(super) fn arrives(&mut self, now: Time, from: Peer, message: Message, effects: &mut Vec<Effect>) {
+    pub(super) fn arrives(&mut self, step: &mut NodeStep<'_>, from: Peer, message: Message) {
         if !matches!(message, Message::Read(_)) {
-            return self.message(now, from, message, effects);
+            return self.message(step, from, message);
         }
-        self.windows.asked(now, from);
+        self.windows.asked(step.now, from);
         let waited = requests::waited_before(&message);
-        match self.waiting.arrive(now, (from, message), RequestClass::Client, waited, true) {
-            Arrival::Serve((from, message)) => self.message(now, from, message, effects),
+        match self.waiting.arrive(step.now, (from, message), RequestClass::Client, waited, true) {
+            Arrival::Serve((from, message)) => self.message(step, from, message),
             Arrival::Queued => self.statistics.waited += 1,
-            Arrival::Refuse((from, message)) => self.turn_away(from, &message, effects),
+            Arrival::Refuse((from, message)) => self.turn_away(step, from, &message),
         }
     }
 
-    pub(super) fn begin_waiting(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        while let Some(due) = self.waiting.next(now, true) {
+    pub(super) fn begin_waiting(&mut self, step: &mut NodeStep<'_>) {
+        while let Some(due) = self.waiting.next(step.now, true) {
             match due {
-                Due::Serve((_, (from, message))) => self.message(now, from, message, effects),
-                Due::Refuse((_, (from, message))) => self.turn_away(from, &message, effects),
+                Due::Serve((_, (from, message))) => self.message(step, from, message),
+                Due::Refuse((_, (from, message))) => self.turn_away(step, from, &message),
             }
         }
     }
 
-    fn turn_away(&mut self, from: Peer, message: &Message, effects: &mut Vec<Effect>) {
+    fn turn_away(&mut self, step: &mut NodeStep<'_>, from: Peer, message: &Message) {
         self.statistics.overflowed += 1;
         if let Some(answer) = requests::refusal(message, Bytes::from_static(OVERLOADED)) {
-            self.send(from, answer, effects);
+            step.send(from, answer);
         }
     }
 
     /// Tells routers how many reads they may have under way, and that it lives while theirs wait.
-    pub(super) fn tick_waiting(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        for (from, message) in self.waiting.expired(now) {
-            self.turn_away(from, &message, effects);
+    pub(super) fn tick_waiting(&mut self, step: &mut NodeStep<'_>) {
+        for (from, message) in self.waiting.expired(step.now) {
+            self.turn_away(step, from, &message);
         }
         let limits = self.waiting.limits();
         let total = limits.waits().then(|| match limits.rate_max {
@@ -61,13 +61,13 @@ impl Node {
                 u32::try_from(rate_max * WINDOW_AT_RATE_MS / 1000).unwrap_or(u32::MAX).min(limits.window_max)
             }
         });
-        let signs = limits.waits() && self.pending() > 0 && now.since(self.signed) >= SIGN_OF_LIFE;
+        let signs = limits.waits() && self.pending() > 0 && step.now.since(self.signed) >= SIGN_OF_LIFE;
         if signs {
-            self.signed = now;
+            self.signed = step.now;
         }
-        self.windows.tell(now, total, signs, |router, requests| {
+        self.windows.tell(step.now, total, signs, |router, requests| {
             let message = Message::Window(Window { requests });
-            effects.push(Effect::Send { to: Peer::Router(router), message });
+            step.send(Peer::Router(router), message);
         });
     }
 

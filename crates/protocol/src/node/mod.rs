@@ -11,6 +11,7 @@ mod object;
 mod reads;
 mod settings;
 mod statistics;
+mod step;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,7 @@ use crate::requests::{RequestQueue, RouterWindows};
 use crate::time::Time;
 use agent::Agent;
 use object::{Object, Waiter};
+use step::NodeStep;
 
 pub use inspect::NodeBacklog;
 pub use object::OVERHEAD_BYTES as OBJECT_OVERHEAD_BYTES;
@@ -186,13 +188,14 @@ impl Node {
     }
 
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        let step = &mut NodeStep { now, effects };
         match input {
-            Input::Message { from, message } => self.arrives(now, from, message, effects),
-            Input::Linked(Peer::Shim(shim)) => self.linked(now, shim, effects),
-            Input::Unlinked(Peer::Shim(shim)) => self.unlinked(shim, effects),
+            Input::Message { from, message } => self.arrives(step, from, message),
+            Input::Linked(Peer::Shim(shim)) => self.linked(step, shim),
+            Input::Unlinked(Peer::Shim(shim)) => self.unlinked(step, shim),
             Input::Linked(Peer::Router(router)) => {
                 self.windows.linked(router);
-                self.tick_waiting(now, effects);
+                self.tick_waiting(step);
             }
             Input::Unlinked(Peer::Router(router)) => {
                 self.windows.unlinked(router);
@@ -203,64 +206,64 @@ impl Node {
             Input::Map(placement) if placement.map().shims.len() < self.links.len() => {
                 self.statistics.unexpected += 1;
             }
-            Input::Map(placement) => self.map(placement, effects),
-            Input::Settings(settings) => self.adopt(now, *settings, effects),
-            Input::Drain => self.drain(effects),
-            Input::Tick => self.tick(now, effects),
+            Input::Map(placement) => self.map(step, placement),
+            Input::Settings(settings) => self.adopt(step, *settings),
+            Input::Drain => self.drain(step),
+            Input::Tick => self.tick(step),
         }
     }
 
     /// A node that the map gives nothing holds nothing: what it comes back with later is new.
-    fn map(&mut self, placement: Arc<Placement>, effects: &mut Vec<Effect>) {
+    fn map(&mut self, step: &mut NodeStep<'_>, placement: Arc<Placement>) {
         self.links.resize_with(placement.map().shims.len(), ShimLink::default);
         let mut nodes = placement.map().layers.iter().flat_map(|layer| &layer.nodes);
         let own = nodes.find(|node| node.id == self.config.id);
         let owned = std::mem::replace(&mut self.owns, own.is_none_or(NodeMember::is_up));
         self.placement = placement;
         if owned && !self.owns {
-            self.drop_everything(effects);
+            self.drop_everything(step);
         }
     }
 
-    fn message(&mut self, now: Time, from: Peer, message: Message, effects: &mut Vec<Effect>) {
+    fn message(&mut self, step: &mut NodeStep<'_>, from: Peer, message: Message) {
         match (from, message) {
-            (_, Message::Read(read)) => self.read(now, from, read, effects),
+            (_, Message::Read(read)) => self.read(step, from, read),
             (Peer::Shim(shim), message) if usize::from(shim.0) < self.links.len() => {
-                self.close_if_lapsed(now, shim, effects);
+                self.close_if_lapsed(step, shim);
                 match message {
-                    Message::Reply(reply) => self.relay(now, shim, reply, effects),
-                    Message::Offer(offer) => self.offer(now, offer, effects),
-                    Message::Fill(fill) => self.filled(now, shim, fill, effects),
-                    control => self.coherence(now, shim, control, effects),
+                    Message::Reply(reply) => self.relay(step, shim, reply),
+                    Message::Offer(offer) => self.offer(step, offer),
+                    Message::Fill(fill) => self.filled(step, shim, fill),
+                    control => self.coherence(step, shim, control),
                 }
             }
             _ => self.statistics.unexpected += 1,
         }
     }
 
-    fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.begin_waiting(now, effects);
-        self.tick_waiting(now, effects);
+    fn tick(&mut self, step: &mut NodeStep<'_>) {
+        self.begin_waiting(step);
+        self.tick_waiting(step);
         for index in 0..self.links.len() {
             let shim = ShimId(index as u16);
-            self.close_if_lapsed(now, shim, effects);
+            self.close_if_lapsed(step, shim);
             let floor = self.agent.heat_floor(self.objects.len(), self.bytes);
             let link = &mut self.links[index];
-            if link.session.hello_overdue(now, &self.config.lease) {
-                let hello = link.session.hello(now, self.random.random());
-                self.send(Peer::Shim(shim), Message::Hello(hello), effects);
-            } else if link.objects > 0 && link.session.renew_due(now, &self.config.lease) {
-                self.renew(now, shim, floor, effects);
+            if link.session.hello_overdue(step.now, &self.config.lease) {
+                let hello = link.session.hello(step.now, self.random.random());
+                step.send(Peer::Shim(shim), Message::Hello(hello));
+            } else if link.objects > 0 && link.session.renew_due(step.now, &self.config.lease) {
+                self.renew(step, shim, floor);
             }
         }
-        if now.since(self.second) >= SECOND {
-            self.second = now;
-            self.each_second(now, effects);
+        if step.now.since(self.second) >= SECOND {
+            self.second = step.now;
+            self.each_second(step);
         }
     }
 
     /// Heats decay, eviction candidates are ranked anew, write-hot keys leave.
-    fn each_second(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn each_second(&mut self, step: &mut NodeStep<'_>) {
         let mut leaving = Vec::new();
         for (key, object) in &mut self.objects {
             object.decay();
@@ -271,20 +274,20 @@ impl Node {
         leaving.sort_unstable_by_key(|key| key.digest);
         for key in leaving {
             self.statistics.write_hot += 1;
-            self.agent.hold_off(now, &key);
-            self.evict(&key, effects);
+            self.agent.hold_off(step.now, &key);
+            self.evict(step, &key);
         }
-        self.agent.rank(now, &self.objects);
+        self.agent.rank(step.now, &self.objects);
     }
 
     /// Removes an object and tells the shim, which drops its entry if no newer fetch is under way.
-    fn evict(&mut self, key: &Key, effects: &mut Vec<Effect>) {
+    fn evict(&mut self, step: &mut NodeStep<'_>, key: &Key) {
         let Some(object) = self.remove(key) else { return };
         debug_assert!(object.fetching.is_empty(), "waiters would be lost");
         self.statistics.evictions += 1;
         if let Some(session) = self.links[usize::from(object.shim.0)].session.id() {
             let evict = wire::message::Evict { session, key: key.clone(), fill: object.fill_highest };
-            self.send(Peer::Shim(object.shim), Message::Evict(evict), effects);
+            step.send(Peer::Shim(object.shim), Message::Evict(evict));
         }
     }
 
@@ -295,28 +298,24 @@ impl Node {
         Some(object)
     }
 
-    fn drain(&mut self, effects: &mut Vec<Effect>) {
+    fn drain(&mut self, step: &mut NodeStep<'_>) {
         self.draining = true;
-        self.drop_everything(effects);
+        self.drop_everything(step);
     }
 
     fn admits_nothing(&self) -> bool {
         self.draining || self.config.settings.observes || !self.owns
     }
 
-    fn drop_everything(&mut self, effects: &mut Vec<Effect>) {
+    fn drop_everything(&mut self, step: &mut NodeStep<'_>) {
         self.offers.clear();
         for index in 0..self.links.len() {
             if let Some(session) = self.links[index].session.id() {
                 let shim = ShimId(index as u16);
-                self.close_session(shim, effects);
+                self.close_session(step, shim);
                 // So that no write waits for the lease; nobody waits for an answer.
-                self.send(Peer::Shim(shim), Message::Refuse(Refuse { session }), effects);
+                step.send(Peer::Shim(shim), Message::Refuse(Refuse { session }));
             }
         }
-    }
-
-    fn send(&mut self, to: Peer, message: Message, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Send { to, message });
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{EarlyValue, Read};
-use wire::{Peer, ShimId, Status, View};
+use wire::{Key, Peer, ShimId, Status, View};
 
 use crate::coherence::copy::{Copy, Filling};
 use crate::time::Time;
@@ -26,6 +26,14 @@ pub(super) struct Waiter {
     pub(super) request: u64,
     /// Passed on it goes the way of its client's other reads, whoever's fetch it has joined.
     pub(super) resp3: bool,
+}
+
+impl Waiter {
+    /// Its read once more, to be passed on.
+    pub(super) fn read(&self, key: Key, view: View, command: Bytes) -> Read {
+        let resp3 = self.resp3;
+        Read { request: 0, key, view, resp3, ordered: false, streams: false, waited_ms: 0, command }
+    }
 }
 
 /// A fetch under way and those who wait for it. The first `covered` asked before it was sent.
@@ -125,18 +133,8 @@ impl Object {
         room
     }
 
-    /// Keeps a reply; returns the change in bytes. The time to live counts from `since`, shortened by 1 % for the
-    /// clocks' rates and by a millisecond because storage counts whole ones: a key may go that much before its time.
-    pub(super) fn keep(
-        &mut self,
-        view: View,
-        status: Status,
-        value: &Bytes,
-        since: Time,
-        ttl_ms: Option<u64>,
-    ) -> i64 {
-        let life = |ttl: u64| Duration::from_micros(ttl.saturating_sub(1).saturating_mul(990));
-        let life = ttl_ms.map_or(LIFE_MAX, |ttl| life(ttl).min(LIFE_MAX));
+    /// Keeps a reply; returns the change in bytes.
+    pub(super) fn keep(&mut self, view: View, status: Status, value: &Bytes, expiry: Time) -> i64 {
         if !self.admits(view) {
             // Fetched when it was admitted.
             self.cached.push(Cached { view, reply: None, expiry: Time(0) });
@@ -145,7 +143,7 @@ impl Object {
         let before = cached.reply.as_ref().map_or(0, |(_, value)| value.len());
         // A copy of its own: a slice would keep the whole read buffer alive.
         cached.reply = Some((status, Bytes::copy_from_slice(value)));
-        cached.expiry = since.after(life);
+        cached.expiry = expiry;
         let change = value.len() as i64 - before as i64;
         self.bytes = self.bytes.saturating_add_signed(change);
         change
@@ -177,12 +175,19 @@ impl Object {
     }
 }
 
+/// When a copy ends that was read from storage after `since`. Its time to live is shortened by 1 % for the clocks' rates
+/// and by a millisecond because storage counts whole ones: a key may go that much before its time.
+pub(super) fn expiry(since: Time, ttl_ms: Option<u64>) -> Time {
+    let life = |ttl: u64| Duration::from_micros(ttl.saturating_sub(1).saturating_mul(990));
+    since.after(ttl_ms.map_or(LIFE_MAX, |ttl| life(ttl).min(LIFE_MAX)))
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
     use wire::{ShimId, Status, View};
 
-    use super::Object;
+    use super::{Object, expiry};
     use crate::coherence::copy::Copy;
     use crate::time::Time;
 
@@ -191,7 +196,7 @@ mod tests {
     fn a_copy_is_gone_before_storage_s_whole_milliseconds_are_over() {
         let mut object = Object::new(ShimId(0), 1, 1);
         object.copy = Copy::Valid { version: 1 };
-        object.keep(View::GET, Status::Ok, &Bytes::from_static(b"$1\r\nv\r\n"), Time(999), Some(20));
+        object.keep(View::GET, Status::Ok, &Bytes::from_static(b"$1\r\nv\r\n"), expiry(Time(999), Some(20)));
         assert!(object.reply(Time(19_000), View::GET).is_some());
         assert!(object.reply(Time(20_000), View::GET).is_none());
     }

@@ -5,10 +5,12 @@ use smallvec::SmallVec;
 use wire::message::{Fetch, Fill, LAYERS_MAX, LoadStamp, Offer, Read, Reply};
 use wire::{Key, LayerSet, Message, Peer, ShimId, Status, View};
 
-use super::agent::Verdict;
-use super::object::{Fetching, Object, Waiter};
-use super::{Effect, Forwarded, Node, OFFERS_WAITING_MAX};
+use super::agent::{Newcomer, Verdict};
+use super::object::{Fetching, Object, Waiter, expiry};
+use super::step::NodeStep;
+use super::{Forwarded, Node, OFFERS_WAITING_MAX};
 use crate::coherence::copy::{Filled, Filling};
+use crate::key_view::KeyView;
 use crate::policy::Eligibility;
 use crate::time::Time;
 
@@ -16,39 +18,39 @@ use crate::time::Time;
 const REFUSED_MAX: u8 = 16;
 
 impl Node {
-    pub(super) fn read(&mut self, now: Time, from: Peer, read: Read, effects: &mut Vec<Effect>) {
-        self.meter.record(now);
+    pub(super) fn read(&mut self, step: &mut NodeStep<'_>, from: Peer, read: Read) {
+        self.meter.record(step.now);
         self.statistics.requests += 1;
-        self.serve(now, Waiter { from, request: read.request, resp3: read.resp3 }, read, effects);
+        self.serve(step, Waiter { from, request: read.request, resp3: read.resp3 }, read);
     }
 
-    fn serve(&mut self, now: Time, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) {
-        let Some(read) = self.keep_order(waiter, read, effects) else { return };
+    fn serve(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) {
+        let Some(read) = self.keep_order(step, waiter, read) else { return };
         let Some(object) = self.objects.get_mut(&read.key) else {
             self.statistics.misses += 1;
-            return self.read_unknown(now, waiter, read, effects);
+            return self.read_unknown(step, waiter, read);
         };
         let link = &self.links[usize::from(object.shim.0)];
-        let servable = if link.session.holds(now) { object.reply(now, read.view) } else { None };
+        let servable = if link.session.holds(step.now) { object.reply(step.now, read.view) } else { None };
         if let Some((status, value)) = servable {
             let (status, value) = (*status, value.clone());
             object.hits = object.hits.saturating_add(1);
             self.statistics.hits += 1;
             let reply = Reply { status, hit: true, cached: self.own_layer(), value, ..Reply::default() };
-            return self.answer(now, waiter, reply, effects);
+            return self.answer(step, waiter, reply);
         }
         self.statistics.misses += 1;
         object.hits = object.hits.saturating_add(1);
         if object.admits(read.view) {
-            self.fetch_or_join(now, waiter, read, effects);
+            self.fetch_or_join(step, waiter, read);
         } else {
-            self.read_unknown(now, waiter, read, effects);
+            self.read_unknown(step, waiter, read);
         }
     }
 
     /// A client's earlier read of the same key may not be answered with something newer: a read flagged so goes
     /// behind those that wait here, or the same way as those that were passed on. Gives back what may be served now.
-    fn keep_order(&mut self, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) -> Option<Read> {
+    fn keep_order(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) -> Option<Read> {
         if !read.ordered {
             return Some(read);
         }
@@ -59,23 +61,23 @@ impl Node {
         }
         if self.forwarded_keys.contains_key(&read.key) {
             self.statistics.misses += 1;
-            self.forward(waiter, read, effects);
+            self.forward(step, waiter, read);
             return None;
         }
         Some(read)
     }
 
     /// A view that is not cached here: it counts toward its heat, and is fetched if that is enough.
-    fn read_unknown(&mut self, now: Time, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) {
+    fn read_unknown(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) {
         let always = self.config.settings.policies.is_always(&read.key.bytes);
         let floor = if always { 1 } else { self.agent.heat_floor(self.objects.len(), self.bytes) };
-        if let Some(heat) = self.heat.record(now, heat_item(&read.key, read.view), floor) {
-            if self.admit(now, &read.key, read.view, heat, effects) {
-                return self.fetch_or_join(now, waiter, read, effects);
+        if let Some(heat) = self.heat.record(step.now, heat_item(&read.key, read.view), floor) {
+            if self.admit(step, &read.key, read.view, heat) {
+                return self.fetch_or_join(step, waiter, read);
             }
             self.offer_later(&read, heat);
         }
-        self.forward(waiter, read, effects);
+        self.forward(step, waiter, read);
     }
 
     /// While a session opens, hot keys wait for it: they would be reported again only in another window.
@@ -92,7 +94,7 @@ impl Node {
     }
 
     /// A shim says that a key of this node's partition is hot.
-    pub(super) fn offer(&mut self, now: Time, offer: Offer, effects: &mut Vec<Effect>) {
+    pub(super) fn offer(&mut self, step: &mut NodeStep<'_>, offer: Offer) {
         self.statistics.offers += 1;
         let shim = self.placement.shim(&offer.key);
         let link = &self.links[usize::from(shim.0)];
@@ -100,7 +102,7 @@ impl Node {
             return;
         }
         if link.session.id().is_none() {
-            self.open_session(now, shim, effects);
+            self.open_session(step, shim);
             if self.offers.len() < OFFERS_WAITING_MAX {
                 self.offers.push(offer);
             }
@@ -109,34 +111,35 @@ impl Node {
         let object = self.objects.get(&offer.key).filter(|object| object.admits(offer.view));
         // Routers may have unlearned an object without a copy: then no read will come that fills it on demand.
         let wanted = match object {
-            Some(object) => object.is_hollow(now, offer.view),
-            None => self.admit(now, &offer.key, offer.view, offer.heat, effects),
+            Some(object) => object.is_hollow(step.now, offer.view),
+            None => self.admit(step, &offer.key, offer.view, offer.heat),
         };
         if wanted {
             self.statistics.offers_accepted += 1;
-            self.fetch(now, &offer.key, offer.view, offer.resp3, offer.command, SmallVec::new(), effects);
+            let Offer { key, view, resp3, command, .. } = offer;
+            self.fetch(step, KeyView { key, view, resp3 }, command, SmallVec::new());
         }
     }
 
     /// Makes room for a view if it is hot enough; the session must be open, so that the copy belongs to it.
-    fn admit(&mut self, now: Time, key: &Key, view: View, heat: u32, effects: &mut Vec<Effect>) -> bool {
+    fn admit(&mut self, step: &mut NodeStep<'_>, key: &Key, view: View, heat: u32) -> bool {
         let rule = self.config.settings.policies.of(&key.bytes);
         if self.admits_nothing() || rule.is_never() {
             return false;
         }
         let shim = self.placement.shim(key);
         if self.links[usize::from(shim.0)].session.id().is_none() {
-            self.open_session(now, shim, effects);
+            self.open_session(step, shim);
             return false;
         }
         if let Some(object) = self.objects.get_mut(key) {
             return object.admit(view, self.config.settings.views_max);
         }
         let always = rule.cache == Eligibility::Always;
-        match self.agent.judge((heat, always), key, self.bytes, &self.objects) {
+        match self.agent.judge(Newcomer { key, heat, always }, self.bytes, &self.objects) {
             Verdict::Decline => return false,
             Verdict::Insert => {}
-            Verdict::Replace(victim) => self.evict(&victim, effects),
+            Verdict::Replace(victim) => self.evict(step, &victim),
         }
         let own = Key { bytes: Bytes::copy_from_slice(&key.bytes), ..*key };
         let mut object = Object::new(shim, own.bytes.len(), heat);
@@ -148,9 +151,9 @@ impl Node {
         true
     }
 
-    fn fetch_or_join(&mut self, now: Time, waiter: Waiter, read: Read, effects: &mut Vec<Effect>) {
+    fn fetch_or_join(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) {
         let Some(object) = self.objects.get_mut(&read.key) else {
-            return self.forward(waiter, read, effects);
+            return self.forward(step, waiter, read);
         };
         if let Some(fetching) = object.fetching.iter_mut().find(|fetching| fetching.view == read.view) {
             fetching.waiters.push(waiter);
@@ -158,56 +161,42 @@ impl Node {
             return;
         }
         let waiters = SmallVec::from_elem(waiter, 1);
-        self.fetch(now, &read.key, read.view, read.resp3, read.command, waiters, effects);
+        let Read { key, view, resp3, command, .. } = read;
+        self.fetch(step, KeyView { key, view, resp3 }, command, waiters);
     }
 
     /// Asks the shim for a copy. Everyone in `waiters` arrived before the read that this causes.
-    #[expect(clippy::too_many_arguments, reason = "a fetch is a read plus those who wait for it")]
     fn fetch(
         &mut self,
-        now: Time,
-        key: &Key,
-        view: View,
-        resp3: bool,
+        step: &mut NodeStep<'_>,
+        asked: KeyView,
         command: Bytes,
         waiters: SmallVec<[Waiter; 2]>,
-        effects: &mut Vec<Effect>,
     ) {
-        let Some(object) = self.objects.get_mut(key) else { return };
+        let KeyView { key, view, resp3 } = asked;
+        let Some(object) = self.objects.get_mut(&key) else { return };
         let link = &mut self.links[usize::from(object.shim.0)];
         let shim = object.shim;
         let (Some(session), true) = (link.session.id(), link.linked) else {
             for waiter in waiters {
-                let (resp3, command) = (waiter.resp3, command.clone());
-                let key = key.clone();
-                let read = Read {
-                    request: 0,
-                    key,
-                    view,
-                    resp3,
-                    ordered: false,
-                    streams: false,
-                    waited_ms: 0,
-                    command,
-                };
-                self.forward(waiter, read, effects);
+                self.forward(step, waiter, waiter.read(key.clone(), view, command.clone()));
             }
             return;
         };
         link.fill_last += 1;
         let fill = link.fill_last;
         object.fill_highest = fill;
-        let filling = Filling::new(fill, now, object.copy);
+        let filling = Filling::new(fill, step.now, object.copy);
         let covered = waiters.len();
         let sent = command.clone();
         object.fetching.push(Fetching { filling, view, resp3, command: sent, waiters, covered });
         self.statistics.fetches += 1;
-        let fetch = Fetch { session, fill, key: key.clone(), view, resp3, command };
-        self.send(Peer::Shim(shim), Message::Fetch(fetch), effects);
+        let fetch = Fetch { session, fill, key, view, resp3, command };
+        step.send(Peer::Shim(shim), Message::Fetch(fetch));
     }
 
     /// A fill arrives: it answers those who asked before it was read, and everyone if it became a copy.
-    pub(super) fn filled(&mut self, now: Time, shim: ShimId, fill: Fill, effects: &mut Vec<Effect>) {
+    pub(super) fn filled(&mut self, step: &mut NodeStep<'_>, shim: ShimId, fill: Fill) {
         let link = &self.links[usize::from(shim.0)];
         if link.session.id() != Some(fill.session) {
             return;
@@ -227,7 +216,7 @@ impl Node {
         self.statistics.ungranted += u64::from(!fill.granted);
         let kept = fill.granted && fits && self.keep(&fill, &fetching.filling);
         // What lives briefly may have expired on its way.
-        let servable = kept && self.servable(now, &fill.key, fill.view).is_some();
+        let servable = kept && self.servable(step.now, &fill.key, fill.view).is_some();
         // A refusal is no value: whoever waits may have it, and asking once more would be refused, too.
         let busy = fill.status == Status::Busy;
         let refused = busy || fill.status == Status::Large;
@@ -236,16 +225,17 @@ impl Node {
         for waiter in fetching.waiters {
             let (status, value) = (fill.status, fill.value.clone());
             let reply = Reply { status, cached: own, value, ..Reply::default() };
-            self.answer(now, waiter, reply, effects);
+            self.answer(step, waiter, reply);
         }
         if !joined.is_empty() {
-            self.fetch(now, &fill.key, fill.view, fetching.resp3, fetching.command, joined, effects);
+            let asked = KeyView { key: fill.key.clone(), view: fill.view, resp3: fetching.resp3 };
+            self.fetch(step, asked, fetching.command, joined);
         }
         if !busy {
-            self.after_fill(now, &fill.key, kept, fits, effects);
+            self.after_fill(step, &fill.key, kept, fits);
         }
         for (waiter, read) in followers {
-            self.serve(now, waiter, read, effects);
+            self.serve(step, waiter, read);
         }
     }
 
@@ -260,34 +250,35 @@ impl Node {
         if filled == Filled::Replaced {
             self.bytes -= object.drop_replies();
         }
-        let change = object.keep(fill.view, fill.status, &fill.value, filling.sent, fill.ttl_ms);
+        let expiry = expiry(filling.sent, fill.ttl_ms);
+        let change = object.keep(fill.view, fill.status, &fill.value, expiry);
         self.bytes = self.bytes.saturating_add_signed(change);
         self.statistics.fills += 1;
         true
     }
 
     /// Keeps the books in order: refused keys are held off, too many bytes push the coldest out.
-    fn after_fill(&mut self, now: Time, key: &Key, kept: bool, fits: bool, effects: &mut Vec<Effect>) {
+    fn after_fill(&mut self, step: &mut NodeStep<'_>, key: &Key, kept: bool, fits: bool) {
         if let Some(object) = self.objects.get_mut(key) {
             object.refused = if kept { 0 } else { object.refused.saturating_add(1) };
             if (!fits || object.refused >= REFUSED_MAX) && object.fetching.is_empty() {
-                self.agent.hold_off(now, key);
-                self.evict(key, effects);
+                self.agent.hold_off(step.now, key);
+                self.evict(step, key);
             }
         }
         while let Some(victim) = self.agent.next_victim(self.bytes, &self.objects) {
-            self.evict(&victim, effects);
+            self.evict(step, &victim);
         }
     }
 
     /// Passes a read on to its shim; the reply comes back through this node.
-    pub(super) fn forward(&mut self, waiter: Waiter, mut read: Read, effects: &mut Vec<Effect>) {
+    pub(super) fn forward(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, mut read: Read) {
         let shim = self.placement.shim(&read.key);
         if !self.links[usize::from(shim.0)].linked
             || self.forwarded.len() >= self.config.settings.forwarded_max
         {
             self.statistics.sheds += 1;
-            return self.fail(waiter, effects);
+            return self.fail(step, waiter);
         }
         *self.forwarded_keys.entry(read.key.clone()).or_default() += 1;
         self.forwarded_serial = self.forwarded_serial.wrapping_add(1);
@@ -297,10 +288,10 @@ impl Node {
         read.streams = false;
         read.request = u64::from(serial) << 32 | self.forwarded.insert(forwarded) as u64;
         self.statistics.forwarded += 1;
-        self.send(Peer::Shim(shim), Message::Read(read), effects);
+        step.send(Peer::Shim(shim), Message::Read(read));
     }
 
-    pub(super) fn relay(&mut self, now: Time, shim: ShimId, mut reply: Reply, effects: &mut Vec<Effect>) {
+    pub(super) fn relay(&mut self, step: &mut NodeStep<'_>, shim: ShimId, mut reply: Reply) {
         let (serial, index) = ((reply.request >> 32) as u32, reply.request as u32 as usize);
         let asked = |forwarded: &Forwarded| forwarded.shim == shim && forwarded.serial == serial;
         if !self.forwarded.get(index).is_some_and(asked) {
@@ -311,7 +302,7 @@ impl Node {
         let here = self.objects.get(&forwarded.key).is_some_and(|object| object.admits(forwarded.view));
         let layer = self.config.layer;
         reply.cached = if here { reply.cached.with(layer) } else { reply.cached.without(layer) };
-        self.answer(now, forwarded.waiter, reply, effects);
+        self.answer(step, forwarded.waiter, reply);
     }
 
     pub(super) fn take_forwarded(&mut self, index: usize) -> Forwarded {
@@ -325,17 +316,17 @@ impl Node {
         forwarded
     }
 
-    pub(super) fn answer(&mut self, now: Time, waiter: Waiter, mut reply: Reply, effects: &mut Vec<Effect>) {
+    pub(super) fn answer(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, mut reply: Reply) {
         reply.request = waiter.request;
-        reply.loads[self.config.layer] = self.stamp(now);
-        self.send(waiter.from, Message::Reply(reply), effects);
+        reply.loads[self.config.layer] = self.stamp(step.now);
+        step.send(waiter.from, Message::Reply(reply));
     }
 
     /// The shim cannot be reached from here, or too much waits for it: the router may try it directly.
-    pub(super) fn fail(&mut self, waiter: Waiter, effects: &mut Vec<Effect>) {
+    pub(super) fn fail(&mut self, step: &mut NodeStep<'_>, waiter: Waiter) {
         let value = Bytes::from_static(b"-BUSY DistCache: the cache node cannot pass this read on now\r\n");
         let reply = Reply { request: waiter.request, status: Status::Busy, value, ..Reply::default() };
-        self.send(waiter.from, Message::Reply(reply), effects);
+        step.send(waiter.from, Message::Reply(reply));
     }
 
     fn stamp(&mut self, now: Time) -> LoadStamp {

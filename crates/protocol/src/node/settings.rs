@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use wire::Key;
 
-use super::{Admission, Effect, HeatConfig, HeavyHitters, Node};
+use super::step::NodeStep;
+use super::{Admission, HeatConfig, HeavyHitters, Node};
 use crate::policy::Policies;
 use crate::requests::RequestLimits;
-use crate::time::Time;
 use rand::RngExt;
 
 /// All of a node's settings that can change while it serves.
@@ -50,10 +50,10 @@ impl Default for NodeSettings {
 impl Node {
     /// Acts on `settings` from now on: what they do not allow any more goes, unless its fill is under way, which
     /// removes it when it arrives.
-    pub(super) fn adopt(&mut self, now: Time, settings: NodeSettings, effects: &mut Vec<Effect>) {
+    pub(super) fn adopt(&mut self, step: &mut NodeStep<'_>, settings: NodeSettings) {
         self.limit(settings.requests);
         if settings.observes && !self.config.settings.observes {
-            self.drop_everything(effects);
+            self.drop_everything(step);
         }
         self.agent.set_limits(settings.objects_max, settings.bytes_max, settings.admission);
         if self.config.settings.heat != settings.heat {
@@ -65,7 +65,7 @@ impl Node {
         let mut leaving: Vec<Key> = idle.map(|(key, _)| key).filter(|key| outlawed(key)).cloned().collect();
         leaving.sort_unstable_by_key(|key| key.digest);
         for key in leaving {
-            self.evict(&key, effects);
+            self.evict(step, &key);
         }
         while self.agent.is_over(self.objects.len(), self.bytes) {
             let coldest = self.agent.coldest_sixteenth(&self.objects);
@@ -74,10 +74,10 @@ impl Node {
             }
             for key in coldest {
                 if self.agent.is_over(self.objects.len(), self.bytes) {
-                    self.evict(&key, effects);
+                    self.evict(step, &key);
                 }
             }
         }
-        self.agent.rank(now, &self.objects);
+        self.agent.rank(step.now, &self.objects);
     }
 }
