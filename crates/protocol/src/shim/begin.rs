@@ -9,7 +9,8 @@ use wire::resp::{Command, transaction};
 use wire::{Message, Peer};
 
 use super::operation::{Operation, Phase};
-use super::{Effect, Shim, StorageState};
+use super::step::ShimStep;
+use super::{Shim, StorageState};
 use crate::requests::{self, Arrival, Due, RequestClass, RequestLimits};
 use crate::storage::Lane;
 use crate::time::Time;
@@ -32,29 +33,29 @@ const FULL: &[u8] =
 
 impl Shim {
     /// A message of a peer: a request is begun if there is room for it, everything else is taken as it comes.
-    pub(super) fn arrives(&mut self, now: Time, from: Peer, message: Message, effects: &mut Vec<Effect>) {
+    pub(super) fn arrives(&mut self, step: &mut ShimStep<'_>, from: Peer, message: Message) {
         let class = match &message {
             Message::Read(_) | Message::Execute(_) => RequestClass::Client,
             Message::Fetch(_) => RequestClass::Fill,
             Message::Cancel(cancel) => {
                 self.waiting
                     .retain(|(origin, waiting)| *origin != from || number(waiting) != Some(cancel.request));
-                return self.message(now, from, message, effects);
+                return self.message(step, from, message);
             }
-            _ => return self.message(now, from, message, effects),
+            _ => return self.message(step, from, message),
         };
-        self.windows.asked(now, from);
+        self.windows.asked(step.now, from);
         let waited = requests::waited_before(&message);
-        let room = self.has_room(now, &message, class);
+        let room = self.has_room(step.now, &message, class);
         if !self.waiting.is_empty() && self.ends_what_blocks(&message) {
-            return self.begin(now, from, (message, waited), effects);
+            return self.begin(step, from, message, waited);
         }
-        match self.waiting.arrive(now, (from, message), class, waited, room) {
-            Arrival::Serve((from, message)) => self.begin(now, from, (message, waited), effects),
+        match self.waiting.arrive(step.now, (from, message), class, waited, room) {
+            Arrival::Serve((from, message)) => self.begin(step, from, message, waited),
             Arrival::Queued => self.statistics.waited += 1,
             Arrival::Refuse((from, message)) => {
-                let told = if self.waiting.limits().waits() { FULL } else { self.reason_to_refuse(now) };
-                self.turn_away(from, &message, Bytes::from_static(told), effects);
+                let told = if self.waiting.limits().waits() { FULL } else { self.reason_to_refuse(step.now) };
+                self.turn_away(step, from, &message, Bytes::from_static(told));
             }
         }
     }
@@ -105,65 +106,59 @@ impl Shim {
             .is_some_and(|classified| classified.keys.is_empty() && classified.spec.has(Flag::AllowBusy))
     }
 
-    fn begin(
-        &mut self,
-        now: Time,
-        from: Peer,
-        (message, waited): (Message, Duration),
-        effects: &mut Vec<Effect>,
-    ) {
+    fn begin(&mut self, step: &mut ShimStep<'_>, from: Peer, message: Message, waited: Duration) {
         self.statistics.requests += 1;
-        self.meter.record(now);
-        self.since = Time(now.0.saturating_sub(waited.as_micros() as u64));
-        self.message(now, from, message, effects);
+        self.meter.record(step.now);
+        self.since = Time(step.now.0.saturating_sub(waited.as_micros() as u64));
+        self.message(step, from, message);
     }
 
     /// Begins what waits as far as there is room.
-    pub(super) fn begin_waiting(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn begin_waiting(&mut self, step: &mut ShimStep<'_>) {
         while let Some((_, message)) = self.waiting.first() {
             let class = match message {
                 Message::Fetch(_) => RequestClass::Fill,
                 _ => RequestClass::Client,
             };
-            let room = self.has_room(now, message, class);
-            match self.waiting.next(now, room) {
+            let room = self.has_room(step.now, message, class);
+            match self.waiting.next(step.now, room) {
                 None => return,
                 Some(Due::Serve((since, (from, message)))) => {
-                    self.begin(now, from, (message, now.since(since)), effects);
-                    self.run_ready(now, effects);
+                    self.begin(step, from, message, step.now.since(since));
+                    self.run_ready(step);
                 }
-                Some(Due::Refuse((_, (from, message)))) => self.expired(now, (from, &message), effects),
+                Some(Due::Refuse((_, (from, message)))) => self.expired(step, from, &message),
             }
         }
     }
 
     /// Once in a while: those who have waited for too long are told so, and routers how many they may have under way.
-    pub(super) fn tick_waiting(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn tick_waiting(&mut self, step: &mut ShimStep<'_>) {
         let total = self.windows_total();
-        self.windows.tell(now, total, false, |router, requests| {
+        self.windows.tell(step.now, total, false, |router, requests| {
             let message = Message::Window(Window { requests });
-            effects.push(Effect::Send { to: Peer::Router(router), message });
+            step.send(Peer::Router(router), message);
         });
         let patience = self.waiting.limits().patience();
         let interval = patience.map_or(EXPIRY_INTERVAL, |patience| EXPIRY_INTERVAL.min(patience / 4));
-        if now.since(self.expiry) < interval {
+        if step.now.since(self.expiry) < interval {
             return;
         }
-        self.expiry = now;
-        for (from, message) in self.waiting.expired(now) {
-            self.expired(now, (from, &message), effects);
+        self.expiry = step.now;
+        for (from, message) in self.waiting.expired(step.now) {
+            self.expired(step, from, &message);
         }
         let Some(patience) = patience else { return };
         let late = |operation: &Operation| {
             operation.phase == Phase::Queued
-                && operation.since.is_some_and(|since| now.since(since) >= patience)
+                && operation.since.is_some_and(|since| step.now.since(since) >= patience)
         };
         let late: Vec<u32> = (self.operations.iter())
             .filter(|(_, operation)| late(operation))
             .map(|(id, _)| id as u32)
             .collect();
         for id in late {
-            self.give_up(id, effects);
+            self.give_up(step, id);
         }
     }
 
@@ -183,7 +178,7 @@ impl Shim {
     }
 
     /// An operation of which neither a node nor storage has heard has waited for too long.
-    fn give_up(&mut self, id: u32, effects: &mut Vec<Effect>) {
+    fn give_up(&mut self, step: &mut ShimStep<'_>, id: u32) {
         let operation = self.operations.remove(id as usize);
         for key in &operation.keys {
             let Some(state) = self.keys.get_mut(key) else { continue };
@@ -196,30 +191,30 @@ impl Shim {
         self.barriers.retain(|queued| *queued != id);
         self.ready.extend(self.barriers.front());
         if let Lane::Watching { number, .. } = operation.lane {
-            self.release_watching(number, false, effects);
+            self.release_watching(step, number, false);
         }
         self.statistics.expired += 1;
         if let Some(origin) = operation.origin.filter(|_| !operation.cancelled) {
             let refusal = super::refusal::Refusal { status: wire::Status::Busy, value: self.too_late() };
-            self.refuse(origin, &refusal, effects);
+            step.refuse(origin, &refusal);
         }
     }
 
-    fn expired(&mut self, now: Time, (from, message): (Peer, &Message), effects: &mut Vec<Effect>) {
+    fn expired(&mut self, step: &mut ShimStep<'_>, from: Peer, message: &Message) {
         self.statistics.expired += 1;
         let told = match self.waiting.limits().waits() {
             true => self.too_late(),
-            false => Bytes::from_static(self.reason_to_refuse(now)),
+            false => Bytes::from_static(self.reason_to_refuse(step.now)),
         };
         if let Some(answer) = requests::refusal(message, told) {
-            self.send(from, answer, effects);
+            step.send(from, answer);
         }
     }
 
-    fn turn_away(&mut self, from: Peer, message: &Message, told: Bytes, effects: &mut Vec<Effect>) {
+    fn turn_away(&mut self, step: &mut ShimStep<'_>, from: Peer, message: &Message, told: Bytes) {
         self.statistics.overflowed += 1;
         if let Some(answer) = requests::refusal(message, told) {
-            self.send(from, answer, effects);
+            step.send(from, answer);
         }
     }
 

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use wire::message::{Ack, Grant, Refuse, Renew, Revoke, Welcome};
-use wire::{Key, Message, NodeId, Peer};
+use wire::message::{Ack, Evict, Grant, Refuse, Renew, Revoke, Welcome};
+use wire::{Message, NodeId, Peer};
 
-use super::{Effect, Revoking, Shim};
+use super::step::ShimStep;
+use super::{Revoking, Shim};
 use crate::time::Time;
 
 impl Shim {
-    pub(super) fn coherence(&mut self, now: Time, node: NodeId, message: Message, effects: &mut Vec<Effect>) {
+    pub(super) fn coherence(&mut self, step: &mut ShimStep<'_>, node: NodeId, message: Message) {
         match message {
             Message::Hello(hello) => {
                 let answer = match self.links[usize::from(node.0)].session.hello(&hello) {
@@ -20,7 +21,7 @@ impl Shim {
                     }
                     Err(reject) => Message::Reject(reject),
                 };
-                self.send(Peer::Node(node), answer, effects);
+                step.send(Peer::Node(node), answer);
             }
             // The node leaves and has dropped everything.
             Message::Refuse(refuse)
@@ -29,9 +30,9 @@ impl Shim {
                 self.close_session(node);
             }
             Message::Refuse(_) => {}
-            Message::Renew(renew) => self.renew(now, node, &renew, effects),
+            Message::Renew(renew) => self.renew(step, node, &renew),
             Message::Ack(ack) => self.acknowledge(node, &ack),
-            Message::Evict(evict) => self.evict(node, evict.session, &evict.key, evict.fill),
+            Message::Evict(evict) => self.evict(node, &evict),
             Message::Revoked(revoked) => self.revoked(node, revoked.session, revoked.number),
             _ => self.statistics.unexpected += 1,
         }
@@ -46,28 +47,28 @@ impl Shim {
         }
     }
 
-    fn renew(&mut self, now: Time, node: NodeId, renew: &Renew, effects: &mut Vec<Effect>) {
+    fn renew(&mut self, step: &mut ShimStep<'_>, node: NodeId, renew: &Renew) {
         let Renew { session, sent, heat_floor } = *renew;
-        self.open_if_offered(now, node, session);
+        self.open_if_offered(step.now, node, session);
         let link = &mut self.links[usize::from(node.0)];
         link.heat_floor = heat_floor.max(1);
         let invalidate = link.outstanding.values().next().map(|outstanding| outstanding.sent);
         let oldest = [invalidate, link.revoking.map(|revoking| revoking.sent)].into_iter().flatten().min();
-        let duration_max = self.feed_lease_max(now, node);
+        let duration_max = self.feed_lease_max(step.now, node);
         let link = &mut self.links[usize::from(node.0)];
-        match link.session.renew(now, session, (oldest, self.proof), duration_max, &self.config.lease) {
+        match link.session.renew(step.now, session, (oldest, self.proof), duration_max, &self.config.lease) {
             None => {
                 if link.session.id() == Some(session) {
                     self.close_session(node);
                 }
-                self.send(Peer::Node(node), Message::Refuse(Refuse { session }), effects);
+                step.send(Peer::Node(node), Message::Refuse(Refuse { session }));
             }
             // Nothing to grant now: the node tries again before its lease ends.
             Some(Duration::ZERO) => {}
             Some(duration) => {
                 self.statistics.grants += 1;
                 let grant = Grant { session, sent, duration: duration.as_micros() as u64 };
-                self.send(Peer::Node(node), Message::Grant(grant), effects);
+                step.send(Peer::Node(node), Message::Grant(grant));
             }
         }
     }
@@ -91,39 +92,40 @@ impl Shim {
     }
 
     /// Also while the key is being written: what the write waits for is in `outstanding`, not in the directory.
-    fn evict(&mut self, node: NodeId, session: u64, key: &Key, fill: u64) {
-        if self.links[usize::from(node.0)].session.id() != Some(session) {
+    fn evict(&mut self, node: NodeId, evict: &Evict) {
+        let Evict { session, key, fill } = evict;
+        if self.links[usize::from(node.0)].session.id() != Some(*session) {
             return;
         }
         let Some(state) = self.keys.get_mut(key) else { return };
-        if state.directory.evict(node, fill) && state.is_idle() {
+        if state.directory.evict(node, *fill) && state.is_idle() {
             self.keys.remove(key);
         }
     }
 
     /// Sends every INV and REVOKE again that is older than `age` and has not been acknowledged.
-    pub(super) fn repeat_to(&mut self, now: Time, node: NodeId, age: Duration, effects: &mut Vec<Effect>) {
+    pub(super) fn repeat_to(&mut self, step: &mut ShimStep<'_>, node: NodeId, age: Duration) {
         let Some(link) = self.links.get_mut(usize::from(node.0)) else { return };
         let mut messages = Vec::new();
         for outstanding in link.outstanding.values_mut() {
-            if now.since(outstanding.repeated) >= age {
-                outstanding.repeated = now;
+            if step.now.since(outstanding.repeated) >= age {
+                outstanding.repeated = step.now;
                 messages.push(outstanding.message.clone());
             }
         }
-        let overdue = link.revoking.as_mut().filter(|revoking| now.since(revoking.repeated) >= age);
+        let overdue = link.revoking.as_mut().filter(|revoking| step.now.since(revoking.repeated) >= age);
         let revoking = overdue.map(|revoking| {
-            revoking.repeated = now;
+            revoking.repeated = step.now;
             revoking.number
         });
         let session = link.session.id();
         for message in messages {
             self.statistics.repeats += 1;
-            self.send_invalidate(node, message, effects);
+            self.send_invalidate(step, node, message);
         }
         if let (Some(number), Some(session)) = (revoking, session) {
             self.statistics.repeats += 1;
-            self.send(Peer::Node(node), Message::Revoke(Revoke { session, number }), effects);
+            step.send(Peer::Node(node), Message::Revoke(Revoke { session, number }));
         }
     }
 
@@ -154,19 +156,19 @@ impl Shim {
     }
 
     /// A barrier: every node with a live session drops everything that this shim has granted.
-    pub(super) fn revoke_all(&mut self, now: Time, id: u32, effects: &mut Vec<Effect>) {
+    pub(super) fn revoke_all(&mut self, step: &mut ShimStep<'_>, id: u32) {
         self.observe_barrier();
         self.barrier_number += 1;
         let (number, heard) = (self.barrier_number, self.feed.heard());
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
-            let Some(session) = link.session.id().filter(|id| link.session.is_live(now, *id)) else {
+            let Some(session) = link.session.id().filter(|id| link.session.is_live(step.now, *id)) else {
                 continue;
             };
-            link.revoking = Some(Revoking { number, sent: now, repeated: now, heard });
+            link.revoking = Some(Revoking { number, sent: step.now, repeated: step.now, heard });
             self.operations[id as usize].awaiting += 1;
             self.statistics.revokes += 1;
-            self.send(Peer::Node(NodeId(index as u16)), Message::Revoke(Revoke { session, number }), effects);
+            step.send(Peer::Node(NodeId(index as u16)), Message::Revoke(Revoke { session, number }));
         }
     }
 

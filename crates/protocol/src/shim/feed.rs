@@ -17,8 +17,8 @@ use wire::{Key, NodeId};
 
 use super::operation::{Operation, OperationKind, Phase, blank};
 use super::operations::status_of;
+use super::step::ShimStep;
 use super::{Purpose, Shim};
-use crate::shim::Effect;
 use crate::storage::{Lane, Reach};
 use crate::time::Time;
 
@@ -82,6 +82,11 @@ impl Feed {
         self.heard.is_some()
     }
 
+    /// Whether an answer to what was sent then is one to what was sent last, and not from before the feed was lost.
+    pub(super) fn awaits(&self, sent: Time, opens: bool) -> bool {
+        self.sent == sent && self.state == if opens { State::Opening } else { State::Open }
+    }
+
     pub(super) fn pings(&self) -> u64 {
         self.pings
     }
@@ -118,52 +123,43 @@ impl Shim {
         Some(ttl_ms.map_or(age_ms, |ttl| ttl.min(age_ms)))
     }
 
-    pub(super) fn tick_feed(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn tick_feed(&mut self, step: &mut ShimStep<'_>) {
         let lease = self.config.lease.duration;
         let interval = self.config.bounded.map_or(lease, |bounded| bounded.staleness.min(lease));
         let interval = interval / PINGS_PER_STALENESS;
         let wanted = self.config.bounded.is_some() || self.tracking.is_wanted();
-        let since = now.since(self.feed.sent);
+        let since = step.now.since(self.feed.sent);
         match self.feed.state {
             State::Open if !wanted => {
                 (self.feed.state, self.feed.heard, self.feed.asked) = (State::Closed, None, false);
                 let command = Command::from_args(&["CLIENT", "TRACKING", "OFF"]).frame().clone();
                 let commands = SmallVec::from_elem(command, 1);
-                self.store(now, Purpose::Probe, Lane::Feed, Reach::Whole, commands, effects);
+                self.store(step, Purpose::Probe, Lane::Feed, Reach::Whole, commands);
             }
             State::Closed if !wanted => {}
             State::Closed if since >= RETRY_INTERVAL => {
                 self.feed.state = State::Opening;
                 let command = Command::from_args(&["CLIENT", "TRACKING", "ON", "BCAST"]);
-                self.ask_feed(now, command.frame().clone(), effects);
+                self.ask_feed(step, command.frame().clone());
             }
             State::Open if !self.feed.asked && since >= interval => {
-                self.ask_feed(now, Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"), effects);
+                self.ask_feed(step, Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"));
             }
             _ => {}
         }
     }
 
-    fn ask_feed(&mut self, now: Time, command: Bytes, effects: &mut Vec<Effect>) {
-        self.feed.sent = now;
+    fn ask_feed(&mut self, step: &mut ShimStep<'_>, command: Bytes) {
+        self.feed.sent = step.now;
         self.feed.asked = true;
         self.feed.pings += 1;
         let purpose = Purpose::Feed { opens: self.feed.state == State::Opening };
-        self.store(now, purpose, Lane::Feed, Reach::Whole, SmallVec::from_elem(command, 1), effects);
+        self.store(step, purpose, Lane::Feed, Reach::Whole, SmallVec::from_elem(command, 1));
     }
 
     /// What opens the feed is as good as a PING: nothing has been granted before it was answered.
-    pub(super) fn feed_answered(
-        &mut self,
-        now: Time,
-        (issued, opens): (Time, bool),
-        replies: &[Bytes],
-        effects: &mut Vec<Effect>,
-    ) {
-        let state = if opens { State::Opening } else { State::Open };
-        if self.feed.state != state || self.feed.sent != issued {
-            return;
-        }
+    pub(super) fn feed_answered(&mut self, step: &mut ShimStep<'_>, opens: bool, replies: &[Bytes]) {
+        let issued = self.feed.sent;
         self.feed.asked = false;
         let reply = replies.first().map_or(&[][..], |reply| reply);
         if status_of(reply) == wire::Status::Error {
@@ -171,48 +167,48 @@ impl Shim {
             if opens {
                 self.feed.state = State::Closed;
                 let refusal = String::from_utf8_lossy(reply).trim().to_owned();
-                self.follow_settled(Some(&refusal), effects);
+                self.follow_settled(step, Some(&refusal));
                 self.feed.refusal = Some(refusal);
             }
             return;
         }
         if let Some(heard) = self.feed.heard {
-            self.feed.staleness_longest = self.feed.staleness_longest.max(now.since(heard));
+            self.feed.staleness_longest = self.feed.staleness_longest.max(step.now.since(heard));
         }
         self.feed.state = State::Open;
         self.feed.refusal = None;
         self.feed.heard = Some(issued);
-        self.feed.delay = now.since(issued);
+        self.feed.delay = step.now.since(issued);
         self.reports_came(self.feed.pings);
         if opens {
             // What was read until now may have changed without a report.
-            self.tell_of_all(effects);
+            self.tell_of_all(step);
         }
-        self.follow_settled(None, effects);
+        self.follow_settled(step, None);
     }
 
     /// The connection is gone, or was not to be had.
-    pub(super) fn feed_lost(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.feed_down(now, effects);
+    pub(super) fn feed_lost(&mut self, step: &mut ShimStep<'_>) {
+        self.feed_down(step);
     }
 
     /// Nobody knows what changes from here on: copies go, and nothing is granted until the feed is there again.
-    pub(super) fn feed_down(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn feed_down(&mut self, step: &mut ShimStep<'_>) {
         let was_open = self.feed.state == State::Open;
         self.feed.state = State::Closed;
         self.feed.heard = None;
         self.feed.asked = false;
-        self.feed.sent = now;
+        self.feed.sent = step.now;
         if was_open {
             self.statistics.feed_losses += 1;
             self.flush();
-            self.tell_of_all(effects);
+            self.tell_of_all(step);
         }
-        self.follow_settled(Some("the connection to it broke"), effects);
+        self.follow_settled(step, Some("the connection to it broke"));
     }
 
     /// Storage reports keys, or that all of them may have changed.
-    pub(super) fn changed(&mut self, push: &Bytes, effects: &mut Vec<Effect>) {
+    pub(super) fn changed(&mut self, step: &mut ShimStep<'_>, push: &Bytes) {
         if self.feed.state == State::Closed {
             return;
         }
@@ -221,11 +217,11 @@ impl Shim {
             Some(None) => {
                 self.statistics.feed_flushes += 1;
                 self.flush();
-                self.tell_of_all(effects);
+                self.tell_of_all(step);
             }
             Some(Some(names)) => {
                 if self.tracking.is_wanted() {
-                    self.tell_of(&names, effects);
+                    self.tell_of(step, &names);
                 }
                 for name in names {
                     self.statistics.feed_changes += 1;

@@ -157,15 +157,15 @@ impl Shim {
         let Some(ticket) = self.tickets.get(ticket as usize) else { return };
         self.proof_age(now, ticket.issued.max(self.proof)).hash(state);
         match &ticket.purpose {
-            Purpose::Read { origins, view, resp3, .. } => (0, &origins[..], view, resp3).hash(state),
+            Purpose::Read { origins, asked } => (0, &origins[..], asked.view, asked.resp3).hash(state),
             Purpose::Plain { origin, keys } => (1, origin, &keys[..]).hash(state),
-            Purpose::Fill { node, fetch } => {
-                (2, node, fetch.session, fetch.fill, fetch.view, fetch.version).hash(state);
+            Purpose::Fill(fetch) => {
+                (2, fetch.node, fetch.session, fetch.fill, fetch.view, fetch.version).hash(state);
             }
             Purpose::Operation(id) => (3, self.operation_digest(*id)).hash(state),
             Purpose::Proof => 4.hash(state),
             Purpose::Touch { .. } | Purpose::Probe | Purpose::Feed { .. } => 5.hash(state),
-            Purpose::Topic { kind, name, begins } => (6, kind, name, begins).hash(state),
+            Purpose::Topic(change) => (6, change).hash(state),
             Purpose::Publish { origin, channel, shard } => (7, origin, channel, shard).hash(state),
             Purpose::CountSubscribers { origin, kind } => (8, origin, kind).hash(state),
             Purpose::Watch { origin, request, .. } => (9, origin, request).hash(state),

@@ -9,9 +9,10 @@ use smallvec::SmallVec;
 use wire::{Key, View};
 
 use super::operation::Origin;
-use super::{Effect, Purpose, Shim};
+use super::step::ShimStep;
+use super::{Purpose, Shim};
+use crate::key_view::KeyView;
 use crate::storage::Lane;
-use crate::time::Time;
 
 pub(super) type Origins = SmallVec<[Origin; 1]>;
 
@@ -29,6 +30,12 @@ pub(super) struct Reading {
     command: Bytes,
 }
 
+impl Reading {
+    fn answers(&self, asked: &KeyView) -> bool {
+        self.view == asked.view && self.resp3 == asked.resp3
+    }
+}
+
 /// The reads of a key that are under way.
 pub(super) type Readings = SmallVec<[Reading; 1]>;
 
@@ -37,14 +44,13 @@ impl Shim {
     /// client has sent before: it waits with others only if nothing else of the key waits.
     pub(super) fn join(
         &mut self,
-        now: Time,
+        step: &mut ShimStep<'_>,
         origin: Origin,
-        (key, view, resp3): (&Key, View, bool),
+        asked: &KeyView,
         ordered: bool,
-        effects: &mut Vec<Effect>,
     ) -> bool {
-        let Some(readings) = self.readings.get_mut(key) else { return false };
-        let same = readings.iter().position(|reading| reading.view == view && reading.resp3 == resp3);
+        let Some(readings) = self.readings.get_mut(&asked.key) else { return false };
+        let same = readings.iter().position(|reading| reading.answers(asked));
         let joins = match same {
             Some(index) if ordered => {
                 let waits =
@@ -60,7 +66,7 @@ impl Shim {
                 self.joined += 1;
                 self.statistics.reads_joined += 1;
             }
-            None if ordered => self.send_waiting(now, key, effects),
+            None if ordered => self.send_waiting(step, &asked.key),
             None => {}
         }
         joins
@@ -69,20 +75,19 @@ impl Shim {
     /// Sends one read for everyone in `origins`.
     pub(super) fn send_reading(
         &mut self,
-        now: Time,
+        step: &mut ShimStep<'_>,
         origins: Origins,
-        (key, view, resp3): (Key, View, bool),
+        asked: KeyView,
         command: Bytes,
-        effects: &mut Vec<Effect>,
     ) {
-        let readings = self.readings.entry(key.clone()).or_default();
-        match readings.iter_mut().find(|reading| reading.view == view && reading.resp3 == resp3) {
+        let readings = self.readings.entry(asked.key.clone()).or_default();
+        match readings.iter_mut().find(|reading| reading.answers(&asked)) {
             Some(reading) => reading.sent += 1,
             None => {
                 let command = command.clone();
                 readings.push(Reading {
-                    view,
-                    resp3,
+                    view: asked.view,
+                    resp3: asked.resp3,
                     sent: 1,
                     waiting: SmallVec::new(),
                     followed: false,
@@ -91,21 +96,15 @@ impl Shim {
             }
         }
         self.statistics.storage_reads += 1;
-        let reach = self.reach(&key);
-        let purpose = Purpose::Read { origins, key, view, resp3 };
-        self.store(now, purpose, Lane::Shared { resp3 }, reach, SmallVec::from_elem(command, 1), effects);
+        let (lane, reach) = (Lane::Shared { resp3: asked.resp3 }, self.reach(&asked.key));
+        let purpose = Purpose::Read { origins, asked };
+        self.store(step, purpose, lane, reach, SmallVec::from_elem(command, 1));
     }
 
     /// A read has come to its end: those who came meanwhile get one of their own.
-    pub(super) fn reading_ended(
-        &mut self,
-        now: Time,
-        key: Key,
-        (view, resp3): (View, bool),
-        effects: &mut Vec<Effect>,
-    ) {
-        let Some(readings) = self.readings.get_mut(&key) else { return };
-        let same = readings.iter().position(|reading| reading.view == view && reading.resp3 == resp3);
+    pub(super) fn reading_ended(&mut self, step: &mut ShimStep<'_>, asked: KeyView) {
+        let Some(readings) = self.readings.get_mut(&asked.key) else { return };
+        let same = readings.iter().position(|reading| reading.answers(&asked));
         let Some(index) = same else { return };
         let reading = &mut readings[index];
         reading.sent -= 1;
@@ -117,45 +116,40 @@ impl Shim {
         if origins.is_empty() {
             readings.swap_remove(index);
             if readings.is_empty() {
-                self.readings.remove(&key);
+                self.readings.remove(&asked.key);
             }
             return;
         }
         self.joined -= origins.len();
-        self.send_reading(now, origins, (key, view, resp3), command, effects);
+        self.send_reading(step, origins, asked, command);
     }
 
     /// Takes the only read of a view that is at storage, and those who wait for the next, to be asked in another way. `None`
     /// if more is under way than that: asked again, it might be answered with something newer than what came behind it.
-    pub(super) fn take_reading(
-        &mut self,
-        key: &Key,
-        (view, resp3): (View, bool),
-    ) -> Option<(Bytes, Origins)> {
-        let readings = self.readings.get(key)?;
-        let alone = |reading: &Reading| {
-            reading.view == view && reading.resp3 == resp3 && reading.sent == 1 && !reading.followed
-        };
+    pub(super) fn take_reading(&mut self, asked: &KeyView) -> Option<(Bytes, Origins)> {
+        let readings = self.readings.get(&asked.key)?;
+        let alone = |reading: &Reading| reading.answers(asked) && reading.sent == 1 && !reading.followed;
         if !matches!(&readings[..], [reading] if alone(reading)) {
             return None;
         }
-        let reading = self.readings.remove(key)?.pop()?;
+        let reading = self.readings.remove(&asked.key)?.pop()?;
         self.joined -= reading.waiting.len();
         Some((reading.command, reading.waiting))
     }
 
     /// Sends what waits for a key at once: something comes that must not overtake it.
-    pub(super) fn send_waiting(&mut self, now: Time, key: &Key, effects: &mut Vec<Effect>) {
+    pub(super) fn send_waiting(&mut self, step: &mut ShimStep<'_>, key: &Key) {
         let Some(readings) = self.readings.get_mut(key) else { return };
         readings.iter_mut().for_each(|reading| reading.followed = true);
-        let mut due: SmallVec<[(View, bool, Origins, Bytes); 1]> = SmallVec::new();
+        let mut due: SmallVec<[(KeyView, Origins, Bytes); 1]> = SmallVec::new();
         for reading in readings.iter_mut().filter(|reading| !reading.waiting.is_empty()) {
             let origins = std::mem::take(&mut reading.waiting);
-            due.push((reading.view, reading.resp3, origins, reading.command.clone()));
+            let asked = KeyView { key: key.clone(), view: reading.view, resp3: reading.resp3 };
+            due.push((asked, origins, reading.command.clone()));
         }
-        for (view, resp3, origins, command) in due {
+        for (asked, origins, command) in due {
             self.joined -= origins.len();
-            self.send_reading(now, origins, (key.clone(), view, resp3), command, effects);
+            self.send_reading(step, origins, asked, command);
         }
     }
 }

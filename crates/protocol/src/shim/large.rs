@@ -17,8 +17,11 @@ use super::operation::{KeyState, OperationKind, Origin};
 use super::operations::{operation, status_of};
 use super::reads::own;
 use super::refusal::Refusal;
+use super::replies::Shaped;
+use super::step::ShimStep;
 use super::{Effect, Purpose, Shim, Ticket};
 use crate::hash::KeyMap;
+use crate::key_view::KeyView;
 use crate::requests::RequestClass;
 use crate::storage::{EARLY_BYTES, LARGE_REPLY_BYTES, Lane, Wish};
 use crate::time::Time;
@@ -42,6 +45,12 @@ pub(super) struct Larges {
     pub(super) asked: usize,
     /// Operations that wait until one of so many ends.
     waiting: VecDeque<u32>,
+}
+
+/// The next bytes of a large reply.
+pub(super) struct ReplyChunk {
+    pub(super) bytes: Bytes,
+    pub(super) last: bool,
 }
 
 impl Larges {
@@ -92,55 +101,50 @@ impl Larges {
 impl Shim {
     /// Storage begins to answer with something large. A read on the shared connection is sent again on one of its own,
     /// unless something of its key has followed it: that it would overtake.
-    pub(super) fn large(&mut self, now: Time, ticket: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn large(&mut self, step: &mut ShimStep<'_>, ticket: u64) {
         let Some(purpose) = self.tickets.get(ticket as usize).map(|ticket| &ticket.purpose) else { return };
         match purpose {
             Purpose::Operation(id) if self.operations[*id as usize].streams() => {
                 // Its router asks for the rest of the window at its turn: with many whole ones a link has no room for what
                 // others are told.
-                effects.push(Effect::Wish { ticket, wish: Wish::Take { bytes: EARLY_BYTES } });
+                step.effects.push(Effect::Wish { ticket, wish: Wish::Take { bytes: EARLY_BYTES } });
             }
-            Purpose::Operation(id) => self.skip_operation(now, ticket, *id, effects),
-            Purpose::Fill { .. } => self.skip_fill(ticket, effects),
-            Purpose::Read { origins, key, view, resp3 } if origins.iter().all(needs_no_whole) => {
-                let (key, view, resp3) = (key.clone(), *view, *resp3);
-                self.skip_reading(now, ticket, (key, view, resp3), effects);
+            Purpose::Operation(id) => self.skip_operation(step, ticket, *id),
+            Purpose::Fill(_) => self.skip_fill(step, ticket),
+            Purpose::Read { origins, asked } if origins.iter().all(needs_no_whole) => {
+                let asked = asked.clone();
+                self.skip_reading(step, ticket, &asked);
             }
             _ => {}
         }
     }
 
     /// No node keeps it, so it is not sent there. Who asked the node comes here.
-    fn skip_fill(&mut self, ticket: u64, effects: &mut Vec<Effect>) {
-        let Purpose::Fill { node, fetch } = self.skip(ticket, effects) else { return };
+    fn skip_fill(&mut self, step: &mut ShimStep<'_>, ticket: u64) {
+        let Purpose::Fill(fetch) = self.skip(step, ticket) else { return };
         // Reads of it that are at storage might be overtaken by the next, on its own connection. That will find out again.
         if !self.is_followed(&fetch.key, 0) && !self.readings.contains_key(&fetch.key) {
             self.larges.learn(&fetch.key, fetch.view);
         }
-        self.fill(node, fetch, &Bytes::new(), (Status::Large, Bytes::new()), effects);
+        let large = Shaped { status: Status::Large, value: Bytes::new() };
+        self.fill(step, fetch, &Bytes::new(), large);
     }
 
-    fn skip_reading(
-        &mut self,
-        now: Time,
-        ticket: u64,
-        (key, view, resp3): (Key, View, bool),
-        effects: &mut Vec<Effect>,
-    ) {
-        if self.is_followed(&key, 0) {
+    fn skip_reading(&mut self, step: &mut ShimStep<'_>, ticket: u64, asked: &KeyView) {
+        if self.is_followed(&asked.key, 0) {
             return;
         }
-        let Some((command, waiting)) = self.take_reading(&key, (view, resp3)) else { return };
-        let Purpose::Read { origins, .. } = self.skip(ticket, effects) else { return };
-        self.larges.learn(&key, view);
-        self.since = now;
+        let Some((command, waiting)) = self.take_reading(asked) else { return };
+        let Purpose::Read { origins, .. } = self.skip(step, ticket) else { return };
+        self.larges.learn(&asked.key, asked.view);
+        self.since = step.now;
         for origin in origins.into_iter().chain(waiting) {
-            self.ask_for_large(now, origin, (key.clone(), view, resp3), command.clone(), effects);
+            self.ask_for_large(step, origin, asked.clone(), command.clone());
         }
     }
 
     /// The same for a read that was queued, because other views of its key are large.
-    fn skip_operation(&mut self, now: Time, ticket: u64, id: u32, effects: &mut Vec<Effect>) {
+    fn skip_operation(&mut self, step: &mut ShimStep<'_>, ticket: u64, id: u32) {
         let operation = &self.operations[id as usize];
         let (OperationKind::Read(Some(view)), Some(origin), Lane::Shared { resp3 }) =
             (operation.kind, operation.origin.filter(needs_no_whole), operation.lane)
@@ -151,12 +155,12 @@ impl Shim {
         if self.is_followed(&key, 1) || self.readings.contains_key(&key) {
             return;
         }
-        self.skip(ticket, effects);
+        self.skip(step, ticket);
         self.larges.learn(&key, view);
-        self.since = self.operations[id as usize].since.unwrap_or(now);
+        self.since = self.operations[id as usize].since.unwrap_or(step.now);
         self.operations[id as usize].origin = None;
-        self.complete(id, Bytes::new(), true, effects);
-        self.ask_for_large(now, origin, (key, view, resp3), command, effects);
+        self.complete(step, id, Bytes::new(), true);
+        self.ask_for_large(step, origin, KeyView { key, view, resp3 }, command);
     }
 
     /// Whether more than `own` commands of a key are at storage or wait for it, or one that may be of any key. What passed
@@ -170,13 +174,13 @@ impl Shim {
             || self.tickets.iter().any(|(_, ticket)| passed(ticket))
     }
 
-    fn skip(&mut self, ticket: u64, effects: &mut Vec<Effect>) -> Purpose {
+    fn skip(&mut self, step: &mut ShimStep<'_>, ticket: u64) -> Purpose {
         let found = self.tickets.remove(ticket as usize);
         if found.place.is_some() {
             self.storage_limit.ended();
         }
         self.statistics.larges_skipped += 1;
-        effects.push(Effect::Wish { ticket, wish: Wish::Skip });
+        step.effects.push(Effect::Wish { ticket, wish: Wish::Skip });
         found.purpose
     }
 
@@ -184,25 +188,25 @@ impl Shim {
     /// queue of its key until its reply begins, because what goes down the other connections would not keep its order.
     pub(super) fn ask_for_large(
         &mut self,
-        now: Time,
+        step: &mut ShimStep<'_>,
         origin: Origin,
-        (key, view, resp3): (Key, View, bool),
+        asked: KeyView,
         command: Bytes,
-        effects: &mut Vec<Effect>,
     ) {
         if matches!(origin.from, Peer::Node(_)) {
-            return self.refuse(origin, &Refusal::large(), effects);
+            return step.refuse(origin, &Refusal::large());
         }
         let waits = self.waiting.limits().waits();
-        if !waits && !self.has_transfer(now, effects) {
+        if !waits && !self.has_transfer(step) {
             self.statistics.sheds += 1;
             // Not busy: who asks for other things is served as ever.
-            return self.refuse(origin, &Refusal::error(TRANSFERS), effects);
+            return step.refuse(origin, &Refusal::error(TRANSFERS));
         }
+        let KeyView { key, view, resp3 } = asked;
         let keys = SmallVec::from_elem(key, 1);
         let refusal = self.overload(&keys, commands::CommandKind::Read);
         if let Some(refusal) = refusal.or_else(|| self.storage_overloaded(RequestClass::Client)) {
-            return self.refuse(origin, &refusal, effects);
+            return step.refuse(origin, &refusal);
         }
         self.statistics.storage_reads += 1;
         let lane = Lane::Pinned { resp3 };
@@ -219,24 +223,20 @@ impl Shim {
     }
 
     /// The next bytes of a large reply. With the first ones storage has carried the read out, so its key is free.
-    pub(super) fn part(
-        &mut self,
-        now: Time,
-        ticket: u64,
-        (value, last): (Bytes, bool),
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn part(&mut self, step: &mut ShimStep<'_>, ticket: u64, chunk: ReplyChunk) {
         let Some(found) = self.tickets.get(ticket as usize) else { return };
+        let last = chunk.last;
         let origin = match found.purpose {
             Purpose::Transfer { origin } => {
                 if let Some(Origin { from, request, .. }) = origin {
                     let follows = if last { Follows::Nothing } else { Follows::More };
-                    self.send(from, Message::Part(Part { request, follows, value }), effects);
+                    let part = Part { request, follows, value: chunk.bytes };
+                    step.send(from, Message::Part(part));
                 }
                 origin
             }
             Purpose::Operation(id) if self.operations[id as usize].streams() => {
-                self.transfer_begins(id, (value, last), effects)
+                self.transfer_begins(step, id, chunk)
             }
             _ => return,
         };
@@ -246,53 +246,49 @@ impl Shim {
             running.map(|running| self.larges.running.remove(&running));
         } else {
             self.tickets[ticket as usize].purpose = Purpose::Transfer { origin };
-            running.map(|running| self.larges.running.entry(running).or_insert((ticket, now)));
+            running.map(|running| self.larges.running.entry(running).or_insert((ticket, step.now)));
         }
     }
 
-    fn transfer_begins(
-        &mut self,
-        id: u32,
-        (value, last): (Bytes, bool),
-        effects: &mut Vec<Effect>,
-    ) -> Option<Origin> {
+    fn transfer_begins(&mut self, step: &mut ShimStep<'_>, id: u32, chunk: ReplyChunk) -> Option<Origin> {
         self.statistics.transfers += 1;
         let operation = &mut self.operations[id as usize];
         let origin = operation.origin.take().filter(|_| !operation.cancelled);
         let (key, kind) = (operation.keys[0].clone(), operation.kind);
-        self.complete(id, Bytes::new(), true, effects);
+        self.complete(step, id, Bytes::new(), true);
         if let (Some(Origin { from, request, .. }), OperationKind::Read(Some(view))) = (origin, kind) {
+            let ReplyChunk { bytes: value, last } = chunk;
             let (status, cached) = (status_of(&value), self.hints(&key, view));
             let reply = Reply { request, status, cached, more: !last, value, ..Reply::default() };
-            self.send(from, Message::Reply(reply), effects);
+            step.send(from, Message::Reply(reply));
         }
         origin
     }
 
     /// The client has taken what it got: as much again may be on its way.
-    pub(super) fn credit(&mut self, now: Time, from: Peer, credit: &Credit, effects: &mut Vec<Effect>) {
+    pub(super) fn credit(&mut self, step: &mut ShimStep<'_>, from: Peer, credit: &Credit) {
         let Some((ticket, asked)) = self.larges.running.get_mut(&(from, credit.request)) else { return };
-        *asked = now;
-        effects.push(Effect::Wish { ticket: *ticket, wish: Wish::Take { bytes: credit.bytes } });
+        *asked = step.now;
+        step.effects.push(Effect::Wish { ticket: *ticket, wish: Wish::Take { bytes: credit.bytes } });
     }
 
     /// Nobody waits for the rest any more.
-    pub(super) fn end_transfer(&mut self, wanted: (Peer, u64), effects: &mut Vec<Effect>) {
+    pub(super) fn end_transfer(&mut self, step: &mut ShimStep<'_>, wanted: (Peer, u64)) {
         let Some((ticket, _)) = self.larges.running.remove(&wanted) else { return };
         self.tickets[ticket as usize].purpose = Purpose::Transfer { origin: None };
-        effects.push(Effect::Wish { ticket, wish: Wish::Abort });
+        step.effects.push(Effect::Wish { ticket, wish: Wish::Abort });
     }
 
-    pub(super) fn end_transfers_of(&mut self, router: Peer, effects: &mut Vec<Effect>) {
+    pub(super) fn end_transfers_of(&mut self, step: &mut ShimStep<'_>, router: Peer) {
         let running = self.larges.running.keys().filter(|(from, _)| *from == router);
         for wanted in running.copied().collect::<Vec<_>>() {
-            self.end_transfer(wanted, effects);
+            self.end_transfer(step, wanted);
         }
     }
 
     /// Whether a large reply more may be under way.
-    fn has_transfer(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
-        self.larges.count() < TRANSFERS_MAX || self.end_stalled_transfer(now, effects)
+    fn has_transfer(&mut self, step: &mut ShimStep<'_>) -> bool {
+        self.larges.count() < TRANSFERS_MAX || self.end_stalled_transfer(step)
     }
 
     /// The same for this operation; if not, it is tried again once there may.
@@ -305,8 +301,8 @@ impl Shim {
     }
 
     /// What waits for others to end goes on as far as it may.
-    pub(super) fn begin_transfers(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        if !self.larges.waiting.is_empty() && self.has_transfer(now, effects) {
+    pub(super) fn begin_transfers(&mut self, step: &mut ShimStep<'_>) {
+        if !self.larges.waiting.is_empty() && self.has_transfer(step) {
             let room = TRANSFERS_MAX.saturating_sub(self.larges.count());
             let count = room.min(self.larges.waiting.len());
             self.ready.extend(self.larges.waiting.drain(..count));
@@ -314,21 +310,21 @@ impl Shim {
     }
 
     /// Makes room for another large reply. Whether there was one that nobody reads.
-    fn end_stalled_transfer(&mut self, now: Time, effects: &mut Vec<Effect>) -> bool {
-        let stalled = |(_, (_, asked)): &(&(Peer, u64), &(u64, Time))| now.since(*asked) >= STALLED;
+    fn end_stalled_transfer(&mut self, step: &mut ShimStep<'_>) -> bool {
+        let stalled = |(_, (_, asked)): &(&(Peer, u64), &(u64, Time))| step.now.since(*asked) >= STALLED;
         let Some((&(from, request), _)) = self.larges.running.iter().find(stalled) else { return false };
         self.statistics.transfers_cut += 1;
-        self.end_transfer((from, request), effects);
+        self.end_transfer(step, (from, request));
         let (follows, value) = (Follows::Lost, Bytes::new());
-        self.send(from, Message::Part(Part { request, follows, value }), effects);
+        step.send(from, Message::Part(Part { request, follows, value }));
         true
     }
 
-    pub(super) fn transfer_lost(&mut self, origin: Option<Origin>, effects: &mut Vec<Effect>) {
+    pub(super) fn transfer_lost(&mut self, step: &mut ShimStep<'_>, origin: Option<Origin>) {
         let Some(Origin { from, request, .. }) = origin else { return };
         self.larges.running.remove(&(from, request));
         let (follows, value) = (Follows::Lost, Bytes::new());
-        self.send(from, Message::Part(Part { request, follows, value }), effects);
+        step.send(from, Message::Part(Part { request, follows, value }));
     }
 }
 

@@ -20,6 +20,7 @@ mod refusal;
 mod replies;
 mod settings;
 mod statistics;
+mod step;
 mod storage_limit;
 mod tracking;
 mod transaction;
@@ -41,6 +42,7 @@ use wire::{Key, Message, NodeId, Peer, RouterId, ShimId, TopicKind, View};
 use crate::coherence::lease::{LeaseTerms, ShimSession};
 use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters, Hottest};
+use crate::key_view::KeyView;
 use crate::load::LoadMeter;
 use crate::placement::Placement;
 use crate::requests::{RequestQueue, RouterWindows};
@@ -48,6 +50,7 @@ use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store, Wish};
 use crate::time::Time;
 use joins::{Origins, Readings};
 use operation::{KeyState, Operation, Origin};
+use step::ShimStep;
 use storage_limit::StorageLimit;
 use watch::Watcher;
 
@@ -185,9 +188,7 @@ struct NodeLink {
 enum Purpose {
     Read {
         origins: Origins,
-        key: Key,
-        view: View,
-        resp3: bool,
+        asked: KeyView,
     },
     /// A command that passes the queues by: without keys, or a read of these.
     Plain {
@@ -205,10 +206,7 @@ enum Purpose {
         origin: Origin,
         number: u64,
     },
-    Fill {
-        node: NodeId,
-        fetch: FillTicket,
-    },
+    Fill(FillTicket),
     Operation(u32),
     /// The rest of a reply that has begun; nobody takes it any more if there is no origin.
     Transfer {
@@ -224,11 +222,7 @@ enum Purpose {
     Feed {
         opens: bool,
     },
-    Topic {
-        kind: TopicKind,
-        name: Key,
-        begins: bool,
-    },
+    Topic(pubsub::TopicChange),
     Publish {
         origin: Origin,
         channel: Key,
@@ -242,6 +236,7 @@ enum Purpose {
 
 #[derive(Clone, Debug)]
 struct FillTicket {
+    node: NodeId,
     session: u64,
     fill: u64,
     key: Key,
@@ -393,33 +388,34 @@ impl Shim {
     }
 
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        let step = &mut ShimStep { now, effects };
         match input {
-            Input::Message { from, message } => self.arrives(now, from, message, effects),
-            Input::Linked(Peer::Node(node)) => self.repeat_to(now, node, Duration::ZERO, effects),
+            Input::Message { from, message } => self.arrives(step, from, message),
+            Input::Linked(Peer::Node(node)) => self.repeat_to(step, node, Duration::ZERO),
             Input::Unlinked(Peer::Router(router)) => {
-                self.unlinked_router(&input, effects);
-                self.forget_subscribers(now, router, effects);
+                self.unlinked_router(step, &input);
+                self.forget_subscribers(step, router);
                 self.forget_follower(router);
                 self.windows.unlinked(router);
                 self.waiting.retain(|(from, _)| *from != Peer::Router(router));
             }
             Input::Linked(Peer::Router(router)) => {
                 self.windows.linked(router);
-                self.tick_waiting(now, effects);
+                self.tick_waiting(step);
             }
             Input::Unlinked(gone) => self.waiting.retain(|(from, _)| *from != gone),
             Input::Linked(Peer::Shim(_)) => {}
-            Input::Storage(event) => self.storage_event(now, event, effects),
+            Input::Storage(event) => self.storage_event(step, event),
             Input::Map(placement) => self.adopt(placement),
-            Input::Settings(settings) => self.set(now, *settings, effects),
+            Input::Settings(settings) => self.set(step, *settings),
             Input::Purge { number, scope } => {
-                self.purge(now, purge::Requester::Process(number), &scope, effects);
+                self.purge(step, purge::Requester::Process(number), &scope);
             }
-            Input::Tick => self.tick(now, effects),
+            Input::Tick => self.tick(step),
         }
-        self.begin_transfers(now, effects);
-        self.run_ready(now, effects);
-        self.begin_waiting(now, effects);
+        self.begin_transfers(step);
+        self.run_ready(step);
+        self.begin_waiting(step);
     }
 
     /// Members are never taken out of a map, only marked down.
@@ -433,102 +429,101 @@ impl Shim {
         self.placement = placement;
     }
 
-    fn message(&mut self, now: Time, from: Peer, message: Message, effects: &mut Vec<Effect>) {
+    fn message(&mut self, step: &mut ShimStep<'_>, from: Peer, message: Message) {
         match (from, message) {
-            (_, Message::Read(read)) => self.read(now, from, read, effects),
-            (Peer::Router(_), Message::Execute(execute)) => self.execute(now, from, execute, effects),
-            (_, Message::Credit(credit)) => self.credit(now, from, &credit, effects),
-            (Peer::Router(_), Message::Cancel(cancel)) => self.cancel(from, cancel.request, effects),
+            (_, Message::Read(read)) => self.read(step, from, read),
+            (Peer::Router(_), Message::Execute(execute)) => self.execute(step, from, execute),
+            (_, Message::Credit(credit)) => self.credit(step, from, &credit),
+            (Peer::Router(_), Message::Cancel(cancel)) => self.cancel(step, from, cancel.request),
             (Peer::Router(router), Message::Subscribe(subscribe)) => {
-                self.subscribe(now, router, subscribe, effects);
+                self.subscribe(step, router, subscribe);
             }
             (Peer::Router(router), Message::Subscribers(subscribers)) => {
-                self.set_clients(now, router, &subscribers, effects);
+                self.set_clients(step, router, &subscribers);
             }
-            (Peer::Router(router), Message::Follow(follow)) => self.follow(now, router, follow, effects),
-            (Peer::Router(router), Message::Track(track)) => self.track(router, track, effects),
+            (Peer::Router(router), Message::Follow(follow)) => self.follow(step, router, follow),
+            (Peer::Router(router), Message::Track(track)) => self.track(step, router, track),
             (Peer::Node(node), message) if usize::from(node.0) < self.links.len() => match message {
-                Message::Fetch(fetch) => self.fetch(now, node, fetch, effects),
-                control => self.coherence(now, node, control, effects),
+                Message::Fetch(fetch) => self.fetch(step, node, fetch),
+                control => self.coherence(step, node, control),
             },
             _ => self.statistics.unexpected += 1,
         }
     }
 
-    fn tick(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.storage_limit.tick(now);
-        self.tick_waiting(now, effects);
-        self.tick_observer(now);
+    fn tick(&mut self, step: &mut ShimStep<'_>) {
+        self.storage_limit.tick(step.now);
+        self.tick_waiting(step);
+        self.tick_observer(step.now);
         for index in 0..self.links.len() {
             let node = NodeId(index as u16);
             // A node without copies lets its lease run out; nothing is lost by that.
-            if self.links[index].session.lapsed(now) && self.close_session(node) {
+            if self.links[index].session.lapsed(step.now) && self.close_session(node) {
                 self.statistics.lease_lapses += 1;
             }
-            self.repeat_to(now, node, self.config.lease.duration / REPEATS_PER_LEASE, effects);
+            self.repeat_to(step, node, self.config.lease.duration / REPEATS_PER_LEASE);
         }
         self.heat_floor = self.links.iter().map(|link| link.heat_floor).min().unwrap_or(u32::MAX);
-        if now >= self.hold_until {
+        if step.now >= self.hold_until {
             self.ready.extend(self.held.drain(..));
         }
-        self.release_purges(now, effects);
+        self.release_purges(step);
         if matches!(self.storage, StorageState::Up { .. }) {
             let interval = self.config.lease.duration / PROOFS_PER_LEASE;
-            if now.since(self.proof) >= interval && now.since(self.proof_sent) >= interval {
-                self.prove(now, effects);
+            if step.now.since(self.proof) >= interval && step.now.since(self.proof_sent) >= interval {
+                self.prove(step);
             }
-            self.touch(now, effects);
-            self.tick_topics(now, effects);
-            self.tick_feed(now, effects);
+            self.touch(step);
+            self.tick_topics(step);
+            self.tick_feed(step);
         }
     }
 
     /// Asks storage for a sign that this incarnation still governs it.
-    fn prove(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        self.proof_sent = now;
+    fn prove(&mut self, step: &mut ShimStep<'_>) {
+        self.proof_sent = step.now;
         let ping = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
         let lane = Lane::Shared { resp3: false };
-        self.store(now, Purpose::Proof, lane, Reach::Proof, SmallVec::from_elem(ping, 1), effects);
+        self.store(step, Purpose::Proof, lane, Reach::Proof, SmallVec::from_elem(ping, 1));
     }
 
     fn store(
         &mut self,
-        now: Time,
+        step: &mut ShimStep<'_>,
         purpose: Purpose,
         lane: Lane,
         reach: Reach,
         commands: SmallVec<[Bytes; 2]>,
-        effects: &mut Vec<Effect>,
     ) -> u64 {
         // What blocks says nothing about storage, and a PING in an idle hour is not in anybody's way.
         let counted = !matches!(purpose, Purpose::Proof) && matches!(lane, Lane::Shared { .. });
-        let place = counted.then(|| self.storage_limit.sent(now));
-        let ticket = self.tickets.insert(Ticket { issued: now, place, purpose }) as u64;
-        effects.push(Effect::Store(Store { ticket, lane, reach, commands }));
+        let place = counted.then(|| self.storage_limit.sent(step.now));
+        let ticket = self.tickets.insert(Ticket { issued: step.now, place, purpose }) as u64;
+        step.effects.push(Effect::Store(Store { ticket, lane, reach, commands }));
         ticket
     }
 
     /// Storage is told that cached keys are in use, a few keys per tick, and fewer while it has too much to do.
-    fn touch(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    fn touch(&mut self, step: &mut ShimStep<'_>) {
         const KEYS_PER_TICK: usize = 32;
         const PAUSE: Duration = Duration::from_millis(50);
-        if self.touching.is_empty() && now.since(self.touched) >= TOUCH_INTERVAL {
-            self.touched = now;
+        if self.touching.is_empty() && step.now.since(self.touched) >= TOUCH_INTERVAL {
+            self.touched = step.now;
             let cached = self.keys.iter().filter(|(_, state)| !state.directory.entries.is_empty());
             self.touching.extend(cached.map(|(key, _)| key.clone()));
         }
         let keys_count = match self.storage_limit.is_limited() {
-            true if now.since(self.touch_last) < PAUSE => 0,
+            true if step.now.since(self.touch_last) < PAUSE => 0,
             true => 1,
             false => KEYS_PER_TICK,
         };
         for _ in 0..keys_count {
             let Some(key) = self.touching.pop() else { break };
-            self.touch_last = now;
+            self.touch_last = step.now;
             let command = self.frame(b"*2\r\n$5\r\nTOUCH\r\n", &key.bytes);
             let (reach, lane) = (self.reach(&key), Lane::Shared { resp3: false });
             let purpose = Purpose::Touch { key };
-            self.store(now, purpose, lane, reach, SmallVec::from_elem(command, 1), effects);
+            self.store(step, purpose, lane, reach, SmallVec::from_elem(command, 1));
         }
     }
 
@@ -569,10 +564,6 @@ impl Shim {
     /// Whether anything at all may be granted or committed.
     fn grants(&self) -> bool {
         self.barriers.is_empty() && !self.quarantined_whole && self.hears()
-    }
-
-    fn send(&mut self, to: Peer, message: Message, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Send { to, message });
     }
 
     fn session_id(&mut self) -> u64 {

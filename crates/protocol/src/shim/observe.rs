@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 use wire::message::Read;
 use wire::{Key, View};
 
+use super::Shim;
 use super::reads::own;
-use super::{Effect, Shim};
+use super::step::ShimStep;
 use crate::hash::KeyMap;
 use crate::node::heat_item;
 use crate::shim::purge::Requester;
@@ -64,12 +65,12 @@ impl Observer {
 
 impl Shim {
     /// `keys_max`: so many keys would have room in the nodes; none to end it.
-    pub(super) fn observe(&mut self, now: Time, keys_max: Option<usize>, effects: &mut Vec<Effect>) {
+    pub(super) fn observe(&mut self, step: &mut ShimStep<'_>, keys_max: Option<usize>) {
         match (&mut self.observer, keys_max) {
             (Some(observer), Some(keys_max)) => observer.keys_max = keys_max,
             (None, Some(keys_max)) => {
                 self.observer = Some(Observer::new(keys_max));
-                self.purge(now, Requester::Nobody, &commands::PurgeTarget::All, effects);
+                self.purge(step, Requester::Nobody, &commands::PurgeTarget::All);
             }
             (_, None) => self.observer = None,
         }

@@ -9,21 +9,31 @@ use wire::{Key, Message, Peer, Status};
 use super::operation::{KeyState, Operation, OperationKind, Origin, Phase, blank};
 use super::purge::Requester;
 use super::reads::own;
+use super::step::ShimStep;
 use super::{Effect, Input, Outstanding, Purpose, Shim, unblock};
 use crate::hash::KeyMap;
 use crate::storage::{Lane, Reach, Wish};
 use crate::time::Time;
 use commands::{Classified, CommandKind};
 
+/// A command that a router wants carried out, and what it means.
+#[derive(Clone, Copy)]
+pub(super) struct CommandAsked<'a> {
+    pub(super) origin: Origin,
+    pub(super) execute: &'a Execute,
+    pub(super) command: &'a Command,
+    pub(super) classified: &'a Classified,
+}
+
 impl Shim {
-    pub(super) fn execute(&mut self, now: Time, from: Peer, execute: Execute, effects: &mut Vec<Effect>) {
+    pub(super) fn execute(&mut self, step: &mut ShimStep<'_>, from: Peer, execute: Execute) {
         if execute.command.starts_with(transaction::MULTI) {
-            return self.transaction(now, from, execute, effects);
+            return self.transaction(step, from, execute);
         }
         let origin = Origin::new(from, execute.request);
         let command = Command::parse(execute.command.clone());
         if let Some(error) = command.as_ref().ok().and_then(unblock::asked) {
-            return self.unblock(from, execute.request, error, effects);
+            return self.unblock(step, from, execute.request, error);
         }
         let parsed = command.map_err(|error| error.to_string());
         let classified = parsed.and_then(|command| match commands::classify(&command) {
@@ -32,29 +42,30 @@ impl Shim {
         });
         let (command, classified) = match classified {
             Ok(classified) => classified,
-            Err(text) => return self.reply_error(origin, &format!("-{text}\r\n"), effects),
+            Err(text) => return step.reply_error(origin, &format!("-{text}\r\n")),
         };
         if let Some(busy) = self.busy_with_script(classified.spec) {
-            return self.reply(origin, None, None, busy, effects);
+            return step.reply(origin, busy);
         }
         let keys = self.keys_of(&execute, &command, &classified);
         let purges = classified.kind == CommandKind::Purge;
-        if !purges && self.turned_away(origin, &keys, classified.kind, effects) {
+        if !purges && self.turned_away(step, origin, &keys, classified.kind) {
             return;
         }
         for key in &keys {
-            self.send_waiting(now, key, effects);
+            self.send_waiting(step, key);
         }
-        self.dispatch(now, origin, &execute, &command, &classified, keys, effects);
+        let asked = CommandAsked { origin, execute: &execute, command: &command, classified: &classified };
+        self.dispatch(step, &asked, keys);
     }
 
     /// Whether the command cannot be taken now; its client is told why.
     pub(super) fn turned_away(
         &mut self,
+        step: &mut ShimStep<'_>,
         origin: Origin,
         keys: &[Key],
         kind: CommandKind,
-        effects: &mut Vec<Effect>,
     ) -> bool {
         let refusal = match keys.is_empty() {
             true => self.refusal(&Key::default()),
@@ -62,7 +73,7 @@ impl Shim {
         };
         let refusal = refusal.or_else(|| self.overload(keys, kind));
         if let Some(refusal) = &refusal {
-            self.refuse(origin, refusal, effects);
+            step.refuse(origin, refusal);
         }
         refusal.is_some()
     }
@@ -79,17 +90,8 @@ impl Shim {
         keys.filter(|key| seen.insert(key.clone(), ()).is_none()).collect()
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one command in its parts")]
-    fn dispatch(
-        &mut self,
-        now: Time,
-        origin: Origin,
-        execute: &Execute,
-        command: &Command,
-        classified: &Classified,
-        keys: SmallVec<[Key; 1]>,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn dispatch(&mut self, step: &mut ShimStep<'_>, asked: &CommandAsked<'_>, keys: SmallVec<[Key; 1]>) {
+        let CommandAsked { origin, execute, command, classified } = *asked;
         let resp3 = execute.resp3;
         let shared =
             if classified.spec.runs_script() { Lane::Scripts { resp3 } } else { Lane::Shared { resp3 } };
@@ -99,29 +101,27 @@ impl Shim {
             kind if is_the_routers(kind, command) => {
                 self.statistics.unexpected += 1;
                 let text = "-ERR DistCache: the router answers this command itself\r\n";
-                self.reply_error(origin, text, effects);
+                step.reply_error(origin, text);
             }
             CommandKind::Purge => {
                 if let Some(scope) = commands::purge_scope(command) {
-                    self.purge(now, Requester::Client(origin), &scope, effects);
+                    self.purge(step, Requester::Client(origin), &scope);
                 }
             }
-            CommandKind::Publish => self.publish(now, origin, (execute, command, classified), effects),
-            CommandKind::Keyless if asks_for_subscriptions(classified) => {
-                self.publish(now, origin, (execute, command, classified), effects);
-            }
+            CommandKind::Publish => self.publish(step, asked),
+            CommandKind::Keyless if asks_for_subscriptions(classified) => self.publish(step, asked),
             CommandKind::Keyless | CommandKind::Connection | CommandKind::Subscription => {
                 let purpose = Purpose::Plain { origin, keys: SmallVec::new() };
-                self.store(now, purpose, shared, Reach::Whole, SmallVec::from_elem(frame, 1), effects);
+                self.store(step, purpose, shared, Reach::Whole, SmallVec::from_elem(frame, 1));
             }
             CommandKind::Read | CommandKind::Query => {
                 self.statistics.storage_reads += 1;
                 let waits = keys.iter().any(|key| self.must_queue(key, shared, execute.ordered));
                 if waits {
-                    self.enqueue(Some(origin), OperationKind::Read(None), shared, frame, keys);
+                    self.admit_operation(operation(origin, OperationKind::Read(None), shared, frame, keys));
                 } else {
                     let (reach, purpose) = (self.reach_of(&keys), Purpose::Plain { origin, keys });
-                    self.store(now, purpose, shared, reach, SmallVec::from_elem(frame, 1), effects);
+                    self.store(step, purpose, shared, reach, SmallVec::from_elem(frame, 1));
                 }
             }
             CommandKind::Write => {
@@ -131,7 +131,7 @@ impl Shim {
                     Operation { early, ..operation(origin, OperationKind::Write, shared, frame, keys) };
                 self.admit_operation(operation);
             }
-            CommandKind::Watch => self.watch(now, origin, execute, effects),
+            CommandKind::Watch => self.watch(step, origin, execute),
             CommandKind::BlockingWrite => {
                 self.admit_operation(operation(origin, OperationKind::Blocking, pinned, frame, keys))
             }
@@ -179,19 +179,6 @@ impl Shim {
         self.larges.knows_any(key) || ordered && self.must_wait(key, lane)
     }
 
-    pub(super) fn enqueue(
-        &mut self,
-        origin: Option<Origin>,
-        kind: OperationKind,
-        lane: Lane,
-        command: Bytes,
-        keys: SmallVec<[Key; 1]>,
-    ) {
-        let blank = Origin::new(Peer::Shim(self.config.id), 0);
-        let operation = Operation { origin, ..operation(origin.unwrap_or(blank), kind, lane, command, keys) };
-        self.admit_operation(operation);
-    }
-
     /// Enters the queues of all its keys in one step.
     pub(super) fn admit_operation(&mut self, mut operation: Operation) {
         operation.since = operation.origin.map(|_| self.since);
@@ -209,14 +196,14 @@ impl Shim {
     }
 
     /// Moves every operation on that can move. Nothing recurses: each step only adds to `ready`.
-    pub(super) fn run_ready(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn run_ready(&mut self, step: &mut ShimStep<'_>) {
         while let Some(id) = self.ready.pop_front() {
             let Some(operation) = self.operations.get(id as usize) else { continue };
             let (phase, awaiting) = (operation.phase, operation.awaiting);
-            if phase == Phase::Queued && self.may_start(now, id) {
-                self.start(now, id, effects);
-            } else if phase == Phase::Invalidating && awaiting == 0 && !self.must_hold(now, id) {
-                self.submit(now, id, effects);
+            if phase == Phase::Queued && self.may_start(step.now, id) {
+                self.start(step, id);
+            } else if phase == Phase::Invalidating && awaiting == 0 && !self.must_hold(step.now, id) {
+                self.submit(step, id);
             }
         }
     }
@@ -252,23 +239,23 @@ impl Shim {
     }
 
     /// Takes versions and invalidates every copy that a node might serve.
-    fn start(&mut self, now: Time, id: u32, effects: &mut Vec<Effect>) {
+    fn start(&mut self, step: &mut ShimStep<'_>, id: u32) {
         self.operations[id as usize].phase = Phase::Invalidating;
         match self.operations[id as usize].kind {
             OperationKind::Read(_) | OperationKind::BlockingQuery => {}
-            OperationKind::Barrier | OperationKind::Flush => self.revoke_all(now, id, effects),
+            OperationKind::Barrier | OperationKind::Flush => self.revoke_all(step, id),
             OperationKind::Write | OperationKind::Blocking | OperationKind::Purge | OperationKind::Change => {
                 for index in 0..self.operations[id as usize].written {
-                    self.invalidate(now, id, index, effects);
+                    self.invalidate(step, id, index);
                 }
             }
         }
         if self.operations[id as usize].awaiting == 0 {
-            self.submit(now, id, effects);
+            self.submit(step, id);
         }
     }
 
-    fn invalidate(&mut self, now: Time, id: u32, index: usize, effects: &mut Vec<Effect>) {
+    fn invalidate(&mut self, step: &mut ShimStep<'_>, id: u32, index: usize) {
         self.sequence += 1;
         let version = self.sequence;
         let operation = &mut self.operations[id as usize];
@@ -285,49 +272,52 @@ impl Shim {
         for node in nodes {
             let link = &mut self.links[usize::from(node.0)];
             // A session without a running lease is closed by the next tick; its node serves nothing.
-            let Some(session) = link.session.id().filter(|id| link.session.is_live(now, *id)) else {
+            let Some(session) = link.session.id().filter(|id| link.session.is_live(step.now, *id)) else {
                 continue;
             };
             let message = Invalidate { session, key: key.clone(), version, value: early.clone() };
-            let outstanding =
-                Outstanding { operation: id, message: message.clone(), sent: now, repeated: now, heard };
+            let outstanding = Outstanding {
+                operation: id,
+                message: message.clone(),
+                sent: step.now,
+                repeated: step.now,
+                heard,
+            };
             link.outstanding.insert(version, outstanding);
             self.operations[id as usize].awaiting += 1;
             self.statistics.invalidated_copies += 1;
-            self.send_invalidate(node, message, effects);
+            self.send_invalidate(step, node, message);
         }
     }
 
     pub(super) fn send_invalidate(
         &mut self,
+        step: &mut ShimStep<'_>,
         node: wire::NodeId,
         message: Invalidate,
-        effects: &mut Vec<Effect>,
     ) {
         self.statistics.invalidations += 1;
         self.statistics.coherence_messages += 1;
-        self.send(Peer::Node(node), Message::Invalidate(message), effects);
+        step.send(Peer::Node(node), Message::Invalidate(message));
     }
 
     /// Nothing servable is left: storage may see the command.
-    fn submit(&mut self, now: Time, id: u32, effects: &mut Vec<Effect>) {
+    fn submit(&mut self, step: &mut ShimStep<'_>, id: u32) {
         let operation = &self.operations[id as usize];
         let (kind, lane) = (operation.kind, operation.lane);
         for index in 0..operation.keys.len() {
-            let operation = &self.operations[id as usize];
-            let (key, writes) = (operation.keys[index].clone(), operation.writes_key(index));
-            self.leave_queue(id, &key, (kind, writes), lane);
+            self.leave_queue(id, index);
         }
         let operation = &self.operations[id as usize];
         if operation.kind.is_silent() || operation.purge.is_some() || operation.cancelled {
-            return self.complete(id, Bytes::new(), true, effects);
+            return self.complete(step, id, Bytes::new(), true);
         }
         if let Some(reply) = unblock::reply(operation) {
-            return self.complete(id, reply, false, effects);
+            return self.complete(step, id, reply, false);
         }
         if let Some(refusal) = self.down_reason() {
             let text = format!("-ERR DistCache: storage cannot be reached: {refusal}\r\n");
-            return self.complete(id, Bytes::from(text), false, effects);
+            return self.complete(step, id, Bytes::from(text), false);
         }
         self.statistics.storage_writes += u64::from(kind.writes());
         let commands = self.operations[id as usize].commands.clone();
@@ -335,7 +325,7 @@ impl Shim {
             Operation { keys, anchor, .. } if keys.is_empty() => self.reach_of(anchor.as_slice()),
             Operation { keys, .. } => self.reach_of(keys),
         };
-        let ticket = self.store(now, Purpose::Operation(id), lane, reach, commands, effects);
+        let ticket = self.store(step, Purpose::Operation(id), lane, reach, commands);
         let operation = &mut self.operations[id as usize];
         operation.phase = Phase::Sent { ticket };
         self.larges.asked += usize::from(operation.streams());
@@ -344,54 +334,51 @@ impl Shim {
         }
     }
 
-    /// The next operation on the key may follow at once: one connection keeps their order.
-    fn leave_queue(&mut self, id: u32, key: &Key, (kind, writes): (OperationKind, bool), lane: Lane) {
-        let Some(state) = self.keys.get_mut(key) else { return };
+    /// The next operation on its key of this index may follow at once: one connection keeps their order.
+    fn leave_queue(&mut self, id: u32, index: usize) {
+        let operation = &self.operations[id as usize];
+        let Some(state) = self.keys.get_mut(&operation.keys[index]) else { return };
         state.queue.retain(|queued| *queued != id);
-        if kind.occupies_lane() {
+        if operation.kind.occupies_lane() {
             state.sent += 1;
-            state.sent_lane = lane;
-            state.writes_sent += u32::from(writes);
+            state.sent_lane = operation.lane;
+            state.writes_sent += u32::from(operation.writes_key(index));
         }
         self.ready.extend(state.queue.first());
     }
 
     /// The end of an operation: answers, lets go of its keys, commits the early value if nothing interfered.
-    pub(super) fn complete(&mut self, id: u32, reply: Bytes, success: bool, effects: &mut Vec<Effect>) {
+    pub(super) fn complete(&mut self, step: &mut ShimStep<'_>, id: u32, reply: Bytes, success: bool) {
         let operation = self.operations.remove(id as usize);
         let asked = operation.streams() && matches!(operation.phase, Phase::Sent { .. });
         self.larges.asked -= usize::from(asked);
         if let Lane::Watching { number, .. } = operation.lane {
-            self.release_watching(number, matches!(operation.phase, Phase::Sent { .. }), effects);
+            self.release_watching(step, number, matches!(operation.phase, Phase::Sent { .. }));
         }
         if matches!(operation.kind, OperationKind::Barrier | OperationKind::Flush) {
             self.barriers.retain(|queued| *queued != id);
             self.ready.extend(self.barriers.front());
         }
         self.report_due(&operation, success);
-        for (index, key) in operation.keys.iter().enumerate() {
-            self.release(key, &operation, index, success, effects);
+        for index in 0..operation.keys.len() {
+            self.release(step, &operation, index, success);
         }
         if let Some(purge) = operation.purge {
-            return self.purge_goes_on(purge, effects);
+            return self.purge_goes_on(step, purge);
         }
         if let Some(origin) = operation.origin.filter(|_| !operation.cancelled) {
-            let view = match operation.kind {
-                OperationKind::Read(view) => view,
-                _ => None,
-            };
-            self.reply(origin, operation.keys.first(), view, reply, effects);
+            match (operation.kind, &operation.keys[..]) {
+                (OperationKind::Read(Some(view)), [key]) => {
+                    let reply = self.view_reply(key, view, reply);
+                    step.answer(origin, reply);
+                }
+                _ => step.reply(origin, reply),
+            }
         }
     }
 
-    fn release(
-        &mut self,
-        key: &Key,
-        operation: &Operation,
-        index: usize,
-        success: bool,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn release(&mut self, step: &mut ShimStep<'_>, operation: &Operation, index: usize, success: bool) {
+        let key = &operation.keys[index];
         let grants = self.grants();
         let Some(state) = self.keys.get_mut(key) else { return };
         if operation.kind.occupies_lane() {
@@ -417,32 +404,28 @@ impl Shim {
                 continue;
             };
             self.statistics.commits += 1;
-            self.send(
-                Peer::Node(node),
-                Message::Commit(Commit { session, key: key.clone(), version }),
-                effects,
-            );
+            step.send(Peer::Node(node), Message::Commit(Commit { session, key: key.clone(), version }));
         }
     }
 
-    pub(super) fn cancel(&mut self, from: Peer, request: u64, effects: &mut Vec<Effect>) {
-        self.unwatch(from, request, effects);
-        self.end_transfer((from, request), effects);
+    pub(super) fn cancel(&mut self, step: &mut ShimStep<'_>, from: Peer, request: u64) {
+        self.unwatch(step, from, request);
+        self.end_transfer(step, (from, request));
         let wanted = |operation: &Operation| operation.origin.is_some_and(|origin| origin.is(from, request));
         let found = self.operations.iter_mut().find(|(_, operation)| wanted(operation));
         if let Some((_, operation)) = found {
-            abandon(operation, effects);
+            abandon(step, operation);
         }
     }
 
     /// Nobody is left to hear what this router asked for: blocked commands are given up, others run out.
-    pub(super) fn unlinked_router(&mut self, input: &Input, effects: &mut Vec<Effect>) {
+    pub(super) fn unlinked_router(&mut self, step: &mut ShimStep<'_>, input: &Input) {
         let Input::Unlinked(router) = input else { return };
-        self.unwatch_all(*router, effects);
-        self.end_transfers_of(*router, effects);
+        self.unwatch_all(step, *router);
+        self.end_transfers_of(step, *router);
         for (_, operation) in &mut self.operations {
             if operation.origin.is_some_and(|origin| origin.from == *router) {
-                abandon(operation, effects);
+                abandon(step, operation);
             }
         }
     }
@@ -471,7 +454,7 @@ fn asks_for_subscriptions(classified: &Classified) -> bool {
 }
 
 /// Gives up a blocking command; any other that has begun runs to its end.
-fn abandon(operation: &mut Operation, effects: &mut Vec<Effect>) {
+fn abandon(step: &mut ShimStep<'_>, operation: &mut Operation) {
     if !matches!(operation.kind, OperationKind::Blocking | OperationKind::BlockingQuery)
         && !operation.streams()
     {
@@ -479,7 +462,7 @@ fn abandon(operation: &mut Operation, effects: &mut Vec<Effect>) {
     }
     operation.cancelled = true;
     if let Phase::Sent { ticket } = operation.phase {
-        effects.push(Effect::Wish { ticket, wish: Wish::Abort });
+        step.effects.push(Effect::Wish { ticket, wish: Wish::Abort });
     }
 }
 

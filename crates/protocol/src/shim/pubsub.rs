@@ -3,17 +3,19 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::message::{Deliver, Execute, Subscribe, Subscribers};
+use wire::message::{Deliver, Subscribe, Subscribers};
 use wire::resp::{Command, Value, reply};
 use wire::{Key, Message, Peer, RouterId, TopicKind};
 
 use super::operation::Origin;
-use super::{Effect, Purpose, Shim, StorageState};
+use super::operations::CommandAsked;
+use super::step::ShimStep;
+use super::{Purpose, Shim, StorageState};
 use crate::hash::KeyMap;
 use crate::storage::{Lane, Reach};
 use crate::time::Time;
+use commands::CommandKind;
 use commands::glob;
-use commands::{Classified, CommandKind};
 use std::time::Duration;
 
 const KINDS: [TopicKind; 3] = [TopicKind::Channel, TopicKind::Pattern, TopicKind::ShardChannel];
@@ -44,6 +46,14 @@ struct Topic {
     asked: bool,
     /// To be answered once it is active.
     waiting: SmallVec<[Origin; 1]>,
+}
+
+/// A SUBSCRIBE or UNSUBSCRIBE at storage.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct TopicChange {
+    pub(super) kind: TopicKind,
+    pub(super) name: Key,
+    pub(super) begins: bool,
 }
 
 impl Topic {
@@ -88,37 +98,30 @@ impl Topics {
 }
 
 impl Shim {
-    pub(super) fn subscribe(
-        &mut self,
-        now: Time,
-        router: RouterId,
-        subscribe: Subscribe,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn subscribe(&mut self, step: &mut ShimStep<'_>, router: RouterId, subscribe: Subscribe) {
         let Subscribe { request, kind, name, clients } = subscribe;
         let origin = Origin::new(Peer::Router(router), request);
-        self.set_clients(now, router, &Subscribers { kind, name: name.clone(), clients }, effects);
+        self.set_clients(step, router, &Subscribers { kind, name: name.clone(), clients });
         match (&self.storage, self.topics.of_mut(kind).get_mut(&name)) {
-            (_, None) => self.subscribed(origin, effects),
-            (_, Some(topic)) if topic.active && !topic.asked => self.subscribed(origin, effects),
+            (_, None) => self.subscribed(step, origin),
+            (_, Some(topic)) if topic.active && !topic.asked => self.subscribed(step, origin),
             (StorageState::Up { .. }, Some(topic)) => topic.waiting.push(origin),
             (StorageState::Down { reason }, Some(_)) => {
                 let text = format!("-ERR DistCache: storage cannot be reached: {reason}\r\n");
-                self.reply_error(origin, &text, effects);
+                step.reply_error(origin, &text);
             }
         }
     }
 
-    fn subscribed(&mut self, origin: Origin, effects: &mut Vec<Effect>) {
-        self.reply(origin, None, None, Bytes::from_static(reply::OK), effects);
+    fn subscribed(&mut self, step: &mut ShimStep<'_>, origin: Origin) {
+        step.reply(origin, Bytes::from_static(reply::OK));
     }
 
     pub(super) fn set_clients(
         &mut self,
-        now: Time,
+        step: &mut ShimStep<'_>,
         router: RouterId,
         subscribers: &Subscribers,
-        effects: &mut Vec<Effect>,
     ) {
         let Subscribers { kind, name, clients } = subscribers;
         let topics = self.topics.of_mut(*kind);
@@ -131,11 +134,11 @@ impl Shim {
         if *clients > 0 {
             topic.routers.push((router, *clients));
         }
-        self.settle_topic(now, *kind, name, effects);
+        self.settle_topic(step, *kind, name);
     }
 
     /// Asks storage for what the routers want, unless a command about it is there already.
-    fn settle_topic(&mut self, now: Time, kind: TopicKind, name: &Key, effects: &mut Vec<Effect>) {
+    fn settle_topic(&mut self, step: &mut ShimStep<'_>, kind: TopicKind, name: &Key) {
         let up = matches!(self.storage, StorageState::Up { .. });
         let Some(topic) = self.topics.of_mut(kind).get_mut(name) else { return };
         let wanted = !topic.routers.is_empty();
@@ -162,19 +165,20 @@ impl Shim {
             (TopicKind::ShardChannel, false) => "SUNSUBSCRIBE",
         };
         let command = Command::from_args(&[word.as_bytes(), &name.bytes]).frame().clone();
-        let purpose = Purpose::Topic { kind, name: super::reads::own(name), begins: wanted };
+        let change = TopicChange { kind, name: super::reads::own(name), begins: wanted };
         let reach = if kind == TopicKind::ShardChannel { self.reach(name) } else { Reach::Whole };
-        self.store(now, purpose, Lane::Subscriber, reach, SmallVec::from_elem(command, 1), effects);
+        let (purpose, commands) = (Purpose::Topic(change), SmallVec::from_elem(command, 1));
+        self.store(step, purpose, Lane::Subscriber, reach, commands);
     }
 
     /// Storage has answered a SUBSCRIBE or UNSUBSCRIBE; `None`: it never will.
     pub(super) fn topic_answered(
         &mut self,
-        now: Time,
-        (kind, name, begins): (TopicKind, Key, bool),
+        step: &mut ShimStep<'_>,
+        change: TopicChange,
         answer: Option<Bytes>,
-        effects: &mut Vec<Effect>,
     ) {
+        let TopicChange { kind, name, begins } = change;
         let Some(topic) = self.topics.of_mut(kind).get_mut(&name) else { return };
         topic.asked = false;
         let error = match answer {
@@ -190,14 +194,14 @@ impl Shim {
         let waiting = if settled { std::mem::take(&mut topic.waiting) } else { SmallVec::new() };
         for origin in waiting {
             match &error {
-                None => self.subscribed(origin, effects),
-                Some(error) => self.reply(origin, None, None, error.clone(), effects),
+                None => self.subscribed(step, origin),
+                Some(error) => step.reply(origin, error.clone()),
             }
         }
         if error.is_some() {
             self.topics.restore = true;
         } else {
-            self.settle_topic(now, kind, &name, effects);
+            self.settle_topic(step, kind, &name);
         }
     }
 
@@ -209,33 +213,33 @@ impl Shim {
         }
     }
 
-    pub(super) fn tick_topics(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn tick_topics(&mut self, step: &mut ShimStep<'_>) {
         if self.topics.len() == 0 {
             return;
         }
-        if self.topics.restore && now.since(self.topics.restored) >= RESTORE_INTERVAL {
-            self.restore_topics(now, effects);
+        if self.topics.restore && step.now.since(self.topics.restored) >= RESTORE_INTERVAL {
+            self.restore_topics(step);
         }
-        if now.since(self.topics.probed) >= PROBE_INTERVAL {
+        if step.now.since(self.topics.probed) >= PROBE_INTERVAL {
             // A server that has gone without a word would be noticed by nothing else.
-            self.topics.probed = now;
+            self.topics.probed = step.now;
             let ping = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
             let (purpose, lane) = (Purpose::Probe, Lane::Subscriber);
-            self.store(now, purpose, lane, Reach::Whole, SmallVec::from_elem(ping, 1), effects);
+            self.store(step, purpose, lane, Reach::Whole, SmallVec::from_elem(ping, 1));
         }
     }
 
-    pub(super) fn restore_topics(&mut self, now: Time, effects: &mut Vec<Effect>) {
+    pub(super) fn restore_topics(&mut self, step: &mut ShimStep<'_>) {
         self.topics.restore = false;
-        self.topics.restored = now;
+        self.topics.restored = step.now;
         for kind in KINDS {
             let names: Vec<Key> = self.topics.of(kind).keys().cloned().collect();
-            names.iter().for_each(|name| self.settle_topic(now, kind, name, effects));
+            names.iter().for_each(|name| self.settle_topic(step, kind, name));
         }
     }
 
     /// A router's link is gone: its clients get nothing until it says again how many there are.
-    pub(super) fn forget_subscribers(&mut self, now: Time, router: RouterId, effects: &mut Vec<Effect>) {
+    pub(super) fn forget_subscribers(&mut self, step: &mut ShimStep<'_>, router: RouterId) {
         for kind in KINDS {
             let mut left = Vec::new();
             for (name, topic) in self.topics.of_mut(kind) {
@@ -246,12 +250,12 @@ impl Shim {
                     left.push(name.clone());
                 }
             }
-            left.iter().for_each(|name| self.settle_topic(now, kind, name, effects));
+            left.iter().for_each(|name| self.settle_topic(step, kind, name));
         }
     }
 
     /// A push of storage's: once to every router with clients of its topic.
-    pub(super) fn published(&mut self, push: &Bytes, effects: &mut Vec<Effect>) {
+    pub(super) fn published(&mut self, step: &mut ShimStep<'_>, push: &Bytes) {
         let Some((kind, name)) = topic_of(push) else {
             self.statistics.unexpected += 1;
             return;
@@ -262,23 +266,18 @@ impl Shim {
         for (router, _) in topic.routers.clone() {
             self.statistics.messages_delivered += 1;
             let message = Deliver { kind, name: name.clone(), push: push.clone() };
-            self.send(Peer::Router(router), Message::Deliver(message), effects);
+            step.send(Peer::Router(router), Message::Deliver(message));
         }
     }
 
     /// PUBLISH and PUBSUB take the subscriber's connection: there storage answers in the order in which it delivers.
-    pub(super) fn publish(
-        &mut self,
-        now: Time,
-        origin: Origin,
-        (execute, command, classified): (&Execute, &Command, &Classified),
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn publish(&mut self, step: &mut ShimStep<'_>, asked: &CommandAsked<'_>) {
+        let CommandAsked { origin, execute, command, classified } = *asked;
         let is = |name: &str| classified.spec.name == name;
         let purpose = if classified.kind == CommandKind::Publish {
             let channel = self.placement.key(0, command.arg_bytes(1));
             if let Some(refusal) = self.refusal(&channel) {
-                return self.refuse(origin, &refusal, effects);
+                return step.refuse(origin, &refusal);
             }
             Purpose::Publish { origin, channel, shard: is("spublish") }
         } else if is("pubsub|numsub") || is("pubsub|shardnumsub") {
@@ -292,43 +291,37 @@ impl Shim {
             Purpose::Publish { channel, shard: true, .. } => self.reach(channel),
             _ => Reach::Whole,
         };
-        self.store(now, purpose, Lane::Subscriber, reach, frame, effects);
+        self.store(step, purpose, Lane::Subscriber, reach, frame);
     }
 
-    pub(super) fn receivers_counted(
-        &mut self,
-        origin: Origin,
-        (channel, shard): (&Key, bool),
-        answer: Bytes,
-        effects: &mut Vec<Effect>,
-    ) {
-        let value = match Value::parse(&answer) {
+    /// The reply to PUBLISH, with the receivers that storage does not know of.
+    pub(super) fn receivers_counted(&self, channel: &Key, shard: bool, answer: Bytes) -> Bytes {
+        match Value::parse(&answer) {
             Ok(Value::Integer(count)) => {
                 let mut out = Vec::new();
                 reply::integer((count + self.topics.more_receivers(channel, shard)).max(0), &mut out);
                 out.into()
             }
             _ => answer,
-        };
-        self.reply(origin, None, None, value, effects);
+        }
     }
 
     /// Names and numbers in turn. Those of other shims' channels are theirs to count.
     pub(super) fn subscribers_counted(
         &mut self,
+        step: &mut ShimStep<'_>,
         origin: Origin,
         kind: TopicKind,
         answer: Bytes,
-        effects: &mut Vec<Effect>,
     ) {
         let Ok(Value::Array(values)) = Value::parse(&answer) else {
-            return self.reply(origin, None, None, answer, effects);
+            return step.reply(origin, answer);
         };
         let mut out = Vec::with_capacity(answer.len() + 16);
         reply::array_header(values.len(), &mut out);
         for pair in values.chunks(2) {
             let (Some(Value::Bulk(name)), Some(Value::Integer(count))) = (pair.first(), pair.get(1)) else {
-                return self.reply_error(origin, UNEXPECTED, effects);
+                return step.reply_error(origin, UNEXPECTED);
             };
             let key = self.placement.key(0, name.clone());
             let is_own = self.placement.shim(&key) == self.config.id;
@@ -336,7 +329,7 @@ impl Shim {
             reply::bulk(name, &mut out);
             reply::integer(count.max(0), &mut out);
         }
-        self.reply(origin, None, None, out.into(), effects);
+        step.reply(origin, out.into());
     }
 }
 

@@ -3,13 +3,11 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::Reply;
-use wire::{Key, Message, Peer, Status};
+use wire::{Key, Message, Status};
 
-use super::operation::{Operation, OperationKind, Origin};
-use super::operations::operation;
+use super::operation::{Operation, OperationKind, Origin, blank};
+use super::step::ShimStep;
 use super::{Effect, Shim};
-use crate::storage::Lane;
-use crate::time::Time;
 use commands::PurgeTarget;
 
 /// Keys of one purge whose invalidations are under way at a time: nodes have reads to serve meanwhile.
@@ -34,40 +32,33 @@ pub(super) struct Purging {
 }
 
 impl Shim {
-    pub(super) fn purge(
-        &mut self,
-        now: Time,
-        requester: Requester,
-        scope: &PurgeTarget,
-        effects: &mut Vec<Effect>,
-    ) {
+    pub(super) fn purge(&mut self, step: &mut ShimStep<'_>, requester: Requester, scope: &PurgeTarget) {
         match scope {
-            PurgeTarget::Key(name) => self.purge_where(now, requester, |key| key.bytes == *name, effects),
+            PurgeTarget::Key(name) => self.purge_where(step, requester, |key| key.bytes == *name),
             PurgeTarget::Prefix(prefix) => {
-                self.purge_where(now, requester, |key| key.bytes.starts_with(prefix), effects);
+                self.purge_where(step, requester, |key| key.bytes.starts_with(prefix));
             }
-            PurgeTarget::All => self.purge_all(requester, effects),
+            PurgeTarget::All => self.purge_all(step, requester),
         }
     }
 
     pub(super) fn purge_where(
         &mut self,
-        now: Time,
+        step: &mut ShimStep<'_>,
         requester: Requester,
         concerns: impl Fn(&Key) -> bool,
-        effects: &mut Vec<Effect>,
     ) {
         let cached = self.keys.iter().filter(|(_, state)| !state.directory.entries.is_empty());
         let mut left: Vec<Key> = cached.map(|(key, _)| key).filter(|key| concerns(key)).cloned().collect();
         left.sort_unstable_by_key(|key| key.digest);
-        let Some(purge) = self.begin_purge(requester, left, effects) else { return };
-        if self.holds_writes(now) {
+        let Some(purge) = self.begin_purge(step, requester, left) else { return };
+        if self.holds_writes(step.now) {
             // Copies of earlier incarnations are in no directory; they end with their leases.
             self.purges[purge as usize].under_way = 1;
-            let end = now.after(self.config.lease.restart_wait()).min(self.hold_until);
+            let end = step.now.after(self.config.lease.restart_wait()).min(self.hold_until);
             return self.purges_held.push((end, purge));
         }
-        self.purge_goes_on(purge, effects);
+        self.purge_goes_on(step, purge);
     }
 
     /// The directory was forgotten: copies of before end with their leases, and no purge is done earlier.
@@ -79,33 +70,28 @@ impl Shim {
     }
 
     /// Lets go of the purges for which no lease of an earlier incarnation runs any more.
-    pub(super) fn release_purges(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        while let Some(index) = self.purges_held.iter().position(|(end, _)| now >= *end) {
+    pub(super) fn release_purges(&mut self, step: &mut ShimStep<'_>) {
+        while let Some(index) = self.purges_held.iter().position(|(end, _)| step.now >= *end) {
             let (_, purge) = self.purges_held.remove(index);
-            self.purge_goes_on(purge, effects);
+            self.purge_goes_on(step, purge);
         }
     }
 
     /// A barrier without a command: each node drops all that it has of this shim.
-    fn purge_all(&mut self, requester: Requester, effects: &mut Vec<Effect>) {
+    fn purge_all(&mut self, step: &mut ShimStep<'_>, requester: Requester) {
         let copies = self.keys.values().map(|state| servable(state.directory.entries.iter())).sum();
-        let Some(purge) = self.begin_purge(requester, Vec::new(), effects) else { return };
+        let Some(purge) = self.begin_purge(step, requester, Vec::new()) else { return };
         let purging = &mut self.purges[purge as usize];
         (purging.under_way, purging.copies) = (1, copies);
-        let barrier = self.part_of(purge, OperationKind::Barrier, SmallVec::new());
+        let barrier = part_of(purge, OperationKind::Barrier, SmallVec::new());
         self.admit_barrier(barrier);
     }
 
-    fn begin_purge(
-        &mut self,
-        requester: Requester,
-        left: Vec<Key>,
-        effects: &mut Vec<Effect>,
-    ) -> Option<u32> {
+    fn begin_purge(&mut self, step: &mut ShimStep<'_>, requester: Requester, left: Vec<Key>) -> Option<u32> {
         // What the configuration demands is not refused.
         if self.purges.len() >= PURGES_MAX && requester != Requester::Nobody {
             self.statistics.sheds += 1;
-            self.purged(requester, None, effects);
+            self.purged(step, requester, None);
             return None;
         }
         let purging = Purging { requester, left, under_way: 0, copies: 0 };
@@ -113,7 +99,7 @@ impl Shim {
     }
 
     /// Invalidates the next keys, or tells that there are none left.
-    pub(super) fn purge_goes_on(&mut self, purge: u32, effects: &mut Vec<Effect>) {
+    pub(super) fn purge_goes_on(&mut self, step: &mut ShimStep<'_>, purge: u32) {
         let Some(purging) = self.purges.get_mut(purge as usize) else { return };
         purging.under_way = purging.under_way.saturating_sub(1);
         loop {
@@ -125,42 +111,40 @@ impl Shim {
             let Some(state) = self.keys.get(&key) else { continue };
             purging.copies += servable(state.directory.entries.iter());
             purging.under_way += 1;
-            let part = self.part_of(purge, OperationKind::Purge, SmallVec::from_elem(key, 1));
+            let part = part_of(purge, OperationKind::Purge, SmallVec::from_elem(key, 1));
             self.admit_operation(part);
         }
         if self.purges[purge as usize].under_way == 0 {
             let Purging { requester, copies, .. } = self.purges.remove(purge as usize);
             self.statistics.purged_copies += copies;
-            self.purged(requester, Some(copies), effects);
+            self.purged(step, requester, Some(copies));
         }
     }
 
-    fn part_of(&self, purge: u32, kind: OperationKind, keys: SmallVec<[Key; 1]>) -> Operation {
-        let blank = Origin::new(Peer::Shim(self.config.id), 0);
-        let part = operation(blank, kind, Lane::Shared { resp3: false }, Bytes::new(), keys);
-        Operation { origin: None, purge: Some(purge), ..part }
-    }
-
     /// `None`: too many purges are under way.
-    fn purged(&mut self, requester: Requester, copies: Option<u64>, effects: &mut Vec<Effect>) {
+    fn purged(&mut self, step: &mut ShimStep<'_>, requester: Requester, copies: Option<u64>) {
         match (requester, copies) {
             (Requester::Nobody, _) => {}
             (Requester::Process(number), copies) => {
-                effects.push(Effect::Purged { number, copies: copies.unwrap_or_default() });
+                step.effects.push(Effect::Purged { number, copies: copies.unwrap_or_default() });
             }
             (Requester::Client(Origin { from, request, .. }), Some(copies)) => {
                 let value = Bytes::from(format!(":{copies}\r\n"));
-                self.send(from, Message::Reply(Reply { request, value, ..Reply::default() }), effects);
+                step.send(from, Message::Reply(Reply { request, value, ..Reply::default() }));
             }
             (Requester::Client(Origin { from, request, .. }), None) => {
                 let value = Bytes::from_static(
                     b"-BUSY DistCache: too many purges are under way; try again later\r\n",
                 );
                 let reply = Reply { request, status: Status::Busy, value, ..Reply::default() };
-                self.send(from, Message::Reply(reply), effects);
+                step.send(from, Message::Reply(reply));
             }
         }
     }
+}
+
+fn part_of(purge: u32, kind: OperationKind, keys: SmallVec<[Key; 1]>) -> Operation {
+    Operation { purge: Some(purge), ..blank(kind, keys) }
 }
 
 /// How many of a key's copies a node might serve.

@@ -6,12 +6,14 @@ use wire::message::{Fetch, Fill, Offer, Read, Refuse};
 use wire::{Key, LayerSet, Message, NodeId, Peer, View};
 
 use super::operation::{KeyState, OperationKind, Origin};
+use super::operations::operation;
 use super::refusal::Refusal;
-use super::{Effect, FillTicket, Purpose, Shim, StorageState};
+use super::step::ShimStep;
+use super::{FillTicket, Purpose, Shim, StorageState};
+use crate::key_view::KeyView;
 use crate::node::heat_item;
 use crate::requests::RequestClass;
 use crate::storage::Lane;
-use crate::time::Time;
 use commands::CommandKind;
 use wire::resp::Command;
 
@@ -20,58 +22,63 @@ const MISFIT: &str = "-ERR DistCache: the command is not the cacheable read that
 const PTTL: &[u8] = b"*2\r\n$4\r\nPTTL\r\n";
 
 impl Shim {
-    pub(super) fn read(&mut self, now: Time, from: Peer, read: Read, effects: &mut Vec<Effect>) {
+    pub(super) fn read(&mut self, step: &mut ShimStep<'_>, from: Peer, read: Read) {
         let origin = Origin { from, request: read.request, streams: read.streams };
         if let Some(refusal) = self.refusal(&read.key) {
-            return self.refuse(origin, &refusal, effects);
+            return step.refuse(origin, &refusal);
         }
         if self.observes() {
-            self.observe_read(now, &read);
+            self.observe_read(step.now, &read);
         } else if matches!(from, Peer::Router(_)) {
-            self.count_heat(now, &read, effects);
+            self.count_heat(step, &read);
         }
-        let Read { key, view, resp3, ordered, .. } = read;
-        let Some((command, _)) = self.read_command(&key, view, resp3, read.command) else {
-            return self.reply_error(origin, MISFIT, effects);
+        let Read { key, view, resp3, ordered, command, .. } = read;
+        let asked = KeyView { key, view, resp3 };
+        let Some((command, _)) = self.read_command(&asked, command) else {
+            return step.reply_error(origin, MISFIT);
         };
-        if matches!(from, Peer::Node(_)) && self.larges.knows(&key, view) {
-            return self.refuse(origin, &Refusal::large(), effects);
+        if matches!(from, Peer::Node(_)) && self.larges.knows(&asked.key, view) {
+            return step.refuse(origin, &Refusal::large());
         }
-        if origin.streams && self.larges.knows(&key, view) {
-            self.send_waiting(now, &key, effects);
-            return self.ask_for_large(now, origin, (key, view, resp3), command, effects);
+        if origin.streams && self.larges.knows(&asked.key, view) {
+            self.send_waiting(step, &asked.key);
+            return self.ask_for_large(step, origin, asked, command);
         }
         let lane = Lane::Shared { resp3 };
-        if self.must_queue(&key, lane, ordered) {
-            self.send_waiting(now, &key, effects);
+        if self.must_queue(&asked.key, lane, ordered) {
+            self.send_waiting(step, &asked.key);
             self.statistics.storage_reads += 1;
-            let keys = SmallVec::from_elem(key, 1);
-            return self.enqueue(Some(origin), OperationKind::Read(Some(view)), lane, command, keys);
+            let (kind, keys) = (OperationKind::Read(Some(view)), SmallVec::from_elem(asked.key, 1));
+            return self.admit_operation(operation(origin, kind, lane, command, keys));
         }
-        if self.join(now, origin, (&key, view, resp3), ordered, effects) {
+        if self.join(step, origin, &asked, ordered) {
             return;
         }
         if let Some(refusal) = self.storage_overloaded(RequestClass::Client) {
-            return self.refuse(origin, &refusal, effects);
+            return step.refuse(origin, &refusal);
         }
-        self.send_reading(now, SmallVec::from_elem(origin, 1), (key, view, resp3), command, effects);
+        self.send_reading(step, SmallVec::from_elem(origin, 1), asked, command);
     }
 
     /// A node asks for a copy: register first, read second. Answered in any case, granted only if nobody writes.
-    pub(super) fn fetch(&mut self, now: Time, node: NodeId, fetch: Fetch, effects: &mut Vec<Effect>) {
+    pub(super) fn fetch(&mut self, step: &mut ShimStep<'_>, node: NodeId, fetch: Fetch) {
         let Fetch { session, fill, key, view, resp3, command } = fetch;
-        self.open_if_offered(now, node, session);
+        self.open_if_offered(step.now, node, session);
         let large = self.larges.knows(&key, view).then(Refusal::large);
         let refusal = self.refusal(&key).or(large).or_else(|| self.storage_overloaded(RequestClass::Fill));
+        let asked = KeyView { key, view, resp3 };
+        let refused =
+            |asked: KeyView| FillTicket { node, session, fill, key: asked.key, view, version: None };
         if let Some(refusal) = refusal {
-            return self.send_fill(node, session, fill, key, view, refusal, effects);
+            return refuse_fill(step, refused(asked), refusal);
         }
-        let Some((command, may_cache)) = self.read_command(&key, view, resp3, command) else {
-            return self.send_fill(node, session, fill, key, view, Refusal::error(MISFIT), effects);
+        let Some((command, may_cache)) = self.read_command(&asked, command) else {
+            return refuse_fill(step, refused(asked), Refusal::error(MISFIT));
         };
-        let live = self.links[usize::from(node.0)].session.is_live(now, session);
+        let KeyView { key, .. } = asked;
+        let live = self.links[usize::from(node.0)].session.is_live(step.now, session);
         if !live {
-            self.send(Peer::Node(node), Message::Refuse(Refuse { session }), effects);
+            step.send(Peer::Node(node), Message::Refuse(Refuse { session }));
         }
         let may_cache = may_cache
             && !self.observes()
@@ -89,24 +96,24 @@ impl Shim {
         self.statistics.storage_reads += 1;
         let pttl = self.frame(PTTL, &key.bytes);
         let (lane, reach) = (Lane::Shared { resp3 }, self.reach(&key));
-        let ticket = FillTicket { session, fill, key, view, version };
-        let purpose = Purpose::Fill { node, fetch: ticket };
-        self.store(now, purpose, lane, reach, SmallVec::from_buf([pttl, command]), effects);
+        let purpose = Purpose::Fill(FillTicket { node, session, fill, key, view, version });
+        self.store(step, purpose, lane, reach, SmallVec::from_buf([pttl, command]));
     }
 
     /// The command for storage, and whether its reply may be cached. None if it is anything but the cacheable read of
     /// this key that its view says: what a confused peer sends must not reach the connection that all share, nor one
     /// reply another's view.
-    fn read_command(&mut self, key: &Key, view: View, resp3: bool, frame: Bytes) -> Option<(Bytes, bool)> {
-        if view == View::GET {
+    fn read_command(&mut self, asked: &KeyView, frame: Bytes) -> Option<(Bytes, bool)> {
+        let KeyView { key, view, resp3 } = asked;
+        if *view == View::GET {
             return Some((self.frame(GET, &key.bytes), true));
         }
         let found = Command::parse(frame.clone()).ok().and_then(|command| {
             let classified = commands::classify(&command).ok()?;
             let own = matches!(classified.keys[..], [index] if command.arg(index) == &key.bytes[..]);
             let fits = own && classified.kind == CommandKind::Read;
-            let named = commands::view(self.placement.view_hash(), &command, &classified, resp3);
-            (fits && named == view).then_some(classified.spec.is_hash())
+            let named = commands::view(self.placement.view_hash(), &command, &classified, *resp3);
+            (fits && named == *view).then_some(classified.spec.is_hash())
         });
         let Some(is_hash) = found else {
             self.statistics.unexpected += 1;
@@ -118,12 +125,12 @@ impl Shim {
     }
 
     /// Cold reads show which keys deserve a copy; their nodes are told and decide.
-    fn count_heat(&mut self, now: Time, read: &Read, effects: &mut Vec<Effect>) {
+    fn count_heat(&mut self, step: &mut ShimStep<'_>, read: &Read) {
         let item = heat_item(&read.key, read.view);
         let always = self.config.settings.policies.is_always(&read.key.bytes);
         let floor = if always { 1 } else { self.heat_floor };
-        let Some(heat) = self.heat.record(now, item, floor) else { return };
-        self.hottest.report(now, &read.key, heat);
+        let Some(heat) = self.heat.record(step.now, item, floor) else { return };
+        self.hottest.report(step.now, &read.key, heat);
         let unfit = self.is_marked(&read.key) || self.larges.knows(&read.key, read.view);
         if self.config.settings.policies.of(&read.key.bytes).is_never() || unfit {
             return;
@@ -139,7 +146,7 @@ impl Shim {
             }
             self.statistics.offers += 1;
             let Read { key, view, resp3, command, .. } = read.clone();
-            self.send(Peer::Node(node), Message::Offer(Offer { key, view, resp3, heat, command }), effects);
+            step.send(Peer::Node(node), Message::Offer(Offer { key, view, resp3, heat, command }));
         }
     }
 
@@ -149,34 +156,25 @@ impl Shim {
         let entries = state.directory.entries.iter().filter(|entry| entry.views.contains(&view));
         entries.fold(LayerSet::EMPTY, |layers, entry| layers.with(self.placement.layer_of(entry.node)))
     }
+}
 
-    /// A fetch that could not be asked: an error reply, never a copy.
-    #[expect(clippy::too_many_arguments, reason = "the fields of the message")]
-    fn send_fill(
-        &mut self,
-        node: NodeId,
-        session: u64,
-        fill: u64,
-        key: Key,
-        view: View,
-        refusal: Refusal,
-        effects: &mut Vec<Effect>,
-    ) {
-        let Refusal { status, value } = refusal;
-        let fill = Fill {
-            session,
-            fill,
-            key,
-            view,
-            version: 0,
-            granted: false,
-            status,
-            cached: LayerSet::EMPTY,
-            ttl_ms: None,
-            value,
-        };
-        self.send(Peer::Node(node), Message::Fill(fill), effects);
-    }
+/// A fetch that could not be asked: an error reply, never a copy.
+fn refuse_fill(step: &mut ShimStep<'_>, fetch: FillTicket, refusal: Refusal) {
+    let FillTicket { node, session, fill, key, view, .. } = fetch;
+    let Refusal { status, value } = refusal;
+    let fill = Fill {
+        session,
+        fill,
+        key,
+        view,
+        version: 0,
+        granted: false,
+        status,
+        cached: LayerSet::EMPTY,
+        ttl_ms: None,
+        value,
+    };
+    step.send(Peer::Node(node), Message::Fill(fill));
 }
 
 /// The same key in a buffer of its own.

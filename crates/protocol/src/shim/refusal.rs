@@ -2,11 +2,10 @@
 //! other shims, full queues, storage at its limit.
 
 use bytes::Bytes;
-use wire::message::Reply;
-use wire::{Key, Message, Status};
+use wire::{Key, Status};
 
-use super::operation::{KeyState, Operation, OperationKind, Origin};
-use super::{Effect, Shim, StorageState};
+use super::operation::{KeyState, Operation, OperationKind};
+use super::{Shim, StorageState};
 use crate::requests::RequestClass;
 use commands::{CommandKind, CommandSpec, Flag};
 
@@ -104,11 +103,5 @@ impl Shim {
             matches!(operation.kind, OperationKind::Blocking | OperationKind::BlockingQuery)
         };
         self.operations.iter().filter(|(_, operation)| waits(operation)).count()
-    }
-
-    pub(super) fn refuse(&mut self, origin: Origin, refusal: &Refusal, effects: &mut Vec<Effect>) {
-        let Refusal { status, value } = refusal.clone();
-        let reply = Reply { request: origin.request, status, value, ..Reply::default() };
-        self.send(origin.from, Message::Reply(reply), effects);
     }
 }

@@ -5,10 +5,12 @@ use smallvec::SmallVec;
 use wire::message::{Fill, Reply};
 use wire::{Key, LayerSet, Message, NodeId, Peer, Status, View};
 
-use super::operation::{OperationKind, Origin, Phase};
+use super::large::ReplyChunk;
+use super::operation::{OperationKind, Phase, blank};
 use super::operations::status_of;
-use super::{Effect, FillTicket, Purpose, Shim, StorageState, Ticket, transaction};
-use crate::storage::{LARGE_REPLY_BYTES, Lane, StorageEvent, StorageTraits};
+use super::step::ShimStep;
+use super::{FillTicket, Purpose, Shim, StorageState, Ticket, transaction};
+use crate::storage::{LARGE_REPLY_BYTES, StorageEvent, StorageTraits};
 use crate::time::Time;
 
 /// A script or a function has run since `busy-reply-threshold`: Redis' words and Valkey's.
@@ -16,9 +18,9 @@ const SCRIPT_RUNS: [&[u8]; 2] = [b"-BUSY Redis is busy running", b"-BUSY Valkey 
 const LOST: &str = "-ERR DistCache: the connection to storage broke before the reply";
 
 impl Shim {
-    pub(super) fn storage_event(&mut self, now: Time, event: StorageEvent, effects: &mut Vec<Effect>) {
+    pub(super) fn storage_event(&mut self, step: &mut ShimStep<'_>, event: StorageEvent) {
         match event {
-            StorageEvent::Up { incarnation, traits } => self.storage_up(now, incarnation, traits, effects),
+            StorageEvent::Up { incarnation, traits } => self.storage_up(step, incarnation, traits),
             StorageEvent::Down { reason } => {
                 self.script_busy = None;
                 self.storage = StorageState::Down { reason };
@@ -34,35 +36,38 @@ impl Shim {
                         self.proof = self.proof.max(ticket.issued);
                     }
                     match ticket.place {
-                        Some(place) => self.storage_limit.answered(now, now.since(ticket.issued), place),
+                        Some(place) => {
+                            self.storage_limit.answered(step.now, step.now.since(ticket.issued), place)
+                        }
                         None if matches!(ticket.purpose, Purpose::Operation(_)) => {}
-                        None => self.storage_limit.sample(now.since(ticket.issued)),
+                        None => self.storage_limit.sample(step.now.since(ticket.issued)),
                     }
-                    let issued = ticket.issued;
-                    if let Purpose::Feed { opens } = ticket.purpose {
-                        return self.feed_answered(now, (issued, opens), &replies, effects);
+                    match ticket.purpose {
+                        Purpose::Feed { opens } if self.feed.awaits(ticket.issued, opens) => {
+                            self.feed_answered(step, opens, &replies);
+                        }
+                        _ => self.answered(step, ticket, replies),
                     }
-                    self.answered(now, ticket, replies, effects);
                 }
             }
-            StorageEvent::Large { ticket } => self.large(now, ticket, effects),
-            StorageEvent::Part { ticket, bytes, last } => self.part(now, ticket, (bytes, last), effects),
+            StorageEvent::Large { ticket } => self.large(step, ticket),
+            StorageEvent::Part { ticket, bytes, last } => self.part(step, ticket, ReplyChunk { bytes, last }),
             StorageEvent::Lost { ticket, sent } => {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     self.statistics.storage_lost += 1;
                     if ticket.place.is_some() {
                         self.storage_limit.ended();
                     }
-                    self.lost(now, ticket.purpose, sent, effects);
+                    self.lost(step, ticket.purpose, sent);
                 }
             }
             // People read it.
             StorageEvent::Note { .. } => {}
-            StorageEvent::Published(push) => self.published(&push, effects),
+            StorageEvent::Published(push) => self.published(step, &push),
             StorageEvent::Unsubscribed => self.unsubscribed(),
             StorageEvent::Moving(slots) => self.slots_move(slots),
-            StorageEvent::Changed(push) => self.changed(&push, effects),
-            StorageEvent::FeedDown => self.feed_down(now, effects),
+            StorageEvent::Changed(push) => self.changed(step, &push),
+            StorageEvent::FeedDown => self.feed_down(step),
             StorageEvent::Fenced => self.end_quarantine(),
         }
     }
@@ -86,13 +91,12 @@ impl Shim {
         let cached = self.keys.iter().filter(|(_, state)| !state.directory.entries.is_empty());
         let keys: Vec<Key> = cached.map(|(key, _)| key).filter(|key| begins(key)).cloned().collect();
         for key in keys {
-            let (lane, keys) = (Lane::Shared { resp3: false }, SmallVec::from_elem(key, 1));
-            self.enqueue(None, OperationKind::Purge, lane, Bytes::new(), keys);
+            self.admit_operation(blank(OperationKind::Purge, SmallVec::from_elem(key, 1)));
         }
     }
 
     /// A new incarnation starts with an empty directory, and waits out the leases of all earlier ones.
-    fn storage_up(&mut self, now: Time, incarnation: u64, traits: StorageTraits, effects: &mut Vec<Effect>) {
+    fn storage_up(&mut self, step: &mut ShimStep<'_>, incarnation: u64, traits: StorageTraits) {
         self.storage = StorageState::Up { traits };
         if self.incarnation != Some(incarnation) {
             let earlier = self.incarnation.replace(incarnation);
@@ -106,15 +110,15 @@ impl Shim {
             self.end_quarantine();
             self.touching.clear();
             self.proof = Time(0);
-            self.hold_until = now.after(self.config.lease.restart_wait());
+            self.hold_until = step.now.after(self.config.lease.restart_wait());
             if earlier.is_some() {
                 // Nobody may see a value, then that it is gone, and then the value again in a copy.
                 self.reads_hold_until = self.hold_until;
             }
             self.hold_purges();
         }
-        self.prove(now, effects);
-        self.restore_topics(now, effects);
+        self.prove(step);
+        self.restore_topics(step);
     }
 
     /// Whatever was lost has happened or never will: fills may show it.
@@ -130,13 +134,7 @@ impl Shim {
         }
     }
 
-    fn answered(
-        &mut self,
-        now: Time,
-        ticket: Ticket,
-        replies: SmallVec<[Bytes; 2]>,
-        effects: &mut Vec<Effect>,
-    ) {
+    fn answered(&mut self, step: &mut ShimStep<'_>, ticket: Ticket, replies: SmallVec<[Bytes; 2]>) {
         let outcome = match &replies[..] {
             [_, _, ..] => match ticket.purpose {
                 Purpose::Plain { .. } | Purpose::Operation(_) | Purpose::WatchedRead { .. } => {
@@ -149,66 +147,60 @@ impl Shim {
         let mut replies = replies.into_iter();
         let first = outcome.or_else(|| replies.next()).unwrap_or_default();
         match ticket.purpose {
-            Purpose::Read { origins, key, view, resp3 } => {
+            Purpose::Read { origins, asked } => {
+                let reply = self.view_reply(&asked.key, asked.view, first);
                 for origin in origins {
-                    self.reply(origin, Some(&key), Some(view), first.clone(), effects);
+                    step.answer(origin, reply.clone());
                 }
-                self.reading_ended(now, key, (view, resp3), effects);
+                self.reading_ended(step, asked);
             }
-            Purpose::Plain { origin, .. } => self.reply(origin, None, None, first, effects),
+            Purpose::Plain { origin, .. } => step.reply(origin, first),
             Purpose::Watch { origin, first: begins, request } => {
-                self.watched(origin, request, begins, &first, effects);
-                self.reply(origin, None, None, first, effects);
+                if status_of(&first) == Status::Error {
+                    self.watch_refused(step, origin, request, begins);
+                }
+                step.reply(origin, first);
             }
             Purpose::WatchedRead { origin, number } => {
-                self.release_watching(number, true, effects);
-                self.reply(origin, None, None, first, effects);
+                self.release_watching(step, number, true);
+                step.reply(origin, first);
             }
-            Purpose::Fill { node, fetch } => {
+            Purpose::Fill(fetch) => {
                 let value = replies.next().unwrap_or_default();
-                let reply = match value.len() > LARGE_REPLY_BYTES {
+                let found = match value.len() > LARGE_REPLY_BYTES {
                     // From storage that does not say so before.
-                    true => (Status::Large, Bytes::new()),
-                    false => shaped(Some(fetch.view), value),
+                    true => Shaped { status: Status::Large, value: Bytes::new() },
+                    false => Shaped::of(fetch.view, value),
                 };
-                self.fill(node, fetch, &first, reply, effects);
+                self.fill(step, fetch, &first, found);
             }
             Purpose::Operation(id) => {
                 let success = status_of(&first) != Status::Error;
                 self.came_whole(id, first.len());
-                self.complete(id, first, success, effects);
+                self.complete(step, id, first, success);
             }
             Purpose::Proof | Purpose::Probe | Purpose::Feed { .. } | Purpose::Transfer { .. } => {}
-            Purpose::Topic { kind, name, begins } => {
-                self.topic_answered(now, (kind, name, begins), Some(first), effects);
-            }
+            Purpose::Topic(change) => self.topic_answered(step, change, Some(first)),
             Purpose::Publish { origin, channel, shard } => {
-                self.receivers_counted(origin, (&channel, shard), first, effects);
+                let reply = self.receivers_counted(&channel, shard, first);
+                step.reply(origin, reply);
             }
             Purpose::CountSubscribers { origin, kind } => {
-                self.subscribers_counted(origin, kind, first, effects);
+                self.subscribers_counted(step, origin, kind, first);
             }
             Purpose::Touch { key } => {
                 let cached = self.keys.get(&key).is_some_and(|state| !state.directory.entries.is_empty());
                 if first == b":0\r\n"[..] && cached {
-                    let lane = Lane::Shared { resp3: false };
-                    let keys = SmallVec::from_elem(key, 1);
-                    self.enqueue(None, OperationKind::Purge, lane, Bytes::new(), keys);
+                    self.admit_operation(blank(OperationKind::Purge, SmallVec::from_elem(key, 1)));
                 }
             }
         }
     }
 
     /// The copy becomes servable only if no write of the key has begun since it was registered.
-    pub(super) fn fill(
-        &mut self,
-        node: NodeId,
-        fetch: FillTicket,
-        pttl: &Bytes,
-        (status, value): (Status, Bytes),
-        effects: &mut Vec<Effect>,
-    ) {
-        let FillTicket { session, fill, key, view, version } = fetch;
+    pub(super) fn fill(&mut self, step: &mut ShimStep<'_>, fetch: FillTicket, pttl: &Bytes, found: Shaped) {
+        let FillTicket { node, session, fill, key, view, version } = fetch;
+        let Shaped { status, value } = found;
         let status = if is_passing(&value) { Status::Busy } else { status };
         let ttl = parse_pttl(pttl).map(|ttl| self.aged(ttl));
         let registered = version.is_some_and(|version| {
@@ -237,49 +229,48 @@ impl Shim {
             key,
             value,
         };
-        self.send(Peer::Node(node), Message::Fill(message), effects);
+        step.send(Peer::Node(node), Message::Fill(message));
     }
 
-    fn lost(&mut self, now: Time, purpose: Purpose, sent: bool, effects: &mut Vec<Effect>) {
+    fn lost(&mut self, step: &mut ShimStep<'_>, purpose: Purpose, sent: bool) {
         let text = format!("{LOST}\r\n");
         match purpose {
-            Purpose::Read { origins, key, view, resp3 } => {
+            Purpose::Read { origins, asked } => {
                 for origin in origins {
-                    self.reply_error(origin, &text, effects);
+                    step.reply_error(origin, &text);
                 }
-                self.reading_ended(now, key, (view, resp3), effects);
+                self.reading_ended(step, asked);
             }
             Purpose::Plain { origin, .. } | Purpose::CountSubscribers { origin, .. } => {
-                self.reply_error(origin, &text, effects);
+                step.reply_error(origin, &text);
             }
             Purpose::Publish { origin, .. } => {
                 let outcome =
                     if sent { "whether it was published is unknown" } else { "it was not published" };
-                self.reply_error(origin, &format!("{LOST}; {outcome}\r\n"), effects);
+                step.reply_error(origin, &format!("{LOST}; {outcome}\r\n"));
             }
-            Purpose::Topic { kind, name, begins } => {
-                self.topic_answered(now, (kind, name, begins), None, effects);
-            }
+            Purpose::Topic(change) => self.topic_answered(step, change, None),
             Purpose::Watch { origin, request, .. } => {
                 self.watch_lost(origin, request);
-                self.reply_error(origin, &text, effects);
+                step.reply_error(origin, &text);
             }
             Purpose::WatchedRead { origin, number } => {
-                self.release_watching(number, false, effects);
-                self.reply_error(origin, &text, effects);
+                self.release_watching(step, number, false);
+                step.reply_error(origin, &text);
             }
-            Purpose::Fill { node, fetch } => {
-                self.fill(node, fetch, &Bytes::new(), (Status::Error, Bytes::from(text)), effects);
+            Purpose::Fill(fetch) => {
+                let lost = Shaped { status: Status::Error, value: Bytes::from(text) };
+                self.fill(step, fetch, &Bytes::new(), lost);
             }
-            Purpose::Operation(id) => self.lost_operation(id, sent, effects),
-            Purpose::Transfer { origin } => self.transfer_lost(origin, effects),
-            Purpose::Feed { .. } => self.feed_lost(now, effects),
+            Purpose::Operation(id) => self.lost_operation(step, id, sent),
+            Purpose::Transfer { origin } => self.transfer_lost(step, origin),
+            Purpose::Feed { .. } => self.feed_lost(step),
             Purpose::Proof | Purpose::Probe | Purpose::Touch { .. } => {}
         }
     }
 
     /// A write that may or may not have happened: never retried, its keys quarantined until a fence.
-    fn lost_operation(&mut self, id: u32, sent: bool, effects: &mut Vec<Effect>) {
+    fn lost_operation(&mut self, step: &mut ShimStep<'_>, id: u32, sent: bool) {
         let operation = &self.operations[id as usize];
         let unknown = sent && operation.kind.writes();
         if unknown {
@@ -297,7 +288,7 @@ impl Shim {
             true => format!("{LOST}; whether the command took effect is unknown\r\n"),
             false => format!("{LOST}; the command had no effect\r\n"),
         };
-        self.complete(id, Bytes::from(text), false, effects);
+        self.complete(step, id, Bytes::from(text), false);
     }
 
     pub(super) fn down_reason(&self) -> Option<String> {
@@ -307,26 +298,10 @@ impl Shim {
         }
     }
 
-    pub(super) fn reply(
-        &mut self,
-        origin: Origin,
-        key: Option<&Key>,
-        view: Option<View>,
-        value: Bytes,
-        effects: &mut Vec<Effect>,
-    ) {
-        let (status, value) = shaped(view, value);
-        let cached = match (key, view) {
-            (Some(key), Some(view)) => self.hints(key, view),
-            _ => LayerSet::EMPTY,
-        };
-        let reply = Reply { request: origin.request, status, cached, value, ..Reply::default() };
-        self.send(origin.from, Message::Reply(reply), effects);
-    }
-
-    /// `text` is a complete RESP error.
-    pub(super) fn reply_error(&mut self, origin: Origin, text: &str, effects: &mut Vec<Effect>) {
-        self.reply(origin, None, None, Bytes::copy_from_slice(text.as_bytes()), effects);
+    /// The reply to a read of this view.
+    pub(super) fn view_reply(&self, key: &Key, view: View, value: Bytes) -> Reply {
+        let Shaped { status, value } = Shaped::of(view, value);
+        Reply { status, cached: self.hints(key, view), value, ..Reply::default() }
     }
 
     /// One node less to wait for.
@@ -339,12 +314,20 @@ impl Shim {
     }
 }
 
-/// The null reply to GET depends on the RESP version, so it travels as a status.
-fn shaped(view: Option<View>, value: Bytes) -> (Status, Bytes) {
-    if view == Some(View::GET) && (value == b"$-1\r\n"[..] || value == b"_\r\n"[..]) {
-        return (Status::Nil, Bytes::new());
+/// A reply to a read as it travels.
+pub(super) struct Shaped {
+    pub(super) status: Status,
+    pub(super) value: Bytes,
+}
+
+impl Shaped {
+    /// The null reply to GET depends on the RESP version, so it travels as a status.
+    fn of(view: View, value: Bytes) -> Shaped {
+        if view == View::GET && (value == b"$-1\r\n"[..] || value == b"_\r\n"[..]) {
+            return Shaped { status: Status::Nil, value: Bytes::new() };
+        }
+        Shaped { status: status_of(&value), value }
     }
-    (status_of(&value), value)
 }
 
 /// Whether an error says that storage may answer in a moment: no reason to keep its key out of the cache.

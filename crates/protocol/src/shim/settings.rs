@@ -1,10 +1,10 @@
 //! What may change in a shim while it serves, and what that does to copies. Not where settings come from.
 
 use super::purge::Requester;
-use super::{Effect, HeatConfig, HeavyHitters, Shim};
+use super::step::ShimStep;
+use super::{HeatConfig, HeavyHitters, Shim};
 use crate::policy::Policies;
 use crate::requests::RequestLimits;
-use crate::time::Time;
 use rand::RngExt;
 
 /// All of a shim's settings that can change while it serves.
@@ -39,9 +39,9 @@ impl Default for ShimSettings {
 
 impl Shim {
     /// Acts on `settings` from now on. Copies that the new policies would not have allowed are invalidated.
-    pub(super) fn set(&mut self, now: Time, settings: ShimSettings, effects: &mut Vec<Effect>) {
+    pub(super) fn set(&mut self, step: &mut ShimStep<'_>, settings: ShimSettings) {
         self.limit(settings.requests);
-        self.observe(now, settings.observes, effects);
+        self.observe(step, settings.observes);
         let earlier = std::mem::replace(&mut self.config.settings, settings);
         let ShimSettings { heat, heat_min, policies, .. } = &self.config.settings;
         if earlier.heat != *heat {
@@ -53,7 +53,7 @@ impl Shim {
         }
         if earlier.policies != *policies {
             let (earlier, policies) = (earlier.policies, policies.clone());
-            self.purge_where(now, Requester::Nobody, |key| policies.outlaws(&earlier, &key.bytes), effects);
+            self.purge_where(step, Requester::Nobody, |key| policies.outlaws(&earlier, &key.bytes));
         }
     }
 }

@@ -11,9 +11,9 @@ use wire::{Key, Message, Peer, RouterId};
 
 use super::operation::{Operation, OperationKind, Origin};
 use super::reads::own;
-use super::{Effect, Shim, StorageState};
+use super::step::ShimStep;
+use super::{Shim, StorageState};
 use crate::hash::KeyMap;
-use crate::time::Time;
 
 /// Writes whose report is awaited only to learn whose it is; more are reported as anybody's.
 const WRITERS_MAX: usize = 1 << 16;
@@ -63,7 +63,7 @@ impl Shim {
         self.tracking.interests.len()
     }
 
-    pub(super) fn follow(&mut self, now: Time, router: RouterId, follow: Follow, effects: &mut Vec<Effect>) {
+    pub(super) fn follow(&mut self, step: &mut ShimStep<'_>, router: RouterId, follow: Follow) {
         let Follow { request, follows, writers, prefixes } = follow;
         if follows {
             let names =
@@ -76,40 +76,40 @@ impl Shim {
         let Some(request) = request else { return };
         let origin = Origin::new(Peer::Router(router), request);
         match &self.storage {
-            _ if !follows || self.feed.is_open() => self.followed(origin, effects),
+            _ if !follows || self.feed.is_open() => self.followed(step, origin),
             StorageState::Up { .. } => {
                 self.tracking.waiting.push(origin);
-                self.tick_feed(now, effects);
+                self.tick_feed(step);
             }
             StorageState::Down { reason } => {
                 let text = format!("-ERR DistCache: storage cannot be reached: {reason}\r\n");
-                self.reply_error(origin, &text, effects);
+                step.reply_error(origin, &text);
             }
         }
     }
 
-    fn followed(&mut self, origin: Origin, effects: &mut Vec<Effect>) {
-        self.reply(origin, None, None, Bytes::from_static(reply::OK), effects);
+    fn followed(&mut self, step: &mut ShimStep<'_>, origin: Origin) {
+        step.reply(origin, Bytes::from_static(reply::OK));
     }
 
     /// Storage reports changes, or will not; whoever waits is told.
-    pub(super) fn follow_settled(&mut self, refusal: Option<&str>, effects: &mut Vec<Effect>) {
+    pub(super) fn follow_settled(&mut self, step: &mut ShimStep<'_>, refusal: Option<&str>) {
         for origin in std::mem::take(&mut self.tracking.waiting) {
             match refusal {
-                None => self.followed(origin, effects),
+                None => self.followed(step, origin),
                 Some(refusal) => {
                     let text = format!("-ERR DistCache: storage does not report changes: {refusal}\r\n");
-                    self.reply_error(origin, &text, effects);
+                    step.reply_error(origin, &text);
                 }
             }
         }
     }
 
     /// The next change of the key is the router's to hear. What nobody would report has changed for all that is known.
-    pub(super) fn track(&mut self, router: RouterId, track: Track, effects: &mut Vec<Effect>) {
+    pub(super) fn track(&mut self, step: &mut ShimStep<'_>, router: RouterId, track: Track) {
         let Track { key } = track;
         if !self.feed.is_open() || !self.tracking.followers.contains_key(&router) {
-            return self.tell(router, None, &[key.bytes], effects);
+            return self.tell(step, router, None, &[key.bytes]);
         }
         self.tracking.serial += 1;
         let serial = self.tracking.serial;
@@ -121,10 +121,10 @@ impl Shim {
         if !interest.routers.contains(&router) {
             interest.routers.push(router);
         }
-        self.forget_oldest(effects);
+        self.forget_oldest(step);
     }
 
-    fn forget_oldest(&mut self, effects: &mut Vec<Effect>) {
+    fn forget_oldest(&mut self, step: &mut ShimStep<'_>) {
         let tracked_max = self.config.tracked_max;
         // Entries of keys that were told of or tracked again are passed over; they are as many as the others at most.
         while self.tracking.interests.len() > tracked_max || self.tracking.order.len() > 2 * tracked_max + 16
@@ -136,13 +136,13 @@ impl Shim {
             }
             let routers = self.tracking.interests.remove(&key).map(|interest| interest.routers);
             for router in routers.unwrap_or_default() {
-                self.tell(router, None, std::slice::from_ref(&key.bytes), effects);
+                self.tell(step, router, None, std::slice::from_ref(&key.bytes));
             }
         }
     }
 
     /// Storage has reported these keys.
-    pub(super) fn tell_of(&mut self, names: &[Bytes], effects: &mut Vec<Effect>) {
+    pub(super) fn tell_of(&mut self, step: &mut ShimStep<'_>, names: &[Bytes]) {
         let mut runs: Vec<(RouterId, Option<u64>, Vec<Bytes>)> = Vec::new();
         for name in names {
             let key = self.placement.key(0, name.clone());
@@ -162,26 +162,26 @@ impl Shim {
             }
         }
         for (router, writer, keys) in runs {
-            self.tell(router, writer, &keys, effects);
+            self.tell(step, router, writer, &keys);
         }
     }
 
     /// Any key may have changed.
-    pub(super) fn tell_of_all(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn tell_of_all(&mut self, step: &mut ShimStep<'_>) {
         self.tracking.interests.clear();
         self.tracking.order.clear();
         self.tracking.writers.clear();
         let routers: Vec<RouterId> = self.tracking.followers.keys().copied().collect();
         for router in routers {
             let message = Changed { writer: None, keys: Bytes::new() };
-            self.send(Peer::Router(router), Message::Changed(message), effects);
+            step.send(Peer::Router(router), Message::Changed(message));
         }
     }
 
-    fn tell(&mut self, router: RouterId, writer: Option<u64>, keys: &[Bytes], effects: &mut Vec<Effect>) {
+    fn tell(&mut self, step: &mut ShimStep<'_>, router: RouterId, writer: Option<u64>, keys: &[Bytes]) {
         self.statistics.changes_told += 1;
         let keys = Command::from_args(keys).frame().clone();
-        self.send(Peer::Router(router), Message::Changed(Changed { writer, keys }), effects);
+        step.send(Peer::Router(router), Message::Changed(Changed { writer, keys }));
     }
 
     pub(super) fn forget_follower(&mut self, router: RouterId) {

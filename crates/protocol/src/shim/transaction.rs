@@ -10,45 +10,45 @@ use wire::{Key, Peer};
 
 use super::operation::{Operation, OperationKind, Origin, blank};
 use super::operations::status_of;
-use super::{Effect, Purpose, Shim};
+use super::step::ShimStep;
+use super::{Purpose, Shim};
 use crate::storage::Lane;
-use crate::time::Time;
 use commands::{CommandKind, TransactionParts};
 use wire::Status;
 
 impl Shim {
-    pub(super) fn transaction(&mut self, now: Time, from: Peer, execute: Execute, effects: &mut Vec<Effect>) {
+    pub(super) fn transaction(&mut self, step: &mut ShimStep<'_>, from: Peer, execute: Execute) {
         let origin = Origin::new(from, execute.request);
         let parts = match TransactionParts::parse(&execute.command) {
             Ok(parts) => parts,
             Err(text) => {
                 self.statistics.unexpected += 1;
-                return self.reply_error(origin, &format!("-{text}\r\n"), effects);
+                return step.reply_error(origin, &format!("-{text}\r\n"));
             }
         };
         if let Some(busy) = parts.commands.iter().find_map(|(_, one)| self.busy_with_script(one.spec)) {
             let mut text = b"-EXECABORT Transaction discarded because of: ".to_vec();
             text.extend_from_slice(&busy[1..]);
-            return self.reply(origin, None, None, text.into(), effects);
+            return step.reply(origin, text.into());
         }
         let (keys, written) = self.transaction_keys(execute.key.database, &parts);
         let watching = match execute.watch.map(|watch| self.take_watcher(from, watch)) {
             // What it watched may have changed since, and nobody would know.
             Some(None) => {
-                self.unwatch(from, execute.watch.unwrap_or_default(), effects);
-                return self.reply(origin, None, None, null(execute.resp3), effects);
+                self.unwatch(step, from, execute.watch.unwrap_or_default());
+                return step.reply(origin, null(execute.resp3));
             }
             Some(Some(watcher)) => Some(watcher),
             None => None,
         };
-        if self.turned_away(origin, &keys, parts.kind, effects) {
+        if self.turned_away(step, origin, &keys, parts.kind) {
             if let Some(number) = watching {
-                self.release_watching(number, false, effects);
+                self.release_watching(step, number, false);
             }
             return;
         }
         for key in &keys {
-            self.send_waiting(now, key, effects);
+            self.send_waiting(step, key);
         }
         let resp3 = execute.resp3;
         let scripts = parts.commands.iter().any(|(_, one)| one.spec.runs_script());
@@ -78,7 +78,7 @@ impl Shim {
                     Some(number) => Purpose::WatchedRead { origin, number },
                     None => Purpose::Plain { origin, keys },
                 };
-                self.store(now, purpose, lane, reach, commands, effects);
+                self.store(step, purpose, lane, reach, commands);
             }
         }
     }

@@ -5,6 +5,7 @@ use wire::Peer;
 use wire::resp::Command;
 
 use super::operation::{Operation, OperationKind, Phase};
+use super::step::ShimStep;
 use super::{Effect, Shim};
 use crate::storage::{Lane, Wish};
 
@@ -31,7 +32,7 @@ pub(super) fn reply(operation: &Operation) -> Option<Bytes> {
 
 impl Shim {
     /// Storage ends it, because only storage knows whether it has got something by now.
-    pub(super) fn unblock(&mut self, from: Peer, request: u64, error: bool, effects: &mut Vec<Effect>) {
+    pub(super) fn unblock(&mut self, step: &mut ShimStep<'_>, from: Peer, request: u64, error: bool) {
         let wanted = |operation: &Operation| operation.origin.is_some_and(|origin| origin.is(from, request));
         let found = self.operations.iter_mut().find(|(_, operation)| wanted(operation));
         let Some((_, operation)) = found else { return };
@@ -39,7 +40,9 @@ impl Shim {
             return;
         }
         match operation.phase {
-            Phase::Sent { ticket } => effects.push(Effect::Wish { ticket, wish: Wish::Unblock { error } }),
+            Phase::Sent { ticket } => {
+                step.effects.push(Effect::Wish { ticket, wish: Wish::Unblock { error } })
+            }
             Phase::Queued | Phase::Invalidating => operation.unblocked = Some(error),
         }
     }

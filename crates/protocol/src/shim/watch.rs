@@ -1,17 +1,13 @@
 //! Who watches keys, each on a storage connection of its own: storage alone knows whether they have changed. Not what
 //! clients do with that.
-
-use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::Execute;
 use wire::{Peer, RouterId};
 
 use super::operation::Origin;
-use super::operations::status_of;
+use super::step::ShimStep;
 use super::{Effect, Purpose, Shim};
 use crate::storage::Lane;
-use crate::time::Time;
-use wire::Status;
 
 const ALONE: &str = "-ERR DistCache: a WATCH must say to which client it belongs\r\n";
 const LOST: &str =
@@ -28,10 +24,10 @@ pub(super) struct Watcher {
 
 impl Shim {
     /// Only after `turned_away`.
-    pub(super) fn watch(&mut self, now: Time, origin: Origin, execute: &Execute, effects: &mut Vec<Effect>) {
+    pub(super) fn watch(&mut self, step: &mut ShimStep<'_>, origin: Origin, execute: &Execute) {
         let (Some(request), Peer::Router(router)) = (execute.watch, origin.from) else {
             self.statistics.unexpected += 1;
-            return self.reply_error(origin, ALONE, effects);
+            return step.reply_error(origin, ALONE);
         };
         let first = request == origin.request;
         if first && !self.watchers.contains_key(&(router, request)) {
@@ -42,29 +38,25 @@ impl Shim {
         }
         let watcher = self.watchers.get(&(router, request));
         let Some(&Watcher { number, resp3, .. }) = watcher.filter(|watcher| !watcher.lost) else {
-            return self.reply_error(origin, LOST, effects);
+            return step.reply_error(origin, LOST);
         };
         let purpose = Purpose::Watch { origin, first, request };
         let commands = SmallVec::from_elem(execute.command.clone(), 1);
         let reach = self.reach(&execute.key);
-        self.store(now, purpose, Lane::Watching { number, resp3 }, reach, commands, effects);
+        self.store(step, purpose, Lane::Watching { number, resp3 }, reach, commands);
     }
 
-    /// What storage answered to a WATCH. If it refused the first, there is nothing to keep.
-    pub(super) fn watched(
+    /// Storage has refused a WATCH. If it was the first, there is nothing to keep.
+    pub(super) fn watch_refused(
         &mut self,
+        step: &mut ShimStep<'_>,
         origin: Origin,
         request: u64,
         first: bool,
-        reply: &Bytes,
-        effects: &mut Vec<Effect>,
     ) {
-        if status_of(reply) != Status::Error {
-            return;
-        }
         self.watch_lost(origin, request);
         if first {
-            self.unwatch(origin.from, request, effects);
+            self.unwatch(step, origin.from, request);
         }
     }
 
@@ -87,26 +79,26 @@ impl Shim {
     }
 
     /// The client watches no more, or is gone.
-    pub(super) fn unwatch(&mut self, from: Peer, request: u64, effects: &mut Vec<Effect>) {
+    pub(super) fn unwatch(&mut self, step: &mut ShimStep<'_>, from: Peer, request: u64) {
         let Peer::Router(router) = from else { return };
         if let Some(watcher) = self.watchers.remove(&(router, request)) {
-            self.release_watching(watcher.number, false, effects);
+            self.release_watching(step, watcher.number, false);
         }
     }
 
     /// The router is gone, and all its clients with it.
-    pub(super) fn unwatch_all(&mut self, router: Peer, effects: &mut Vec<Effect>) {
+    pub(super) fn unwatch_all(&mut self, step: &mut ShimStep<'_>, router: Peer) {
         let Peer::Router(router) = router else { return };
         let all = (router, 0)..=(router, u64::MAX);
         let requests: Vec<(RouterId, u64)> = self.watchers.range(all).map(|(key, _)| *key).collect();
         for (router, request) in requests {
-            self.unwatch(Peer::Router(router), request, effects);
+            self.unwatch(step, Peer::Router(router), request);
         }
     }
 
     /// `clean`: its last command was an EXEC that was answered.
-    pub(super) fn release_watching(&mut self, number: u64, clean: bool, effects: &mut Vec<Effect>) {
+    pub(super) fn release_watching(&mut self, step: &mut ShimStep<'_>, number: u64, clean: bool) {
         self.watching = self.watching.saturating_sub(1);
-        effects.push(Effect::Release { number, clean });
+        step.effects.push(Effect::Release { number, clean });
     }
 }
