@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use config::Address;
 use config::{Config, Member};
-use protocol::time::Time;
 use runtime::admin;
 use runtime::clock;
 use runtime::heartbeat::HeartbeatKey;
@@ -38,12 +37,12 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
 
     let store = store(config, index);
     let store = store.map_err(StartError::system(id, "cannot start the threads of its store"))?;
-    let mut service = Service::new(now(), Arc::clone(config), index, store);
+    let mut service = Service::new(clock::now(), Arc::clone(config), index, store);
     // A store in memory is read by that, one elsewhere begins to be.
-    service.tick(now());
+    service.tick(clock::now());
     let status = StatusCell::new(MemberStatus::Controller(service.own_status()));
     let key = HeartbeatKey::derive(config.secret());
-    let api = HttpApi { service: Arc::new(Mutex::new(service)), key, clock: now };
+    let api = HttpApi { service: Arc::new(Mutex::new(service)), key, clock: clock::now };
     let server = admin::serve(id, listener, routes(api.clone()), stop);
     let server = server.map_err(StartError::system(id, "cannot serve HTTP"))?;
 
@@ -51,7 +50,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let thread = threads::spawn(&format!("{id}-ticks"), move || {
         while !stop.wait_timeout(TICK) {
             let mut service = api.service();
-            service.tick(now());
+            service.tick(clock::now());
             cell.set(MemberStatus::Controller(service.own_status()));
         }
         if server.join().is_err() {
@@ -80,8 +79,4 @@ fn store(config: &Config, index: usize) -> io::Result<Box<dyn ControllerStore>> 
             Box::new(EtcdStore::start(EtcdSettings { endpoints, cluster, lease })?)
         }
     })
-}
-
-fn now() -> Time {
-    Time(clock::now_us())
 }

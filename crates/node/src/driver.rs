@@ -55,21 +55,21 @@ impl NodeDriver {
         match event {
             PeerEvent::Linked(peer) => {
                 self.linked += 1;
-                self.step(io, clock::now_us(), Input::Linked(peer));
+                self.step(io, clock::now(), Input::Linked(peer));
             }
             PeerEvent::Unlinked(peer) => {
                 self.linked -= 1;
-                self.step(io, clock::now_us(), Input::Unlinked(peer));
+                self.step(io, clock::now(), Input::Unlinked(peer));
             }
-            PeerEvent::Message { from, now_us, message } => {
+            PeerEvent::Message { from, now, message } => {
                 self.messages_in += 1;
-                self.step(io, now_us, Input::Message { from, message });
+                self.step(io, now, Input::Message { from, message });
             }
         }
     }
 
-    fn step(&mut self, io: &mut Io, now_us: u64, input: Input) {
-        self.node.step(Time(now_us), input, &mut self.effects);
+    fn step(&mut self, io: &mut Io, now: Time, input: Input) {
+        self.node.step(now, input, &mut self.effects);
         for Effect::Send { to, message } in self.effects.drain(..) {
             self.messages_out += u64::from(self.peers.send(io, to, &message));
         }
@@ -90,7 +90,7 @@ impl Role for NodeDriver {
     }
 
     fn tick(&mut self, io: &mut Io, now: Time, _shows: bool) {
-        self.step(io, now.0, Input::Tick);
+        self.step(io, now, Input::Tick);
     }
 
     fn status(&mut self, now: Time) -> MemberStatus {
@@ -103,20 +103,20 @@ impl Role for NodeDriver {
 
     fn adopt(&mut self, io: &mut Io, map: NewPlacement) {
         self.placement = Arc::clone(&map.placement);
-        self.step(io, clock::now_us(), Input::Map(map.placement));
+        self.step(io, clock::now(), Input::Map(map.placement));
     }
 
     fn set(&mut self, io: &mut Io, config: Arc<Config>) {
         self.config = config;
         let settings = Box::new(self.config.node_settings(self.id));
-        self.step(io, clock::now_us(), Input::Settings(settings));
+        self.step(io, clock::now(), Input::Settings(settings));
     }
 
     /// Every lease is given back first, so that no write waits for this node.
     fn stopping(&mut self, io: &mut Io) -> bool {
         if !self.draining {
             self.draining = true;
-            self.step(io, clock::now_us(), Input::Drain);
+            self.step(io, clock::now(), Input::Drain);
         }
         self.node.pending() == 0
     }

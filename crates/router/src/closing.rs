@@ -10,7 +10,7 @@ use crate::front::Connection;
 
 impl RouterDriver {
     /// Tells the machine what every client holds.
-    pub(crate) fn tell_held(&mut self, io: &mut Io, now_us: u64) {
+    pub(crate) fn tell_held(&mut self, io: &mut Io, now: Time) {
         let is_kept = |(_, state): &(ClientId, &Connection)| state.halted && !state.kept.is_empty();
         let halted: Vec<ClientId> =
             self.connections.all().filter(is_kept).map(|(client, _)| client).collect();
@@ -30,10 +30,10 @@ impl RouterDriver {
             waits_for_client: state.halted
                 && !state.kept.is_empty()
                 && self.waits_for_client(io, client, state),
-            seen: Time(state.seen_us),
+            seen: state.seen,
         };
         let all: Vec<Holdings> = self.connections.all().map(held).collect();
-        self.step(io, Time(now_us), Input::Held(all));
+        self.step(io, now, Input::Held(all));
     }
 }
 

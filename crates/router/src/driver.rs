@@ -25,7 +25,7 @@ use crate::users::users;
 const TOO_MANY_CLIENTS: &[u8] = b"-ERR max number of clients reached\r\n";
 const TOO_MANY_MEMCACHED_CLIENTS: &[u8] = b"ERROR Too many open connections\r\n";
 /// How long a stopping router waits for replies, so that a command that blocks does not hold it.
-const DRAIN_US_MAX: u64 = 3_000_000;
+const DRAIN_MAX: Duration = Duration::from_secs(3);
 
 pub(crate) struct RouterDriver {
     pub(crate) id: String,
@@ -47,8 +47,8 @@ pub(crate) struct RouterDriver {
     pub(crate) memcached: Option<memcached::MemcachedLimits>,
     /// Limits of clients that have to show who they are.
     pub(crate) strangers: RespLimits,
-    drain_until_us: Option<u64>,
-    pub(crate) tls_told_us: u64,
+    drain_until: Option<Time>,
+    pub(crate) tls_told: Time,
 }
 
 impl RouterDriver {
@@ -73,8 +73,8 @@ impl RouterDriver {
             limits: limits(config),
             memcached: (protocol == FrontProtocol::Memcached).then(|| memcached_limits(config)),
             strangers: RespLimits { authenticated: false, ..limits(config) },
-            drain_until_us: None,
-            tls_told_us: 0,
+            drain_until: None,
+            tls_told: Time(0),
             config: Arc::clone(config),
         }
     }
@@ -87,29 +87,29 @@ impl RouterDriver {
             io.close_flushed(connection);
             return;
         }
-        let now_us = io.now_us();
-        let client = self.connections.insert(connection, now_us);
-        self.step(io, Time(now_us), Input::Opened { client });
+        let now = io.now();
+        let client = self.connections.insert(connection, now);
+        self.step(io, now, Input::Opened { client });
         let own = io.peer_address(connection).map_or_else(String::new, |address| shown(&address));
         let (address, local_address) = match io.local_address(listener) {
             // A Unix socket's client has no name of its own.
             local @ Address::Unix(_) => (shown(&local), shown(&local)),
             local => (own, shown(&local)),
         };
-        self.step(io, Time(now_us), Input::Known { client, address, local_address });
+        self.step(io, now, Input::Known { client, address, local_address });
     }
 
     pub(crate) fn closed(&mut self, io: &mut Io, connection: ConnectionId) {
         if let Some(client) = self.connections.client(connection) {
             self.connections.remove(client);
-            self.step(io, Time(io.now_us()), Input::Closed { client });
+            self.step(io, io.now(), Input::Closed { client });
         }
     }
 
     /// It has read what kept it from going on.
     fn writable(&mut self, io: &mut Io, connection: ConnectionId) {
         let Some(client) = self.connections.client(connection) else { return };
-        self.step(io, Time(io.now_us()), Input::Drained { client });
+        self.step(io, io.now(), Input::Drained { client });
         if self.engine.router.ready(client) {
             self.connections.wake(io, client);
         }
@@ -183,12 +183,12 @@ impl Role for RouterDriver {
     fn event(&mut self, io: &mut Io, event: Event) -> Option<Event> {
         let event = self.engine.event(io, event, &mut self.connections);
         if !self.connections.dropped.is_empty() {
-            self.forget_dropped(io, Time(io.now_us()));
+            self.forget_dropped(io, io.now());
         }
         match event? {
             Event::Connected(_) => {}
             Event::Accepted { connection, listener } => self.accepted(io, connection, listener),
-            Event::Data { connection, bytes, now_us } => self.data(io, connection, bytes, now_us),
+            Event::Data { connection, bytes, now } => self.data(io, connection, bytes, now),
             Event::Writable(connection) => self.writable(io, connection),
             Event::Closed { connection, .. } => self.closed(io, connection),
             event @ (Event::Tick | Event::Woken) => return Some(event),
@@ -202,7 +202,7 @@ impl Role for RouterDriver {
         self.hand_spans_over();
         let held_bytes = io.held_bytes() + self.connections.kept_bytes();
         if shows || held_bytes as u64 > self.config.limits.client_buffers_bytes_max.0 {
-            self.tell_held(io, now.0);
+            self.tell_held(io, now);
         }
         if shows {
             self.tell_of_users();
@@ -220,7 +220,7 @@ impl Role for RouterDriver {
     fn adopt(&mut self, io: &mut Io, map: NewPlacement) {
         self.engine.adopt(io, map, &mut self.connections);
         tracing::info!(epoch = self.epoch(), "acting on a newer cluster map");
-        self.forget_dropped(io, Time(io.now_us()));
+        self.forget_dropped(io, io.now());
     }
 
     /// Clients that are there stay, whatever the new limits.
@@ -233,15 +233,15 @@ impl Role for RouterDriver {
         io.set_handshakes_max(self.config.limits.handshakes_max);
         // The file was checked by who read it again.
         if let Ok(UserSource::Given(users)) = users(&self.config) {
-            self.step(io, Time(io.now_us()), Input::Users(users));
+            self.step(io, io.now(), Input::Users(users));
         }
         let settings = settings(&self.config);
-        self.step(io, Time(io.now_us()), Input::Settings(settings));
+        self.step(io, io.now(), Input::Settings(settings));
     }
 
     fn tell_hot_keys(&mut self, io: &mut Io, hot: &[HotKeyView]) {
         let hot = hot.iter().map(hot_key).collect();
-        self.step(io, Time(io.now_us()), Input::HotKeys(hot));
+        self.step(io, io.now(), Input::HotKeys(hot));
     }
 
     /// A client that only sends no more gets its replies.
@@ -251,21 +251,21 @@ impl Role for RouterDriver {
         if !state.kept.is_empty() {
             state.ended = true;
         } else if !state.halted {
-            self.step(io, Time(io.now_us()), Input::Ended { client });
+            self.step(io, io.now(), Input::Ended { client });
         }
         true
     }
 
     /// Accepts and reads nothing more; each client is closed when its last command is answered.
     fn stopping(&mut self, io: &mut Io) -> bool {
-        let now_us = io.now_us();
-        let until_us = *self.drain_until_us.get_or_insert_with(|| now_us + DRAIN_US_MAX);
+        let now = io.now();
+        let until = *self.drain_until.get_or_insert_with(|| now.after(DRAIN_MAX));
         self.listeners.drain(..).for_each(|listener| io.close_listener(listener));
         self.connections.halt_all(io);
         let done: Vec<ConnectionId> = self
             .connections
             .all()
-            .filter(|(client, _)| self.engine.router.is_idle(*client) || now_us >= until_us)
+            .filter(|(client, _)| self.engine.router.is_idle(*client) || now >= until)
             .map(|(_, connection)| connection.id)
             .collect();
         for connection in done {

@@ -101,7 +101,7 @@ impl Engine {
     /// Acts on a newer map from now on.
     pub(crate) fn adopt(&mut self, io: &mut Io, map: NewPlacement, front: &mut impl Front) {
         self.dial_nodes(io, map.addresses.iter());
-        self.step(io, Time(io.now_us()), Input::Map(map.placement), front);
+        self.step(io, io.now(), Input::Map(map.placement), front);
     }
 
     /// Takes what is the peers' and gives back the rest.
@@ -110,19 +110,19 @@ impl Engine {
         let foreign = self.peers.event(io, event, &mut events);
         for event in events.drain(..) {
             match event {
-                PeerEvent::Message { from, now_us, message } => {
+                PeerEvent::Message { from, now, message } => {
                     self.messages_in += 1;
-                    self.step(io, Time(now_us), Input::Message { from, message }, front);
+                    self.step(io, now, Input::Message { from, message }, front);
                 }
                 PeerEvent::Linked(peer) => {
                     self.linked += 1;
                     self.shims_linked += usize::from(matches!(peer, Peer::Shim(_)));
-                    self.step(io, Time(io.now_us()), Input::Linked(peer), front);
+                    self.step(io, io.now(), Input::Linked(peer), front);
                 }
                 PeerEvent::Unlinked(peer) => {
                     self.linked -= 1;
                     self.shims_linked -= usize::from(matches!(peer, Peer::Shim(_)));
-                    self.step(io, Time(io.now_us()), Input::Unlinked(peer), front);
+                    self.step(io, io.now(), Input::Unlinked(peer), front);
                 }
             }
         }
@@ -163,7 +163,7 @@ impl Engine {
 
 pub(crate) fn settings(config: &Config) -> RouterSettings {
     let mut settings = config.router_settings();
-    settings.slow_log.epoch_us = clock::epoch_us();
+    settings.slow_log.epoch = clock::epoch();
     settings
 }
 

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use config::FrontProtocol;
 use protocol::router::{ClientId, CloseReason};
+use protocol::time::Time;
 use runtime::reactor::{ConnectionId, Io, OUT_LOW_BYTES};
 use wire::memcached::RequestReader;
 
@@ -35,13 +36,13 @@ pub(crate) struct Connection {
     pub(crate) kept: Kept,
     /// Memory of `kept`, as it was counted last.
     counted_bytes: usize,
-    pub(crate) seen_us: u64,
+    pub(crate) seen: Time,
     /// Requests of a client that speaks memcached.
     pub(crate) requests: RequestReader,
 }
 
 impl Connection {
-    fn new(id: ConnectionId, now_us: u64) -> Connection {
+    fn new(id: ConnectionId, now: Time) -> Connection {
         Connection {
             id,
             needs: 0,
@@ -51,7 +52,7 @@ impl Connection {
             ended: false,
             kept: Kept::default(),
             counted_bytes: 0,
-            seen_us: now_us,
+            seen: now,
             requests: RequestReader::default(),
         }
     }
@@ -105,12 +106,12 @@ impl Connections {
         self.count
     }
 
-    pub(crate) fn insert(&mut self, id: ConnectionId, now_us: u64) -> ClientId {
+    pub(crate) fn insert(&mut self, id: ConnectionId, now: Time) -> ClientId {
         if self.connections.len() <= id.index() {
             self.connections.resize_with(id.index() + 1, || None);
         }
         self.count += 1;
-        self.connections[id.index()] = Some(Connection::new(id, now_us));
+        self.connections[id.index()] = Some(Connection::new(id, now));
         ClientId(id.index() as u32)
     }
 

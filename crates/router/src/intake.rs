@@ -1,5 +1,7 @@
 //! Client bytes to commands, handed to the machine while it may have more. Not what becomes of them.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use config::Config;
 use protocol::router::{ClientId, Input};
@@ -25,6 +27,9 @@ const BUSY_BYTES_MAX: usize = 4 << 20;
 /// What is kept of a client that has yet to show who it is.
 const STRANGER_BYTES_MAX: usize = 64 << 10;
 
+/// Clients that speak TLS where none is spoken are told of no more often than this.
+const TLS_TOLD_EVERY: Duration = Duration::from_secs(1);
+
 enum Next {
     Input(Input),
     /// No command is whole before there are so many bytes.
@@ -36,7 +41,7 @@ enum Next {
 impl RouterDriver {
     /// Hands commands in while the client may have more in flight. The rest is kept, and the socket is read on: a client
     /// may send everything before it reads.
-    pub(crate) fn data(&mut self, io: &mut Io, connection: ConnectionId, bytes: Bytes, now_us: u64) {
+    pub(crate) fn data(&mut self, io: &mut Io, connection: ConnectionId, bytes: Bytes, now: Time) {
         let Some(client) = self.connections.client(connection) else { return };
         let Some(state) = self.connections.get_mut(client) else { return };
         let read_bytes = bytes.len();
@@ -45,11 +50,11 @@ impl RouterDriver {
             state.due = false;
             if !state.kept.is_empty() {
                 let front = state.kept.take_front();
-                self.hand_in(io, client, connection, front, now_us);
+                self.hand_in(io, client, connection, front, now);
             }
             return;
         }
-        state.seen_us = now_us;
+        state.seen = now;
         if !state.kept.is_empty() {
             state.kept.push(bytes, read_bytes);
             return self.kept_more(io, client, connection);
@@ -60,7 +65,7 @@ impl RouterDriver {
         // The next command may be shorter than the one that had to be waited for.
         state.needs = 0;
         state.kept.set_front(read_bytes);
-        self.hand_in(io, client, connection, bytes, now_us);
+        self.hand_in(io, client, connection, bytes, now);
     }
 
     /// Behind commands that wait already.
@@ -105,7 +110,7 @@ impl RouterDriver {
         client: ClientId,
         connection: ConnectionId,
         mut bytes: Bytes,
-        now_us: u64,
+        now: Time,
     ) {
         let (mut handed_bytes, mut handed) = (0, 0);
         // With few clients each has more of a round.
@@ -121,7 +126,7 @@ impl RouterDriver {
             match self.next_input(client, &mut bytes) {
                 Next::Input(input) => {
                     (handed_bytes, handed) = (handed_bytes + before - bytes.len(), handed + 1);
-                    self.step(io, Time(now_us), input);
+                    self.step(io, now, input);
                 }
                 Next::Needs(needs) => {
                     let Some(state) = self.connections.get_mut(client) else { return };
@@ -135,7 +140,7 @@ impl RouterDriver {
                         self.tell_of_tls(io, connection, error);
                     }
                     self.connections.end_input(io, client);
-                    return self.step(io, Time(now_us), input);
+                    return self.step(io, now, input);
                 }
             }
             if self.connections.client(connection).is_none() {
@@ -200,7 +205,7 @@ impl RouterDriver {
             self.recount(io, client);
         }
         if ended {
-            self.step(io, Time(io.now_us()), Input::Ended { client });
+            self.step(io, io.now(), Input::Ended { client });
         }
     }
 
@@ -227,9 +232,9 @@ impl RouterDriver {
 
     /// The client does not understand the reply, so the log says it too; at most once a second.
     fn tell_of_tls(&mut self, io: &Io, connection: ConnectionId, error: &ProtocolError) {
-        let now_us = io.now_us();
-        if *error == ProtocolError::TlsHello && now_us >= self.tls_told_us + 1_000_000 {
-            self.tls_told_us = now_us;
+        let now = io.now();
+        if *error == ProtocolError::TlsHello && now >= self.tls_told.after(TLS_TOLD_EVERY) {
+            self.tls_told = now;
             let from = io.peer_address(connection).map_or_else(String::new, |from| from.to_string());
             tracing::warn!(from, "a client that speaks TLS came to a plain port");
         }

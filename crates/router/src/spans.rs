@@ -15,8 +15,8 @@ pub(crate) fn span(config: &Config, router: &str, command: CommandSpan) -> Span 
     push_peer(&command.client, &mut attributes);
     attributes.push(("distcache.router", Text(router.to_owned())));
     attributes.push(("distcache.retries", Number(i64::from(command.retries))));
-    let waited_us = command.launched.0.saturating_sub(command.received.0);
-    attributes.push(("distcache.waited_us", Number(waited_us as i64)));
+    let waited = command.launched.since(command.received);
+    attributes.push(("distcache.waited_us", Number(waited.as_micros() as i64)));
     attributes.extend(command.hit.map(|hit| ("distcache.hit", Truth(hit))));
     if command.requests_left_out > 0 {
         let left_out = i64::from(command.requests_left_out);
@@ -28,8 +28,8 @@ pub(crate) fn span(config: &Config, router: &str, command: CommandSpan) -> Span 
         attributes.push(("error.type", Text(error.clone())));
     }
     let children = command.requests.iter().map(|request| child(config, &command.name, request)).collect();
-    let (start_us, end_us) = (command.received.0, command.ended.0);
-    Span { name: command.name, client: false, start_us, end_us, attributes, error, children }
+    let (start, end) = (command.received, command.ended);
+    Span { name: command.name, client: false, start, end, attributes, error, children }
 }
 
 /// The span of a request to a node or shim.
@@ -53,8 +53,8 @@ fn child(config: &Config, command: &str, request: &RequestSpan) -> Span {
     let error = request.retried.then(|| "busy or lost".to_owned());
     attributes.extend(error.iter().map(|error| ("error.type", Text(error.clone()))));
     let name = format!("{role} {id}");
-    let (start_us, end_us) = (request.sent.0, request.ended.0);
-    Span { name, client: true, start_us, end_us, attributes, error, children: Vec::new() }
+    let (start, end) = (request.sent, request.ended);
+    Span { name, client: true, start, end, attributes, error, children: Vec::new() }
 }
 
 fn about(config: &Config, command: &str) -> Attributes {

@@ -1,25 +1,30 @@
 //! The clock of leases: microseconds that also count while the machine sleeps. Not wall-clock time.
 
+use std::time::Duration;
+
+use protocol::time::Time;
 use rustix::time::{ClockId, clock_gettime};
 
-/// A fresh sample of CLOCK_BOOTTIME in microseconds.
-pub fn now_us() -> u64 {
+/// A fresh sample of CLOCK_BOOTTIME.
+pub fn now() -> Time {
     let time = clock_gettime(ClockId::Boottime);
-    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
+    Time(time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000)
 }
 
-/// Unix time, in microseconds, when [`now_us`] was zero; as the system's clock has it now.
-pub fn epoch_us() -> u64 {
+/// From the Unix epoch to when [`now`] was zero; as the system's clock has it now.
+pub fn epoch() -> Duration {
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    (unix.as_micros() as u64).saturating_sub(now_us())
+    unix.saturating_sub(now().since(Time(0)))
 }
 
 #[cfg(test)]
 mod tests {
+    use protocol::time::Time;
+
     #[test]
     fn the_clock_never_goes_back() {
-        let first = super::now_us();
-        assert!(first > 0);
-        assert!(super::now_us() >= first);
+        let first = super::now();
+        assert!(first > Time(0));
+        assert!(super::now() >= first);
     }
 }

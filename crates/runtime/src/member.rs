@@ -138,7 +138,7 @@ impl<'a> NewMember<'a> {
             role,
             config: Arc::clone(config),
             status: status.clone(),
-            status_next: Time(clock::now_us()).after(R::STATUS_FIRST),
+            status_next: clock::now().after(R::STATUS_FIRST),
             maps: maps.clone(),
             orders: orders.clone(),
         };
@@ -173,7 +173,7 @@ struct Running<R> {
 
 impl<R: Role> Running<R> {
     fn tick(&mut self, io: &mut Io) {
-        let now = Time(clock::now_us());
+        let now = clock::now();
         let shows = now >= self.status_next;
         self.role.tick(io, now, shows);
         if shows {

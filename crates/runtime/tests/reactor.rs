@@ -40,8 +40,8 @@ impl Driver for Recorder {
         match event {
             Event::Accepted { connection, .. } => self.accepted.push(connection),
             Event::Connected(connection) => self.connected.push(connection),
-            Event::Data { connection, bytes, now_us } => {
-                assert!(now_us <= io.now_us());
+            Event::Data { connection, bytes, now } => {
+                assert!(now <= io.now());
                 if self.pause_after_data {
                     io.pause(connection);
                 }
@@ -544,8 +544,8 @@ impl Driver for Busy {
                 if self.insatiable {
                     io.call_again(connection);
                 }
-                let start_us = io.now_us();
-                while io.now_us() < start_us + 3_000 {
+                let start = io.now();
+                while io.now() < start.after(Duration::from_millis(3)) {
                     std::hint::spin_loop();
                 }
             }

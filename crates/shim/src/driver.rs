@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use config::{Config, key_bytes};
 use protocol::placement::Placement;
@@ -23,9 +24,9 @@ use wire::{Message, ShimId};
 use crate::storage::Storage;
 
 /// A stopping shim is left after this long, whatever is still under way.
-const DRAIN_US_MAX: u64 = 2_000_000;
+const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// Nothing may have been asked for this long before a stopping shim ends: commands may be on their way.
-const QUIET_US: u64 = 20_000;
+const QUIET: Duration = Duration::from_millis(20);
 
 /// What `spawn` waits for: storage answers or is known to be away, or a person has to do something.
 pub(crate) type FirstWord = SyncSender<Result<(), String>>;
@@ -48,10 +49,10 @@ pub(crate) struct ShimDriver {
     pub(crate) counts: ShimCounts,
     started: bool,
     /// When to give up draining, once it has begun.
-    drain_until_us: Option<u64>,
+    drain_until: Option<Time>,
     /// Storage has been left. What has been answered is to be written yet.
     stopped: bool,
-    asked_us: u64,
+    asked: Time,
     /// Why storage does not report changes, as far as it is logged.
     feed_refusal: Option<String>,
     peer_events: Vec<PeerEvent>,
@@ -74,9 +75,9 @@ impl ShimDriver {
         ShimDriver {
             counts: ShimCounts::default(),
             started: false,
-            drain_until_us: None,
+            drain_until: None,
             stopped: false,
-            asked_us: 0,
+            asked: Time(0),
             feed_refusal: None,
             peer_events: Vec::new(),
             effects: Vec::new(),
@@ -91,35 +92,35 @@ impl ShimDriver {
         match event {
             PeerEvent::Linked(peer) => {
                 self.counts.linked += 1;
-                self.step(io, clock::now_us(), Input::Linked(peer));
+                self.step(io, clock::now(), Input::Linked(peer));
             }
             PeerEvent::Unlinked(peer) => {
                 self.counts.linked -= 1;
-                self.step(io, clock::now_us(), Input::Unlinked(peer));
+                self.step(io, clock::now(), Input::Unlinked(peer));
             }
-            PeerEvent::Message { from, now_us, message } => {
+            PeerEvent::Message { from, now, message } => {
                 self.counts.messages_in += 1;
                 if matches!(message, Message::Read(_) | Message::Execute(_) | Message::Fetch(_)) {
-                    self.asked_us = now_us;
+                    self.asked = now;
                 }
-                self.step(io, now_us, Input::Message { from, message });
+                self.step(io, now, Input::Message { from, message });
             }
         }
     }
 
-    fn step(&mut self, io: &mut Io, now_us: u64, input: Input) {
-        self.parts.shim.step(Time(now_us), input, &mut self.effects);
+    fn step(&mut self, io: &mut Io, now: Time, input: Input) {
+        self.parts.shim.step(now, input, &mut self.effects);
         self.carry_out(io);
     }
 
     /// Carries out what the machine wants until it wants nothing more: storage may answer at once.
     fn carry_out(&mut self, io: &mut Io) {
         while !self.effects.is_empty() || !self.storage_events.is_empty() {
-            let now_us = clock::now_us();
+            let now = clock::now();
             let Parts { storage, peers, .. } = &mut self.parts;
             let mut store = |io: &mut Io, input| match self.stopped {
                 true => {}
-                false => storage.step(io, now_us, input, &mut self.storage_events),
+                false => storage.step(io, now, input, &mut self.storage_events),
             };
             for effect in self.effects.drain(..) {
                 match effect {
@@ -142,7 +143,7 @@ impl ShimDriver {
                 if let StorageEvent::Note { level, text } = &event {
                     log(*level, text);
                 }
-                self.parts.shim.step(Time(now_us), Input::Storage(event), &mut self.effects);
+                self.parts.shim.step(now, Input::Storage(event), &mut self.effects);
             }
         }
     }
@@ -203,7 +204,7 @@ impl Role for ShimDriver {
     }
 
     fn tick(&mut self, io: &mut Io, now: Time, shows: bool) {
-        self.step(io, now.0, Input::Tick);
+        self.step(io, now, Input::Tick);
         if shows {
             self.log_feed(now);
         }
@@ -219,13 +220,13 @@ impl Role for ShimDriver {
 
     fn adopt(&mut self, io: &mut Io, map: NewPlacement) {
         self.parts.placement = Arc::clone(&map.placement);
-        self.step(io, clock::now_us(), Input::Map(map.placement));
+        self.step(io, clock::now(), Input::Map(map.placement));
     }
 
     fn set(&mut self, io: &mut Io, config: Arc<Config>) {
         self.parts.config = config;
         let settings = Box::new(self.parts.config.shim_settings(self.parts.id));
-        self.step(io, clock::now_us(), Input::Settings(settings));
+        self.step(io, clock::now(), Input::Settings(settings));
     }
 
     fn purge(&mut self, io: &mut Io, scope: PurgeScope, done: Purged) {
@@ -237,7 +238,7 @@ impl Role for ShimDriver {
             PurgeScope::Prefix(prefix) => PurgeTarget::Prefix(key_bytes(&prefix).into()),
             PurgeScope::All => PurgeTarget::All,
         };
-        self.step(io, clock::now_us(), Input::Purge { number, scope });
+        self.step(io, clock::now(), Input::Purge { number, scope });
     }
 
     /// Goes on until what was asked is answered; commands that block are left to their fate.
@@ -245,16 +246,16 @@ impl Role for ShimDriver {
         if self.stopped {
             return true;
         }
-        let now_us = clock::now_us();
-        let until_us = *self.drain_until_us.get_or_insert_with(|| {
+        let now = clock::now();
+        let until = *self.drain_until.get_or_insert_with(|| {
             io.close_listener(self.parts.listener);
-            now_us + DRAIN_US_MAX
+            now.after(DRAIN_MAX)
         });
-        let quiet = now_us.saturating_sub(self.asked_us) >= QUIET_US;
+        let quiet = now.since(self.asked) >= QUIET;
         let idle = self.parts.shim.waiting() == 0 && self.parts.shim.pending() == 0;
-        let ended = (quiet && idle) || now_us >= until_us;
+        let ended = (quiet && idle) || now >= until;
         if ended {
-            self.parts.storage.step(io, now_us, StorageInput::Leave, &mut self.storage_events);
+            self.parts.storage.step(io, now, StorageInput::Leave, &mut self.storage_events);
             self.stopped = true;
             self.carry_out(io);
         }

@@ -35,14 +35,14 @@ pub(crate) fn drive(
 ) -> Result<BenchOutcome> {
     let mut io = Io::new()?;
     let waker = io.waker();
-    let started_us = io.now_us();
+    let started_us = io.now().0;
     let mut engine = BenchDriver::new(plan, requests, frames, live.clone(), &mut io);
     let mut reactor = Reactor::new(io);
     let mut pacer = None;
     let (mut shown_us, mut shown) = (started_us, live.answered());
     loop {
         reactor.turn(&mut engine, None)?;
-        let now_us = reactor.io().now_us();
+        let now_us = reactor.io().now().0;
         if let Some(error) = engine.fatal.take() {
             return Err(error);
         }

@@ -395,10 +395,11 @@ impl Driver for BenchDriver<'_> {
                         self.connections[place].logging_in = true;
                         io.out(id).extend_from_slice(login);
                     }
-                    None => self.opened(io, place, io.now_us()),
+                    None => self.opened(io, place, io.now().0),
                 }
             }
-            Event::Data { connection, mut bytes, now_us } => {
+            Event::Data { connection, mut bytes, now } => {
+                let now_us = now.0;
                 let place = self.places[connection.index()];
                 if self.connections[place].logging_in {
                     match self.logged_in(place, &mut bytes) {
@@ -420,10 +421,10 @@ impl Driver for BenchDriver<'_> {
                 if self.clock.is_none() {
                     self.fatal = Some(anyhow!("cannot connect to {}: {reason}", self.plan.target));
                 } else {
-                    self.lost(self.places[connection.index()], &reason, io.now_us());
+                    self.lost(self.places[connection.index()], &reason, io.now().0);
                 }
             }
-            Event::Tick => self.dial_again(io, io.now_us()),
+            Event::Tick => self.dial_again(io, io.now().0),
             Event::Accepted { .. } | Event::Writable(_) | Event::Woken => {}
         }
     }

@@ -106,7 +106,7 @@ impl<'a> Play<'a> {
 
     fn toggle(&mut self) {
         let Some((_, script)) = &mut self.script else { return };
-        script.toggle(clock::now_us());
+        script.toggle(clock::now().0);
         self.cluster.set_cache(script.kind() == PhaseKind::WithCache);
     }
 
@@ -134,7 +134,7 @@ impl<'a> Play<'a> {
 
     /// Looks at everything and shows it. True at the end.
     fn frame(&mut self) -> Result<bool> {
-        let now_us = clock::now_us();
+        let now_us = clock::now().0;
         if self.script.is_none() && self.load.is_ready() {
             self.script = Some((now_us, Script::new(now_us, self.seconds * 1_000_000 / 2)));
         }

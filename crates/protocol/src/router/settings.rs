@@ -48,13 +48,13 @@ pub struct SlowLogSettings {
     pub entries_max: usize,
     /// Arguments are not shown.
     pub hides_arguments: bool,
-    /// Unix time, in microseconds, when this router's clock was zero.
-    pub epoch_us: u64,
+    /// From the Unix epoch to when this router's clock was zero.
+    pub epoch: Duration,
 }
 
 /// Nothing is logged.
 impl Default for SlowLogSettings {
     fn default() -> SlowLogSettings {
-        SlowLogSettings { slower_than_us: -1, entries_max: 0, hides_arguments: false, epoch_us: 0 }
+        SlowLogSettings { slower_than_us: -1, entries_max: 0, hides_arguments: false, epoch: Duration::ZERO }
     }
 }

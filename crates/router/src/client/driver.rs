@@ -83,7 +83,7 @@ impl ClientDriver {
 
     /// Ends calls that have all replies, and hands in what stalled ones had left.
     fn settle(&mut self, io: &mut Io) {
-        let now = Time(io.now_us());
+        let now = io.now();
         while let Some(client) = self.calls.resumed.pop() {
             self.feed(io, now, client);
             if self.calls.is_over(client) {
@@ -104,11 +104,11 @@ impl Driver for ClientDriver {
     fn event(&mut self, io: &mut Io, event: Event) {
         match self.engine.event(io, event, &mut self.calls) {
             Some(Event::Tick) => {
-                let now = Time(io.now_us());
+                let now = io.now();
                 self.step(io, now, Input::Tick);
             }
             Some(Event::Woken) => {
-                let now = Time(io.now_us());
+                let now = io.now();
                 let epoch = self.engine.router.epoch();
                 if let Some(map) = self.maps.placement_newer_than(&self.config, epoch) {
                     self.engine.adopt(io, map, &mut self.calls);

@@ -1,5 +1,7 @@
 //! Which of a reactor's connections belong to peers, and as what. Not the links they form.
 
+use protocol::time::Time;
+
 use crate::peers::frame::Channel;
 use crate::peers::handshake::Handshake;
 use crate::reactor::ConnectionId;
@@ -21,7 +23,7 @@ pub(crate) enum LinkRole {
 pub(crate) struct Slots {
     /// By the connection's index; the id tells whether it is still that connection.
     slots: Vec<Option<(ConnectionId, LinkRole)>>,
-    deadlines: Vec<(ConnectionId, u64)>,
+    deadlines: Vec<(ConnectionId, Time)>,
     /// Accepted and unproven.
     unproven: usize,
 }
@@ -46,10 +48,10 @@ impl Slots {
         connection: ConnectionId,
         handshake: Option<Handshake>,
         link: Option<(u32, Channel)>,
-        deadline_us: u64,
+        deadline: Time,
     ) {
         self.unproven += usize::from(link.is_none());
-        self.deadlines.push((connection, deadline_us));
+        self.deadlines.push((connection, deadline));
         self.put(connection, LinkRole::Unproven { handshake: handshake.map(Box::new), link });
     }
 
@@ -86,8 +88,8 @@ impl Slots {
     }
 
     /// Unproven connections whose time is over.
-    pub(crate) fn overdue(&mut self, now_us: u64) -> Vec<ConnectionId> {
-        let overdue = |&(_, deadline_us): &(ConnectionId, u64)| now_us >= deadline_us;
+    pub(crate) fn overdue(&mut self, now: Time) -> Vec<ConnectionId> {
+        let overdue = |&(_, deadline): &(ConnectionId, Time)| now >= deadline;
         self.deadlines.iter().filter(|entry| overdue(entry)).map(|&(connection, _)| connection).collect()
     }
 
@@ -109,6 +111,7 @@ mod tests {
     use super::{LinkRole, Slots};
     use crate::peers::frame::Channel;
     use crate::reactor::{ConnectionId, Io};
+    use protocol::time::Time;
 
     fn connection(io: &mut Io) -> ConnectionId {
         io.dial(&"unix:///nowhere".parse().unwrap())
@@ -119,16 +122,16 @@ mod tests {
         let mut io = Io::new().unwrap();
         let mut slots = Slots::default();
         let (first, second, dialled) = (connection(&mut io), connection(&mut io), connection(&mut io));
-        slots.add_unproven(first, None, None, 10);
-        slots.add_unproven(second, None, None, 20);
-        slots.add_unproven(dialled, None, Some((0, Channel::Data)), 15);
-        assert_eq!((slots.unproven_count(), slots.overdue(9)), (2, vec![]));
-        assert_eq!(slots.overdue(15), [first, dialled]);
+        slots.add_unproven(first, None, None, Time(10));
+        slots.add_unproven(second, None, None, Time(20));
+        slots.add_unproven(dialled, None, Some((0, Channel::Data)), Time(15));
+        assert_eq!((slots.unproven_count(), slots.overdue(Time(9))), (2, vec![]));
+        assert_eq!(slots.overdue(Time(15)), [first, dialled]);
         slots.prove(first, 3, Channel::Control);
-        assert_eq!((slots.unproven_count(), slots.overdue(30)), (1, vec![second, dialled]));
+        assert_eq!((slots.unproven_count(), slots.overdue(Time(30))), (1, vec![second, dialled]));
         slots.remove(second);
         slots.remove(dialled);
-        assert_eq!((slots.unproven_count(), slots.overdue(30)), (0, vec![]));
+        assert_eq!((slots.unproven_count(), slots.overdue(Time(30))), (0, vec![]));
         assert!(matches!(slots.role(first), Some(LinkRole::Proven { link: 3, channel: Channel::Control })));
         assert!(!slots.has(second));
     }

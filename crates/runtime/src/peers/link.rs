@@ -1,5 +1,8 @@
 //! What is known of one peer: its two connections, when it is dialled next, what is logged. Not the sockets.
 
+use std::time::Duration;
+
+use protocol::time::Time;
 use rand::RngExt;
 use wire::Peer;
 
@@ -9,21 +12,21 @@ use config::Address;
 
 /// First wait before a lost link is dialled again, doubled up to the maximum: fast after a restart, and yet
 /// no storm of dials at a member that is down.
-const BACKOFF_US: u64 = 50_000;
-const BACKOFF_US_MAX: u64 = 1_000_000;
+const BACKOFF: Duration = Duration::from_millis(50);
+const BACKOFF_MAX: Duration = Duration::from_secs(1);
 /// A link that held this long has earned a fresh backoff.
-const STEADY_US: u64 = 1_000_000;
+const STEADY: Duration = Duration::from_secs(1);
 /// How often a linked peer is told that this end still turns.
-const ALIVE_US: u64 = 250_000;
+const ALIVE: Duration = Duration::from_millis(250);
 /// Silence after which a node is lost: its reads have another place, and writes wait for its lease and not for it.
-const SILENCE_NODE_US: u64 = 1_000_000;
+const SILENCE_NODE: Duration = Duration::from_secs(1);
 /// The same for others. Commands in flight to a shim that is cut off end with an unknown outcome, so a pause of some
 /// seconds should only cost time.
-const SILENCE_US: u64 = 5_000_000;
+const SILENCE: Duration = Duration::from_secs(5);
 /// A tick that comes later than this says that this end did not run: it has no right to blame the other.
-const TICK_US_MAX: u64 = 50_000;
+const TICK_MAX: Duration = Duration::from_millis(50);
 /// Lines about one peer come at most this often.
-const LOG_US: u64 = 1_000_000;
+const LOG_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct PeerLink {
@@ -37,49 +40,49 @@ pub(crate) struct PeerLink {
     pub(crate) instance: u64,
     pub(crate) attempt: u64,
     /// When the first connection of the pair was made.
-    pub(crate) started_us: u64,
+    pub(crate) started: Time,
     /// For how long nothing has come, counted while this end was running.
-    silent_us: u64,
-    ticked_us: u64,
-    alive_next_us: u64,
+    silent: Duration,
+    ticked: Time,
+    alive_next: Time,
     pub(crate) log: LinkLog,
 }
 
 #[derive(Debug)]
 pub(crate) struct Dial {
     pub(crate) address: Address,
-    pub(crate) next_us: u64,
-    backoff_us: u64,
+    pub(crate) next: Time,
+    backoff: Duration,
     /// Members of a cluster start in any order: not reaching one is no news before this.
-    pub(crate) quiet_until_us: u64,
+    pub(crate) quiet_until: Time,
 }
 
 impl Dial {
-    pub(crate) fn new(address: Address, now_us: u64) -> Dial {
-        Dial { address, next_us: now_us, backoff_us: BACKOFF_US, quiet_until_us: now_us + STEADY_US }
+    pub(crate) fn new(address: Address, now: Time) -> Dial {
+        Dial { address, next: now, backoff: BACKOFF, quiet_until: now.after(STEADY) }
     }
 
-    fn back_off(&mut self, now_us: u64) {
-        self.next_us = now_us + rand::rng().random_range(self.backoff_us / 2..=self.backoff_us);
-        self.backoff_us = (self.backoff_us * 2).min(BACKOFF_US_MAX);
+    fn back_off(&mut self, now: Time) {
+        self.next = now.after(rand::rng().random_range(self.backoff / 2..=self.backoff));
+        self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
     }
 }
 
 /// Lets one line a second through and counts the others.
 #[derive(Debug, Default)]
 pub(crate) struct LinkLog {
-    last_us: Option<u64>,
+    last: Option<Time>,
     suppressed: u64,
 }
 
 impl LinkLog {
     /// Whether to write a line now, and how many were left out before it.
-    pub(crate) fn admit(&mut self, now_us: u64) -> Option<u64> {
-        if self.last_us.is_some_and(|last_us| now_us < last_us + LOG_US) {
+    pub(crate) fn admit(&mut self, now: Time) -> Option<u64> {
+        if self.last.is_some_and(|last| now < last.after(LOG_EVERY)) {
             self.suppressed += 1;
             return None;
         }
-        self.last_us = Some(now_us);
+        self.last = Some(now);
         Some(std::mem::take(&mut self.suppressed))
     }
 }
@@ -94,10 +97,10 @@ impl PeerLink {
             linked: false,
             instance: 0,
             attempt: 0,
-            started_us: 0,
-            silent_us: 0,
-            ticked_us: 0,
-            alive_next_us: 0,
+            started: Time(0),
+            silent: Duration::ZERO,
+            ticked: Time(0),
+            alive_next: Time(0),
             log: LinkLog::default(),
         }
     }
@@ -129,40 +132,40 @@ impl PeerLink {
     /// One channel is proven; true when that makes the link whole.
     pub(crate) fn prove(&mut self, channel: Channel) -> bool {
         self.proven[channel as usize] = true;
-        self.silent_us = 0;
+        self.silent = Duration::ZERO;
         self.linked = self.proven == [true; 2];
         self.linked
     }
 
     /// Something has come.
     pub(crate) fn heard(&mut self) {
-        self.silent_us = 0;
+        self.silent = Duration::ZERO;
     }
 
     /// Whether the other end has been silent for too long.
-    pub(crate) fn is_silent(&mut self, now_us: u64) -> bool {
-        let passed_us = now_us.saturating_sub(std::mem::replace(&mut self.ticked_us, now_us));
-        self.silent_us += passed_us.min(TICK_US_MAX);
+    pub(crate) fn is_silent(&mut self, now: Time) -> bool {
+        let passed = now.since(std::mem::replace(&mut self.ticked, now));
+        self.silent += passed.min(TICK_MAX);
         let dials_a_node = self.dial.is_some() && matches!(self.peer, Peer::Node(_));
-        self.linked && self.silent_us >= if dials_a_node { SILENCE_NODE_US } else { SILENCE_US }
+        self.linked && self.silent >= if dials_a_node { SILENCE_NODE } else { SILENCE }
     }
 
     /// Whether to say that this end still turns.
-    pub(crate) fn is_alive_due(&mut self, now_us: u64) -> bool {
-        let due = self.linked && now_us >= self.alive_next_us;
+    pub(crate) fn is_alive_due(&mut self, now: Time) -> bool {
+        let due = self.linked && now >= self.alive_next;
         if due {
-            self.alive_next_us = now_us + ALIVE_US;
+            self.alive_next = now.after(ALIVE);
         }
         due
     }
 
     /// Gives up the connections, to be closed, and sets the time of the next dial.
-    pub(crate) fn detach(&mut self, now_us: u64) -> [Option<ConnectionId>; 2] {
+    pub(crate) fn detach(&mut self, now: Time) -> [Option<ConnectionId>; 2] {
         if let Some(dial) = &mut self.dial {
-            if self.linked && now_us > self.started_us + STEADY_US {
-                dial.backoff_us = BACKOFF_US;
+            if self.linked && now > self.started.after(STEADY) {
+                dial.backoff = BACKOFF;
             }
-            dial.back_off(now_us);
+            dial.back_off(now);
         }
         (self.linked, self.proven) = (false, [false; 2]);
         std::mem::take(&mut self.channels)
@@ -171,13 +174,14 @@ impl PeerLink {
 
 #[cfg(test)]
 mod tests {
-    use super::{BACKOFF_US, BACKOFF_US_MAX, Dial, LinkLog, PeerLink};
+    use super::{BACKOFF, BACKOFF_MAX, Dial, LinkLog, PeerLink};
     use crate::peers::frame::Channel;
+    use protocol::time::Time;
     use wire::{NodeId, Peer};
 
     fn dialled() -> PeerLink {
         let mut link = PeerLink::new(Peer::Node(NodeId(0)));
-        link.dial = Some(Dial::new("127.0.0.1:1".parse().unwrap(), 0));
+        link.dial = Some(Dial::new("127.0.0.1:1".parse().unwrap(), Time(0)));
         link
     }
 
@@ -185,46 +189,48 @@ mod tests {
     fn dials_back_off_with_jitter_until_a_link_has_held() {
         let mut link = dialled();
         let mut waits = Vec::new();
-        for now_us in 0..8 {
-            link.detach(now_us);
-            waits.push(link.dial.as_ref().unwrap().next_us - now_us);
+        for now in (0..8).map(Time) {
+            link.detach(now);
+            waits.push(link.dial.as_ref().unwrap().next.since(now));
         }
         for (index, &wait) in waits.iter().enumerate() {
-            let full = (BACKOFF_US << index).min(BACKOFF_US_MAX);
+            let full = (BACKOFF * (1 << index)).min(BACKOFF_MAX);
             assert!((full / 2..=full).contains(&wait), "{waits:?}");
         }
         assert!(!link.prove(Channel::Control));
         assert!(link.prove(Channel::Data));
-        link.started_us = 10;
-        link.detach(2_000_000);
-        assert!(link.dial.as_ref().unwrap().next_us <= 2_000_000 + BACKOFF_US);
+        link.started = Time(10);
+        link.detach(Time(2_000_000));
+        assert!(link.dial.as_ref().unwrap().next <= Time(2_000_000).after(BACKOFF));
     }
 
     #[test]
     fn a_silent_node_is_lost_after_a_second_and_others_after_five() {
         let (mut node, mut shim) = (dialled(), PeerLink::new(Peer::Shim(wire::ShimId(0))));
         for link in [&mut node, &mut shim] {
-            assert!(!link.is_silent(10_000_000), "nothing is linked yet");
+            assert!(!link.is_silent(Time(10_000_000)), "nothing is linked yet");
             link.prove(Channel::Control);
             link.prove(Channel::Data);
         }
-        let lost = |link: &mut PeerLink| (1001..2000).find(|tick| link.is_silent(tick * 10_000));
+        let lost = |link: &mut PeerLink| (1001..2000).find(|tick| link.is_silent(Time(tick * 10_000)));
         assert_eq!((lost(&mut node), lost(&mut shim)), (Some(1100), Some(1500)));
         node.heard();
-        assert!(!node.is_silent(20_000_000));
-        assert!(!node.is_silent(90_000_000), "this end was stopped meanwhile");
+        assert!(!node.is_silent(Time(20_000_000)));
+        assert!(!node.is_silent(Time(90_000_000)), "this end was stopped meanwhile");
         assert!(
-            node.is_alive_due(90_000_000) && !node.is_alive_due(90_200_000) && node.is_alive_due(90_250_000)
+            node.is_alive_due(Time(90_000_000))
+                && !node.is_alive_due(Time(90_200_000))
+                && node.is_alive_due(Time(90_250_000))
         );
     }
 
     #[test]
     fn one_line_a_second() {
         let mut log = LinkLog::default();
-        assert_eq!(log.admit(0), Some(0));
-        assert_eq!(log.admit(999_999), None);
-        assert_eq!(log.admit(999_999), None);
-        assert_eq!(log.admit(1_000_000), Some(2));
-        assert_eq!(log.admit(3_000_000), Some(0));
+        assert_eq!(log.admit(Time(0)), Some(0));
+        assert_eq!(log.admit(Time(999_999)), None);
+        assert_eq!(log.admit(Time(999_999)), None);
+        assert_eq!(log.admit(Time(1_000_000)), Some(2));
+        assert_eq!(log.admit(Time(3_000_000)), Some(0));
     }
 }

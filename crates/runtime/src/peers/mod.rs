@@ -11,6 +11,7 @@ mod link;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use protocol::time::Time;
 use wire::message::Reply;
 use wire::{Message, NodeId, Peer, RouterId, ShimId, Status};
 
@@ -54,14 +55,14 @@ pub enum PeerEvent {
     Message {
         from: Peer,
         /// Sampled after the read system call that delivered it.
-        now_us: u64,
+        now: Time,
         message: Message,
     },
 }
 
 pub struct Peers {
     identity: MemberIdentity,
-    handshake_us_max: u64,
+    handshake_max: Duration,
     /// For links over TCP; without it they are plain.
     dialer: Option<Dialer>,
     key: LinkKey,
@@ -82,7 +83,7 @@ impl Peers {
     /// handshake_ms_max`).
     pub fn new(identity: MemberIdentity, handshake_max: Duration) -> Peers {
         Peers {
-            handshake_us_max: handshake_max.as_micros() as u64,
+            handshake_max,
             key: LinkKey::derive(&identity.secret),
             identity,
             dialer: None,
@@ -110,7 +111,7 @@ impl Peers {
     /// Keeps a link to `peer` from now on: dialled at once, and again whenever it is lost.
     pub fn dial(&mut self, io: &mut Io, peer: Peer, address: Address) {
         let position = self.position(peer);
-        self.links[position].dial = Some(Dial::new(address, io.now_us()));
+        self.links[position].dial = Some(Dial::new(address, io.now()));
         self.dial_link(io, position);
     }
 
@@ -178,16 +179,16 @@ impl Peers {
 
     fn dispatch(&mut self, io: &mut Io, event: Event) -> Option<Event> {
         match event {
-            Event::Data { connection, bytes, now_us } => match self.slots.role(connection) {
+            Event::Data { connection, bytes, now } => match self.slots.role(connection) {
                 Some(&LinkRole::Proven { link, channel }) => {
-                    self.receive(io, connection, (link as usize, channel), bytes, now_us);
+                    self.receive(io, connection, (link as usize, channel), bytes, now);
                     None
                 }
                 Some(LinkRole::Unproven { .. }) => {
-                    self.shake(io, connection, bytes, now_us);
+                    self.shake(io, connection, bytes, now);
                     None
                 }
-                None => Some(Event::Data { connection, bytes, now_us }),
+                None => Some(Event::Data { connection, bytes, now }),
             },
             Event::Accepted { listener, connection } if self.listeners.contains(&listener) => {
                 self.accept(io, connection);
@@ -219,7 +220,7 @@ impl Peers {
         connection: ConnectionId,
         (position, channel): (usize, Channel),
         mut bytes: Bytes,
-        now_us: u64,
+        now: Time,
     ) {
         let link = &self.links[position];
         if !link.linked {
@@ -237,7 +238,7 @@ impl Peers {
             }
             match wire::decode(&mut bytes) {
                 Ok(Some(message)) if message.is_control() == (channel == Channel::Control) => {
-                    self.queued.push(PeerEvent::Message { from, now_us, message });
+                    self.queued.push(PeerEvent::Message { from, now, message });
                 }
                 Ok(Some(_)) => return self.unlink(io, position, &"a message on the wrong channel"),
                 Ok(None) => break,
@@ -252,17 +253,14 @@ impl Peers {
     }
 
     fn accept(&mut self, io: &mut Io, connection: ConnectionId) {
-        let now_us = io.now_us();
+        let now = io.now();
         if self.slots.unproven_count() >= UNPROVEN_MAX {
             io.close(connection);
-            self.complain(
-                now_us,
-                &format_args!("{UNPROVEN_MAX} connections wait for their handshake already"),
-            );
+            self.complain(now, &format_args!("{UNPROVEN_MAX} connections wait for their handshake already"));
             return;
         }
         let handshake = Handshake::answer(&self.key, self.hello(Channel::Data, 0));
-        self.slots.add_unproven(connection, Some(handshake), None, now_us + self.handshake_us_max);
+        self.slots.add_unproven(connection, Some(handshake), None, now.after(self.handshake_max));
     }
 
     fn dial_link(&mut self, io: &mut Io, position: usize) {
@@ -270,12 +268,12 @@ impl Peers {
         let Some(dial) = link.dial.as_ref().filter(|_| link.is_idle()) else { return };
         let address = dial.address.clone();
         link.attempt = rand::random();
-        link.started_us = io.now_us();
+        link.started = io.now();
         for channel in Channel::BOTH {
             let connection = io.dial_tls(&address, self.dialer.as_ref());
             self.links[position].attach(channel, connection);
-            let deadline_us = self.links[position].started_us + self.handshake_us_max;
-            self.slots.add_unproven(connection, None, Some((position as u32, channel)), deadline_us);
+            let deadline = self.links[position].started.after(self.handshake_max);
+            self.slots.add_unproven(connection, None, Some((position as u32, channel)), deadline);
         }
     }
 
@@ -296,17 +294,17 @@ impl Peers {
         PeerHello { peer, channel, instance: self.instance, attempt, nonce: rand::random() }
     }
 
-    fn shake(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now_us: u64) {
+    fn shake(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now: Time) {
         let Some((handshake, dialled)) = self.slots.handshake(connection) else { return };
         let stepped = handshake.step(&mut bytes, io.out(connection));
         let admitted = match stepped {
             Ok(None) => return io.unread(connection, bytes),
-            Ok(Some(hello)) => self.admit(io, connection, hello, dialled, now_us),
+            Ok(Some(hello)) => self.admit(io, connection, hello, dialled, now),
             Err(refusal) => Err(refusal),
         };
         match admitted {
-            Ok(place) => self.receive(io, connection, place, bytes, now_us),
-            Err(refusal) => self.refuse(io, connection, &refusal, now_us),
+            Ok(place) => self.receive(io, connection, place, bytes, now),
+            Err(refusal) => self.refuse(io, connection, &refusal, now),
         }
     }
 
@@ -317,18 +315,18 @@ impl Peers {
         connection: ConnectionId,
         hello: PeerHello,
         dialled: Option<(u32, Channel)>,
-        now_us: u64,
+        now: Time,
     ) -> Result<(usize, Channel), PeerRefusal> {
         let position = match dialled {
             Some((position, _)) => position as usize,
-            None => self.make_room(io, hello, now_us)?,
+            None => self.make_room(io, hello, now)?,
         };
         let link = &mut self.links[position];
         (link.instance, link.attempt) = (hello.instance, hello.attempt);
         link.attach(hello.channel, connection);
         self.slots.prove(connection, position as u32, hello.channel);
         if link.prove(hello.channel) {
-            link.started_us = now_us;
+            link.started = now;
             tracing::debug!(peer = %link.name(), "linked");
             self.queued.push(PeerEvent::Linked(link.peer));
             for channel in Channel::BOTH {
@@ -341,7 +339,7 @@ impl Peers {
 
     /// The link that an accepted connection belongs to. An older pair of the same peer gives way, but a router
     /// does not to another process that uses its id.
-    fn make_room(&mut self, io: &mut Io, hello: PeerHello, now_us: u64) -> Result<usize, PeerRefusal> {
+    fn make_room(&mut self, io: &mut Io, hello: PeerHello, now: Time) -> Result<usize, PeerRefusal> {
         let position = self.position(hello.peer);
         let link = &self.links[position];
         let same_process = link.instance == hello.instance;
@@ -355,12 +353,12 @@ impl Peers {
         }
         let link = &mut self.links[position];
         if link.is_idle() {
-            link.started_us = now_us;
+            link.started = now;
         }
         Ok(position)
     }
 
-    fn refuse(&mut self, io: &mut Io, connection: ConnectionId, refusal: &PeerRefusal, now_us: u64) {
+    fn refuse(&mut self, io: &mut Io, connection: ConnectionId, refusal: &PeerRefusal, now: Time) {
         let dialled = self.slots.handshake(connection).and_then(|(_, dialled)| dialled);
         frame::write_refusal(refusal, io.out(connection));
         io.close_flushed(connection);
@@ -370,12 +368,12 @@ impl Peers {
                 let position = position as usize;
                 if let Some(dial) = &mut self.links[position].dial {
                     // This is no member that has yet to start.
-                    dial.quiet_until_us = 0;
+                    dial.quiet_until = Time(0);
                 }
                 self.links[position].release(connection);
                 self.unlink(io, position, refusal);
             }
-            None => self.complain(now_us, refusal),
+            None => self.complain(now, refusal),
         }
     }
 
@@ -400,11 +398,11 @@ impl Peers {
     /// Closes what is left of a link, tells the driver if it was whole, and has it dialled again. An orderly end is
     /// no news for a person, as members that stop have one; if the other end stays away, dialling it again is.
     fn end_link(&mut self, io: &mut Io, position: usize, reason: &dyn std::fmt::Display, orderly: bool) {
-        let now_us = io.now_us();
+        let now = io.now();
         let link = &mut self.links[position];
         let was_linked = link.linked;
-        let is_news = was_linked || link.dial.as_ref().is_none_or(|dial| now_us >= dial.quiet_until_us);
-        if is_news && let Some(suppressed) = link.log.admit(now_us) {
+        let is_news = was_linked || link.dial.as_ref().is_none_or(|dial| now >= dial.quiet_until);
+        if is_news && let Some(suppressed) = link.log.admit(now) {
             let address = link.dial.as_ref().map(|dial| tracing::field::display(dial.address.clone()));
             let state = if was_linked { "lost" } else { "not made" };
             let own = Name(self.identity.peer);
@@ -415,7 +413,7 @@ impl Peers {
                 tracing::warn!(%own, %peer, address, %reason, suppressed, "link {state}");
             }
         }
-        for connection in link.detach(now_us).into_iter().flatten() {
+        for connection in link.detach(now).into_iter().flatten() {
             self.slots.remove(connection);
             io.close(connection);
         }
@@ -424,15 +422,15 @@ impl Peers {
         }
     }
 
-    fn complain(&mut self, now_us: u64, reason: &dyn std::fmt::Display) {
-        if let Some(suppressed) = self.strangers.admit(now_us) {
+    fn complain(&mut self, now: Time, reason: &dyn std::fmt::Display) {
+        if let Some(suppressed) = self.strangers.admit(now) {
             tracing::warn!(own = %Name(self.identity.peer), %reason, suppressed, "a peer's connection is refused");
         }
     }
 
     fn tick(&mut self, io: &mut Io) {
-        let now_us = io.now_us();
-        for connection in self.slots.overdue(now_us) {
+        let now = io.now();
+        for connection in self.slots.overdue(now) {
             let position = match self.slots.role(connection) {
                 Some(&LinkRole::Unproven { link, .. }) => link.map(|(position, _)| position),
                 _ => continue,
@@ -441,27 +439,27 @@ impl Peers {
             io.close(connection);
             match position {
                 Some(position) => self.unlink(io, position as usize, &"the handshake takes too long"),
-                None => self.complain(now_us, &"the handshake takes too long"),
+                None => self.complain(now, &"the handshake takes too long"),
             }
         }
         for position in 0..self.links.len() {
-            self.keep(io, position, now_us);
+            self.keep(io, position, now);
         }
     }
 
     /// Tells the other end of a link that this one turns; gives up and dials again what does not hold.
-    fn keep(&mut self, io: &mut Io, position: usize, now_us: u64) {
+    fn keep(&mut self, io: &mut Io, position: usize, now: Time) {
         let link = &mut self.links[position];
         let waits = !link.linked && !link.is_idle();
-        if link.is_silent(now_us) {
+        if link.is_silent(now) {
             self.unlink(io, position, &"it says nothing any more");
-        } else if waits && now_us > link.started_us + self.handshake_us_max {
+        } else if waits && now > link.started.after(self.handshake_max) {
             self.unlink(io, position, &"its second connection takes too long");
-        } else if link.dial.as_ref().is_some_and(|dial| now_us >= dial.next_us) {
+        } else if link.dial.as_ref().is_some_and(|dial| now >= dial.next) {
             self.dial_link(io, position);
         }
         let link = &mut self.links[position];
-        if link.is_alive_due(now_us)
+        if link.is_alive_due(now)
             && let Some(connection) = link.connection(Channel::Control)
         {
             io.out(connection).extend_from_slice(&frame::ALIVE);

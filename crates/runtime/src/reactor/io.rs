@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mio::{Interest, Poll};
+use protocol::time::Time;
 
 use crate::clock;
 use crate::reactor::connection::{ReactorConnection, ReactorConnections, WAKER};
@@ -14,14 +16,14 @@ use crate::reactor::handshakes::Handshakes;
 use crate::reactor::input::{Input, keep};
 use crate::reactor::output::Spares;
 use crate::reactor::socket::{ListenerSocket, Stream};
-use crate::reactor::{ConnectionId, Event, ListenerId, OUT_LOW_BYTES, TICK_US, Waker};
+use crate::reactor::{ConnectionId, Event, ListenerId, OUT_LOW_BYTES, TICK, Waker};
 use crate::tls::{Acceptor, Dialer};
 use config::Address;
 
 /// A client that does not take its last reply is dropped after this long.
-const CLOSE_FLUSHED_US: u64 = 5_000_000;
+const CLOSE_FLUSHED: Duration = Duration::from_secs(5);
 /// The same for one that may have much to send before it reads.
-const CLOSE_LINGERING_US: u64 = 10_000_000;
+const CLOSE_LINGERING: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct Io {
@@ -40,7 +42,7 @@ pub struct Io {
     /// The same, to be written first.
     dirty_urgent: Vec<ConnectionId>,
     /// Reads that are not urgent wait for the next turn from then on.
-    pub(crate) turn_end_us: u64,
+    pub(crate) turn_end: Time,
     /// Whether a connection that is not urgent has been read in this turn: one always is, or none might ever be.
     pub(crate) turn_progressed: bool,
     /// To be read in a coming turn without a new edge, in this order.
@@ -52,9 +54,9 @@ pub struct Io {
     pub(crate) ready_listeners: Vec<ListenerId>,
     /// Handed to the driver at the start of the next turn.
     pub(crate) queued: Vec<Event>,
-    closing: Vec<(ConnectionId, u64)>,
+    closing: Vec<(ConnectionId, Time)>,
     pub(crate) handshakes: Handshakes,
-    pub(crate) tick_next_us: u64,
+    pub(crate) tick_next: Time,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,7 @@ pub(crate) struct Listener {
     /// Accepting has failed; it is tried again every tick.
     pub(crate) starved: bool,
     /// When that was logged last.
-    pub(crate) starved_told_us: Option<u64>,
+    pub(crate) starved_told: Option<Time>,
 }
 
 impl Drop for Listener {
@@ -92,7 +94,7 @@ impl Io {
             void: Vec::new(),
             dirty: Vec::new(),
             dirty_urgent: Vec::new(),
-            turn_end_us: u64::MAX,
+            turn_end: Time(u64::MAX),
             turn_progressed: false,
             ready: VecDeque::new(),
             ready_new: VecDeque::new(),
@@ -101,7 +103,7 @@ impl Io {
             queued: Vec::new(),
             closing: Vec::new(),
             handshakes: Handshakes::default(),
-            tick_next_us: clock::now_us() + TICK_US,
+            tick_next: clock::now().after(TICK),
         })
     }
 
@@ -115,7 +117,7 @@ impl Io {
             socket,
             acceptor: None,
             starved: false,
-            starved_told_us: None,
+            starved_told: None,
         }));
         Ok(id)
     }
@@ -153,7 +155,7 @@ impl Io {
         let Some(dialer) = dialer else { return self.dial(address) };
         let id = self.dialled(Stream::connect_tls(address, dialer));
         if self.is_tls(id) {
-            self.watch_dialled(id, clock::now_us());
+            self.watch_dialled(id, clock::now());
         }
         id
     }
@@ -204,7 +206,7 @@ impl Io {
 
     /// Ends a connection once its output is written, or after five seconds. No event follows.
     pub fn close_flushed(&mut self, id: ConnectionId) {
-        self.close_later(id, CLOSE_FLUSHED_US);
+        self.close_later(id, CLOSE_FLUSHED);
         if let Some(connection) = self.connections.get_mut(id) {
             connection.paused = true;
         }
@@ -213,28 +215,28 @@ impl Io {
     /// As `close_flushed` for one that may read its output only when it has sent everything: what it sends is thrown
     /// away until it ends, or for ten seconds.
     pub fn close_lingering(&mut self, id: ConnectionId) {
-        self.linger(id, CLOSE_LINGERING_US);
+        self.linger(id, CLOSE_LINGERING);
     }
 
     /// As `close_flushed` where the other end has to hear the last that is said: it is waited for until it ends, too, for
     /// five seconds, also by a driver that has come to its end. A reset for what it says meanwhile would take from it what it
     /// has not read.
     pub fn close_confirmed(&mut self, id: ConnectionId) {
-        self.linger(id, CLOSE_FLUSHED_US);
+        self.linger(id, CLOSE_FLUSHED);
         if let Some(connection) = self.connections.get_mut(id) {
             connection.confirms = true;
         }
     }
 
-    fn linger(&mut self, id: ConnectionId, us_max: u64) {
-        self.close_later(id, us_max);
+    fn linger(&mut self, id: ConnectionId, max: Duration) {
+        self.close_later(id, max);
         if let Some(connection) = self.connections.get_mut(id) {
             (connection.lingers, connection.paused) = (true, false);
             self.read_next_turn(id);
         }
     }
 
-    fn close_later(&mut self, id: ConnectionId, us_max: u64) {
+    fn close_later(&mut self, id: ConnectionId, max: Duration) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if connection.dead {
             self.forget(id);
@@ -246,7 +248,7 @@ impl Io {
             connection.dirty = true;
             self.dirty.push(id);
         }
-        self.closing.push((id, clock::now_us() + us_max));
+        self.closing.push((id, clock::now().after(max)));
     }
 
     /// From now on it is read and written before the others in every turn: a flood on those does not delay it.
@@ -336,8 +338,8 @@ impl Io {
     }
 
     /// A fresh sample of CLOCK_BOOTTIME.
-    pub fn now_us(&self) -> u64 {
-        clock::now_us()
+    pub fn now(&self) -> Time {
+        clock::now()
     }
 
     pub(crate) fn read_next_turn(&mut self, id: ConnectionId) {
@@ -388,7 +390,7 @@ impl Io {
             return Ok(None);
         }
         if is_tls {
-            self.watch_accepted(connection, clock::now_us());
+            self.watch_accepted(connection, clock::now());
             return Ok(None);
         }
         Ok(Some(connection))
@@ -542,10 +544,10 @@ impl Io {
     }
 
     /// Drops connections that should be closed by now and do not take their output.
-    pub(crate) fn give_up_closing(&mut self, now_us: u64) {
+    pub(crate) fn give_up_closing(&mut self, now: Time) {
         let mut closing = std::mem::take(&mut self.closing);
-        closing.retain(|&(id, deadline_us)| {
-            let waits = self.connections.get(id).is_some() && now_us < deadline_us;
+        closing.retain(|&(id, deadline)| {
+            let waits = self.connections.get(id).is_some() && now < deadline;
             if !waits {
                 self.forget(id);
             }

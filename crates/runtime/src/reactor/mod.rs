@@ -14,15 +14,17 @@ mod tls;
 mod turn;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::time::Time;
 
 pub use config::Address;
 pub use io::Io;
 pub use turn::{Reactor, run};
 
-/// How often `Event::Tick` comes, in microseconds of CLOCK_BOOTTIME.
-pub const TICK_US: u64 = 10_000;
+/// How often `Event::Tick` comes.
+pub const TICK: Duration = Duration::from_millis(10);
 
 /// A connection of one reactor. Never reused: an id that outlived its connection names nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,7 +69,7 @@ pub enum Event {
         connection: ConnectionId,
         bytes: Bytes,
         /// Sampled after the read system call that delivered the last of `bytes`.
-        now_us: u64,
+        now: Time,
     },
     /// Output that had grown above `OUT_LOW_BYTES` has drained below it.
     Writable(ConnectionId),

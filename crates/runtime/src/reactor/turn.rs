@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::clock;
 use crate::reactor::connection::TokenTarget;
-use crate::reactor::{ConnectionId, Driver, Event, Io, ListenerId, TICK_US};
+use crate::reactor::{ConnectionId, Driver, Event, Io, ListenerId, TICK};
 use crate::stop::Stop;
 
 /// Events taken from the kernel per turn. More only delays the writes at the end of the turn.
@@ -18,17 +18,17 @@ const EVENTS_MAX: usize = 1024;
 const READS_MAX: usize = 4;
 /// How long connections are read in one turn before those that are urgent come again. Shorter, and fewer replies share a
 /// write; longer, and leases wait behind a flood.
-const TURN_US: u64 = 5_000;
+const TURN: Duration = Duration::from_millis(5);
 /// How much of that connections may have that have something new, before those that have not come to their end in earlier
 /// turns: one that asks for a single thing does not wait for hundreds who ask for hundreds, nor these for ever. New ones for
 /// which there is no time left are the first of the next turn.
-const NEW_US: u64 = TURN_US / 2;
+const NEW: Duration = Duration::from_micros(2_500);
 /// Connections accepted per listener and turn.
 const ACCEPTS_MAX: usize = 128;
 /// Accepting that fails is told of no more often than this.
-const STARVED_TOLD_US: u64 = 1_000_000;
+const STARVED_TOLD: Duration = Duration::from_secs(1);
 /// A driver that cannot come to an end is left after this long.
-const STOPPING_US: u64 = 10_000_000;
+const STOPPING: Duration = Duration::from_secs(10);
 
 /// Runs `driver` until `stop` is set and the driver has come to an end.
 ///
@@ -41,8 +41,8 @@ pub fn run(io: Io, driver: &mut impl Driver, stop: &Stop) -> io::Result<()> {
     while !stop.is_set() {
         reactor.turn(driver, None)?;
     }
-    let deadline_us = clock::now_us() + STOPPING_US;
-    while clock::now_us() < deadline_us {
+    let deadline = clock::now().after(STOPPING);
+    while clock::now() < deadline {
         let ended = driver.stopping(&mut reactor.io);
         reactor.io.flush();
         if ended && reactor.io.is_flushed() {
@@ -82,7 +82,7 @@ impl Reactor {
             result => result?,
         }
         let io = &mut self.io;
-        let begun_us = clock::now_us();
+        let begun = clock::now();
         io.handshakes.behind = false;
         deliver_queued(io, driver);
         let ready_listeners = std::mem::take(&mut io.ready_listeners);
@@ -96,7 +96,7 @@ impl Reactor {
         }
         let ready = io.ready.len();
         flush_before(io, ready);
-        (io.turn_end_us, io.turn_progressed) = (begun_us + NEW_US, false);
+        (io.turn_end, io.turn_progressed) = (begun.after(NEW), false);
         read_new(io, driver);
         for event in &self.events {
             if !is_urgent(io, event) {
@@ -104,7 +104,7 @@ impl Reactor {
             }
         }
         flush_before(io, ready);
-        (io.turn_end_us, io.turn_progressed) = (begun_us + TURN_US, false);
+        (io.turn_end, io.turn_progressed) = (begun.after(TURN), false);
         read_ready(io, driver, ready);
         for listener in ready_listeners {
             accept(io, driver, listener);
@@ -121,7 +121,7 @@ impl Reactor {
         if ready || !io.queued.is_empty() {
             return Duration::ZERO;
         }
-        let to_tick = Duration::from_micros(io.tick_next_us.saturating_sub(clock::now_us()));
+        let to_tick = io.tick_next.since(clock::now());
         timeout.map_or(to_tick, |timeout| timeout.min(to_tick))
     }
 }
@@ -181,7 +181,7 @@ fn go_on(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
 
 /// Whether there is no time left for connections that are not urgent.
 fn is_over(io: &Io) -> bool {
-    io.turn_progressed && clock::now_us() >= io.turn_end_us
+    io.turn_progressed && clock::now() >= io.turn_end
 }
 
 /// Whether a connection has to wait for the next turn.
@@ -208,13 +208,13 @@ fn deliver_queued(io: &mut Io, driver: &mut impl Driver) {
 }
 
 fn tick(io: &mut Io, driver: &mut impl Driver) {
-    let now_us = clock::now_us();
-    if now_us < io.tick_next_us {
+    let now = clock::now();
+    if now < io.tick_next {
         return;
     }
-    io.tick_next_us = (io.tick_next_us + TICK_US).max(now_us + TICK_US / 2);
-    io.give_up_closing(now_us);
-    io.expire_handshakes(now_us);
+    io.tick_next = io.tick_next.after(TICK).max(now.after(TICK / 2));
+    io.give_up_closing(now);
+    io.expire_handshakes(now);
     for index in 0..io.listeners.len() {
         if io.listeners[index].as_ref().is_some_and(|listener| listener.starved) {
             accept(io, driver, ListenerId(index as u32));
@@ -245,11 +245,11 @@ fn accept(io: &mut Io, driver: &mut impl Driver, listener: ListenerId) {
 fn starve(io: &mut Io, id: ListenerId, error: &io::Error) {
     let Some(listener) = &mut io.listeners[id.0 as usize] else { return };
     listener.starved = true;
-    let now_us = clock::now_us();
-    if listener.starved_told_us.is_some_and(|told_us| now_us.saturating_sub(told_us) < STARVED_TOLD_US) {
+    let now = clock::now();
+    if listener.starved_told.is_some_and(|told| now.since(told) < STARVED_TOLD) {
         return;
     }
-    listener.starved_told_us = Some(now_us);
+    listener.starved_told = Some(now);
     tracing::warn!(%error, "cannot accept connections{}; trying again", remedy(error));
 }
 
@@ -327,7 +327,7 @@ fn connect(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
 
 fn fail_to_open(io: &mut Io, driver: &mut impl Driver, id: ConnectionId, error: io::Error) {
     if io.listener_of(id).is_some() {
-        io.complain(id, &error, clock::now_us());
+        io.complain(id, &error, clock::now());
         io.forget(id);
         return;
     }
@@ -363,14 +363,14 @@ fn read(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) {
             }
             Ok(0) => return end(io, driver, id, None),
             Ok(count) => {
-                let now_us = clock::now_us();
+                let now = clock::now();
                 let bytes = io.input.take(&mut connection.rest, count);
                 connection.replay = false;
                 let more = stream.has_more(count == io.input.scratch.len()) || connection.ending;
                 if connection.counted_bytes > 0 {
                     io.count(id);
                 }
-                driver.event(io, Event::Data { connection: id, bytes, now_us });
+                driver.event(io, Event::Data { connection: id, bytes, now });
                 if !more {
                     return;
                 }
@@ -407,8 +407,8 @@ fn replay(io: &mut Io, driver: &mut impl Driver, id: ConnectionId) -> bool {
     }
     if calls || !bytes.is_empty() {
         io.count(id);
-        let now_us = clock::now_us();
-        driver.event(io, Event::Data { connection: id, bytes, now_us });
+        let now = clock::now();
+        driver.event(io, Event::Data { connection: id, bytes, now });
     }
     true
 }

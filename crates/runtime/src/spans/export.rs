@@ -63,13 +63,13 @@ pub fn start(
 
 impl Exporter {
     fn export(&mut self, timeout: Duration) {
-        let epoch_us = clock::epoch_us();
+        let epoch = clock::epoch();
         for (member, queue) in self.members.clone() {
             let mut spans = queue.take();
             while !spans.is_empty() {
                 let rest = spans.split_off(spans.len().min(BATCH_MAX));
                 let mut batch = std::mem::replace(&mut spans, rest);
-                match self.post(otlp::request(&self.service, &member, epoch_us, batch.clone()), timeout) {
+                match self.post(otlp::request(&self.service, &member, epoch, batch.clone()), timeout) {
                     Ok(()) => queue.note_exported(count(&batch)),
                     Err(error) => {
                         // The rest of them would meet the same.

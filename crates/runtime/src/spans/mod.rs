@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
+use protocol::time::Time;
+
 #[cfg(feature = "otel")]
 mod export;
 #[cfg(feature = "otel")]
@@ -21,8 +23,8 @@ pub struct Span {
     pub name: String,
     /// Somebody else was asked, as opposed to this process.
     pub client: bool,
-    pub start_us: u64,
-    pub end_us: u64,
+    pub start: Time,
+    pub end: Time,
     pub attributes: Vec<(&'static str, Attribute)>,
     /// What went wrong, in a word.
     pub error: Option<String>,
@@ -102,11 +104,12 @@ fn count(spans: &[Span]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{Span, SpanQueue, WAITING_MAX};
+    use protocol::time::Time;
 
     fn span(children: usize) -> Span {
         let (name, attributes, error) = (String::new(), Vec::new(), None);
         let children = (0..children).map(|_| span(0)).collect();
-        Span { name, client: false, start_us: 1, end_us: 2, attributes, error, children }
+        Span { name, client: false, start: Time(1), end: Time(2), attributes, error, children }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The embedded store as a shim's storage: always up, answers at once. Not the store itself.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::storage::network::{Backend, Network, StorageInput};
@@ -17,8 +17,8 @@ use super::topics::StoreTopics;
 pub(crate) struct Memory {
     store: Embedded,
     topics: StoreTopics,
-    /// Wall clock minus CLOCK_BOOTTIME, sampled once: steps of the wall clock must not move deadlines.
-    unix_offset_ms: u64,
+    /// From the Unix epoch to when CLOCK_BOOTTIME was zero, sampled once: steps of the wall clock must not move deadlines.
+    epoch: Duration,
     /// The data lives and ends with this value, so it has one incarnation.
     incarnation: u64,
     announced: bool,
@@ -34,8 +34,8 @@ impl Backend for Memory {
         events: &mut Vec<StorageEvent>,
     ) {
         match input {
-            StorageInput::Store(store) => self.store(now.0, store, events),
-            StorageInput::Tick => self.tick(now.0, events),
+            StorageInput::Store(store) => self.store(now, store, events),
+            StorageInput::Tick => self.tick(now, events),
             _ => {}
         }
     }
@@ -47,17 +47,16 @@ impl Backend for Memory {
 
 impl Memory {
     pub(super) fn new(seed: u64) -> Memory {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Memory {
             store: Embedded::new(seed),
             topics: StoreTopics::default(),
-            unix_offset_ms: (unix.as_millis() as u64).saturating_sub(clock::now_us() / 1000),
+            epoch: clock::epoch(),
             incarnation: seed,
             announced: false,
         }
     }
 
-    fn store(&mut self, now_us: u64, store: Store, events: &mut Vec<StorageEvent>) {
+    fn store(&mut self, now: Time, store: Store, events: &mut Vec<StorageEvent>) {
         let resp3 = match store.lane {
             Lane::Shared { resp3 }
             | Lane::Scripts { resp3 }
@@ -65,7 +64,8 @@ impl Memory {
             | Lane::Watching { resp3, .. } => resp3,
             Lane::Subscriber | Lane::Feed => true,
         };
-        let now_ms = now_us / 1000;
+        let now_ms = now.0 / 1000;
+        let unix_ms = now_ms + self.epoch.as_millis() as u64;
         let execute = |frame: Bytes| match Command::parse(frame) {
             // Nobody else can write here, so there is nothing to report.
             Ok(command) if store.lane == Lane::Feed && command.name() == b"CLIENT" => {
@@ -73,11 +73,9 @@ impl Memory {
             }
             Ok(command) if store.lane == Lane::Subscriber => {
                 let answered = self.topics.execute(&command, events);
-                answered.unwrap_or_else(|| {
-                    self.store.execute(now_ms, now_ms + self.unix_offset_ms, &command, resp3)
-                })
+                answered.unwrap_or_else(|| self.store.execute(now_ms, unix_ms, &command, resp3))
             }
-            Ok(command) => self.store.execute(now_ms, now_ms + self.unix_offset_ms, &command, resp3),
+            Ok(command) => self.store.execute(now_ms, unix_ms, &command, resp3),
             Err(error) => Bytes::from(format!("-ERR {error}\r\n")),
         };
         let replies = match &store.commands[..] {
@@ -87,12 +85,12 @@ impl Memory {
         events.push(StorageEvent::Replies { ticket: store.ticket, replies });
     }
 
-    fn tick(&mut self, now_us: u64, events: &mut Vec<StorageEvent>) {
+    fn tick(&mut self, now: Time, events: &mut Vec<StorageEvent>) {
         if !self.announced {
             self.announced = true;
             events.push(StorageEvent::Up { incarnation: self.incarnation, traits: StorageTraits::default() });
         }
-        self.store.expire(now_us / 1000);
+        self.store.expire(now.0 / 1000);
     }
 }
 

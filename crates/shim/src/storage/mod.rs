@@ -39,33 +39,33 @@ impl Storage {
         Storage { backend, configured, tls }
     }
 
-    pub fn step(&mut self, io: &mut Io, now_us: u64, input: StorageInput, events: &mut Vec<StorageEvent>) {
+    pub fn step(&mut self, io: &mut Io, now: Time, input: StorageInput, events: &mut Vec<StorageEvent>) {
         let mut sockets = Sockets { io, configured: self.configured.as_ref(), tls: self.tls.as_ref() };
-        self.backend.step(Time(now_us), input, &mut sockets, events);
+        self.backend.step(now, input, &mut sockets, events);
     }
 
     /// Gives back what is not its own. `Tick` is taken and given back.
     pub fn event(&mut self, io: &mut Io, event: Event, events: &mut Vec<StorageEvent>) -> Option<Event> {
-        let (now_us, input) = match event {
+        let (now, input) = match event {
             Event::Tick => {
-                self.step(io, io.now_us(), StorageInput::Tick, events);
+                self.step(io, io.now(), StorageInput::Tick, events);
                 return Some(Event::Tick);
             }
-            Event::Data { connection, bytes, now_us } if self.is_own(connection) => {
-                (now_us, StorageInput::Data { connection: number(connection), bytes })
+            Event::Data { connection, bytes, now } if self.is_own(connection) => {
+                (now, StorageInput::Data { connection: number(connection), bytes })
             }
             Event::Connected(connection) if self.is_own(connection) => {
-                (io.now_us(), StorageInput::Connected(number(connection)))
+                (io.now(), StorageInput::Connected(number(connection)))
             }
             Event::Closed { connection, ref error } if self.is_own(connection) => {
                 let reason =
                     error.as_ref().map_or("the server closed the connection".into(), ToString::to_string);
-                (io.now_us(), StorageInput::Closed { connection: number(connection), reason })
+                (io.now(), StorageInput::Closed { connection: number(connection), reason })
             }
             Event::Writable(connection) if self.is_own(connection) => return None,
             other => return Some(other),
         };
-        self.step(io, now_us, input, events);
+        self.step(io, now, input, events);
         None
     }
 

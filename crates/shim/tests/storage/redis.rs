@@ -111,7 +111,7 @@ impl Storage {
 
     pub(crate) fn stop(&mut self) {
         let (io, Recorder { redis, events }) = (self.reactor.io(), &mut self.recorder);
-        redis.step(io, io.now_us(), StorageInput::Leave, events);
+        redis.step(io, io.now(), StorageInput::Leave, events);
     }
 
     /// The first reply to a command, or nothing if it was lost.
@@ -141,8 +141,8 @@ impl Storage {
         let commands = commands.iter().map(|args| Command::from_args(args).frame().clone()).collect();
         let store = Store { ticket: self.tickets, lane, reach: Reach::Whole, commands };
         let io = self.reactor.io();
-        let now_us = io.now_us();
-        self.recorder.redis.step(io, now_us, StorageInput::Store(store), &mut self.recorder.events);
+        let now = io.now();
+        self.recorder.redis.step(io, now, StorageInput::Store(store), &mut self.recorder.events);
         self.tickets
     }
 
@@ -473,9 +473,9 @@ fn a_blocking_command_has_its_own_connection_and_can_be_given_up() {
         storage.turn();
     }
     let io = storage.reactor.io();
-    let now_us = io.now_us();
+    let now = io.now();
     let abort = StorageInput::Wish { ticket: blocked, wish: Wish::Abort };
-    storage.recorder.redis.step(io, now_us, abort, &mut storage.recorder.events);
+    storage.recorder.redis.step(io, now, abort, &mut storage.recorder.events);
     assert!(storage.until_lost(blocked), "it may have been served while it was given up");
     storage.until_fenced();
     assert_eq!(storage.ask(RESP2, &["LPUSH", "q", "y"]), ":1\r\n");

@@ -20,7 +20,7 @@ use runtime::clock;
 use super::{ControllerStore, StoreChange, StoreError};
 
 /// For how long an answer of etcd counts as proof that it can be asked. Proofs are renewed every half second.
-const PROOF_US: u64 = 1_500_000;
+const PROOF: Duration = Duration::from_millis(1500);
 
 /// After a failure, so that a server that is gone is not asked all the time.
 const RETRY: Duration = Duration::from_millis(200);
@@ -60,7 +60,7 @@ struct EtcdState {
     /// Everything that etcd had was told, and what changes is seen.
     watching: bool,
     /// When the majority of etcd was last known to answer.
-    proven_us: u64,
+    proven: Time,
     problem: String,
     stop: bool,
 }
@@ -117,7 +117,7 @@ impl ControllerStore for EtcdStore {
 
     fn changes(&mut self, _now: Time) -> Result<Vec<StoreChange>, StoreError> {
         let mut state = self.shared.state();
-        let proven = clock::now_us().saturating_sub(state.proven_us) <= PROOF_US;
+        let proven = clock::now().since(state.proven) <= PROOF;
         if !proven || !state.watching {
             return Err(StoreError(state.problem.clone()));
         }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use protocol::time::Time;
 use runtime::clock;
 
 use super::EtcdShared;
@@ -17,7 +18,7 @@ struct EtcdWriter<'a> {
     endpoint: usize,
     api: EtcdApi,
     /// When each lease was kept last.
-    kept_us: BTreeMap<String, u64>,
+    kept: BTreeMap<String, Time>,
 }
 
 #[derive(Default)]
@@ -29,13 +30,13 @@ struct EtcdWork {
 
 pub(super) fn run(shared: &EtcdShared) {
     let api = EtcdApi::new(&shared.settings.endpoints[0]);
-    let mut writer = EtcdWriter { shared, endpoint: 0, api, kept_us: BTreeMap::new() };
-    let mut proven_us = 0;
+    let mut writer = EtcdWriter { shared, endpoint: 0, api, kept: BTreeMap::new() };
+    let mut proven = Time(0);
     loop {
         let mut work = writer.take();
         let done = writer.work(&mut work).and_then(|()| {
-            let due = clock::now_us().saturating_sub(proven_us) >= PERIOD.as_micros() as u64;
-            if due { writer.prove().map(|sent_us| proven_us = sent_us) } else { Ok(()) }
+            let due = clock::now().since(proven) >= PERIOD;
+            if due { writer.prove().map(|sent| proven = sent) } else { Ok(()) }
         });
         let goes_on = match done {
             Ok(()) => shared.pause(PERIOD),
@@ -75,16 +76,16 @@ impl EtcdWriter<'_> {
             if let Some(lease) = lease {
                 self.api.revoke(lease)?;
             }
-            self.kept_us.remove(member);
+            self.kept.remove(member);
             work.forget.pop_first();
         }
         Ok(())
     }
 
     fn keep(&mut self, member: &str) -> Result<(), StoreError> {
-        let now_us = clock::now_us();
-        let enough_us = self.shared.settings.lease.as_micros() as u64 / 5;
-        if self.kept_us.get(member).is_some_and(|kept_us| now_us < kept_us + enough_us) {
+        let now = clock::now();
+        let enough = self.shared.settings.lease / 5;
+        if self.kept.get(member).is_some_and(|kept| now < kept.after(enough)) {
             return Ok(());
         }
         let lease = self.shared.state().leases.get(member).copied();
@@ -95,7 +96,7 @@ impl EtcdWriter<'_> {
         if !kept {
             self.register(member)?;
         }
-        self.kept_us.insert(member.to_owned(), now_us);
+        self.kept.insert(member.to_owned(), now);
         Ok(())
     }
 
@@ -116,15 +117,15 @@ impl EtcdWriter<'_> {
         Ok(())
     }
 
-    fn prove(&self) -> Result<u64, StoreError> {
-        let sent_us = clock::now_us();
+    fn prove(&self) -> Result<Time, StoreError> {
+        let sent = clock::now();
         self.api.probe(&self.shared.map_key())?;
         let mut state = self.shared.state();
-        state.proven_us = sent_us;
+        state.proven = sent;
         if state.watching {
             state.problem.clear();
         }
-        Ok(sent_us)
+        Ok(sent)
     }
 
     /// Goes on to the next server. What was not done is done there, unless there is something newer.

@@ -45,11 +45,11 @@ pub(super) fn ask(
     patience: Duration,
 ) -> std::io::Result<Vec<Result<ProbeAnswer, String>>> {
     let mut io = Io::new()?;
-    let deadline_us = io.now_us() + patience.as_micros() as u64;
+    let deadline = io.now().after(patience);
     let talks = questions.into_iter().map(|question| Talk::start(&mut io, question)).collect();
     let mut talks = Talks(talks);
     let mut reactor = Reactor::new(io);
-    while talks.0.iter().any(|talk| talk.outcome.is_none()) && reactor.io().now_us() < deadline_us {
+    while talks.0.iter().any(|talk| talk.outcome.is_none()) && reactor.io().now() < deadline {
         reactor.turn(&mut talks, None)?;
     }
     let silence = |talk: Talk| {

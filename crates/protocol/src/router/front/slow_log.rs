@@ -85,11 +85,11 @@ impl SlowLog {
         let took_us = ran.answered.0.saturating_sub(ran.launched.0);
         // As a number without a sign, what is below zero is more than any time.
         if took_us >= self.settings.slower_than_us as u64 && ran.answered != Time(0) && is_shown(ran) {
-            self.log(operation, took_us, session);
+            self.log(operation, Duration::from_micros(took_us), session);
         }
     }
 
-    fn log(&mut self, operation: &ClientOperation, took_us: u64, session: &Session) {
+    fn log(&mut self, operation: &ClientOperation, took: Duration, session: &Session) {
         let ran = &operation.ran;
         let id = self.next;
         self.next += 1;
@@ -101,7 +101,7 @@ impl SlowLog {
         self.entries.push_front(SlowEntry {
             id,
             at: ran.answered,
-            took: Duration::from_micros(took_us),
+            took,
             waited: ran.launched.since(operation.received),
             asked: ran.last.map(|heard| heard.peer),
             hit: hit(tally),
@@ -119,7 +119,7 @@ impl SlowLog {
     }
 
     fn seconds(&self, at: Time) -> i64 {
-        ((self.settings.epoch_us + at.0) / 1_000_000) as i64
+        (self.settings.epoch + at.since(Time(0))).as_secs() as i64
     }
 }
 
