@@ -12,7 +12,7 @@ pub(crate) fn hottest<'a>(statuses: impl Iterator<Item = &'a MemberStatus>) -> V
     let mut requests = 0;
     for status in statuses {
         if let MemberStatus::Router(router) = status {
-            requests += router.load;
+            requests += router.statistics.load;
         }
         for hot in status.hottest() {
             let view = keys.entry(&hot.key).or_default();
@@ -39,6 +39,7 @@ pub(crate) fn hottest<'a>(statuses: impl Iterator<Item = &'a MemberStatus>) -> V
 #[cfg(test)]
 mod tests {
     use super::hottest;
+    use protocol::router::RouterStatistics;
     use runtime::status::{HotKey, MemberStatus, NodeStatus, RouterStatus, ShimStatus};
 
     #[test]
@@ -49,8 +50,9 @@ mod tests {
             MemberStatus::Node(NodeStatus { id, layer, hottest, ..NodeStatus::default() })
         };
         let shim = ShimStatus { hottest: vec![hot("a", 5), hot("b", 50)], ..ShimStatus::default() };
+        let statistics = RouterStatistics { load: 100, ..RouterStatistics::default() };
         let members = [
-            MemberStatus::Router(RouterStatus { load: 100, ..RouterStatus::default() }),
+            MemberStatus::Router(RouterStatus { statistics, ..RouterStatus::default() }),
             node("l0", "leaf", vec![hot("a", 20)]),
             node("s0", "spine", vec![hot("a", 15)]),
             MemberStatus::Shim(shim),

@@ -120,7 +120,7 @@ impl Service {
     /// Members that leave and are not known are left out: there is nothing to take from them.
     fn numbered(&self, heartbeat: &Heartbeat) -> Result<controller::Heartbeat, HeartbeatRefusal> {
         let beat = |status: &MemberStatus| {
-            let empty = matches!(status, MemberStatus::Node(node) if node.objects == 0);
+            let empty = matches!(status, MemberStatus::Node(node) if node.statistics.objects == 0);
             Ok(Beat { member: self.peer(status)?, epoch: status.epoch(), empty })
         };
         Ok(controller::Heartbeat {
@@ -268,9 +268,8 @@ impl Service {
             store_up: self.machine.problem().is_none(),
             members_up,
             members_down: (self.machine.liveness().count() as u64).saturating_sub(members_up),
-            heartbeats_total: statistics.heartbeats,
+            statistics,
             heartbeats_refused_total: self.refused + statistics.replays,
-            maps_total: statistics.maps,
         }
     }
 }

@@ -7,6 +7,7 @@ use config::Address;
 use config::{
     Config, ControllerConfig, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig,
 };
+use protocol::node::NodeStatistics;
 use runtime::heartbeat::{self, HeartbeatKey, MAC_HEADER, Pulse};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
@@ -60,7 +61,8 @@ fn wait(what: &str, mut done: impl FnMut() -> bool) {
 fn statuses_go_in_as_heartbeats_and_come_out_as_json() {
     let stop = Stop::new();
     let (instance, url, config) = start(&stop);
-    let node = NodeStatus { id: "n0".to_owned(), requests_total: 5, ..NodeStatus::default() };
+    let statistics = NodeStatistics { requests: 5, ..NodeStatistics::default() };
+    let node = NodeStatus { id: "n0".to_owned(), statistics, ..NodeStatus::default() };
     let status = StatusCell::new(MemberStatus::Node(node));
     let pulse = Pulse { status: Some(status), maps: MapCell::default(), orders: Orders::default() };
     let agents = heartbeat::start(&Arc::new(config), vec![pulse], None, &stop).unwrap();

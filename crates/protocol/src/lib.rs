@@ -13,5 +13,6 @@ pub mod requests;
 pub mod router;
 pub mod shards;
 pub mod shim;
+pub mod statistics;
 pub mod storage;
 pub mod time;

@@ -12,6 +12,7 @@ pub mod reactor;
 mod ready;
 pub mod reload;
 pub mod spans;
+mod statistics_json;
 pub mod status;
 pub mod stop;
 pub mod threads;

@@ -1,4 +1,5 @@
-//! Statuses as Prometheus text. The one place that knows metric names; it counts nothing itself.
+//! Statuses as Prometheus text: the rows of the machines' tables, and here those of which no machine knows. It counts nothing
+//! itself.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,6 +8,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
+use protocol::statistics::{StatisticKind, Statistics};
 
 use crate::status::{
     ControllerStatus, LATENCY_BOUNDS_US, LatencyStatus, MemberStatus, NodeStatus, RouterStatus, ShimStatus,
@@ -22,29 +24,9 @@ struct Metric<S>(&'static str, MetricType, &'static str, fn(&S) -> u64);
 use MetricType::{Counter, Gauge};
 
 const NODE: &[Metric<NodeStatus>] = &[
-    Metric("requests", Counter, "Requests received", |s| s.requests_total),
-    Metric("hits", Counter, "Reads answered from a copy", |s| s.hits_total),
-    Metric("misses", Counter, "Reads that had to ask a shim", |s| s.misses_total),
-    Metric("load", Gauge, "Requests in the sliding last second", |s| s.load),
-    Metric("objects", Gauge, "Objects held", |s| s.objects),
-    Metric("bytes", Gauge, "Bytes held", |s| s.bytes),
     Metric("leases_held", Gauge, "Leases that hold now", |s| {
         s.leases.iter().filter(|l| l.held).count() as u64
     }),
-    Metric("leases_lost", Counter, "Leases that lapsed while copies existed", |s| s.leases_lost_total),
-    Metric("fills", Counter, "Fills received", |s| s.fills_total),
-    Metric("fills_poisoned", Counter, "Fills that an invalidation overtook", |s| s.fills_poisoned_total),
-    Metric("fills_ungranted", Counter, "Fills answered without a grant", |s| s.fills_ungranted_total),
-    Metric("inserts", Counter, "Objects inserted", |s| s.inserts_total),
-    Metric("evictions", Counter, "Objects evicted", |s| s.evictions_total),
-    Metric("invalidations", Counter, "Invalidations received", |s| s.invalidations_total),
-    Metric("commits", Counter, "Commits received", |s| s.commits_total),
-    Metric("offers", Counter, "Hot keys offered by shims", |s| s.offers_total),
-    Metric("offers_accepted", Counter, "Offers that were followed by a fetch", |s| s.offers_accepted_total),
-    Metric("held_off", Gauge, "Keys held off because they are write-hot", |s| s.held_off),
-    Metric("queue_depth", Gauge, "Reads that wait for a fill", |s| s.queue_depth),
-    Metric("waiting", Gauge, "Reads that wait to be begun", |s| s.waiting),
-    Metric("waited", Counter, "Reads that had to wait to be begun", |s| s.waited_total),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
     Metric("peers", Gauge, "Peers linked", |s| s.peers),
@@ -54,67 +36,15 @@ const NODE: &[Metric<NodeStatus>] = &[
 ];
 
 const SHIM: &[Metric<ShimStatus>] = &[
-    Metric("requests", Counter, "Requests received", |s| s.requests_total),
-    Metric("load", Gauge, "Requests in the sliding last second", |s| s.load),
-    Metric("storage_reads", Counter, "Reads sent to storage", |s| s.storage_reads_total),
-    Metric("storage_writes", Counter, "Writes sent to storage", |s| s.storage_writes_total),
     Metric("storage_pending", Gauge, "Commands that storage has not answered", |s| s.storage_pending),
-    Metric("storage_limit", Gauge, "Commands that storage may have at a time", |s| s.storage_limit),
-    Metric("reads_joined", Counter, "Reads answered together with another one", |s| s.reads_joined_total),
-    Metric("large_replies", Counter, "Replies passed on in parts", |s| s.large_replies_total),
-    Metric("large_replies_skipped", Counter, "Large replies skipped, to be asked for again in parts", |s| {
-        s.large_replies_skipped_total
-    }),
-    Metric("large_replies_cut", Counter, "Large replies cut off because nobody took them", |s| {
-        s.large_replies_cut_total
-    }),
     Metric("storage_up", Gauge, "Whether storage can be used", |s| u64::from(s.storage_up)),
     Metric("standing_by", Gauge, "Whether another process of this shim has its storage", |s| {
         u64::from(s.standing_by)
     }),
-    Metric("storage_errors", Counter, "Commands lost with a storage connection", |s| s.storage_errors_total),
     Metric("storage_reconnects", Counter, "Connections to storage made again", |s| {
         s.storage_reconnects_total
     }),
-    Metric("invalidations", Counter, "Writes that invalidated copies", |s| s.invalidations_total),
-    Metric("invalidated_copies", Counter, "Copies invalidated by writes", |s| s.invalidated_copies_total),
-    Metric("coherence_messages", Counter, "INV sent and ACK received", |s| s.coherence_messages_total),
-    Metric("commits", Counter, "COMMIT sent", |s| s.commits_total),
-    Metric("copies", Gauge, "Copies in the directory", |s| s.copies),
-    Metric("sessions", Gauge, "Sessions with nodes", |s| s.sessions),
-    Metric("fills", Counter, "Fetches answered", |s| s.fills_total),
-    Metric("fills_ungranted", Counter, "Fetches answered without a grant", |s| s.fills_ungranted_total),
-    Metric("offers", Counter, "Hot keys offered to nodes", |s| s.offers_total),
-    Metric("revokes", Counter, "Sessions revoked for a barrier", |s| s.revokes_total),
-    Metric("leases_lost", Counter, "Leases that ran out although their nodes had copies", |s| {
-        s.leases_lost_total
-    }),
-    Metric("queue_depth", Gauge, "Commands that wait for their keys", |s| s.queue_depth),
-    Metric("waiting", Gauge, "Requests that wait for room at storage", |s| s.waiting),
-    Metric("waited", Counter, "Requests that had to wait for room at storage", |s| s.waited_total),
-    Metric("subscriptions", Gauge, "Channels and patterns subscribed to at storage", |s| s.subscriptions),
-    Metric("messages_delivered", Counter, "Published messages sent to routers", |s| {
-        s.messages_delivered_total
-    }),
     Metric("feed_up", Gauge, "Whether storage reports changes", |s| u64::from(s.feed_up)),
-    Metric("feed_losses", Counter, "Times that storage ceased to report changes", |s| s.feed_losses_total),
-    Metric("feed_changes", Counter, "Keys that storage reported as changed", |s| s.feed_changes_total),
-    Metric("feed_delay_microseconds", Gauge, "How late reports of changes are at most", |s| s.feed_delay_us),
-    Metric("staleness_microseconds", Gauge, "How old an unheard change may be", |s| s.staleness_us),
-    Metric("staleness_longest_microseconds", Gauge, "How old one may have been, since start", |s| {
-        s.staleness_longest_us
-    }),
-    Metric("observed_reads", Counter, "Reads while observing only", |s| s.observed_reads_total),
-    Metric("observed_hits", Counter, "Reads that copies would have answered", |s| s.observed_hits_total),
-    Metric("observed_keys", Gauge, "Keys that would have copies now", |s| s.observed_keys),
-    Metric("purged_copies", Counter, "Copies dropped by purges and stricter policies", |s| {
-        s.purged_copies_total
-    }),
-    Metric("tracked_keys", Gauge, "Keys that routers track", |s| s.tracked_keys),
-    Metric("changes_told", Counter, "Messages to routers about keys that they track", |s| {
-        s.changes_told_total
-    }),
-    Metric("quarantined", Gauge, "Keys whose last write has an unknown outcome", |s| s.quarantined),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
     Metric("peers", Gauge, "Peers linked", |s| s.peers),
@@ -123,41 +53,10 @@ const SHIM: &[Metric<ShimStatus>] = &[
 ];
 
 const ROUTER: &[Metric<RouterStatus>] = &[
-    Metric("requests", Counter, "Commands received from clients", |s| s.requests_total),
-    Metric("reads_to_nodes", Counter, "Reads sent to nodes", |s| s.reads_to_nodes_total),
-    Metric("reads_to_shims", Counter, "Reads sent to shims", |s| s.reads_to_shims_total),
-    Metric("writes", Counter, "Writes sent to shims", |s| s.writes_total),
-    Metric("hits", Counter, "Replies that came from a copy", |s| s.hits_total),
-    Metric("errors", Counter, "Error replies made by the router", |s| s.errors_total),
-    Metric("denials", Counter, "Commands that their user may not run", |s| s.denials_total),
-    Metric("users_differing", Gauge, "Users that are not the same at all storage servers", |s| {
-        s.users_differing
-    }),
-    Metric("authentication_failures", Counter, "Wrong users and passwords", |s| {
-        s.authentication_failures_total
-    }),
-    Metric("retries", Counter, "Reads asked again because somebody was busy", |s| s.retries_total),
-    Metric("reads_lost", Counter, "Reads asked again because their node was lost", |s| s.reads_lost_total),
-    Metric("breakers_opened", Counter, "Times that a node was left alone", |s| s.breakers_opened_total),
-    Metric("breakers_open", Gauge, "Nodes that are left alone", |s| s.breakers_open),
-    Metric("load", Gauge, "Commands in the last second", |s| s.load),
     Metric("clients", Gauge, "Clients connected", |s| s.clients),
-    Metric("clients_accepted", Counter, "Clients accepted", |s| s.clients_total),
     Metric("clients_refused", Counter, "Clients refused by a limit", |s| s.clients_refused_total),
-    Metric("queue_depth", Gauge, "Commands sent to nodes and shims that have no reply", |s| s.queue_depth),
-    Metric("waiting", Gauge, "Commands that wait for room at a node or shim", |s| s.waiting),
-    Metric("waited", Counter, "Commands that had to wait for room at a node or shim", |s| s.waited_total),
-    Metric("subscriptions", Gauge, "Channels and patterns that clients have", |s| s.subscriptions),
-    Metric("tracked_keys", Gauge, "Keys that clients keep in caches of their own", |s| s.tracked_keys),
-    Metric("large_replies", Counter, "Replies that came in parts", |s| s.large_replies_total),
-    Metric("large_replies_broken", Counter, "Clients closed in the middle of a reply", |s| {
-        s.large_replies_broken_total
-    }),
-    Metric("pushes", Counter, "Published messages given to clients", |s| s.pushes_total),
-    Metric("slow_commands", Counter, "Commands that the slow log has taken", |s| s.slow_commands_total),
     Metric("spans_exported", Counter, "Spans that the collector has taken", |s| s.spans_exported_total),
     Metric("spans_dropped", Counter, "Spans that no collector has taken", |s| s.spans_dropped_total),
-    Metric("learned", Gauge, "Keys believed to be cached", |s| s.learned),
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
     Metric("peers", Gauge, "Peers linked", |s| s.peers),
@@ -171,9 +70,7 @@ const ROUTER: &[Metric<RouterStatus>] = &[
 const CONTROLLER: &[Metric<ControllerStatus>] = &[
     Metric("members_up", Gauge, "Members whose lease holds", |s| s.members_up),
     Metric("members_down", Gauge, "Members without a lease", |s| s.members_down),
-    Metric("heartbeats", Counter, "Heartbeats accepted", |s| s.heartbeats_total),
     Metric("heartbeats_refused", Counter, "Heartbeats refused", |s| s.heartbeats_refused_total),
-    Metric("maps", Counter, "Cluster maps published", |s| s.maps_total),
     Metric("store_up", Gauge, "1 if the store of the cluster map answers", |s| u64::from(s.store_up)),
     Metric("epoch", Gauge, "Epoch of the newest cluster map", |s| u64::from(s.epoch)),
 ];
@@ -222,17 +119,27 @@ impl Scrape {
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        family("node", NODE, &self.nodes, node_labels, &mut encoder)?;
-        family("shim", SHIM, &self.shims, shim_labels, &mut encoder)?;
-        family("router", ROUTER, &self.routers, |s| vec![("id", s.id.clone())], &mut encoder)?;
-        family("controller", CONTROLLER, &self.controllers, |s| vec![("id", s.id.clone())], &mut encoder)?;
-        sheds("node", self.nodes.iter().map(|s| (node_labels(s), &s.sheds_total)), &mut encoder)?;
-        sheds("shim", self.shims.iter().map(|s| (shim_labels(s), &s.sheds_total)), &mut encoder)?;
-        let routers = self.routers.iter().map(|s| (vec![("id", s.id.clone())], &s.sheds_total));
-        sheds("router", routers, &mut encoder)?;
-        family("tls", TLS, &self.tls, |s| vec![("table", s.table.to_owned())], &mut encoder)?;
-        expiries(&self.tls, &mut encoder)?;
-        latencies(&self.routers, &mut encoder)
+        let out = &mut encoder;
+        let nodes = Family { role: "node", members: &self.nodes, labels: node_labels };
+        let shims = Family { role: "shim", members: &self.shims, labels: shim_labels };
+        let routers = Family { role: "router", members: &self.routers, labels: router_labels };
+        let controllers =
+            Family { role: "controller", members: &self.controllers, labels: controller_labels };
+        let tls = Family { role: "tls", members: &self.tls, labels: tls_labels };
+        nodes.table(|status| &status.statistics, out)?;
+        nodes.rows(NODE, out)?;
+        shims.table(|status| &status.statistics, out)?;
+        shims.rows(SHIM, out)?;
+        routers.table(|status| &status.statistics, out)?;
+        routers.rows(ROUTER, out)?;
+        controllers.table(|status| &status.statistics, out)?;
+        controllers.rows(CONTROLLER, out)?;
+        nodes.sheds(|status| &status.sheds_total, out)?;
+        shims.sheds(|status| &status.sheds_total, out)?;
+        routers.sheds(|status| &status.sheds_total, out)?;
+        tls.rows(TLS, out)?;
+        expiries(&self.tls, out)?;
+        latencies(&self.routers, out)
     }
 }
 
@@ -246,25 +153,88 @@ fn shim_labels(status: &ShimStatus) -> MetricLabels {
     vec![("id", status.id.clone()), ("rack", status.rack.clone())]
 }
 
-fn family<S>(
-    role: &str,
-    metrics: &[Metric<S>],
-    members: &[S],
+fn router_labels(status: &RouterStatus) -> MetricLabels {
+    vec![("id", status.id.clone())]
+}
+
+fn controller_labels(status: &ControllerStatus) -> MetricLabels {
+    vec![("id", status.id.clone())]
+}
+
+fn tls_labels(status: &TlsStatus) -> MetricLabels {
+    vec![("table", status.table.to_owned())]
+}
+
+/// The members of a role in this process, who share metrics and differ in their labels.
+struct Family<'a, S> {
+    role: &'static str,
+    members: &'a [S],
     labels: fn(&S) -> MetricLabels,
-    encoder: &mut DescriptorEncoder<'_>,
-) -> fmt::Result {
-    if members.is_empty() {
-        return Ok(());
-    }
-    for Metric(name, kind, help, value) in metrics {
-        let name = format!("distcache_{role}_{name}");
-        let mut metric = encoder.encode_descriptor(&name, help, None, *kind)?;
-        for member in members {
-            let labels = labels(member);
-            number(*kind, value(member), metric.encode_family(&labels)?)?;
+}
+
+impl<S> Family<'_, S> {
+    /// The rows of a machine's table. Its sheds are one metric: see [`Family::sheds`].
+    fn table<T: Statistics>(
+        &self,
+        statistics: fn(&S) -> &T,
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> fmt::Result {
+        for (index, row) in T::TABLE.iter().enumerate() {
+            let kind = match row.kind {
+                StatisticKind::Counter => Counter,
+                StatisticKind::Gauge => Gauge,
+                StatisticKind::Shed => continue,
+            };
+            let value = |member: &S| statistics(member).values().nth(index).unwrap_or_default();
+            self.metric((row.name, kind, row.help), value, encoder)?;
         }
+        Ok(())
     }
-    Ok(())
+
+    fn rows(&self, metrics: &[Metric<S>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for Metric(name, kind, help, value) in metrics {
+            self.metric((name, *kind, help), value, encoder)?;
+        }
+        Ok(())
+    }
+
+    fn metric(
+        &self,
+        (name, kind, help): (&str, MetricType, &str),
+        value: impl Fn(&S) -> u64,
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> fmt::Result {
+        if self.members.is_empty() {
+            return Ok(());
+        }
+        let name = format!("distcache_{}_{name}", self.role);
+        let mut metric = encoder.encode_descriptor(&name, help, None, kind)?;
+        for member in self.members {
+            let labels = (self.labels)(member);
+            number(kind, value(member), metric.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn sheds(
+        &self,
+        sheds: fn(&S) -> &BTreeMap<String, u64>,
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> fmt::Result {
+        if self.members.is_empty() {
+            return Ok(());
+        }
+        let name = format!("distcache_{}_sheds", self.role);
+        let mut metric = encoder.encode_descriptor(&name, "Work refused, by rule", None, Counter)?;
+        for member in self.members {
+            for (rule, count) in sheds(member) {
+                let mut labels = (self.labels)(member);
+                labels.push(("rule", rule.clone()));
+                number(Counter, *count, metric.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn number(kind: MetricType, value: u64, mut encoder: MetricEncoder<'_>) -> fmt::Result {
@@ -272,27 +242,6 @@ fn number(kind: MetricType, value: u64, mut encoder: MetricEncoder<'_>) -> fmt::
         MetricType::Counter => encoder.encode_counter::<NoLabelSet, _, u64>(&value, None),
         _ => encoder.encode_gauge(&value),
     }
-}
-
-fn sheds<'a>(
-    role: &str,
-    members: impl Iterator<Item = (MetricLabels, &'a BTreeMap<String, u64>)>,
-    encoder: &mut DescriptorEncoder<'_>,
-) -> fmt::Result {
-    let mut members = members.peekable();
-    if members.peek().is_none() {
-        return Ok(());
-    }
-    let name = format!("distcache_{role}_sheds");
-    let mut metric = encoder.encode_descriptor(&name, "Work refused, by rule", None, Counter)?;
-    for (labels, rules) in members {
-        for (rule, count) in rules {
-            let mut labels = labels.clone();
-            labels.push(("rule", rule.clone()));
-            number(Counter, *count, metric.encode_family(&labels)?)?;
-        }
-    }
-    Ok(())
 }
 
 fn expiries(tables: &[TlsStatus], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -343,6 +292,8 @@ fn seconds_buckets(latency: &LatencyStatus) -> Vec<(f64, u64)> {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
+    use protocol::node::NodeStatistics;
+
     use super::{LATENCY_BOUNDS_US, render};
     use crate::status::{
         ControllerStatus, LatencyStatus, LeaseStatus, MemberStatus, NodeStatus, RouterStatus, ShimStatus,
@@ -368,7 +319,7 @@ mod tests {
         let node = NodeStatus {
             id: "leaf-0".to_owned(),
             layer: "le\"af".to_owned(),
-            hits_total: 12,
+            statistics: NodeStatistics { hits: 12, ..NodeStatistics::default() },
             leases: vec![LeaseStatus { shim: "s".to_owned(), held: true, remaining_ms: 1 }],
             ..NodeStatus::default()
         };

@@ -5,6 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
+use protocol::controller::ControllerStatistics;
+use protocol::node::NodeStatistics;
+use protocol::router::RouterStatistics;
+use protocol::shim::ShimStatistics;
+use protocol::statistics::{StatisticKind, Statistics};
 use serde::{Deserialize, Serialize};
 
 /// Most hottest keys that a member reports.
@@ -12,7 +17,7 @@ pub const HOTTEST_MAX: usize = 32;
 /// So much of a long key is shown.
 const SHOWN_BYTES_MAX: usize = 1024;
 
-/// Totals count since the member started; `load` is requests per second over the last second.
+/// A member's statistics stand among its other fields in the JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
@@ -20,32 +25,9 @@ pub struct NodeStatus {
     pub layer: String,
     /// Epoch of the cluster map that the member acts on; so in every role.
     pub epoch: u32,
-    pub requests_total: u64,
-    pub hits_total: u64,
-    pub misses_total: u64,
-    pub load: u64,
-    pub objects: u64,
-    pub bytes: u64,
+    #[serde(flatten, with = "crate::statistics_json")]
+    pub statistics: NodeStatistics,
     pub leases: Vec<LeaseStatus>,
-    pub fills_total: u64,
-    /// Fills that an INV overtook.
-    pub fills_poisoned_total: u64,
-    /// Fills answered without a grant.
-    pub fills_ungranted_total: u64,
-    pub inserts_total: u64,
-    pub evictions_total: u64,
-    pub invalidations_total: u64,
-    pub commits_total: u64,
-    pub leases_lost_total: u64,
-    pub offers_total: u64,
-    pub offers_accepted_total: u64,
-    /// Keys that are held off now because they are written more than read.
-    pub held_off: u64,
-    /// Readers that wait for a fill now.
-    pub queue_depth: u64,
-    /// Requests that wait to be begun, and those that had to.
-    pub waiting: u64,
-    pub waited_total: u64,
     pub shims_linked: u64,
     /// Shims that it is not linked to.
     pub shims_missing: Vec<String>,
@@ -55,6 +37,12 @@ pub struct NodeStatus {
     pub messages_out_total: u64,
     pub peers: u64,
     pub hottest: Vec<HotKey>,
+}
+
+/// What was refused, by the rules of `statistics`.
+pub fn sheds(statistics: &impl Statistics) -> BTreeMap<String, u64> {
+    let sheds = statistics.walk().filter(|(row, _)| row.kind == StatisticKind::Shed);
+    sheds.map(|(row, count)| (row.key.to_owned(), count)).collect()
 }
 
 /// A node's lease from one shim.
@@ -101,71 +89,16 @@ pub struct ShimStatus {
     pub id: String,
     pub rack: String,
     pub epoch: u32,
-    pub requests_total: u64,
-    pub storage_reads_total: u64,
-    pub storage_writes_total: u64,
-    /// INVs sent, repeats included.
-    pub invalidations_total: u64,
-    /// Copies that writes invalidated: one for each key and node.
-    pub invalidated_copies_total: u64,
-    /// INV sent and ACK received.
-    pub coherence_messages_total: u64,
-    pub commits_total: u64,
-    /// Copies in the directory now.
-    pub copies: u64,
-    pub sessions: u64,
-    pub load: u64,
-    pub fills_total: u64,
-    pub fills_ungranted_total: u64,
-    pub offers_total: u64,
-    pub revokes_total: u64,
-    /// Leases that ran out although their nodes had copies.
-    pub leases_lost_total: u64,
-    /// Commands that wait in the queues of their keys now.
-    pub queue_depth: u64,
-    /// Requests that wait to be begun, and those that had to.
-    pub waiting: u64,
-    pub waited_total: u64,
+    #[serde(flatten, with = "crate::statistics_json")]
+    pub statistics: ShimStatistics,
     /// Commands that storage has not answered yet.
     pub storage_pending: u64,
-    /// Commands that storage may have at a time before reads are refused.
-    pub storage_limit: u64,
-    /// Reads that were answered together with another one of the same view.
-    pub reads_joined_total: u64,
-    /// Replies passed on in parts; those skipped, to be asked for on a connection of their own; those cut off, because
-    /// nobody took them and others waited.
-    pub large_replies_total: u64,
-    pub large_replies_skipped_total: u64,
-    pub large_replies_cut_total: u64,
     pub storage_up: bool,
     /// Another process of this shim has taken its storage over.
     pub standing_by: bool,
-    pub storage_errors_total: u64,
     pub storage_reconnects_total: u64,
-    pub quarantined: u64,
     /// Storage reports what changes.
     pub feed_up: bool,
-    pub feed_losses_total: u64,
-    /// Keys that storage has reported as changed.
-    pub feed_changes_total: u64,
-    /// How long the newest sign took that every report has come.
-    pub feed_delay_us: u64,
-    /// How long ago a change may have been made that has not been heard of; and the longest since the start.
-    pub staleness_us: u64,
-    pub staleness_longest_us: u64,
-    /// Keys that routers' clients keep, and messages about their changes.
-    pub tracked_keys: u64,
-    pub changes_told_total: u64,
-    /// Channels and patterns that storage is asked for in the name of routers.
-    pub subscriptions: u64,
-    /// Published messages sent to routers.
-    pub messages_delivered_total: u64,
-    /// While nothing is cached: reads, those that copies would have answered, and keys that would have copies.
-    pub observed_reads_total: u64,
-    pub observed_hits_total: u64,
-    pub observed_keys: u64,
-    /// Copies dropped because somebody asked for it or the policies changed.
-    pub purged_copies_total: u64,
     /// The hottest of the keys that clients read past the caches.
     pub hottest: Vec<HotKey>,
     pub sheds_total: BTreeMap<String, u64>,
@@ -179,52 +112,12 @@ pub struct ShimStatus {
 pub struct RouterStatus {
     pub id: String,
     pub epoch: u32,
-    pub requests_total: u64,
-    pub reads_to_nodes_total: u64,
-    pub reads_to_shims_total: u64,
-    pub writes_total: u64,
-    /// Replies that came from a node's copy.
-    pub hits_total: u64,
-    /// Error replies that this router made itself.
-    pub errors_total: u64,
-    /// Commands that their user may not run.
-    pub denials_total: u64,
-    /// Users that are not the same at all storage servers.
-    pub users_differing: u64,
-    /// Wrong users and passwords.
-    pub authentication_failures_total: u64,
-    /// Reads asked again because somebody was busy.
-    pub retries_total: u64,
-    /// Reads asked again because their node vanished or hung.
-    pub reads_lost_total: u64,
-    /// Times that a node was left alone because it hung or refused everything.
-    pub breakers_opened_total: u64,
-    /// Nodes that are left alone now.
-    pub breakers_open: u64,
-    pub load: u64,
+    #[serde(flatten, with = "crate::statistics_json")]
+    pub statistics: RouterStatistics,
     pub clients: u64,
-    pub clients_total: u64,
     pub clients_refused_total: u64,
-    /// Commands that have no reply yet.
-    pub queue_depth: u64,
-    /// Requests that wait to be begun, and those that had to.
-    pub waiting: u64,
-    pub waited_total: u64,
-    /// Channels and patterns that clients have subscribed to.
-    pub subscriptions: u64,
-    /// Keys that clients keep (CLIENT TRACKING).
-    pub tracked_keys: u64,
-    /// Published messages given to clients.
-    pub pushes_total: u64,
-    /// Replies that came in parts, and clients closed because the rest of one could not be had.
-    pub large_replies_total: u64,
-    pub large_replies_broken_total: u64,
-    /// Commands that the slow log has taken.
-    pub slow_commands_total: u64,
     pub spans_exported_total: u64,
     pub spans_dropped_total: u64,
-    /// Keys that the router believes to be cached (learned mode).
-    pub learned: u64,
     pub shims_linked: u64,
     /// So many make it ready.
     pub shims_needed: u64,
@@ -292,11 +185,10 @@ pub struct ControllerStatus {
     pub store_up: bool,
     pub members_up: u64,
     pub members_down: u64,
-    pub heartbeats_total: u64,
+    #[serde(flatten, with = "crate::statistics_json")]
+    pub statistics: ControllerStatistics,
     /// Wrong authentication, unknown member or replay.
     pub heartbeats_refused_total: u64,
-    /// Maps published since the start.
-    pub maps_total: u64,
 }
 
 /// The status of any member; heartbeats carry those of the data path.

@@ -55,12 +55,12 @@ fn an_embedded_shim_serves_writes_and_reads_and_counts_them() {
     assert_eq!(refused.status, Status::Error);
     assert!(String::from_utf8_lossy(&refused.value).contains("--storage redis"));
     let deadline = Instant::now() + PATIENCE;
-    while status(&shim).requests_total < 5 {
+    while status(&shim).statistics.requests < 5 {
         assert!(Instant::now() < deadline, "{:?}", status(&shim));
         router.reactor.turn(&mut router.recorder, None).expect("a turn");
     }
     let status = status(&shim);
-    assert_eq!((status.storage_reads_total, status.storage_writes_total), (2, 3));
+    assert_eq!((status.statistics.storage_reads, status.statistics.storage_writes), (2, 3));
     assert!(status.storage_up && status.peers == 1 && status.rack == "r0", "{status:?}");
     end(shim, &stop);
 }

@@ -95,14 +95,14 @@ fn outcome(id: &str, map: &MapView, status: &ClusterStatus) -> Option<(DrainOutc
     let node = map.layers.iter().flat_map(|layer| &layer.nodes).find(|node| node.id == id)?;
     let running = status.nodes.iter().find(|node| node.id == id);
     // What it says of an earlier map does not count: it may have fetched something since.
-    let empty = running.is_none_or(|running| running.epoch >= map.epoch && running.objects == 0);
+    let empty = running.is_none_or(|running| running.epoch >= map.epoch && running.statistics.objects == 0);
     let outcome = DrainOutcome {
         node: id.to_owned(),
         drained: node.drained,
         epoch: map.epoch,
         share: node.share,
-        objects: running.map(|running| running.objects),
-        bytes: running.map(|running| running.bytes),
+        objects: running.map(|running| running.statistics.objects),
+        bytes: running.map(|running| running.statistics.bytes),
     };
     Some((outcome, !node.drained || (node.share == 0.0 && empty)))
 }
@@ -123,6 +123,7 @@ fn report(outcome: &DrainOutcome) -> String {
 mod tests {
     use super::{outcome, report};
     use controller::{LayerView, MapView, NodeView};
+    use protocol::node::NodeStatistics;
     use runtime::status::{ClusterStatus, NodeStatus};
 
     fn map(share: f64, drained: bool) -> MapView {
@@ -133,7 +134,8 @@ mod tests {
     }
 
     fn status(epoch: u32, objects: u64) -> ClusterStatus {
-        let node = NodeStatus { id: "n".to_owned(), epoch, objects, ..NodeStatus::default() };
+        let statistics = NodeStatistics { objects, ..NodeStatistics::default() };
+        let node = NodeStatus { id: "n".to_owned(), epoch, statistics, ..NodeStatus::default() };
         ClusterStatus { nodes: vec![node], ..ClusterStatus::default() }
     }
 

@@ -100,28 +100,30 @@ fn health(state: MemberState, holds: bool) -> &'static str {
 }
 
 fn node_cells(node: &NodeStatus) -> Vec<String> {
+    let counted = &node.statistics;
     let held = node.leases.iter().filter(|lease| lease.held).count();
     // Leases are there only while there are copies.
-    let idle = held == 0 && node.objects == 0;
+    let idle = held == 0 && counted.objects == 0;
     vec![
         node.layer.clone(),
-        node.load.to_string(),
-        node.requests_total.to_string(),
-        percent(node.hits_total, node.hits_total + node.misses_total),
-        node.objects.to_string(),
-        size(node.bytes),
+        counted.load.to_string(),
+        counted.requests.to_string(),
+        percent(counted.hits, counted.hits + counted.misses),
+        counted.objects.to_string(),
+        size(counted.bytes),
         if idle { "idle".to_owned() } else { format!("{held}/{}", node.leases.len()) },
     ]
 }
 
 fn shim_cells(shim: &ShimStatus) -> Vec<String> {
+    let counted = &shim.statistics;
     vec![
         shim.rack.clone(),
-        shim.load.to_string(),
-        shim.storage_reads_total.to_string(),
-        shim.storage_writes_total.to_string(),
-        shim.copies.to_string(),
-        shim.invalidated_copies_total.to_string(),
+        counted.load.to_string(),
+        counted.storage_reads.to_string(),
+        counted.storage_writes.to_string(),
+        counted.copies.to_string(),
+        counted.invalidated_copies.to_string(),
         match (shim.standing_by, shim.storage_up) {
             (true, _) => "standby",
             (false, true) => "up",
@@ -132,11 +134,12 @@ fn shim_cells(shim: &ShimStatus) -> Vec<String> {
 }
 
 fn router_cells(router: &RouterStatus) -> Vec<String> {
+    let counted = &router.statistics;
     vec![
-        router.load.to_string(),
-        router.requests_total.to_string(),
-        router.reads_to_nodes_total.to_string(),
-        router.reads_to_shims_total.to_string(),
+        counted.load.to_string(),
+        counted.requests.to_string(),
+        counted.reads_to_nodes.to_string(),
+        counted.reads_to_shims.to_string(),
         router.clients.to_string(),
         format!("{} us", router.latency.p50_us),
         format!("{} us", router.latency.p99_us),
@@ -179,6 +182,7 @@ fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
 mod tests {
     use super::report;
     use controller::{MemberState, MemberView};
+    use protocol::node::NodeStatistics;
     use runtime::status::{ClusterStatus, LeaseStatus, NodeStatus};
 
     #[test]
@@ -187,11 +191,14 @@ mod tests {
         let node = NodeStatus {
             id: "leaf-0".to_owned(),
             layer: "leaf".to_owned(),
-            load: 12_345,
-            hits_total: 2,
-            misses_total: 1,
-            objects: 3,
-            bytes: 3 << 19,
+            statistics: NodeStatistics {
+                load: 12_345,
+                hits: 2,
+                misses: 1,
+                objects: 3,
+                bytes: 3 << 19,
+                ..NodeStatistics::default()
+            },
             leases: vec![lease(true), lease(false)],
             sheds_total: [("rate".to_owned(), 7), ("large-reply".to_owned(), 0)].into(),
             ..NodeStatus::default()

@@ -248,17 +248,17 @@ impl DemoCluster {
         };
         for instance in &self.shims {
             let MemberStatus::Shim(status) = instance.status.get() else { continue };
-            sample.servers.push(status.storage_reads_total + status.storage_writes_total);
+            sample.servers.push(status.statistics.storage_reads + status.statistics.storage_writes);
         }
         for (total, node) in sample.nodes.iter_mut().zip(&self.nodes) {
             let status = node.instance.as_ref().map(|instance| instance.status.get());
             let Some(MemberStatus::Node(status)) = status else { continue };
-            *total = status.requests_total;
+            *total = status.statistics.requests;
         }
         if let MemberStatus::Router(status) = self.router.status.get() {
             // Replies and not requests: those that waited for long are among the hits of the second that answers them.
             sample.router_replies = status.latency.count;
-            sample.router_hits = status.hits_total;
+            sample.router_hits = status.statistics.hits;
         }
         sample
     }

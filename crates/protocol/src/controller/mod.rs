@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use wire::{NodeId, Peer};
 
+use crate::statistics::statistics;
 use crate::time::Time;
 use agents::Agents;
 use partitions::{Liveness, Partitions, Terms};
@@ -120,14 +121,16 @@ pub enum Event<R> {
     StoreBack,
 }
 
-/// What a controller has counted since its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ControllerStatistics {
-    pub heartbeats: u64,
-    /// Heartbeats that were here before.
-    pub replays: u64,
-    /// Maps that this replica made, whether or not the store took them.
-    pub maps: u64,
+statistics! {
+    /// Totals since the start.
+    pub struct ControllerStatistics {
+        heartbeats: counter("heartbeats", "Heartbeats accepted",
+            "about two per second and member; 0: nobody reaches this controller"),
+        replays: counter("heartbeats", "Heartbeats that came once more or out of order",
+            "a steady rate: somebody repeats what members say"),
+        /// Whether or not the store took them.
+        maps: counter("maps", "Cluster maps published", "a rise without a change of yours: members come and go"),
+    }
 }
 
 /// The last heartbeat of a member at this replica.

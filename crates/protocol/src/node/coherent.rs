@@ -163,7 +163,7 @@ impl Node {
     pub(super) fn close_if_lapsed(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
         if self.links[usize::from(shim.0)].session.lapsed(step.now) {
             if self.links[usize::from(shim.0)].objects > 0 {
-                self.statistics.lease_losses += 1;
+                self.statistics.leases_lost += 1;
             }
             self.close_session(step, shim);
         }

@@ -147,7 +147,7 @@ impl Node {
         self.bytes += object.bytes;
         self.links[usize::from(shim.0)].objects += 1;
         self.objects.insert(own, object);
-        self.statistics.insertions += 1;
+        self.statistics.inserts += 1;
         true
     }
 
@@ -157,7 +157,7 @@ impl Node {
         };
         if let Some(fetching) = object.fetching.iter_mut().find(|fetching| fetching.view == read.view) {
             fetching.waiters.push(waiter);
-            self.statistics.joined += 1;
+            self.statistics.reads_joined += 1;
             return;
         }
         let waiters = SmallVec::from_elem(waiter, 1);
@@ -213,7 +213,7 @@ impl Node {
         let rule = self.config.settings.policies.of(&fill.key.bytes);
         let bytes_max = self.config.settings.value_bytes_max.min(rule.value_bytes_max);
         let fits = fill.value.len() <= bytes_max && !rule.is_never() && !fill.status.is_refusal();
-        self.statistics.ungranted += u64::from(!fill.granted);
+        self.statistics.fills_ungranted += u64::from(!fill.granted);
         let kept = fill.granted && fits && self.keep(&fill, &fetching.filling);
         // What lives briefly may have expired on its way.
         let servable = kept && self.servable(step.now, &fill.key, fill.view).is_some();
@@ -244,7 +244,7 @@ impl Node {
         let Some(object) = self.objects.get_mut(&fill.key) else { return false };
         let filled = object.copy.fill(fill.version, filling);
         if filled == Filled::Unusable {
-            self.statistics.poisoned += 1;
+            self.statistics.fills_poisoned += 1;
             return false;
         }
         if filled == Filled::Replaced {
@@ -287,7 +287,7 @@ impl Node {
         // What a node passes on it passes on whole.
         read.streams = false;
         read.request = u64::from(serial) << 32 | self.forwarded.insert(forwarded) as u64;
-        self.statistics.forwarded += 1;
+        self.statistics.reads_forwarded += 1;
         step.send(Peer::Shim(shim), Message::Read(read));
     }
 

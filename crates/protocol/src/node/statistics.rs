@@ -1,4 +1,4 @@
-//! What a node has done, in plain counters, and what it holds now. Not how it is shown.
+//! What a node counts, row by row, and what it holds now. Not how it is shown.
 
 use std::time::Duration;
 
@@ -7,37 +7,63 @@ use wire::ShimId;
 
 use super::Node;
 use super::object::HEAT_ONE;
+use crate::statistics::statistics;
 use crate::time::Time;
 
-/// Totals since start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeStatistics {
-    pub requests: u64,
-    pub hits: u64,
-    pub misses: u64,
-    /// Misses that waited for another one's fetch.
-    pub joined: u64,
-    pub forwarded: u64,
-    pub fetches: u64,
-    pub fills: u64,
-    /// Granted fills that an invalidation had overtaken.
-    pub poisoned: u64,
-    /// Fills answered without a grant.
-    pub ungranted: u64,
-    pub offers: u64,
-    pub offers_accepted: u64,
-    pub insertions: u64,
-    pub evictions: u64,
-    pub write_hot: u64,
-    pub invalidations: u64,
-    pub commits: u64,
-    pub lease_losses: u64,
-    pub sheds: u64,
-    /// Reads that had to wait before they were begun, and those refused because they came over the rate.
-    pub waited: u64,
-    pub overflowed: u64,
-    /// Messages that this role does not expect or no longer knows.
-    pub unexpected: u64,
+statistics! {
+    /// Totals since the start, and what there is now.
+    pub struct NodeStatistics {
+        requests: counter("requests", "Requests received", "traffic of this node"),
+        hits: counter("reads", "Reads answered from a copy", "`hits` / (`hits` + `misses`) is its hit ratio"),
+        misses: counter("reads", "Reads that had to ask a shim",
+            "a rise without more load: copies are invalidated or evicted a lot, or its leases are lost"),
+        reads_joined: counter("reads", "Misses that waited for another one's fetch",
+            "near misses: hot keys lose their copies a lot"),
+        reads_forwarded: counter("reads", "Reads passed on to a shim as they are",
+            "near misses: they may not or need not be copied"),
+        fetches: counter("fetches", "Reads that asked a shim for a copy",
+            "far more than all fills: shims or links are lost"),
+        load: gauge("requests/s", "Requests in the sliding last second",
+            "should be nearly equal over the nodes of a layer (by `capacity`): it is what DistCache is for. One \
+             above the others for minutes: one key alone is hotter than a node"),
+        objects: gauge("objects", "Objects held", "at `objects_max`: the node is full, and only hotter keys come in"),
+        bytes: gauge("bytes", "Bytes held",
+            "at `bytes_max`: the node is full. The process takes more than this counts: see \
+             [memory](runbooks.md#memory-grows)"),
+        leases_lost: counter("leases", "Leases that lapsed while copies existed",
+            "a rise: pauses, or a broken link; each may have held up a write for up to `lease_ms`"),
+        fills: counter("fills", "Fills received", "copies filled"),
+        /// Granted ones.
+        fills_poisoned: counter("fills", "Fills that an invalidation overtook",
+            "near `fills`: keys are written while they are read, and hardly worth a copy"),
+        fills_ungranted: counter("fills", "Fills answered without a grant",
+            "a steady rate: the shim is writing these keys, or a policy, a lost feed or a hash that expires \
+             forbids the copy"),
+        inserts: counter("objects", "Objects inserted", "with `evictions`: how fast the set of hot keys changes"),
+        evictions: counter("objects", "Objects evicted",
+            "near `inserts` on a full node while hit ratios are low: raise `objects_max` or `bytes_max`"),
+        write_hot: counter("objects", "Objects evicted because they are written more than read",
+            "a rise: a cache does not help them"),
+        invalidations: counter("messages", "Invalidations received", "writes of cached keys"),
+        commits: counter("messages", "Commits received", "new values that came with a write"),
+        offers: counter("keys", "Hot keys offered by shims", "hot keys that shims have seen"),
+        offers_accepted: counter("keys", "Offers that were followed by a fetch",
+            "far fewer than `offers`: the node is full of hotter keys"),
+        held_off: gauge("keys", "Keys held off because they are write-hot",
+            "many: the hot keys are written more than read; a cache does not help them"),
+        queue_depth: gauge("reads", "Reads that wait for a fill", "grows and stays: a shim or its storage is slow"),
+        waiting: gauge("reads", "Reads that wait to be begun",
+            "above 0 for long: the node is asked for more than its `rate_max`"),
+        waited: counter("reads", "Reads that had to wait to be begun", "as above"),
+        overflowed: shed("rate",
+            "with `overload = \"refuse\"`, a read that a node with a `rate_max` could only serve late: after 250 \
+             ms, or 50 ms if its queue has not been empty for as long. Its router asks elsewhere. With `\"wait\"`, \
+             one that has waited for `queue_ms_max`"),
+        sheds: shed("shim-unreachable",
+            "a read that the node cannot pass on: the shim is not linked, or `node_queue_max` reads wait for it"),
+        unexpected: counter("messages", "Messages that a node must not get or no longer knows",
+            "a steady rate: a peer's version or an intruder"),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,26 +81,26 @@ pub struct HotKey {
 }
 
 impl Node {
+    /// Totals only, at no cost.
     pub fn statistics(&self) -> NodeStatistics {
         self.statistics
     }
 
+    /// The statistics with what there is now.
+    pub fn measured(&mut self, now: Time) -> NodeStatistics {
+        NodeStatistics {
+            load: u64::from(self.meter.rate(now)),
+            objects: self.objects.len() as u64,
+            bytes: self.bytes,
+            held_off: self.agent.held_off() as u64,
+            queue_depth: self.pending() as u64,
+            waiting: self.waiting() as u64,
+            ..self.statistics
+        }
+    }
+
     pub fn objects(&self) -> usize {
         self.objects.len()
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Requests in the sliding last second.
-    pub fn load(&mut self, now: Time) -> u32 {
-        self.meter.rate(now)
-    }
-
-    /// Keys that are kept out for now.
-    pub fn held_off(&self) -> usize {
-        self.agent.held_off()
     }
 
     /// Reads that wait for a shim.

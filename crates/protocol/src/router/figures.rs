@@ -1,9 +1,9 @@
 //! What a router tells about itself and its clients. It changes nothing, but for what is handed over once.
 
 use crate::router::Router;
-use crate::router::counters::{Counters, Latencies};
 use crate::router::effect::ClientId;
 use crate::router::front::spans::CommandSpan;
+use crate::router::statistics::{Latencies, RouterStatistics};
 use crate::time::Time;
 
 impl Router {
@@ -33,23 +33,33 @@ impl Router {
         self.front.unauthenticated_since(client.0)
     }
 
-    /// Channels and patterns that clients have, each counted once.
-    pub fn subscriptions_count(&self) -> usize {
-        self.front.subscriptions.len()
-    }
-
-    /// Keys that clients keep in caches of their own.
-    pub fn tracked_count(&self) -> usize {
-        self.flow.interests().keys_count()
-    }
-
     /// Users that are not defined alike at all servers: the strictest counts.
     pub fn users_differing(&self) -> &[String] {
         &self.front.storage_users.differing
     }
 
-    pub fn counters(&self) -> &Counters {
+    /// Totals only, at no cost.
+    pub fn statistics(&self) -> &RouterStatistics {
         &self.counters
+    }
+
+    /// The counters with sums and with what there is now.
+    pub fn measured(&self) -> RouterStatistics {
+        let Router { counters, front, flow, .. } = self;
+        let RouterStatistics { refusals, unavailable, commands_lost, sheds, turns_expired, .. } = *counters;
+        RouterStatistics {
+            errors: refusals + unavailable + commands_lost + sheds + turns_expired,
+            users_differing: self.users_differing().len() as u64,
+            breakers_open: flow.members().breakers_open() as u64,
+            load: front.rate.per_second(),
+            queue_depth: self.pending_count() as u64,
+            waiting: flow.turns_waiting() as u64,
+            subscriptions: front.subscriptions.len() as u64,
+            tracked_keys: flow.interests().keys_count() as u64,
+            slow_commands: front.slow_log.total(),
+            learned: flow.learned_count() as u64,
+            ..*counters
+        }
     }
 
     /// Times from a command's arrival to its reply, for the driver to drain.
@@ -59,16 +69,6 @@ impl Router {
 
     pub fn clients_count(&self) -> usize {
         self.front.sessions.count()
-    }
-
-    /// Commands per second over the last whole second.
-    pub fn rate(&self) -> u64 {
-        self.front.rate.per_second()
-    }
-
-    /// Commands that the slow log has taken since the start.
-    pub fn slow_total(&self) -> u64 {
-        self.front.slow_log.total()
     }
 
     /// The spans of commands that have ended since this was asked last.
@@ -81,11 +81,6 @@ impl Router {
         self.front.sampler.dropped()
     }
 
-    /// Views believed to be cached (learned routing).
-    pub fn learned_count(&self) -> usize {
-        self.flow.learned_count()
-    }
-
     /// The epoch of the map in use; zero before the first.
     pub fn epoch(&self) -> u32 {
         self.flow.epoch()
@@ -96,19 +91,9 @@ impl Router {
         self.flow.members().missing_shims()
     }
 
-    /// Nodes that are left alone, or tried with one read at a time.
-    pub fn breakers_open(&self) -> usize {
-        self.flow.members().breakers_open()
-    }
-
     /// Requests in flight to nodes and shims.
     pub fn pending_count(&self) -> usize {
         self.flow.pending_count()
-    }
-
-    /// Commands that wait for room at a node or shim.
-    pub fn turns_waiting(&self) -> usize {
-        self.flow.turns_waiting()
     }
 
     /// The load of each node as this router sees it, by `NodeId`, in requests per second over capacity.

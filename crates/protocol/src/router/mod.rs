@@ -25,25 +25,25 @@ use wire::resp::{Command, ProtocolError};
 use wire::{Message, Peer};
 
 mod config;
-mod counters;
 mod effect;
 mod figures;
 pub(crate) mod flow;
 mod front;
 mod replies;
 mod settings;
+mod statistics;
 mod step;
 mod surface;
 pub(crate) mod words;
 
 pub use config::{ClientLimits, RouterConfig, Routing, UserSource};
-pub use counters::{Counters, Latencies};
 pub use effect::{ClientId, CloseReason, Effect};
 pub use flow::ran::RequestSpan;
 pub use front::closing::Holdings;
 pub use front::hot_keys::ClusterHotKey;
 pub use front::spans::CommandSpan;
 pub use settings::{RouterSettings, SlowLogSettings};
+pub use statistics::{Latencies, RouterStatistics};
 pub use surface::{CommandClass, CommandSpread, Treatment, shortest, surface};
 
 /// The version of Redis whose behaviour clients get, as HELLO and INFO tell them.
@@ -122,7 +122,7 @@ pub enum Input {
 #[derive(Debug)]
 pub struct Router {
     config: RouterConfig,
-    counters: Counters,
+    counters: RouterStatistics,
     front: Front,
     flow: Flow,
 }
@@ -130,7 +130,7 @@ pub struct Router {
 impl Router {
     pub fn new(config: RouterConfig) -> Router {
         let (front, flow) = (Front::new(&config), Flow::new(&config));
-        Router { config, counters: Counters::default(), front, flow }
+        Router { config, counters: RouterStatistics::default(), front, flow }
     }
 
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {

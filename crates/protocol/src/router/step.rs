@@ -4,15 +4,15 @@ use bytes::Bytes;
 use wire::{Message, Peer};
 
 use crate::router::config::RouterConfig;
-use crate::router::counters::Counters;
 use crate::router::effect::{ClientId, CloseReason, Effect};
+use crate::router::statistics::RouterStatistics;
 use crate::time::Time;
 
 #[derive(Debug)]
 pub(crate) struct RouterStep<'a> {
     pub(crate) now: Time,
     pub(crate) config: &'a RouterConfig,
-    pub(crate) counters: &'a mut Counters,
+    pub(crate) counters: &'a mut RouterStatistics,
     pub(crate) effects: &'a mut Vec<Effect>,
 }
 

@@ -179,7 +179,7 @@ impl Shim {
         if found.place.is_some() {
             self.storage_limit.ended();
         }
-        self.statistics.larges_skipped += 1;
+        self.statistics.large_replies_skipped += 1;
         step.effects.push(Effect::Wish { ticket, wish: Wish::Skip });
         found.purpose
     }
@@ -251,7 +251,7 @@ impl Shim {
     }
 
     fn transfer_begins(&mut self, step: &mut ShimStep<'_>, id: u32, chunk: ReplyChunk) -> Option<Origin> {
-        self.statistics.transfers += 1;
+        self.statistics.large_replies += 1;
         let operation = &mut self.operations[id as usize];
         let origin = operation.origin.take().filter(|_| !operation.cancelled);
         let (key, kind) = (operation.keys[0].clone(), operation.kind);
@@ -313,7 +313,7 @@ impl Shim {
     fn end_stalled_transfer(&mut self, step: &mut ShimStep<'_>) -> bool {
         let stalled = |(_, (_, asked)): &(&(Peer, u64), &(u64, Time))| step.now.since(*asked) >= STALLED;
         let Some((&(from, request), _)) = self.larges.running.iter().find(stalled) else { return false };
-        self.statistics.transfers_cut += 1;
+        self.statistics.large_replies_cut += 1;
         self.end_transfer(step, (from, request));
         let (follows, value) = (Follows::Lost, Bytes::new());
         step.send(from, Message::Part(Part { request, follows, value }));

@@ -459,7 +459,7 @@ impl Shim {
             let node = NodeId(index as u16);
             // A node without copies lets its lease run out; nothing is lost by that.
             if self.links[index].session.lapsed(step.now) && self.close_session(node) {
-                self.statistics.lease_lapses += 1;
+                self.statistics.leases_lost += 1;
             }
             self.repeat_to(step, node, self.config.lease.duration / REPEATS_PER_LEASE);
         }

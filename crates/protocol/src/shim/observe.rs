@@ -115,7 +115,7 @@ impl Shim {
     }
 
     /// Keys that would be cached now.
-    pub fn observed(&self) -> usize {
+    pub(super) fn observed(&self) -> usize {
         self.observer.as_ref().map_or(0, |observer| observer.keys.len())
     }
 }

@@ -54,7 +54,7 @@ impl Shim {
             StorageEvent::Part { ticket, bytes, last } => self.part(step, ticket, ReplyChunk { bytes, last }),
             StorageEvent::Lost { ticket, sent } => {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
-                    self.statistics.storage_lost += 1;
+                    self.statistics.storage_errors += 1;
                     if ticket.place.is_some() {
                         self.storage_limit.ended();
                     }

@@ -1,72 +1,139 @@
-//! What a shim has done, in plain counters, and what it tracks now. Not how it is shown.
+//! What a shim counts, row by row, and what it tracks now. Not how it is shown.
 
 use wire::Key;
 
 use super::Shim;
+use crate::statistics::statistics;
 use crate::time::Time;
 
-/// Totals since start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ShimStatistics {
-    /// Requests begun.
-    pub requests: u64,
-    pub storage_reads: u64,
-    pub storage_writes: u64,
-    /// INVs sent, repeats included.
-    pub invalidations: u64,
-    /// Copies that a write invalidated: one per key and node.
-    pub invalidated_copies: u64,
-    /// Copies dropped because somebody asked for it or the policies changed.
-    pub purged_copies: u64,
-    /// Reads while observing only, and those that copies would have answered.
-    pub observed_reads: u64,
-    pub observed_hits: u64,
-    /// INVs and ACKs.
-    pub coherence_messages: u64,
-    pub commits: u64,
-    pub repeats: u64,
-    pub revokes: u64,
-    pub grants: u64,
-    /// Leases that ran out although their nodes had copies.
-    pub lease_lapses: u64,
-    pub fills: u64,
-    pub fills_ungranted: u64,
-    pub offers: u64,
-    pub incarnations: u64,
-    /// Commands whose connection to storage broke.
-    pub storage_lost: u64,
-    /// Commands refused because storage is down or the key is not this shim's.
-    pub refused: u64,
-    /// Commands refused because too many wait: for this shim, for their key, or to block.
-    pub sheds: u64,
-    /// Commands refused because storage is at its limit.
-    pub sheds_storage: u64,
-    /// Requests that had to wait before they were begun; those that had to wait for too long; those that came over the rate
-    /// or found the queue full.
-    pub waited: u64,
-    pub expired: u64,
-    pub overflowed: u64,
-    /// Reads answered together with another one of their view.
-    pub reads_joined: u64,
-    /// Published messages sent on, one for each router.
-    pub messages_delivered: u64,
-    /// Keys that storage has reported as changed.
-    pub feed_changes: u64,
-    /// Reports that any key may have changed.
-    pub feed_flushes: u64,
-    pub feed_losses: u64,
-    /// Messages to routers about keys that their clients track.
-    pub changes_told: u64,
-    /// Large replies handed on in parts; those thrown away to be asked for so; those cut off because nobody read them.
-    pub transfers: u64,
-    pub larges_skipped: u64,
-    pub transfers_cut: u64,
-    pub unexpected: u64,
+statistics! {
+    /// Totals since the start, and what there is now.
+    pub struct ShimStatistics {
+        requests: counter("requests", "Requests received", "what reaches this storage server's shim"),
+        load: gauge("requests/s", "Requests in the sliding last second",
+            "should be far flatter over the shims than the requests; one that stands out has [a hot key that is \
+             not cached](runbooks.md#a-hot-key-is-not-cached), or hot writes"),
+        storage_reads: counter("commands", "Reads sent to storage", "reads that caches did not take"),
+        storage_writes: counter("commands", "Writes sent to storage", "all writes: caches take none of them"),
+        /// Before reads are refused.
+        storage_limit: gauge("commands", "Commands that storage may have at a time",
+            "falls: the storage server is asked for more than it can do, or is slow"),
+        /// One of the same view.
+        reads_joined: counter("reads", "Reads answered together with another one",
+            "reads saved because another one of the same key was under way"),
+        large_replies: counter("replies", "Replies passed on in parts", "replies of more than a MiB"),
+        /// On a connection of their own.
+        large_replies_skipped: counter("replies", "Large replies skipped, to be asked for again in parts",
+            "a steady rate: nobody expected them to be large, and storage sent them twice"),
+        large_replies_cut: counter("replies", "Large replies cut off because nobody took them",
+            "any: clients took nothing for ten seconds, and others needed their place"),
+        storage_errors: counter("commands", "Commands lost with a storage connection",
+            "any: their outcome may be unknown to their clients"),
+        incarnations: counter("states", "States of storage taken over",
+            "more than one: it restarted or failed over, and all copies went"),
+        refused: counter("commands", "Commands refused because storage is down or the key is another shim's",
+            "any: clients see errors"),
+        /// INVs sent, repeats included.
+        invalidations: counter("writes", "Writes that invalidated copies", "writes of keys that had copies"),
+        /// One for each key and node.
+        invalidated_copies: counter("copies", "Copies invalidated by writes",
+            "`invalidated_copies` / `invalidations` is how many copies such a write waits for"),
+        coherence_messages: counter("messages", "INV sent and ACK received",
+            "two per invalidated copy; clearly more: messages are lost or nodes do not answer"),
+        repeats: counter("messages", "INV and REVOKE sent again",
+            "a rise: nodes do not acknowledge, and writes wait for them"),
+        commits: counter("messages", "COMMIT sent", "new values sent with a write"),
+        copies: gauge("copies", "Copies in the directory", "what nodes hold of this server's keys"),
+        sessions: gauge("sessions", "Sessions with nodes", "one per node that has copies"),
+        grants: counter("leases", "Leases granted or renewed",
+            "none while there are sessions: nodes cannot keep their copies"),
+        fills: counter("fetches", "Fetches answered", "fills that a node may keep as a copy"),
+        fills_ungranted: counter("fetches", "Fetches answered without a grant", "as at nodes"),
+        offers: counter("keys", "Hot keys offered to nodes", "hot keys that reached storage"),
+        revokes: counter("sessions", "Sessions revoked for a barrier",
+            "a rise: FLUSHALL, scripts without declared keys and their like empty the cache each time"),
+        leases_lost: counter("leases", "Leases that ran out although their nodes had copies",
+            "a rise: nodes pause or are cut off; each held up writes for up to `lease_ms`"),
+        queue_depth: gauge("commands", "Commands that wait for their keys",
+            "grows and stays: writes wait for a lease, or storage is slow"),
+        waiting: gauge("requests", "Requests that wait for room at storage",
+            "above 0 for long: storage is asked for more than it can do; more waits at the routers \
+             (`distcache_router_waiting`)"),
+        waited: counter("requests", "Requests that had to wait for room at storage", "as above"),
+        subscriptions: gauge("channels, patterns", "Channels and patterns subscribed to at storage",
+            "subscribed to at storage, each counted once"),
+        /// One for each router.
+        messages_delivered: counter("messages", "Published messages sent to routers",
+            "published messages, each counted once per router"),
+        feed_losses: counter("times", "Times that storage ceased to report changes",
+            "a rise: the connection that reports changes breaks; every copy is dropped each time"),
+        feed_changes: counter("keys", "Keys that storage reported as changed", "how much others write"),
+        feed_flushes: counter("times", "Times that storage reported that any key may have changed",
+            "each drops every copy"),
+        feed_delay_microseconds: gauge("µs", "How late reports of changes are at most",
+            "near `bounded_staleness_ms_max`: storage reports too slowly") as "feed_delay_us",
+        staleness_microseconds: gauge("µs", "How old an unheard change may be",
+            "mode `bounded`: how old what clients read may be now") as "staleness_us",
+        staleness_longest_microseconds: gauge("µs", "How old one may have been, since start",
+            "never above `bounded_staleness_ms_max`") as "staleness_longest_us",
+        observed_reads: counter("reads", "Reads while observing only", "while `observe_only`"),
+        observed_hits: counter("reads", "Reads that copies would have answered",
+            "`observed_hits` / `observed_reads` is the hit ratio that caches would have"),
+        observed_keys: gauge("keys", "Keys that would have copies now", "how many copies that would take"),
+        purged_copies: counter("copies", "Copies dropped by purges and stricter policies",
+            "what purges and stricter policies have dropped"),
+        tracked_keys: gauge("keys", "Keys that routers track",
+            "near `tracking_keys_max`: the oldest are forgotten, and clients drop them"),
+        changes_told: counter("messages", "Messages to routers about keys that they track",
+            "what clients that cache are told"),
+        /// Nothing of them is granted until a fence.
+        quarantined: gauge("keys", "Keys whose last write has an unknown outcome",
+            "above 0 for more than seconds: storage does not answer reads of keys whose last write has an unknown \
+             outcome"),
+        overflowed: shed("rate",
+            "with `overload = \"refuse\"`, the same as for nodes, at a shim with a `rate_max`; fills may always \
+             wait for 250 ms"),
+        sheds: shed("queue",
+            "a command beyond `blocking_max`; with `overload = \"refuse\"`, beyond `shim_queue_max` or \
+             `key_queue_max`"),
+        expired: shed("waited-too-long",
+            "a command that was not begun within `queue_ms_max`: no room at storage, or other commands on its key; \
+             what it waited at its router counts"),
+        sheds_storage: shed("storage-limit",
+            "with `overload = \"refuse\"`, a command beyond what storage can do in 100 ms ([decision \
+             13](../decisions/0013-storage-limit-from-commands-that-queued.md)); fills of hot keys have a quarter \
+             more room"),
+        unexpected: counter("messages", "Messages that a shim must not get or cannot read",
+            "a steady rate: a peer's version or an intruder"),
+    }
 }
 
 impl Shim {
+    /// Totals only, at no cost.
     pub fn statistics(&self) -> ShimStatistics {
         self.statistics
+    }
+
+    /// The statistics with what there is now.
+    pub fn measured(&mut self, now: Time) -> ShimStatistics {
+        let load = u64::from(self.meter.load(now, 1000));
+        let feed = self.feed(now);
+        ShimStatistics {
+            load,
+            storage_limit: u64::from(self.storage_limit.limit()),
+            copies: self.copies() as u64,
+            sessions: self.sessions() as u64,
+            queue_depth: self.pending() as u64,
+            waiting: self.waiting() as u64,
+            subscriptions: self.subscriptions() as u64,
+            feed_delay_microseconds: feed.delay.as_micros() as u64,
+            staleness_microseconds: feed.staleness.as_micros() as u64,
+            staleness_longest_microseconds: feed.staleness_longest.as_micros() as u64,
+            observed_keys: self.observed() as u64,
+            tracked_keys: self.tracked() as u64,
+            quarantined: self.quarantined.len() as u64,
+            ..self.statistics
+        }
     }
 
     /// The hottest keys among those that clients read here, with their requests per second.
@@ -80,23 +147,13 @@ impl Shim {
     }
 
     /// Nodes whose lease runs.
-    pub fn sessions(&self) -> usize {
+    fn sessions(&self) -> usize {
         self.links.iter().filter(|link| link.session.id().is_some()).count()
-    }
-
-    /// Keys of which nothing is granted because the outcome of a write is unknown.
-    pub fn quarantined(&self) -> usize {
-        self.quarantined.len()
     }
 
     /// Requests that wait to be begun.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
-    }
-
-    /// Requests per second that were begun in the last one.
-    pub fn load(&mut self, now: Time) -> u32 {
-        self.meter.load(now, 1000)
     }
 
     /// Commands queued or at storage.
@@ -107,10 +164,5 @@ impl Shim {
     /// Channels and patterns that routers have clients for.
     pub fn subscriptions(&self) -> usize {
         self.topics.len()
-    }
-
-    /// Commands that storage may have at a time before reads are refused.
-    pub fn storage_limit(&self) -> u32 {
-        self.storage_limit.limit()
     }
 }

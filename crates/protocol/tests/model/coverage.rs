@@ -84,18 +84,18 @@ impl Coverage {
 
     pub(crate) fn node(&self, before: &NodeStatistics, after: &NodeStatistics) {
         self.note_if(after.hits > before.hits, Event::Hit);
-        self.note_if(after.joined > before.joined, Event::Joined);
-        self.note_if(after.poisoned > before.poisoned, Event::Poisoned);
+        self.note_if(after.reads_joined > before.reads_joined, Event::Joined);
+        self.note_if(after.fills_poisoned > before.fills_poisoned, Event::Poisoned);
         self.note_if(after.commits > before.commits, Event::EarlyCommit);
-        self.note_if(after.lease_losses > before.lease_losses, Event::LeaseLost);
+        self.note_if(after.leases_lost > before.leases_lost, Event::LeaseLost);
     }
 
     pub(crate) fn shim(&self, before: &ShimStatistics, after: &ShimStatistics) {
-        self.note_if(after.lease_lapses > before.lease_lapses, Event::LeaseLapsed);
+        self.note_if(after.leases_lost > before.leases_lost, Event::LeaseLapsed);
         self.note_if(after.repeats > before.repeats, Event::Repeated);
         self.note_if(after.revokes > before.revokes, Event::Revoked);
         self.note_if(after.fills_ungranted > before.fills_ungranted, Event::Ungranted);
         self.note_if(after.expired > before.expired, Event::Expired);
-        self.note_if(after.storage_lost > before.storage_lost, Event::CommandLost);
+        self.note_if(after.storage_errors > before.storage_errors, Event::CommandLost);
     }
 }

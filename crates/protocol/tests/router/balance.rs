@@ -43,5 +43,5 @@ fn the_copy_of_a_second_layer_is_found_and_takes_half() {
     }
     let [leaf, spine] = served;
     assert!(leaf.abs_diff(spine) * 20 <= leaf + spine, "leaf {leaf}, spine {spine}");
-    assert_eq!(router.counters().reads_to_shims, 1, "one reply is enough to leave storage alone");
+    assert_eq!(router.statistics().reads_to_shims, 1, "one reply is enough to leave storage alone");
 }

@@ -44,7 +44,7 @@ fn retries_add_a_tenth_to_the_reads_however_busy_everybody_is() {
             }
         }
     }
-    let counters = router.counters();
+    let counters = router.statistics();
     assert!(counters.retries <= READS / 10 + 300 + 100, "{counters:?}");
     assert!(counters.retries >= READS / 12 && counters.retries_denied > READS / 20, "{counters:?}");
     assert_eq!(refused, READS - READS / 50);

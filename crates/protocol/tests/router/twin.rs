@@ -272,7 +272,7 @@ fn every_client_sees_its_commands_one_after_the_other() {
         }
         assert!(run.expected.iter().all(VecDeque::is_empty), "seed {seed}: commands without a reply");
         assert_eq!(run.router.pending_count(), 0, "seed {seed}");
-        let own = run.router.counters();
+        let own = run.router.statistics();
         let own = [
             own.reads_to_nodes,
             own.ordered_waits,

@@ -164,7 +164,7 @@ impl World {
                 let _ = writeln!(self.log, "  {hits} of {reads} reads would have been hits");
             }
             "lapses" => {
-                let lapses = self.shim.as_ref().map_or(0, |shim| shim.statistics().lease_lapses);
+                let lapses = self.shim.as_ref().map_or(0, |shim| shim.statistics().leases_lost);
                 let _ = writeln!(self.log, "  leases lost: {lapses}");
             }
             "remap" => self.remap(),

@@ -86,10 +86,10 @@ fn silent_clients_are_closed_and_those_that_block_are_not() {
     let stage = Stage::new(|config| config.limits.client_idle_ms_max = 100);
     let mut blocked = stage.connect();
     blocked.send(b"BLPOP queue 0\r\n");
-    stage.status(|status| status.queue_depth == 1);
+    stage.status(|status| status.statistics.queue_depth == 1);
     let mut idle = stage.connect();
     idle.expect_end();
-    stage.status(|status| status.clients == 1 && status.queue_depth == 1);
+    stage.status(|status| status.clients == 1 && status.statistics.queue_depth == 1);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_client_that_sends_and_does_not_read_is_held_back_and_loses_nothing() {
     let sending = std::thread::spawn(move || {
         (0..count).for_each(|_| sender.write_all(b"GET big\r\nPING\r\n").unwrap());
     });
-    stage.status(|status| status.requests_total > 50);
+    stage.status(|status| status.statistics.requests > 50);
     let expected = format!("${}\r\n{value}\r\n+PONG\r\n", value.len());
     for _ in 0..count {
         client.expect(&expected);
@@ -251,7 +251,7 @@ fn stopping_answers_what_is_in_flight_and_gives_up_what_blocks() {
     blocked.send(b"BLPOP queue 0\r\n");
     busy.send(b"SET k 1\r\nGET k\r\n");
     busy.expect("+OK\r\n$1\r\n1\r\n");
-    stage.status(|status| status.queue_depth == 1);
+    stage.status(|status| status.statistics.queue_depth == 1);
     stage.stop.stop();
     idle.expect_end();
     blocked.expect_end();
@@ -266,9 +266,9 @@ fn the_status_has_real_numbers() {
     client.expect("+OK\r\n$1\r\n1\r\n-ERR unknown command 'NOSUCH'");
     // What was refused before the shim was linked counts as well.
     let all = |status: &RouterStatus| {
-        status.errors_total >= 1 && status.latency.count >= 4 && status.reads_to_shims_total >= 1
+        status.statistics.errors >= 1 && status.latency.count >= 4 && status.statistics.reads_to_shims >= 1
     };
     let status = stage.status(all);
-    assert_eq!((status.reads_to_shims_total, status.reads_to_nodes_total, status.peers), (1, 0, 1));
-    assert!(status.requests_total >= 4 && status.latency.count >= 4 && status.clients == 1);
+    assert_eq!((status.statistics.reads_to_shims, status.statistics.reads_to_nodes, status.peers), (1, 0, 1));
+    assert!(status.statistics.requests >= 4 && status.latency.count >= 4 && status.clients == 1);
 }

@@ -133,6 +133,7 @@ mod tests {
     use crate::stop::Stop;
     use crate::tls::Certificates;
     use config::{Config, Secret};
+    use protocol::node::NodeStatistics;
     use std::net::SocketAddr;
     use std::sync::Arc;
     use std::thread::JoinHandle;
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn metrics_status_and_health_are_served_until_stop() {
-        let node = NodeStatus { id: "n".to_owned(), epoch: 1, hits_total: 3, ..NodeStatus::default() };
+        let statistics = NodeStatistics { hits: 3, ..NodeStatistics::default() };
+        let node = NodeStatus { id: "n".to_owned(), epoch: 1, statistics, ..NodeStatus::default() };
         let status = ShimStatus { id: "s".to_owned(), epoch: 1, ..ShimStatus::default() };
         let shim = StatusCell::new(MemberStatus::Shim(status.clone()));
         let members = vec![StatusCell::new(MemberStatus::Node(node)), shim.clone()];

@@ -11,12 +11,12 @@ impl Cluster {
             self.watch.hits += statistics.hits;
             self.watch.fills += statistics.fills;
             self.watch.commits += statistics.commits;
-            self.watch.poisoned += statistics.poisoned;
-            self.watch.lapses += statistics.lease_losses;
+            self.watch.poisoned += statistics.fills_poisoned;
+            self.watch.lapses += statistics.leases_lost;
         } else if let Some(shim) = self.hosts[host].shim() {
             self.watch.invalidations += shim.statistics().invalidated_copies;
         } else if let Some(router) = self.hosts[host].router() {
-            self.watch.breakers += router.counters().breakers_opened;
+            self.watch.breakers += router.statistics().breakers_opened;
         }
     }
 }

@@ -43,7 +43,7 @@ impl Flow {
             Status::Large => self.ask_again(step, pending, Cause::Large),
             _ => {
                 step.counters.hits += u64::from(reply.hit);
-                step.counters.errors += u64::from(answer.status.is_refusal());
+                step.counters.error_replies += u64::from(answer.status.is_refusal());
                 self.part_answered(step, pending.origin, RequestHeard::of(&pending, reply.hit), answer);
             }
         }

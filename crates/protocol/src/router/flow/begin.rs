@@ -71,7 +71,7 @@ impl Flow {
                 OperationProgress::Waiting(Box::new(routed))
             }
             Err(Hold::Turn(peer)) => {
-                step.counters.turns_awaited += 1;
+                step.counters.waited += 1;
                 if let Some(caller) = self.callers.get_mut(client) {
                     let turn = RoomTurn { sequence, peer, since: step.now };
                     self.traffic.windows.wait(client, caller, turn);
@@ -189,7 +189,7 @@ impl Flow {
                 caller.pipeline.settle(sequence, OperationProgress::Waiting(routed));
                 if let Hold::Turn(peer) = hold {
                     if turn.is_none() {
-                        step.counters.turns_awaited += 1;
+                        step.counters.waited += 1;
                     }
                     let since = turn.map_or(step.now, |turn| turn.since);
                     self.traffic.windows.wait(client, caller, RoomTurn { sequence, peer, since });

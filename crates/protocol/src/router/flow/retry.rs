@@ -43,7 +43,7 @@ impl Flow {
             _ if pending.streams => self.break_off(step, pending.origin.client),
             Peer::Node(_) => self.ask_again(step, pending, Cause::Lost),
             Peer::Shim(shim) => {
-                step.counters.lost += 1;
+                step.counters.commands_lost += 1;
                 let reply = lost(&shim_name(step.config, shim), pending.writes);
                 self.part_answered(step, pending.origin, RequestHeard::of(&pending, false), reply);
             }
@@ -53,7 +53,7 @@ impl Flow {
 
     /// The rest of a reply cannot be had.
     pub(crate) fn break_off(&mut self, step: &mut RouterStep<'_>, client: u32) {
-        step.counters.broken_off += 1;
+        step.counters.large_replies_broken += 1;
         self.todos.tell(FlowEvent::BrokenOff { client });
     }
 
@@ -78,7 +78,7 @@ impl Flow {
             Err(refusal) => {
                 let busy = if let Cause::Busy(busy) = cause { busy } else { None };
                 let reply = refusal.or(busy).unwrap_or_else(exhausted);
-                step.counters.errors += 1;
+                step.counters.error_replies += 1;
                 return self.part_answered(step, pending.origin, heard, reply);
             }
         };

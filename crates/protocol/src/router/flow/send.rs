@@ -75,7 +75,7 @@ impl RequestTraffic {
         origin: RequestOrigin,
         outgoing: Outgoing<'_>,
     ) -> SentRequest {
-        step.counters.executes += 1;
+        step.counters.writes += 1;
         let Outgoing { kind, route: Route { peer, ordered }, key, frame } = outgoing;
         let (writes, blocking) = (writes(kind), blocks(kind));
         let pending = Pending { writes, blocking, counted: !blocking, ..Pending::new(origin, peer) };

@@ -33,7 +33,7 @@ impl Flow {
         operation.ran.heard(step.now, heard, true);
         let freed = Freed::of(&operation.touch);
         operation.progress = OperationProgress::Streaming(Box::new(Streaming::new(reply.request, from)));
-        step.counters.streamed += 1;
+        step.counters.large_replies += 1;
         self.traffic.pending.set_streams(reply.request);
         self.keep(origin, reply.value, false);
         self.todos.advance(origin.client, freed);

@@ -92,7 +92,7 @@ impl Launch<'_, '_> {
 
     /// With the request of the watch that it belongs to, or its own if it is the first WATCH.
     fn send_watched(&mut self, route: Route, key: Key, watch: Option<ClientWatch>) -> SentRequest {
-        self.step.counters.executes += 1;
+        self.step.counters.writes += 1;
         let (origin, peer) = (self.job.origin(0), route.peer);
         let writes = matches!(self.job.classified.kind, CommandKind::Write | CommandKind::Barrier);
         let request = self.traffic.pending.insert(Pending { writes, ..Pending::new(origin, peer) });

@@ -10,7 +10,7 @@ use crate::router::replies;
 
 impl Front {
     pub(crate) fn opened(&mut self, desk: &mut Desk<'_>, client: ClientId) {
-        desk.step.counters.clients_opened += 1;
+        desk.step.counters.clients_accepted += 1;
         self.began.get_or_insert(desk.now());
         let identity = self.permissions.newcomer();
         let number = self.sessions.open(desk.now(), client, identity);

@@ -168,7 +168,7 @@ mod tests {
         let all = [holds(0, 10, 10, 0), holds(1, 30, 20, 10), holds(2, 5, 60, 60), holds(3, 0, 15, 0)];
         let memory = |bytes, tells| CloseReason::Memory { all_bytes: 150, bytes_max: 100, bytes, tells };
         assert_eq!(closed(&mut router, 1, &all), [(2, memory(65, false))]);
-        assert_eq!(router.counters().closed_for_memory, 1);
+        assert_eq!(router.statistics().closed_for_memory, 1);
         let less = [all[0], all[1], all[3]];
         assert_eq!(closed(&mut router, 2, &less), []);
         let tight = [all[0], all[1], holds(2, 65, 0, 0), holds(3, 0, 90, 0)];
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(closed(&mut router, 25 * SECOND, &[waits(1, 40)]), []);
         assert_eq!(closed(&mut router, 35 * SECOND, &[waits(1, 40)]), []);
         assert_eq!(closed(&mut router, 35 * SECOND + 1, &[waits(1, 40)]).len(), 1);
-        assert_eq!(router.counters().closed_unread, 2);
+        assert_eq!(router.statistics().closed_unread, 2);
     }
 
     #[test]

@@ -54,7 +54,7 @@ fn fields(front: &Front, desk: &Desk<'_>, section: &str) -> Vec<(&'static str, S
             ("blocked_clients", (flow.blocking_count() + flow.paused_count(desk.now())).to_string()),
         ],
         "stats" => vec![
-            ("total_connections_received", counters.clients_opened.to_string()),
+            ("total_connections_received", counters.clients_accepted.to_string()),
             ("total_commands_processed", counters.requests.to_string()),
             ("instantaneous_ops_per_sec", front.rate.per_second().to_string()),
             ("tracking_total_keys", flow.interests().keys_count().to_string()),
@@ -96,8 +96,8 @@ fn distcache(desk: &Desk<'_>) -> Vec<(&'static str, String)> {
         ("authentication_failures", counters.authentication_failures.to_string()),
         ("sheds", counters.sheds.to_string()),
         ("unavailable", counters.unavailable.to_string()),
-        ("lost", counters.lost.to_string()),
-        ("errors", counters.errors.to_string()),
+        ("lost", counters.commands_lost.to_string()),
+        ("errors", counters.error_replies.to_string()),
         ("late_replies", counters.late_replies.to_string()),
     ]
 }

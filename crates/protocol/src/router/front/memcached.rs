@@ -72,7 +72,7 @@ impl Front {
         let state = ServerStats {
             uptime_s: self.began.map_or(0, |began| desk.now().since(began).as_secs()),
             clients: self.sessions.count(),
-            clients_opened: counters.clients_opened,
+            clients_opened: counters.clients_accepted,
             value_bytes_max: desk.step.config.value_bytes_max,
             nodes_linked: members.linked_nodes_count(),
             shims_linked: members.linked_shims().count(),

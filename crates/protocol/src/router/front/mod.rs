@@ -40,7 +40,7 @@ use std::collections::BTreeSet;
 use commands::memcached::Tallies;
 
 use crate::router::config::RouterConfig;
-use crate::router::counters::Latencies;
+use crate::router::statistics::Latencies;
 use crate::time::Time;
 use hot_keys::ClusterHotKey;
 use permissions::Permissions;

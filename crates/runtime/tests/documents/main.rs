@@ -1,12 +1,18 @@
 //! The documents and the code agree: examples are valid, every metric is described, links lead somewhere. Not whether it is
 //! well said.
 
-use std::path::Path;
+mod metrics;
+
+use std::path::{Path, PathBuf};
 
 use config::Config;
 
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
+}
+
 fn document(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    let path = path(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -32,129 +38,16 @@ fn examples_of_configurations_are_valid() {
     assert!(whole > 0, "no page has a whole configuration");
 }
 
-/// Where the page of all metrics is.
-const METRICS: &str = "docs/operating/metrics.md";
-
-/// The metrics of a process with a member of every kind and with TLS.
-fn metrics() -> String {
-    use runtime::status::{ControllerStatus, MemberStatus, NodeStatus, RouterStatus, ShimStatus};
-    let sheds_total = || std::collections::BTreeMap::from([("queue".to_owned(), 1)]);
-    let members = vec![
-        MemberStatus::Controller(ControllerStatus::default()),
-        MemberStatus::Node(NodeStatus { sheds_total: sheds_total(), ..NodeStatus::default() }),
-        MemberStatus::Shim(ShimStatus { sheds_total: sheds_total(), ..ShimStatus::default() }),
-        MemberStatus::Router(RouterStatus { sheds_total: sheds_total(), ..RouterStatus::default() }),
-    ];
-    let tls = runtime::tls::TlsStatus {
-        table: "clients",
-        handshakes_total: 0,
-        handshakes_failed_total: 0,
-        reloads_total: 0,
-        reloads_failed_total: 0,
-        expires_in_s: Some(0),
-    };
-    runtime::metrics::render(members, vec![tls])
-}
-
-/// One metric: its name as its series have it, its type, its help, and the labels of its series.
-#[derive(Debug, PartialEq, Eq)]
-struct Metric {
-    name: String,
-    kind: String,
-    help: String,
-    labels: Vec<String>,
-}
-
-fn exported(text: &str) -> Vec<Metric> {
-    let mut metrics: Vec<Metric> = Vec::new();
-    let mut help = "";
-    for line in text.lines() {
-        let words: Vec<&str> = line.splitn(4, ' ').collect();
-        match words[..] {
-            ["#", "HELP", _, text] => help = text.trim_end_matches('.'),
-            ["#", "TYPE", name, kind] => {
-                let suffix = if kind == "counter" { "_total" } else { "" };
-                let (name, kind) = (format!("{name}{suffix}"), kind.to_owned());
-                metrics.push(Metric { name, kind, help: help.to_owned(), labels: Vec::new() });
-            }
-            ["#", ..] => {}
-            _ => {
-                let (_, labels) = line.split_once('{').unwrap_or_default();
-                let labels = labels.split("=\"").map(|part| part.rsplit(['"', ',']).next().unwrap_or(part));
-                let labels = labels.filter(|label| !label.is_empty() && !label.starts_with('}'));
-                if let Some(metric) = metrics.last_mut() {
-                    metric.labels = labels.filter(|label| *label != "le").map(str::to_owned).collect();
-                }
-            }
-        }
-    }
-    metrics
-}
-
-/// The rows of the tables of metrics, with the labels that their section names.
-fn described(page: &str) -> Vec<Metric> {
-    let mut metrics = Vec::new();
-    for section in page.split("\n## ") {
-        let labels = section
-            .split_once("Labels: ")
-            .map_or("", |(_, rest)| rest.split(['(', '.']).next().unwrap_or(rest));
-        let labels: Vec<String> = labels.split('`').skip(1).step_by(2).map(str::to_owned).collect();
-        for row in section.lines().filter(|line| line.starts_with("| `distcache_")) {
-            let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-            let [name, kind, unit, help, meaning] = cells[..] else { continue };
-            assert!(!meaning.is_empty(), "{METRICS}: {name}: what does it mean?");
-            let (name, mut labels) = (name.trim_matches('`').to_owned(), labels.clone());
-            if name.ends_with("_sheds_total") {
-                labels.push("rule".to_owned());
-            }
-            check_unit(&name, unit);
-            metrics.push(Metric { name, kind: kind.to_owned(), help: help.to_owned(), labels });
-        }
-    }
-    metrics
-}
-
-/// A name that ends with a unit is in it.
-fn check_unit(name: &str, unit: &str) {
-    let units = [("_microseconds", "µs"), ("_seconds", "s"), ("_bytes", "bytes")];
-    let expected = units.iter().find(|(end, _)| name.ends_with(end));
-    let fits = expected.is_none_or(|(_, expected)| unit == *expected) && !unit.is_empty();
-    assert!(fits, "{METRICS}: {name} is not in {unit:?}");
-}
-
-#[test]
-fn every_metric_is_described() {
-    let page = document(METRICS);
-    let (exported, described) = (exported(&metrics()), described(&page));
-    let mut flaws = Vec::new();
-    for metric in &exported {
-        let Metric { name, kind, help, labels } = metric;
-        let own: Vec<&Metric> = described.iter().filter(|other| other.name == *name).collect();
-        if own != [metric] {
-            flaws.push(format!(
-                "write one row `| `{name}` | {kind} | unit | {help} | ... |`, labels {labels:?}"
-            ));
-        }
-    }
-    for Metric { name, .. } in &described {
-        if !exported.iter().any(|metric| metric.name == *name) {
-            flaws.push(format!("there is no metric {name}: remove its row"));
-        }
-    }
-    assert!(flaws.is_empty(), "{METRICS}:\n{}", flaws.join("\n"));
-    assert!(exported.len() > 100, "{}", exported.len());
-}
-
 #[test]
 fn metrics_that_pages_name_exist() {
-    let exported = exported(&metrics());
+    let exported = metrics::exported(&metrics::metrics());
     for path in pages() {
         let text = document(&path);
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let words = text.split(|letter| !is_name(letter));
         for name in words.filter(|word| word.starts_with("distcache_") && !word.contains("ROLE")) {
             let parts = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-            let is_exported = |metric: &Metric| {
+            let is_exported = |metric: &metrics::Metric| {
                 metric.name == name || metric.kind == "histogram" && Some(metric.name.as_str()) == parts
             };
             assert!(exported.iter().any(is_exported), "{path}: there is no metric {name}");
