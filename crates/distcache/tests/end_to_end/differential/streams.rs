@@ -127,7 +127,8 @@ impl Stream {
 
     pub(crate) fn is_left_out(&self) -> bool {
         let text = String::from_utf8_lossy(&self.bytes).to_lowercase();
-        LEFT_OUT.iter().any(|name| text.contains(name)) || self.commands().iter().any(expires_soon)
+        let is_timed = |command: &Command| expires_soon(command) || names_the_clock(command);
+        LEFT_OUT.iter().any(|name| text.contains(name)) || self.commands().iter().any(is_timed)
     }
 
     /// Without a part of it, for finding the smallest stream that shows something.
@@ -162,6 +163,13 @@ fn expires_soon(command: &Command) -> bool {
         word if word.eq_ignore_ascii_case(b"px") => soon(command.get(index + 1), 1),
         _ => false,
     })
+}
+
+/// Whether an entry of a stream gets its id from the server's clock. Redis reads the id up to its first zero byte.
+fn names_the_clock(command: &Command) -> bool {
+    let is_clock = |word: &[u8]| word.split(|byte| *byte == 0).next() == Some(b"*");
+    command.name().eq_ignore_ascii_case(b"xadd")
+        && (1..command.len()).any(|index| is_clock(command.arg(index)))
 }
 
 /// Draws a stream; now and then it is one of `corpus`, broken further.
