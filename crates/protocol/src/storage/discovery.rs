@@ -9,11 +9,12 @@ use wire::resp::{Command, ReplyScanner, Value};
 use super::login::Login;
 use super::network::{ConnectionId, Endpoint, Network, StorageInput};
 use super::{NoteLevel, StorageEvent};
+use crate::time::Time;
 
 struct Trip {
     connection: ConnectionId,
     server: SocketAddr,
-    since_us: u64,
+    since: Time,
     scanner: ReplyScanner,
     logging_in: bool,
 }
@@ -55,9 +56,9 @@ impl Discovery {
     }
 
     /// One at a time: who is asked while another is asked is left out.
-    pub(super) fn ask(&mut self, network: &mut dyn Network, now_us: u64, server: SocketAddr) {
+    pub(super) fn ask(&mut self, network: &mut dyn Network, now: Time, server: SocketAddr) {
         match &self.trip {
-            Some(trip) if u128::from(now_us.saturating_sub(trip.since_us)) < self.timeout.as_micros() => {
+            Some(trip) if now.since(trip.since) < self.timeout => {
                 return;
             }
             _ => self.end(network),
@@ -70,7 +71,7 @@ impl Discovery {
         out.extend_from_slice(self.question.frame());
         let logging_in = self.login.is_some();
         let scanner = ReplyScanner::new();
-        self.trip = Some(Trip { connection, server, since_us: now_us, scanner, logging_in });
+        self.trip = Some(Trip { connection, server, since: now, scanner, logging_in });
     }
 
     pub(super) fn owns(&self, id: ConnectionId) -> bool {

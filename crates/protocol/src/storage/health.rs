@@ -1,14 +1,17 @@
 //! Whether a storage server can be used and why not: told to the machine, and to people in the log. Not what decides it.
 
+use std::time::Duration;
+
 use super::{NoteLevel, StorageEvent, StorageTraits};
+use crate::time::Time;
 
 const VOID: &str = "another server, or another run of it: data may be lost";
 
 pub(super) struct StorageHealth {
     address: String,
     /// Lines about one trouble after the other come no more often.
-    log_interval_us: u64,
-    pub(super) logged_us: u64,
+    log_interval: Duration,
+    pub(super) logged: Time,
     up: bool,
     ups: u64,
     reason: String,
@@ -16,11 +19,11 @@ pub(super) struct StorageHealth {
 }
 
 impl StorageHealth {
-    pub(super) fn new(address: &str, log_interval_us: u64) -> StorageHealth {
+    pub(super) fn new(address: &str, log_interval: Duration) -> StorageHealth {
         StorageHealth {
             address: address.to_owned(),
-            log_interval_us,
-            logged_us: 0,
+            log_interval,
+            logged: Time(0),
             up: false,
             ups: 0,
             reason: String::new(),
@@ -52,17 +55,17 @@ impl StorageHealth {
         self.refusal = None;
         self.reason.clear();
         // Who was told that it is down is told so, too.
-        let level = if self.logged_us == 0 { NoteLevel::Info } else { NoteLevel::Warning };
+        let level = if self.logged == Time(0) { NoteLevel::Info } else { NoteLevel::Warning };
         self.note(level, "storage is up", events);
         events.push(StorageEvent::Up { incarnation, traits });
     }
 
-    pub(super) fn down(&mut self, now_us: u64, reason: &str, events: &mut Vec<StorageEvent>) {
+    pub(super) fn down(&mut self, now: Time, reason: &str, events: &mut Vec<StorageEvent>) {
         if !self.up && reason == self.reason {
             return;
         }
-        if self.up || now_us.saturating_sub(self.logged_us) >= self.log_interval_us {
-            self.logged_us = now_us;
+        if self.up || now.since(self.logged) >= self.log_interval {
+            self.logged = now;
             self.note(NoteLevel::Warning, &format!("storage is down: {reason}"), events);
         }
         self.up = false;
@@ -72,12 +75,12 @@ impl StorageHealth {
 
     /// The server has another state than the one before. People are told whatever they were told a moment ago, because what it
     /// held may be gone: mostly it has just been seen to end.
-    pub(super) fn void(&mut self, now_us: u64, events: &mut Vec<StorageEvent>) {
+    pub(super) fn void(&mut self, now: Time, events: &mut Vec<StorageEvent>) {
         if !self.up {
-            self.logged_us = now_us;
+            self.logged = now;
             self.note(NoteLevel::Warning, VOID, events);
         }
-        self.down(now_us, VOID, events);
+        self.down(now, VOID, events);
     }
 
     /// Tells people something about this server.
@@ -92,11 +95,11 @@ impl StorageHealth {
 
 #[cfg(test)]
 mod tests {
-    use super::{StorageEvent, StorageHealth, StorageTraits, VOID};
+    use super::{Duration, StorageEvent, StorageHealth, StorageTraits, Time, VOID};
 
     #[test]
     fn what_may_be_lost_is_told_although_the_server_was_seen_to_end_a_moment_ago() {
-        let mut health = StorageHealth::new("here", 1_000_000);
+        let mut health = StorageHealth::new("here", Duration::from_secs(1));
         let mut told = |act: &mut dyn FnMut(&mut StorageHealth, &mut Vec<StorageEvent>)| {
             let mut events = Vec::new();
             act(&mut health, &mut events);
@@ -111,12 +114,15 @@ mod tests {
         };
         assert_eq!(told(up), ["here: storage is up"]);
         assert_eq!(
-            told(&mut |health, events| health.down(5_000_000, "it has ended", events)),
+            told(&mut |health, events| health.down(Time(5_000_000), "it has ended", events)),
             ["here: storage is down: it has ended"]
         );
-        assert_eq!(told(&mut |health, events| health.void(5_000_100, events)), [format!("here: {VOID}")]);
+        assert_eq!(
+            told(&mut |health, events| health.void(Time(5_000_100), events)),
+            [format!("here: {VOID}")]
+        );
         assert_eq!(told(up), ["here: storage is up"]);
-        let while_up = told(&mut |health, events| health.void(5_000_200, events));
+        let while_up = told(&mut |health, events| health.void(Time(5_000_200), events));
         assert_eq!(while_up, [format!("here: storage is down: {VOID}")], "once is enough");
     }
 }

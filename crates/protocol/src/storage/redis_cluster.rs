@@ -176,7 +176,7 @@ impl RedisCluster {
             Effect::Warn(text) => {
                 return events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
             }
-            Effect::Ask { server } => return self.discovery.ask(network, now.0, server),
+            Effect::Ask { server } => return self.discovery.ask(network, now, server),
             Effect::Connect { server } => return self.connect(server),
             Effect::Leave { server } => {
                 self.step_server(now, server, StorageInput::Leave, network);

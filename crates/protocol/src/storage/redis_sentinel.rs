@@ -1,6 +1,7 @@
 //! Storage on whichever Redis server the sentinels say is the primary. Not how one server is reached and fenced.
 
 use core::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use wire::resp::{Command, Value};
 
@@ -12,8 +13,8 @@ use super::{NoteLevel, StorageEvent};
 use crate::time::Time;
 
 /// How often the next sentinel is asked, while storage is up and while it is not.
-const ASK_INTERVAL_US: u64 = 500_000;
-const ASK_INTERVAL_DOWN_US: u64 = 100_000;
+const ASK_INTERVAL: Duration = Duration::from_millis(500);
+const ASK_INTERVAL_DOWN: Duration = Duration::from_millis(100);
 
 /// `server` is for the primary but for its address.
 #[derive(Clone, Debug)]
@@ -39,7 +40,7 @@ pub struct RedisSentinel {
     sentinels: Vec<SocketAddr>,
     discovery: Discovery,
     asked: usize,
-    asked_us: u64,
+    asked_at: Time,
     current: Option<(Primary, Redis)>,
     /// Reconnects of the servers before this one.
     reconnects: u64,
@@ -63,7 +64,7 @@ impl Backend for RedisSentinel {
                 self.discovery.step(input, network, events);
                 return self.discovered(now, network, events);
             }
-            StorageInput::Tick => self.ask(now.0, network),
+            StorageInput::Tick => self.ask(now, network),
             _ => {}
         }
         match (&mut self.current, input) {
@@ -113,7 +114,7 @@ impl RedisSentinel {
             settings: server,
             sentinels,
             asked: 0,
-            asked_us: 0,
+            asked_at: Time(0),
             current: None,
             reconnects: 0,
             switches: 0,
@@ -125,14 +126,14 @@ impl RedisSentinel {
     }
 
     /// The sentinels in turn: one that is cut off from the others knows old news only.
-    fn ask(&mut self, now_us: u64, network: &mut dyn Network) {
-        let interval_us = if self.is_up() { ASK_INTERVAL_US } else { ASK_INTERVAL_DOWN_US };
-        if now_us.saturating_sub(self.asked_us) < interval_us {
+    fn ask(&mut self, now: Time, network: &mut dyn Network) {
+        let interval = if self.is_up() { ASK_INTERVAL } else { ASK_INTERVAL_DOWN };
+        if now.since(self.asked_at) < interval {
             return;
         }
-        (self.asked_us, self.asked) = (now_us, self.asked + 1);
+        (self.asked_at, self.asked) = (now, self.asked + 1);
         let sentinel = self.sentinels[self.asked % self.sentinels.len()];
-        self.discovery.ask(network, now_us, sentinel);
+        self.discovery.ask(network, now, sentinel);
     }
 
     fn discovered(&mut self, now: Time, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {

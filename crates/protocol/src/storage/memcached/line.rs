@@ -1,6 +1,7 @@
 //! The connection to memcached that commands go over: a greeting, then requests, first in first out. No sockets.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -9,6 +10,7 @@ use wire::memcached::{ReplyHead, next_reply};
 
 use super::question::{self, Question, Replies, Written};
 use crate::storage::{StorageEvent, Store};
+use crate::time::Time;
 
 /// A store whose replies are not complete.
 struct Awaited {
@@ -16,7 +18,7 @@ struct Awaited {
     /// Not answered yet, the next one last.
     questions: SmallVec<[Question; 2]>,
     replies: Replies,
-    sent_us: u64,
+    sent: Time,
     /// Where its bytes start in all that was ever written.
     start: u64,
 }
@@ -26,15 +28,15 @@ pub(super) struct Line {
     awaited: VecDeque<Awaited>,
     written: u64,
     /// When it was made, or last heard of.
-    heard_us: u64,
+    heard: Time,
 }
 
 impl Line {
     /// The server answers the greeting once it has the connection in its books, and so before any command comes.
-    pub(super) fn new(now_us: u64, out: &mut Vec<u8>) -> Line {
+    pub(super) fn new(now: Time, out: &mut Vec<u8>) -> Line {
         const GREETING: &[u8] = b"mn\r\n";
         out.extend_from_slice(GREETING);
-        Line { open: false, awaited: VecDeque::new(), written: GREETING.len() as u64, heard_us: now_us }
+        Line { open: false, awaited: VecDeque::new(), written: GREETING.len() as u64, heard: now }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -48,7 +50,7 @@ impl Line {
     /// Only once it is open.
     pub(super) fn store(
         &mut self,
-        now_us: u64,
+        now: Time,
         store: &Store,
         out: &mut Vec<u8>,
         events: &mut Vec<StorageEvent>,
@@ -59,7 +61,7 @@ impl Line {
                 questions.reverse();
                 let (ticket, start) = (store.ticket, self.written);
                 let replies = SmallVec::new();
-                self.awaited.push_back(Awaited { ticket, questions, replies, sent_us: now_us, start });
+                self.awaited.push_back(Awaited { ticket, questions, replies, sent: now, start });
                 self.written += (out.len() - before) as u64;
             }
             Written::Refused(replies) => events.push(StorageEvent::Replies { ticket: store.ticket, replies }),
@@ -69,11 +71,11 @@ impl Line {
     /// Takes whole replies off `bytes`; what is left comes again with more behind it.
     pub(super) fn data(
         &mut self,
-        now_us: u64,
+        now: Time,
         bytes: &mut Bytes,
         events: &mut Vec<StorageEvent>,
     ) -> Result<(), String> {
-        self.heard_us = now_us;
+        self.heard = now;
         while let Some((head, text)) = next_reply(bytes, VALUE_BYTES_MAX)? {
             let odd =
                 || format!("an answer that fits no question: {}", text[..text.len().min(80)].escape_ascii());
@@ -96,14 +98,14 @@ impl Line {
         Ok(())
     }
 
-    /// Whether something has been awaited for longer than `timeout_us` without a sign of life.
-    pub(super) fn overdue(&self, now_us: u64, timeout_us: u64) -> bool {
+    /// Whether something has been awaited for longer than `timeout` without a sign of life.
+    pub(super) fn overdue(&self, now: Time, timeout: Duration) -> bool {
         let since = match self.awaited.front() {
-            Some(first) => first.sent_us.max(self.heard_us),
+            Some(first) => first.sent.max(self.heard),
             None if self.open => return false,
-            None => self.heard_us,
+            None => self.heard,
         };
-        now_us.saturating_sub(since) > timeout_us
+        now.since(since) > timeout
     }
 
     /// The connection is gone, with `unwritten` bytes that the kernel never got. Whether the server may hold requests

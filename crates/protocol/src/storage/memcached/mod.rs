@@ -25,13 +25,13 @@ use fence::{Addresses, Fence, Listing};
 use line::Line;
 
 /// How often the list of connections is asked for while somebody is waited for.
-const LIST_US: u64 = 20_000;
+const LIST: Duration = Duration::from_millis(20);
 /// A sign of life in between, for servers that close idle connections.
-const IDLE_US: u64 = 1_000_000;
-const BACKOFF_MIN_US: u64 = 20_000;
+const IDLE: Duration = Duration::from_secs(1);
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Who waits for this long comes again after all others: of two that wait for each other one must go on.
 const PATIENCE_US: std::ops::Range<u64> = 1_000_000..3_000_000;
-const LOG_INTERVAL_US: u64 = 5_000_000;
+const LOG_INTERVAL: Duration = Duration::from_secs(5);
 /// `stats conns` has no longer lines.
 const NO_VALUES: usize = 0;
 
@@ -73,13 +73,13 @@ struct Watch {
     /// This end's address, once it is connected.
     own: Option<String>,
     asked: Asked,
-    asked_us: u64,
+    asked_at: Time,
     has_asked: bool,
     listing: Listing,
     /// The first connection leads to the same process, and all others who are there know of it or are waited for.
     proven: bool,
     /// When it gives way to others that wait.
-    patience_us: u64,
+    patience_until: Time,
 }
 
 pub struct Memcached {
@@ -88,7 +88,7 @@ pub struct Memcached {
     line: Option<(ConnectionId, Line)>,
     fence: Fence,
     incarnation: u64,
-    not_before_us: u64,
+    not_before: Time,
     backoff: Backoff,
     random: SmallRng,
     owes_fence: bool,
@@ -103,23 +103,22 @@ impl Backend for Memcached {
         network: &mut dyn Network,
         events: &mut Vec<StorageEvent>,
     ) {
-        let now_us = now.0;
         match input {
-            StorageInput::Store(store) => self.store(network, now_us, &store, events),
+            StorageInput::Store(store) => self.store(network, now, &store, events),
             // Nothing blocks there, nothing is watched, and no reply is told to be large.
             StorageInput::Wish { .. } | StorageInput::Release { .. } => {}
             StorageInput::Connected(connection) if self.is_watch(connection) => {
-                self.connected(network, now_us, events);
+                self.connected(network, now, events);
             }
             StorageInput::Connected(_) => {}
             StorageInput::Data { connection, bytes } if self.is_watch(connection) => {
-                self.heard(network, now_us, bytes, events);
+                self.heard(network, now, bytes, events);
             }
-            StorageInput::Data { bytes, .. } => self.answered(network, now_us, bytes, events),
+            StorageInput::Data { bytes, .. } => self.answered(network, now, bytes, events),
             StorageInput::Closed { connection, reason } => {
-                self.closed(network, connection, now_us, &reason, events);
+                self.closed(network, connection, now, &reason, events);
             }
-            StorageInput::Tick => self.tick(network, now_us, events),
+            StorageInput::Tick => self.tick(network, now, events),
             StorageInput::Leave => self.leave(network, events),
         }
     }
@@ -153,25 +152,19 @@ impl Memcached {
             line: None,
             fence: Fence::default(),
             incarnation: 0,
-            not_before_us: 0,
-            backoff: Backoff::new(BACKOFF_MIN_US, SmallRng::from_rng(&mut random)),
+            not_before: Time(0),
+            backoff: Backoff::new(BACKOFF_MIN, SmallRng::from_rng(&mut random)),
             random,
             owes_fence: false,
-            health: StorageHealth::new(&settings.address, LOG_INTERVAL_US),
+            health: StorageHealth::new(&settings.address, LOG_INTERVAL),
             settings,
         }
     }
 
-    fn store(
-        &mut self,
-        network: &mut dyn Network,
-        now_us: u64,
-        store: &Store,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn store(&mut self, network: &mut dyn Network, now: Time, store: &Store, events: &mut Vec<StorageEvent>) {
         match &mut self.line {
             Some((connection, line)) if self.health.is_up() => {
-                line.store(now_us, store, network.out(*connection), events);
+                line.store(now, store, network.out(*connection), events);
             }
             _ => events.push(StorageEvent::Lost { ticket: store.ticket, sent: false }),
         }
@@ -193,22 +186,22 @@ impl Memcached {
         self.line.as_ref().is_some_and(|(connection, _)| *connection == id)
     }
 
-    fn connected(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
+    fn connected(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
         let Some(watch) = &mut self.watch else { return };
         match network.own_address(watch.connection) {
             Some(own) => watch.own = Some(own.to_string()),
             None => {
                 let id = watch.connection;
-                return self.closed(network, id, now_us, "the connection has no address", events);
+                return self.closed(network, id, now, "the connection has no address", events);
             }
         }
-        self.settle(network, now_us, events);
+        self.settle(network, now, events);
     }
 
     fn heard(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         mut bytes: Bytes,
         events: &mut Vec<StorageEvent>,
     ) {
@@ -220,18 +213,18 @@ impl Memcached {
             {
                 let reason = expected(foreign);
                 self.health.refuse(&reason);
-                return self.closed(network, id, now_us, &reason, events);
+                return self.closed(network, id, now, &reason, events);
             }
             let outcome = match next_reply(&mut bytes, NO_VALUES) {
                 Ok(None) => {
                     network.unread(id, bytes);
-                    return self.settle(network, now_us, events);
+                    return self.settle(network, now, events);
                 }
-                Ok(Some((head, text))) => self.told(network, now_us, (head, &text), events),
+                Ok(Some((head, text))) => self.told(network, now, (head, &text), events),
                 Err(error) => Err(error.to_owned()),
             };
             if let Err(reason) = outcome {
-                return self.closed(network, id, now_us, &reason, events);
+                return self.closed(network, id, now, &reason, events);
             }
         }
     }
@@ -240,7 +233,7 @@ impl Memcached {
     fn told(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         (head, text): (ReplyHead, &[u8]),
         events: &mut Vec<StorageEvent>,
     ) -> Result<(), String> {
@@ -250,7 +243,7 @@ impl Memcached {
             (Asked::Connections { proves }, head) => {
                 let Some(present) = watch.listing.line(head, text)? else { return Ok(()) };
                 watch.asked = Asked::Nothing;
-                return self.listed(network, now_us, (proves, &present), events);
+                return self.listed(network, now, (proves, &present), events);
             }
             _ => return Err(format!("an answer that fits no question: {}", text.escape_ascii())),
         }
@@ -261,7 +254,7 @@ impl Memcached {
     fn listed(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         (proves, present): (bool, &Addresses),
         events: &mut Vec<StorageEvent>,
     ) -> Result<(), String> {
@@ -284,16 +277,16 @@ impl Memcached {
             self.incarnation = self.random.random();
         }
         if !self.fence.is_clear() {
-            self.tell_of_waiting(now_us, events);
+            self.tell_of_waiting(now, events);
         }
         Ok(())
     }
 
-    fn tell_of_waiting(&mut self, now_us: u64, events: &mut Vec<StorageEvent>) {
-        if now_us.saturating_sub(self.health.logged_us) < LOG_INTERVAL_US && self.health.logged_us > 0 {
+    fn tell_of_waiting(&mut self, now: Time, events: &mut Vec<StorageEvent>) {
+        if now.since(self.health.logged) < LOG_INTERVAL && self.health.logged > Time(0) {
             return;
         }
-        self.health.logged_us = now_us;
+        self.health.logged = now;
         let all: Vec<&str> = self.fence.waits_for().take(8).collect();
         let text = format!(
             "waiting until these connections to memcached are closed: an earlier process of this shim may still write over \
@@ -306,20 +299,20 @@ impl Memcached {
     fn answered(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         mut bytes: Bytes,
         events: &mut Vec<StorageEvent>,
     ) {
         let Some((id, line)) = &mut self.line else { return };
         let id = *id;
-        match line.data(now_us, &mut bytes, events) {
+        match line.data(now, &mut bytes, events) {
             Ok(()) => {
                 network.unread(id, bytes);
                 if !self.health.is_up() {
-                    self.settle(network, now_us, events);
+                    self.settle(network, now, events);
                 }
             }
-            Err(reason) => self.closed(network, id, now_us, &reason, events),
+            Err(reason) => self.closed(network, id, now, &reason, events),
         }
     }
 
@@ -327,7 +320,7 @@ impl Memcached {
         &mut self,
         network: &mut dyn Network,
         id: ConnectionId,
-        now_us: u64,
+        now: Time,
         reason: &str,
         events: &mut Vec<StorageEvent>,
     ) {
@@ -337,9 +330,9 @@ impl Memcached {
             false if self.is_line(id) => self.lose_line(network, events),
             false => {}
         }
-        self.not_before_us = now_us + self.backoff.next_us();
-        self.health.down(now_us, reason, events);
-        self.settle(network, now_us, events);
+        self.not_before = now.after(self.backoff.next());
+        self.health.down(now, reason, events);
+        self.settle(network, now, events);
     }
 
     /// The incarnation, or the wait for one, is over: it comes again after those who are there then.
@@ -370,12 +363,12 @@ impl Memcached {
         }
     }
 
-    fn tick(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
-        let timeout_us = self.settings.timeout.as_micros() as u64;
+    fn tick(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
+        let timeout = self.settings.timeout;
         let overdue = match (&self.watch, &self.line) {
-            (Some(watch), _) if watch.is_overdue(now_us, timeout_us) => Some(watch.connection),
-            (_, Some((id, line))) if line.overdue(now_us, timeout_us) => Some(*id),
-            (Some(watch), _) if !self.fence.begun() && now_us >= watch.patience_us => {
+            (Some(watch), _) if watch.is_overdue(now, timeout) => Some(watch.connection),
+            (_, Some((id, line))) if line.overdue(now, timeout) => Some(*id),
+            (Some(watch), _) if !self.fence.begun() && now >= watch.patience_until => {
                 // Not lost: it comes again, and then after those who wait for it now.
                 self.restart(network, events);
                 None
@@ -383,30 +376,30 @@ impl Memcached {
             _ => None,
         };
         if let Some(id) = overdue {
-            return self.closed(network, id, now_us, "the server does not answer", events);
+            return self.closed(network, id, now, "the server does not answer", events);
         }
-        self.settle(network, now_us, events);
+        self.settle(network, now, events);
     }
 
     /// Does whatever comes next on the way to being up.
-    fn settle(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
+    fn settle(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
         let Some(watch) = &mut self.watch else {
-            if now_us >= self.not_before_us {
+            if now >= self.not_before {
                 let connection = network.dial(self.settings.endpoint, true);
-                let patience_us = now_us + self.random.random_range(PATIENCE_US);
-                self.watch = Some(Watch::new(connection, now_us, patience_us));
-                self.dial_line(network, now_us);
+                let patience = Duration::from_micros(self.random.random_range(PATIENCE_US));
+                self.watch = Some(Watch::new(connection, now, now.after(patience)));
+                self.dial_line(network, now);
             }
             return;
         };
         if watch.own.is_none() || watch.asked != Asked::Nothing {
             return;
         }
-        let rested = now_us.saturating_sub(watch.asked_us);
+        let rested = now.since(watch.asked_at);
         let is_open = self.line.as_ref().is_some_and(|(_, line)| line.is_open());
         if !self.fence.is_clear() && (is_open || self.fence.begun()) {
-            if rested >= LIST_US || !watch.has_asked {
-                watch.ask(network, now_us, Asked::Connections { proves: is_open });
+            if rested >= LIST || !watch.has_asked {
+                watch.ask(network, now, Asked::Connections { proves: is_open });
             }
             return;
         }
@@ -414,19 +407,19 @@ impl Memcached {
             events.push(StorageEvent::Fenced);
         }
         match &self.line {
-            None if now_us >= self.not_before_us => self.dial_line(network, now_us),
+            None if now >= self.not_before => self.dial_line(network, now),
             Some(_) if is_open && !watch.proven => {
-                watch.ask(network, now_us, Asked::Connections { proves: true });
+                watch.ask(network, now, Asked::Connections { proves: true });
             }
             Some(_) if is_open && !self.health.is_up() => self.rise(events),
-            _ if rested >= IDLE_US => watch.ask(network, now_us, Asked::Life),
+            _ if rested >= IDLE => watch.ask(network, now, Asked::Life),
             _ => {}
         }
     }
 
-    fn dial_line(&mut self, network: &mut dyn Network, now_us: u64) {
+    fn dial_line(&mut self, network: &mut dyn Network, now: Time) {
         let connection = network.dial(self.settings.endpoint, true);
-        self.line = Some((connection, Line::new(now_us, network.out(connection))));
+        self.line = Some((connection, Line::new(now, network.out(connection))));
     }
 
     fn rise(&mut self, events: &mut Vec<StorageEvent>) {
@@ -436,32 +429,32 @@ impl Memcached {
 }
 
 impl Watch {
-    fn new(connection: ConnectionId, now_us: u64, patience_us: u64) -> Watch {
+    fn new(connection: ConnectionId, now: Time, patience_until: Time) -> Watch {
         Watch {
             connection,
             own: None,
             asked: Asked::Nothing,
-            asked_us: now_us,
+            asked_at: now,
             has_asked: false,
             listing: Listing::default(),
             proven: false,
-            patience_us,
+            patience_until,
         }
     }
 
-    fn ask(&mut self, network: &mut dyn Network, now_us: u64, asked: Asked) {
+    fn ask(&mut self, network: &mut dyn Network, now: Time, asked: Asked) {
         let question: &[u8] = match asked {
             Asked::Nothing => return,
             Asked::Connections { .. } => b"stats conns\r\n",
             Asked::Life => b"mn\r\n",
         };
         network.out(self.connection).extend_from_slice(question);
-        (self.asked, self.asked_us, self.has_asked) = (asked, now_us, true);
+        (self.asked, self.asked_at, self.has_asked) = (asked, now, true);
         self.listing = Listing::default();
     }
 
-    fn is_overdue(&self, now_us: u64, timeout_us: u64) -> bool {
+    fn is_overdue(&self, now: Time, timeout: Duration) -> bool {
         let waits = self.own.is_none() || self.asked != Asked::Nothing;
-        waits && now_us.saturating_sub(self.asked_us) > timeout_us
+        waits && now.since(self.asked_at) > timeout
     }
 }

@@ -1,5 +1,7 @@
 //! The admin connection: dials, asks what the takeover wants to know, one question at a time. No data commands.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use wire::foreign::{Foreign, speaks};
 use wire::resp::{ReplyScanner, Value};
@@ -7,16 +9,17 @@ use wire::resp::{ReplyScanner, Value};
 use super::takeover::{Progress, Takeover, Trouble};
 use crate::storage::backoff::Backoff;
 use crate::storage::network::{ConnectionId, Endpoint, Network};
+use crate::time::Time;
 
 /// How often a settled server is asked whether it is still the same one: one that was made a replica is served for this
 /// long at most.
-const RECHECK_US: u64 = 250_000;
+const RECHECK: Duration = Duration::from_millis(250);
 /// Pauses of a process that was replaced before it looks whether the other is still there. The first lets a successor
 /// connect; the last is how long nobody serves after a successor has died.
-const STANDBY_MIN_US: u64 = 1_000_000;
-const STANDBY_MAX_US: u64 = 16_000_000;
+const STANDBY_MIN: Duration = Duration::from_secs(1);
+const STANDBY_MAX: Duration = Duration::from_secs(16);
 /// How long a server that says BUSY or LOADING is left alone.
-const WAIT_US: u64 = 100_000;
+const WAIT: Duration = Duration::from_millis(100);
 
 /// What a TLS port does with a plain client, if it says nothing.
 const MUTE: &str = "; nothing came before: if TLS is spoken there, write rediss:// instead of redis://";
@@ -48,12 +51,12 @@ pub(super) struct Admin {
     heard: bool,
     scanner: ReplyScanner,
     /// Since when the connection, or the reply to the last question, has been awaited.
-    waits_since_us: Option<u64>,
+    waits_since: Option<Time>,
     /// Nothing is dialled or asked before.
-    not_before_us: u64,
-    checked_us: u64,
+    not_before: Time,
+    checked: Time,
     /// The next pause of a process that was replaced.
-    standby_us: u64,
+    standby: Duration,
     backoff: Backoff,
     pub(super) takeover: Takeover,
 }
@@ -67,10 +70,10 @@ impl Admin {
             connected: false,
             heard: false,
             scanner: ReplyScanner::new(),
-            waits_since_us: None,
-            not_before_us: 0,
-            checked_us: 0,
-            standby_us: STANDBY_MIN_US,
+            waits_since: None,
+            not_before: Time(0),
+            checked: Time(0),
+            standby: STANDBY_MIN,
             backoff,
             takeover,
         }
@@ -81,34 +84,34 @@ impl Admin {
     }
 
     /// Holds back dialling and questions, so that shims that displace each other do not do it all the time.
-    pub(super) fn rest(&mut self, now_us: u64) {
-        self.not_before_us = now_us + self.backoff.next_us();
+    pub(super) fn rest(&mut self, now: Time) {
+        self.not_before = now.after(self.backoff.next());
     }
 
     pub(super) fn reset_backoff(&mut self) {
         self.backoff.reset();
-        self.standby_us = STANDBY_MIN_US;
+        self.standby = STANDBY_MIN;
     }
 
-    pub(super) fn connected(&mut self, network: &mut dyn Network, now_us: u64) {
+    pub(super) fn connected(&mut self, network: &mut dyn Network, now: Time) {
         self.connected = true;
         self.heard = false;
-        self.waits_since_us = None;
+        self.waits_since = None;
         self.takeover.restart();
-        self.ask(network, now_us);
+        self.ask(network, now);
     }
 
-    pub(super) fn closed(&mut self, now_us: u64, reason: &str) -> News {
+    pub(super) fn closed(&mut self, now: Time, reason: &str) -> News {
         self.connection = None;
         let mute = std::mem::take(&mut self.connected) && !self.heard;
-        self.waits_since_us = None;
+        self.waits_since = None;
         self.scanner = ReplyScanner::new();
-        self.rest(now_us);
+        self.rest(now);
         let hint = if mute && !self.tls { MUTE } else { "" };
         News::Trouble(Trouble::Broken(format!("{reason}{hint}")))
     }
 
-    pub(super) fn data(&mut self, network: &mut dyn Network, now_us: u64, mut bytes: Bytes) -> Option<News> {
+    pub(super) fn data(&mut self, network: &mut dyn Network, now: Time, mut bytes: Bytes) -> Option<News> {
         let connection = self.connection?;
         let mut news = None;
         loop {
@@ -116,7 +119,7 @@ impl Admin {
                 Ok(None) => break,
                 Ok(Some(len)) => {
                     let reply = bytes.split_to(len);
-                    news = self.reply(network, now_us, &reply).or(news);
+                    news = self.reply(network, now, &reply).or(news);
                     if self.connection.is_none() {
                         return news;
                     }
@@ -124,7 +127,7 @@ impl Admin {
                 Err(error) => {
                     // Only the first bytes tell: what comes later is broken, and not of another kind.
                     let foreign = if self.heard { None } else { speaks(&bytes) };
-                    let broken = self.give_up(network, now_us, &error.to_string());
+                    let broken = self.give_up(network, now, &error.to_string());
                     return Some(
                         foreign.map_or(broken, |foreign| News::Trouble(Trouble::Refused(expected(foreign)))),
                     );
@@ -132,32 +135,32 @@ impl Admin {
             }
         }
         network.unread(connection, bytes);
-        self.ask(network, now_us);
+        self.ask(network, now);
         news
     }
 
-    fn reply(&mut self, network: &mut dyn Network, now_us: u64, reply: &Bytes) -> Option<News> {
-        self.waits_since_us = None;
+    fn reply(&mut self, network: &mut dyn Network, now: Time, reply: &Bytes) -> Option<News> {
+        self.waits_since = None;
         self.heard = true;
         let value = match Value::parse(reply) {
             Ok(value) => value,
-            Err(error) => return Some(self.give_up(network, now_us, &error.to_string())),
+            Err(error) => return Some(self.give_up(network, now, &error.to_string())),
         };
         match self.takeover.reply(&value) {
             Ok(Progress::Next) => None,
             Ok(Progress::Void) => Some(News::Void),
-            Err(Trouble::Broken(reason)) => Some(self.give_up(network, now_us, &reason)),
+            Err(Trouble::Broken(reason)) => Some(self.give_up(network, now, &reason)),
             Err(trouble) => {
                 // The same is asked again: what keeps it from being granted may change.
-                self.not_before_us = match &trouble {
-                    Trouble::Wait(_) => now_us + WAIT_US,
-                    Trouble::Replaced(_) if self.takeover.misses_successor() => now_us + STANDBY_MIN_US,
+                self.not_before = match &trouble {
+                    Trouble::Wait(_) => now.after(WAIT),
+                    Trouble::Replaced(_) if self.takeover.misses_successor() => now.after(STANDBY_MIN),
                     Trouble::Replaced(_) => {
-                        let pause_us = self.standby_us;
-                        self.standby_us = (pause_us * 2).min(STANDBY_MAX_US);
-                        now_us + pause_us
+                        let pause = self.standby;
+                        self.standby = (pause * 2).min(STANDBY_MAX);
+                        now.after(pause)
                     }
-                    _ => now_us + self.backoff.next_us(),
+                    _ => now.after(self.backoff.next()),
                 };
                 Some(News::Trouble(trouble))
             }
@@ -165,40 +168,40 @@ impl Admin {
     }
 
     /// Whether the server owes an answer for longer than this.
-    pub(super) fn overdue(&self, now_us: u64, timeout_us: u64) -> bool {
-        self.waits_since_us.is_some_and(|since_us| now_us.saturating_sub(since_us) > timeout_us)
+    pub(super) fn overdue(&self, now: Time, timeout: Duration) -> bool {
+        self.waits_since.is_some_and(|since| now.since(since) > timeout)
     }
 
-    /// `timeout_us`: how long the server may be silent now.
-    pub(super) fn tick(&mut self, network: &mut dyn Network, now_us: u64, timeout_us: u64) -> Option<News> {
+    /// `timeout`: how long the server may be silent now.
+    pub(super) fn tick(&mut self, network: &mut dyn Network, now: Time, timeout: Duration) -> Option<News> {
         if self.connection.is_none() {
-            if now_us >= self.not_before_us {
+            if now >= self.not_before {
                 self.connection = Some(network.dial(self.endpoint, false));
-                self.waits_since_us = Some(now_us);
+                self.waits_since = Some(now);
             }
             return None;
         }
-        if self.overdue(now_us, timeout_us) {
-            let reason = format!("no answer within {} ms", timeout_us / 1000);
-            return Some(self.give_up(network, now_us, &reason));
+        if self.overdue(now, timeout) {
+            let reason = format!("no answer within {} ms", timeout.as_millis());
+            return Some(self.give_up(network, now, &reason));
         }
-        if now_us.saturating_sub(self.checked_us) >= RECHECK_US {
-            self.checked_us = now_us;
+        if now.since(self.checked) >= RECHECK {
+            self.checked = now;
             self.takeover.recheck();
         }
-        self.ask(network, now_us);
+        self.ask(network, now);
         None
     }
 
     /// Asks what the takeover wants to know next.
-    pub(super) fn ask(&mut self, network: &mut dyn Network, now_us: u64) {
+    pub(super) fn ask(&mut self, network: &mut dyn Network, now: Time) {
         let Some(connection) = self.connection.filter(|_| self.connected) else { return };
-        if self.waits_since_us.is_some() || now_us < self.not_before_us {
+        if self.waits_since.is_some() || now < self.not_before {
             return;
         }
         if let Some(command) = self.takeover.command() {
             network.out(connection).extend_from_slice(command.frame());
-            self.waits_since_us = Some(now_us);
+            self.waits_since = Some(now);
         }
     }
 
@@ -214,10 +217,10 @@ impl Admin {
         }
     }
 
-    fn give_up(&mut self, network: &mut dyn Network, now_us: u64, reason: &str) -> News {
+    fn give_up(&mut self, network: &mut dyn Network, now: Time, reason: &str) -> News {
         if let Some(connection) = self.connection.take() {
             network.close(connection);
         }
-        self.closed(now_us, reason)
+        self.closed(now, reason)
     }
 }

@@ -1,6 +1,7 @@
 //! One connection to Redis as this incarnation's user: a greeting, then commands, first in first out. No sockets.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
@@ -9,9 +10,10 @@ use wire::resp::{Command, PartScanner, ProtocolError, ReplyScanner, Value};
 use super::takeover::Incarnation;
 use crate::shards::unblocked;
 use crate::storage::{LARGE_REPLY_BYTES, StorageEvent, Store};
+use crate::time::Time;
 
 /// How long a server that says BUSY or LOADING is left alone before it is asked again.
-const PROBE_INTERVAL_US: u64 = 100_000;
+const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -21,7 +23,7 @@ enum Phase {
     Probing,
     /// It does not now; ask again then.
     Resting {
-        until_us: u64,
+        until: Time,
     },
     Open,
 }
@@ -39,7 +41,7 @@ pub(super) enum Listens {
 struct Awaited {
     ticket: u64,
     missing: usize,
-    sent_us: u64,
+    sent: Time,
     /// Where its bytes start in all that was ever written.
     start: u64,
     /// It walks all keys of the server, which does nothing else meanwhile.
@@ -80,7 +82,7 @@ pub(super) struct Line {
     waiting: VecDeque<Store>,
     written: u64,
     /// When it was made, or last heard of.
-    heard_us: u64,
+    heard: Time,
     /// A reply was of the kind that only a replica gives.
     suspicion: bool,
     /// Nothing more is sent on it, and what it has is to end as by its time-out or, if true, by an error.
@@ -92,7 +94,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(now_us: u64, resp3: bool, incarnation: &Incarnation, out: &mut Vec<u8>) -> Line {
+    pub(super) fn new(now: Time, resp3: bool, incarnation: &Incarnation, out: &mut Vec<u8>) -> Line {
         let version = if resp3 { "3" } else { "2" };
         let hello = Command::from_args(&[
             "HELLO",
@@ -114,7 +116,7 @@ impl Line {
             awaited: VecDeque::new(),
             waiting: VecDeque::new(),
             written: hello.frame().len() as u64,
-            heard_us: now_us,
+            heard: now,
             suspicion: false,
             retired: None,
             runs_scripts: false,
@@ -124,12 +126,12 @@ impl Line {
 
     /// A line for what the server says on its own.
     pub(super) fn listening(
-        now_us: u64,
+        now: Time,
         listens: Listens,
         incarnation: &Incarnation,
         out: &mut Vec<u8>,
     ) -> Line {
-        Line { listens: Some(listens), ..Line::new(now_us, true, incarnation, out) }
+        Line { listens: Some(listens), ..Line::new(now, true, incarnation, out) }
     }
 
     pub(super) fn watch(&self) -> Option<u64> {
@@ -198,7 +200,7 @@ impl Line {
     }
 
     /// Writes the commands, or keeps them until the line is open.
-    pub(super) fn store(&mut self, now_us: u64, store: Store, out: &mut Vec<u8>) {
+    pub(super) fn store(&mut self, now: Time, store: Store, out: &mut Vec<u8>) {
         if !self.is_open() {
             self.waiting.push_back(store);
             return;
@@ -206,7 +208,7 @@ impl Line {
         self.awaited.push_back(Awaited {
             ticket: store.ticket,
             missing: store.commands.len(),
-            sent_us: now_us,
+            sent: now,
             start: self.written,
             walks: store.commands.iter().any(|command| walks_all_keys(command)),
             replies: SmallVec::new(),
@@ -220,12 +222,12 @@ impl Line {
     /// Takes whole replies off `bytes`; what is left comes again with more behind it.
     pub(super) fn data(
         &mut self,
-        now_us: u64,
+        now: Time,
         bytes: &mut Bytes,
         out: &mut Vec<u8>,
         events: &mut Vec<StorageEvent>,
     ) -> Result<(), Fault> {
-        self.heard_us = now_us;
+        self.heard = now;
         loop {
             if !matches!(self.flow, Flow::Whole { .. }) && !self.flow_on(bytes, events)? {
                 return Ok(());
@@ -237,7 +239,7 @@ impl Line {
             self.flow = Flow::Whole { told: false };
             let reply = bytes.split_to(len);
             if self.phase != Phase::Open {
-                self.greeted(now_us, &reply, out)?;
+                self.greeted(now, &reply, out)?;
             } else if reply[0] != b'>' {
                 self.answered(reply, events)?;
             } else {
@@ -356,10 +358,10 @@ impl Line {
         Ok(())
     }
 
-    fn greeted(&mut self, now_us: u64, reply: &Bytes, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn greeted(&mut self, now: Time, reply: &Bytes, out: &mut Vec<u8>) -> Result<(), Fault> {
         let value = Value::parse(reply).map_err(|error| Fault::Broken(error.to_string()))?;
         if let Value::Error(text) = &value {
-            return self.not_greeted(now_us, &String::from_utf8_lossy(text));
+            return self.not_greeted(now, &String::from_utf8_lossy(text));
         }
         if self.phase == Phase::Greeting {
             let client = client_id(&value);
@@ -371,17 +373,17 @@ impl Line {
         }
         self.phase = Phase::Open;
         for store in std::mem::take(&mut self.waiting) {
-            self.store(now_us, store, out);
+            self.store(now, store, out);
         }
         Ok(())
     }
 
-    fn not_greeted(&mut self, now_us: u64, error: &str) -> Result<(), Fault> {
+    fn not_greeted(&mut self, now: Time, error: &str) -> Result<(), Fault> {
         let code = error.split(' ').next().unwrap_or_default();
         match code {
             "WRONGPASS" | "NOAUTH" => Err(Fault::UserGone),
             "BUSY" | "LOADING" | "MASTERDOWN" if self.phase == Phase::Probing => {
-                self.phase = Phase::Resting { until_us: now_us + PROBE_INTERVAL_US };
+                self.phase = Phase::Resting { until: now.after(PROBE_INTERVAL) };
                 Ok(())
             }
             "NOPERM" => Err(Fault::Refused(format!("PING: {error}: give the storage user +ping"))),
@@ -402,8 +404,8 @@ impl Line {
     }
 
     /// Whether `probe_again` is due.
-    pub(super) fn is_rested(&self, now_us: u64) -> bool {
-        matches!(self.phase, Phase::Resting { until_us } if now_us >= until_us)
+    pub(super) fn is_rested(&self, now: Time) -> bool {
+        matches!(self.phase, Phase::Resting { until } if now >= until)
     }
 
     /// Whether the server may be silent because it walks all its keys for this line.
@@ -411,17 +413,17 @@ impl Line {
         self.awaited.iter().any(|awaited| awaited.walks)
     }
 
-    /// Whether something has been awaited for longer than `timeout_us` without a sign of life.
-    pub(super) fn overdue(&self, now_us: u64, timeout_us: u64) -> bool {
+    /// Whether something has been awaited for longer than `timeout` without a sign of life.
+    pub(super) fn overdue(&self, now: Time, timeout: Duration) -> bool {
         let waits_since = match self.phase {
             Phase::Resting { .. } => return false,
-            Phase::Greeting | Phase::Probing => self.heard_us,
+            Phase::Greeting | Phase::Probing => self.heard,
             Phase::Open => match self.awaited.front() {
-                Some(first) => first.sent_us.max(self.heard_us),
+                Some(first) => first.sent.max(self.heard),
                 None => return false,
             },
         };
-        now_us.saturating_sub(waits_since) > timeout_us
+        now.since(waits_since) > timeout
     }
 
     /// The connection is gone, with `unwritten` bytes that the kernel never got. The client id is given if the
@@ -497,7 +499,7 @@ mod tests {
             awaited: VecDeque::new(),
             waiting: VecDeque::new(),
             written: 0,
-            heard_us: 0,
+            heard: Time(0),
             suspicion: false,
             retired: None,
             runs_scripts: false,
@@ -505,7 +507,7 @@ mod tests {
         };
         let commands = [Bytes::from_static(b"*1\r\n$4\r\nPING\r\n")].into_iter().collect();
         let lane = Lane::Shared { resp3: false };
-        line.store(0, Store { ticket, lane, reach: Reach::Whole, commands }, &mut Vec::new());
+        line.store(Time(0), Store { ticket, lane, reach: Reach::Whole, commands }, &mut Vec::new());
         line
     }
 
@@ -515,7 +517,7 @@ mod tests {
 
     fn data(line: &mut Line, bytes: &mut Bytes) -> Vec<StorageEvent> {
         let mut events = Vec::new();
-        line.data(0, bytes, &mut Vec::new(), &mut events).expect("a healthy line");
+        line.data(Time(0), bytes, &mut Vec::new(), &mut events).expect("a healthy line");
         events
     }
 

@@ -4,30 +4,31 @@ use super::line::{Line, Listens};
 use crate::storage::StorageEvent;
 use crate::storage::backoff::Backoff;
 use crate::storage::network::{ConnectionId, Network};
+use crate::time::Time;
 
 pub(super) struct Listener {
     listens: Listens,
     pub(super) line: Option<(ConnectionId, Line)>,
     backoff: Backoff,
-    not_before_us: u64,
+    not_before: Time,
 }
 
 impl Listener {
     pub(super) fn new(listens: Listens, backoff: Backoff) -> Listener {
-        Listener { listens, line: None, backoff, not_before_us: 0 }
+        Listener { listens, line: None, backoff, not_before: Time(0) }
     }
 
     pub(super) fn is(&self, id: ConnectionId) -> bool {
         self.line.as_ref().is_some_and(|(connection, _)| *connection == id)
     }
 
-    pub(super) fn may_dial(&self, now_us: u64) -> bool {
-        self.line.is_none() && now_us >= self.not_before_us
+    pub(super) fn may_dial(&self, now: Time) -> bool {
+        self.line.is_none() && now >= self.not_before
     }
 
     /// It is not made again at once.
-    pub(super) fn rest(&mut self, now_us: u64) {
-        self.not_before_us = now_us + self.backoff.next_us();
+    pub(super) fn rest(&mut self, now: Time) {
+        self.not_before = now.after(self.backoff.next());
     }
 
     pub(super) fn reset_backoff(&mut self) {

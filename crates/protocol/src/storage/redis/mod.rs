@@ -12,6 +12,8 @@ mod settings;
 mod silence;
 mod takeover;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use rand::SeedableRng as _;
 use rand::rngs::SmallRng;
@@ -33,11 +35,11 @@ use takeover::{Takeover, Trouble};
 const IDLE_MAX: usize = 8;
 /// Ticket of what is asked for nobody: its replies are dropped.
 const NOBODYS_TICKET: u64 = u64::MAX;
-const LOG_INTERVAL_US: u64 = 1_000_000;
-const BACKOFF_MIN_US: u64 = 50_000;
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Up for this long counts as success. Shims that displace each other never get there, so they do it ever more
 /// rarely, down to once a second.
-const STABLE_US: u64 = 10_000_000;
+const STABLE: Duration = Duration::from_secs(10);
 
 /// The connections to one server. Every call appends what became known to `events`.
 pub struct Redis {
@@ -52,8 +54,8 @@ pub struct Redis {
     /// The largest number of a watching connection.
     watches: u64,
     backoff: Backoff,
-    dial_not_before_us: u64,
-    up_since_us: u64,
+    dial_not_before: Time,
+    up_since: Time,
     /// Commands were lost, and `Fenced` has not been said since.
     owes_fence: bool,
     health: StorageHealth,
@@ -69,20 +71,19 @@ impl Backend for Redis {
         network: &mut dyn Network,
         events: &mut Vec<StorageEvent>,
     ) {
-        let now_us = now.0;
         match input {
-            StorageInput::Store(store) => self.store(network, now_us, store, events),
-            StorageInput::Wish { ticket, wish } => self.wish(network, now_us, (ticket, wish), events),
-            StorageInput::Release { number, clean } => self.release(network, now_us, (number, clean), events),
+            StorageInput::Store(store) => self.store(network, now, store, events),
+            StorageInput::Wish { ticket, wish } => self.wish(network, now, (ticket, wish), events),
+            StorageInput::Release { number, clean } => self.release(network, now, (number, clean), events),
             StorageInput::Connected(connection) if self.admin.is(connection) => {
-                self.admin.connected(network, now_us);
+                self.admin.connected(network, now);
             }
             StorageInput::Connected(_) => {}
-            StorageInput::Data { connection, bytes } => self.data(network, connection, now_us, bytes, events),
+            StorageInput::Data { connection, bytes } => self.data(network, connection, now, bytes, events),
             StorageInput::Closed { connection, reason } => {
-                self.closed(network, connection, now_us, &reason, events);
+                self.closed(network, connection, now, &reason, events);
             }
-            StorageInput::Tick => self.tick(network, now_us, events),
+            StorageInput::Tick => self.tick(network, now, events),
             StorageInput::Leave => self.leave(network, events),
         }
     }
@@ -124,22 +125,18 @@ impl Redis {
         let takeover =
             Takeover::new(login, settings.cluster_mode, (&settings.cluster, &settings.shim), fork());
         Redis {
-            admin: Admin::new(
-                (settings.endpoint, settings.tls),
-                Backoff::new(BACKOFF_MIN_US, fork()),
-                takeover,
-            ),
+            admin: Admin::new((settings.endpoint, settings.tls), Backoff::new(BACKOFF_MIN, fork()), takeover),
             shared: [None, None],
             wants_resp3: false,
             listeners: [Listens::Topics, Listens::Changes]
-                .map(|listens| Listener::new(listens, Backoff::new(BACKOFF_MIN_US, fork()))),
+                .map(|listens| Listener::new(listens, Backoff::new(BACKOFF_MIN, fork()))),
             pinned: Vec::new(),
             watches: 0,
-            backoff: Backoff::new(BACKOFF_MIN_US, fork()),
-            dial_not_before_us: 0,
-            up_since_us: 0,
+            backoff: Backoff::new(BACKOFF_MIN, fork()),
+            dial_not_before: Time(0),
+            up_since: Time(0),
             owes_fence: false,
-            health: StorageHealth::new(&settings.address, LOG_INTERVAL_US),
+            health: StorageHealth::new(&settings.address, LOG_INTERVAL),
             stands_by: false,
             settings,
         }
@@ -155,13 +152,7 @@ impl Redis {
         self.watches = self.watches.max(number_max);
     }
 
-    fn store(
-        &mut self,
-        network: &mut dyn Network,
-        now_us: u64,
-        store: Store,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn store(&mut self, network: &mut dyn Network, now: Time, store: Store, events: &mut Vec<StorageEvent>) {
         let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
         if !self.health.is_up() || store.commands.is_empty() {
             events.push(lost);
@@ -170,17 +161,17 @@ impl Redis {
         let line = match store.lane {
             Lane::Shared { resp3 } => {
                 self.wants_resp3 |= resp3;
-                self.dial_shared(network, now_us);
+                self.dial_shared(network, now);
                 self.shared[usize::from(resp3)].as_mut()
             }
-            Lane::Pinned { resp3 } => self.pinned_line(network, now_us, resp3),
-            Lane::Scripts { resp3 } => self.scripts_line(network, now_us, resp3),
-            Lane::Subscriber => self.listening_line(network, now_us, Listens::Topics),
-            Lane::Feed => self.listening_line(network, now_us, Listens::Changes),
-            Lane::Watching { number, resp3 } => self.watching_line(network, now_us, number, resp3),
+            Lane::Pinned { resp3 } => self.pinned_line(network, now, resp3),
+            Lane::Scripts { resp3 } => self.scripts_line(network, now, resp3),
+            Lane::Subscriber => self.listening_line(network, now, Listens::Topics),
+            Lane::Feed => self.listening_line(network, now, Listens::Changes),
+            Lane::Watching { number, resp3 } => self.watching_line(network, now, number, resp3),
         };
         match line {
-            Some((connection, line)) => line.store(now_us, store, network.out(*connection)),
+            Some((connection, line)) => line.store(now, store, network.out(*connection)),
             None => events.push(lost),
         }
     }
@@ -188,17 +179,17 @@ impl Redis {
     fn wish(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         (ticket, wish): (u64, Wish),
         events: &mut Vec<StorageEvent>,
     ) {
         match wish {
-            Wish::Abort => self.abort(network, now_us, ticket, events),
+            Wish::Abort => self.abort(network, now, ticket, events),
             Wish::Unblock { error } => {
                 if let Some((_, line)) = self.pinned.iter_mut().find(|(_, line)| line.holds(ticket)) {
                     // Its next command must not be ended in place of this one.
                     line.retire(error);
-                    self.end_retired(network, now_us, events);
+                    self.end_retired(network, now, events);
                 }
             }
             Wish::Skip => {
@@ -208,11 +199,11 @@ impl Redis {
         }
     }
 
-    fn abort(&mut self, network: &mut dyn Network, now_us: u64, ticket: u64, events: &mut Vec<StorageEvent>) {
+    fn abort(&mut self, network: &mut dyn Network, now: Time, ticket: u64, events: &mut Vec<StorageEvent>) {
         if let Some(index) = self.pinned.iter().position(|(_, line)| line.holds(ticket)) {
             let (connection, line) = self.pinned.swap_remove(index);
             self.lose(network, connection, line, events);
-            self.settle(network, now_us, events);
+            self.settle(network, now, events);
         }
     }
 
@@ -230,13 +221,13 @@ impl Redis {
 
     /// Asks the server for the end of what must end, which knows what it has got; again and again, because it may hear of
     /// it before it hears of the command.
-    fn end_retired(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
+    fn end_retired(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
         let ends: Vec<Command> =
             self.pinned.iter_mut().filter_map(|(_, line)| line.end_retired(events)).collect();
         for command in ends {
             let commands = SmallVec::from_elem(command.frame().clone(), 1);
             let (ticket, lane, reach) = (NOBODYS_TICKET, Lane::Shared { resp3: false }, Reach::Whole);
-            self.store(network, now_us, Store { ticket, lane, reach, commands }, events);
+            self.store(network, now, Store { ticket, lane, reach, commands }, events);
         }
     }
 
@@ -244,7 +235,7 @@ impl Redis {
     fn release(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         (number, clean): (u64, bool),
         events: &mut Vec<StorageEvent>,
     ) {
@@ -256,7 +247,7 @@ impl Redis {
         }
         let (connection, line) = self.pinned.swap_remove(index);
         self.lose(network, connection, line, events);
-        self.settle(network, now_us, events);
+        self.settle(network, now, events);
     }
 
     /// Takes this incarnation's user away and closes everything.
@@ -269,22 +260,22 @@ impl Redis {
         &mut self,
         network: &mut dyn Network,
         id: ConnectionId,
-        now_us: u64,
+        now: Time,
         mut bytes: Bytes,
         events: &mut Vec<StorageEvent>,
     ) {
         let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
         let mut lines = self.shared.iter_mut().flatten().chain(&mut self.pinned).chain(listeners);
         let Some((_, line)) = lines.find(|(connection, _)| *connection == id) else {
-            let news = self.admin.data(network, now_us, bytes);
-            self.news(network, now_us, news, events);
+            let news = self.admin.data(network, now, bytes);
+            self.news(network, now, news, events);
             return;
         };
         let (was_open, was_told) = (line.is_open(), line.has_told());
         // An open line answers nothing; asking for its output would have it flushed for nothing.
         let mut nothing = Vec::new();
         let out = if was_open { &mut nothing } else { network.out(id) };
-        match line.data(now_us, &mut bytes, out, events) {
+        match line.data(now, &mut bytes, out, events) {
             Ok(()) => {
                 let told = line.has_told() && !was_told;
                 if line.is_full() || told {
@@ -298,13 +289,13 @@ impl Redis {
                 if line.take_suspicion() {
                     // A replica, or one that is becoming one: the admin connection asks at once.
                     self.admin.takeover.recheck();
-                    self.settle(network, now_us, events);
+                    self.settle(network, now, events);
                 } else if line.is_open() != was_open {
-                    self.settle(network, now_us, events);
+                    self.settle(network, now, events);
                 }
                 self.trim_idle(network);
             }
-            Err(fault) => self.fault(network, id, now_us, fault, events),
+            Err(fault) => self.fault(network, id, now, fault, events),
         }
     }
 
@@ -312,26 +303,26 @@ impl Redis {
         &mut self,
         network: &mut dyn Network,
         id: ConnectionId,
-        now_us: u64,
+        now: Time,
         fault: Fault,
         events: &mut Vec<StorageEvent>,
     ) {
         match fault {
-            Fault::Broken(reason) => self.closed(network, id, now_us, &reason, events),
+            Fault::Broken(reason) => self.closed(network, id, now, &reason, events),
             Fault::Refused(reason) => {
                 self.health.refuse(&reason);
-                self.closed(network, id, now_us, &reason, events);
+                self.closed(network, id, now, &reason, events);
             }
             Fault::UserGone => {
                 self.admin.takeover.renounce();
-                self.admin.rest(now_us);
+                self.admin.rest(now);
                 self.close_lines(network, events);
                 self.health.down(
-                    now_us,
+                    now,
                     "the server was restarted, or another process has taken it over",
                     events,
                 );
-                self.settle(network, now_us, events);
+                self.settle(network, now, events);
             }
         }
     }
@@ -340,13 +331,13 @@ impl Redis {
         &mut self,
         network: &mut dyn Network,
         id: ConnectionId,
-        now_us: u64,
+        now: Time,
         reason: &str,
         events: &mut Vec<StorageEvent>,
     ) {
         if self.admin.is(id) {
-            let news = self.admin.closed(now_us, reason);
-            self.news(network, now_us, Some(news), events);
+            let news = self.admin.closed(now, reason);
+            self.news(network, now, Some(news), events);
             return;
         }
         if let Some(index) = self.pinned.iter().position(|(connection, _)| *connection == id) {
@@ -354,20 +345,20 @@ impl Redis {
             self.lose(network, connection, line, events);
         }
         if let Some(listener) = self.listeners.iter_mut().find(|listener| listener.is(id)) {
-            listener.rest(now_us);
+            listener.rest(now);
             listener.lose(network, events);
         }
         for index in 0..self.shared.len() {
             if let Some((connection, line)) = self.shared[index].take_if(|(connection, _)| *connection == id)
             {
                 self.lose(network, connection, line, events);
-                self.dial_not_before_us = now_us + self.backoff.next_us();
+                self.dial_not_before = now.after(self.backoff.next());
                 // Whether the server is still the same one has to be known before the next `Up`.
                 self.admin.takeover.recheck();
-                self.health.down(now_us, reason, events);
+                self.health.down(now, reason, events);
             }
         }
-        self.settle(network, now_us, events);
+        self.settle(network, now, events);
     }
 
     fn lose(
@@ -397,7 +388,7 @@ impl Redis {
     fn news(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         news: Option<News>,
         events: &mut Vec<StorageEvent>,
     ) {
@@ -405,54 +396,54 @@ impl Redis {
             None => {}
             Some(News::Void) => {
                 self.close_lines(network, events);
-                self.health.void(now_us, events);
+                self.health.void(now, events);
             }
             // The data connections may be as good as ever.
             Some(News::Trouble(Trouble::Wait(_) | Trouble::Broken(_))) if self.health.is_up() => {}
             Some(News::Trouble(Trouble::Wait(reason) | Trouble::Broken(reason))) => {
-                self.health.down(now_us, &reason, events);
+                self.health.down(now, &reason, events);
             }
             Some(News::Trouble(Trouble::Replaced(reason))) => {
                 if !std::mem::replace(&mut self.stands_by, true) {
                     self.health.note(NoteLevel::Warning, &format!("standing by: {reason}"), events);
                 }
-                self.health.down(now_us, &reason, events);
+                self.health.down(now, &reason, events);
             }
             Some(News::Trouble(Trouble::Unfit(reason))) => {
                 self.close_lines(network, events);
-                self.health.down(now_us, &reason, events);
+                self.health.down(now, &reason, events);
             }
             Some(News::Trouble(Trouble::Refused(reason))) => {
                 self.health.refuse(&reason);
-                self.health.down(now_us, &reason, events);
+                self.health.down(now, &reason, events);
             }
         }
-        self.settle(network, now_us, events);
+        self.settle(network, now, events);
     }
 
-    fn tick(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
-        let timeout_us = self.patience_us(now_us);
-        if self.health.is_up() && now_us.saturating_sub(self.up_since_us) >= STABLE_US {
+    fn tick(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
+        let timeout = self.patience(now);
+        if self.health.is_up() && now.since(self.up_since) >= STABLE {
             self.backoff.reset();
             self.listeners.iter_mut().for_each(Listener::reset_backoff);
             self.admin.reset_backoff();
         }
-        self.end_retired(network, now_us, events);
-        let news = self.admin.tick(network, now_us, timeout_us);
-        self.news(network, now_us, news, events);
+        self.end_retired(network, now, events);
+        let news = self.admin.tick(network, now, timeout);
+        self.news(network, now, news, events);
         let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
         let lines = self.shared.iter_mut().flatten().chain(&mut self.pinned);
         for (connection, line) in lines.chain(listeners) {
-            if line.is_rested(now_us) {
+            if line.is_rested(now) {
                 line.probe_again(network.out(*connection));
             }
         }
-        self.close_silent(network, now_us, timeout_us, events);
+        self.close_silent(network, now, timeout, events);
     }
 
     /// Goes on towards `Up`: connections, then the fence, then the word.
-    fn settle(&mut self, network: &mut dyn Network, now_us: u64, events: &mut Vec<StorageEvent>) {
-        self.admin.ask(network, now_us);
+    fn settle(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
+        self.admin.ask(network, now);
         let Some((number, traits)) = self.admin.takeover.settled().map(|found| (found.number, found.traits))
         else {
             return;
@@ -460,26 +451,26 @@ impl Redis {
         if std::mem::take(&mut self.owes_fence) {
             events.push(StorageEvent::Fenced);
         }
-        self.dial_shared(network, now_us);
+        self.dial_shared(network, now);
         let wanted = if self.wants_resp3 { &self.shared[..] } else { &self.shared[..1] };
         let open = wanted.iter().all(|line| line.as_ref().is_some_and(|(_, line)| line.is_open()));
         if open && !self.health.is_up() {
-            self.up_since_us = now_us;
+            self.up_since = now;
             self.stands_by = false;
             self.health.rise(number, traits, events);
         }
     }
 
-    fn dial_shared(&mut self, network: &mut dyn Network, now_us: u64) {
+    fn dial_shared(&mut self, network: &mut dyn Network, now: Time) {
         let Some(incarnation) = self.admin.takeover.incarnation() else { return };
-        if now_us < self.dial_not_before_us {
+        if now < self.dial_not_before {
             return;
         }
         for (index, place) in self.shared.iter_mut().enumerate() {
             let resp3 = index == 1;
             if place.is_none() && (!resp3 || self.wants_resp3) {
                 let connection = network.dial(self.settings.endpoint, true);
-                let line = Line::new(now_us, resp3, incarnation, network.out(connection));
+                let line = Line::new(now, resp3, incarnation, network.out(connection));
                 *place = Some((connection, line));
             }
         }
@@ -488,14 +479,14 @@ impl Redis {
     fn listening_line(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         listens: Listens,
     ) -> Option<&mut (ConnectionId, Line)> {
         let listener = &mut self.listeners[listens as usize];
-        if listener.may_dial(now_us) {
+        if listener.may_dial(now) {
             let incarnation = self.admin.takeover.incarnation()?;
             let connection = network.dial(self.settings.endpoint, true);
-            let line = Line::listening(now_us, listens, incarnation, network.out(connection));
+            let line = Line::listening(now, listens, incarnation, network.out(connection));
             listener.line = Some((connection, line));
         }
         listener.line.as_mut()
@@ -505,7 +496,7 @@ impl Redis {
     fn pinned_line(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         resp3: bool,
     ) -> Option<&mut (ConnectionId, Line)> {
         let idle = |(_, line): &(ConnectionId, Line)| line.is_idle() && line.is_resp3() == resp3;
@@ -517,7 +508,7 @@ impl Redis {
         }
         let incarnation = self.admin.takeover.incarnation()?;
         let connection = network.dial(self.settings.endpoint, true);
-        self.pinned.push((connection, Line::new(now_us, resp3, incarnation, network.out(connection))));
+        self.pinned.push((connection, Line::new(now, resp3, incarnation, network.out(connection))));
         self.pinned.last_mut()
     }
 
@@ -525,7 +516,7 @@ impl Redis {
     fn scripts_line(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         resp3: bool,
     ) -> Option<&mut (ConnectionId, Line)> {
         let known = self.pinned.iter().position(|(_, line)| line.runs_scripts() && line.is_resp3() == resp3);
@@ -534,7 +525,7 @@ impl Redis {
         }
         let incarnation = self.admin.takeover.incarnation()?;
         let connection = network.dial(self.settings.endpoint, true);
-        let mut line = Line::new(now_us, resp3, incarnation, network.out(connection));
+        let mut line = Line::new(now, resp3, incarnation, network.out(connection));
         line.set_runs_scripts();
         self.pinned.push((connection, line));
         self.pinned.last_mut()
@@ -544,13 +535,13 @@ impl Redis {
     fn watching_line(
         &mut self,
         network: &mut dyn Network,
-        now_us: u64,
+        now: Time,
         number: u64,
         resp3: bool,
     ) -> Option<&mut (ConnectionId, Line)> {
         if number > self.watches {
             self.watches = number;
-            self.pinned_line(network, now_us, resp3)?.1.set_watch(Some(number));
+            self.pinned_line(network, now, resp3)?.1.set_watch(Some(number));
         }
         self.pinned.iter_mut().find(|(_, line)| line.watch() == Some(number))
     }
