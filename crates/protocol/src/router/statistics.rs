@@ -27,6 +27,8 @@ statistics! {
             "a rise: an application asks for what cannot be"),
         commands_lost: counter("commands", "Commands under way to a shim when it was lost",
             "any: what became of writes is unknown"),
+        transactions_unwatched: counter("transactions", "EXECs that ran nothing because their WATCH was lost",
+            "a steady rate: shims or their storage are lost while clients watch keys, and these try again"),
         error_replies: counter("replies", "Error replies from storage or shims",
             "a rise: storage refuses what applications do, or is full"),
         /// Commands before authentication included.

@@ -14,6 +14,7 @@
 //! | `drained C` | client C has taken what it was given |
 //! | `window PEER N` | the peer takes so many requests at a time |
 //! | `link PEER`, `unlink PEER`, `down NODE`, `wait MS` | the world |
+//! | `counted NAME ...` | what the router has counted, by the rows of its table |
 
 use std::path::Path;
 

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use commands::acl::Users;
 use protocol::placement::{Placement, Secret};
 use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, UserSource};
+use protocol::statistics::Statistics;
 use protocol::time::Time;
 use wire::message::{Changed, Deliver, Follow, Follows, Part, Reply, Window};
 use wire::resp::{Command, ProtocolError, transaction};
@@ -87,6 +88,11 @@ impl World {
                 Some(_) => self.step(Input::Users(self.table())),
                 None => Vec::new(),
             };
+        }
+        if first == "counted" {
+            let statistics = self.router.as_ref().expect("a cluster line").measured();
+            let rows = statistics.walk().filter(|(row, _)| rest.contains(&row.name));
+            return rows.map(|(row, value)| format!("{} {value}", row.name)).collect();
         }
         if first == "wait" {
             let milliseconds = rest[0].parse().expect("milliseconds");

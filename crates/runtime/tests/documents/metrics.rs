@@ -1,5 +1,5 @@
 //! The page of all metrics against what is exported. Rows of what machines count are written from their tables:
-//! `UPDATE_PAGES=1 cargo test -p runtime --test documents`. Not whether they are well said.
+//! `UPDATE_PAGES=1 cargo test -p runtime --test documents every_statistic`. Not whether they are well said.
 
 use protocol::controller::ControllerStatistics;
 use protocol::node::NodeStatistics;
@@ -161,7 +161,7 @@ fn every_statistic_has_the_row_of_its_table() {
     let stale = page.lines().zip(fresh.lines()).find(|(written, told)| written != told);
     assert!(
         page == fresh,
-        "{METRICS}: {stale:?}: run `UPDATE_PAGES=1 cargo test -p runtime --test documents`"
+        "{METRICS}: {stale:?}: run `UPDATE_PAGES=1 cargo test -p runtime --test documents every_statistic`"
     );
 }
 

@@ -63,6 +63,7 @@ impl Launch<'_, '_> {
         let Some(watch) = self.caller.watch.filter(|watch| !watch.lost) else {
             // Its WATCH failed, or what watched is gone: the keys may have changed.
             self.caller.watch = None;
+            self.step.counters.transactions_unwatched += 1;
             return Ok(OperationProgress::Done(null(job.resp3)));
         };
         let shims = &job.placement.map().shims;
