@@ -170,9 +170,10 @@ impl Search<'_> {
         let placed = loop {
             let (limit, window) = self.window();
             let latest = now.max(self.brief_from(&window));
+            let next = ModelWindow { earliest: now, latest: limit };
             let mut fitting = window.iter().copied().filter(|place| {
                 let place = *place as usize;
-                self.operations[place].invoked <= latest && self.fits(place, &state, now, limit)
+                self.operations[place].invoked <= latest && self.fits(place, &state, next)
             });
             let Some(place) = fitting.next() else { break window };
             now = now.max(self.operations[place as usize].invoked);
@@ -182,7 +183,8 @@ impl Search<'_> {
             return None;
         }
         let (limit, _) = self.window();
-        let free = |place: &u32| self.is_free(*place as usize, now, limit);
+        let next = ModelWindow { earliest: now, latest: limit };
+        let free = |place: &u32| self.is_free(*place as usize, next);
         let mut candidates: Vec<u32> = placed.into_iter().filter(|place| free(place)).collect();
         candidates.sort_by_key(|place| self.hints[*place as usize]);
         candidates
@@ -220,24 +222,25 @@ impl Search<'_> {
         brief.map(|operation| operation.invoked).min().unwrap_or(u64::MAX)
     }
 
-    fn is_free(&self, place: usize, now: u64, limit: u64) -> bool {
+    /// Whether an operation may take place `next`.
+    fn is_free(&self, place: usize, next: ModelWindow) -> bool {
         let operation = self.operations[place];
-        let earliest = now.max(operation.invoked);
+        let earliest = next.earliest.max(operation.invoked);
         // A predecessor that nobody vouches for binds nobody.
         let waits = self.after[place].is_some_and(|before| {
             let before = before as usize;
             self.required(before) && !self.done[before]
         });
-        !waits && earliest <= limit && earliest <= operation.returned
+        !waits && earliest <= next.latest && earliest <= operation.returned
     }
 
-    fn fits(&self, place: usize, state: &ModelState, now: u64, limit: u64) -> bool {
+    fn fits(&self, place: usize, state: &ModelState, next: ModelWindow) -> bool {
         let operation = self.operations[place];
         let HistoryOutcome::Told(told) = &operation.outcome else { return false };
-        if !operation.what.reads() || !self.is_free(place, now, limit) {
+        if !operation.what.reads() || !self.is_free(place, next) {
             return false;
         }
-        let when = ModelWindow { earliest: now.max(operation.invoked), latest: operation.returned };
+        let when = ModelWindow { earliest: next.earliest.max(operation.invoked), latest: operation.returned };
         state.read(&operation.what, when).is_some_and(|reply| reply == *told)
     }
 

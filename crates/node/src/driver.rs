@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::Config;
-use protocol::node::{Effect, Input, Node};
+use protocol::node::{Effect, Input, Node, NodeConfig};
 use protocol::placement::Placement;
 use protocol::time::Time;
 use runtime::clock;
@@ -32,10 +32,10 @@ impl NodeDriver {
     pub(crate) fn new(
         config: Arc<Config>,
         id: NodeId,
-        node: Node,
         peers: Peers,
         placement: Arc<Placement>,
     ) -> NodeDriver {
+        let node = Node::new(machine_config(&config, id, &placement), Arc::clone(&placement));
         NodeDriver {
             config,
             id,
@@ -119,5 +119,16 @@ impl Role for NodeDriver {
             self.step(io, clock::now(), Input::Drain);
         }
         self.node.pending() == 0
+    }
+}
+
+fn machine_config(config: &Config, node: NodeId, placement: &Placement) -> NodeConfig {
+    NodeConfig {
+        id: node,
+        layer: placement.layer_of(node),
+        capacity: config.node(node).capacity_thousandths().max(1),
+        lease: config.cluster.lease_terms(),
+        seed: rand::random(),
+        settings: config.node_settings(node),
     }
 }

@@ -6,14 +6,12 @@ mod status;
 use std::sync::Arc;
 
 use config::Config;
-use protocol::node::{Node, NodeConfig};
-use protocol::placement::Placement;
 use runtime::instance::{Instance, StartError};
 use runtime::member::{NewMember, Role};
 use runtime::status::{MemberStatus, NodeStatus};
 use runtime::stop::Stop;
 use runtime::tls::Certificates;
-use wire::{NodeId, Peer, ShimId};
+use wire::{Peer, ShimId};
 
 use driver::NodeDriver;
 
@@ -35,20 +33,8 @@ pub fn spawn(
     for (index, shim) in config.shims.iter().enumerate() {
         peers.dial(&mut member.io, Peer::Shim(ShimId(index as u16)), shim.listen.clone());
     }
-    let machine = Node::new(machine_config(config, node, &placement), Arc::clone(&placement));
-    let driver = NodeDriver::new(Arc::clone(config), node, machine, peers, placement);
+    let driver = NodeDriver::new(Arc::clone(config), node, peers, placement);
     let span = tracing::error_span!(parent: None, "member", id, role = NodeDriver::NAME);
     let status = NodeStatus { id: id.to_owned(), ..NodeStatus::default() };
     member.run(span, MemberStatus::Node(status), driver, stop)
-}
-
-fn machine_config(config: &Config, node: NodeId, placement: &Placement) -> NodeConfig {
-    NodeConfig {
-        id: node,
-        layer: placement.layer_of(node),
-        capacity: config.node(node).capacity_thousandths().max(1),
-        lease: config.cluster.lease_terms(),
-        seed: rand::random(),
-        settings: config.node_settings(node),
-    }
 }

@@ -196,6 +196,16 @@ pub struct ShimSession {
     offered: Option<u64>,
 }
 
+/// What bounds a lease besides its terms.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseBounds {
+    /// When the oldest message to the node was sent that it has not acknowledged.
+    pub invalidate_oldest: Option<Time>,
+    /// When storage was seen to obey this shim last.
+    pub storage_proof: Time,
+    pub duration_max: Duration,
+}
+
 impl ShimSession {
     /// A number already seen is rejected: the message is late. One that was not may be late as well, from before a
     /// restart of the node, which cannot know the numbers of its earlier life. So it only gets an offer: the open
@@ -245,10 +255,10 @@ impl ShimSession {
         &mut self,
         now: Time,
         session: u64,
-        (invalidate_oldest, storage_proof): (Option<Time>, Time),
-        duration_max: Duration,
+        bounds: LeaseBounds,
         terms: &LeaseTerms,
     ) -> Option<Duration> {
+        let LeaseBounds { invalidate_oldest, storage_proof, duration_max } = bounds;
         let (id, end) = self.open?;
         if id != session || now >= end {
             return None;
@@ -280,7 +290,7 @@ impl ShimSession {
 
 #[cfg(test)]
 mod tests {
-    use super::{LeaseTerms, NodeSession, ShimSession};
+    use super::{LeaseBounds, LeaseTerms, NodeSession, ShimSession};
     use crate::time::Time;
     use std::time::Duration;
     use wire::message::{Grant, Hello, Welcome};
@@ -302,6 +312,10 @@ mod tests {
         (node, shim)
     }
 
+    fn bounds(invalidate_oldest: Option<Time>, storage_proof: Time) -> LeaseBounds {
+        LeaseBounds { invalidate_oldest, storage_proof, duration_max: L }
+    }
+
     fn grant(session: u64, sent: u64, duration: Duration) -> Grant {
         Grant { session, sent, duration: duration.as_micros() as u64 }
     }
@@ -320,7 +334,7 @@ mod tests {
                 let sent = clock(real_us, node_rate);
                 real_us += random % 100_000;
                 if let Some(duration) =
-                    shim.renew(clock(real_us, shim_rate), 99, (None, clock(real_us, shim_rate)), L, &TERMS)
+                    shim.renew(clock(real_us, shim_rate), 99, bounds(None, clock(real_us, shim_rate)), &TERMS)
                 {
                     real_us += random % 90_000;
                     node.grant(clock(real_us, node_rate), &grant(99, sent.0, duration), &TERMS);
@@ -345,7 +359,7 @@ mod tests {
         let mut now = Time(0);
         while !shim.lapsed(now) {
             let oldest = (now >= invalidate).then_some(invalidate);
-            shim.renew(now, 99, (oldest, now), L, &TERMS);
+            shim.renew(now, 99, bounds(oldest, now), &TERMS);
             now = now.after(Duration::from_millis(10));
         }
         assert!(now <= invalidate.after(TERMS.duration + Duration::from_millis(10)), "{now:?}");
@@ -355,13 +369,16 @@ mod tests {
     fn without_storage_proof_nothing_is_granted_beyond_a_lease_after_the_last_one() {
         let (_, mut shim) = open(1);
         let proof = Time(300_000);
-        assert_eq!(shim.renew(Time(800_000), 99, (None, proof), L, &TERMS), Some(Duration::from_millis(500)));
         assert_eq!(
-            shim.renew(Time(1_290_000), 99, (None, proof), L, &TERMS),
+            shim.renew(Time(800_000), 99, bounds(None, proof), &TERMS),
+            Some(Duration::from_millis(500))
+        );
+        assert_eq!(
+            shim.renew(Time(1_290_000), 99, bounds(None, proof), &TERMS),
             Some(Duration::from_millis(10))
         );
         assert!(shim.lapsed(Time(1_300_000)));
-        assert_eq!(shim.renew(Time(1_300_000), 99, (None, proof), L, &TERMS), None);
+        assert_eq!(shim.renew(Time(1_300_000), 99, bounds(None, proof), &TERMS), None);
     }
 
     #[test]

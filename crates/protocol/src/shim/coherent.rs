@@ -7,6 +7,7 @@ use wire::{Message, NodeId, Peer};
 
 use super::step::ShimStep;
 use super::{Revoking, Shim};
+use crate::coherence::lease::LeaseBounds;
 use crate::time::Time;
 
 impl Shim {
@@ -54,9 +55,13 @@ impl Shim {
         link.heat_floor = heat_floor.max(1);
         let invalidate = link.outstanding.values().next().map(|outstanding| outstanding.sent);
         let oldest = [invalidate, link.revoking.map(|revoking| revoking.sent)].into_iter().flatten().min();
-        let duration_max = self.feed_lease_max(step.now, node);
+        let bounds = LeaseBounds {
+            invalidate_oldest: oldest,
+            storage_proof: self.proof,
+            duration_max: self.feed_lease_max(step.now, node),
+        };
         let link = &mut self.links[usize::from(node.0)];
-        match link.session.renew(step.now, session, (oldest, self.proof), duration_max, &self.config.lease) {
+        match link.session.renew(step.now, session, bounds, &self.config.lease) {
             None => {
                 if link.session.id() == Some(session) {
                     self.close_session(node);
