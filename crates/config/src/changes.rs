@@ -70,16 +70,23 @@ impl Config {
         let mut config = self.clone();
         config.take_hot(newer);
         config.validate()?;
-        let (changed, _) = differences(&self.table, &newer.table);
-        let (_, restart_needed) = differences(&self.started, &newer.table);
+        let changed = differences(&self.table, &newer.table).hot;
+        let restart_needed = differences(&self.started, &newer.table).cold;
         config.table = newer.table.clone();
         Ok((config, Reloaded { changed, restart_needed }))
     }
 }
 
-/// The names of fields that differ: those that can change while serving, and the others.
-fn differences(old: &Table, new: &Table) -> (Vec<String>, Vec<String>) {
-    let (mut hot, mut cold) = (Vec::new(), Vec::new());
+/// The names of fields that differ.
+#[derive(Default)]
+struct Differences {
+    /// What can change while serving.
+    hot: Vec<String>,
+    cold: Vec<String>,
+}
+
+fn differences(old: &Table, new: &Table) -> Differences {
+    let mut found = Differences::default();
     for section in names(old, new) {
         match (old.get(section), new.get(section)) {
             (old, new) if old == new => {}
@@ -87,30 +94,35 @@ fn differences(old: &Table, new: &Table) -> (Vec<String>, Vec<String>) {
                 let members =
                     |table: Option<&Value>| table.and_then(Value::as_array).cloned().unwrap_or_default();
                 let (old, new) = (members(old.get(section)), members(new.get(section)));
-                compare_members(section, &old, &new, (&mut hot, &mut cold));
+                compare_members(section, &old, &new, &mut found);
             }
             (old, new) => {
                 let fields =
                     |value: Option<&Value>| value.and_then(Value::as_table).cloned().unwrap_or_default();
                 let at = format!("[{section}]");
-                compare_fields(section, &at, (&fields(old), &fields(new)), (&mut hot, &mut cold));
+                compare_fields(&FieldPlace { section, at }, &fields(old), &fields(new), &mut found);
             }
         }
     }
-    (hot, cold)
+    found
 }
 
-type Found<'a> = (&'a mut Vec<String>, &'a mut Vec<String>);
+/// Where fields are, for the rules and for people.
+struct FieldPlace<'a> {
+    section: &'a str,
+    at: String,
+}
 
-fn compare_fields(section: &str, at: &str, (old, new): (&Table, &Table), (hot, cold): Found<'_>) {
+fn compare_fields(place: &FieldPlace<'_>, old: &Table, new: &Table, found: &mut Differences) {
+    let FieldPlace { section, at } = place;
     for key in names(old, new).into_iter().filter(|key| old.get(*key) != new.get(*key)) {
-        let list = if is_hot(section, key) { &mut *hot } else { &mut *cold };
+        let list = if is_hot(section, key) { &mut found.hot } else { &mut found.cold };
         list.push(format!("{at} {key}"));
     }
 }
 
 /// Members that were added are `distcache reload`'s business: whoever runs already learns of them from a controller.
-fn compare_members(section: &str, old: &[Value], new: &[Value], (hot, cold): Found<'_>) {
+fn compare_members(section: &str, old: &[Value], new: &[Value], found: &mut Differences) {
     let name = |member: &Value| {
         let named = ["id", "prefix", "name"].iter().find_map(|key| member.get(key)?.as_str());
         named.unwrap_or_default().to_owned()
@@ -122,10 +134,10 @@ fn compare_members(section: &str, old: &[Value], new: &[Value], (hot, cold): Fou
         let at = format!("[[{section}]] {id:?}");
         let fields = |members| find(members, &id).and_then(|member| member.as_table().cloned());
         match (fields(old), fields(new)) {
-            (Some(old), Some(new)) => compare_fields(section, &at, (&old, &new), (&mut *hot, &mut *cold)),
-            _ if is_hot(section, "") => hot.push(at),
+            (Some(old), Some(new)) => compare_fields(&FieldPlace { section, at }, &old, &new, found),
+            _ if is_hot(section, "") => found.hot.push(at),
             (None, _) if matches!(section, "node" | "layer" | "router") => {}
-            _ => cold.push(at),
+            _ => found.cold.push(at),
         }
     }
 }
