@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use protocol::router::{ClientId, ClusterHotKey, Input, UserSource};
 use protocol::time::Time;
 use runtime::instance::NewPlacement;
-use runtime::member::Role;
+use runtime::member::{NewMember, Role};
 use runtime::reactor::{ConnectionId, Event, Io, ListenerId};
 use runtime::spans::{Span, SpanQueue};
 use runtime::status::{HotKeyView, MemberStatus};
@@ -53,14 +53,14 @@ pub(crate) struct RouterDriver {
 
 impl RouterDriver {
     pub(crate) fn new(
-        (id, protocol): (&str, FrontProtocol),
-        config: &Arc<Config>,
+        member: &NewMember<'_>,
+        protocol: FrontProtocol,
         engine: Engine,
         listeners: Vec<ListenerId>,
-        spans: SpanQueue,
     ) -> RouterDriver {
+        let config = member.config;
         RouterDriver {
-            id: id.to_owned(),
+            id: member.id.to_owned(),
             engine,
             connections: Connections::new(config.limits.output_bytes_max.0 as usize, protocol),
             latencies: crate::status::histogram(),
@@ -69,7 +69,7 @@ impl RouterDriver {
             held_back: Vec::new(),
             listeners,
             spans_left: Vec::new(),
-            spans,
+            spans: member.spans.clone(),
             limits: limits(config),
             memcached: (protocol == FrontProtocol::Memcached).then(|| memcached_limits(config)),
             strangers: RespLimits { authenticated: false, ..limits(config) },

@@ -202,33 +202,38 @@ impl Connections {
         self.kept_bytes = self.kept_bytes - before + held;
     }
 
-    fn write(&mut self, io: &mut Io, client: ClientId, bytes: &[u8], limits_max: usize) {
-        let Some(id) = self.get_mut(client).map(|connection| connection.id) else { return };
+    /// The connection of a client that may be told more. One that leaves so many limits unread is closed.
+    fn reading(&mut self, io: &mut Io, client: ClientId, limits_max: usize) -> Option<ConnectionId> {
+        let id = self.get_mut(client)?.id;
         if io.out_bytes(id) > self.out_bytes_max * limits_max {
             tracing::warn!(bytes = io.out_bytes(id), "a client that does not read its replies is closed");
             self.slow_total += 1;
             io.close(id);
             self.remove(client);
             self.dropped.push(client);
-            return;
+            return None;
         }
-        io.out(id).extend_from_slice(bytes);
+        Some(id)
     }
 }
 
 impl Front for Connections {
     fn reply(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) {
-        self.write(io, client, &bytes, OUT_LIMITS_MAX);
+        if let Some(id) = self.reading(io, client, OUT_LIMITS_MAX) {
+            io.out(id).extend_from_slice(&bytes);
+        }
     }
 
     fn part(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) -> bool {
-        self.write(io, client, &bytes, OUT_LIMITS_MAX);
-        let connection = self.get_mut(client).map(|connection| connection.id);
-        connection.is_some_and(|connection| io.out_bytes(connection) <= OUT_LOW_BYTES)
+        let Some(id) = self.reading(io, client, OUT_LIMITS_MAX) else { return false };
+        io.out(id).extend_from_slice(&bytes);
+        io.out_bytes(id) <= OUT_LOW_BYTES
     }
 
     fn push(&mut self, io: &mut Io, client: ClientId, bytes: Bytes) {
-        self.write(io, client, &bytes, PUSH_LIMITS_MAX);
+        if let Some(id) = self.reading(io, client, PUSH_LIMITS_MAX) {
+            io.out(id).extend_from_slice(&bytes);
+        }
     }
 
     fn close(&mut self, io: &mut Io, client: ClientId, reason: &CloseReason) {

@@ -38,7 +38,7 @@ pub fn spawn(
     let mut engine = Engine::new(config, router, users, streams).map_err(refused)?;
     engine.secure(certificates);
     engine.dial(&mut member.io, config);
-    let driver = RouterDriver::new((id, protocol), config, engine, listeners, member.spans.clone());
+    let driver = RouterDriver::new(&member, protocol, engine, listeners);
     let span = tracing::error_span!(parent: None, "member", id, role = RouterDriver::NAME);
     let status = RouterStatus { id: id.to_owned(), ..RouterStatus::default() };
     member.run(span, MemberStatus::Router(status), driver, stop)

@@ -50,7 +50,7 @@ impl RouterDriver {
             state.due = false;
             if !state.kept.is_empty() {
                 let front = state.kept.take_front();
-                self.hand_in(io, client, connection, front, now);
+                self.hand_in(io, client, front, now);
             }
             return;
         }
@@ -65,7 +65,7 @@ impl RouterDriver {
         // The next command may be shorter than the one that had to be waited for.
         state.needs = 0;
         state.kept.set_front(read_bytes);
-        self.hand_in(io, client, connection, bytes, now);
+        self.hand_in(io, client, bytes, now);
     }
 
     /// Behind commands that wait already.
@@ -104,14 +104,8 @@ impl RouterDriver {
         self.connections.recount(io, client, in_bytes_max);
     }
 
-    fn hand_in(
-        &mut self,
-        io: &mut Io,
-        client: ClientId,
-        connection: ConnectionId,
-        mut bytes: Bytes,
-        now: Time,
-    ) {
+    fn hand_in(&mut self, io: &mut Io, client: ClientId, mut bytes: Bytes, now: Time) {
+        let Some(connection) = self.connections.get(client).map(|state| state.id) else { return };
         let (mut handed_bytes, mut handed) = (0, 0);
         // With few clients each has more of a round.
         let handed_max = (ROUND_COMMANDS / self.connections.count().max(1)).max(HANDED_COMMANDS_MIN);
@@ -119,7 +113,7 @@ impl RouterDriver {
             if handed_bytes >= HANDED_BYTES_MAX || handed >= handed_max {
                 break true;
             }
-            if !self.may_hand_in(io, client, connection, bytes.len()) {
+            if !self.may_hand_in(io, client, bytes.len()) {
                 break false;
             }
             let before = bytes.len();
@@ -132,7 +126,10 @@ impl RouterDriver {
                     let Some(state) = self.connections.get_mut(client) else { return };
                     match state.kept.join(bytes, needs) {
                         Ok(more) => bytes = more,
-                        Err(rest) => return self.handed_in(io, client, connection, rest, needs),
+                        Err(rest) => {
+                            state.needs = needs;
+                            return self.handed_in(io, client, rest);
+                        }
                     }
                 }
                 Next::Last(input) => {
@@ -153,7 +150,8 @@ impl RouterDriver {
         let Some(state) = self.connections.get_mut(client) else { return };
         state.kept.put_back(bytes);
         if state.kept.is_empty() {
-            return self.handed_in(io, client, connection, Bytes::new(), 0);
+            state.needs = 0;
+            return self.handed_in(io, client, Bytes::new());
         }
         if others_turn {
             self.connections.wake(io, client);
@@ -163,16 +161,10 @@ impl RouterDriver {
 
     /// Whether the client's next command may go to the machine. If not, something will happen that says when: the machine
     /// has room (`Effect::Resume`), the output is taken (`Event::Writable`), or links have less to take (`held_back`).
-    fn may_hand_in(
-        &mut self,
-        io: &mut Io,
-        client: ClientId,
-        connection: ConnectionId,
-        front_bytes: usize,
-    ) -> bool {
+    fn may_hand_in(&mut self, io: &mut Io, client: ClientId, front_bytes: usize) -> bool {
         let Some(state) = self.connections.get_mut(client) else { return false };
         // Not less than is counted when the front is back: what is full here has to be full there.
-        let waiting_bytes = state.kept.memory_bytes_with_front();
+        let (connection, waiting_bytes) = (state.id, state.kept.memory_bytes_with_front());
         if !self.engine.router.ready(client) || self.connections.output_full(io, connection, waiting_bytes) {
             return false;
         }
@@ -188,16 +180,9 @@ impl RouterDriver {
     }
 
     /// Nothing is kept any more. `rest`: the start of a command, which the connection keeps and lets grow in place.
-    fn handed_in(
-        &mut self,
-        io: &mut Io,
-        client: ClientId,
-        connection: ConnectionId,
-        rest: Bytes,
-        needs: usize,
-    ) {
+    fn handed_in(&mut self, io: &mut Io, client: ClientId, rest: Bytes) {
         let Some(state) = self.connections.get_mut(client) else { return };
-        state.needs = needs;
+        let connection = state.id;
         let ended = std::mem::take(&mut state.ended);
         let was_kept = state.was_kept();
         io.unread(connection, rest);

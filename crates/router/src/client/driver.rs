@@ -19,8 +19,8 @@ pub(crate) struct ClientDriver {
     config: Arc<Config>,
     engine: Engine,
     calls: Calls,
-    queue: Queue,
-    maps: MapCell,
+    pub(crate) queue: Queue,
+    pub(crate) maps: MapCell,
     submissions: Vec<Submission>,
     /// Told once, when every shim can be reached.
     connected: Option<SyncSender<()>>,
@@ -43,12 +43,15 @@ struct Call {
 }
 
 impl ClientDriver {
+    /// Its thread is woken by what comes into `queue` and `maps`.
     pub(crate) fn new(
         config: Arc<Config>,
         engine: Engine,
-        (queue, maps): (Queue, MapCell),
+        io: &Io,
         connected: SyncSender<()>,
     ) -> ClientDriver {
+        let (queue, maps, waker) = (Queue::new(io.waker()), MapCell::default(), io.waker());
+        maps.register(move || waker.wake());
         let (calls, submissions) = (Calls::default(), Vec::new());
         ClientDriver { config, engine, calls, queue, maps, submissions, connected: Some(connected) }
     }

@@ -12,7 +12,6 @@ use bytes::Bytes;
 use config::Config;
 use protocol::router::UserSource;
 use runtime::heartbeat::{self, Pulse};
-use runtime::instance::MapCell;
 use runtime::orders::Orders;
 use runtime::reactor::{self, Io};
 use runtime::stop::Stop;
@@ -103,15 +102,11 @@ impl Client {
         let mut engine = Engine::new(config, id, owner, false).map_err(ConnectError::Map)?;
         engine.secure(&Certificates::load(config)?);
         engine.dial(&mut io, config);
-        let queue = Queue::new(io.waker());
-        let maps = MapCell::default();
-        let waker = io.waker();
-        maps.register(move || waker.wake());
         let stop = Stop::new();
         let (connected, answer) = std::sync::mpsc::sync_channel(1);
         let config = Arc::new(config.clone());
-        let cells = (queue.clone(), maps.clone());
-        let mut driver = ClientDriver::new(Arc::clone(&config), engine, cells, connected);
+        let mut driver = ClientDriver::new(Arc::clone(&config), engine, &io, connected);
+        let (queue, maps) = (driver.queue.clone(), driver.maps.clone());
         let flag = stop.clone();
         let thread = std::thread::Builder::new().name("distcache-client".to_owned()).spawn(move || {
             if let Err(error) = reactor::run(io, &mut driver, &flag) {
