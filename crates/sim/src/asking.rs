@@ -41,19 +41,19 @@ impl Cluster {
                 return;
             }
             self.serial += 1;
-            let wish = if self.storms.evicts(self.world.now()) && self.world.random.percent(50) {
+            let drawn = if self.storms.evicts(self.world.now()) && self.world.random.percent(50) {
                 commands::cold(&mut self.world.random)
             } else {
-                commands::wish(&self.shape.traffic, &self.keys, near, self.serial, &mut self.world.random)
+                commands::draw(&self.shape.traffic, &self.keys, near, self.serial, &mut self.world.random)
             };
-            let wish = self.unless_settled(wish);
-            if self.has_kept(client, &wish) {
+            let drawn = self.unless_settled(drawn);
+            if self.has_kept(client, &drawn) {
                 continue;
             }
             self.choose_tracking(client);
-            let blocks = wish.blocks;
-            near = wish.effects.first().map(|(key, _)| *key).filter(|_| self.world.random.percent(70));
-            self.ask(client, wish, &mut before);
+            let blocks = drawn.blocks;
+            near = drawn.effects.first().map(|(key, _)| *key).filter(|_| self.world.random.percent(70));
+            self.ask(client, drawn, &mut before);
             if blocks {
                 return;
             }
@@ -61,22 +61,22 @@ impl Cluster {
     }
 
     /// Sends a command; `before` has the latest operation on each key that this burst has sent.
-    pub(crate) fn ask(&mut self, client: usize, wish: DrawnCommand, before: &mut Vec<(usize, u32)>) {
+    pub(crate) fn ask(&mut self, client: usize, drawn: DrawnCommand, before: &mut Vec<(usize, u32)>) {
         let mut operations = SmallVec::new();
         let first = self.clients[client].asked.is_empty();
-        let writes = first && wish.effects.iter().any(|(_, what)| !what.reads());
-        let everywhere = wish.effects.iter().any(|(_, what)| *what == What::Clear);
-        for (key, what) in wish.effects {
+        let writes = first && drawn.effects.iter().any(|(_, what)| !what.reads());
+        let everywhere = drawn.effects.iter().any(|(_, what)| *what == What::Clear);
+        for (key, what) in drawn.effects {
             let after = before.iter().find(|(other, _)| *other == key).map(|(_, place)| *place);
-            let frame = (!what.reads()).then(|| wish.command.frame().clone());
+            let frame = (!what.reads()).then(|| drawn.command.frame().clone());
             let id = self.history.begin(self.world.now(), key, what, after, frame);
             before.retain(|(other, _)| *other != key);
             before.push((key, id.place));
             operations.push(id);
         }
-        let (answers, blocks, since) = (wish.answers, wish.blocks, self.world.now());
+        let (answers, blocks, since) = (drawn.answers, drawn.blocks, self.world.now());
         let keeps = self.asks_to_keep(client, answers);
-        self.world.note(|| format!("client {client} asks {:?} as {operations:?}", wish.command));
+        self.world.note(|| format!("client {client} asks {:?} as {operations:?}", drawn.command));
         let own = &mut self.clients[client];
         own.asked.push_back(AskedCommand { operations, answers, since, blocks, everywhere, writes, keeps });
         let (host, connection) = (own.router, own.connection);
@@ -85,7 +85,7 @@ impl Cluster {
             self.world.at(due, SimEvent::Cancel { client, connection });
         }
         self.watch.operations += 1;
-        let command = wish.command;
+        let command = drawn.command;
         match self.hosts[host].is_paused(self.world.now()) {
             true => {
                 let event = SimEvent::Command { host, client, connection, command };
@@ -118,8 +118,8 @@ impl Cluster {
         if resp3 {
             let command = Command::from_args(&["HELLO", "3"]);
             let answers = StorageAnswers::Nothing;
-            let wish = DrawnCommand { command, effects: Vec::new(), answers, blocks: false };
-            self.ask(client, wish, &mut Vec::new());
+            let drawn = DrawnCommand { command, effects: Vec::new(), answers, blocks: false };
+            self.ask(client, drawn, &mut Vec::new());
         }
         true
     }
@@ -164,10 +164,10 @@ impl Cluster {
         let own = &self.clients[client];
         let ready = self.hosts[own.router].router().is_some_and(|router| router.ready(own.id()));
         if ready && !self.quiet && own.asked.is_empty() && self.connect(client) {
-            let wish = self.read_of(key);
+            let drawn = self.read_of(key);
             self.begin_tracking(client);
             self.choose_tracking(client);
-            self.ask(client, wish, &mut Vec::new());
+            self.ask(client, drawn, &mut Vec::new());
         }
     }
 
@@ -176,8 +176,8 @@ impl Cluster {
         let Some(tracker) = &mut self.clients[client].tracker else { return };
         if !tracker.confirmed {
             tracker.said = false;
-            let wish = nothing(tracker.command(), StorageAnswers::Tracking);
-            self.ask(client, wish, &mut Vec::new());
+            let drawn = nothing(tracker.command(), StorageAnswers::Tracking);
+            self.ask(client, drawn, &mut Vec::new());
         }
     }
 
@@ -197,13 +197,13 @@ impl Cluster {
     }
 
     /// Whether it has all that it would ask for.
-    fn has_kept(&self, client: usize, wish: &DrawnCommand) -> bool {
+    fn has_kept(&self, client: usize, drawn: &DrawnCommand) -> bool {
         let Some(tracker) = &self.clients[client].tracker else { return false };
         let kept = |(key, what): &(usize, What)| {
             let form = self.keys[*key].reads.iter().position(|form| form.what == *what);
             form.is_some_and(|form| tracker.kept.contains_key(&(*key, form)))
         };
-        !wish.effects.is_empty() && wish.effects.iter().all(kept)
+        !drawn.effects.is_empty() && drawn.effects.iter().all(kept)
     }
 
     fn asks_to_keep(&mut self, client: usize, answers: StorageAnswers) -> bool {
@@ -212,12 +212,12 @@ impl Cluster {
     }
 
     /// A read in place of a command that writes what nobody writes any more.
-    pub(crate) fn unless_settled(&mut self, wish: DrawnCommand) -> DrawnCommand {
+    pub(crate) fn unless_settled(&mut self, drawn: DrawnCommand) -> DrawnCommand {
         let settled =
             |(key, what): &&(usize, What)| !what.reads() && self.settled_at[*key] <= self.world.now();
-        match wish.effects.iter().find(settled) {
+        match drawn.effects.iter().find(settled) {
             Some(&(key, _)) => self.read_of(key),
-            None => wish,
+            None => drawn,
         }
     }
 

@@ -111,7 +111,7 @@ fn one(args: &[&[u8]], key: usize, what: What) -> DrawnCommand {
 }
 
 /// What a client asks for next; `serial` makes every value unique. `near`: on this key.
-pub(crate) fn wish(
+pub(crate) fn draw(
     traffic: &Traffic,
     keys: &[TestKey],
     near: Option<usize>,

@@ -190,10 +190,10 @@ impl Cluster {
                 for form in self.keys[key].reads.clone() {
                     let effects = vec![(key, form.what)];
                     let (command, answers) = (form.command, StorageAnswers::All);
-                    let wish = DrawnCommand { command, effects, answers, blocks: false };
+                    let drawn = DrawnCommand { command, effects, answers, blocks: false };
                     let ready = self.hosts[self.clients[client].router].router();
                     if ready.is_some_and(|router| router.ready(self.clients[client].id())) {
-                        self.ask(client, wish, &mut Vec::new());
+                        self.ask(client, drawn, &mut Vec::new());
                     }
                 }
             }

@@ -33,17 +33,17 @@ impl Screen {
         self.0.draw(|frame| frame.render_widget(picture, frame.area())).map(drop)
     }
 
-    /// The first wish within `timeout`, or nothing after it, or when the terminal has changed its size.
-    pub(crate) fn wish(&mut self, timeout: Duration) -> io::Result<Option<ScreenOrder>> {
+    /// The first order within `timeout`, or nothing after it, or when the terminal has changed its size.
+    pub(crate) fn order(&mut self, timeout: Duration) -> io::Result<Option<ScreenOrder>> {
         let started = Instant::now();
         loop {
             if !event::poll(timeout.saturating_sub(started.elapsed()))? {
                 return Ok(None);
             }
             match event::read()? {
-                Event::Key(key) if key.kind == KeyEventKind::Press => match wish(key) {
+                Event::Key(key) if key.kind == KeyEventKind::Press => match order(key) {
                     None => {}
-                    wish => return Ok(wish),
+                    order => return Ok(order),
                 },
                 Event::Resize(..) => return Ok(None),
                 _ => {}
@@ -59,7 +59,7 @@ impl Drop for Screen {
     }
 }
 
-fn wish(key: KeyEvent) -> Option<ScreenOrder> {
+fn order(key: KeyEvent) -> Option<ScreenOrder> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
         KeyCode::Char('c') if control => Some(ScreenOrder::Interrupt),
@@ -76,8 +76,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_wishes() {
-        let pressed = |code, modifiers| wish(KeyEvent::new(code, modifiers));
+    fn keys_are_orders() {
+        let pressed = |code, modifiers| order(KeyEvent::new(code, modifiers));
         let plain = |char| pressed(KeyCode::Char(char), KeyModifiers::NONE);
         assert_eq!(
             [' ', 'k', 'q', 'x'].map(plain),

@@ -52,12 +52,12 @@ impl DemoView {
         }
     }
 
-    /// Waits for the next frame; less, if somebody wishes something or `stop` is set.
+    /// Waits for the next frame; less, if somebody gives an order or `stop` is set.
     pub(crate) fn wait(&mut self, frame: Duration, stop: &Stop) -> Result<Option<ScreenOrder>> {
         match self {
             DemoView::Screen(screen) => {
-                let wish = screen.wish(frame).context("cannot read keys from this terminal")?;
-                Ok(wish.or_else(|| stop.is_set().then_some(ScreenOrder::Interrupt)))
+                let order = screen.order(frame).context("cannot read keys from this terminal")?;
+                Ok(order.or_else(|| stop.is_set().then_some(ScreenOrder::Interrupt)))
             }
             DemoView::Lines { .. } => Ok(stop.wait_timeout(frame).then_some(ScreenOrder::Interrupt)),
         }

@@ -261,8 +261,8 @@ impl Cluster {
         let settled = self.settled_at.iter().any(|settled| *settled <= self.world.now());
         let free = !settled && self.clients[client].asked.is_empty() && self.connect(client);
         if free {
-            let wish = commands::flush(self.keys.len());
-            self.ask(client, wish, &mut Vec::new());
+            let drawn = commands::flush(self.keys.len());
+            self.ask(client, drawn, &mut Vec::new());
             self.disturb_until(self.world.now() + self.shape.lease * 2, None);
         }
         free
