@@ -1,6 +1,7 @@
 //! The shim's state of one key: which nodes hold copies, and which of those must be told before a write.
 
 use smallvec::SmallVec;
+use wire::message::Ack;
 use wire::{NodeId, View};
 
 /// Hints per key: views beyond these are served and kept coherent, but not advertised.
@@ -55,15 +56,15 @@ impl Directory {
         self.entries.iter_mut().find(|entry| entry.node == node)
     }
 
-    /// The node has acknowledged the INV of `version`. `nothing_held`: every fill up to that id is dead.
-    pub fn acknowledge(&mut self, node: NodeId, version: u64, early_value: bool, nothing_held: Option<u64>) {
+    /// The node has acknowledged an INV, which may have held an early value.
+    pub fn acknowledge(&mut self, node: NodeId, ack: &Ack, early_value: bool) {
         let Some(entry) = self.entry_mut(node) else { return };
-        if nothing_held.is_some_and(|fill| entry.fill <= fill) {
+        if ack.nothing_held.is_some_and(|fill| entry.fill <= fill) {
             self.remove(node);
             return;
         }
         entry.servable = false;
-        entry.pending = (early_value && nothing_held.is_none()).then_some(version);
+        entry.pending = (early_value && ack.nothing_held.is_none()).then_some(ack.version);
     }
 
     /// The nodes that hold exactly the value of `version` pending; they count as servable from now on. None if another

@@ -154,7 +154,10 @@ impl Partitions {
             {
                 false
             }
-            Input::Heartbeat { member, epoch, empty } => self.heartbeat(now, member, epoch, empty),
+            Input::Heartbeat { member, .. } if !self.members.contains_key(&member) => false,
+            Input::Heartbeat { member, epoch, empty } => {
+                self.heartbeat(member, epoch) | (empty && self.returned(now, member, epoch))
+            }
             Input::Forgotten { epoch } => self.forgotten(epoch),
             Input::Registered { member } => self.registered(member),
             Input::Expired { member } => self.expired(now, member),
@@ -170,15 +173,12 @@ impl Partitions {
         }
     }
 
-    fn heartbeat(&mut self, now: Time, member: Peer, epoch: u32, empty: bool) -> bool {
-        if !self.members.contains_key(&member) {
-            return false;
-        }
+    fn heartbeat(&mut self, member: Peer, epoch: u32) -> bool {
         self.registered(member);
         // A controller that lost its store would otherwise publish epochs that members have left behind.
         let behind = epoch > self.map.epoch;
         self.map.epoch = self.map.epoch.max(epoch);
-        behind | self.returned(now, member, epoch, empty)
+        behind
     }
 
     /// The same epoch stands for two maps then, so that everybody needs a later one.
@@ -189,11 +189,11 @@ impl Partitions {
     }
 
     /// The first step of a node that owns nothing and holds nothing, and knows that it owns nothing.
-    fn returned(&mut self, now: Time, member: Peer, epoch: u32, empty: bool) -> bool {
+    fn returned(&mut self, now: Time, member: Peer, epoch: u32) -> bool {
         let Peer::Node(id) = member else { return false };
         let Some(node) = node_mut(&mut self.map, id).filter(|node| !node.is_up()) else { return false };
         let share = &mut self.shares[index(id)];
-        if !empty || share.drained || epoch < share.emptied {
+        if share.drained || epoch < share.emptied {
             return false;
         }
         node.share = STEP;

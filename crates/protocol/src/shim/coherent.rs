@@ -91,7 +91,7 @@ impl Shim {
         let Some(outstanding) = link.outstanding.remove(&ack.version) else { return };
         if let Some(state) = self.keys.get_mut(&ack.key) {
             let early = outstanding.message.value.is_some();
-            state.directory.acknowledge(node, ack.version, early, ack.nothing_held);
+            state.directory.acknowledge(node, ack, early);
         }
         self.acknowledge_operation(outstanding.operation);
     }

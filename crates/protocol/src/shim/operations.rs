@@ -33,7 +33,7 @@ impl Shim {
         let origin = Origin::new(from, execute.request);
         let command = Command::parse(execute.command.clone());
         if let Some(error) = command.as_ref().ok().and_then(unblock::asked) {
-            return self.unblock(step, from, execute.request, error);
+            return self.unblock(step, origin, error);
         }
         let parsed = command.map_err(|error| error.to_string());
         let classified = parsed.and_then(|command| match commands::classify(&command) {

@@ -157,7 +157,11 @@ impl Shim {
             Purpose::Plain { origin, .. } => step.reply(origin, first),
             Purpose::Watch { origin, first: begins, request } => {
                 if status_of(&first) == Status::Error {
-                    self.watch_refused(step, origin, request, begins);
+                    self.watch_lost(origin, request);
+                    if begins {
+                        // There is nothing to keep.
+                        self.unwatch(step, origin.from, request);
+                    }
                 }
                 step.reply(origin, first);
             }

@@ -1,10 +1,9 @@
 //! CLIENT UNBLOCK: a command that blocks is ended as by its time-out or by an error, and takes nothing.
 
 use bytes::Bytes;
-use wire::Peer;
 use wire::resp::Command;
 
-use super::operation::{Operation, OperationKind, Phase};
+use super::operation::{Operation, OperationKind, Origin, Phase};
 use super::step::ShimStep;
 use super::{Effect, Shim};
 use crate::storage::{Lane, Wish};
@@ -32,8 +31,9 @@ pub(super) fn reply(operation: &Operation) -> Option<Bytes> {
 
 impl Shim {
     /// Storage ends it, because only storage knows whether it has got something by now.
-    pub(super) fn unblock(&mut self, step: &mut ShimStep<'_>, from: Peer, request: u64, error: bool) {
-        let wanted = |operation: &Operation| operation.origin.is_some_and(|origin| origin.is(from, request));
+    pub(super) fn unblock(&mut self, step: &mut ShimStep<'_>, origin: Origin, error: bool) {
+        let asked = |other: Origin| other.is(origin.from, origin.request);
+        let wanted = |operation: &Operation| operation.origin.is_some_and(asked);
         let found = self.operations.iter_mut().find(|(_, operation)| wanted(operation));
         let Some((_, operation)) = found else { return };
         if !matches!(operation.kind, OperationKind::Blocking | OperationKind::BlockingQuery) {

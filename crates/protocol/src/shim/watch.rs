@@ -46,20 +46,6 @@ impl Shim {
         self.store(step, purpose, Lane::Watching { number, resp3 }, reach, commands);
     }
 
-    /// Storage has refused a WATCH. If it was the first, there is nothing to keep.
-    pub(super) fn watch_refused(
-        &mut self,
-        step: &mut ShimStep<'_>,
-        origin: Origin,
-        request: u64,
-        first: bool,
-    ) {
-        self.watch_lost(origin, request);
-        if first {
-            self.unwatch(step, origin.from, request);
-        }
-    }
-
     pub(super) fn watch_lost(&mut self, origin: Origin, request: u64) {
         let Peer::Router(router) = origin.from else { return };
         if let Some(watcher) = self.watchers.get_mut(&(router, request)) {
