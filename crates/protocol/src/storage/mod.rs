@@ -10,6 +10,7 @@ pub mod network;
 pub mod redis;
 pub mod redis_cluster;
 pub mod redis_sentinel;
+mod step;
 
 use bytes::Bytes;
 use smallvec::SmallVec;

@@ -8,6 +8,7 @@ use wire::resp::Command;
 use super::discovery::Discovery;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::redis::{Redis, RedisSettings};
+use super::step::StorageStep;
 use super::{NoteLevel, StorageEvent};
 use crate::shards::{Effect, Input, Shards, ShardsConfig};
 use crate::time::Time;
@@ -40,6 +41,7 @@ impl Backend for RedisCluster {
         network: &mut dyn Network,
         events: &mut Vec<StorageEvent>,
     ) {
+        let step = &mut StorageStep { now, network, events };
         match input {
             StorageInput::Store(store) => self.inputs.push_back(Input::Store(store)),
             StorageInput::Wish { ticket, wish } => self.inputs.push_back(Input::Wish { ticket, wish }),
@@ -49,19 +51,19 @@ impl Backend for RedisCluster {
             StorageInput::Connected(connection)
             | StorageInput::Data { connection, .. }
             | StorageInput::Closed { connection, .. } => {
-                self.step_owner(now, connection, input, network, events);
+                self.step_owner(step, connection, input);
             }
             StorageInput::Tick => {
-                self.step_servers(now, &input, network);
+                self.step_servers(step, &input);
                 self.inputs.push_back(Input::Tick);
             }
             StorageInput::Leave => {
-                self.step_servers(now, &input, network);
+                self.step_servers(step, &input);
                 // They are told nothing more.
                 self.servers.clear();
             }
         }
-        self.carry_on(now, network, events);
+        self.carry_on(step);
     }
 
     fn owns(&self, id: ConnectionId) -> bool {
@@ -113,32 +115,25 @@ impl RedisCluster {
         }
     }
 
-    fn step_servers(&mut self, now: Time, input: &StorageInput, network: &mut dyn Network) {
+    fn step_servers(&mut self, step: &mut StorageStep<'_>, input: &StorageInput) {
         let servers: Vec<SocketAddr> = self.servers.keys().copied().collect();
         for server in servers {
-            self.step_server(now, server, input.clone(), network);
+            self.step_server(step, server, input.clone());
         }
     }
 
-    fn step_server(&mut self, now: Time, server: SocketAddr, input: StorageInput, network: &mut dyn Network) {
+    fn step_server(&mut self, step: &mut StorageStep<'_>, server: SocketAddr, input: StorageInput) {
         if let Some(redis) = self.servers.get_mut(&server) {
-            redis.step(now, input, network, &mut self.heard);
+            redis.step(step.now, input, step.network, &mut self.heard);
         }
         let heard = self.heard.drain(..);
         self.inputs.extend(heard.map(|event| Input::Server { server, event }));
     }
 
     /// What is about a connection goes to whose it is.
-    fn step_owner(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        input: StorageInput,
-        network: &mut dyn Network,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn step_owner(&mut self, step: &mut StorageStep<'_>, connection: ConnectionId, input: StorageInput) {
         if self.discovery.owns(connection) {
-            self.discovery.step(input, network, events);
+            self.discovery.step(input, step.network, step.events);
             if let Some((server, found)) = self.discovery.take_found() {
                 let text = found.bytes().cloned().unwrap_or_default();
                 self.inputs.push_back(Input::Seen { server, text });
@@ -147,39 +142,33 @@ impl RedisCluster {
         }
         let owner = self.servers.iter().find(|(_, redis)| redis.owns(connection)).map(|(server, _)| *server);
         if let Some(server) = owner {
-            self.step_server(now, server, input, network);
+            self.step_server(step, server, input);
         }
     }
 
     /// Until nothing more follows from anything.
-    fn carry_on(&mut self, now: Time, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
+    fn carry_on(&mut self, step: &mut StorageStep<'_>) {
         while let Some(input) = self.inputs.pop_front() {
-            self.shards.step(now, input, &mut self.effects);
+            self.shards.step(step.now, input, &mut self.effects);
             for effect in std::mem::take(&mut self.effects) {
-                self.carry_out(now, effect, network, events);
+                self.carry_out(step, effect);
             }
         }
     }
 
-    fn carry_out(
-        &mut self,
-        now: Time,
-        effect: Effect,
-        network: &mut dyn Network,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn carry_out(&mut self, step: &mut StorageStep<'_>, effect: Effect) {
         let (server, input) = match effect {
             Effect::Report(event) => {
-                self.note(&event, events);
-                return events.push(event);
+                self.note(step, &event);
+                return step.events.push(event);
             }
             Effect::Warn(text) => {
-                return events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
+                return step.events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
             }
-            Effect::Ask { server } => return self.discovery.ask(network, now, server),
+            Effect::Ask { server } => return self.discovery.ask(step.network, step.now, server),
             Effect::Connect { server } => return self.connect(server),
             Effect::Leave { server } => {
-                self.step_server(now, server, StorageInput::Leave, network);
+                self.step_server(step, server, StorageInput::Leave);
                 self.servers.remove(&server);
                 return;
             }
@@ -187,7 +176,7 @@ impl RedisCluster {
             Effect::Wish { server, ticket, wish } => (server, StorageInput::Wish { ticket, wish }),
             Effect::Release { server, number, clean } => (server, StorageInput::Release { number, clean }),
         };
-        self.step_server(now, server, input, network);
+        self.step_server(step, server, input);
     }
 
     fn connect(&mut self, server: SocketAddr) {
@@ -201,7 +190,7 @@ impl RedisCluster {
         self.servers.insert(server, Redis::new(settings));
     }
 
-    fn note(&mut self, event: &StorageEvent, events: &mut Vec<StorageEvent>) {
+    fn note(&mut self, step: &mut StorageStep<'_>, event: &StorageEvent) {
         let (level, text) = match event {
             StorageEvent::Up { incarnation, .. } => {
                 self.ups += 1;
@@ -213,7 +202,7 @@ impl RedisCluster {
             }
             _ => return,
         };
-        events.push(StorageEvent::Note { level, text });
+        step.events.push(StorageEvent::Note { level, text });
     }
 }
 

@@ -9,6 +9,7 @@ use super::discovery::Discovery;
 use super::login::Login;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::redis::{Redis, RedisSettings};
+use super::step::StorageStep;
 use super::{NoteLevel, StorageEvent};
 use crate::time::Time;
 
@@ -55,22 +56,23 @@ impl Backend for RedisSentinel {
         network: &mut dyn Network,
         events: &mut Vec<StorageEvent>,
     ) {
+        let step = &mut StorageStep { now, network, events };
         match &input {
             StorageInput::Connected(connection)
             | StorageInput::Data { connection, .. }
             | StorageInput::Closed { connection, .. }
                 if self.discovery.owns(*connection) =>
             {
-                self.discovery.step(input, network, events);
-                return self.discovered(now, network, events);
+                self.discovery.step(input, step.network, step.events);
+                return self.discovered(step);
             }
-            StorageInput::Tick => self.ask(now, network),
+            StorageInput::Tick => self.ask(step),
             _ => {}
         }
         match (&mut self.current, input) {
-            (Some((_, redis)), input) => redis.step(now, input, network, events),
+            (Some((_, redis)), input) => redis.step(step.now, input, step.network, step.events),
             (None, StorageInput::Store(store)) => {
-                events.push(StorageEvent::Lost { ticket: store.ticket, sent: false });
+                step.events.push(StorageEvent::Lost { ticket: store.ticket, sent: false });
             }
             (None, _) => {}
         }
@@ -126,36 +128,30 @@ impl RedisSentinel {
     }
 
     /// The sentinels in turn: one that is cut off from the others knows old news only.
-    fn ask(&mut self, now: Time, network: &mut dyn Network) {
+    fn ask(&mut self, step: &mut StorageStep<'_>) {
         let interval = if self.is_up() { ASK_INTERVAL } else { ASK_INTERVAL_DOWN };
-        if now.since(self.asked_at) < interval {
+        if step.now.since(self.asked_at) < interval {
             return;
         }
-        (self.asked_at, self.asked) = (now, self.asked + 1);
+        (self.asked_at, self.asked) = (step.now, self.asked + 1);
         let sentinel = self.sentinels[self.asked % self.sentinels.len()];
-        self.discovery.ask(network, now, sentinel);
+        self.discovery.ask(step.network, step.now, sentinel);
     }
 
-    fn discovered(&mut self, now: Time, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
+    fn discovered(&mut self, step: &mut StorageStep<'_>) {
         let Some((sentinel, found)) = self.discovery.take_found() else { return };
         match primary(&found, sentinel.ip()) {
-            Some(primary) => self.adopt(now, primary, network, events),
+            Some(primary) => self.adopt(step, primary),
             None => {
                 let text = format!("{sentinel}: an answer without an address");
-                events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
+                step.events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
             }
         }
     }
 
     /// Another server is another storage state: its takeover has a number of its own. What was sent to the old one and is
     /// carried out late there is lost with that one's data.
-    fn adopt(
-        &mut self,
-        now: Time,
-        primary: Primary,
-        network: &mut dyn Network,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn adopt(&mut self, step: &mut StorageStep<'_>, primary: Primary) {
         let up = self.is_up();
         let mut watches = 0;
         if let Some((known, redis)) = &mut self.current {
@@ -166,11 +162,11 @@ impl RedisSentinel {
             }
             let reason = format!("the primary is {} now", primary.address);
             let text = format!("sentinels have switched: {reason}, was {}", known.address);
-            events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
+            step.events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
             watches = redis.watch_last();
             self.reconnects += redis.reconnects() + u64::from(up);
-            redis.step(now, StorageInput::Leave, network, events);
-            events.push(StorageEvent::Down { reason });
+            redis.step(step.now, StorageInput::Leave, step.network, step.events);
+            step.events.push(StorageEvent::Down { reason });
         }
         self.switches += 1;
         let mut redis = Redis::new(RedisSettings {

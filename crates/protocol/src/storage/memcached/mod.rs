@@ -19,6 +19,7 @@ use wire::memcached::{ReplyHead, next_reply};
 use super::backoff::Backoff;
 use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
+use super::step::StorageStep;
 use super::{NoteLevel, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
 use fence::{Addresses, Fence, Listing};
@@ -103,23 +104,24 @@ impl Backend for Memcached {
         network: &mut dyn Network,
         events: &mut Vec<StorageEvent>,
     ) {
+        let step = &mut StorageStep { now, network, events };
         match input {
-            StorageInput::Store(store) => self.store(network, now, &store, events),
+            StorageInput::Store(store) => self.store(step, &store),
             // Nothing blocks there, nothing is watched, and no reply is told to be large.
             StorageInput::Wish { .. } | StorageInput::Release { .. } => {}
             StorageInput::Connected(connection) if self.is_watch(connection) => {
-                self.connected(network, now, events);
+                self.connected(step);
             }
             StorageInput::Connected(_) => {}
             StorageInput::Data { connection, bytes } if self.is_watch(connection) => {
-                self.heard(network, now, bytes, events);
+                self.heard(step, bytes);
             }
-            StorageInput::Data { bytes, .. } => self.answered(network, now, bytes, events),
+            StorageInput::Data { bytes, .. } => self.answered(step, bytes),
             StorageInput::Closed { connection, reason } => {
-                self.closed(network, connection, now, &reason, events);
+                self.closed(step, connection, &reason);
             }
-            StorageInput::Tick => self.tick(network, now, events),
-            StorageInput::Leave => self.leave(network, events),
+            StorageInput::Tick => self.tick(step),
+            StorageInput::Leave => self.leave(step),
         }
     }
 
@@ -161,20 +163,20 @@ impl Memcached {
         }
     }
 
-    fn store(&mut self, network: &mut dyn Network, now: Time, store: &Store, events: &mut Vec<StorageEvent>) {
+    fn store(&mut self, step: &mut StorageStep<'_>, store: &Store) {
         match &mut self.line {
             Some((connection, line)) if self.health.is_up() => {
-                line.store(now, store, network.out(*connection), events);
+                line.store(step.now, store, step.network.out(*connection), step.events);
             }
-            _ => events.push(StorageEvent::Lost { ticket: store.ticket, sent: false }),
+            _ => step.events.push(StorageEvent::Lost { ticket: store.ticket, sent: false }),
         }
     }
 
     /// Closes everything. What was sent is executed before its connection is gone, which the next incarnation awaits.
-    fn leave(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
-        self.lose_line(network, events);
+    fn leave(&mut self, step: &mut StorageStep<'_>) {
+        self.lose_line(step);
         if let Some(watch) = self.watch.take() {
-            network.close(watch.connection);
+            step.network.close(watch.connection);
         }
     }
 
@@ -186,25 +188,19 @@ impl Memcached {
         self.line.as_ref().is_some_and(|(connection, _)| *connection == id)
     }
 
-    fn connected(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
+    fn connected(&mut self, step: &mut StorageStep<'_>) {
         let Some(watch) = &mut self.watch else { return };
-        match network.own_address(watch.connection) {
+        match step.network.own_address(watch.connection) {
             Some(own) => watch.own = Some(own.to_string()),
             None => {
                 let id = watch.connection;
-                return self.closed(network, id, now, "the connection has no address", events);
+                return self.closed(step, id, "the connection has no address");
             }
         }
-        self.settle(network, now, events);
+        self.settle(step);
     }
 
-    fn heard(
-        &mut self,
-        network: &mut dyn Network,
-        now: Time,
-        mut bytes: Bytes,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn heard(&mut self, step: &mut StorageStep<'_>, mut bytes: Bytes) {
         loop {
             let Some(watch) = &mut self.watch else { return };
             let id = watch.connection;
@@ -213,37 +209,31 @@ impl Memcached {
             {
                 let reason = expected(foreign);
                 self.health.refuse(&reason);
-                return self.closed(network, id, now, &reason, events);
+                return self.closed(step, id, &reason);
             }
             let outcome = match next_reply(&mut bytes, NO_VALUES) {
                 Ok(None) => {
-                    network.unread(id, bytes);
-                    return self.settle(network, now, events);
+                    step.network.unread(id, bytes);
+                    return self.settle(step);
                 }
-                Ok(Some((head, text))) => self.told(network, now, (head, &text), events),
+                Ok(Some((head, text))) => self.told(step, head, &text),
                 Err(error) => Err(error.to_owned()),
             };
             if let Err(reason) = outcome {
-                return self.closed(network, id, now, &reason, events);
+                return self.closed(step, id, &reason);
             }
         }
     }
 
     /// One line of an answer on the second connection.
-    fn told(
-        &mut self,
-        network: &mut dyn Network,
-        now: Time,
-        (head, text): (ReplyHead, &[u8]),
-        events: &mut Vec<StorageEvent>,
-    ) -> Result<(), String> {
+    fn told(&mut self, step: &mut StorageStep<'_>, head: ReplyHead, text: &[u8]) -> Result<(), String> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
         match (watch.asked, head) {
             (Asked::Life, ReplyHead::Noop) => watch.asked = Asked::Nothing,
             (Asked::Connections { proves }, head) => {
                 let Some(present) = watch.listing.line(head, text)? else { return Ok(()) };
                 watch.asked = Asked::Nothing;
-                return self.listed(network, now, (proves, &present), events);
+                return self.listed(step, proves, &present);
             }
             _ => return Err(format!("an answer that fits no question: {}", text.escape_ascii())),
         }
@@ -253,13 +243,12 @@ impl Memcached {
     /// The server's connections, as the second of them was told.
     fn listed(
         &mut self,
-        network: &mut dyn Network,
-        now: Time,
-        (proves, present): (bool, &Addresses),
-        events: &mut Vec<StorageEvent>,
+        step: &mut StorageStep<'_>,
+        proves: bool,
+        present: &Addresses,
     ) -> Result<(), String> {
         let Some(watch) = &mut self.watch else { return Ok(()) };
-        let line = self.line.as_ref().filter(|_| proves).and_then(|(id, _)| network.own_address(*id));
+        let line = self.line.as_ref().filter(|_| proves).and_then(|(id, _)| step.network.own_address(*id));
         let own: Addresses = watch.own.iter().cloned().chain(line.map(|own| own.to_string())).collect();
         let begun = self.fence.begun();
         if let Err(reason) = self.fence.listed(&own, present) {
@@ -277,79 +266,67 @@ impl Memcached {
             self.incarnation = self.random.random();
         }
         if !self.fence.is_clear() {
-            self.tell_of_waiting(now, events);
+            self.tell_of_waiting(step);
         }
         Ok(())
     }
 
-    fn tell_of_waiting(&mut self, now: Time, events: &mut Vec<StorageEvent>) {
-        if now.since(self.health.logged) < LOG_INTERVAL && self.health.logged > Time(0) {
+    fn tell_of_waiting(&mut self, step: &mut StorageStep<'_>) {
+        if step.now.since(self.health.logged) < LOG_INTERVAL && self.health.logged > Time(0) {
             return;
         }
-        self.health.logged = now;
+        self.health.logged = step.now;
         let all: Vec<&str> = self.fence.waits_for().take(8).collect();
         let text = format!(
             "waiting until these connections to memcached are closed: an earlier process of this shim may still write over \
              them; nobody but the shim may connect there: {}",
             all.join(", ")
         );
-        self.health.note(NoteLevel::Warning, &text, events);
+        self.health.note(NoteLevel::Warning, &text, step.events);
     }
 
-    fn answered(
-        &mut self,
-        network: &mut dyn Network,
-        now: Time,
-        mut bytes: Bytes,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn answered(&mut self, step: &mut StorageStep<'_>, mut bytes: Bytes) {
         let Some((id, line)) = &mut self.line else { return };
         let id = *id;
-        match line.data(now, &mut bytes, events) {
+        match line.data(step.now, &mut bytes, step.events) {
             Ok(()) => {
-                network.unread(id, bytes);
+                step.network.unread(id, bytes);
                 if !self.health.is_up() {
-                    self.settle(network, now, events);
+                    self.settle(step);
                 }
             }
-            Err(reason) => self.closed(network, id, now, &reason, events),
+            Err(reason) => self.closed(step, id, &reason),
         }
     }
 
-    fn closed(
-        &mut self,
-        network: &mut dyn Network,
-        id: ConnectionId,
-        now: Time,
-        reason: &str,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn closed(&mut self, step: &mut StorageStep<'_>, id: ConnectionId, reason: &str) {
         match self.is_watch(id) || self.is_line(id) && !self.fence.begun() {
             // Whether the next process to answer is this one nobody can tell, nor who was there before the next line.
-            true => self.restart(network, events),
-            false if self.is_line(id) => self.lose_line(network, events),
+            true => self.restart(step),
+            false if self.is_line(id) => self.lose_line(step),
             false => {}
         }
-        self.not_before = now.after(self.backoff.next());
-        self.health.down(now, reason, events);
-        self.settle(network, now, events);
+        self.not_before = step.now.after(self.backoff.next());
+        self.health.down(step.now, reason, step.events);
+        self.settle(step);
     }
 
     /// The incarnation, or the wait for one, is over: it comes again after those who are there then.
-    fn restart(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
-        self.lose_line(network, events);
+    fn restart(&mut self, step: &mut StorageStep<'_>) {
+        self.lose_line(step);
         if let Some(watch) = self.watch.take() {
-            network.close(watch.connection);
+            step.network.close(watch.connection);
         }
         self.fence.restart();
         self.owes_fence = false;
     }
 
-    fn lose_line(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
+    fn lose_line(&mut self, step: &mut StorageStep<'_>) {
         let Some((connection, line)) = self.line.take() else { return };
-        let (unwritten, own) = (network.unwritten_bytes(connection), network.own_address(connection));
-        network.close(connection);
-        if line.lose(unwritten, events)
+        let (unwritten, own) =
+            (step.network.unwritten_bytes(connection), step.network.own_address(connection));
+        step.network.close(connection);
+        if line.lose(unwritten, step.events)
             && let Some(own) = own
         {
             self.fence.lose(own.to_string());
@@ -363,68 +340,68 @@ impl Memcached {
         }
     }
 
-    fn tick(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
+    fn tick(&mut self, step: &mut StorageStep<'_>) {
         let timeout = self.settings.timeout;
         let overdue = match (&self.watch, &self.line) {
-            (Some(watch), _) if watch.is_overdue(now, timeout) => Some(watch.connection),
-            (_, Some((id, line))) if line.overdue(now, timeout) => Some(*id),
-            (Some(watch), _) if !self.fence.begun() && now >= watch.patience_until => {
+            (Some(watch), _) if watch.is_overdue(step.now, timeout) => Some(watch.connection),
+            (_, Some((id, line))) if line.overdue(step.now, timeout) => Some(*id),
+            (Some(watch), _) if !self.fence.begun() && step.now >= watch.patience_until => {
                 // Not lost: it comes again, and then after those who wait for it now.
-                self.restart(network, events);
+                self.restart(step);
                 None
             }
             _ => None,
         };
         if let Some(id) = overdue {
-            return self.closed(network, id, now, "the server does not answer", events);
+            return self.closed(step, id, "the server does not answer");
         }
-        self.settle(network, now, events);
+        self.settle(step);
     }
 
     /// Does whatever comes next on the way to being up.
-    fn settle(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
+    fn settle(&mut self, step: &mut StorageStep<'_>) {
         let Some(watch) = &mut self.watch else {
-            if now >= self.not_before {
-                let connection = network.dial(self.settings.endpoint, true);
+            if step.now >= self.not_before {
+                let connection = step.network.dial(self.settings.endpoint, true);
                 let patience = Duration::from_micros(self.random.random_range(PATIENCE_US));
-                self.watch = Some(Watch::new(connection, now, now.after(patience)));
-                self.dial_line(network, now);
+                self.watch = Some(Watch::new(connection, step.now, step.now.after(patience)));
+                self.dial_line(step);
             }
             return;
         };
         if watch.own.is_none() || watch.asked != Asked::Nothing {
             return;
         }
-        let rested = now.since(watch.asked_at);
+        let rested = step.now.since(watch.asked_at);
         let is_open = self.line.as_ref().is_some_and(|(_, line)| line.is_open());
         if !self.fence.is_clear() && (is_open || self.fence.begun()) {
             if rested >= LIST || !watch.has_asked {
-                watch.ask(network, now, Asked::Connections { proves: is_open });
+                watch.ask(step.network, step.now, Asked::Connections { proves: is_open });
             }
             return;
         }
         if self.fence.is_clear() && std::mem::take(&mut self.owes_fence) {
-            events.push(StorageEvent::Fenced);
+            step.events.push(StorageEvent::Fenced);
         }
         match &self.line {
-            None if now >= self.not_before => self.dial_line(network, now),
+            None if step.now >= self.not_before => self.dial_line(step),
             Some(_) if is_open && !watch.proven => {
-                watch.ask(network, now, Asked::Connections { proves: true });
+                watch.ask(step.network, step.now, Asked::Connections { proves: true });
             }
-            Some(_) if is_open && !self.health.is_up() => self.rise(events),
-            _ if rested >= IDLE => watch.ask(network, now, Asked::Life),
+            Some(_) if is_open && !self.health.is_up() => self.rise(step),
+            _ if rested >= IDLE => watch.ask(step.network, step.now, Asked::Life),
             _ => {}
         }
     }
 
-    fn dial_line(&mut self, network: &mut dyn Network, now: Time) {
-        let connection = network.dial(self.settings.endpoint, true);
-        self.line = Some((connection, Line::new(now, network.out(connection))));
+    fn dial_line(&mut self, step: &mut StorageStep<'_>) {
+        let connection = step.network.dial(self.settings.endpoint, true);
+        self.line = Some((connection, Line::new(step.now, step.network.out(connection))));
     }
 
-    fn rise(&mut self, events: &mut Vec<StorageEvent>) {
+    fn rise(&mut self, step: &mut StorageStep<'_>) {
         self.backoff.reset();
-        self.health.rise(self.incarnation, StorageTraits::default(), events);
+        self.health.rise(self.incarnation, StorageTraits::default(), step.events);
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Admin {
 }
 
 impl Admin {
-    pub(super) fn new((endpoint, tls): (Endpoint, bool), backoff: Backoff, takeover: Takeover) -> Admin {
+    pub(super) fn new(endpoint: Endpoint, tls: bool, backoff: Backoff, takeover: Takeover) -> Admin {
         Admin {
             endpoint,
             tls,

@@ -23,6 +23,7 @@ use wire::resp::Command;
 use super::backoff::Backoff;
 use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Network, StorageInput};
+use super::step::StorageStep;
 use super::{Lane, NoteLevel, Reach, StorageEvent, Store, Wish};
 use crate::time::Time;
 use admin::{Admin, News};
@@ -71,20 +72,21 @@ impl Backend for Redis {
         network: &mut dyn Network,
         events: &mut Vec<StorageEvent>,
     ) {
+        let step = &mut StorageStep { now, network, events };
         match input {
-            StorageInput::Store(store) => self.store(network, now, store, events),
-            StorageInput::Wish { ticket, wish } => self.wish(network, now, (ticket, wish), events),
-            StorageInput::Release { number, clean } => self.release(network, now, (number, clean), events),
+            StorageInput::Store(store) => self.store(step, store),
+            StorageInput::Wish { ticket, wish } => self.wish(step, ticket, wish),
+            StorageInput::Release { number, clean } => self.release(step, number, clean),
             StorageInput::Connected(connection) if self.admin.is(connection) => {
-                self.admin.connected(network, now);
+                self.admin.connected(step.network, step.now);
             }
             StorageInput::Connected(_) => {}
-            StorageInput::Data { connection, bytes } => self.data(network, connection, now, bytes, events),
+            StorageInput::Data { connection, bytes } => self.data(step, connection, bytes),
             StorageInput::Closed { connection, reason } => {
-                self.closed(network, connection, now, &reason, events);
+                self.closed(step, connection, &reason);
             }
-            StorageInput::Tick => self.tick(network, now, events),
-            StorageInput::Leave => self.leave(network, events),
+            StorageInput::Tick => self.tick(step),
+            StorageInput::Leave => self.leave(step),
         }
     }
 
@@ -122,10 +124,14 @@ impl Redis {
         let mut random = SmallRng::seed_from_u64(settings.seed);
         let login = settings.login();
         let mut fork = || SmallRng::from_rng(&mut random);
-        let takeover =
-            Takeover::new(login, settings.cluster_mode, (&settings.cluster, &settings.shim), fork());
+        let takeover = Takeover::new(
+            login,
+            settings.cluster_mode,
+            acl::user_prefix(&settings.cluster, &settings.shim),
+            fork(),
+        );
         Redis {
-            admin: Admin::new((settings.endpoint, settings.tls), Backoff::new(BACKOFF_MIN, fork()), takeover),
+            admin: Admin::new(settings.endpoint, settings.tls, Backoff::new(BACKOFF_MIN, fork()), takeover),
             shared: [None, None],
             wants_resp3: false,
             listeners: [Listens::Topics, Listens::Changes]
@@ -152,66 +158,60 @@ impl Redis {
         self.watches = self.watches.max(number_max);
     }
 
-    fn store(&mut self, network: &mut dyn Network, now: Time, store: Store, events: &mut Vec<StorageEvent>) {
+    fn store(&mut self, step: &mut StorageStep<'_>, store: Store) {
         let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
         if !self.health.is_up() || store.commands.is_empty() {
-            events.push(lost);
+            step.events.push(lost);
             return;
         }
         let line = match store.lane {
             Lane::Shared { resp3 } => {
                 self.wants_resp3 |= resp3;
-                self.dial_shared(network, now);
+                self.dial_shared(step);
                 self.shared[usize::from(resp3)].as_mut()
             }
-            Lane::Pinned { resp3 } => self.pinned_line(network, now, resp3),
-            Lane::Scripts { resp3 } => self.scripts_line(network, now, resp3),
-            Lane::Subscriber => self.listening_line(network, now, Listens::Topics),
-            Lane::Feed => self.listening_line(network, now, Listens::Changes),
-            Lane::Watching { number, resp3 } => self.watching_line(network, now, number, resp3),
+            Lane::Pinned { resp3 } => self.pinned_line(step, resp3),
+            Lane::Scripts { resp3 } => self.scripts_line(step, resp3),
+            Lane::Subscriber => self.listening_line(step, Listens::Topics),
+            Lane::Feed => self.listening_line(step, Listens::Changes),
+            Lane::Watching { number, resp3 } => self.watching_line(step, number, resp3),
         };
         match line {
-            Some((connection, line)) => line.store(now, store, network.out(*connection)),
-            None => events.push(lost),
+            Some((connection, line)) => line.store(step.now, store, step.network.out(*connection)),
+            None => step.events.push(lost),
         }
     }
 
-    fn wish(
-        &mut self,
-        network: &mut dyn Network,
-        now: Time,
-        (ticket, wish): (u64, Wish),
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn wish(&mut self, step: &mut StorageStep<'_>, ticket: u64, wish: Wish) {
         match wish {
-            Wish::Abort => self.abort(network, now, ticket, events),
+            Wish::Abort => self.abort(step, ticket),
             Wish::Unblock { error } => {
                 if let Some((_, line)) = self.pinned.iter_mut().find(|(_, line)| line.holds(ticket)) {
                     // Its next command must not be ended in place of this one.
                     line.retire(error);
-                    self.end_retired(network, now, events);
+                    self.end_retired(step);
                 }
             }
             Wish::Skip => {
                 self.lines_mut().any(|(_, line)| line.skip(ticket));
             }
-            Wish::Take { bytes } => self.take(network, ticket, bytes),
+            Wish::Take { bytes } => self.take(step, ticket, bytes),
         }
     }
 
-    fn abort(&mut self, network: &mut dyn Network, now: Time, ticket: u64, events: &mut Vec<StorageEvent>) {
+    fn abort(&mut self, step: &mut StorageStep<'_>, ticket: u64) {
         if let Some(index) = self.pinned.iter().position(|(_, line)| line.holds(ticket)) {
             let (connection, line) = self.pinned.swap_remove(index);
-            self.lose(network, connection, line, events);
-            self.settle(network, now, events);
+            self.lose(step, connection, line);
+            self.settle(step);
         }
     }
 
-    fn take(&mut self, network: &mut dyn Network, ticket: u64, bytes: u64) {
+    fn take(&mut self, step: &mut StorageStep<'_>, ticket: u64, bytes: u64) {
         let found =
             self.lines_mut().find_map(|(id, line)| line.take(ticket, bytes).then_some((*id, line.is_full())));
         if let Some((connection, false)) = found {
-            network.resume(connection);
+            step.network.resume(connection);
         }
     }
 
@@ -221,256 +221,217 @@ impl Redis {
 
     /// Asks the server for the end of what must end, which knows what it has got; again and again, because it may hear of
     /// it before it hears of the command.
-    fn end_retired(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
+    fn end_retired(&mut self, step: &mut StorageStep<'_>) {
         let ends: Vec<Command> =
-            self.pinned.iter_mut().filter_map(|(_, line)| line.end_retired(events)).collect();
+            self.pinned.iter_mut().filter_map(|(_, line)| line.end_retired(step.events)).collect();
         for command in ends {
             let commands = SmallVec::from_elem(command.frame().clone(), 1);
             let (ticket, lane, reach) = (NOBODYS_TICKET, Lane::Shared { resp3: false }, Reach::Whole);
-            self.store(network, now, Store { ticket, lane, reach, commands }, events);
+            self.store(step, Store { ticket, lane, reach, commands });
         }
     }
 
     /// A watching connection serves nobody any more. If it watches nothing, the next may have it.
-    fn release(
-        &mut self,
-        network: &mut dyn Network,
-        now: Time,
-        (number, clean): (u64, bool),
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn release(&mut self, step: &mut StorageStep<'_>, number: u64, clean: bool) {
         let found = self.pinned.iter().position(|(_, line)| line.watch() == Some(number));
         let Some(index) = found else { return };
         self.pinned[index].1.set_watch(None);
         if clean && self.pinned[index].1.is_idle() {
-            return self.trim_idle(network);
+            return self.trim_idle(step);
         }
         let (connection, line) = self.pinned.swap_remove(index);
-        self.lose(network, connection, line, events);
-        self.settle(network, now, events);
+        self.lose(step, connection, line);
+        self.settle(step);
     }
 
     /// Takes this incarnation's user away and closes everything.
-    fn leave(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
-        self.close_lines(network, events);
-        self.admin.leave(network);
+    fn leave(&mut self, step: &mut StorageStep<'_>) {
+        self.close_lines(step);
+        self.admin.leave(step.network);
     }
 
-    fn data(
-        &mut self,
-        network: &mut dyn Network,
-        id: ConnectionId,
-        now: Time,
-        mut bytes: Bytes,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn data(&mut self, step: &mut StorageStep<'_>, id: ConnectionId, mut bytes: Bytes) {
         let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
         let mut lines = self.shared.iter_mut().flatten().chain(&mut self.pinned).chain(listeners);
         let Some((_, line)) = lines.find(|(connection, _)| *connection == id) else {
-            let news = self.admin.data(network, now, bytes);
-            self.news(network, now, news, events);
+            let news = self.admin.data(step.network, step.now, bytes);
+            self.news(step, news);
             return;
         };
         let (was_open, was_told) = (line.is_open(), line.has_told());
         // An open line answers nothing; asking for its output would have it flushed for nothing.
         let mut nothing = Vec::new();
-        let out = if was_open { &mut nothing } else { network.out(id) };
-        match line.data(now, &mut bytes, out, events) {
+        let out = if was_open { &mut nothing } else { step.network.out(id) };
+        match line.data(step.now, &mut bytes, out, step.events) {
             Ok(()) => {
                 let told = line.has_told() && !was_told;
                 if line.is_full() || told {
-                    network.pause(id);
+                    step.network.pause(id);
                 }
-                network.unread(id, bytes);
+                step.network.unread(id, bytes);
                 if told {
                     // It comes again in the next turn, when the machine has heard of it.
-                    network.resume(id);
+                    step.network.resume(id);
                 }
                 if line.take_suspicion() {
                     // A replica, or one that is becoming one: the admin connection asks at once.
                     self.admin.takeover.recheck();
-                    self.settle(network, now, events);
+                    self.settle(step);
                 } else if line.is_open() != was_open {
-                    self.settle(network, now, events);
+                    self.settle(step);
                 }
-                self.trim_idle(network);
+                self.trim_idle(step);
             }
-            Err(fault) => self.fault(network, id, now, fault, events),
+            Err(fault) => self.fault(step, id, fault),
         }
     }
 
-    fn fault(
-        &mut self,
-        network: &mut dyn Network,
-        id: ConnectionId,
-        now: Time,
-        fault: Fault,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn fault(&mut self, step: &mut StorageStep<'_>, id: ConnectionId, fault: Fault) {
         match fault {
-            Fault::Broken(reason) => self.closed(network, id, now, &reason, events),
+            Fault::Broken(reason) => self.closed(step, id, &reason),
             Fault::Refused(reason) => {
                 self.health.refuse(&reason);
-                self.closed(network, id, now, &reason, events);
+                self.closed(step, id, &reason);
             }
             Fault::UserGone => {
                 self.admin.takeover.renounce();
-                self.admin.rest(now);
-                self.close_lines(network, events);
+                self.admin.rest(step.now);
+                self.close_lines(step);
                 self.health.down(
-                    now,
+                    step.now,
                     "the server was restarted, or another process has taken it over",
-                    events,
+                    step.events,
                 );
-                self.settle(network, now, events);
+                self.settle(step);
             }
         }
     }
 
-    fn closed(
-        &mut self,
-        network: &mut dyn Network,
-        id: ConnectionId,
-        now: Time,
-        reason: &str,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn closed(&mut self, step: &mut StorageStep<'_>, id: ConnectionId, reason: &str) {
         if self.admin.is(id) {
-            let news = self.admin.closed(now, reason);
-            self.news(network, now, Some(news), events);
+            let news = self.admin.closed(step.now, reason);
+            self.news(step, Some(news));
             return;
         }
         if let Some(index) = self.pinned.iter().position(|(connection, _)| *connection == id) {
             let (connection, line) = self.pinned.swap_remove(index);
-            self.lose(network, connection, line, events);
+            self.lose(step, connection, line);
         }
         if let Some(listener) = self.listeners.iter_mut().find(|listener| listener.is(id)) {
-            listener.rest(now);
-            listener.lose(network, events);
+            listener.rest(step.now);
+            listener.lose(step.network, step.events);
         }
         for index in 0..self.shared.len() {
             if let Some((connection, line)) = self.shared[index].take_if(|(connection, _)| *connection == id)
             {
-                self.lose(network, connection, line, events);
-                self.dial_not_before = now.after(self.backoff.next());
+                self.lose(step, connection, line);
+                self.dial_not_before = step.now.after(self.backoff.next());
                 // Whether the server is still the same one has to be known before the next `Up`.
                 self.admin.takeover.recheck();
-                self.health.down(now, reason, events);
+                self.health.down(step.now, reason, step.events);
             }
         }
-        self.settle(network, now, events);
+        self.settle(step);
     }
 
-    fn lose(
-        &mut self,
-        network: &mut dyn Network,
-        connection: ConnectionId,
-        line: Line,
-        events: &mut Vec<StorageEvent>,
-    ) {
-        let unwritten = network.unwritten_bytes(connection);
-        network.close(connection);
-        if let Some(client) = line.lose(unwritten, events) {
+    fn lose(&mut self, step: &mut StorageStep<'_>, connection: ConnectionId, line: Line) {
+        let unwritten = step.network.unwritten_bytes(connection);
+        step.network.close(connection);
+        if let Some(client) = line.lose(unwritten, step.events) {
             self.admin.takeover.lost(client);
             self.owes_fence = true;
         }
     }
 
-    fn close_lines(&mut self, network: &mut dyn Network, events: &mut Vec<StorageEvent>) {
-        self.listeners.iter_mut().for_each(|listener| listener.lose(network, events));
+    fn close_lines(&mut self, step: &mut StorageStep<'_>) {
+        self.listeners.iter_mut().for_each(|listener| listener.lose(step.network, step.events));
         let shared = self.shared.iter_mut().filter_map(Option::take);
         let lines: Vec<_> = shared.chain(self.pinned.drain(..)).collect();
         for (connection, line) in lines {
-            self.lose(network, connection, line, events);
+            self.lose(step, connection, line);
         }
     }
 
-    fn news(
-        &mut self,
-        network: &mut dyn Network,
-        now: Time,
-        news: Option<News>,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    fn news(&mut self, step: &mut StorageStep<'_>, news: Option<News>) {
         match news {
             None => {}
             Some(News::Void) => {
-                self.close_lines(network, events);
-                self.health.void(now, events);
+                self.close_lines(step);
+                self.health.void(step.now, step.events);
             }
             // The data connections may be as good as ever.
             Some(News::Trouble(Trouble::Wait(_) | Trouble::Broken(_))) if self.health.is_up() => {}
             Some(News::Trouble(Trouble::Wait(reason) | Trouble::Broken(reason))) => {
-                self.health.down(now, &reason, events);
+                self.health.down(step.now, &reason, step.events);
             }
             Some(News::Trouble(Trouble::Replaced(reason))) => {
                 if !std::mem::replace(&mut self.stands_by, true) {
-                    self.health.note(NoteLevel::Warning, &format!("standing by: {reason}"), events);
+                    self.health.note(NoteLevel::Warning, &format!("standing by: {reason}"), step.events);
                 }
-                self.health.down(now, &reason, events);
+                self.health.down(step.now, &reason, step.events);
             }
             Some(News::Trouble(Trouble::Unfit(reason))) => {
-                self.close_lines(network, events);
-                self.health.down(now, &reason, events);
+                self.close_lines(step);
+                self.health.down(step.now, &reason, step.events);
             }
             Some(News::Trouble(Trouble::Refused(reason))) => {
                 self.health.refuse(&reason);
-                self.health.down(now, &reason, events);
+                self.health.down(step.now, &reason, step.events);
             }
         }
-        self.settle(network, now, events);
+        self.settle(step);
     }
 
-    fn tick(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
-        let timeout = self.patience(now);
-        if self.health.is_up() && now.since(self.up_since) >= STABLE {
+    fn tick(&mut self, step: &mut StorageStep<'_>) {
+        let timeout = self.patience(step.now);
+        if self.health.is_up() && step.now.since(self.up_since) >= STABLE {
             self.backoff.reset();
             self.listeners.iter_mut().for_each(Listener::reset_backoff);
             self.admin.reset_backoff();
         }
-        self.end_retired(network, now, events);
-        let news = self.admin.tick(network, now, timeout);
-        self.news(network, now, news, events);
+        self.end_retired(step);
+        let news = self.admin.tick(step.network, step.now, timeout);
+        self.news(step, news);
         let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
         let lines = self.shared.iter_mut().flatten().chain(&mut self.pinned);
         for (connection, line) in lines.chain(listeners) {
-            if line.is_rested(now) {
-                line.probe_again(network.out(*connection));
+            if line.is_rested(step.now) {
+                line.probe_again(step.network.out(*connection));
             }
         }
-        self.close_silent(network, now, timeout, events);
+        self.close_silent(step, timeout);
     }
 
     /// Goes on towards `Up`: connections, then the fence, then the word.
-    fn settle(&mut self, network: &mut dyn Network, now: Time, events: &mut Vec<StorageEvent>) {
-        self.admin.ask(network, now);
+    fn settle(&mut self, step: &mut StorageStep<'_>) {
+        self.admin.ask(step.network, step.now);
         let Some((number, traits)) = self.admin.takeover.settled().map(|found| (found.number, found.traits))
         else {
             return;
         };
         if std::mem::take(&mut self.owes_fence) {
-            events.push(StorageEvent::Fenced);
+            step.events.push(StorageEvent::Fenced);
         }
-        self.dial_shared(network, now);
+        self.dial_shared(step);
         let wanted = if self.wants_resp3 { &self.shared[..] } else { &self.shared[..1] };
         let open = wanted.iter().all(|line| line.as_ref().is_some_and(|(_, line)| line.is_open()));
         if open && !self.health.is_up() {
-            self.up_since = now;
+            self.up_since = step.now;
             self.stands_by = false;
-            self.health.rise(number, traits, events);
+            self.health.rise(number, traits, step.events);
         }
     }
 
-    fn dial_shared(&mut self, network: &mut dyn Network, now: Time) {
+    fn dial_shared(&mut self, step: &mut StorageStep<'_>) {
         let Some(incarnation) = self.admin.takeover.incarnation() else { return };
-        if now < self.dial_not_before {
+        if step.now < self.dial_not_before {
             return;
         }
         for (index, place) in self.shared.iter_mut().enumerate() {
             let resp3 = index == 1;
             if place.is_none() && (!resp3 || self.wants_resp3) {
-                let connection = network.dial(self.settings.endpoint, true);
-                let line = Line::new(now, resp3, incarnation, network.out(connection));
+                let connection = step.network.dial(self.settings.endpoint, true);
+                let line = Line::new(step.now, resp3, incarnation, step.network.out(connection));
                 *place = Some((connection, line));
             }
         }
@@ -478,27 +439,21 @@ impl Redis {
 
     fn listening_line(
         &mut self,
-        network: &mut dyn Network,
-        now: Time,
+        step: &mut StorageStep<'_>,
         listens: Listens,
     ) -> Option<&mut (ConnectionId, Line)> {
         let listener = &mut self.listeners[listens as usize];
-        if listener.may_dial(now) {
+        if listener.may_dial(step.now) {
             let incarnation = self.admin.takeover.incarnation()?;
-            let connection = network.dial(self.settings.endpoint, true);
-            let line = Line::listening(now, listens, incarnation, network.out(connection));
+            let connection = step.network.dial(self.settings.endpoint, true);
+            let line = Line::listening(step.now, listens, incarnation, step.network.out(connection));
             listener.line = Some((connection, line));
         }
         listener.line.as_mut()
     }
 
     /// An idle pinned connection, or a new one while there may be more.
-    fn pinned_line(
-        &mut self,
-        network: &mut dyn Network,
-        now: Time,
-        resp3: bool,
-    ) -> Option<&mut (ConnectionId, Line)> {
+    fn pinned_line(&mut self, step: &mut StorageStep<'_>, resp3: bool) -> Option<&mut (ConnectionId, Line)> {
         let idle = |(_, line): &(ConnectionId, Line)| line.is_idle() && line.is_resp3() == resp3;
         if let Some(index) = self.pinned.iter().position(idle) {
             return self.pinned.get_mut(index);
@@ -507,25 +462,20 @@ impl Redis {
             return None;
         }
         let incarnation = self.admin.takeover.incarnation()?;
-        let connection = network.dial(self.settings.endpoint, true);
-        self.pinned.push((connection, Line::new(now, resp3, incarnation, network.out(connection))));
+        let connection = step.network.dial(self.settings.endpoint, true);
+        self.pinned.push((connection, Line::new(step.now, resp3, incarnation, step.network.out(connection))));
         self.pinned.last_mut()
     }
 
     /// The connection for scripts, made for the first of them.
-    fn scripts_line(
-        &mut self,
-        network: &mut dyn Network,
-        now: Time,
-        resp3: bool,
-    ) -> Option<&mut (ConnectionId, Line)> {
+    fn scripts_line(&mut self, step: &mut StorageStep<'_>, resp3: bool) -> Option<&mut (ConnectionId, Line)> {
         let known = self.pinned.iter().position(|(_, line)| line.runs_scripts() && line.is_resp3() == resp3);
         if let Some(index) = known {
             return self.pinned.get_mut(index);
         }
         let incarnation = self.admin.takeover.incarnation()?;
-        let connection = network.dial(self.settings.endpoint, true);
-        let mut line = Line::new(now, resp3, incarnation, network.out(connection));
+        let connection = step.network.dial(self.settings.endpoint, true);
+        let mut line = Line::new(step.now, resp3, incarnation, step.network.out(connection));
         line.set_runs_scripts();
         self.pinned.push((connection, line));
         self.pinned.last_mut()
@@ -534,23 +484,22 @@ impl Redis {
     /// The connection that watches under this number: a new one for a new number, and never another later.
     fn watching_line(
         &mut self,
-        network: &mut dyn Network,
-        now: Time,
+        step: &mut StorageStep<'_>,
         number: u64,
         resp3: bool,
     ) -> Option<&mut (ConnectionId, Line)> {
         if number > self.watches {
             self.watches = number;
-            self.pinned_line(network, now, resp3)?.1.set_watch(Some(number));
+            self.pinned_line(step, resp3)?.1.set_watch(Some(number));
         }
         self.pinned.iter_mut().find(|(_, line)| line.watch() == Some(number))
     }
 
-    fn trim_idle(&mut self, network: &mut dyn Network) {
+    fn trim_idle(&mut self, step: &mut StorageStep<'_>) {
         self.pinned.retain(|(connection, line)| {
             let done = line.is_retired() && line.pending_count() == 0;
             if done {
-                network.close(*connection);
+                step.network.close(*connection);
             }
             !done
         });
@@ -562,7 +511,7 @@ impl Redis {
             idle += usize::from(line.is_idle());
             let keep = !line.is_idle() || idle <= IDLE_MAX;
             if !keep {
-                network.close(*connection);
+                step.network.close(*connection);
             }
             keep
         });

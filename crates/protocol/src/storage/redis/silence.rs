@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::Redis;
 use super::line::Line;
-use crate::storage::StorageEvent;
-use crate::storage::network::{ConnectionId, Network};
+use crate::storage::network::ConnectionId;
+use crate::storage::step::StorageStep;
 use crate::time::Time;
 
 /// Redis says that a script runs for too long after five seconds, which is also how long a silent server is waited for:
@@ -29,13 +29,7 @@ impl Redis {
     }
 
     /// Closes the connections on which an answer is overdue.
-    pub(super) fn close_silent(
-        &mut self,
-        network: &mut dyn Network,
-        now: Time,
-        timeout: Duration,
-        events: &mut Vec<StorageEvent>,
-    ) {
+    pub(super) fn close_silent(&mut self, step: &mut StorageStep<'_>, timeout: Duration) {
         let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
         let always = self.shared.iter().flatten().chain(listeners);
         // A script that runs for too long is told of only after a while of silence.
@@ -43,7 +37,7 @@ impl Redis {
         let runs_script = self.pinned.iter().any(|one| script(&one));
         let patience = if runs_script { SCRIPT_PATIENCE } else { Duration::ZERO };
         let late_shared: Vec<ConnectionId> = always
-            .filter(|(_, line)| line.overdue(now, timeout + patience))
+            .filter(|(_, line)| line.overdue(step.now, timeout + patience))
             .map(|(connection, _)| *connection)
             .collect();
         // Blocking commands may take any time, and so may scripts while the server answers others; making their
@@ -51,18 +45,12 @@ impl Redis {
         let late_pinned = self.pinned.iter().filter(|(_, line)| {
             let bounded = !line.is_open() || line.watch().is_some();
             let silent = line.runs_scripts() && !late_shared.is_empty();
-            (bounded || silent) && line.overdue(now, timeout)
+            (bounded || silent) && line.overdue(step.now, timeout)
         });
         let late_pinned: Vec<ConnectionId> = late_pinned.map(|(connection, _)| *connection).collect();
         let late: Vec<ConnectionId> = late_shared.into_iter().chain(late_pinned).collect();
         for connection in late {
-            self.closed(
-                network,
-                connection,
-                now,
-                &format!("no answer within {} ms", timeout.as_millis()),
-                events,
-            );
+            self.closed(step, connection, &format!("no answer within {} ms", timeout.as_millis()));
         }
     }
 }

@@ -94,13 +94,13 @@ impl Takeover {
     pub(super) fn new(
         login: Option<Login>,
         cluster_mode: bool,
-        (cluster, shim): (&str, &str),
+        prefix: String,
         random: SmallRng,
     ) -> Takeover {
         Takeover {
             login,
             cluster_mode,
-            prefix: acl::user_prefix(cluster, shim),
+            prefix,
             random,
             step: Step::Login,
             traits: StorageTraits::default(),
@@ -393,7 +393,12 @@ mod tests {
     }
 
     fn takeover(seed: u64) -> Takeover {
-        let mut takeover = Takeover::new(None, false, ("test", "shim-0"), SmallRng::seed_from_u64(seed));
+        let mut takeover = Takeover::new(
+            None,
+            false,
+            super::acl::user_prefix("test", "shim-0"),
+            SmallRng::seed_from_u64(seed),
+        );
         takeover.restart();
         takeover
     }
