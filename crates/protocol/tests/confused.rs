@@ -14,7 +14,7 @@ use protocol::node::{self, Admission, Node, NodeConfig, NodeSettings};
 use protocol::placement::{Placement, Secret};
 use protocol::requests::{Overload, RequestLimits};
 use protocol::shim::{self, Bounded, Shim, ShimConfig, ShimSettings};
-use protocol::storage::{Lane, StorageEvent, StorageTraits, Store, Wish};
+use protocol::storage::{CommandControl, Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -455,12 +455,12 @@ impl Confusion {
                 shim::Effect::Send { to, message } => self.post(Peer::Shim(ShimId(0)), to, message),
                 shim::Effect::Store(store) => self.store(store),
                 shim::Effect::Release { number, .. } => self.storage.release(number),
-                shim::Effect::Wish { ticket, wish: Wish::Abort } => {
+                shim::Effect::Control { ticket, control: CommandControl::Abort } => {
                     self.tell_shim(shim::Input::Storage(StorageEvent::Lost { ticket, sent: true }));
                     self.tell_shim(shim::Input::Storage(StorageEvent::Fenced));
                 }
                 // Such a peer's client waits on.
-                shim::Effect::Purged { .. } | shim::Effect::Wish { .. } => {}
+                shim::Effect::Purged { .. } | shim::Effect::Control { .. } => {}
             }
         }
         self.carries_out = false;

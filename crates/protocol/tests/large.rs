@@ -10,7 +10,7 @@ use bytes::Bytes;
 use protocol::placement::Placement;
 use protocol::requests::{Overload, RequestLimits};
 use protocol::shim::{Effect, Input, Shim, TRANSFERS_MAX};
-use protocol::storage::{Lane, StorageEvent, StorageTraits, Wish};
+use protocol::storage::{CommandControl, Lane, StorageEvent, StorageTraits};
 use protocol::time::Time;
 use wire::message::{Cancel, Credit, Execute, Read};
 use wire::resp::Command;
@@ -70,9 +70,11 @@ impl World {
                 Effect::Send { message: Message::Part(part), .. } => {
                     format!("r{} {}, {:?}", part.request, String::from_utf8_lossy(&part.value), part.follows)
                 }
-                Effect::Wish { ticket, wish: Wish::Skip } => format!("skip {ticket}"),
-                Effect::Wish { ticket, wish: Wish::Take { bytes } } => format!("take {ticket} {bytes}"),
-                Effect::Wish { ticket, wish: Wish::Abort } => format!("abort {ticket}"),
+                Effect::Control { ticket, control: CommandControl::Skip } => format!("skip {ticket}"),
+                Effect::Control { ticket, control: CommandControl::Take { bytes } } => {
+                    format!("take {ticket} {bytes}")
+                }
+                Effect::Control { ticket, control: CommandControl::Abort } => format!("abort {ticket}"),
                 other => panic!("unexpected {other:?}"),
             };
             self.done.push(done);

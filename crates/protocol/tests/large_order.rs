@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::placement::Placement;
 use protocol::shim::{Effect, Input, Shim};
-use protocol::storage::{Lane, StorageEvent, StorageTraits, Store, Wish};
+use protocol::storage::{CommandControl, Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -98,14 +98,14 @@ impl World {
                     self.parts += 1;
                     assert!(part.follows != Follows::Lost, "nothing is lost here");
                 }
-                Effect::Wish { ticket, wish: Wish::Skip } => {
+                Effect::Control { ticket, control: CommandControl::Skip } => {
                     let connection = self.connections.get_mut(&0).expect("the shared connection");
                     let first = connection.done.pop_front().expect("a reply to skip");
                     assert_eq!(first.0.ticket, ticket, "only the reply that comes now can be skipped");
                     connection.told = false;
                     self.skipped += 1;
                 }
-                Effect::Wish { ticket, wish: Wish::Take { .. } } => {
+                Effect::Control { ticket, control: CommandControl::Take { .. } } => {
                     let connection = self.connections.get_mut(&(ticket + 1)).expect("its own connection");
                     let (_, version) = connection.done.pop_front().expect("a reply to hand on");
                     self.connections.remove(&(ticket + 1));

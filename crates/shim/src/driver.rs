@@ -131,7 +131,9 @@ impl ShimDriver {
                     Effect::Release { number, clean } => {
                         store(io, StorageInput::Release { number, clean });
                     }
-                    Effect::Wish { ticket, wish } => store(io, StorageInput::Wish { ticket, wish }),
+                    Effect::Control { ticket, control } => {
+                        store(io, StorageInput::Control { ticket, control })
+                    }
                     Effect::Purged { number, copies } => {
                         if let Some(done) = self.purges.remove(&number) {
                             done(copies);

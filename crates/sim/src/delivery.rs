@@ -212,8 +212,8 @@ impl Cluster {
                         shim::Effect::Release { number, clean } => {
                             self.step_storage(host, StorageInput::Release { number, clean });
                         }
-                        shim::Effect::Wish { ticket, wish } => {
-                            self.step_storage(host, StorageInput::Wish { ticket, wish });
+                        shim::Effect::Control { ticket, control } => {
+                            self.step_storage(host, StorageInput::Control { ticket, control });
                         }
                         shim::Effect::Purged { number, .. } => self.check_purged(host, number),
                     }

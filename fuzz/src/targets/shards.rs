@@ -8,7 +8,7 @@ use std::time::Duration;
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use protocol::shards::{Effect, Input, Shards, ShardsConfig};
-use protocol::storage::{Lane, Reach, StorageEvent, StorageTraits, Store, Wish};
+use protocol::storage::{CommandControl, Lane, Reach, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use wire::ShimId;
 use wire::resp::Command;
@@ -88,7 +88,7 @@ fn play(bytes: &mut Unstructured<'_>) -> Result<()> {
                 world.now = world.now.after(Duration::from_millis(u64::from(bytes.arbitrary::<u8>()?)));
                 Input::Tick
             }
-            4 => Input::Wish { ticket: bytes.int_in_range(0..=tickets)?, wish: Wish::Abort },
+            4 => Input::Control { ticket: bytes.int_in_range(0..=tickets)?, control: CommandControl::Abort },
             5 => Input::Release { number: bytes.int_in_range(0..=9)?, clean: bytes.arbitrary()? },
             6 => {
                 let event = match bytes.int_in_range(0..=4)? {
@@ -138,10 +138,10 @@ impl World {
                     let before = self.sent.insert(store.ticket, (server, store.commands.len()));
                     assert_eq!(before, None, "a ticket is used twice");
                 }
-                Effect::Wish { server, ticket, wish: Wish::Abort } => {
+                Effect::Control { server, ticket, control: CommandControl::Abort } => {
                     assert_eq!(self.sent[&ticket].0, server);
                 }
-                Effect::Wish { server, ticket, .. } => {
+                Effect::Control { server, ticket, .. } => {
                     let elsewhere = self.sent.get(&ticket).is_some_and(|(at, _)| *at != server);
                     assert!(!elsewhere, "{ticket} is not at {server}");
                 }

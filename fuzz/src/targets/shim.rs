@@ -7,7 +7,7 @@ use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::shim::{Bounded, Effect, Input, PurgeTarget, Shim, ShimConfig, ShimSettings};
-use protocol::storage::{StorageEvent, StorageTraits, Wish};
+use protocol::storage::{CommandControl, StorageEvent, StorageTraits};
 use protocol::time::Time;
 use wire::resp::Command;
 
@@ -133,12 +133,15 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                     pending.push((store.ticket, store.commands.len()));
                 }
                 Effect::Release { .. } | Effect::Purged { .. } => {}
-                Effect::Wish { ticket, wish: Wish::Skip } => {
+                Effect::Control { ticket, control: CommandControl::Skip } => {
                     let index = pending.iter().position(|(known, _)| *known == ticket);
                     pending.swap_remove(index.expect("only what storage answers is skipped"));
                 }
-                Effect::Wish { ticket, wish: Wish::Take { .. } } => taken.push(ticket),
-                Effect::Wish { ticket, wish: Wish::Unblock { .. } | Wish::Abort } => {
+                Effect::Control { ticket, control: CommandControl::Take { .. } } => taken.push(ticket),
+                Effect::Control {
+                    ticket,
+                    control: CommandControl::Unblock { .. } | CommandControl::Abort,
+                } => {
                     assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
                 }
             }

@@ -25,7 +25,7 @@ use slab::Slab;
 use wire::ShimId;
 
 use crate::placement::slot::{self, SLOTS};
-use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store, Wish};
+use crate::storage::{CommandControl, Lane, Reach, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
 use fan::Fan;
 use flight::{Asked, Disturbed, Flight, Unit};
@@ -47,9 +47,9 @@ pub struct ShardsConfig {
 #[derive(Clone, Debug)]
 pub enum Input {
     Store(Store),
-    Wish {
+    Control {
         ticket: u64,
-        wish: Wish,
+        control: CommandControl,
     },
     Release {
         number: u64,
@@ -84,10 +84,10 @@ pub enum Effect {
         server: SocketAddr,
         store: Store,
     },
-    Wish {
+    Control {
         server: SocketAddr,
         ticket: u64,
-        wish: Wish,
+        control: CommandControl,
     },
     Release {
         server: SocketAddr,
@@ -213,7 +213,7 @@ impl Shards {
         let step = &mut ShardsStep { now, effects };
         match input {
             Input::Store(store) => self.store(step, store),
-            Input::Wish { ticket, wish } => self.wish(step, ticket, wish),
+            Input::Control { ticket, control } => self.control(step, ticket, control),
             Input::Release { number, clean } => {
                 if let Some(server) = self.watches.remove(&number) {
                     step.effects.push(Effect::Release { server, number, clean });

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::flight::Flight;
 use super::step::ShardsStep;
 use super::{Effect, Shards};
-use crate::storage::{Lane, StorageEvent, Wish};
+use crate::storage::{CommandControl, Lane, StorageEvent};
 
 impl Shards {
     /// Where a command is, and its ticket there.
@@ -21,14 +21,14 @@ impl Shards {
         Some((asked.server, inner as u64))
     }
 
-    pub(super) fn wish(&mut self, step: &mut ShardsStep<'_>, ticket: u64, wish: Wish) {
-        let Some((server, inner)) = self.place(ticket) else { return self.end_parked(step, ticket, wish) };
-        step.effects.push(Effect::Wish { server, ticket: inner, wish });
+    pub(super) fn control(&mut self, step: &mut ShardsStep<'_>, ticket: u64, control: CommandControl) {
+        let Some((server, inner)) = self.place(ticket) else { return self.end_parked(step, ticket, control) };
+        step.effects.push(Effect::Control { server, ticket: inner, control });
         let place = inner as usize;
-        let flight = match wish {
-            Wish::Abort | Wish::Unblock { .. } => return,
-            Wish::Skip => self.asked.remove(place).flight,
-            Wish::Take { .. } => {
+        let flight = match control {
+            CommandControl::Abort | CommandControl::Unblock { .. } => return,
+            CommandControl::Skip => self.asked.remove(place).flight,
+            CommandControl::Take { .. } => {
                 std::mem::replace(&mut self.asked[place].flight, Flight::Transfer { ticket })
             }
         };
@@ -36,12 +36,12 @@ impl Shards {
     }
 
     /// One that no server has ends here as a server would end it.
-    fn end_parked(&mut self, step: &mut ShardsStep<'_>, ticket: u64, wish: Wish) {
-        let ends = matches!(wish, Wish::Abort | Wish::Unblock { .. });
+    fn end_parked(&mut self, step: &mut ShardsStep<'_>, ticket: u64, control: CommandControl) {
+        let ends = matches!(control, CommandControl::Abort | CommandControl::Unblock { .. });
         let parked = self.parked.iter().position(|unit| ends && unit.ticket == ticket);
         let Some(unit) = parked.and_then(|index| self.parked.remove(index)) else { return };
-        step.report(match wish {
-            Wish::Unblock { error } => {
+        step.report(match control {
+            CommandControl::Unblock { error } => {
                 let resp3 = unit.lane == Lane::Pinned { resp3: true };
                 let replies = SmallVec::from_elem(unblocked(error, resp3), unit.commands.len());
                 StorageEvent::Replies { ticket, replies }

@@ -23,7 +23,7 @@ use super::{Effect, Purpose, Shim, Ticket};
 use crate::hash::KeyMap;
 use crate::key_view::KeyView;
 use crate::requests::RequestClass;
-use crate::storage::{EARLY_BYTES, LARGE_REPLY_BYTES, Lane, Wish};
+use crate::storage::{CommandControl, EARLY_BYTES, LARGE_REPLY_BYTES, Lane};
 use crate::time::Time;
 
 /// Large replies under way at a time, each with a storage connection and up to `WINDOW_BYTES` on its way.
@@ -107,7 +107,8 @@ impl Shim {
             Purpose::Operation(id) if self.operations[*id as usize].streams() => {
                 // Its router asks for the rest of the window at its turn: with many whole ones a link has no room for what
                 // others are told.
-                step.effects.push(Effect::Wish { ticket, wish: Wish::Take { bytes: EARLY_BYTES } });
+                step.effects
+                    .push(Effect::Control { ticket, control: CommandControl::Take { bytes: EARLY_BYTES } });
             }
             Purpose::Operation(id) => self.skip_operation(step, ticket, *id),
             Purpose::Fill(_) => self.skip_fill(step, ticket),
@@ -180,7 +181,7 @@ impl Shim {
             self.storage_limit.ended();
         }
         self.statistics.large_replies_skipped += 1;
-        step.effects.push(Effect::Wish { ticket, wish: Wish::Skip });
+        step.effects.push(Effect::Control { ticket, control: CommandControl::Skip });
         found.purpose
     }
 
@@ -269,14 +270,15 @@ impl Shim {
     pub(super) fn credit(&mut self, step: &mut ShimStep<'_>, from: Peer, credit: &Credit) {
         let Some((ticket, asked)) = self.larges.running.get_mut(&(from, credit.request)) else { return };
         *asked = step.now;
-        step.effects.push(Effect::Wish { ticket: *ticket, wish: Wish::Take { bytes: credit.bytes } });
+        step.effects
+            .push(Effect::Control { ticket: *ticket, control: CommandControl::Take { bytes: credit.bytes } });
     }
 
     /// Nobody waits for the rest any more.
     pub(super) fn end_transfer(&mut self, step: &mut ShimStep<'_>, wanted: (Peer, u64)) {
         let Some((ticket, _)) = self.larges.running.remove(&wanted) else { return };
         self.tickets[ticket as usize].purpose = Purpose::Transfer { origin: None };
-        step.effects.push(Effect::Wish { ticket, wish: Wish::Abort });
+        step.effects.push(Effect::Control { ticket, control: CommandControl::Abort });
     }
 
     pub(super) fn end_transfers_of(&mut self, step: &mut ShimStep<'_>, router: Peer) {

@@ -46,7 +46,7 @@ use crate::key_view::KeyView;
 use crate::load::LoadMeter;
 use crate::placement::Placement;
 use crate::requests::{RequestQueue, RouterWindows};
-use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store, Wish};
+use crate::storage::{CommandControl, Lane, Reach, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
 use joins::{Origins, Readings};
 use operation::{KeyState, Operation, Origin};
@@ -137,9 +137,9 @@ pub enum Effect {
     },
     Store(Store),
     /// About what `Store` of this ticket has sent.
-    Wish {
+    Control {
         ticket: u64,
-        wish: Wish,
+        control: CommandControl,
     },
     /// No copy of what `Input::Purge` of this number named is older than that; there were so many.
     Purged {

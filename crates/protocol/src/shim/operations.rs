@@ -12,7 +12,7 @@ use super::reads::own;
 use super::step::ShimStep;
 use super::{Effect, Input, Outstanding, Purpose, Shim, unblock};
 use crate::hash::KeyMap;
-use crate::storage::{Lane, Reach, Wish};
+use crate::storage::{CommandControl, Lane, Reach};
 use crate::time::Time;
 use commands::{Classified, CommandKind};
 
@@ -462,7 +462,7 @@ fn abandon(step: &mut ShimStep<'_>, operation: &mut Operation) {
     }
     operation.cancelled = true;
     if let Phase::Sent { ticket } = operation.phase {
-        step.effects.push(Effect::Wish { ticket, wish: Wish::Abort });
+        step.effects.push(Effect::Control { ticket, control: CommandControl::Abort });
     }
 }
 

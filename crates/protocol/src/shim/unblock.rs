@@ -6,7 +6,7 @@ use wire::resp::Command;
 use super::operation::{Operation, OperationKind, Origin, Phase};
 use super::step::ShimStep;
 use super::{Effect, Shim};
-use crate::storage::{Lane, Wish};
+use crate::storage::{CommandControl, Lane};
 
 const UNBLOCKED: &[u8] = b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n";
 
@@ -41,7 +41,7 @@ impl Shim {
         }
         match operation.phase {
             Phase::Sent { ticket } => {
-                step.effects.push(Effect::Wish { ticket, wish: Wish::Unblock { error } })
+                step.effects.push(Effect::Control { ticket, control: CommandControl::Unblock { error } })
             }
             Phase::Queued | Phase::Invalidating => operation.unblocked = Some(error),
         }

@@ -56,7 +56,7 @@ pub struct Store {
 
 /// What is wanted of a command that storage has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Wish {
+pub enum CommandControl {
     /// Give up a pinned command; its `Lost` and, once it cannot run any more, `Fenced` follow.
     Abort,
     /// End a pinned command as by its time-out, or by an error; its reply follows as ever.
@@ -91,7 +91,7 @@ pub enum StorageEvent {
         ticket: u64,
         replies: SmallVec<[Bytes; 2]>,
     },
-    /// The last reply of a ticket is large. Without a `Wish` about it, it is kept until it is whole.
+    /// The last reply of a ticket is large. Without a `CommandControl` about it, it is kept until it is whole.
     Large {
         ticket: u64,
     },

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 
 use bytes::Bytes;
 
-use super::{StorageEvent, Store, Wish};
+use super::{CommandControl, StorageEvent, Store};
 use crate::time::Time;
 
 /// A connection of one storage machine. Its network gives the numbers, and none twice.
@@ -25,9 +25,9 @@ pub enum Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageInput {
     Store(Store),
-    Wish {
+    Control {
         ticket: u64,
-        wish: Wish,
+        control: CommandControl,
     },
     /// The connection that watches under this number serves nobody any more. `clean`: it watches nothing.
     Release {

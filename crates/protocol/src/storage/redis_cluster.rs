@@ -44,7 +44,9 @@ impl Backend for RedisCluster {
         let step = &mut StorageStep { now, network, events };
         match input {
             StorageInput::Store(store) => self.inputs.push_back(Input::Store(store)),
-            StorageInput::Wish { ticket, wish } => self.inputs.push_back(Input::Wish { ticket, wish }),
+            StorageInput::Control { ticket, control } => {
+                self.inputs.push_back(Input::Control { ticket, control })
+            }
             StorageInput::Release { number, clean } => {
                 self.inputs.push_back(Input::Release { number, clean })
             }
@@ -173,7 +175,9 @@ impl RedisCluster {
                 return;
             }
             Effect::Store { server, store } => (server, StorageInput::Store(store)),
-            Effect::Wish { server, ticket, wish } => (server, StorageInput::Wish { ticket, wish }),
+            Effect::Control { server, ticket, control } => {
+                (server, StorageInput::Control { ticket, control })
+            }
             Effect::Release { server, number, clean } => (server, StorageInput::Release { number, clean }),
         };
         self.step_server(step, server, input);

@@ -96,7 +96,7 @@ impl Cluster {
                     self.send_command(&mut state.shims[index], store, &mut answered)
                 }
                 shim::Effect::Send { .. }
-                | shim::Effect::Wish { .. }
+                | shim::Effect::Control { .. }
                 | shim::Effect::Release { .. }
                 | shim::Effect::Purged { .. } => {}
             }

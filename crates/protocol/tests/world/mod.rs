@@ -16,7 +16,7 @@ use protocol::placement::slot::slot;
 use protocol::placement::{Placement, Secret};
 use protocol::requests::RequestLimits;
 use protocol::shim::{self, Bounded, Shim, ShimConfig, ShimSettings};
-use protocol::storage::{Lane, StorageEvent, StorageTraits, Store, Wish};
+use protocol::storage::{CommandControl, Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use smallvec::SmallVec;
 use storage::MiniStorage;
@@ -489,21 +489,23 @@ impl World {
                     let how = if clean { " clean" } else { "" };
                     let _ = writeln!(self.log, "  s0 releases connection {number}{how}");
                 }
-                shim::Effect::Wish { wish: Wish::Skip, .. } => {
+                shim::Effect::Control { control: CommandControl::Skip, .. } => {
                     self.begun.take().expect("only a large reply is skipped");
                     let _ = writeln!(self.log, "  s0 skips it");
                 }
-                shim::Effect::Wish { wish: Wish::Take { .. }, .. } => panic!("nobody here takes parts"),
+                shim::Effect::Control { control: CommandControl::Take { .. }, .. } => {
+                    panic!("nobody here takes parts")
+                }
                 shim::Effect::Purged { number, copies } => {
                     let _ = writeln!(self.log, "  purge {number} is done, {copies} copies");
                 }
-                shim::Effect::Wish { ticket, wish: Wish::Unblock { error } } => {
+                shim::Effect::Control { ticket, control: CommandControl::Unblock { error } } => {
                     self.blocked.retain(|store| store.ticket != ticket);
                     let reply: &[u8] = if error { b"-UNBLOCKED\r\n" } else { b"*-1\r\n" };
                     let replies = [Bytes::from_static(reply)].into_iter().collect();
                     self.parcels.push_back(Parcel::Answer(StorageEvent::Replies { ticket, replies }));
                 }
-                shim::Effect::Wish { ticket, wish: Wish::Abort } => {
+                shim::Effect::Control { ticket, control: CommandControl::Abort } => {
                     self.blocked.retain(|store| store.ticket != ticket);
                     self.parcels.push_back(Parcel::Answer(StorageEvent::Lost { ticket, sent: true }));
                     self.parcels.push_back(Parcel::Answer(StorageEvent::Fenced));

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use config::Address;
 use protocol::storage::network::{Endpoint, StorageInput};
 use protocol::storage::redis::{Redis, RedisSettings};
-use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
+use protocol::storage::{CommandControl, Lane, Reach, StorageEvent, Store};
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use shim::storage::Storage as Backed;
 use wire::resp::Command;
@@ -474,7 +474,7 @@ fn a_blocking_command_has_its_own_connection_and_can_be_given_up() {
     }
     let io = storage.reactor.io();
     let now = io.now();
-    let abort = StorageInput::Wish { ticket: blocked, wish: Wish::Abort };
+    let abort = StorageInput::Control { ticket: blocked, control: CommandControl::Abort };
     storage.recorder.redis.step(io, now, abort, &mut storage.recorder.events);
     assert!(storage.until_lost(blocked), "it may have been served while it was given up");
     storage.until_fenced();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use protocol::storage::network::{Backend, ConnectionId, Endpoint, StorageInput};
-use protocol::storage::{Lane, Reach, StorageEvent, Store, Wish};
+use protocol::storage::{CommandControl, Lane, Reach, StorageEvent, Store};
 use protocol::time::Time;
 use wire::resp::Command;
 
@@ -495,7 +495,7 @@ impl<S: Scene> World<S> {
         self.queue.push(due, Event::Work(process));
         let Some(incarnation) = self.processes[process].up else { return Ok(()) };
         if let Some(ticket) = self.book.pinned_of(process).filter(|_| self.random.percent(5)) {
-            return self.step(process, StorageInput::Wish { ticket, wish: Wish::Abort });
+            return self.step(process, StorageInput::Control { ticket, control: CommandControl::Abort });
         }
         if self.processes[process].watching && self.random.percent(5) {
             let (number, clean) = (self.processes[process].watches, self.random.percent(50));

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::{World, at, frame, server, slot, told};
 use crate::shards::{Effect, Input};
-use crate::storage::{Lane, Reach, StorageEvent, Store, Wish};
+use crate::storage::{CommandControl, Lane, Reach, StorageEvent, Store};
 
 const PINNED: Lane = Lane::Pinned { resp3: false };
 const SHARED: Lane = Lane::Shared { resp3: false };
@@ -41,15 +41,23 @@ fn a_large_reply_is_handed_on_in_parts() {
     world.hear(StorageEvent::Large { ticket: inner });
     assert_eq!(std::mem::take(&mut world.said), [StorageEvent::Large { ticket: 70 }]);
     for bytes in [100, 200] {
-        let taken = Effect::Wish { server: server(1), ticket: inner, wish: Wish::Take { bytes } };
-        assert_eq!(world.effects(Input::Wish { ticket: 70, wish: Wish::Take { bytes } }), [taken]);
+        let taken =
+            Effect::Control { server: server(1), ticket: inner, control: CommandControl::Take { bytes } };
+        assert_eq!(
+            world.effects(Input::Control { ticket: 70, control: CommandControl::Take { bytes } }),
+            [taken]
+        );
     }
     for last in [false, true] {
         let part = |ticket| StorageEvent::Part { ticket, bytes: Bytes::from_static(b"part"), last };
         world.hear(part(inner));
         assert_eq!(std::mem::take(&mut world.said), [part(70)]);
     }
-    assert_eq!(world.effects(Input::Wish { ticket: 70, wish: Wish::Take { bytes: 1 } }), [], "it is over");
+    assert_eq!(
+        world.effects(Input::Control { ticket: 70, control: CommandControl::Take { bytes: 1 } }),
+        [],
+        "it is over"
+    );
 }
 
 #[test]
@@ -63,8 +71,11 @@ fn a_large_reply_that_nobody_wants_lets_the_next_of_its_slot_go() {
     assert_eq!(world.take(), [at(1, "GET a")]);
     let inner = world.inner();
     world.hear(StorageEvent::Large { ticket: inner });
-    let effects = world.effects(Input::Wish { ticket: 1, wish: Wish::Skip });
-    assert_eq!(effects[0], Effect::Wish { server: server(1), ticket: inner, wish: Wish::Skip });
+    let effects = world.effects(Input::Control { ticket: 1, control: CommandControl::Skip });
+    assert_eq!(
+        effects[0],
+        Effect::Control { server: server(1), ticket: inner, control: CommandControl::Skip }
+    );
     let [_, Effect::Store { server: to, store }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!((*to, &store.commands[0]), (server(2), &frame("SET a 1")));
 }
@@ -77,7 +88,7 @@ fn a_transfer_that_breaks_off_leaves_nothing_to_be_fenced() {
         let inner = world.inner();
         world.hear(StorageEvent::Large { ticket: inner });
         if taken {
-            world.step(Input::Wish { ticket: 1, wish: Wish::Take { bytes: 100 } });
+            world.step(Input::Control { ticket: 1, control: CommandControl::Take { bytes: 100 } });
         }
         world.hear(StorageEvent::Lost { ticket: inner, sent: true });
         assert_eq!(world.replies(), [told(1, "lost, sent true")]);
@@ -108,11 +119,18 @@ fn what_waits_is_unblocked_wherever_it_is() {
     let mut world = World::new();
     world.ask(1, PINNED, "BLPOP a 0");
     let inner = world.inner();
-    let unblocked = Effect::Wish { server: server(1), ticket: inner, wish: Wish::Unblock { error: true } };
-    assert_eq!(world.effects(Input::Wish { ticket: 1, wish: Wish::Unblock { error: true } }), [unblocked]);
+    let unblocked = Effect::Control {
+        server: server(1),
+        ticket: inner,
+        control: CommandControl::Unblock { error: true },
+    };
+    assert_eq!(
+        world.effects(Input::Control { ticket: 1, control: CommandControl::Unblock { error: true } }),
+        [unblocked]
+    );
     world.answer(1, &["-CLUSTERDOWN The cluster is down"]);
     assert_eq!(world.replies(), [], "it waits for its slot to be served");
-    world.step(Input::Wish { ticket: 1, wish: Wish::Unblock { error: false } });
+    world.step(Input::Control { ticket: 1, control: CommandControl::Unblock { error: false } });
     assert_eq!(world.replies(), [told(1, "*-1")]);
     world.wait(100);
     assert_eq!(world.take(), [], "it is over");

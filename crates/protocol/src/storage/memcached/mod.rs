@@ -108,7 +108,7 @@ impl Backend for Memcached {
         match input {
             StorageInput::Store(store) => self.store(step, &store),
             // Nothing blocks there, nothing is watched, and no reply is told to be large.
-            StorageInput::Wish { .. } | StorageInput::Release { .. } => {}
+            StorageInput::Control { .. } | StorageInput::Release { .. } => {}
             StorageInput::Connected(connection) if self.is_watch(connection) => {
                 self.connected(step);
             }

@@ -24,7 +24,7 @@ use super::backoff::Backoff;
 use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Network, StorageInput};
 use super::step::StorageStep;
-use super::{Lane, NoteLevel, Reach, StorageEvent, Store, Wish};
+use super::{CommandControl, Lane, NoteLevel, Reach, StorageEvent, Store};
 use crate::time::Time;
 use admin::{Admin, News};
 use line::{Fault, Line, Listens};
@@ -75,7 +75,7 @@ impl Backend for Redis {
         let step = &mut StorageStep { now, network, events };
         match input {
             StorageInput::Store(store) => self.store(step, store),
-            StorageInput::Wish { ticket, wish } => self.wish(step, ticket, wish),
+            StorageInput::Control { ticket, control } => self.control(step, ticket, control),
             StorageInput::Release { number, clean } => self.release(step, number, clean),
             StorageInput::Connected(connection) if self.admin.is(connection) => {
                 self.admin.connected(step.network, step.now);
@@ -182,20 +182,20 @@ impl Redis {
         }
     }
 
-    fn wish(&mut self, step: &mut StorageStep<'_>, ticket: u64, wish: Wish) {
-        match wish {
-            Wish::Abort => self.abort(step, ticket),
-            Wish::Unblock { error } => {
+    fn control(&mut self, step: &mut StorageStep<'_>, ticket: u64, control: CommandControl) {
+        match control {
+            CommandControl::Abort => self.abort(step, ticket),
+            CommandControl::Unblock { error } => {
                 if let Some((_, line)) = self.pinned.iter_mut().find(|(_, line)| line.holds(ticket)) {
                     // Its next command must not be ended in place of this one.
                     line.retire(error);
                     self.end_retired(step);
                 }
             }
-            Wish::Skip => {
+            CommandControl::Skip => {
                 self.lines_mut().any(|(_, line)| line.skip(ticket));
             }
-            Wish::Take { bytes } => self.take(step, ticket, bytes),
+            CommandControl::Take { bytes } => self.take(step, ticket, bytes),
         }
     }
 
