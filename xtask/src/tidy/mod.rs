@@ -7,6 +7,7 @@ mod homonyms;
 mod licences;
 mod names;
 mod opening;
+mod parameters;
 mod size;
 mod source;
 mod subjects;
@@ -65,6 +66,7 @@ fn violations(root: &Path) -> anyhow::Result<Vec<Violation>> {
     let mut sources = Vec::new();
     let mut decisions = decisions::Decisions::default();
     let mut homonyms = homonyms::Homonyms::default();
+    let mut parameters = parameters::Parameters::default();
     for path in tracked_files(root)? {
         let bytes = std::fs::read(root.join(&path)).with_context(|| format!("reading {path}"))?;
         // What is not text (images, snapshots) has no lines to check.
@@ -85,9 +87,11 @@ fn violations(root: &Path) -> anyhow::Result<Vec<Violation>> {
         }
         glossary.check(source, &mut found);
         homonyms.see(source);
+        parameters.see(source);
     }
     decisions.check(&mut found);
     homonyms.check(&mut found);
+    parameters.check(&mut found);
     edges::check(&metadata(root, &["--no-deps", "--offline"])?, &mut found);
     let deny = std::fs::read_to_string(root.join("deny.toml")).context("reading deny.toml")?;
     let everything = metadata(root, &["--locked", "--all-features", "--filter-platform", &crate::host()?])?;
