@@ -67,37 +67,35 @@ impl Shim {
         let large = self.larges.knows(&key, view).then(Refusal::large);
         let refusal = self.refusal(&key).or(large).or_else(|| self.storage_overloaded(RequestClass::Fill));
         let asked = KeyView { key, view, resp3 };
-        let refused =
-            |asked: KeyView| FillTicket { node, session, fill, key: asked.key, view, version: None };
-        if let Some(refusal) = refusal {
-            return refuse_fill(step, refused(asked), refusal);
-        }
-        let Some((command, may_cache)) = self.read_command(&asked, command) else {
-            return refuse_fill(step, refused(asked), Refusal::error(MISFIT));
+        let found = match refusal {
+            Some(refusal) => Err(refusal),
+            None => self.read_command(&asked, command).ok_or_else(|| Refusal::error(MISFIT)),
         };
-        let KeyView { key, .. } = asked;
+        let mut fetch = FillTicket { node, session, fill, key: asked.key, view, version: None };
+        let (command, may_cache) = match found {
+            Ok(found) => found,
+            Err(refusal) => return refuse_fill(step, fetch, refusal),
+        };
         let live = self.links[usize::from(node.0)].session.is_live(step.now, session);
         if !live {
             step.send(Peer::Node(node), Message::Refuse(Refuse { session }));
         }
         let may_cache = may_cache
             && !self.observes()
-            && !self.config.settings.policies.of(&key.bytes).is_never()
-            && !self.is_moving(&key);
+            && !self.config.settings.policies.of(&fetch.key.bytes).is_never()
+            && !self.is_moving(&fetch.key);
         let grantable = live && self.grants() && may_cache;
-        let mut version = None;
-        if grantable && self.keys.get(&key).is_none_or(KeyState::is_quiet) {
+        if grantable && self.keys.get(&fetch.key).is_none_or(KeyState::is_quiet) {
             let sequence = self.sequence;
             // The key outlives the read buffer that it arrived in.
-            let state = self.keys.entry(own(&key)).or_insert_with(|| KeyState::new(sequence));
+            let state = self.keys.entry(own(&fetch.key)).or_insert_with(|| KeyState::new(sequence));
             state.directory.register(node, fill, view);
-            version = Some(state.directory.version);
+            fetch.version = Some(state.directory.version);
         }
         self.statistics.storage_reads += 1;
-        let pttl = self.frame(PTTL, &key.bytes);
-        let (lane, reach) = (Lane::Shared { resp3 }, self.reach(&key));
-        let purpose = Purpose::Fill(FillTicket { node, session, fill, key, view, version });
-        self.store(step, purpose, lane, reach, SmallVec::from_buf([pttl, command]));
+        let pttl = self.frame(PTTL, &fetch.key.bytes);
+        let (lane, reach) = (Lane::Shared { resp3 }, self.reach(&fetch.key));
+        self.store(step, Purpose::Fill(fetch), lane, reach, SmallVec::from_buf([pttl, command]));
     }
 
     /// The command for storage, and whether its reply may be cached. None if it is anything but the cacheable read of
