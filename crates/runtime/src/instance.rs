@@ -117,20 +117,19 @@ impl MapCell {
         newest.wakes.iter().for_each(|wake| wake());
     }
 
-    /// The newest map, if its epoch is above the one that the member acts on.
-    pub fn newer_than(&self, epoch: u32) -> Option<Arc<ClusterMap>> {
-        self.newest().map.as_ref().filter(|map| map.epoch > epoch).cloned()
+    /// The newest map and where its nodes listen, if its epoch is above the one that the member acts on.
+    pub(crate) fn newer_than(&self, epoch: u32) -> Option<(Arc<ClusterMap>, Arc<[Address]>)> {
+        let newest = self.newest();
+        let map = newest.map.as_ref().filter(|map| map.epoch > epoch)?;
+        Some((Arc::clone(map), Arc::clone(&newest.addresses)))
     }
 
     /// The newest map as the members of `config` act on it, if its epoch is above the one that they act on. One that cannot be
     /// used is told of in the log.
     pub fn placement_newer_than(&self, config: &Config, epoch: u32) -> Option<NewPlacement> {
-        let map = self.newer_than(epoch)?;
+        let (map, addresses) = self.newer_than(epoch)?;
         match config.placement((*map).clone()) {
-            Ok(placement) => Some(NewPlacement {
-                placement: Arc::new(placement),
-                addresses: Arc::clone(&self.newest().addresses),
-            }),
+            Ok(placement) => Some(NewPlacement { placement: Arc::new(placement), addresses }),
             Err(error) => {
                 tracing::error!(%error, epoch = map.epoch, "a cluster map that cannot be used is ignored");
                 None
@@ -190,7 +189,7 @@ mod tests {
             cell.publish(&map(epoch), &Arc::default());
         }
         assert_eq!(receiver.try_iter().count(), 1);
-        assert_eq!(cell.newer_than(1).unwrap().epoch, 2);
+        assert_eq!(cell.newer_than(1).unwrap().0.epoch, 2);
         assert_eq!(cell.newer_than(2), None);
     }
 }

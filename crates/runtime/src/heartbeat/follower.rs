@@ -172,7 +172,7 @@ mod tests {
         let known = RosterSize { nodes: 2, ..RosterSize::default() };
         follower.hand_over(&HeartbeatReply { epoch: 4, shares, known, ..HeartbeatReply::default() });
         follower.hand_over(&HeartbeatReply { epoch: 3, ..HeartbeatReply::default() });
-        let map = maps.newer_than(1).unwrap();
+        let (map, _) = maps.newer_than(1).unwrap();
         let shares: Vec<_> = map.layers[0].nodes.iter().map(|node| node.share).collect();
         assert_eq!((map.epoch, shares), (4, vec![1000, 250, 0]), "the controllers do not know n2");
     }
