@@ -29,10 +29,11 @@ pub(crate) fn check_followed(mut storage: Sentinels, layout: Layout) {
         } else {
             storage.servers[before].kill();
         }
-        until("another server is the primary", || (storage.primary() != before).then_some(()));
-        let after = storage.primary();
         // Until a client of sentinels has heard of it, the old primary takes writes that nobody will see again.
-        until("the shim has followed", || (!storage.servers[after].shim_users().is_empty()).then_some(()));
+        let after = until("the shim has followed to another server", || {
+            let primary = storage.primary();
+            (primary != before && !storage.servers[primary].shim_users().is_empty()).then_some(primary)
+        });
         let mut clients = [cluster.connect(0), cluster.connect(1)];
         // Redis may lose what the replica has not got; what is cached must then be what is left.
         check_truth(&mut clients, &keys, |_| storage.servers[after].connect());

@@ -136,14 +136,11 @@ impl DemoCluster {
         }
     }
 
-    /// Returns once requests can be served: the router reaches every shim.
+    /// Returns once every member has all its links: some thousands in a large cluster, which are not part of the show.
     pub(crate) fn wait_until_linked(&self, stop: &Stop) -> Result<()> {
         let started = Instant::now();
         loop {
-            if let MemberStatus::Router(status) = self.router.status.get()
-                && status.peers > 0
-                && status.shims_missing.is_empty()
-            {
+            if self.is_linked() {
                 return Ok(());
             }
             if stop.wait_timeout(LINK_POLL) {
@@ -156,6 +153,20 @@ impl DemoCluster {
                 );
             }
         }
+    }
+
+    fn is_linked(&self) -> bool {
+        let (nodes, shims, routers) = (self.nodes.len(), self.shims.len(), 1);
+        let instances = self.nodes.iter().filter_map(|node| node.instance.as_ref());
+        instances.chain(&self.shims).chain([&self.router]).all(|instance| {
+            let (links, peers) = match instance.status.get() {
+                MemberStatus::Node(status) => (status.peers, shims + routers),
+                MemberStatus::Shim(status) => (status.peers, nodes + routers),
+                MemberStatus::Router(status) => (status.peers, nodes + shims),
+                MemberStatus::Controller(_) => return true,
+            };
+            links >= peers as u64
+        })
     }
 
     /// Lets the nodes cache, or has them drop what they have, as a reload of the configuration does: requests go on

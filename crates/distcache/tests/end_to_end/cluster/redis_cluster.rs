@@ -121,12 +121,15 @@ impl RedisCluster {
         });
     }
 
-    /// Whether a server has its link to each of the others: what is published goes over these, and is lost without one.
+    /// Whether a server has its link to each of the others and knows whose the links to it are: what is published goes
+    /// over these, and is lost without one; Valkey drops it also where it does not know yet who sends it.
     fn knows_all(&self, client: &mut Client) -> bool {
         let nodes = text(&client.call(&["CLUSTER", "NODES"]));
         let is_linked =
             |line: &&str| line.split(' ').nth(7) == Some("connected") && !line.contains("handshake");
-        nodes.lines().filter(is_linked).count() == self.servers.len()
+        let Value::Array(links) = client.call(&["CLUSTER", "LINKS"]) else { return false };
+        let others = self.servers.len() - 1;
+        nodes.lines().filter(is_linked).count() == self.servers.len() && links.len() == 2 * others
     }
 
     fn all(&self, mut good: impl FnMut(&mut Client) -> bool) -> Option<()> {

@@ -55,9 +55,10 @@ impl Sentinels {
             let (port, tls_port) = (free_port(), free_port());
             let file = directory.join(&format!("sentinel-{number}.conf"));
             let primary = ports[0];
+            // A primary that a busy machine keeps for a while is not given up.
             let settings = format!(
                 "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor main 127.0.0.1 {primary} 2\n\
-                 sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 4000\n",
+                 sentinel down-after-milliseconds main 5000\nsentinel failover-timeout main 4000\n",
                 directory.path().display()
             );
             std::fs::write(&file, settings).expect("the configuration is written");
