@@ -122,9 +122,21 @@ impl Sentinels {
         self.ports.iter().position(|known| known.to_string() == port).expect("one of the servers")
     }
 
-    /// Has the replica take over while the primary is well.
+    /// Has the replica take over while the primary is well. A sentinel gives up where it has not heard from the replica
+    /// of late, and is asked again.
     pub(crate) fn fail_over(&self) {
-        let reply = Client::tcp(self.sentinels[0]).call(&["SENTINEL", "FAILOVER", "main"]);
-        assert_eq!(text(&reply), "OK");
+        let mut client = Client::tcp(self.sentinels[0]);
+        let before = self.primary();
+        until("a fail-over has ended well", || {
+            let state = client.call(&["SENTINEL", "MASTER", "main"]);
+            let is_under_way = text(&state).contains("failover_in_progress");
+            if self.primary() != before {
+                return Some(());
+            }
+            if !is_under_way {
+                client.call(&["SENTINEL", "FAILOVER", "main"]);
+            }
+            None
+        });
     }
 }
