@@ -16,8 +16,9 @@ impl NodeDriver {
         let hottest_max = if self.config.security.hide_keys { 0 } else { HOTTEST_MAX };
         let hottest = |hot: protocol::node::HotKey| HotKey::new(&hot.key, hot.heat);
         let statistics = self.node.measured(now);
+        let counts = self.peers.counts();
         let mut sheds_total = sheds(&statistics);
-        sheds_total.insert("large-reply".to_owned(), self.peers.replies_dropped());
+        sheds_total.insert("large-reply".to_owned(), counts.replies_dropped);
         MemberStatus::Node(NodeStatus {
             id: member.id.clone(),
             layer: member.layer.clone(),
@@ -27,9 +28,9 @@ impl NodeDriver {
             shims_linked: (self.config.shims.len() - self.node.shims_missing().count()) as u64,
             shims_missing: self.node.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
             sheds_total,
-            messages_in_total: self.messages_in,
-            messages_out_total: self.messages_out,
-            peers: self.linked,
+            messages_in_total: counts.messages_in,
+            messages_out_total: counts.messages_out,
+            peers: counts.linked,
             hottest: self.node.hottest(hottest_max).into_iter().map(hottest).collect(),
         })
     }

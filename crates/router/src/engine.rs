@@ -33,9 +33,6 @@ pub(crate) trait Front {
 pub(crate) struct Engine {
     pub(crate) router: Router,
     pub(crate) peers: Peers,
-    pub(crate) messages_in: u64,
-    pub(crate) messages_out: u64,
-    pub(crate) linked: usize,
     shims_linked: usize,
     shims_count: usize,
     nodes_dialled: usize,
@@ -54,9 +51,6 @@ impl Engine {
         let mut engine = Engine {
             router: Router::new(RouterConfig { users, streams, ..machine_config(config) }),
             peers: member::peers(Peer::Router(id), config),
-            messages_in: 0,
-            messages_out: 0,
-            linked: 0,
             shims_linked: 0,
             shims_count: config.shims.len(),
             nodes_dialled: 0,
@@ -111,16 +105,13 @@ impl Engine {
         for event in events.drain(..) {
             match event {
                 PeerEvent::Message { from, now, message } => {
-                    self.messages_in += 1;
                     self.step(io, now, Input::Message { from, message }, front);
                 }
                 PeerEvent::Linked(peer) => {
-                    self.linked += 1;
                     self.shims_linked += usize::from(matches!(peer, Peer::Shim(_)));
                     self.step(io, io.now(), Input::Linked(peer), front);
                 }
                 PeerEvent::Unlinked(peer) => {
-                    self.linked -= 1;
                     self.shims_linked -= usize::from(matches!(peer, Peer::Shim(_)));
                     self.step(io, io.now(), Input::Unlinked(peer), front);
                 }
@@ -137,7 +128,6 @@ impl Engine {
         while next < effects.len() {
             match std::mem::replace(&mut effects[next], Effect::Resume { client: ClientId(u32::MAX) }) {
                 Effect::Send { to, message } => {
-                    self.messages_out += 1;
                     // What cannot be sent is lost with its link, and `Unlinked` is on its way.
                     self.peers.send(io, to, &message);
                 }

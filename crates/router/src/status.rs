@@ -25,6 +25,7 @@ impl RouterDriver {
     fn router_status(&self) -> RouterStatus {
         let router = &self.engine.router;
         let mut statistics = router.measured();
+        let counts = self.engine.peers.counts();
         statistics.closed_unread += self.connections.slow_total;
         RouterStatus {
             id: self.id.clone(),
@@ -38,9 +39,9 @@ impl RouterDriver {
             shims_linked: (self.config.shims.len() - router.shims_missing().count()) as u64,
             shims_needed: self.config.shims_needed(&self.id) as u64,
             shims_missing: router.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
-            messages_in_total: self.engine.messages_in,
-            messages_out_total: self.engine.messages_out,
-            peers: self.engine.linked as u64,
+            messages_in_total: counts.messages_in,
+            messages_out_total: counts.messages_out,
+            peers: counts.linked,
             latency: LatencyStatus::of(&self.latencies),
         }
     }

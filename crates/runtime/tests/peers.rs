@@ -274,7 +274,7 @@ fn large_replies_behind_too_many_others_are_dropped_and_the_link_stays() {
     // The router reads nothing meanwhile, as one that has more to do than it can.
     assert!((0..100).all(|request| node.send(ROUTER, &reply(request, &value))));
     assert!(node.send(ROUTER, &reply(100, &Bytes::from_static(b"+OK\r\n"))), "small ones always go");
-    let dropped = node.member.peers.replies_dropped();
+    let dropped = node.member.peers.counts().replies_dropped;
     assert!((30..=40).contains(&dropped), "{dropped} of 100 MiB are beyond 64 MiB");
     turn_until([&mut router, &mut node], |[router, _]| router.messages().len() == 101);
     let replies = router.messages().into_iter().map(|message| match message {

@@ -46,7 +46,6 @@ pub(crate) struct Parts {
 
 pub(crate) struct ShimDriver {
     pub(crate) parts: Parts,
-    pub(crate) counts: ShimCounts,
     started: bool,
     /// When to give up draining, once it has begun.
     drain_until: Option<Time>,
@@ -63,17 +62,9 @@ pub(crate) struct ShimDriver {
     purges_begun: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ShimCounts {
-    pub(crate) messages_in: u64,
-    pub(crate) messages_out: u64,
-    pub(crate) linked: u64,
-}
-
 impl ShimDriver {
     pub(crate) fn new(parts: Parts) -> ShimDriver {
         ShimDriver {
-            counts: ShimCounts::default(),
             started: false,
             drain_until: None,
             stopped: false,
@@ -90,16 +81,9 @@ impl ShimDriver {
 
     fn peer_event(&mut self, io: &mut Io, event: PeerEvent) {
         match event {
-            PeerEvent::Linked(peer) => {
-                self.counts.linked += 1;
-                self.step(io, clock::now(), Input::Linked(peer));
-            }
-            PeerEvent::Unlinked(peer) => {
-                self.counts.linked -= 1;
-                self.step(io, clock::now(), Input::Unlinked(peer));
-            }
+            PeerEvent::Linked(peer) => self.step(io, clock::now(), Input::Linked(peer)),
+            PeerEvent::Unlinked(peer) => self.step(io, clock::now(), Input::Unlinked(peer)),
             PeerEvent::Message { from, now, message } => {
-                self.counts.messages_in += 1;
                 if matches!(message, Message::Read(_) | Message::Execute(_) | Message::Fetch(_)) {
                     self.asked = now;
                 }
@@ -125,7 +109,8 @@ impl ShimDriver {
             for effect in self.effects.drain(..) {
                 match effect {
                     Effect::Send { to, message } => {
-                        self.counts.messages_out += u64::from(peers.send(io, to, &message));
+                        // What has no link is lost, and `Unlinked` is on its way.
+                        peers.send(io, to, &message);
                     }
                     Effect::Store(wanted) => store(io, StorageInput::Store(wanted)),
                     Effect::Release { number, clean } => {

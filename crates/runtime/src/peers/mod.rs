@@ -60,6 +60,17 @@ pub enum PeerEvent {
     },
 }
 
+/// What passed the links since the start, and how many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerCounts {
+    pub messages_in: u64,
+    /// Without those that found no link.
+    pub messages_out: u64,
+    pub linked: u64,
+    /// Large replies that found too much unread before them.
+    pub replies_dropped: u64,
+}
+
 pub struct Peers {
     identity: MemberIdentity,
     handshake_max: Duration,
@@ -75,7 +86,7 @@ pub struct Peers {
     positions: [Vec<Option<u32>>; 3],
     queued: Vec<PeerEvent>,
     strangers: LinkLog,
-    replies_dropped: u64,
+    counts: PeerCounts,
 }
 
 impl Peers {
@@ -94,7 +105,7 @@ impl Peers {
             positions: Default::default(),
             queued: Vec::new(),
             strangers: LinkLog::default(),
-            replies_dropped: 0,
+            counts: PeerCounts::default(),
         }
     }
 
@@ -152,17 +163,17 @@ impl Peers {
             Message::Reply(reply)
                 if buffered > REPLIES_BYTES_KEPT_MAX && is_droppable(reply, io, connection) =>
             {
-                self.replies_dropped += 1;
+                self.counts.replies_dropped += 1;
                 wire::encode(&Message::Reply(dropped(reply)), io.out(connection));
             }
             message => wire::encode(message, io.out(connection)),
         }
+        self.counts.messages_out += 1;
         true
     }
 
-    /// Large replies that found too much unread before them, since the start.
-    pub fn replies_dropped(&self) -> u64 {
-        self.replies_dropped
+    pub fn counts(&self) -> PeerCounts {
+        self.counts
     }
 
     /// Takes an event if it is a peer's, and appends what follows from it to `events`; gives back the others.
@@ -238,6 +249,7 @@ impl Peers {
             }
             match wire::decode(&mut bytes) {
                 Ok(Some(message)) if message.is_control() == (channel == Channel::Control) => {
+                    self.counts.messages_in += 1;
                     self.queued.push(PeerEvent::Message { from, now, message });
                 }
                 Ok(Some(_)) => return self.unlink(io, position, &"a message on the wrong channel"),
@@ -328,6 +340,7 @@ impl Peers {
         if link.prove(hello.channel) {
             link.started = now;
             tracing::debug!(peer = %link.name(), "linked");
+            self.counts.linked += 1;
             self.queued.push(PeerEvent::Linked(link.peer));
             for channel in Channel::BOTH {
                 link.connection(channel).into_iter().for_each(|connection| io.resume(connection));
@@ -418,6 +431,7 @@ impl Peers {
             io.close(connection);
         }
         if was_linked {
+            self.counts.linked -= 1;
             self.queued.push(PeerEvent::Unlinked(link.peer));
         }
     }
