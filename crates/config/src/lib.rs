@@ -41,7 +41,7 @@ pub use scalar::{ByteSize, ReadyShims, Secret};
 pub use sections::{
     ClusterConfig, HeatConfig, LogConfig, MemcachedPlacement, Mode, Routing, SecurityConfig, SlowLogConfig,
 };
-pub use storage::{Password, SentinelStorage, StorageConfig};
+pub use storage::{Login, Password, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
 pub use tracing::TracingConfig;
 pub use users::{UserConfig, UsersFrom};
@@ -122,7 +122,7 @@ pub enum Member {
 impl Config {
     /// Whether storage is memcached, which is all of it or none.
     pub fn has_memcached_storage(&self) -> bool {
-        self.shims.iter().any(|shim| matches!(shim.storage, StorageConfig::Memcached { .. }))
+        self.shims.iter().any(|shim| shim.storage.is_memcached())
     }
 
     /// A cluster without members yet.
@@ -266,7 +266,7 @@ impl Config {
     fn sharding(&self) -> Sharding {
         let first = self.shims.first().map(|shim| &shim.storage);
         let weighted = match (first, self.cluster.memcached_placement) {
-            (Some(StorageConfig::RedisCluster { .. }), _) => return Sharding::Slots,
+            (Some(storage), _) if storage.is_redis_cluster() => return Sharding::Slots,
             (Some(StorageConfig::Memcached { .. }), MemcachedPlacement::Ketama) => false,
             (Some(StorageConfig::Memcached { .. }), MemcachedPlacement::KetamaWeighted) => true,
             _ => return Sharding::Ring,

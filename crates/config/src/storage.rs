@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
+use wire::resp::Command;
 
 use super::load::ConfigError;
 use crate::Address;
@@ -24,73 +25,106 @@ pub enum StorageConfig {
         host: String,
         port: u16,
     },
-    Redis {
-        address: Address,
-        /// `None` is Redis' `default` user.
-        user: Option<String>,
-        password: Option<Password>,
-        /// With TLS: the host as the URL names it, for which the server's certificate must be.
-        tls: Option<String>,
-    },
-    RedisSentinel(Box<SentinelStorage>),
-    /// Each shim has a range of the slots, on whichever servers they are.
-    RedisCluster {
-        /// Some servers of the cluster: they tell of the others.
-        seeds: Vec<SocketAddr>,
-        user: Option<String>,
-        password: Option<Password>,
-        /// To every server.
-        tls: bool,
-    },
+    Redis(Box<RedisStorage>),
 }
 
-/// The primary of a group of Redis servers that sentinels watch.
+/// Redis or Valkey, in any of the ways in which these are run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentinelStorage {
-    pub sentinels: Vec<SocketAddr>,
-    /// Name of the group.
-    pub name: String,
+pub struct RedisStorage {
+    pub servers: RedisServers,
     /// For the servers.
-    pub user: Option<String>,
-    pub password: Option<Password>,
-    pub sentinel_user: Option<String>,
-    pub sentinel_password: Option<Password>,
-    /// To sentinels and servers.
+    pub login: Login,
+    /// To servers and sentinels.
     pub tls: bool,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisServers {
+    One {
+        address: Address,
+        /// The host as the URL names it, for which the server's certificate must be; empty for a Unix socket.
+        host: String,
+    },
+    Sentinels(SentinelGroup),
+    /// Each shim has a range of the slots, on whichever servers they are. Some servers of the cluster: they tell of the
+    /// others.
+    Cluster(Vec<SocketAddr>),
+}
+
+/// Servers of which sentinels say which is the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentinelGroup {
+    pub sentinels: Vec<SocketAddr>,
+    /// Name of the group.
+    pub name: String,
+    /// For the sentinels.
+    pub login: Login,
+}
+
+/// User and password. Without a user it is Redis' `default`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Login {
+    pub user: Option<String>,
+    pub password: Option<Password>,
+}
+
+impl Login {
+    /// The command that a connection begins with; none where everybody may connect.
+    pub fn command(&self) -> Option<Command> {
+        let password = &self.password.as_ref()?.0;
+        Some(match &self.user {
+            Some(user) => Command::from_args(&["AUTH", user, password]),
+            None => Command::from_args(&["AUTH", password]),
+        })
+    }
+
+    fn lacks_password(&self) -> bool {
+        self.user.is_some() && self.password.is_none()
+    }
+}
+
+impl RedisStorage {
+    /// One server to which everybody may connect.
+    pub fn open(address: Address) -> RedisStorage {
+        let servers = RedisServers::One { address, host: String::new() };
+        RedisStorage { servers, login: Login::default(), tls: false }
+    }
+}
+
 impl StorageConfig {
-    pub(super) fn wants_tls(&self) -> bool {
+    pub fn is_memcached(&self) -> bool {
+        matches!(self, StorageConfig::Memcached { .. })
+    }
+
+    pub fn is_redis_cluster(&self) -> bool {
+        self.redis().is_some_and(|redis| matches!(redis.servers, RedisServers::Cluster(_)))
+    }
+
+    /// The kind of storage that has users, passwords and TLS.
+    pub fn redis(&self) -> Option<&RedisStorage> {
         match self {
-            StorageConfig::Redis { tls, .. } => tls.is_some(),
-            StorageConfig::RedisSentinel(sentinel) => sentinel.tls,
-            StorageConfig::RedisCluster { tls, .. } => *tls,
-            StorageConfig::Embedded | StorageConfig::Memcached { .. } => false,
+            StorageConfig::Redis(redis) => Some(redis),
+            _ => None,
         }
+    }
+
+    pub(super) fn wants_tls(&self) -> bool {
+        self.redis().is_some_and(|redis| redis.tls)
     }
 
     /// Whether there is a user without a password.
     pub(super) fn lacks_password(&self) -> bool {
-        match self {
-            StorageConfig::RedisSentinel(sentinel) => sentinel.user.is_some() && sentinel.password.is_none(),
-            StorageConfig::Embedded | StorageConfig::Memcached { .. } => false,
-            StorageConfig::Redis { user, password, .. }
-            | StorageConfig::RedisCluster { user, password, .. } => user.is_some() && password.is_none(),
-        }
+        self.redis().is_some_and(|redis| redis.login.lacks_password())
     }
 
     /// Reads the password from a file, where a person or a secrets store has put it without the rest of the URL.
     pub(super) fn take_password(&mut self, at: &str, path: &Path) -> Result<(), ConfigError> {
         let wrong =
             |what: &str| Err(ConfigError::new(format!("{at} = {:?}: {what}", path.display().to_string())));
-        let password = match self {
-            StorageConfig::Redis { password, .. } | StorageConfig::RedisCluster { password, .. } => password,
-            StorageConfig::RedisSentinel(sentinel) => &mut sentinel.password,
-            StorageConfig::Embedded | StorageConfig::Memcached { .. } => {
-                return wrong("only Redis has a password; remove it");
-            }
+        let StorageConfig::Redis(redis) = self else {
+            return wrong("only Redis has a password; remove it");
         };
-        if password.is_some() {
+        if redis.login.password.is_some() {
             return wrong("the storage URL has a password, too; give one of them");
         }
         let text = match std::fs::read_to_string(path) {
@@ -100,7 +134,7 @@ impl StorageConfig {
         match text.trim_end_matches(['\r', '\n']) {
             "" => wrong("it is empty"),
             text => {
-                *password = Some(Password(text.to_owned()));
+                redis.login.password = Some(Password(text.to_owned()));
                 Ok(())
             }
         }
@@ -162,16 +196,20 @@ fn without_database(place: &str) -> Result<&str, String> {
     }
 }
 
+fn redis(servers: RedisServers, login: Login, tls: bool) -> StorageConfig {
+    StorageConfig::Redis(Box::new(RedisStorage { servers, login, tls }))
+}
+
 fn redis_cluster(rest: &str, tls: bool) -> Result<StorageConfig, String> {
-    let (user, password, place) = credentials(rest)?;
+    let (login, place) = credentials(rest)?;
     let seeds = without_database(place)?.split(',').map(|seed| resolve(seed, REDIS_PORT));
-    Ok(StorageConfig::RedisCluster { seeds: seeds.collect::<Result<_, _>>()?, user, password, tls })
+    Ok(redis(RedisServers::Cluster(seeds.collect::<Result<_, _>>()?), login, tls))
 }
 
 /// The name may not hold `?`, nor a password an unescaped one.
 fn redis_sentinel(rest: &str, tls: bool) -> Result<StorageConfig, String> {
     let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
-    let (user, password, place) = credentials(rest)?;
+    let (login, place) = credentials(rest)?;
     let (hosts, name) = place.split_once('/').unwrap_or((place, ""));
     if name.is_empty() || name.contains('/') {
         return Err("the name by which the sentinels know the primary is missing: write \
@@ -179,21 +217,12 @@ fn redis_sentinel(rest: &str, tls: bool) -> Result<StorageConfig, String> {
             .to_owned());
     }
     let sentinels = hosts.split(',').map(|host| resolve(host, SENTINEL_PORT)).collect::<Result<_, _>>()?;
-    let name = unescape(name)?;
-    let mut storage = SentinelStorage {
-        sentinels,
-        name,
-        user,
-        password,
-        sentinel_user: None,
-        sentinel_password: None,
-        tls,
-    };
+    let mut group = SentinelGroup { sentinels, name: unescape(name)?, login: Login::default() };
     for option in options.split('&').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
-            Some(("sentinel_user", user)) => storage.sentinel_user = Some(unescape(user)?),
+            Some(("sentinel_user", user)) => group.login.user = Some(unescape(user)?),
             Some(("sentinel_password", password)) => {
-                storage.sentinel_password = Some(Password(unescape(password)?));
+                group.login.password = Some(Password(unescape(password)?));
             }
             // Its value may be a password.
             _ => {
@@ -202,18 +231,17 @@ fn redis_sentinel(rest: &str, tls: bool) -> Result<StorageConfig, String> {
             }
         }
     }
-    if storage.sentinel_user.is_some() && storage.sentinel_password.is_none() {
+    if group.login.lacks_password() {
         return Err("sentinel_user without sentinel_password: write both".to_owned());
     }
-    Ok(StorageConfig::RedisSentinel(Box::new(storage)))
+    Ok(redis(RedisServers::Sentinels(group), login, tls))
 }
 
 fn redis_tcp(rest: &str, tls: bool) -> Result<StorageConfig, String> {
-    let (user, password, place) = credentials(rest)?;
+    let (login, place) = credentials(rest)?;
     let host_port = without_database(place)?;
     let address = Address::Tcp(resolve(host_port, REDIS_PORT)?);
-    let tls = tls.then(|| host_of(host_port).to_owned());
-    Ok(StorageConfig::Redis { address, user, password, tls })
+    Ok(redis(RedisServers::One { address, host: host_of(host_port).to_owned() }, login, tls))
 }
 
 fn memcached(rest: &str) -> Result<StorageConfig, String> {
@@ -260,22 +288,21 @@ fn resolve(host_port: &str, default_port: u16) -> Result<SocketAddr, String> {
 
 fn redis_unix(rest: &str) -> Result<StorageConfig, String> {
     // A path may hold an `@`, so one that starts at once has no login before it.
-    let (user, password, path) = if rest.starts_with('/') { (None, None, rest) } else { credentials(rest)? };
+    let (login, path) = if rest.starts_with('/') { (Login::default(), rest) } else { credentials(rest)? };
     if !path.starts_with('/') || path.len() < 2 {
         return Err("the socket's path must start with a slash: write redis+unix:///PATH".to_owned());
     }
-    Ok(StorageConfig::Redis { address: Address::Unix(PathBuf::from(path)), user, password, tls: None })
+    let address = Address::Unix(PathBuf::from(path));
+    Ok(redis(RedisServers::One { address, host: String::new() }, login, false))
 }
 
-type Credentials<'a> = (Option<String>, Option<Password>, &'a str);
-
 /// Splits `USER:PASSWORD@` off; the last `@` counts, so that a password may hold one unescaped.
-fn credentials(rest: &str) -> Result<Credentials<'_>, String> {
-    let Some((login, place)) = rest.rsplit_once('@') else { return Ok((None, None, rest)) };
+fn credentials(rest: &str) -> Result<(Login, &str), String> {
+    let Some((login, place)) = rest.rsplit_once('@') else { return Ok((Login::default(), rest)) };
     let (user, password) = login.split_once(':').unwrap_or((login, ""));
     let user = Some(unescape(user)?).filter(|user| !user.is_empty());
     let password = Some(unescape(password)?).filter(|password| !password.is_empty());
-    Ok((user, password.map(Password), place))
+    Ok((Login { user, password: password.map(Password) }, place))
 }
 
 /// Undoes `%XX`.
@@ -307,64 +334,65 @@ impl<'de> Deserialize<'de> for StorageConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::{Password, StorageConfig};
+    use super::{Login, Password, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
 
-    fn check(url: &str, user: Option<&str>, password: Option<&str>, address: &str) {
-        let expected = StorageConfig::Redis {
-            address: address.parse().unwrap(),
-            user: user.map(str::to_owned),
-            password: password.map(|password| Password(password.to_owned())),
-            tls: url.strip_prefix("rediss://").map(|rest| rest.split(':').next().unwrap_or(rest).to_owned()),
-        };
-        assert_eq!(url.parse(), Ok(expected), "{url}");
+    fn redis(url: &str) -> RedisStorage {
+        match url.parse::<StorageConfig>() {
+            Ok(StorageConfig::Redis(redis)) => *redis,
+            other => panic!("{url}: {other:?}"),
+        }
+    }
+
+    fn login(user: Option<&str>, password: Option<&str>) -> Login {
+        let password = password.map(|password| Password(password.to_owned()));
+        Login { user: user.map(str::to_owned), password }
+    }
+
+    fn check(url: &str, user: Option<&str>, password: Option<&str>, place: (&str, &str)) {
+        let (address, host) = (place.0.parse().unwrap(), place.1.to_owned());
+        let servers = RedisServers::One { address, host };
+        let tls = url.starts_with("rediss:");
+        assert_eq!(redis(url), RedisStorage { servers, login: login(user, password), tls }, "{url}");
     }
 
     #[test]
     fn storage_urls_are_read() {
         assert_eq!("embedded:".parse(), Ok(StorageConfig::Embedded));
-        check("redis://127.0.0.1:6390", None, None, "127.0.0.1:6390");
-        check("redis://127.0.0.1/0", None, None, "127.0.0.1:6379");
-        check("redis://[::1]", None, None, "[::1]:6379");
-        check("redis://cache:p%40s%3As@w@[::1]:1", Some("cache"), Some("p@s:s@w"), "[::1]:1");
-        check("rediss://localhost:7", None, None, "127.0.0.1:7");
-        check("rediss://127.0.0.1", None, None, "127.0.0.1:6379");
-        check("redis://:secret@127.0.0.1:1", None, Some("secret"), "127.0.0.1:1");
-        check("redis+unix:///run/r@1.sock", None, None, "unix:///run/r@1.sock");
-        check("redis+unix:///run/r.sock", None, None, "unix:///run/r.sock");
-        check("redis+unix://u:p@/run/r.sock", Some("u"), Some("p"), "unix:///run/r.sock");
+        check("redis://127.0.0.1:6390", None, None, ("127.0.0.1:6390", "127.0.0.1"));
+        check("redis://127.0.0.1/0", None, None, ("127.0.0.1:6379", "127.0.0.1"));
+        check("redis://[::1]", None, None, ("[::1]:6379", "::1"));
+        check("redis://cache:p%40s%3As@w@[::1]:1", Some("cache"), Some("p@s:s@w"), ("[::1]:1", "::1"));
+        check("rediss://localhost:7", None, None, ("127.0.0.1:7", "localhost"));
+        check("rediss://127.0.0.1", None, None, ("127.0.0.1:6379", "127.0.0.1"));
+        check("redis://:secret@127.0.0.1:1", None, Some("secret"), ("127.0.0.1:1", "127.0.0.1"));
+        check("redis+unix:///run/r@1.sock", None, None, ("unix:///run/r@1.sock", ""));
+        check("redis+unix:///run/r.sock", None, None, ("unix:///run/r.sock", ""));
+        check("redis+unix://u:p@/run/r.sock", Some("u"), Some("p"), ("unix:///run/r.sock", ""));
     }
 
     #[test]
     fn a_cluster_is_known_by_some_of_its_servers() {
         let url = "redis-cluster://cache:p%40s@127.0.0.1:7001,[::1]:7002,127.0.0.1/0";
         let seeds = ["127.0.0.1:7001", "[::1]:7002", "127.0.0.1:6379"].map(|seed| seed.parse().unwrap());
-        let expected = StorageConfig::RedisCluster {
-            seeds: seeds.to_vec(),
-            user: Some("cache".to_owned()),
-            password: Some(Password("p@s".to_owned())),
-            tls: false,
-        };
-        assert_eq!(url.parse(), Ok(expected));
-        let secured: StorageConfig = "rediss-cluster://127.0.0.1:7001".parse().unwrap();
-        assert!(secured.wants_tls() && !url.parse::<StorageConfig>().unwrap().wants_tls());
+        let servers = RedisServers::Cluster(seeds.to_vec());
+        let expected = RedisStorage { servers, login: login(Some("cache"), Some("p@s")), tls: false };
+        assert_eq!(redis(url), expected);
+        assert!(redis("rediss-cluster://127.0.0.1:7001").tls);
     }
 
     #[test]
     fn sentinels_name_a_primary() {
-        let storage = |url: &str| match url.parse::<StorageConfig>() {
-            Ok(StorageConfig::RedisSentinel(storage)) => *storage,
-            other => panic!("{other:?}"),
-        };
-        let found = storage(
+        let found = redis(
             "redis+sentinel://u:p%3F@127.0.0.1:1,127.0.0.1/main?sentinel_password=s%26&sentinel_user=v",
         );
-        assert_eq!(found.sentinels, ["127.0.0.1:1", "127.0.0.1:26379"].map(|at| at.parse().unwrap()));
-        assert_eq!((found.name.as_str(), found.user.as_deref()), ("main", Some("u")));
-        assert_eq!(found.password, Some(Password("p?".to_owned())));
-        assert_eq!(found.sentinel_password, Some(Password("s&".to_owned())));
-        assert_eq!(found.sentinel_user.as_deref(), Some("v"));
-        assert_eq!(storage("redis+sentinel://127.0.0.1/main").sentinel_password, None);
-        assert!(!found.tls && storage("rediss+sentinel://127.0.0.1/main").tls);
+        let group = SentinelGroup {
+            sentinels: ["127.0.0.1:1", "127.0.0.1:26379"].map(|at| at.parse().unwrap()).to_vec(),
+            name: "main".to_owned(),
+            login: login(Some("v"), Some("s&")),
+        };
+        let servers = RedisServers::Sentinels(group);
+        assert_eq!(found, RedisStorage { servers, login: login(Some("u"), Some("p?")), tls: false });
+        assert!(redis("rediss+sentinel://127.0.0.1/main").tls);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::load::ConfigError;
 use super::tls::ClientCertificates;
-use super::{Config, Password, StorageConfig};
+use super::{Config, Password};
 
 /// Each is looked at when users change.
 const USERS_MAX: usize = 10_000;
@@ -92,10 +92,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
                     .to_owned(),
             );
         }
-        let has_users = |storage: &StorageConfig| {
-            !matches!(storage, StorageConfig::Embedded | StorageConfig::Memcached { .. })
-        };
-        if let Some(shim) = config.shims.iter().find(|shim| !has_users(&shim.storage)) {
+        if let Some(shim) = config.shims.iter().find(|shim| shim.storage.redis().is_none()) {
             return wrong(format!(
                 "[security] users = \"storage\": the storage of [[shim]] {:?} has no users; write [[user]] sections",
                 shim.id

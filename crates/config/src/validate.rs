@@ -13,7 +13,6 @@ use super::users;
 use super::words;
 use super::{
     ClusterConfig, Config, ControllerConfig, FrontProtocol, MemcachedPlacement, Mode, ReadyShims, ShimConfig,
-    StorageConfig,
 };
 use crate::Address;
 
@@ -71,7 +70,7 @@ fn check_cluster(config: &Config) -> Check {
         return wrong(format!("[cluster] lease_guard_ms = {guard}: write at most {most}, half of lease_ms"));
     }
     check_bounded(cluster)?;
-    let unfollowed = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::Memcached { .. });
+    let unfollowed = |shim: &&ShimConfig| shim.storage.is_memcached();
     match config.shims.iter().find(unfollowed).filter(|_| cluster.mode == Mode::Bounded) {
         Some(shim) => wrong(format!(
             "[cluster] mode = \"bounded\" follows what Redis servers report as changed; [[shim]] {:?} has \
@@ -238,7 +237,7 @@ fn check_racks(config: &Config) -> Check {
         }
         _ => {}
     }
-    let clustered = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::RedisCluster { .. });
+    let clustered = |shim: &&ShimConfig| shim.storage.is_redis_cluster();
     if let (Some(shim), Some(other)) =
         (config.shims.iter().find(clustered), config.shims.iter().find(|shim| !clustered(shim)))
     {
@@ -324,7 +323,7 @@ fn check_etcd(config: &Config, controller: &ControllerConfig, endpoints: &[&str]
 
 /// memcached's values have flags and uniques, Redis' have types: clients of one kind of storage see one kind of value.
 fn check_memcached(config: &Config) -> Check {
-    let is_memcached = |shim: &&ShimConfig| matches!(shim.storage, StorageConfig::Memcached { .. });
+    let is_memcached = |shim: &&ShimConfig| shim.storage.is_memcached();
     if !config.has_memcached_storage() {
         return Ok(());
     }

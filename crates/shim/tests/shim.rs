@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use config::Address;
-use config::{Config, LayerConfig, NodeConfig, Secret, ShimConfig, StorageConfig};
+use config::{Config, LayerConfig, NodeConfig, RedisStorage, Secret, ShimConfig, StorageConfig};
 use peer::{PATIENCE, Router};
 use runtime::instance::Instance;
 use runtime::status::{MemberStatus, ShimStatus};
@@ -88,12 +88,8 @@ fn a_rate_limit_delays_then_refuses_and_loses_nothing() {
 
 #[test]
 fn storage_that_is_away_does_not_keep_a_shim_from_starting() {
-    let storage = StorageConfig::Redis {
-        address: Address::Unix(PathBuf::from("/nonexistent/redis.sock")),
-        user: None,
-        password: None,
-        tls: None,
-    };
+    let away = Address::Unix(PathBuf::from("/nonexistent/redis.sock"));
+    let storage = StorageConfig::Redis(Box::new(RedisStorage::open(away)));
     let config = config(storage, |_| {});
     let stop = Stop::new();
     let shim = shim::spawn(&config, &Certificates::default(), "shim-0", &stop).expect("it starts");

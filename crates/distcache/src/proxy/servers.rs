@@ -61,7 +61,7 @@ impl ProxyServers {
                 "{flag} is empty: write redis://HOST:PORT, more of them after commas"
             )));
         }
-        let clustered = |server: &ProxyServer| matches!(server.storage, StorageConfig::RedisCluster { .. });
+        let clustered = |server: &ProxyServer| server.storage.is_redis_cluster();
         if servers.len() > 1 && servers.iter().any(clustered) {
             return Err(BadInput::of(format!(
                 "{flag}: a Redis Cluster goes alone: write redis-cluster://HOST:PORT,HOST:PORT with some of its servers"
@@ -98,7 +98,7 @@ impl ProxyServers {
 }
 
 fn is_memcached(server: &ProxyServer) -> bool {
-    matches!(server.storage, StorageConfig::Memcached { .. })
+    server.storage.is_memcached()
 }
 
 /// A comma begins the next URL where a scheme follows it; the others are the URL's own.

@@ -5,10 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use config::StorageConfig;
+use config::{RedisServers, StorageConfig};
 use runtime::reactor::Address;
 use runtime::tls::Dialer;
-use wire::resp::Command;
 
 const FORMS: &str = "use redis://[USER:PASSWORD@]HOST:PORT (rediss:// with TLS) or redis+unix:///PATH";
 
@@ -49,22 +48,22 @@ pub(crate) fn parse(url: &str, ca_file: Option<&Path>) -> Result<BenchTarget> {
     };
     let parsed = url.parse::<StorageConfig>();
     let parsed = parsed.map_err(|error| anyhow::anyhow!("--target: {}; {FORMS}", short(error)))?;
-    let StorageConfig::Redis { address, user, password, tls } = parsed else {
+    let StorageConfig::Redis(redis) = parsed else {
+        bail!("--target: {FORMS}");
+    };
+    let RedisServers::One { address, host } = redis.servers else {
         bail!("--target: {FORMS}");
     };
     ensure!(
-        tls.is_some() || ca_file.is_none(),
+        redis.tls || ca_file.is_none(),
         "--ca-file is for TLS, and the target has none: write rediss:// or leave it away"
     );
-    let tls = tls.map(|host| {
+    let tls = redis.tls.then(|| {
         let ca_file =
             ca_file.context("--target rediss://: give the authority's certificate with --ca-file")?;
         Dialer::trusting(ca_file, &host).map_err(anyhow::Error::msg).context("--ca-file")
     });
-    let login = password.map(|password| {
-        let user = user.as_deref().unwrap_or("default");
-        Command::from_args(&["AUTH", user, &password.0]).frame().clone()
-    });
+    let login = redis.login.command().map(|command| command.frame().clone());
     Ok(BenchTarget { address, tls: tls.transpose()?, login })
 }
 
@@ -93,7 +92,7 @@ mod tests {
     fn logins_are_sent_as_redis_wants_them() {
         let login = |url: &str| parse(url, None).expect(url).login.expect("a login");
         assert_eq!(login("redis://me:s%40fe@127.0.0.1"), "*3\r\n$4\r\nAUTH\r\n$2\r\nme\r\n$4\r\ns@fe\r\n");
-        assert_eq!(login("redis://:x@127.0.0.1"), "*3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$1\r\nx\r\n");
+        assert_eq!(login("redis://:x@127.0.0.1"), "*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n");
     }
 
     #[test]

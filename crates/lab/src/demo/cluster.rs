@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use config::Address;
 use config::{
-    Caching, Config, LayerConfig, NodeConfig, PolicyConfig, RouterConfig, Secret, ShimConfig, StorageConfig,
+    Caching, Config, LayerConfig, NodeConfig, PolicyConfig, RedisStorage, RouterConfig, Secret, ShimConfig,
+    StorageConfig,
 };
 use runtime::instance::{Instance, StartError};
 use runtime::status::MemberStatus;
@@ -73,12 +74,7 @@ pub(crate) fn config(arguments: &DemoArguments, directory: &TemporaryDirectory, 
         for _ in 0..arguments.servers_per_rack {
             let index = config.shims.len();
             let storage = match redis.get(index) {
-                Some(path) => StorageConfig::Redis {
-                    address: Address::Unix(path.clone()),
-                    user: None,
-                    password: None,
-                    tls: None,
-                },
+                Some(path) => StorageConfig::Redis(Box::new(RedisStorage::open(Address::Unix(path.clone())))),
                 None => StorageConfig::Embedded,
             };
             let id = format!("shim-{index}");

@@ -166,7 +166,7 @@ fn storage_with_tls_and_its_table_need_each_other() {
 
 #[test]
 fn the_password_of_storage_may_be_in_a_file_of_its_own() {
-    use config::{Password, StorageConfig};
+    use config::{Login, Password};
     let authority = Authority::new();
     let plain = "listen = \"127.0.0.1:6379\"";
     let shim =
@@ -176,10 +176,8 @@ fn the_password_of_storage_may_be_in_a_file_of_its_own() {
     assert!(refused(url).contains("[[shim]] \"shim-0\": storage_password_file = "), "{}", refused(url));
     std::fs::write(authority.path("pass"), "hunter2 \n").unwrap();
     let (config, _) = load_members(&authority, &shim(url), "", plain).unwrap();
-    let StorageConfig::Redis { user, password, .. } = &config.shims[0].storage else {
-        panic!("a Redis server")
-    };
-    assert_eq!((user.as_deref(), password), (Some("cache"), &Some(Password("hunter2 ".to_owned()))));
+    let expected = Login { user: Some("cache".to_owned()), password: Some(Password("hunter2 ".to_owned())) };
+    assert_eq!(config.shims[0].storage.redis().map(|redis| &redis.login), Some(&expected));
     assert!(refused("redis://:hunter3@127.0.0.1:1").contains("give one of them"));
     assert!(refused("embedded:").contains("remove it"));
     let none = MEMBERS.to_owned() + "storage = \"redis://cache@127.0.0.1:1\"\n";

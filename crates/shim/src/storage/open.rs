@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{Config, Password, StorageConfig};
+use config::{Config, RedisServers, RedisStorage, StorageConfig};
 use protocol::shards::ShardsConfig;
 use protocol::shim::TRANSFERS_MAX;
 use protocol::storage::memcached::{Memcached, MemcachedSettings};
@@ -18,23 +18,6 @@ use super::memory::Memory;
 
 pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId) -> Storage {
     let timeout = Duration::from_millis(config.limits.storage_ms_max);
-    let server =
-        |address: String, user: &Option<String>, password: &Option<Password>, tls: bool| RedisSettings {
-            endpoint: Endpoint::Configured,
-            address,
-            tls,
-            user: user.clone(),
-            password: password.as_ref().map(|password| password.0.clone()),
-            cluster: config.cluster.name.clone(),
-            shim: config.shim(shim).id.clone(),
-            cluster_mode: false,
-            timeout,
-            pinned_max: config.limits.blocking_max + TRANSFERS_MAX,
-            seed: rand::random(),
-        };
-    // Validation has seen to it that there are certificates where the URL wants them. Servers that others name are known
-    // by their addresses.
-    let dialer = |wanted: bool| certificates.storage().filter(|_| wanted).cloned();
     match &config.shim(shim).storage {
         StorageConfig::Embedded => Storage::new(Box::new(Memory::new(rand::random())), None, None),
         StorageConfig::Memcached { address, .. } => {
@@ -46,22 +29,44 @@ pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId) -
             };
             Storage::new(Box::new(Memcached::new(settings)), Some(address.clone()), None)
         }
-        StorageConfig::Redis { address, user, password, tls } => {
-            let tls = tls.as_ref().and_then(|host| Some(dialer(true)?.or_named(host)));
-            let redis = Redis::new(server(address.to_string(), user, password, tls.is_some()));
-            Storage::new(Box::new(redis), Some(address.clone()), tls)
+        StorageConfig::Redis(redis) => open_redis(config, certificates, shim, redis),
+    }
+}
+
+/// Validation has seen to it that there are certificates where the URL wants them.
+fn open_redis(config: &Config, certificates: &Certificates, shim: ShimId, redis: &RedisStorage) -> Storage {
+    let timeout = Duration::from_millis(config.limits.storage_ms_max);
+    // Servers that others name are known by their addresses.
+    let tls = certificates.storage().filter(|_| redis.tls);
+    let server = |address: String| RedisSettings {
+        endpoint: Endpoint::Configured,
+        address,
+        tls: tls.is_some(),
+        user: redis.login.user.clone(),
+        password: redis.login.password.as_ref().map(|password| password.0.clone()),
+        cluster: config.cluster.name.clone(),
+        shim: config.shim(shim).id.clone(),
+        cluster_mode: false,
+        timeout,
+        pinned_max: config.limits.blocking_max + TRANSFERS_MAX,
+        seed: rand::random(),
+    };
+    match &redis.servers {
+        RedisServers::One { address, host } => {
+            let tls = tls.map(|tls| tls.or_named(host));
+            Storage::new(Box::new(Redis::new(server(address.to_string()))), Some(address.clone()), tls)
         }
-        StorageConfig::RedisSentinel(sentinel) => {
+        RedisServers::Sentinels(group) => {
             let settings = RedisSentinelSettings {
-                sentinels: sentinel.sentinels.clone(),
-                name: sentinel.name.clone(),
-                sentinel_user: sentinel.sentinel_user.clone(),
-                sentinel_password: sentinel.sentinel_password.as_ref().map(|password| password.0.clone()),
-                server: server(String::new(), &sentinel.user, &sentinel.password, sentinel.tls),
+                sentinels: group.sentinels.clone(),
+                name: group.name.clone(),
+                sentinel_user: group.login.user.clone(),
+                sentinel_password: group.login.password.as_ref().map(|password| password.0.clone()),
+                server: server(String::new()),
             };
-            Storage::new(Box::new(RedisSentinel::new(settings)), None, dialer(sentinel.tls))
+            Storage::new(Box::new(RedisSentinel::new(settings)), None, tls.cloned())
         }
-        StorageConfig::RedisCluster { seeds, user, password, tls } => {
+        RedisServers::Cluster(seeds) => {
             let shards = ShardsConfig {
                 shim,
                 shims_count: config.shims.len(),
@@ -69,9 +74,9 @@ pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId) -
                 patience: timeout,
                 seed: rand::random(),
             };
-            let server = RedisSettings { cluster_mode: true, ..server(String::new(), user, password, *tls) };
+            let server = RedisSettings { cluster_mode: true, ..server(String::new()) };
             let cluster = RedisCluster::new(RedisClusterSettings { shards, server });
-            Storage::new(Box::new(cluster), None, dialer(*tls))
+            Storage::new(Box::new(cluster), None, tls.cloned())
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use config::Address;
+use config::{Address, Login};
 use runtime::reactor::{ConnectionId, Driver, Event, Io, Reactor};
 use runtime::tls::Dialer;
 use wire::resp::{Command, ReplyScanner, Value};
@@ -14,8 +14,7 @@ use wire::resp::{Command, ReplyScanner, Value};
 pub(super) struct SurveyedServer {
     pub(super) address: Address,
     pub(super) tls: Option<Dialer>,
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
+    pub(super) login: Login,
 }
 
 /// The replies to all questions, errors among them; or why there are none.
@@ -60,10 +59,7 @@ pub(super) fn ask(
 fn dial(io: &mut Io, server: &SurveyedServer, questions: &[Command]) -> SurveyCall {
     let connection = io.dial_tls(&server.address, server.tls.as_ref());
     let out = io.out(connection);
-    let login = server.password.as_ref().map(|password| match &server.user {
-        Some(user) => Command::from_args(&["AUTH", user, password]),
-        None => Command::from_args(&["AUTH", password]),
-    });
+    let login = server.login.command();
     for command in login.iter().chain(questions) {
         out.extend_from_slice(command.frame());
     }
@@ -129,11 +125,14 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;
 
+    use config::Password;
+
     use super::*;
 
     fn server(address: std::net::SocketAddr, password: Option<&str>) -> SurveyedServer {
-        let password = password.map(str::to_owned);
-        SurveyedServer { address: Address::Tcp(address), tls: None, user: None, password }
+        let password = password.map(|password| Password(password.to_owned()));
+        let login = Login { user: None, password };
+        SurveyedServer { address: Address::Tcp(address), tls: None, login }
     }
 
     /// One that answers its first caller `text`, once it has read something.

@@ -11,8 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use config::Address;
-use config::{Config, Password, StorageConfig};
+use config::{Address, Config, Login, RedisServers};
 use protocol::placement::Placement;
 use runtime::tls::{Certificates, Dialer};
 use wire::resp::{Command, Value};
@@ -212,62 +211,40 @@ fn servers(
 ) -> io::Result<Vec<Look>> {
     let mut looks = Vec::new();
     for &shim in shims {
-        match &config.shim(shim).storage {
-            StorageConfig::Embedded | StorageConfig::Memcached { .. } => {}
-            StorageConfig::Redis { address, user, password, tls } => {
-                let tls = tls.as_ref().and_then(|host| Some(certificates.storage()?.or_named(host)));
-                looks.push(Look::new(shim, server(address.clone(), tls, user, password), None));
+        let Some(redis) = config.shim(shim).storage.redis() else { continue };
+        let tls = certificates.storage().filter(|_| redis.tls);
+        let look = |address: Address, tls: Option<Dialer>, trouble: Option<String>| {
+            Look::new(shim, SurveyedServer { address, tls, login: redis.login.clone() }, trouble)
+        };
+        match &redis.servers {
+            RedisServers::One { address, host } => {
+                looks.push(look(address.clone(), tls.map(|tls| tls.or_named(host)), None));
             }
-            StorageConfig::RedisSentinel(sentinel) => {
-                let tls = certificates.storage().filter(|_| sentinel.tls).cloned();
-                let login = (&sentinel.sentinel_user, &sentinel.sentinel_password);
-                let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &sentinel.name];
-                let told = tell(&sentinel.sentinels, login, tls.as_ref(), &question, patience, primary)?;
-                let first = Address::Tcp(sentinel.sentinels[0]);
-                let (address, trouble) = match told {
-                    Ok(address) => (Address::Tcp(address), None),
-                    Err(trouble) => (first, Some(trouble)),
-                };
-                looks.push(Look::new(
-                    shim,
-                    server(address, tls, &sentinel.user, &sentinel.password),
-                    trouble,
-                ));
+            RedisServers::Sentinels(group) => {
+                let question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &group.name];
+                let told = tell(&group.sentinels, &group.login, tls, &question, patience, primary)?;
+                let (address, trouble) = told
+                    .map_or_else(|trouble| (group.sentinels[0], Some(trouble)), |address| (address, None));
+                looks.push(look(Address::Tcp(address), tls.cloned(), trouble));
             }
             // Slots decide where its keys lie, and every shim has the same servers.
-            StorageConfig::RedisCluster { .. } if looks.iter().any(|look: &Look| look.seen.shim != shim) => {}
-            StorageConfig::RedisCluster { seeds, user, password, tls } => {
-                let tls = certificates.storage().filter(|_| *tls).cloned();
-                let told =
-                    tell(seeds, (user, password), tls.as_ref(), &["CLUSTER", "NODES"], patience, primaries)?;
-                let (addresses, trouble) = match told {
-                    Ok(addresses) => (addresses, None),
-                    Err(trouble) => (vec![seeds[0]], Some(trouble)),
-                };
-                looks.extend(addresses.into_iter().map(|address| {
-                    let server = server(Address::Tcp(address), tls.clone(), user, password);
-                    Look::new(shim, server, trouble.clone())
-                }));
+            RedisServers::Cluster(_) if looks.iter().any(|look: &Look| look.seen.shim != shim) => {}
+            RedisServers::Cluster(seeds) => {
+                let told = tell(seeds, &redis.login, tls, &["CLUSTER", "NODES"], patience, primaries)?;
+                let (addresses, trouble) = told
+                    .map_or_else(|trouble| (vec![seeds[0]], Some(trouble)), |addresses| (addresses, None));
+                let looked = |address| look(Address::Tcp(address), tls.cloned(), trouble.clone());
+                looks.extend(addresses.into_iter().map(looked));
             }
         }
     }
     Ok(looks)
 }
 
-fn server(
-    address: Address,
-    tls: Option<Dialer>,
-    user: &Option<String>,
-    password: &Option<Password>,
-) -> SurveyedServer {
-    let password = password.as_ref().map(|password| password.0.clone());
-    SurveyedServer { address, tls, user: user.clone(), password }
-}
-
 /// What the first of some servers says that can say it.
 fn tell<T>(
     servers: &[SocketAddr],
-    (user, password): (&Option<String>, &Option<Password>),
+    login: &Login,
     tls: Option<&Dialer>,
     question: &[&str],
     patience: Duration,
@@ -276,7 +253,8 @@ fn tell<T>(
     let calls: Vec<_> = servers
         .iter()
         .map(|&address| {
-            let server = server(Address::Tcp(address), tls.cloned(), user, password);
+            let server =
+                SurveyedServer { address: Address::Tcp(address), tls: tls.cloned(), login: login.clone() };
             (server, vec![Command::from_args(question)])
         })
         .collect();

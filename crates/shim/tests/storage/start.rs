@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::Address;
-use config::{Config, LayerConfig, NodeConfig, Password, Secret, ShimConfig, StorageConfig};
+use config::{Config, LayerConfig, NodeConfig, Password, RedisStorage, Secret, ShimConfig, StorageConfig};
 use runtime::stop::Stop;
 use runtime::tls::Certificates;
 use wire::Partition;
@@ -18,8 +18,9 @@ use crate::server::Server;
 const SOON: Duration = Duration::from_millis(500);
 
 fn config(server: &Server, password: Option<&str>) -> Arc<Config> {
-    let password = password.map(|password| Password(password.to_owned()));
-    before(StorageConfig::Redis { address: Address::Unix(server.socket()), user: None, password, tls: None })
+    let mut redis = RedisStorage::open(Address::Unix(server.socket()));
+    redis.login.password = password.map(|password| Password(password.to_owned()));
+    before(StorageConfig::Redis(Box::new(redis)))
 }
 
 fn before(storage: StorageConfig) -> Arc<Config> {

@@ -2,8 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use config::Address;
-use config::{Config, Mode, Password};
+use config::{Address, Config, Login, Mode};
 use protocol::storage::redis::server::{field, traits};
 use runtime::tls::Dialer;
 use wire::resp::{Command, Value};
@@ -21,8 +20,7 @@ pub(super) struct ExaminedServer {
     pub(super) subject: String,
     pub(super) address: Address,
     pub(super) tls: Option<Dialer>,
-    pub(super) user: Option<String>,
-    pub(super) password: Option<Password>,
+    pub(super) login: Login,
     pub(super) cluster_mode: bool,
 }
 
@@ -42,10 +40,7 @@ const ASKED: [&[&str]; 9] = [
 
 impl ExaminedServer {
     fn question(&self, commands: &[&[&str]]) -> ProbeQuestion {
-        let login = self.password.as_ref().map(|password| match &self.user {
-            Some(user) => Command::from_args(&["AUTH", user, &password.0]),
-            None => Command::from_args(&["AUTH", &password.0]),
-        });
+        let login = self.login.command();
         let commands = commands.iter().map(|command| Command::from_args(command));
         let speech = ProbeProtocol::Redis(login.into_iter().chain(commands).collect());
         ProbeQuestion { address: self.address.clone(), tls: self.tls.clone(), speech }

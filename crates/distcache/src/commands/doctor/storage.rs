@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use config::Address;
-use config::{Config, SentinelStorage, StorageConfig};
-use runtime::tls::Certificates;
+use config::{Address, Config, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
+use runtime::tls::{Certificates, Dialer};
 use wire::resp::{Command, Value};
 
 use super::finding::DoctorFindings;
@@ -25,7 +24,6 @@ pub(super) fn check(
     let mut memcacheds = Vec::new();
     for (index, shim) in config.shims.iter().enumerate() {
         let id = &shim.id;
-        let tls = |wanted: bool| certificates.storage().filter(|_| wanted).cloned();
         match &shim.storage {
             StorageConfig::Embedded => findings.doubt(
                 &format!("{id} embedded:"),
@@ -35,36 +33,10 @@ pub(super) fn check(
             StorageConfig::Memcached { address, .. } => {
                 memcacheds.push((format!("{id} memcached://{address}"), address.clone()));
             }
-            StorageConfig::Redis { address, user, password, tls: host } => servers.push(ExaminedServer {
-                subject: format!("{id} {}://{address}", if host.is_some() { "rediss" } else { "redis" }),
-                address: address.clone(),
-                tls: host.as_ref().and_then(|host| Some(tls(true)?.or_named(host))),
-                user: user.clone(),
-                password: password.clone(),
-                cluster_mode: false,
-            }),
-            StorageConfig::RedisSentinel(sentinel) => {
-                let primary = primary(certificates, id, sentinel, patience, findings)?;
-                servers.extend(primary.map(|primary| ExaminedServer {
-                    subject: format!("{id} {} at {primary}", sentinel.name),
-                    address: Address::Tcp(primary),
-                    tls: tls(sentinel.tls),
-                    user: sentinel.user.clone(),
-                    password: sentinel.password.clone(),
-                    cluster_mode: false,
-                }));
-            }
             // All shims have the same cluster.
-            StorageConfig::RedisCluster { .. } if index > 0 => {}
-            StorageConfig::RedisCluster { seeds, user, password, tls: wanted } => {
-                servers.extend(seeds.iter().map(|seed| ExaminedServer {
-                    subject: format!("redis-cluster {seed}"),
-                    address: Address::Tcp(*seed),
-                    tls: tls(*wanted),
-                    user: user.clone(),
-                    password: password.clone(),
-                    cluster_mode: true,
-                }));
+            storage if storage.is_redis_cluster() && index > 0 => {}
+            StorageConfig::Redis(redis) => {
+                servers.extend(examined(certificates, id, redis, patience, findings)?);
             }
         }
     }
@@ -76,6 +48,41 @@ pub(super) fn check(
         first.map_or(0, |first| first + 1)
     });
     Ok(())
+}
+
+/// The servers of one shim.
+fn examined(
+    certificates: &Certificates,
+    shim: &str,
+    redis: &RedisStorage,
+    patience: Duration,
+    findings: &mut DoctorFindings,
+) -> std::io::Result<Vec<ExaminedServer>> {
+    let tls = certificates.storage().filter(|_| redis.tls);
+    let server = |subject: String, address: Address, tls: Option<Dialer>| {
+        let cluster_mode = matches!(redis.servers, RedisServers::Cluster(_));
+        ExaminedServer { subject, address, tls, login: redis.login.clone(), cluster_mode }
+    };
+    Ok(match &redis.servers {
+        RedisServers::One { address, host } => {
+            let subject = format!("{shim} {}://{address}", if redis.tls { "rediss" } else { "redis" });
+            vec![server(subject, address.clone(), tls.map(|tls| tls.or_named(host)))]
+        }
+        RedisServers::Sentinels(group) => {
+            let primary = primary(tls, shim, group, patience, findings)?;
+            let found = primary.map(|primary| {
+                let subject = format!("{shim} {} at {primary}", group.name);
+                server(subject, Address::Tcp(primary), tls.cloned())
+            });
+            found.into_iter().collect()
+        }
+        RedisServers::Cluster(seeds) => {
+            let seed = |seed: &SocketAddr| {
+                server(format!("redis-cluster {seed}"), Address::Tcp(*seed), tls.cloned())
+            };
+            seeds.iter().map(seed).collect()
+        }
+    })
 }
 
 fn check_redis(
@@ -100,27 +107,24 @@ fn check_redis(
 
 /// Where the sentinels say that the primary is. Each must answer, and they must agree.
 fn primary(
-    certificates: &Certificates,
+    tls: Option<&Dialer>,
     shim: &str,
-    sentinel: &SentinelStorage,
+    group: &SentinelGroup,
     patience: Duration,
     findings: &mut DoctorFindings,
 ) -> std::io::Result<Option<SocketAddr>> {
     let question = |address: &SocketAddr| {
-        let login = sentinel.sentinel_password.as_ref().map(|password| match &sentinel.sentinel_user {
-            Some(user) => Command::from_args(&["AUTH", user, &password.0]),
-            None => Command::from_args(&["AUTH", &password.0]),
-        });
-        let asked = Command::from_args(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &sentinel.name]);
+        let login = group.login.command();
+        let asked = Command::from_args(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", &group.name]);
         ProbeQuestion {
             address: Address::Tcp(*address),
-            tls: certificates.storage().filter(|_| sentinel.tls).cloned(),
+            tls: tls.cloned(),
             speech: ProbeProtocol::Redis(login.into_iter().chain([asked]).collect()),
         }
     };
-    let answers = ask(sentinel.sentinels.iter().map(question).collect(), patience)?;
+    let answers = ask(group.sentinels.iter().map(question).collect(), patience)?;
     let mut found: Option<SocketAddr> = None;
-    for (address, answer) in sentinel.sentinels.iter().zip(answers) {
+    for (address, answer) in group.sentinels.iter().zip(answers) {
         let subject = format!("{shim} sentinel {address}");
         let value = match answer {
             Ok(ProbeAnswer::Values(mut values)) => values.pop().unwrap_or(Value::Null),
@@ -137,7 +141,7 @@ fn primary(
         match (place, found) {
             (None, _) => findings.wrong(
                 &subject,
-                &format!("does not know a primary called {:?}", sentinel.name),
+                &format!("does not know a primary called {:?}", group.name),
                 "mend the name after the last slash of `storage`, or SENTINEL MONITOR it",
             ),
             (Some(place), Some(other)) if place != other => findings.wrong(
