@@ -6,11 +6,6 @@ use wire::resp::transaction::Transaction;
 
 use commands::{Classified, CommandKind};
 
-/// Most commands that one transaction may have. A reply of as many elements is no trouble to clients.
-pub(crate) const COMMANDS_MAX: usize = 1 << 18;
-/// Most bytes of their frames together.
-pub(crate) const BYTES_MAX: usize = 64 << 20;
-
 /// What a client has queued since MULTI.
 #[derive(Debug)]
 pub(crate) struct Queued {
@@ -61,10 +56,6 @@ impl Queued {
     /// EXEC will do nothing, so nothing is kept.
     pub(crate) fn fail(&mut self) {
         *self = Queued { failed: true, ..Queued::default() };
-    }
-
-    pub(crate) fn is_full(&self, more: usize) -> bool {
-        self.len() >= COMMANDS_MAX || self.bytes() + more > BYTES_MAX
     }
 
     pub(crate) fn push(&mut self, command: &Command, classified: &Classified) {

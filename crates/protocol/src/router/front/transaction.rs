@@ -7,13 +7,18 @@ use crate::router::flow::plan::{self, CommandPlan};
 use crate::router::flow::request::{ClientRequest, CommandWay, KeptKeys, Routed};
 use crate::router::front::connection::{self, OwnAnswer};
 use crate::router::front::desk::Desk;
-use crate::router::front::queued::{BYTES_MAX, COMMANDS_MAX, Own, Queued};
+use crate::router::front::queued::{Own, Queued};
 use crate::router::front::reply::{ABORTED, key_too_long, refused};
 use crate::router::front::{Front, client_command};
 use crate::router::{replies, words};
 use commands::{Classified, CommandKind};
 
+/// Most commands that one transaction may have. A reply of as many elements is no trouble to clients.
+const COMMANDS_MAX: usize = 1 << 18;
+/// Most bytes of their frames together.
+const BYTES_MAX: usize = 64 << 20;
 const QUEUED: &[u8] = b"+QUEUED\r\n";
+
 impl Front {
     /// A command of a client that is between MULTI and EXEC.
     pub(crate) fn queue(&mut self, desk: &mut Desk<'_>, client: u32, command: &Command) {
@@ -106,7 +111,8 @@ impl Front {
         let Some(queued) = session.and_then(|session| session.transaction.as_mut()) else {
             return Ok(Bytes::new());
         };
-        if queued.is_full(command.frame().len()) {
+        let bytes = queued.bytes() + command.frame().len();
+        if queued.len() >= COMMANDS_MAX || bytes > BYTES_MAX {
             return Err(replies::error(&format!(
                 "ERR DistCache: the transaction is too large: at most {COMMANDS_MAX} commands of {} MiB together may \
                  queue; split it",
