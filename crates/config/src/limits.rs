@@ -12,6 +12,7 @@ use super::ranges::{A_DAY_MS, HOUR_MS, MEMORY, section};
 
 const DESCRIPTORS: &str = "each is an open file of the process";
 const FRAME: &str = "one frame between members takes it";
+const TRANSACTION: &str = "one frame between members takes it with the places of its keys";
 const NEVER: &str = "0 is for never";
 /// A machine that is busy does nothing for a tenth of a second now and then.
 const BUSY: &str = "a busy machine answers nothing for less, and for more than an hour nobody waits";
@@ -32,6 +33,8 @@ pub struct Limits {
     pipeline_max: usize = RouterSettings::default().pipeline_max, 1 => 1 << 20, "the clients wait for replies at last";
     /// Bytes of those and of replies that wait for their turn, above which the next ones wait.
     pipeline_bytes_max: ByteSize = ByteSize(RouterSettings::default().pipeline_bytes_max as u64), 1 => 1u64 << 40, MEMORY;
+    /// Commands of one transaction between MULTI and EXEC; one more is refused, and with it the transaction.
+    transaction_bytes_max: ByteSize = ByteSize(RouterSettings::default().transaction_bytes_max as u64), 1 << 10 => 128u64 << 20, TRANSACTION;
     /// Unwritten replies of one client, above which no more of its commands are carried out while few wait.
     output_bytes_max: ByteSize = ByteSize(1 << 20), 0 => 1u64 << 40, MEMORY;
     /// Commands of one client that wait for those before them, or for it to read its replies; above it no more is read
@@ -102,6 +105,7 @@ impl Limits {
         let unless_zero = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
         settings.pipeline_max = self.pipeline_max;
         settings.pipeline_bytes_max = self.pipeline_bytes_max.0 as usize;
+        settings.transaction_bytes_max = self.transaction_bytes_max.0 as usize;
         settings.key_bytes_max = (self.key_bytes_max.0 as usize).min(wire::codec::KEY_BYTES_MAX);
         settings.learned_max = self.learned_max;
         settings.client_limits = ClientLimits {

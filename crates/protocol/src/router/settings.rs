@@ -12,6 +12,8 @@ pub struct RouterSettings {
     /// Bytes of them and of replies that wait for their turn, above which no more is taken from the client: one that writes
     /// large values must not fill the links that all share.
     pub pipeline_bytes_max: usize,
+    /// Bytes of the commands that a client may queue between MULTI and EXEC.
+    pub transaction_bytes_max: usize,
     /// Longer keys are refused. No more than `wire::codec::KEY_BYTES_MAX`, which peers refuse.
     pub key_bytes_max: usize,
     /// Views that the learned table remembers; fewer than the nodes cache would send hot reads to storage. Another number than
@@ -30,6 +32,7 @@ impl Default for RouterSettings {
         RouterSettings {
             pipeline_max: 1024,
             pipeline_bytes_max: 4 << 20,
+            transaction_bytes_max: 64 << 20,
             key_bytes_max: wire::codec::KEY_BYTES_MAX,
             learned_max: 1 << 16,
             queue_max: Duration::from_secs(5),

@@ -157,6 +157,7 @@ impl World {
                 "routing" if value == "on-path" => config.routing = Routing::OnPath,
                 "pipeline" => config.settings.pipeline_max = number(),
                 "pipeline_bytes" => config.settings.pipeline_bytes_max = number(),
+                "transaction_bytes" => config.settings.transaction_bytes_max = number(),
                 "pending" => config.pending_max = number(),
                 "users" if value == "storage" => config.users = UserSource::Storage,
                 "queue_ms" => config.settings.queue_max = Duration::from_millis(number() as u64),

@@ -15,8 +15,6 @@ use commands::{Classified, CommandKind};
 
 /// Most commands that one transaction may have. A reply of as many elements is no trouble to clients.
 const COMMANDS_MAX: usize = 1 << 18;
-/// Most bytes of their frames together.
-const BYTES_MAX: usize = 64 << 20;
 const QUEUED: &[u8] = b"+QUEUED\r\n";
 
 impl Front {
@@ -35,11 +33,11 @@ impl Front {
             }
             Ok(classified) => match unfit(desk, command, &classified) {
                 Some(error) => Err(error),
-                None => self.push(client, command, |queued| queued.push(command, &classified)),
+                None => self.push(desk, client, command, |queued| queued.push(command, &classified)),
             },
             Err(refusal) if refusal.is_of_execution(command) => {
                 let error = replies::error(&refusal.to_string());
-                self.push(client, command, |queued| queued.push_own(Own::Error(error)))
+                self.push(desk, client, command, |queued| queued.push_own(Own::Error(error)))
             }
             Err(refusal) => {
                 if words::is(command, 0, "EXEC")
@@ -71,8 +69,8 @@ impl Front {
             b"WATCH" => Ok(replies::error("ERR WATCH inside MULTI is not allowed")),
             b"QUIT" | b"RESET" => return connection::answer(self, desk, client, command),
             b"PING" | b"ECHO" | b"SLOWLOG" | b"SELECT" | b"AUTH" | b"INFO" | b"ACL" | b"UNWATCH"
-            | b"READONLY" | b"READWRITE" | b"ASKING" => self.push_own(client, command),
-            b"CLIENT" if !client_command::is_reply(command) => self.push_own(client, command),
+            | b"READONLY" | b"READWRITE" | b"ASKING" => self.push_own(desk, client, command),
+            b"CLIENT" if !client_command::is_reply(command) => self.push_own(desk, client, command),
             _ => Err(replies::error(&format!(
                 "ERR DistCache: '{}' is not possible inside a transaction",
                 String::from_utf8_lossy(&name).to_lowercase()
@@ -95,14 +93,15 @@ impl Front {
         self.respond(desk, client, bytes);
     }
 
-    fn push_own(&mut self, client: u32, command: &Command) -> Result<Bytes, Bytes> {
+    fn push_own(&mut self, desk: &Desk<'_>, client: u32, command: &Command) -> Result<Bytes, Bytes> {
         // A copy, because a slice would keep the whole read buffer alive.
         let own = Own::Command(Command::from_args(&command.args().collect::<Vec<_>>()));
-        self.push(client, command, |queued| queued.push_own(own))
+        self.push(desk, client, command, |queued| queued.push_own(own))
     }
 
     fn push(
         &mut self,
+        desk: &Desk<'_>,
         client: u32,
         command: &Command,
         push: impl FnOnce(&mut Queued),
@@ -111,12 +110,12 @@ impl Front {
         let Some(queued) = session.and_then(|session| session.transaction.as_mut()) else {
             return Ok(Bytes::new());
         };
+        let bytes_max = desk.step.config.settings.transaction_bytes_max;
         let bytes = queued.bytes() + command.frame().len();
-        if queued.len() >= COMMANDS_MAX || bytes > BYTES_MAX {
+        if queued.len() >= COMMANDS_MAX || bytes > bytes_max {
             return Err(replies::error(&format!(
-                "ERR DistCache: the transaction is too large: at most {COMMANDS_MAX} commands of {} MiB together may \
-                 queue; split it",
-                BYTES_MAX >> 20
+                "ERR DistCache: the transaction is too large: at most {COMMANDS_MAX} commands and {bytes_max} bytes may \
+                 queue; split it, or raise [limits] transaction_bytes_max"
             )));
         }
         if !queued.failed {
