@@ -141,6 +141,12 @@ impl Client {
     }
 }
 
+/// Calls a command that must be answered OK.
+pub(crate) fn ok(client: &mut Client, arguments: &[&str]) {
+    let reply = client.call(arguments);
+    assert_eq!(text(&reply), "OK", "{arguments:?}");
+}
+
 /// A string or error reply as text, anything else as `Debug` shows it.
 pub(crate) fn text(value: &Value) -> String {
     match value {

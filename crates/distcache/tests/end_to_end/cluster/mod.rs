@@ -13,7 +13,7 @@ mod redis_cluster;
 mod redis_server;
 mod sentinels;
 
-pub(crate) use client::{Client, text};
+pub(crate) use client::{Client, ok, text};
 pub(crate) use directory::Directory;
 pub(crate) use etcd::Etcd;
 pub(crate) use layout::{Layout, loopback};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use wire::resp::Value;
 
-use super::{Client, Program, RedisServer, free_port, text, until};
+use super::{Client, Program, RedisServer, free_port, ok, text, until};
 
 pub(crate) const PRIMARIES: usize = 3;
 /// What `redis-cli --cluster create` deals to three primaries.
@@ -239,9 +239,4 @@ impl RedisCluster {
             self.set_slot(server, slot, &["NODE", &self.ids[to]]);
         }
     }
-}
-
-fn ok(client: &mut Client, arguments: &[&str]) {
-    let reply = client.call(arguments);
-    assert_eq!(text(&reply), "OK", "{arguments:?}");
 }

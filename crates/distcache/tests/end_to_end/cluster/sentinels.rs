@@ -5,7 +5,7 @@ use std::process::Command;
 
 use wire::resp::Value;
 
-use super::{Client, Directory, Process, RedisServer, free_port, text, until};
+use super::{Client, Directory, Process, RedisServer, free_port, ok, text, until};
 
 const SENTINELS: usize = 3;
 
@@ -99,6 +99,11 @@ impl Sentinels {
             };
             self.sentinels.iter().all(|sentinel| whole(sentinel).is_some()).then_some(())
         });
+        // Four such periods after a replica was promoted, a sentinel that has not heard of it turns it back: 8 s and not
+        // 1.2 s, for which a busy machine may keep the one that promoted it.
+        for sentinel in &self.sentinels {
+            ok(&mut Client::tcp(*sentinel), &["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "2000"]);
+        }
     }
 
     /// As `storage` names the primary.
