@@ -117,7 +117,8 @@ struct Busy(Child);
 
 impl Busy {
     fn start() -> anyhow::Result<Busy> {
-        let mut command = Command::new(std::env::current_exe()?);
+        // This program, also where the build has just put a newer one in its place.
+        let mut command = Command::new("/proc/self/exe");
         // It ends when nobody holds the other end any more.
         command.arg(BURN).stdin(Stdio::piped()).stdout(Stdio::null());
         Ok(Busy(command.spawn().context("starting a busy process")?))
