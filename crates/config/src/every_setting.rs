@@ -38,7 +38,7 @@ rules = "on nopass +@all ~*"
 "#;
 
 /// Settings whose new value must be of a kind, or go with others; the others take a number.
-const VALUES: [(&str, &str, &str); 37] = [
+const VALUES: [(&str, &str, &str); 38] = [
     ("[cluster]", "name", "\"other\""),
     ("[cluster]", "mode", "\"bounded\""),
     ("[cluster]", "routing", "\"on-path\""),
@@ -49,6 +49,7 @@ const VALUES: [(&str, &str, &str); 37] = [
     ("[security]", "hide_keys", "true"),
     ("[limits]", "client_input_bytes_max", "\"1MiB\""),
     ("[limits]", "command_bytes_max", "\"1MiB\""),
+    ("[limits]", "transaction_bytes_max", "\"1MiB\""),
     ("[limits]", "client_buffers_bytes_max", "\"1MiB\""),
     ("[heat]", "rows", "3"),
     ("[heat]", "filter_rows", "2"),
