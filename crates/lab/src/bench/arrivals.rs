@@ -1,5 +1,7 @@
 //! Random times at which the requests of an open loop are due, the same in every round. Not which keys they are about.
 
+use std::time::Duration;
+
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -9,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 pub(crate) struct Arrivals {
     seed: u64,
     count: u64,
-    round_us: u64,
+    period: Duration,
     random: Xoshiro256PlusPlus,
     round: u64,
     /// Requests drawn in this round, and the share of its time that has passed at the last one.
@@ -18,19 +20,19 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    pub(crate) fn new(count: u64, round_us: u64, seed: u64) -> Arrivals {
-        assert!(count > 0 && round_us > 0);
+    pub(crate) fn new(count: u64, period: Duration, seed: u64) -> Arrivals {
+        assert!(count > 0 && !period.is_zero());
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        Arrivals { seed, count, round_us, random, round: 0, drawn: 0, passed: 0.0 }
+        Arrivals { seed, count, period, random, round: 0, drawn: 0, passed: 0.0 }
     }
 
     /// Per second, over a round.
     pub(crate) fn rate(&self) -> f64 {
-        self.count as f64 * 1e6 / self.round_us as f64
+        self.count as f64 / self.period.as_secs_f64()
     }
 
-    /// When the next request is due, in microseconds since the first round began; never before the one drawn last.
-    pub(crate) fn next_us(&mut self) -> u64 {
+    /// When the next request is due, since the first round began; never before the one drawn last.
+    pub(crate) fn next_due(&mut self) -> Duration {
         if self.drawn == self.count {
             (self.round, self.drawn, self.passed) = (self.round + 1, 0, 0.0);
             self.random = Xoshiro256PlusPlus::seed_from_u64(self.seed);
@@ -40,7 +42,8 @@ impl Arrivals {
         let share: f64 = self.random.random::<f64>().powf(1.0 / left);
         self.passed = 1.0 - (1.0 - self.passed) * share;
         self.drawn += 1;
-        self.round * self.round_us + (self.passed * self.round_us as f64) as u64
+        let period_us = self.period.as_micros() as u64;
+        Duration::from_micros(self.round * period_us + (self.passed * period_us as f64) as u64)
     }
 }
 
@@ -49,8 +52,8 @@ mod tests {
     use super::*;
 
     fn times(count: usize) -> Vec<u64> {
-        let mut arrivals = Arrivals::new(2_000, 1_000_000, 7);
-        (0..count).map(|_| arrivals.next_us()).collect()
+        let mut arrivals = Arrivals::new(2_000, Duration::from_secs(1), 7);
+        (0..count).map(|_| arrivals.next_due().as_micros() as u64).collect()
     }
 
     #[test]

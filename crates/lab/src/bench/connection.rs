@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use protocol::time::Time;
 use runtime::reactor::ConnectionId;
 use wire::resp::ReplyScanner;
 
@@ -9,7 +10,7 @@ use wire::resp::ReplyScanner;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentRequest {
     /// When it was sent (closed loop) or due (open loop).
-    pub(crate) since_us: u64,
+    pub(crate) since: Time,
     pub(crate) key: u64,
 }
 
@@ -25,7 +26,7 @@ pub(crate) struct BenchConnection {
     pub(crate) released: u64,
     pub(crate) sent: u64,
     /// When to connect again, if it is down.
-    pub(crate) dial_us: Option<u64>,
+    pub(crate) dial_at: Option<Time>,
 }
 
 impl BenchConnection {
@@ -38,7 +39,7 @@ impl BenchConnection {
             scanner: ReplyScanner::new(),
             released: 0,
             sent: 0,
-            dial_us: None,
+            dial_at: None,
         }
     }
 

@@ -1,10 +1,11 @@
 //! The loop that keeps connections busy and counts what comes back. Not what is asked, and not how it is shown.
 
 use std::collections::VecDeque;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
+use protocol::time::Time;
 use runtime::reactor::{ConnectionId, Driver, Event, Io};
 use wire::foreign::Foreign;
 use wire::resp::ProtocolError;
@@ -20,11 +21,11 @@ use super::tally::BenchTally;
 use super::target::BenchTarget;
 
 /// How long a connection that broke stays down: long enough not to flood a server that restarts.
-const DIAL_AGAIN_US: u64 = 100_000;
+const DIAL_AGAIN: Duration = Duration::from_millis(100);
 /// How long replies may come in after the end. Whoever is slower is reported as unanswered.
-const DRAIN_US_MAX: u64 = 5_000_000;
+const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// A server that says nothing for this long is given up.
-const SILENCE_US_MAX: u64 = 30_000_000;
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// What answers is no server of Redis' protocol.
 fn stranger(target: &BenchTarget, reply: &[u8], error: &ProtocolError) -> anyhow::Error {
@@ -52,8 +53,8 @@ pub(crate) struct BenchDriver<'a> {
     left: u64,
     /// Counted requests without a reply, those included that are due and not sent.
     outstanding: u64,
-    last_reply_us: u64,
-    last_counted_us: u64,
+    last_reply: Time,
+    last_counted: Time,
     tally: BenchTally,
     failed: Vec<u64>,
     pub(crate) fatal: Option<anyhow::Error>,
@@ -62,8 +63,8 @@ pub(crate) struct BenchDriver<'a> {
 /// Fixed when the first request may go out.
 #[derive(Clone, Copy)]
 struct BenchClock {
-    count_from_us: u64,
-    end_us: u64,
+    count_from: Time,
+    end: Time,
     /// Open loop whose requests are dealt round.
     schedule: Option<Schedule>,
     /// And the next of them to become due.
@@ -73,10 +74,10 @@ struct BenchClock {
 /// Open loop at random times: whichever connection has room takes the request that has been due for longest.
 struct Pool {
     arrivals: Arrivals,
-    start_us: u64,
-    next_us: u64,
+    start: Time,
+    next: Time,
     /// Due and not sent.
-    waiting: VecDeque<u64>,
+    waiting: VecDeque<Time>,
     /// Where the next connection with room is looked for.
     place: usize,
 }
@@ -113,8 +114,8 @@ impl<'a> BenchDriver<'a> {
                 BenchLength::Time(_) => u64::MAX,
             },
             outstanding: 0,
-            last_reply_us: 0,
-            last_counted_us: 0,
+            last_reply: Time::default(),
+            last_counted: Time::default(),
             tally: BenchTally::new(),
             failed: Vec::new(),
             fatal: None,
@@ -125,9 +126,10 @@ impl<'a> BenchDriver<'a> {
         &self.tally
     }
 
-    /// Microseconds of measurement so far; nothing while connecting or warming up.
-    pub(crate) fn measured_us(&self, now_us: u64) -> Option<u64> {
-        self.clock.and_then(|clock| now_us.checked_sub(clock.count_from_us))
+    /// Time of measurement so far; nothing while connecting or warming up.
+    pub(crate) fn measured(&self, now: Time) -> Option<Duration> {
+        let clock = self.clock.filter(|clock| now >= clock.count_from)?;
+        Some(now.since(clock.count_from))
     }
 
     /// Whether every connection has been up, so that `start` may be called.
@@ -139,65 +141,60 @@ impl<'a> BenchDriver<'a> {
         self.clock.is_some()
     }
 
-    pub(crate) fn start(&mut self, io: &mut Io, now_us: u64) {
-        let count_from_us = now_us + self.plan.warmup_us;
-        let end_us = match self.plan.length {
-            BenchLength::Time(time_us) => count_from_us + time_us,
-            BenchLength::Requests(_) => u64::MAX,
+    pub(crate) fn start(&mut self, io: &mut Io, now: Time) {
+        let count_from = now.after(self.plan.warmup);
+        let end = match self.plan.length {
+            BenchLength::Time(time) => count_from.after(time),
+            BenchLength::Requests(_) => Time(u64::MAX),
         };
         let schedule = match &self.plan.pace {
-            Pace::Even(rate) => Some(Schedule::new(now_us, *rate, self.connections.len())),
+            Pace::Even(rate) => Some(Schedule::new(now, *rate, self.connections.len())),
             Pace::Closed | Pace::Random(_) => None,
         };
         if let Pace::Random(arrivals) = &self.plan.pace {
             let mut arrivals = arrivals.clone();
-            let next_us = now_us + arrivals.next_us();
-            self.pool =
-                Some(Pool { arrivals, start_us: now_us, next_us, waiting: VecDeque::new(), place: 0 });
+            let next = now.after(arrivals.next_due());
+            self.pool = Some(Pool { arrivals, start: now, next, waiting: VecDeque::new(), place: 0 });
         }
-        self.clock = Some(BenchClock { count_from_us, end_us, schedule, next: 0 });
-        let start_unix_ms = unix_ms() + self.plan.warmup_us / 1_000;
-        let slice_us = self.plan.slice_us;
-        self.tally.series = slice_us.map(|slice_us| Series::new(slice_us, count_from_us, start_unix_ms));
-        self.last_reply_us = now_us;
+        self.clock = Some(BenchClock { count_from, end, schedule, next: 0 });
+        let start_unix = unix_now() + self.plan.warmup;
+        self.tally.series = self.plan.slice.map(|slice| Series::new(slice, count_from, start_unix));
+        self.last_reply = now;
         for index in 0..self.connections.len() {
-            self.fill(io, index, now_us);
+            self.fill(io, index, now);
         }
     }
 
     /// Sends what has become due. To be called after every batch of events; a closed loop needs none of it.
-    pub(crate) fn release(&mut self, io: &mut Io, now_us: u64) {
+    pub(crate) fn release(&mut self, io: &mut Io, now: Time) {
         let Some(mut clock) = self.clock else { return };
-        self.release_pool(io, now_us, clock);
+        self.release_pool(io, now, clock);
         if let Some(schedule) = clock.schedule {
-            while self.left > 0
-                && schedule.due_us(clock.next) <= now_us
-                && schedule.due_us(clock.next) < clock.end_us
-            {
+            while self.left > 0 && schedule.due(clock.next) <= now && schedule.due(clock.next) < clock.end {
                 let index = schedule.connection(clock.next);
-                if schedule.due_us(clock.next) >= clock.count_from_us {
+                if schedule.due(clock.next) >= clock.count_from {
                     self.left -= 1;
                     self.outstanding += 1;
                 }
                 self.connections[index].released += 1;
                 self.live.became_due();
                 clock.next += 1;
-                self.fill(io, index, now_us);
+                self.fill(io, index, now);
             }
             self.clock = Some(clock);
         }
     }
 
-    fn release_pool(&mut self, io: &mut Io, now_us: u64, clock: BenchClock) {
+    fn release_pool(&mut self, io: &mut Io, now: Time, clock: BenchClock) {
         let Some(pool) = &mut self.pool else { return };
-        while self.left > 0 && pool.next_us <= now_us && pool.next_us < clock.end_us {
-            if pool.next_us >= clock.count_from_us {
+        while self.left > 0 && pool.next <= now && pool.next < clock.end {
+            if pool.next >= clock.count_from {
                 self.left -= 1;
                 self.outstanding += 1;
             }
             self.live.became_due();
-            pool.waiting.push_back(pool.next_us);
-            pool.next_us = pool.start_us + pool.arrivals.next_us();
+            pool.waiting.push_back(pool.next);
+            pool.next = pool.start.after(pool.arrivals.next_due());
         }
         while let Some(pool) = &mut self.pool
             && !pool.waiting.is_empty()
@@ -208,7 +205,7 @@ impl<'a> BenchDriver<'a> {
                 return;
             };
             pool.place = (place + 1) % count;
-            self.fill(io, place, now_us);
+            self.fill(io, place, now);
             if self.exhausted {
                 return;
             }
@@ -216,56 +213,56 @@ impl<'a> BenchDriver<'a> {
     }
 
     /// Why the run is over, if it is.
-    pub(crate) fn ending(&self, now_us: u64) -> Option<Ending> {
+    pub(crate) fn ending(&self, now: Time) -> Option<Ending> {
         let clock = self.clock?;
-        if now_us.saturating_sub(self.last_reply_us) > SILENCE_US_MAX && self.outstanding > 0 {
+        if now.since(self.last_reply) > SILENCE_MAX && self.outstanding > 0 {
             return Some(Ending::Silent);
         }
         let sent_all = match self.plan.length {
-            BenchLength::Time(_) => now_us >= clock.end_us,
+            BenchLength::Time(_) => now >= clock.end,
             BenchLength::Requests(_) => self.left == 0 || self.exhausted,
         };
-        let drained = self.outstanding == 0 || now_us >= clock.end_us.saturating_add(DRAIN_US_MAX);
+        let drained = self.outstanding == 0 || now >= clock.end.after(DRAIN_MAX);
         (sent_all && drained).then_some(Ending::Done)
     }
 
     /// Ends the run: what is still outstanding is counted as unanswered.
-    pub(crate) fn finish(mut self, ending: Ending, now_us: u64) -> BenchOutcome {
+    pub(crate) fn finish(mut self, ending: Ending, now: Time) -> BenchOutcome {
         if let Some(clock) = self.clock {
             for (index, connection) in self.connections.iter().enumerate() {
-                let waiting = connection.in_flight.iter().map(|sent| sent.since_us);
+                let waiting = connection.in_flight.iter().map(|sent| sent.since);
                 let due = (connection.sent..connection.released)
-                    .filter_map(|turn| clock.schedule.map(|schedule| schedule.due_on_us(index, turn)));
-                for since_us in waiting.chain(due).filter(|since_us| *since_us >= clock.count_from_us) {
-                    self.tally.unanswered(since_us, now_us);
-                    self.live.ended(RequestFate::new(None, since_us, now_us, RequestEnd::Unanswered));
+                    .filter_map(|turn| clock.schedule.map(|schedule| schedule.due_on(index, turn)));
+                for since in waiting.chain(due).filter(|since| *since >= clock.count_from) {
+                    self.tally.unanswered(since, now);
+                    self.live.ended(RequestFate::new(None, since, now, RequestEnd::Unanswered));
                 }
                 if self.requests.is_load() {
                     self.failed.extend(connection.in_flight.iter().map(|sent| sent.key));
                 }
             }
             let waiting = self.pool.iter().flat_map(|pool| &pool.waiting);
-            for since_us in waiting.copied().filter(|since_us| *since_us >= clock.count_from_us) {
-                self.tally.unanswered(since_us, now_us);
-                self.live.ended(RequestFate::new(None, since_us, now_us, RequestEnd::Unanswered));
+            for since in waiting.copied().filter(|since| *since >= clock.count_from) {
+                self.tally.unanswered(since, now);
+                self.live.ended(RequestFate::new(None, since, now, RequestEnd::Unanswered));
             }
-            let end_us = match self.plan.length {
-                BenchLength::Time(_) => now_us.min(clock.end_us).max(self.last_counted_us),
-                BenchLength::Requests(_) if self.last_counted_us > 0 => self.last_counted_us,
-                BenchLength::Requests(_) => now_us,
+            let end = match self.plan.length {
+                BenchLength::Time(_) => now.min(clock.end).max(self.last_counted),
+                BenchLength::Requests(_) if self.last_counted > Time::default() => self.last_counted,
+                BenchLength::Requests(_) => now,
             };
-            self.tally.elapsed_us = end_us.saturating_sub(clock.count_from_us);
+            self.tally.elapsed = end.since(clock.count_from);
         }
         BenchOutcome { tally: self.tally, ending, failed: self.failed }
     }
 
     /// A connection may be used.
-    fn opened(&mut self, io: &mut Io, place: usize, now_us: u64) {
+    fn opened(&mut self, io: &mut Io, place: usize, now: Time) {
         self.connections[place].up = true;
         if self.clock.is_none() {
             self.opened += 1;
         }
-        self.fill(io, place, now_us);
+        self.fill(io, place, now);
     }
 
     /// Takes the answer to the login off `bytes`, once it is whole.
@@ -282,7 +279,7 @@ impl<'a> BenchDriver<'a> {
     }
 
     /// Puts requests on a connection until its pipeline is full or nothing may be sent.
-    fn fill(&mut self, io: &mut Io, index: usize, now_us: u64) {
+    fn fill(&mut self, io: &mut Io, index: usize, now: Time) {
         let Some(clock) = self.clock else { return };
         let connection = &mut self.connections[index];
         if !connection.has_room(self.plan.pipeline) {
@@ -290,15 +287,15 @@ impl<'a> BenchDriver<'a> {
         }
         let out = io.out(connection.id);
         while connection.in_flight.len() < self.plan.pipeline {
-            let since_us = match (&mut self.pool, clock.schedule) {
+            let since = match (&mut self.pool, clock.schedule) {
                 (Some(pool), _) => match pool.waiting.pop_front() {
-                    Some(due_us) => due_us,
+                    Some(due) => due,
                     None => return,
                 },
                 (None, Some(schedule)) if connection.sent < connection.released => {
-                    schedule.due_on_us(index, connection.sent)
+                    schedule.due_on(index, connection.sent)
                 }
-                (None, None) if now_us < clock.end_us && self.left > 0 && !self.exhausted => now_us,
+                (None, None) if now < clock.end && self.left > 0 && !self.exhausted => now,
                 _ => return,
             };
             let Some(key) = self.requests.next(self.frames, out) else {
@@ -308,17 +305,17 @@ impl<'a> BenchDriver<'a> {
             self.live.sent(key);
             connection.sent += 1;
             let is_closed = clock.schedule.is_none() && self.pool.is_none();
-            if is_closed && since_us >= clock.count_from_us {
+            if is_closed && since >= clock.count_from {
                 self.left -= 1;
                 self.outstanding += 1;
             }
-            connection.in_flight.push_back(SentRequest { since_us, key });
+            connection.in_flight.push_back(SentRequest { since, key });
         }
     }
 
     /// Takes the whole replies off `bytes`; gives back what follows them.
-    fn replies(&mut self, index: usize, mut bytes: Bytes, now_us: u64) -> Result<Bytes> {
-        let count_from_us = self.clock.map_or(u64::MAX, |clock| clock.count_from_us);
+    fn replies(&mut self, index: usize, mut bytes: Bytes, now: Time) -> Result<Bytes> {
+        let count_from = self.clock.map_or(Time(u64::MAX), |clock| clock.count_from);
         let connection = &mut self.connections[index];
         let (mut answered, mut errors, mut offset) = (0, 0, 0);
         while offset < bytes.len() {
@@ -335,11 +332,11 @@ impl<'a> BenchDriver<'a> {
             answered += 1;
             errors += u64::from(is_error);
             let end = if is_error { RequestEnd::Failed } else { RequestEnd::Answered };
-            self.live.ended(RequestFate::new(Some(sent.key), sent.since_us, now_us, end));
-            if sent.since_us >= count_from_us {
+            self.live.ended(RequestFate::new(Some(sent.key), sent.since, now, end));
+            if sent.since >= count_from {
                 self.outstanding -= 1;
-                self.last_counted_us = now_us;
-                self.tally.answered(sent.since_us, now_us, is_error);
+                self.last_counted = now;
+                self.tally.answered(sent.since, now, is_error);
                 if is_error {
                     self.tally.note(&reply[..length]);
                 }
@@ -350,22 +347,22 @@ impl<'a> BenchDriver<'a> {
             offset += length;
         }
         self.live.add(answered, errors);
-        self.last_reply_us = now_us;
+        self.last_reply = now;
         Ok(bytes.split_off(offset))
     }
 
     /// A connection is gone: its requests are lost, and it is dialled again a little later.
-    fn lost(&mut self, index: usize, reason: &str, now_us: u64) {
-        let count_from_us = self.clock.map_or(u64::MAX, |clock| clock.count_from_us);
+    fn lost(&mut self, index: usize, reason: &str, now: Time) {
+        let count_from = self.clock.map_or(Time(u64::MAX), |clock| clock.count_from);
         let connection = &mut self.connections[index];
         connection.up = false;
         connection.logging_in = false;
         connection.scanner = wire::resp::ReplyScanner::new();
-        connection.dial_us = Some(now_us + DIAL_AGAIN_US);
-        for sent in connection.in_flight.iter().filter(|sent| sent.since_us >= count_from_us) {
+        connection.dial_at = Some(now.after(DIAL_AGAIN));
+        for sent in connection.in_flight.iter().filter(|sent| sent.since >= count_from) {
             self.outstanding -= 1;
-            self.tally.lost(sent.since_us);
-            self.live.ended(RequestFate::new(Some(sent.key), sent.since_us, now_us, RequestEnd::Failed));
+            self.tally.lost(sent.since);
+            self.live.ended(RequestFate::new(Some(sent.key), sent.since, now, RequestEnd::Failed));
         }
         if self.requests.is_load() {
             self.failed.extend(connection.in_flight.iter().map(|sent| sent.key));
@@ -374,10 +371,10 @@ impl<'a> BenchDriver<'a> {
         self.tally.note(format!("connection lost: {reason}").as_bytes());
     }
 
-    fn dial_again(&mut self, io: &mut Io, now_us: u64) {
+    fn dial_again(&mut self, io: &mut Io, now: Time) {
         for (place, connection) in self.connections.iter_mut().enumerate() {
-            if connection.dial_us.is_some_and(|dial_us| dial_us <= now_us) {
-                connection.dial_us = None;
+            if connection.dial_at.is_some_and(|at| at <= now) {
+                connection.dial_at = None;
                 connection.id = io.dial_tls(&self.plan.target.address, self.plan.target.tls.as_ref());
                 set_place(&mut self.places, connection.id, place);
             }
@@ -395,23 +392,22 @@ impl Driver for BenchDriver<'_> {
                         self.connections[place].logging_in = true;
                         io.out(id).extend_from_slice(login);
                     }
-                    None => self.opened(io, place, io.now().0),
+                    None => self.opened(io, place, io.now()),
                 }
             }
             Event::Data { connection, mut bytes, now } => {
-                let now_us = now.0;
                 let place = self.places[connection.index()];
                 if self.connections[place].logging_in {
                     match self.logged_in(place, &mut bytes) {
-                        Ok(true) => self.opened(io, place, now_us),
+                        Ok(true) => self.opened(io, place, now),
                         Ok(false) => return io.unread(connection, bytes),
                         Err(error) => self.fatal = Some(error.context(format!("{}", self.plan.target))),
                     }
                 }
-                match self.replies(place, bytes, now_us) {
+                match self.replies(place, bytes, now) {
                     Ok(rest) => {
                         io.unread(connection, rest);
-                        self.fill(io, place, now_us);
+                        self.fill(io, place, now);
                     }
                     Err(error) => self.fatal = Some(error.context(format!("{}", self.plan.target))),
                 }
@@ -421,10 +417,10 @@ impl Driver for BenchDriver<'_> {
                 if self.clock.is_none() {
                     self.fatal = Some(anyhow!("cannot connect to {}: {reason}", self.plan.target));
                 } else {
-                    self.lost(self.places[connection.index()], &reason, io.now().0);
+                    self.lost(self.places[connection.index()], &reason, io.now());
                 }
             }
-            Event::Tick => self.dial_again(io, io.now().0),
+            Event::Tick => self.dial_again(io, io.now()),
             Event::Accepted { .. } | Event::Writable(_) | Event::Woken => {}
         }
     }
@@ -437,8 +433,8 @@ fn set_place(places: &mut Vec<usize>, id: ConnectionId, place: usize) {
     places[id.index()] = place;
 }
 
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+fn unix_now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 fn reason(error: Option<std::io::Error>) -> String {

@@ -36,9 +36,9 @@ pub(crate) fn load(
             connections: plan.connections.min(CONNECTIONS_MAX),
             pipeline: (IN_FLIGHT_BYTES_MAX / frames.set_bytes()).clamp(1, PIPELINE),
             pace: Pace::Closed,
-            warmup_us: 0,
+            warmup: Duration::ZERO,
             length: BenchLength::Requests(count),
-            slice_us: None,
+            slice: None,
             ..plan.clone()
         };
         let live = Live::default();

@@ -20,6 +20,7 @@ mod target;
 
 use std::fs::File;
 use std::io::Write;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use runtime::stop::Stop;
@@ -105,28 +106,28 @@ fn requests(arguments: &BenchArguments) -> Result<(Requests, LoadedKeys)> {
 }
 
 fn plan(arguments: &BenchArguments) -> Result<BenchPlan> {
-    let us = |seconds: f64| (seconds * 1e6) as u64;
+    let time = |seconds: f64| Duration::from_micros((seconds * 1e6) as u64);
     Ok(BenchPlan {
         target: target::parse(&arguments.target, arguments.ca_file.as_deref())?,
         connections: arguments.connections,
         pipeline: arguments.pipeline,
         pace: arguments.rate.map_or(Pace::Closed, Pace::Even),
-        warmup_us: us(arguments.warmup),
+        warmup: time(arguments.warmup),
         length: match (arguments.requests, arguments.seconds) {
             (Some(requests), _) => BenchLength::Requests(requests),
-            (None, seconds) => BenchLength::Time(us(seconds.unwrap_or(arguments::SECONDS_DEFAULT))),
+            (None, seconds) => BenchLength::Time(time(seconds.unwrap_or(arguments::SECONDS_DEFAULT))),
         },
-        slice_us: arguments.series.as_ref().map(|_| arguments.slice_ms * 1_000),
+        slice: arguments.series.as_ref().map(|_| Duration::from_millis(arguments.slice_ms)),
     })
 }
 
 fn progress_text(plan: &BenchPlan, progress: &BenchProgress<'_>) -> String {
-    let Some(measured_us) = progress.measured_us else {
+    let Some(measured) = progress.measured else {
         return format!("warming up  {:.0} requests/s", progress.throughput);
     };
     let summary = progress.tally.summary();
     let done = match plan.length {
-        BenchLength::Time(time_us) => format!("{} s of {} s", measured_us / 1_000_000, time_us / 1_000_000),
+        BenchLength::Time(time) => format!("{} s of {} s", measured.as_secs(), time.as_secs()),
         BenchLength::Requests(requests) => format!("{} of {requests} requests", summary.requests),
     };
     format!(

@@ -101,9 +101,9 @@ mod tests {
             connections: 50,
             pipeline: 16,
             pace: super::super::Pace::Even(1_000.0),
-            warmup_us: 0,
+            warmup: std::time::Duration::ZERO,
             length: BenchLength::Requests(1),
-            slice_us: None,
+            slice: None,
         };
         let latency_us = Latency { p50: 120, p90: 12_345, p99: 20_000, p999: 99_000, max: 12_000_000 };
         let summary = BenchSummary { requests: 4_321, errors: 7, throughput: 998.6, latency_us };

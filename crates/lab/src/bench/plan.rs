@@ -2,12 +2,15 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use protocol::time::Time;
 
 use super::arrivals::Arrivals;
 use super::tally::BenchTally;
 use super::target::BenchTarget;
 
-/// How to load a server. Times are in microseconds.
+/// How to load a server.
 #[derive(Clone, Debug)]
 pub(crate) struct BenchPlan {
     pub(crate) target: BenchTarget,
@@ -15,10 +18,10 @@ pub(crate) struct BenchPlan {
     /// Most requests in flight per connection.
     pub(crate) pipeline: usize,
     pub(crate) pace: Pace,
-    pub(crate) warmup_us: u64,
+    pub(crate) warmup: Duration,
     pub(crate) length: BenchLength,
     /// To count by slices of this time, too.
-    pub(crate) slice_us: Option<u64>,
+    pub(crate) slice: Option<Duration>,
 }
 
 /// When requests leave.
@@ -46,7 +49,7 @@ impl Pace {
 /// How long to measure, after the warm-up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BenchLength {
-    Time(u64),
+    Time(Duration),
     Requests(u64),
 }
 
@@ -90,14 +93,14 @@ pub(crate) struct RequestFate {
     /// Nothing of one that was never sent.
     pub(crate) key: Option<u64>,
     /// When it was sent (closed loop) or due (open loop), on the engine's clock.
-    pub(crate) since_us: u64,
-    pub(crate) waited_us: u64,
+    pub(crate) since: Time,
+    pub(crate) waited: Duration,
     pub(crate) end: RequestEnd,
 }
 
 impl RequestFate {
-    pub(crate) fn new(key: Option<u64>, since_us: u64, now_us: u64, end: RequestEnd) -> RequestFate {
-        RequestFate { key, since_us, waited_us: now_us.saturating_sub(since_us), end }
+    pub(crate) fn new(key: Option<u64>, since: Time, now: Time, end: RequestEnd) -> RequestFate {
+        RequestFate { key, since, waited: now.since(since), end }
     }
 }
 

@@ -1,6 +1,9 @@
 //! A run in slices of time: what was due in each and what became of it, as CSV. Not the totals.
 
 use std::fmt::Write;
+use std::time::Duration;
+
+use protocol::time::Time;
 
 /// Who waits longer for a reply has mostly given up.
 const PATIENCE_US: u32 = 1_000_000;
@@ -9,10 +12,10 @@ const HEAD: &str = "start_ms,unix_ms,due,answered,within_1s,errors,lost,unanswer
 
 /// Counts by slice. It keeps each latency, four bytes per request, so that percentiles are exact.
 pub(crate) struct Series {
-    slice_us: u64,
-    start_us: u64,
+    slice: Duration,
+    start: Time,
     /// The same instant by the wall clock, which other processes share.
-    start_unix_ms: u64,
+    start_unix: Duration,
     slices: Vec<SeriesSlice>,
 }
 
@@ -29,33 +32,33 @@ struct SeriesSlice {
 }
 
 impl Series {
-    pub(crate) fn new(slice_us: u64, start_us: u64, start_unix_ms: u64) -> Series {
-        Series { slice_us, start_us, start_unix_ms, slices: Vec::new() }
+    pub(crate) fn new(slice: Duration, start: Time, start_unix: Duration) -> Series {
+        Series { slice, start, start_unix, slices: Vec::new() }
     }
 
-    pub(crate) fn answered(&mut self, since_us: u64, now_us: u64, is_error: bool) {
-        let slice = self.slice(since_us);
+    pub(crate) fn answered(&mut self, since: Time, now: Time, is_error: bool) {
+        let slice = self.slice(since);
         if is_error {
             slice.errors += 1;
         } else {
-            let latency_us = now_us.saturating_sub(since_us);
+            let latency_us = now.since(since).as_micros();
             slice.latencies_us.push(u32::try_from(latency_us).unwrap_or(u32::MAX));
         }
-        let slice = self.slice(now_us);
+        let slice = self.slice(now);
         slice.replies += 1;
         slice.error_replies += u64::from(is_error);
     }
 
-    pub(crate) fn lost(&mut self, since_us: u64) {
-        self.slice(since_us).lost += 1;
+    pub(crate) fn lost(&mut self, since: Time) {
+        self.slice(since).lost += 1;
     }
 
-    pub(crate) fn unanswered(&mut self, since_us: u64) {
-        self.slice(since_us).unanswered += 1;
+    pub(crate) fn unanswered(&mut self, since: Time) {
+        self.slice(since).unanswered += 1;
     }
 
-    fn slice(&mut self, at_us: u64) -> &mut SeriesSlice {
-        let index = (at_us.saturating_sub(self.start_us) / self.slice_us) as usize;
+    fn slice(&mut self, at: Time) -> &mut SeriesSlice {
+        let index = (at.since(self.start).as_micros() / self.slice.as_micros()) as usize;
         if self.slices.len() <= index {
             self.slices.resize(index + 1, SeriesSlice::default());
         }
@@ -67,13 +70,14 @@ impl Series {
     pub(crate) fn csv(&self) -> String {
         let mut text = HEAD.to_owned();
         for (index, slice) in self.slices.iter().enumerate() {
-            let start_ms = index as u64 * self.slice_us / 1_000;
+            let start = self.slice * index as u32;
+            let (start_ms, unix_ms) = (start.as_millis(), (self.start_unix + start).as_millis());
             let mut latencies_us = slice.latencies_us.clone();
             latencies_us.sort_unstable();
             let answered = latencies_us.len() as u64;
             let due = answered + slice.errors + slice.lost + slice.unanswered;
             let within = latencies_us.partition_point(|latency_us| *latency_us <= PATIENCE_US);
-            let _ = write!(text, "{start_ms},{},{due},{answered},{within}", self.start_unix_ms + start_ms);
+            let _ = write!(text, "{start_ms},{unix_ms},{due},{answered},{within}");
             let _ = write!(text, ",{},{},{}", slice.errors, slice.lost, slice.unanswered);
             for permille in [500, 900, 990, 1000] {
                 let _ = write!(text, ",{}", rank(&latencies_us, permille));
@@ -96,13 +100,14 @@ mod tests {
 
     #[test]
     fn requests_count_where_they_were_due_and_replies_where_they_came() {
-        let mut series = Series::new(100_000, 1_000_000, 5_000);
+        let mut series = Series::new(Duration::from_millis(100), Time(1_000_000), Duration::from_secs(5));
         for request in 0..100 {
-            series.answered(1_000_000 + request, 1_000_000 + request + (request + 1) * 10, false);
+            let due = Time(1_000_000 + request);
+            series.answered(due, due.after(Duration::from_micros((request + 1) * 10)), false);
         }
-        series.answered(1_050_000, 1_250_000, true);
-        series.lost(1_150_000);
-        series.unanswered(1_150_000);
+        series.answered(Time(1_050_000), Time(1_250_000), true);
+        series.lost(Time(1_150_000));
+        series.unanswered(Time(1_150_000));
         let lines: Vec<String> = series.csv().lines().map(str::to_owned).collect();
         assert_eq!(lines[0], HEAD.trim_end());
         assert_eq!(
@@ -117,11 +122,11 @@ mod tests {
 
     #[test]
     fn a_reply_in_time_came_within_a_second() {
-        let mut series = Series::new(10_000_000, 0, 0);
+        let mut series = Series::new(Duration::from_secs(10), Time(0), Duration::ZERO);
         for latency_us in [1, 1_000_000, 1_000_001, 9_000_000] {
-            series.answered(0, latency_us, false);
+            series.answered(Time(0), Time(latency_us), false);
         }
-        series.answered(0, 1, true);
+        series.answered(Time(0), Time(1), true);
         let line = series.csv().lines().nth(1).map(str::to_owned).unwrap_or_default();
         assert!(line.starts_with("0,0,5,4,2,1,0,0,"), "{line}");
     }

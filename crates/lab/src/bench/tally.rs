@@ -1,6 +1,9 @@
 //! What a run counted: requests, errors, losses and latencies, and the result made of them. Not how it ran.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
+use protocol::time::Time;
 use serde::Serialize;
 
 use super::series::Series;
@@ -25,7 +28,7 @@ pub(crate) struct BenchTally {
     /// Requests that were due or sent but had no reply when the run ended.
     pub(crate) unanswered: u64,
     /// From the end of the warm-up to the end of the run or the last reply, whichever was later.
-    pub(crate) elapsed_us: u64,
+    pub(crate) elapsed: Duration,
     /// The first few texts of errors and broken connections, each once.
     pub(crate) texts: Vec<String>,
     /// The same by slices of time, if it was asked for.
@@ -61,36 +64,36 @@ impl BenchTally {
             errors: 0,
             lost: 0,
             unanswered: 0,
-            elapsed_us: 0,
+            elapsed: Duration::ZERO,
             texts: Vec::new(),
             series: None,
             latency_us,
         }
     }
 
-    pub(crate) fn answered(&mut self, since_us: u64, now_us: u64, is_error: bool) {
+    pub(crate) fn answered(&mut self, since: Time, now: Time, is_error: bool) {
         self.requests += 1;
         self.errors += u64::from(is_error);
-        self.latency_us.saturating_record(now_us.saturating_sub(since_us));
+        self.latency_us.saturating_record(now.since(since).as_micros() as u64);
         if let Some(series) = &mut self.series {
-            series.answered(since_us, now_us, is_error);
+            series.answered(since, now, is_error);
         }
     }
 
-    pub(crate) fn lost(&mut self, since_us: u64) {
+    pub(crate) fn lost(&mut self, since: Time) {
         self.lost += 1;
         if let Some(series) = &mut self.series {
-            series.lost(since_us);
+            series.lost(since);
         }
     }
 
     /// A request that never got its reply counts with the time it has waited so far: leaving it out would
     /// make the slowest requests vanish.
-    pub(crate) fn unanswered(&mut self, since_us: u64, now_us: u64) {
+    pub(crate) fn unanswered(&mut self, since: Time, now: Time) {
         self.unanswered += 1;
-        self.latency_us.saturating_record(now_us.saturating_sub(since_us));
+        self.latency_us.saturating_record(now.since(since).as_micros() as u64);
         if let Some(series) = &mut self.series {
-            series.unanswered(since_us);
+            series.unanswered(since);
         }
     }
 
@@ -107,7 +110,7 @@ impl BenchTally {
 
     pub(crate) fn summary(&self) -> BenchSummary {
         let at = |quantile: f64| self.latency_us.value_at_quantile(quantile).min(self.latency_us.max());
-        let seconds = self.elapsed_us as f64 / 1e6;
+        let seconds = self.elapsed.as_secs_f64();
         let throughput = if seconds > 0.0 { self.requests as f64 / seconds } else { 0.0 };
         BenchSummary {
             requests: self.requests,
@@ -131,8 +134,8 @@ mod tests {
     #[test]
     fn json_has_exactly_the_promised_fields() {
         let mut tally = BenchTally::new();
-        (1..=1_000).for_each(|latency| tally.answered(7, 7 + latency, false));
-        tally.elapsed_us = 500_000;
+        (1..=1_000).for_each(|latency| tally.answered(Time(7), Time(7 + latency), false));
+        tally.elapsed = Duration::from_millis(500);
         let json = serde_json::to_value(tally.summary()).expect("plain data");
         let expected = serde_json::json!({
             "requests": 1_000, "errors": 0, "throughput": 2_000.0,
@@ -151,8 +154,8 @@ mod tests {
     #[test]
     fn waits_without_reply_are_in_the_percentiles_but_not_in_the_requests() {
         let mut tally = BenchTally::new();
-        tally.answered(0, 10, false);
-        tally.unanswered(0, 5_000);
+        tally.answered(Time(0), Time(10), false);
+        tally.unanswered(Time(0), Time(5_000));
         assert_eq!(tally.summary().requests, 1);
         assert!(tally.summary().latency_us.max >= 5_000);
     }

@@ -64,9 +64,9 @@ fn plan(address: SocketAddr, length: BenchLength) -> BenchPlan {
         connections: 1,
         pipeline: 1,
         pace: Pace::Closed,
-        warmup_us: 0,
+        warmup: Duration::ZERO,
         length,
-        slice_us: None,
+        slice: None,
     }
 }
 
@@ -124,8 +124,11 @@ fn a_closed_loop_sees_the_same_stall_once() {
 #[test]
 fn an_open_loop_keeps_its_rate() {
     let address = server(|_, _| ok());
-    let plan =
-        BenchPlan { pace: Pace::Even(2_000.0), connections: 7, ..plan(address, BenchLength::Time(500_000)) };
+    let plan = BenchPlan {
+        pace: Pace::Even(2_000.0),
+        connections: 7,
+        ..plan(address, BenchLength::Time(Duration::from_millis(500)))
+    };
     let outcome = run(&plan).expect("the server is there");
     // The first request is due at once, the last one just before the end.
     assert_eq!(outcome.tally.requests + outcome.tally.unanswered, 1_000);
@@ -143,13 +146,13 @@ fn the_warmup_is_not_counted() {
     });
     let plan = BenchPlan {
         pace: Pace::Even(1_000.0),
-        warmup_us: 200_000,
+        warmup: Duration::from_millis(200),
         ..plan(address, BenchLength::Requests(100))
     };
     let tally = run(&plan).expect("the server is there").tally;
     assert_eq!((tally.requests, tally.errors), (100, 0));
     assert_eq!(*seen.lock().expect("not poisoned"), 300);
-    assert!(tally.elapsed_us < 250_000, "{} us", tally.elapsed_us);
+    assert!(tally.elapsed < Duration::from_millis(250), "{:?}", tally.elapsed);
 }
 
 #[test]
@@ -191,7 +194,7 @@ fn requests_without_reply_are_counted_when_the_run_is_stopped() {
             Some(Vec::new())
         }
     });
-    let plan = BenchPlan { pipeline: 4, ..plan(address, BenchLength::Time(60_000_000)) };
+    let plan = BenchPlan { pipeline: 4, ..plan(address, BenchLength::Time(Duration::from_secs(60))) };
     let outcome = drive(&plan, mix(10), &Frames::new(8, 1), &Live::default(), &stop, &mut |_| {});
     let outcome = outcome.expect("the server is there");
     assert_eq!(outcome.ending, Ending::Stopped);
@@ -224,7 +227,7 @@ fn loading_writes_every_key_and_repeats_those_for_which_the_server_was_busy() {
             ok()
         }
     });
-    let plan = BenchPlan { connections: 3, ..plan(address, BenchLength::Time(1)) };
+    let plan = BenchPlan { connections: 3, ..plan(address, BenchLength::Time(Duration::from_micros(1))) };
     load(&plan, LoadedKeys::below(5_000), &Frames::new(8, 1), &Stop::new(), &mut |_| {})
         .expect("all keys fit");
     let keys = keys.lock().expect("not poisoned");
@@ -235,7 +238,7 @@ fn loading_writes_every_key_and_repeats_those_for_which_the_server_was_busy() {
 #[test]
 fn loading_stops_at_an_error_that_stays() {
     let address = server(|_, _| Some(b"-NOAUTH Authentication required.\r\n".to_vec()));
-    let plan = plan(address, BenchLength::Time(1));
+    let plan = plan(address, BenchLength::Time(Duration::from_micros(1)));
     let error = load(&plan, LoadedKeys::below(10), &Frames::new(8, 1), &Stop::new(), &mut |_| {})
         .expect_err("refused");
     assert!(error.to_string().contains("-NOAUTH"), "{error}");
@@ -278,9 +281,9 @@ fn a_real_redis_holds_the_keys_and_answers_without_errors() {
         connections: 10,
         pipeline: 8,
         pace: Pace::Closed,
-        warmup_us: 0,
+        warmup: Duration::ZERO,
         length: BenchLength::Requests(20_000),
-        slice_us: None,
+        slice: None,
     };
     let frames = Frames::new(100_000, 1);
     load(&plan, LoadedKeys::below(500), &frames, &Stop::new(), &mut |_| {}).expect("Redis takes every key");
@@ -335,14 +338,15 @@ fn a_pool_asks_on_another_connection_while_one_waits() {
             if number == 10 { Some(Vec::new()) } else { ok() }
         }
     });
-    let pace = Pace::Random(Arrivals::new(1_000, 1_000_000, 1));
-    let plan = BenchPlan { connections: 4, pace, ..plan(address, BenchLength::Time(60_000_000)) };
+    let pace = Pace::Random(Arrivals::new(1_000, Duration::from_secs(1), 1));
+    let plan =
+        BenchPlan { connections: 4, pace, ..plan(address, BenchLength::Time(Duration::from_secs(60))) };
     let live = Live::watched(100);
     let outcome = drive(&plan, mix(100), &Frames::new(8, 1), &live, &stop, &mut |_| {});
     assert_eq!(outcome.expect("the server is there").ending, Ending::Stopped);
     let mut fates = live.take_fates();
     assert_eq!(fates.len() as u64, live.due());
-    fates.sort_by_key(|fate| fate.since_us);
+    fates.sort_by_key(|fate| fate.since);
     let last = fates.iter().rposition(|fate| fate.end == RequestEnd::Answered).expect("most are answered");
     let waiting = fates[..last].iter().filter(|fate| fate.end == RequestEnd::Unanswered).count();
     assert!((1..=4).contains(&waiting), "{waiting} of {last}");

@@ -10,6 +10,7 @@ use config::{
     Caching, Config, LayerConfig, NodeConfig, PolicyConfig, RedisStorage, RouterConfig, Secret, ShimConfig,
     StorageConfig,
 };
+use protocol::time::Time;
 use runtime::instance::{Instance, StartError};
 use runtime::status::MemberStatus;
 use runtime::stop::Stop;
@@ -245,11 +246,11 @@ impl DemoCluster {
     }
 
     /// Everybody's counters as last put down, at most some 100 ms ago.
-    pub(crate) fn sample(&self, at_us: u64, answered: u64) -> Sample {
+    pub(crate) fn sample(&self, at: Time, answered: u64) -> Sample {
         let mut sample = Sample {
-            at_us,
+            at,
             answered,
-            waited_us: super::cores::waited_us(),
+            waited: super::cores::waited(),
             nodes: vec![0; self.nodes.len()],
             ..Sample::default()
         };

@@ -1,14 +1,15 @@
 //! How long this process' threads have waited for a core, as Linux counts it. Not what they did.
 
 use std::fs;
+use std::time::Duration;
 
-/// The sum over the threads that live now, from their start, of the time in which each was ready and did not run;
-/// microseconds. Nothing where the kernel does not count it.
-pub(crate) fn waited_us() -> Option<u64> {
+/// The sum over the threads that live now, from their start, of the time in which each was ready and did not run.
+/// Nothing where the kernel does not count it.
+pub(crate) fn waited() -> Option<Duration> {
     let threads = fs::read_dir("/proc/self/task").ok()?.flatten();
     // A thread that has just ended has none.
     let waits = threads.filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok());
-    waits.map(|text| waited_ns(&text)).try_fold(0, |sum, waited| Some(sum + waited? / 1000))
+    waits.map(|text| waited_ns(&text).map(Duration::from_nanos)).sum()
 }
 
 /// `schedstat` has three numbers: nanoseconds on a core, nanoseconds ready and not on one, and how often it ran.
@@ -29,7 +30,7 @@ mod tests {
 
     #[test]
     fn waits_only_rise() {
-        let Some(before) = waited_us() else { return };
+        let Some(before) = waited() else { return };
         // More threads than cores, so that some have to wait.
         let threads = std::thread::available_parallelism().expect("Linux").get() * 2;
         std::thread::scope(|scope| {
@@ -39,6 +40,6 @@ mod tests {
                 std::thread::yield_now();
             }
         });
-        assert!(waited_us().expect("it was counted before") >= before);
+        assert!(waited().expect("it was counted before") >= before);
     }
 }

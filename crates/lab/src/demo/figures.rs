@@ -1,5 +1,7 @@
 //! What each phase came to: rates from the members' counters, and what clients met. Not when the phases were.
 
+use std::time::Duration;
+
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
@@ -10,7 +12,7 @@ use super::sample::{Passed, Sample, max_over_avg};
 use super::script::PhaseWindow;
 
 /// A reply that comes later than this is late.
-pub(crate) const LATE_US: u64 = 100_000;
+pub(crate) const LATE: Duration = Duration::from_millis(100);
 const DIGITS: u8 = 3;
 /// Latencies above a minute count as a minute.
 const LATENCY_US_MAX: u64 = 60_000_000;
@@ -68,7 +70,7 @@ impl Figures {
     pub(crate) fn look(&mut self, windows: &[PhaseWindow], sample: &Sample) {
         if let Some(last) = self.last.replace(sample.clone()) {
             // What lies between the samples belongs to one phase or to none.
-            let whole = |window: &&PhaseWindow| window.has(last.at_us) && sample.at_us <= window.to_us;
+            let whole = |window: &&PhaseWindow| window.has(last.at) && sample.at <= window.to;
             if let Some(window) = windows.iter().find(whole) {
                 self.phase(window.kind).passed.add(&last, sample);
             }
@@ -78,7 +80,7 @@ impl Figures {
     /// Requests that have ended since the last time.
     pub(crate) fn take(&mut self, windows: &[PhaseWindow], fates: &[RequestFate]) {
         for fate in fates {
-            if let Some(window) = windows.iter().find(|window| window.has(fate.since_us)) {
+            if let Some(window) = windows.iter().find(|window| window.has(fate.since)) {
                 self.phase(window.kind).take(fate);
             }
         }
@@ -105,7 +107,7 @@ impl PhaseFigures {
 
     fn take(&mut self, fate: &RequestFate) {
         // Nobody knows yet what would have become of one that has not waited for long.
-        if fate.end == RequestEnd::Unanswered && fate.waited_us <= LATE_US {
+        if fate.end == RequestEnd::Unanswered && fate.waited <= LATE {
             return;
         }
         self.requests += 1;
@@ -113,8 +115,8 @@ impl PhaseFigures {
             self.errors += 1;
             return;
         }
-        self.late += u64::from(fate.waited_us > LATE_US);
-        self.latency_us.saturating_record(fate.waited_us);
+        self.late += u64::from(fate.waited > LATE);
+        self.latency_us.saturating_record(fate.waited.as_micros() as u64);
     }
 
     fn summary(&self) -> PhaseSummary {
@@ -138,19 +140,21 @@ impl PhaseFigures {
 
 #[cfg(test)]
 mod tests {
+    use protocol::time::Time;
+
     use super::*;
 
     const SECOND: u64 = 1_000_000;
 
     fn windows() -> [PhaseWindow; 2] {
         [
-            PhaseWindow { kind: PhaseKind::WithoutCache, from_us: SECOND, to_us: 5 * SECOND },
-            PhaseWindow { kind: PhaseKind::WithCache, from_us: 8 * SECOND, to_us: u64::MAX },
+            PhaseWindow { kind: PhaseKind::WithoutCache, from: Time(SECOND), to: Time(5 * SECOND) },
+            PhaseWindow { kind: PhaseKind::WithCache, from: Time(8 * SECOND), to: Time(u64::MAX) },
         ]
     }
 
     fn fate(since_us: u64, waited_us: u64, end: RequestEnd) -> RequestFate {
-        RequestFate { key: None, since_us, waited_us, end }
+        RequestFate { key: None, since: Time(since_us), waited: Duration::from_micros(waited_us), end }
     }
 
     #[test]
@@ -180,7 +184,7 @@ mod tests {
             // 100 requests/s without the cache, 400 with it, and a burst in between.
             let answered = if second <= 5 { 1_000 + second * 100 } else { 100_000 + second * 400 };
             let servers = vec![answered, 0];
-            let sample = Sample { at_us: second * SECOND, answered, servers, ..Sample::default() };
+            let sample = Sample { at: Time(second * SECOND), answered, servers, ..Sample::default() };
             figures.look(&windows(), &sample);
         }
         let DemoSummary { without_cache, with_cache } = figures.summary();

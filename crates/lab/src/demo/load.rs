@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use config::Address;
@@ -28,7 +29,7 @@ const FILES_PER_CONNECTION: usize = 2;
 /// Files of the members' links to each other: both ends of 32 servers' to 64 nodes and a router.
 const LINKS_MAX: usize = 8_192;
 /// The run ends by the stop flag, not by this.
-const TIME_US: u64 = 1 << 40;
+const TIME: Duration = Duration::from_micros(1 << 40);
 
 pub(crate) struct DemoLoad {
     pub(crate) live: Live,
@@ -42,7 +43,7 @@ pub(crate) struct DemoLoad {
 pub(crate) struct Demand {
     /// Requests per second.
     pub(crate) rate: u64,
-    pub(crate) round_us: u64,
+    pub(crate) round: Duration,
 }
 
 /// Lets this process open as many files as load and members need.
@@ -95,15 +96,15 @@ struct LoadRun {
 
 impl LoadRun {
     fn run(self) -> Result<Vec<String>> {
-        let count = (self.demand.rate * self.demand.round_us / 1_000_000).max(1);
+        let count = (self.demand.rate * self.demand.round.as_micros() as u64 / 1_000_000).max(1);
         let plan = BenchPlan {
             target: BenchTarget::plain(self.address),
             connections: CONNECTIONS,
             pipeline: 1,
-            pace: Pace::Random(Arrivals::new(count, self.demand.round_us, SEED)),
-            warmup_us: 0,
-            length: BenchLength::Time(TIME_US),
-            slice_us: None,
+            pace: Pace::Random(Arrivals::new(count, self.demand.round, SEED)),
+            warmup: Duration::ZERO,
+            length: BenchLength::Time(TIME),
+            slice: None,
         };
         let frames = Frames::new(VALUE_BYTES, SEED);
         load(&plan, LoadedKeys::below(KEYS), &frames, &self.stop, &mut |_| {})

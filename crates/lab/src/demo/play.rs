@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use protocol::time::Time;
 use runtime::clock;
 use runtime::stop::Stop;
 
@@ -24,7 +25,7 @@ use super::view::DemoView;
 /// Between two pictures.
 const FRAME: Duration = Duration::from_millis(250);
 /// Rates in the picture are over this time.
-const RATE_US: u64 = 1_000_000;
+const RATE_SPAN: Duration = Duration::from_secs(1);
 /// Refusals are what an overloaded server is expected to do; the table counts them.
 const EXPECTED: &str = "-BUSY";
 
@@ -36,7 +37,7 @@ pub(crate) struct Play<'a> {
     view: DemoView,
     recorder: Option<Recorder>,
     /// Once the keys are written.
-    script: Option<(u64, Script)>,
+    script: Option<(Time, Script)>,
     /// The last second, oldest first.
     samples: VecDeque<Sample>,
     figures: Figures,
@@ -54,9 +55,9 @@ impl<'a> Play<'a> {
         stop: &Stop,
     ) -> Result<(DemoSummary, Vec<String>)> {
         let recorder = arguments.record.as_deref().map(Recorder::new).transpose()?;
-        let phase_us = arguments.seconds * 1_000_000 / 2;
+        let round = Duration::from_secs(arguments.seconds) / 2;
         let recent = Recent::new(cluster.server_of_each_key()?, cast.servers.len());
-        let load = DemoLoad::start(cluster.address(), Demand { rate: cluster.demand(), round_us: phase_us })?;
+        let load = DemoLoad::start(cluster.address(), Demand { rate: cluster.demand(), round })?;
         let mut play = Play {
             cast,
             seconds: arguments.seconds,
@@ -106,7 +107,7 @@ impl<'a> Play<'a> {
 
     fn toggle(&mut self) {
         let Some((_, script)) = &mut self.script else { return };
-        script.toggle(clock::now().0);
+        script.toggle(clock::now());
         self.cluster.set_cache(script.kind() == PhaseKind::WithCache);
     }
 
@@ -134,59 +135,59 @@ impl<'a> Play<'a> {
 
     /// Looks at everything and shows it. True at the end.
     fn frame(&mut self) -> Result<bool> {
-        let now_us = clock::now().0;
+        let now = clock::now();
         if self.script.is_none() && self.load.is_ready() {
-            self.script = Some((now_us, Script::new(now_us, self.seconds * 1_000_000 / 2)));
+            self.script = Some((now, Script::new(now, Duration::from_secs(self.seconds) / 2)));
         }
         if let Some((_, script)) = &mut self.script
-            && script.turn(now_us)
+            && script.turn(now)
         {
             self.cluster.set_cache(true);
         }
         let live = &self.load.live;
-        let sample = self.cluster.sample(now_us, live.answered() - live.errors());
+        let sample = self.cluster.sample(now, live.answered() - live.errors());
         let (due, counts) = (live.due(), live.counts());
         let fates = live.take_fates();
-        let clients = self.recent.frame(now_us, due, &counts, &fates);
-        let Some((start_us, script)) = &self.script else {
-            return self.show(now_us, now_us, None, clients, counts).map(|()| false);
+        let clients = self.recent.frame(now, due, &counts, &fates);
+        let Some((start, script)) = &self.script else {
+            return self.show(now, now, None, clients, counts).map(|()| false);
         };
         self.figures.look(script.windows(), &sample);
         self.figures.take(script.windows(), &fates);
         self.samples.push_back(sample);
-        while self.samples.get(1).is_some_and(|second| second.at_us + RATE_US <= now_us) {
+        while self.samples.get(1).is_some_and(|second| second.at.after(RATE_SPAN) <= now) {
             self.samples.pop_front();
         }
-        let (start_us, script) = (*start_us, script.clone());
-        self.show(now_us, start_us, Some(&script), clients, counts)?;
-        Ok(script.is_over(now_us))
+        let (start, script) = (*start, script.clone());
+        self.show(now, start, Some(&script), clients, counts)?;
+        Ok(script.is_over(now))
     }
 
     fn show(
         &mut self,
-        now_us: u64,
-        start_us: u64,
+        now: Time,
+        start: Time,
         script: Option<&Script>,
         clients: super::recent::RecentClients,
         counts: Vec<u32>,
     ) -> Result<()> {
-        let at_us = now_us - start_us;
+        let at = now.since(start);
         let moment = DemoMoment {
             kind: script.map(Script::kind),
-            elapsed_s: at_us / 1_000_000,
+            elapsed_s: at.as_secs(),
             seconds: (!script.is_some_and(Script::is_by_hand)).then_some(self.seconds),
             rates: self.rates(),
             clients,
             nodes_up: self.cluster.nodes_up(),
-            hottest: self.hottest.frame(now_us, counts),
+            hottest: self.hottest.frame(now, counts),
         };
         if script.is_some() {
             let is_bad = moment.clients.late + moment.clients.errors > 0;
-            self.history.add(at_us, moment.clients.p99_us, moment.rates.busiest_server(), is_bad);
+            self.history.add(at, moment.clients.p99, moment.rates.busiest_server(), is_bad);
         }
         let picture = |palette| Picture { cast: self.cast, moment: &moment, history: &self.history, palette };
         if let Some(recorder) = self.recorder.as_mut().filter(|_| script.is_some()) {
-            recorder.frame(at_us, picture(Palette::COLOURS))?;
+            recorder.frame(at, picture(Palette::COLOURS))?;
         }
         self.view.show(picture(Palette::of_environment()))
     }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use ratatui::buffer::Buffer;
@@ -48,16 +49,16 @@ impl Recorder {
         self.out.flush().context("--record: cannot be written")
     }
 
-    pub(crate) fn frame(&mut self, at_us: u64, picture: Picture<'_>) -> Result<()> {
+    pub(crate) fn frame(&mut self, at: Duration, picture: Picture<'_>) -> Result<()> {
         let (cast, moment): (_, &DemoMoment) = (picture.cast, picture.moment);
         let mut buffer = Buffer::empty(SIZE);
         picture.render(SIZE, &mut buffer);
         let frame = RecordFrame {
-            at_us,
+            at_us: at.as_micros() as u64,
             phase: moment.kind.map_or("loading", PhaseKind::name),
             servers: &moment.rates.servers,
             server_rate_max: cast.server_rate_max,
-            p99_us: moment.clients.p99_us,
+            p99_us: moment.clients.p99.as_micros() as u64,
             late_per_s: moment.clients.late,
             failed_per_s: moment.clients.errors,
             hit_ratio: moment.rates.hit_ratio,

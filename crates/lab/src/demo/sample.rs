@@ -1,15 +1,19 @@
 //! The members' counters at one moment, and the rates between two moments. Not how they are read or drawn.
 
+use std::time::Duration;
+
+use protocol::time::Time;
+
 /// Totals since start, read at about the same time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Sample {
-    pub(crate) at_us: u64,
+    pub(crate) at: Time,
     /// Replies other than errors that the load generator got.
     pub(crate) answered: u64,
     pub(crate) router_replies: u64,
     pub(crate) router_hits: u64,
-    /// Microseconds that this process' threads waited for a core.
-    pub(crate) waited_us: Option<u64>,
+    /// How long this process' threads waited for a core.
+    pub(crate) waited: Option<Duration>,
     /// Requests that reached storage, by storage server.
     pub(crate) servers: Vec<u64>,
     /// Requests by cache node; zero of one that does not run.
@@ -19,11 +23,11 @@ pub(crate) struct Sample {
 /// What happened between samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Passed {
-    us: u64,
+    time: Duration,
     answered: u64,
     router_replies: u64,
     router_hits: u64,
-    waited_us: Option<u64>,
+    waited: Option<Duration>,
     servers: Vec<u64>,
     nodes: Vec<u64>,
 }
@@ -42,26 +46,26 @@ pub(crate) struct Rates {
 
 impl Passed {
     pub(crate) fn add(&mut self, earlier: &Sample, later: &Sample) {
-        self.us += later.at_us.saturating_sub(earlier.at_us);
+        self.time += later.at.since(earlier.at);
         self.answered += later.answered.saturating_sub(earlier.answered);
         self.router_replies += later.router_replies.saturating_sub(earlier.router_replies);
         self.router_hits += later.router_hits.saturating_sub(earlier.router_hits);
-        if let (Some(before), Some(after)) = (earlier.waited_us, later.waited_us) {
-            *self.waited_us.get_or_insert_default() += after.saturating_sub(before);
+        if let (Some(before), Some(after)) = (earlier.waited, later.waited) {
+            *self.waited.get_or_insert_default() += after.saturating_sub(before);
         }
         add_each(&mut self.servers, &earlier.servers, &later.servers);
         add_each(&mut self.nodes, &earlier.nodes, &later.nodes);
     }
 
     pub(crate) fn rates(&self) -> Rates {
-        let seconds = self.us as f64 / 1e6;
+        let seconds = self.time.as_secs_f64();
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         let rates = |counts: &[u64]| counts.iter().map(|count| rate(*count)).collect();
         let share = self.router_hits as f64 / (self.router_replies as f64).max(1.0);
         Rates {
             throughput: rate(self.answered),
             hit_ratio: share.min(1.0),
-            cpu_wait: self.waited_us.filter(|_| self.us > 0).map(|us| us as f64 / self.us as f64),
+            cpu_wait: self.waited.filter(|_| seconds > 0.0).map(|waited| waited.div_duration_f64(self.time)),
             servers: rates(&self.servers),
             nodes: rates(&self.nodes),
         }
@@ -102,20 +106,20 @@ mod tests {
     #[test]
     fn rates_are_differences_per_second() {
         let earlier = Sample {
-            at_us: 1_000_000,
+            at: Time(1_000_000),
             answered: 100,
             router_replies: 100,
             router_hits: 0,
-            waited_us: Some(500),
+            waited: Some(Duration::from_micros(500)),
             servers: vec![10, 20],
             nodes: Vec::new(),
         };
         let later = Sample {
-            at_us: 3_000_000,
+            at: Time(3_000_000),
             answered: 500,
             router_replies: 500,
             router_hits: 300,
-            waited_us: Some(600_500),
+            waited: Some(Duration::from_micros(600_500)),
             servers: vec![50, 80],
             nodes: vec![100, 200],
         };
@@ -129,7 +133,7 @@ mod tests {
 
     #[test]
     fn times_apart_add_up() {
-        let at = |at_us, served| Sample { at_us, servers: vec![served], ..Sample::default() };
+        let at = |at, served| Sample { at: Time(at), servers: vec![served], ..Sample::default() };
         let mut passed = Passed::default();
         passed.add(&at(0, 0), &at(1_000_000, 10));
         passed.add(&at(9_000_000, 500), &at(10_000_000, 520));

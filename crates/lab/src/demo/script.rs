@@ -1,23 +1,27 @@
 //! When the cache is switched on and off: by the clock, or by hand from the first key press on. Not how that is done.
 
+use std::time::Duration;
+
+use protocol::time::Time;
+
 use super::PhaseKind;
 
 /// How long the caches have, once they are switched on, before their phase counts.
-const FILL_US: u64 = 3_000_000;
+const FILL: Duration = Duration::from_secs(3);
 /// Short phases have to do with this part of themselves; without the cache, all need no more than a fifth.
-const FILL_PERCENT: u64 = 40;
-const BURN_PERCENT: u64 = 20;
+const FILL_PERCENT: u32 = 40;
+const BURN_PERCENT: u32 = 20;
 
 /// Between two looks; longer, nobody was there to look: a machine that slept, or that gave this process no core.
-const LOOK_US_MAX: u64 = 1_000_000;
+const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// Microseconds on one clock.
+/// All its times are of one clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    phase_us: u64,
+    phase: Duration,
     /// Later by all the time in which nobody looked.
-    start_us: u64,
-    looked_us: u64,
+    start: Time,
+    looked: Time,
     by_hand: bool,
     windows: Vec<PhaseWindow>,
 }
@@ -26,23 +30,23 @@ pub(crate) struct Script {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PhaseWindow {
     pub(crate) kind: PhaseKind,
-    pub(crate) from_us: u64,
+    pub(crate) from: Time,
     /// For the last one, the end of time.
-    pub(crate) to_us: u64,
+    pub(crate) to: Time,
 }
 
 impl PhaseWindow {
-    pub(crate) fn has(&self, at_us: u64) -> bool {
-        (self.from_us..self.to_us).contains(&at_us)
+    pub(crate) fn has(&self, at: Time) -> bool {
+        (self.from..self.to).contains(&at)
     }
 }
 
 impl Script {
     /// Two phases of this length, the first of them without the cache and from now on.
-    pub(crate) fn new(start_us: u64, phase_us: u64) -> Script {
+    pub(crate) fn new(start: Time, phase: Duration) -> Script {
         let (by_hand, windows) = (false, Vec::new());
-        let mut script = Script { phase_us, start_us, looked_us: start_us, by_hand, windows };
-        script.begin(start_us, PhaseKind::WithoutCache);
+        let mut script = Script { phase, start, looked: start, by_hand, windows };
+        script.begin(start, PhaseKind::WithoutCache);
         script
     }
 
@@ -63,40 +67,40 @@ impl Script {
         self.by_hand = true;
     }
 
-    pub(crate) fn toggle(&mut self, now_us: u64) {
+    pub(crate) fn toggle(&mut self, now: Time) {
         self.by_hand = true;
-        self.begin(now_us, self.kind().other());
+        self.begin(now, self.kind().other());
     }
 
     /// True if the cache is to be switched on now. A phase that nobody has seen is not over.
-    pub(crate) fn turn(&mut self, now_us: u64) -> bool {
-        let looked_us = std::mem::replace(&mut self.looked_us, now_us);
-        let unseen_us = now_us.saturating_sub(looked_us + LOOK_US_MAX);
-        self.start_us += unseen_us;
-        if let Some(window) = self.windows.last_mut().filter(|window| window.from_us > looked_us) {
-            window.from_us += unseen_us;
+    pub(crate) fn turn(&mut self, now: Time) -> bool {
+        let looked = std::mem::replace(&mut self.looked, now);
+        let unseen = now.since(looked.after(LOOK_MAX));
+        self.start = self.start.after(unseen);
+        if let Some(window) = self.windows.last_mut().filter(|window| window.from > looked) {
+            window.from = window.from.after(unseen);
         }
-        let due = !self.by_hand && self.windows.len() == 1 && now_us >= self.start_us + self.phase_us;
+        let due = !self.by_hand && self.windows.len() == 1 && now >= self.start.after(self.phase);
         if due {
-            self.begin(now_us, PhaseKind::WithCache);
+            self.begin(now, PhaseKind::WithCache);
         }
         due
     }
 
-    pub(crate) fn is_over(&self, now_us: u64) -> bool {
-        !self.by_hand && now_us >= self.start_us + 2 * self.phase_us
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        !self.by_hand && now >= self.start.after(2 * self.phase)
     }
 
-    fn begin(&mut self, now_us: u64, kind: PhaseKind) {
+    fn begin(&mut self, now: Time, kind: PhaseKind) {
         if let Some(window) = self.windows.last_mut() {
             // It may end before it counts.
-            window.to_us = now_us.max(window.from_us);
+            window.to = now.max(window.from);
         }
-        let settling_us = match kind {
-            PhaseKind::WithoutCache => self.phase_us * BURN_PERCENT / 100,
-            PhaseKind::WithCache => (self.phase_us * FILL_PERCENT / 100).min(FILL_US),
+        let settling = match kind {
+            PhaseKind::WithoutCache => self.phase * BURN_PERCENT / 100,
+            PhaseKind::WithCache => (self.phase * FILL_PERCENT / 100).min(FILL),
         };
-        self.windows.push(PhaseWindow { kind, from_us: now_us + settling_us, to_us: u64::MAX });
+        self.windows.push(PhaseWindow { kind, from: now.after(settling), to: Time(u64::MAX) });
     }
 }
 
@@ -104,43 +108,49 @@ impl Script {
 mod tests {
     use super::*;
 
-    const SECOND: u64 = 1_000_000;
+    const PHASE: Duration = Duration::from_secs(10);
+
+    fn second(number: u64) -> Time {
+        Time(number * 1_000_000)
+    }
 
     #[test]
     fn by_itself_it_goes_through_two_phases_and_counts_their_steady_parts() {
-        let mut script = Script::new(2 * SECOND, 10 * SECOND);
-        assert!((2..12).all(|second| !script.turn(second * SECOND)));
-        assert!(script.turn(12 * SECOND) && !script.turn(13 * SECOND));
-        assert!(!script.is_over(21 * SECOND) && script.is_over(22 * SECOND));
+        let mut script = Script::new(second(2), PHASE);
+        assert!((2..12).all(|at| !script.turn(second(at))));
+        assert!(script.turn(second(12)) && !script.turn(second(13)));
+        assert!(!script.is_over(second(21)) && script.is_over(second(22)));
         let expected = [
-            PhaseWindow { kind: PhaseKind::WithoutCache, from_us: 4 * SECOND, to_us: 12 * SECOND },
-            PhaseWindow { kind: PhaseKind::WithCache, from_us: 15 * SECOND, to_us: u64::MAX },
+            PhaseWindow { kind: PhaseKind::WithoutCache, from: second(4), to: second(12) },
+            PhaseWindow { kind: PhaseKind::WithCache, from: second(15), to: Time(u64::MAX) },
         ];
         assert_eq!(script.windows(), expected);
-        assert!(script.windows()[0].has(4 * SECOND) && !script.windows()[0].has(12 * SECOND));
+        assert!(script.windows()[0].has(second(4)) && !script.windows()[0].has(second(12)));
     }
 
     #[test]
     fn time_in_which_nobody_looked_belongs_to_no_phase() {
-        let mut script = Script::new(0, 10 * SECOND);
-        assert!(!script.turn(SECOND) && !script.turn(30 * SECOND), "28 seconds were not seen");
-        assert_eq!(script.windows()[0].from_us, 30 * SECOND);
-        let looks = |script: &mut Script, from: u64, to: u64| (from..=to).any(|at| script.turn(at * SECOND));
+        let mut script = Script::new(second(0), PHASE);
+        assert!(!script.turn(second(1)) && !script.turn(second(30)), "28 seconds were not seen");
+        assert_eq!(script.windows()[0].from, second(30));
+        let looks = |script: &mut Script, from: u64, to: u64| (from..=to).any(|at| script.turn(second(at)));
         assert!(!looks(&mut script, 31, 37) && looks(&mut script, 38, 38));
-        assert!(!looks(&mut script, 39, 47) && !script.is_over(47 * SECOND) && script.is_over(48 * SECOND));
+        assert!(!looks(&mut script, 39, 47) && !script.is_over(second(47)) && script.is_over(second(48)));
     }
 
     #[test]
     fn by_hand_it_goes_on_for_ever_and_windows_that_end_early_are_empty() {
-        let mut script = Script::new(0, 10 * SECOND);
-        script.toggle(SECOND);
-        assert!(!script.turn(2 * SECOND));
-        script.toggle(2 * SECOND);
-        assert!((3..=60).all(|second| !script.turn(second * SECOND)) && !script.is_over(60 * SECOND));
+        let mut script = Script::new(second(0), PHASE);
+        script.toggle(second(1));
+        assert!(!script.turn(second(2)));
+        script.toggle(second(2));
+        assert!((3..=60).all(|at| !script.turn(second(at))) && !script.is_over(second(60)));
         assert_eq!(script.kind(), PhaseKind::WithoutCache);
         assert!(
-            (0..4 * SECOND).step_by(1_000).all(|at| !script.windows().iter().any(|window| window.has(at)))
+            (0..second(4).0)
+                .step_by(1_000)
+                .all(|at| !script.windows().iter().any(|window| window.has(Time(at))))
         );
-        assert!(script.windows()[2].has(4 * SECOND));
+        assert!(script.windows()[2].has(second(4)));
     }
 }

@@ -162,14 +162,14 @@ impl Picture<'_> {
     fn latencies(&self) -> Line<'static> {
         let (palette, clients) = (self.palette, &self.moment.clients);
         let bad = |count: u64| if count > 0 { Tone::Full } else { Tone::Easy };
-        let late = clients.p99_us > super::figures::LATE_US;
+        let late = clients.p99 > super::figures::LATE;
         let item = |name: &'static str, tone, value: String| -> [Span<'static>; 2] {
             [palette.span(Tone::Plain, name), palette.span(tone, value)]
         };
         Line::from_iter(
             [
-                item("          p50 ", Tone::Strong, ms(clients.p50_us)),
-                item("   p99 ", if late { Tone::Full } else { Tone::Easy }, ms(clients.p99_us)),
+                item("          p50 ", Tone::Strong, ms(clients.p50)),
+                item("   p99 ", if late { Tone::Full } else { Tone::Easy }, ms(clients.p99)),
                 item("   late ", bad(clients.late), format!("{}/s", thousands(clients.late as f64))),
                 item("   failed ", bad(clients.errors), format!("{}/s", thousands(clients.errors as f64))),
                 item("   waiting ", Tone::Strong, thousands(clients.waiting as f64)),

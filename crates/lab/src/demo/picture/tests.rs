@@ -1,5 +1,7 @@
 //! The picture of moments at several sizes. Not a terminal.
 
+use std::time::Duration;
+
 use super::*;
 use crate::demo::figures::{DemoSummary, PhaseSummary};
 
@@ -30,8 +32,8 @@ fn moment(kind: Option<PhaseKind>, servers: usize, nodes: usize) -> DemoMoment {
         seconds: Some(20),
         rates,
         clients: RecentClients {
-            p50_us: 1_200,
-            p99_us: 987_000,
+            p50: Duration::from_micros(1_200),
+            p99: Duration::from_millis(987),
             late: 31,
             errors: 0,
             waiting: 1_240,
@@ -45,7 +47,7 @@ fn moment(kind: Option<PhaseKind>, servers: usize, nodes: usize) -> DemoMoment {
 fn draw(cast: &DemoCast, moment: &DemoMoment, (width, height): (u16, u16)) -> (Vec<String>, Buffer) {
     let mut history = PictureHistory::default();
     for second in 0..7 {
-        history.add(second * 1_000_000, second * 150_000, 500.0, second > 1);
+        history.add(Duration::from_secs(second), Duration::from_millis(second * 150), 500.0, second > 1);
     }
     let area = Rect::new(0, 0, width, height);
     let mut buffer = Buffer::empty(area);
@@ -182,6 +184,6 @@ fn numbers_are_as_people_read_them() {
         assert_eq!(thousands(number), expected);
     }
     for (us, expected) in [(40, "0.04 ms"), (9_940, "9.9 ms"), (10_000, "10 ms"), (1_234_567, "1,235 ms")] {
-        assert_eq!(ms(us), expected);
+        assert_eq!(ms(Duration::from_micros(us)), expected);
     }
 }

@@ -1,5 +1,7 @@
 //! The demonstration in words: one moment as a sentence or a line, and the table at the end. Not how it is drawn.
 
+use std::time::Duration;
+
 use super::{DemoCast, DemoMoment};
 use crate::demo::PhaseKind;
 use crate::demo::figures::{DemoSummary, PhaseSummary};
@@ -44,7 +46,7 @@ pub(crate) fn plain(moment: &DemoMoment) -> String {
         moment.elapsed_s,
         thousands(rates.throughput),
         thousands(rates.busiest_server()),
-        ms(clients.p99_us),
+        ms(clients.p99),
         thousands(clients.late as f64),
         thousands(clients.errors as f64),
         percent(rates.hit_ratio),
@@ -62,8 +64,8 @@ pub(crate) fn summary(cast: &DemoCast, summary: &DemoSummary) -> Vec<String> {
         format!("  {:<34}{:>18}{:>18}", "", "without cache", "with cache"),
         row("busiest server over average", &|phase| ratio(phase.storage_max_over_avg)),
         row("requests/s at the busiest server", &|phase| thousands(phase.busiest_storage_per_s)),
-        row("latency p50", &|phase| ms(phase.p50_us)),
-        row("latency p99", &|phase| ms(phase.p99_us)),
+        row("latency p50", &|phase| ms(Duration::from_micros(phase.p50_us))),
+        row("latency p99", &|phase| ms(Duration::from_micros(phase.p99_us))),
         row("late or failed requests", &|phase| {
             let bad = phase.late + phase.errors;
             format!("{} ({})", thousands(bad as f64), percent(bad as f64 / phase.requests as f64))
@@ -159,7 +161,8 @@ fn sentence(cast: &DemoCast, summary: &DemoSummary) -> String {
 }
 
 /// As milliseconds.
-pub(super) fn ms(us: u64) -> String {
+pub(super) fn ms(time: Duration) -> String {
+    let us = time.as_micros();
     match us {
         0..1_000 => format!("{:.2} ms", us as f64 / 1e3),
         1_000..10_000 => format!("{:.1} ms", us as f64 / 1e3),
