@@ -124,3 +124,12 @@ fn pipelined_reads_keep_their_order_at_the_shim() {
 fn pipelined_reads_keep_their_order_whoever_they_joined() {
     run(39, 30, FaultSet::ALL);
 }
+
+/// A second pause of a storage server ended before the first: what came later on a connection was carried out before what
+/// waited for the first one's end, so that replies went to other commands than theirs.
+#[test]
+fn a_server_that_pauses_again_keeps_the_order_of_its_connections() {
+    for seed in [77_121_608, 77_121_470] {
+        run(seed, 60, FaultSet::ALL);
+    }
+}

@@ -98,7 +98,10 @@ impl Cluster {
             }
             FaultKind::StorageTimeout => {
                 let until = self.world.now() + self.shape.storage_timeout() + self.world.random.below(lease);
-                self.servers[server].paused_until = until;
+                // A pause that is over sooner would let what comes later overtake what waits for the first one's end.
+                let paused_until = &mut self.servers[server].paused_until;
+                *paused_until = until.max(*paused_until);
+                let until = *paused_until;
                 self.disturb_until(until + lease * 2 + RECONNECT, None);
                 true
             }
