@@ -133,3 +133,9 @@ fn a_server_that_pauses_again_keeps_the_order_of_its_connections() {
         run(seed, 60, FaultSet::ALL);
     }
 }
+
+/// A write whose outcome its client was not told happened after the read that the same client had sent behind it.
+#[test]
+fn a_write_that_nobody_vouches_for_binds_no_later_read() {
+    run(77_129_052, 60, FaultSet::ALL);
+}

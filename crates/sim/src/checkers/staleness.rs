@@ -25,11 +25,15 @@ impl Cluster {
         operations.iter().filter_map(|one| one.frame.as_ref()).for_each(|frame| {
             *alike.entry(frame).or_default() += 1;
         });
-        let told_apart = |one: &&HistoryOperation| one.frame.as_ref().is_some_and(|frame| alike[frame] == 1);
+        // A predecessor that nobody vouches for binds nobody: it may happen later than what follows it.
+        let binds = |one: &&HistoryOperation| {
+            let is_told_apart = one.frame.as_ref().is_some_and(|frame| alike[frame] == 1);
+            is_told_apart && matches!(one.outcome, HistoryOutcome::Told(_))
+        };
         let oldest = |read: &HistoryOperation| {
             let before = written.partition_point(|time| *time <= read.invoked);
             let known = before.checked_sub(1).map_or(0, |place| written[place]);
-            let ahead = read.after.map(|place| &operations[place as usize]).filter(told_apart);
+            let ahead = read.after.map(|place| &operations[place as usize]).filter(binds);
             let ahead = ahead.and_then(|write| write.executed);
             read.invoked
                 .saturating_sub(allowed)
