@@ -4,6 +4,7 @@
 mod model;
 mod operation;
 mod search;
+mod witness;
 
 pub use model::{ModelOutcome, ModelState, ModelWindow, REFUSED, What};
 pub use operation::{HistoryOperation, HistoryOutcome};

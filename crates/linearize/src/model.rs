@@ -66,7 +66,7 @@ pub type ModelOutcome = (ModelState, Vec<u8>);
 
 /// What a command of memcached is told that did nothing.
 pub const REFUSED: &[u8] = b"no";
-const ABSENT: ModelState = ModelState::Text { value: None, expires: None };
+pub(crate) const ABSENT: ModelState = ModelState::Text { value: None, expires: None };
 
 impl ModelState {
     pub fn text() -> ModelState {
@@ -97,15 +97,18 @@ impl ModelState {
     /// Every outcome of an operation that happens within `when`: two where the key may or may not have expired,
     /// none where the operation would block.
     pub fn outcomes(&self, what: &What, when: ModelWindow) -> SmallVec<[ModelOutcome; 2]> {
-        let mut outcomes = SmallVec::new();
+        self.alternatives(what, when).into_iter().flatten().collect()
+    }
+
+    /// What comes of an operation if the key has not expired, and if it has.
+    pub(crate) fn alternatives(&self, what: &What, when: ModelWindow) -> [Option<ModelOutcome>; 2] {
         let expires = self.expires();
-        if expires.is_none_or(|expires| when.earliest <= expires.latest) {
-            outcomes.extend(self.clone().apply(what, when));
-        }
-        if expires.is_some_and(|expires| when.latest >= expires.earliest) {
-            outcomes.extend(ABSENT.apply(what, when));
-        }
-        outcomes
+        let lives = expires.is_none_or(|expires| when.earliest <= expires.latest);
+        let has_expired = expires.is_some_and(|expires| when.latest >= expires.earliest);
+        [
+            if lives { self.clone().apply(what, when) } else { None },
+            if has_expired { ABSENT.apply(what, when) } else { None },
+        ]
     }
 
     fn apply(self, what: &What, when: ModelWindow) -> Option<ModelOutcome> {
