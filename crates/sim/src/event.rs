@@ -53,6 +53,10 @@ pub(crate) enum SimEvent {
         server: usize,
         event: WireEvent,
     },
+    /// A storage server goes on after a pause.
+    Awake {
+        server: usize,
+    },
     /// A process is told what may be cached now.
     Reload {
         host: HostId,

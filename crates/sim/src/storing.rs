@@ -139,19 +139,36 @@ impl Cluster {
         }
     }
 
-    /// When the server of an event does something again, if that is what it is about.
-    fn rests(&self, server: usize, event: &WireEvent) -> Option<u64> {
-        let until = self.servers[server].paused_until;
-        (event.doer() == Doer::Server && until > self.world.now()).then_some(until)
+    pub(crate) fn wire_event(&mut self, server: usize, event: WireEvent) {
+        let now = self.world.now();
+        let own = &mut self.servers[server];
+        // What is due at the end of a pause does not overtake what waits for it.
+        let rests = own.paused_until > now || !own.parked.is_empty();
+        if event.doer() != Doer::Server || !rests {
+            return self.happens(server, event);
+        }
+        let until = own.paused_until.max(now);
+        if matches!(event, WireEvent::TurnEnds) {
+            own.site.rest(until);
+        }
+        if own.parked.is_empty() {
+            self.world.at(until, SimEvent::Awake { server });
+        }
+        own.parked.push_back(event);
     }
 
-    pub(crate) fn wire_event(&mut self, server: usize, event: WireEvent) {
-        if let Some(until) = self.rests(server, &event) {
-            if matches!(event, WireEvent::TurnEnds) {
-                self.servers[server].site.rest(until);
-            }
-            return self.world.at(until, SimEvent::Wire { server, event });
+    /// A server does what it was to do during its pause, in its order.
+    pub(crate) fn server_wakes(&mut self, server: usize) {
+        let own = &mut self.servers[server];
+        if own.paused_until > self.world.now() {
+            return self.world.at(own.paused_until, SimEvent::Awake { server });
         }
+        for event in std::mem::take(&mut own.parked) {
+            self.happens(server, event);
+        }
+    }
+
+    fn happens(&mut self, server: usize, event: WireEvent) {
         match event {
             WireEvent::Flush(connection) => self.flush_wire(server, connection),
             WireEvent::Arrive(connection, bytes) => {

@@ -23,7 +23,8 @@ impl Cluster {
             if let Some(until) = self.cut(&event) {
                 return self.world.at(until, event);
             }
-            if self.hosts[host].is_paused(self.world.now()) {
+            // What is due at the end of a pause does not overtake what waits for it.
+            if self.hosts[host].is_paused(self.world.now()) || !self.hosts[host].parked.is_empty() {
                 return self.hosts[host].parked.push_back(event);
             }
         }
@@ -63,6 +64,7 @@ impl Cluster {
             SimEvent::Fault => self.fault(),
             SimEvent::Inspect => self.inspect(),
             SimEvent::Wire { server, event } => self.wire_event(server, event),
+            SimEvent::Awake { server } => self.server_wakes(server),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::shape::Shape;
 pub(crate) use data::{Changes, Data, Effect};
 use links::Links;
 use redis::RedisServer;
-use site::{Habits, Site};
+use site::{Habits, Site, WireEvent};
 
 /// The longest that a shim waits before it dials again, and what the dialogue takes: microseconds.
 pub(crate) const RECONNECT: u64 = 1_500_000;
@@ -33,6 +33,8 @@ pub(crate) struct Server {
     pub(crate) site: Site<RedisServer>,
     clock: HostClock,
     pub(crate) paused_until: u64,
+    /// What it was to do while it was paused.
+    pub(crate) parked: VecDeque<WireEvent>,
     pub(crate) slow_until: u64,
     /// The slot of the shim that is to have it. Until an earlier one has ended, that one may win.
     pub(crate) current: HostId,
@@ -66,6 +68,7 @@ impl Server {
             site: Site::new(RedisServer::new(), habits),
             clock: HostClock::draw(random, wrong),
             paused_until: 0,
+            parked: VecDeque::new(),
             slow_until: 0,
             current: slot,
             obeyed: slot,
