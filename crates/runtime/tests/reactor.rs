@@ -82,7 +82,10 @@ fn reactor() -> Reactor {
 }
 
 fn socket_path(name: &str) -> std::path::PathBuf {
-    std::env::temp_dir().join(format!("distcache-reactor-{}-{name}.sock", std::process::id()))
+    let path = std::env::temp_dir().join(format!("distcache-reactor-{}-{name}.sock", std::process::id()));
+    // Numbers of processes come again, and a socket outlives its process.
+    drop(std::fs::remove_file(&path));
+    path
 }
 
 /// Turns until `done`, at most ten seconds.
