@@ -52,6 +52,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use protocol::placement;
+use protocol::placement::agreement::{AgreedMode, Agreement};
 use serde::Deserialize;
 use wire::{
     ClusterMap, Ketama, KetamaServer, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
@@ -280,6 +282,24 @@ impl Config {
         Sharding::Ketama(Ketama { weighted, servers: self.shims.iter().filter_map(server).collect() })
     }
 
+    /// Shims have their numbers by their ids, so that the order in which a file lists them moves no key. On a pool of memcached
+    /// servers the order is the clients' own and stays.
+    fn number_shims(&mut self) {
+        if !matches!(self.sharding(), Sharding::Ketama(_)) {
+            self.shims.sort_by(|a, b| by_number(&a.id).cmp(&by_number(&b.id)));
+        }
+    }
+
+    /// What decides where a key's data are, for members to compare.
+    pub fn agreement(&self) -> Agreement {
+        let mode = match self.cluster.mode {
+            Mode::Strict => AgreedMode::Strict,
+            Mode::Bounded => AgreedMode::Bounded,
+        };
+        let names = self.shims.iter().map(|shim| shim.id.as_str());
+        Agreement::new(&placement::Secret(self.secret().0), mode, &self.sharding(), names)
+    }
+
     /// The map in which every node owns its whole partition.
     pub fn map(&self) -> ClusterMap {
         self.map_with(EPOCH_FIRST, |_| SHARE_WHOLE)
@@ -308,6 +328,13 @@ impl Config {
         });
         ClusterMap { epoch, sharding: self.sharding(), layers: layers.collect(), shims: shims.collect() }
     }
+}
+
+/// Orders ids as people count: `shim-10` behind `shim-9`.
+fn by_number(id: &str) -> (&str, usize, &str) {
+    let text = id.trim_end_matches(|c: char| c.is_ascii_digit());
+    let number = &id[text.len()..];
+    (text, number.len(), number)
 }
 
 #[cfg(test)]

@@ -244,6 +244,7 @@ fn read_with(
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();
         ConfigError(format!("{file}{line}: {what}"))
     })?;
+    config.number_shims();
     if let Some((path, no_secret)) = &secret_place {
         // Somebody else may have made it since it was looked for.
         config.cluster.secret = match kept_secret(path, file)? {

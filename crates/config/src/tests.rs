@@ -411,3 +411,43 @@ fn users_are_named_once_and_come_from_one_place() {
     let both = redis.replace("[[controller]]", &before(&user("app")));
     assert!(Config::parse(&both).unwrap_err().to_string().contains("would never count"));
 }
+
+/// The example with two more shims, listed in this order.
+fn listed(ids: &[&str], storage: &str) -> Config {
+    let (before, _) = EXAMPLE.split_once("[[shim]]").unwrap();
+    let (_, routers) = EXAMPLE.split_once("[[router]]").unwrap();
+    let shim = |(index, id): (usize, &&str)| {
+        let rack = if *id == "shim-0" { "r0" } else { "r1" };
+        format!(
+            "[[shim]]\nid = \"{id}\"\nrack = \"{rack}\"\nlisten = \"127.0.0.1:{}\"\nstorage = \"{storage}{index}\"\n",
+            7100 + index
+        )
+    };
+    let shims: String = ids.iter().enumerate().map(shim).collect();
+    let routers = match storage.starts_with("memcached") {
+        true => routers.replace("protocol = \"redis\"", "protocol = \"memcached\""),
+        false => routers.to_owned(),
+    };
+    read(&format!("{before}{shims}[[router]]{routers}"), "f", Path::new(""), &[]).unwrap()
+}
+
+#[test]
+fn the_order_of_shims_in_the_file_decides_nothing_but_on_a_pool_of_memcached_servers() {
+    let redis = "redis://127.0.0.1:637";
+    let sorted = ["shim-0", "shim-9", "shim-10"];
+    let (one, other) = (listed(&sorted, redis), listed(&["shim-10", "shim-9", "shim-0"], redis));
+    for config in [&one, &other] {
+        let ids: Vec<&str> = config.shims.iter().map(|shim| shim.id.as_str()).collect();
+        assert_eq!(ids, sorted);
+    }
+    assert_eq!((one.agreement(), one.map()), (other.agreement(), other.map()));
+    let fewer = listed(&sorted[..2], redis).agreement();
+    assert!(one.agreement().difference(&fewer).is_some());
+    let renamed = listed(&["shim-0", "shim-9", "shim-11"], redis).agreement();
+    assert!(one.agreement().difference(&renamed).is_some());
+
+    let memcached = "memcached://127.0.0.1:1121";
+    let (one, other) = (listed(&sorted, memcached), listed(&["shim-10", "shim-9", "shim-0"], memcached));
+    assert_eq!(other.shims[0].id, "shim-10", "as the clients of the pool have it");
+    assert!(one.agreement().difference(&other.agreement()).is_some());
+}

@@ -112,7 +112,9 @@ async fn take_heartbeat(State(api): State<HttpApi>, headers: HeaderMap, body: By
             let status = match refusal {
                 HeartbeatRefusal::Replay => StatusCode::CONFLICT,
                 HeartbeatRefusal::Unread(_) => StatusCode::SERVICE_UNAVAILABLE,
-                HeartbeatRefusal::Stranger(..) => StatusCode::UNPROCESSABLE_ENTITY,
+                HeartbeatRefusal::Stranger(..) | HeartbeatRefusal::Disagreement(_) => {
+                    StatusCode::UNPROCESSABLE_ENTITY
+                }
             };
             problem(status, &refusal.to_string())
         }

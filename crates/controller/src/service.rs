@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::{Config, ConfigError, Roster};
 use protocol::controller::partitions::Terms;
 use protocol::controller::{self, Beat, Controller, ControllerConfig, Effect, Event, Input};
+use protocol::placement::agreement::Disagreement;
 use protocol::time::Time;
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{ClusterStatus, ControllerStatus, MemberStatus};
@@ -16,6 +18,9 @@ use crate::hot::hottest;
 use crate::members::Configured;
 use crate::orders::OpenOrders;
 use crate::store::{self, ControllerStore, StoreChange, StoreError};
+
+/// How long a refused heartbeat says how its members are.
+const DISAGREES: Duration = Duration::from_secs(5);
 
 /// Why a heartbeat was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,6 +32,11 @@ pub(crate) enum HeartbeatRefusal {
          `distcache reload` tell the controller of members that were added"
     )]
     Stranger(String, &'static str),
+    #[error(
+        "its configuration is another one than this controller's: {0}; members that differ in it look for the same key in \
+         different places: give all of them the same file"
+    )]
+    Disagreement(Disagreement),
     #[error("this controller has just started and waits for its store: {0}")]
     Unread(StoreError),
 }
@@ -37,6 +47,8 @@ pub(crate) struct Service {
     store: Box<dyn ControllerStore>,
     /// What members said that this replica has heard of within a lease.
     pub(crate) statuses: BTreeMap<String, MemberStatus>,
+    /// When a heartbeat of a member came whose configuration differs, and in what.
+    disagreeing: BTreeMap<String, (Time, String)>,
     pub(crate) orders: OpenOrders,
     /// Heartbeats that were not authentic or came from strangers.
     refused: u64,
@@ -62,6 +74,7 @@ impl Service {
             id,
             store,
             statuses: BTreeMap::new(),
+            disagreeing: BTreeMap::new(),
             orders: OpenOrders::new(rand::random()),
             refused: 0,
         }
@@ -105,6 +118,7 @@ impl Service {
     }
 
     fn take(&mut self, now: Time, heartbeat: Heartbeat) -> Result<(), HeartbeatRefusal> {
+        self.agree(now, &heartbeat).inspect_err(|_| self.refused += 1)?;
         let said = self.numbered(&heartbeat).inspect_err(|_| self.refused += 1)?;
         let mut effects = Vec::new();
         self.machine.step(now, Input::Heartbeat(said), &mut effects);
@@ -115,6 +129,29 @@ impl Service {
         heartbeat.reports.into_iter().for_each(|report| self.orders.report(report));
         self.carry_out(now, effects);
         Ok(())
+    }
+
+    /// Whoever looks for data elsewhere is no member, until he is started with this configuration.
+    fn agree(&mut self, now: Time, heartbeat: &Heartbeat) -> Result<(), HeartbeatRefusal> {
+        let ids = || heartbeat.members.iter().map(|member| member.id().to_owned());
+        let Some(difference) = self.config().agreement().difference(&heartbeat.agreement.0) else {
+            ids().for_each(|id| drop(self.disagreeing.remove(&id)));
+            return Ok(());
+        };
+        let known: Vec<String> = ids().filter(|id| self.config().member(id).is_some()).collect();
+        for id in known {
+            let reason = difference.to_string();
+            if self.disagreeing.insert(id.clone(), (now, reason.clone())).is_none() {
+                tracing::warn!(id, reason, "its heartbeats are refused: it has another configuration");
+            }
+        }
+        Err(HeartbeatRefusal::Disagreement(difference))
+    }
+
+    /// In what a member's configuration differs, if it says so still.
+    pub(crate) fn disagreement(&self, now: Time, id: &str) -> Option<&str> {
+        let (when, reason) = self.disagreeing.get(id)?;
+        (now < when.after(DISAGREES)).then_some(reason)
     }
 
     /// Members that leave and are not known are left out: there is nothing to take from them.

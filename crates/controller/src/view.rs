@@ -49,6 +49,9 @@ pub struct MemberView {
     /// Since its last heartbeat; none if this controller has heard none.
     #[serde(default)]
     pub silent_ms: Option<u64>,
+    /// In what its configuration differs from the controller's, which refuses its heartbeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disagreement: Option<String>,
 }
 
 /// Two heartbeats in a row have not come.
@@ -114,11 +117,13 @@ pub(crate) fn members(service: &Service, now: Time) -> Vec<MemberView> {
     };
     let members = service.machine.liveness().map(|(peer, liveness)| {
         let silence = silence(peer);
+        let id = service.config().peer_name(peer);
         MemberView {
             role: role(peer).to_owned(),
             state: state(peer, liveness, silence),
             silent_ms: silence.map(|silence| silence.as_millis() as u64),
-            id: service.config().peer_name(peer),
+            disagreement: service.disagreement(now, &id).map(str::to_owned),
+            id,
         }
     });
     members.collect()

@@ -16,9 +16,8 @@ impl NodeDriver {
         let hottest_max = if self.config.security.hide_keys { 0 } else { HOTTEST_MAX };
         let hottest = |hot: protocol::node::HotKey| HotKey::new(&hot.key, hot.heat);
         let statistics = self.node.measured(now);
-        let counts = self.peers.counts();
         let mut sheds_total = sheds(&statistics);
-        sheds_total.insert("large-reply".to_owned(), counts.replies_dropped);
+        sheds_total.insert("large-reply".to_owned(), self.peers.replies_dropped());
         MemberStatus::Node(NodeStatus {
             id: member.id.clone(),
             layer: member.layer.clone(),
@@ -28,9 +27,7 @@ impl NodeDriver {
             shims_linked: (self.config.shims.len() - self.node.shims_missing().count()) as u64,
             shims_missing: self.node.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
             sheds_total,
-            messages_in_total: counts.messages_in,
-            messages_out_total: counts.messages_out,
-            peers: counts.linked,
+            links: self.peers.status(now),
             hottest: self.node.hottest(hottest_max).into_iter().map(hottest).collect(),
         })
     }

@@ -291,10 +291,10 @@ impl Confusion {
         let ttl_ms = flag.then_some(other);
         match which {
             7 => Message::Hello(Hello { number, nonce: other }),
-            8 => Message::Welcome(Welcome { session, nonce: other }),
+            8 => Message::Welcome(Welcome { session, nonce: other, lease: number, guard: 0 }),
             9 => Message::Reject(Reject { last: number, nonce: other }),
             10 => Message::Renew(Renew { session, sent: number, heat_floor: other as u32 }),
-            11 => Message::Grant(Grant { session, sent: self.now.0.min(number), duration: other }),
+            11 => Message::Grant(Grant { session, sent: self.now.0.min(number), duration: other, guard: 0 }),
             12 => Message::Refuse(Refuse { session }),
             13 => {
                 let value = flag.then_some(EarlyValue { ttl_ms, value });

@@ -132,7 +132,7 @@ impl World {
                     assert!(self.session.welcome(&welcome));
                 }
                 Effect::Send { to: NODE, message: Message::Grant(grant) } => {
-                    self.session.grant(self.now, &grant, &TERMS);
+                    self.session.grant(self.now, &grant);
                 }
                 other => panic!("unexpected {other:?} at {:?}", self.now),
             }
@@ -230,7 +230,7 @@ impl World {
 
     fn renew(&mut self) {
         self.leases_lost += u32::from(self.session.lapsed(self.now));
-        if let Some(session) = self.session.id().filter(|_| self.session.renew_due(self.now, &TERMS)) {
+        if let Some(session) = self.session.id().filter(|_| self.session.renew_due(self.now)) {
             let renew = Renew { session, sent: self.now.0, heat_floor: u32::MAX };
             self.step(Input::Message { from: NODE, message: Message::Renew(renew) });
         }

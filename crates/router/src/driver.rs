@@ -209,8 +209,8 @@ impl Role for RouterDriver {
         }
     }
 
-    fn status(&mut self, _now: Time) -> MemberStatus {
-        self.make_status()
+    fn status(&mut self, now: Time) -> MemberStatus {
+        self.make_status(now)
     }
 
     fn epoch(&self) -> u32 {

@@ -1,6 +1,7 @@
 //! What a router shows of itself, refreshed ten times a second. Not how it is published.
 
 use hdrhistogram::Histogram;
+use protocol::time::Time;
 use runtime::status::{LatencyStatus, MemberStatus, RouterStatus, sheds};
 
 use crate::driver::RouterDriver;
@@ -13,19 +14,18 @@ pub(crate) fn histogram() -> Histogram<u64> {
 }
 
 impl RouterDriver {
-    pub(crate) fn make_status(&mut self) -> MemberStatus {
+    pub(crate) fn make_status(&mut self, now: Time) -> MemberStatus {
         let latencies = &mut self.latencies;
         self.engine.router.latencies().drain(|value, count| {
             // Values are within the bounds, so recording cannot fail.
             let _ = latencies.record_n(value.clamp(1, LATENCY_US_MAX), count);
         });
-        MemberStatus::Router(self.router_status())
+        MemberStatus::Router(self.router_status(now))
     }
 
-    fn router_status(&self) -> RouterStatus {
+    fn router_status(&self, now: Time) -> RouterStatus {
         let router = &self.engine.router;
         let mut statistics = router.measured();
-        let counts = self.engine.peers.counts();
         statistics.closed_unread += self.connections.slow_total;
         RouterStatus {
             id: self.id.clone(),
@@ -39,9 +39,7 @@ impl RouterDriver {
             shims_linked: (self.config.shims.len() - router.shims_missing().count()) as u64,
             shims_needed: self.config.shims_needed(&self.id) as u64,
             shims_missing: router.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
-            messages_in_total: counts.messages_in,
-            messages_out_total: counts.messages_out,
-            peers: counts.linked,
+            links: self.engine.peers.status(now),
             latency: LatencyStatus::of(&self.latencies),
         }
     }

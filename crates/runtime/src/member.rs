@@ -156,7 +156,7 @@ impl<'a> NewMember<'a> {
 
 /// Links of `own` to the members that will be dialled, without TLS as yet.
 pub fn peers(own: Peer, config: &Config) -> Peers {
-    let identity = MemberIdentity { peer: own, secret: *config.secret() };
+    let identity = MemberIdentity { peer: own, secret: *config.secret(), agreement: config.agreement() };
     Peers::new(identity, Duration::from_millis(config.limits.handshake_ms_max))
 }
 

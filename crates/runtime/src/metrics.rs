@@ -11,7 +11,8 @@ use prometheus_client::registry::Registry;
 use protocol::statistics::{StatisticKind, Statistics};
 
 use crate::status::{
-    ControllerStatus, LATENCY_BOUNDS_US, LatencyStatus, MemberStatus, NodeStatus, RouterStatus, ShimStatus,
+    ControllerStatus, LATENCY_BOUNDS_US, LatencyStatus, LinksStatus, MemberStatus, NodeStatus, RouterStatus,
+    ShimStatus,
 };
 use crate::tls::TlsStatus;
 
@@ -23,13 +24,23 @@ struct Metric<S>(&'static str, MetricType, &'static str, fn(&S) -> u64);
 
 use MetricType::{Counter, Gauge};
 
+/// Of every member that has links.
+const LINKS: &[Metric<LinksStatus>] = &[
+    Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
+    Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
+    Metric("peers", Gauge, "Peers linked", |s| s.peers),
+    Metric("links_refused", Counter, "Connections of peers that either end has refused", |s| {
+        s.links_refused_total
+    }),
+    Metric("peers_refused", Gauge, "Peers that it is not linked to because either end refuses", |s| {
+        s.links_refused.len() as u64
+    }),
+];
+
 const NODE: &[Metric<NodeStatus>] = &[
     Metric("leases_held", Gauge, "Leases that hold now", |s| {
         s.leases.iter().filter(|l| l.held).count() as u64
     }),
-    Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
-    Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
-    Metric("peers", Gauge, "Peers linked", |s| s.peers),
     Metric("epoch", Gauge, "Epoch of the cluster map in use", |s| u64::from(s.epoch)),
     Metric("ready", Gauge, "Whether the node has a map and reaches a shim", |s| u64::from(s.serves())),
     Metric("shims_missing", Gauge, "Shims that it does not reach", |s| s.shims_missing.len() as u64),
@@ -45,9 +56,6 @@ const SHIM: &[Metric<ShimStatus>] = &[
         s.storage_reconnects_total
     }),
     Metric("feed_up", Gauge, "Whether storage reports changes", |s| u64::from(s.feed_up)),
-    Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
-    Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
-    Metric("peers", Gauge, "Peers linked", |s| s.peers),
     Metric("epoch", Gauge, "Epoch of the cluster map in use", |s| u64::from(s.epoch)),
     Metric("ready", Gauge, "Whether the shim has a map and its storage", |s| u64::from(s.serves())),
 ];
@@ -57,9 +65,6 @@ const ROUTER: &[Metric<RouterStatus>] = &[
     Metric("clients_refused", Counter, "Clients refused by a limit", |s| s.clients_refused_total),
     Metric("spans_exported", Counter, "Spans that the collector has taken", |s| s.spans_exported_total),
     Metric("spans_dropped", Counter, "Spans that no collector has taken", |s| s.spans_dropped_total),
-    Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
-    Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),
-    Metric("peers", Gauge, "Peers linked", |s| s.peers),
     Metric("epoch", Gauge, "Epoch of the cluster map in use", |s| u64::from(s.epoch)),
     Metric("ready", Gauge, "Whether the router has a map and reaches enough shims", |s| {
         u64::from(s.serves())
@@ -128,10 +133,13 @@ impl Collector for Scrape {
         let tls = Family { role: "tls", members: &self.tls, labels: tls_labels };
         nodes.table(|status| &status.statistics, out)?;
         nodes.rows(NODE, out)?;
+        nodes.rows_of(|status| &status.links, LINKS, out)?;
         shims.table(|status| &status.statistics, out)?;
         shims.rows(SHIM, out)?;
+        shims.rows_of(|status| &status.links, LINKS, out)?;
         routers.table(|status| &status.statistics, out)?;
         routers.rows(ROUTER, out)?;
+        routers.rows_of(|status| &status.links, LINKS, out)?;
         controllers.table(|status| &status.statistics, out)?;
         controllers.rows(CONTROLLER, out)?;
         nodes.sheds(|status| &status.sheds_total, out)?;
@@ -192,8 +200,18 @@ impl<S> Family<'_, S> {
     }
 
     fn rows(&self, metrics: &[Metric<S>], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        self.rows_of(|member| member, metrics, encoder)
+    }
+
+    /// Rows of a part of a member's status.
+    fn rows_of<T>(
+        &self,
+        part: fn(&S) -> &T,
+        metrics: &[Metric<T>],
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> fmt::Result {
         for Metric(name, kind, help, value) in metrics {
-            self.metric((name, *kind, help), value, encoder)?;
+            self.metric((name, *kind, help), |member| value(part(member)), encoder)?;
         }
         Ok(())
     }

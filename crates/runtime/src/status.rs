@@ -33,10 +33,23 @@ pub struct NodeStatus {
     pub shims_missing: Vec<String>,
     /// By the name of the rule that refused.
     pub sheds_total: BTreeMap<String, u64>,
+    #[serde(flatten)]
+    pub links: LinksStatus,
+    pub hottest: Vec<HotKey>,
+}
+
+/// A member's links to others. Its fields stand among those of the member in the JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LinksStatus {
     pub messages_in_total: u64,
     pub messages_out_total: u64,
+    /// Members that it is linked to.
     pub peers: u64,
-    pub hottest: Vec<HotKey>,
+    /// Connections between members that one of the two ends has refused.
+    pub links_refused_total: u64,
+    /// Why links to members that it knows are refused now, a sentence for each.
+    pub links_refused: Vec<String>,
 }
 
 /// What was refused, by the rules of `statistics`.
@@ -102,9 +115,8 @@ pub struct ShimStatus {
     /// The hottest of the keys that clients read past the caches.
     pub hottest: Vec<HotKey>,
     pub sheds_total: BTreeMap<String, u64>,
-    pub messages_in_total: u64,
-    pub messages_out_total: u64,
-    pub peers: u64,
+    #[serde(flatten)]
+    pub links: LinksStatus,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -124,9 +136,8 @@ pub struct RouterStatus {
     /// Shims that it is not linked to.
     pub shims_missing: Vec<String>,
     pub sheds_total: BTreeMap<String, u64>,
-    pub messages_in_total: u64,
-    pub messages_out_total: u64,
-    pub peers: u64,
+    #[serde(flatten)]
+    pub links: LinksStatus,
     /// From a whole command read to its reply written.
     pub latency: LatencyStatus,
 }

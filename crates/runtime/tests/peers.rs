@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use config::Address;
 use config::Secret;
+use protocol::placement::agreement::{AgreedMode, AgreedSharding, Agreement};
 use runtime::peers::{MemberIdentity, PeerEvent, Peers};
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use wire::message::{Cancel, Execute, Refuse, Reply};
@@ -16,6 +17,8 @@ const ROUTER: Peer = Peer::Router(RouterId(4));
 const NODE: Peer = Peer::Node(NodeId(2));
 const SHIM: Peer = Peer::Shim(ShimId(0));
 const SECRET: Secret = Secret([9; 16]);
+const AGREEMENT: Agreement =
+    Agreement { mode: AgreedMode::Strict, sharding: AgreedSharding::Ring, shims: 1, digest: 5 };
 /// No handshake of a test comes near it.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 
@@ -38,8 +41,10 @@ struct End {
 
 impl End {
     fn new(peer: Peer, secret: Secret) -> End {
-        let member =
-            Member { peers: Peers::new(MemberIdentity { peer, secret }, HANDSHAKE_MAX), events: Vec::new() };
+        let member = Member {
+            peers: Peers::new(MemberIdentity { peer, secret, agreement: AGREEMENT }, HANDSHAKE_MAX),
+            events: Vec::new(),
+        };
         End { reactor: Reactor::new(Io::new().unwrap()), member }
     }
 
@@ -237,7 +242,10 @@ fn unproven_connections_are_limited() {
 #[test]
 fn an_unproven_connection_is_closed_when_its_time_is_over() {
     let mut node = End::new(NODE, SECRET);
-    node.member.peers = Peers::new(MemberIdentity { peer: NODE, secret: SECRET }, Duration::from_millis(100));
+    node.member.peers = Peers::new(
+        MemberIdentity { peer: NODE, secret: SECRET, agreement: AGREEMENT },
+        Duration::from_millis(100),
+    );
     let listener = node.reactor.io().listen(&"127.0.0.1:0".parse().unwrap()).unwrap();
     node.member.peers.accept_on(listener);
     let Address::Tcp(socket) = node.reactor.io().local_address(listener) else { unreachable!() };
@@ -274,7 +282,7 @@ fn large_replies_behind_too_many_others_are_dropped_and_the_link_stays() {
     // The router reads nothing meanwhile, as one that has more to do than it can.
     assert!((0..100).all(|request| node.send(ROUTER, &reply(request, &value))));
     assert!(node.send(ROUTER, &reply(100, &Bytes::from_static(b"+OK\r\n"))), "small ones always go");
-    let dropped = node.member.peers.counts().replies_dropped;
+    let dropped = node.member.peers.replies_dropped();
     assert!((30..=40).contains(&dropped), "{dropped} of 100 MiB are beyond 64 MiB");
     turn_until([&mut router, &mut node], |[router, _]| router.messages().len() == 101);
     let replies = router.messages().into_iter().map(|message| match message {

@@ -10,9 +10,8 @@ impl ShimDriver {
         let statistics = self.parts.shim.measured(now);
         let parts = &self.parts;
         let member = parts.config.shim(parts.id);
-        let counts = parts.peers.counts();
         let mut sheds_total = sheds(&statistics);
-        sheds_total.insert("large-reply".to_owned(), counts.replies_dropped);
+        sheds_total.insert("large-reply".to_owned(), parts.peers.replies_dropped());
         let hottest_max = if parts.config.security.hide_keys { 0 } else { HOTTEST_MAX };
         let hottest = parts.shim.hottest(now, hottest_max).into_iter();
         MemberStatus::Shim(ShimStatus {
@@ -27,9 +26,7 @@ impl ShimDriver {
             feed_up: parts.shim.feed(now).open,
             hottest: hottest.map(|(key, heat)| HotKey::new(&key.bytes, heat)).collect(),
             sheds_total,
-            messages_in_total: counts.messages_in,
-            messages_out_total: counts.messages_out,
-            peers: counts.linked,
+            links: parts.peers.status(now),
         })
     }
 }

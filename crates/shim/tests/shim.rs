@@ -61,7 +61,7 @@ fn an_embedded_shim_serves_writes_and_reads_and_counts_them() {
     }
     let status = status(&shim);
     assert_eq!((status.statistics.storage_reads, status.statistics.storage_writes), (2, 3));
-    assert!(status.storage_up && status.peers == 1 && status.rack == "r0", "{status:?}");
+    assert!(status.storage_up && status.links.peers == 1 && status.rack == "r0", "{status:?}");
     end(shim, &stop);
 }
 

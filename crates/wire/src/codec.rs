@@ -192,7 +192,7 @@ fn encode_control(message: &Message, out: &mut Vec<u8>) {
     match message {
         Message::Hello(m) => bare(Header { tail: [0, m.nonce, 0, m.number], ..of(operation::HELLO) }, out),
         Message::Welcome(m) => {
-            bare(Header { tail: [m.session, m.nonce, 0, 0], ..of(operation::WELCOME) }, out)
+            bare(Header { tail: [m.session, m.nonce, m.lease, m.guard], ..of(operation::WELCOME) }, out)
         }
         Message::Reject(m) => bare(Header { tail: [0, m.nonce, 0, m.last], ..of(operation::REJECT) }, out),
         Message::Renew(m) => {
@@ -200,7 +200,7 @@ fn encode_control(message: &Message, out: &mut Vec<u8>) {
             bare(Header { tail, ..of(operation::RENEW) }, out);
         }
         Message::Grant(m) => {
-            bare(Header { tail: [m.session, m.duration, 0, m.sent], ..of(operation::GRANT) }, out)
+            bare(Header { tail: [m.session, m.duration, m.guard, m.sent], ..of(operation::GRANT) }, out)
         }
         Message::Refuse(m) => bare(Header { tail: [m.session, 0, 0, 0], ..of(operation::REFUSE) }, out),
         Message::Invalidate(m) => {
@@ -417,10 +417,12 @@ fn assemble_control(header: &Header, key: Key, value: Bytes) -> Result<Message, 
     let version = header.version;
     Ok(match header.operation {
         operation::HELLO => Message::Hello(Hello { number: argument, nonce: second }),
-        operation::WELCOME => Message::Welcome(Welcome { session, nonce: second }),
+        operation::WELCOME => {
+            Message::Welcome(Welcome { session, nonce: second, lease: ttl, guard: argument })
+        }
         operation::REJECT => Message::Reject(Reject { last: argument, nonce: second }),
         operation::RENEW => Message::Renew(Renew { session, sent: argument, heat_floor: ttl as u32 }),
-        operation::GRANT => Message::Grant(Grant { session, sent: argument, duration: second }),
+        operation::GRANT => Message::Grant(Grant { session, sent: argument, duration: second, guard: ttl }),
         operation::REFUSE => Message::Refuse(Refuse { session }),
         operation::INVALIDATE => {
             let value = has(FLAG_VALUE).then(|| EarlyValue { ttl_ms: ttl_of(ttl), value });

@@ -270,6 +270,10 @@ pub struct Hello {
 pub struct Welcome {
     pub session: u64,
     pub nonce: u64,
+    /// The longest lease that the shim grants, in microseconds.
+    pub lease: u64,
+    /// What the node takes off each lease for pauses that its clock does not see, in microseconds.
+    pub guard: u64,
 }
 
 /// The number was too low: `last` is the highest one seen.
@@ -318,6 +322,8 @@ pub struct Grant {
     pub sent: u64,
     /// Microseconds, counted by the node from `sent`.
     pub duration: u64,
+    /// As in the WELCOME.
+    pub guard: u64,
 }
 
 /// To a node: the session is not known or its lease has run out; the node drops it and says HELLO again. To a shim: the

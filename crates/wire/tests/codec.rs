@@ -99,10 +99,10 @@ fn control_samples() -> Vec<Message> {
     let key = key();
     vec![
         Message::Hello(Hello { number: 10, nonce: 11 }),
-        Message::Welcome(Welcome { session: 12, nonce: 13 }),
+        Message::Welcome(Welcome { session: 12, nonce: 13, lease: 14, guard: 15 }),
         Message::Reject(Reject { last: 14, nonce: 15 }),
         Message::Renew(Renew { session: 16, sent: 17, heat_floor: 18 }),
-        Message::Grant(Grant { session: 19, sent: 20, duration: 21 }),
+        Message::Grant(Grant { session: 19, sent: 20, duration: 21, guard: 22 }),
         Message::Refuse(Refuse { session: 22 }),
         Message::Invalidate(Invalidate {
             session: 23,

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use config::Secret;
+use protocol::placement::agreement::{AgreedMode, AgreedSharding, Agreement};
 use runtime::peers::frame::{Channel, PeerHello, PeerRefusal, write_refusal};
 use runtime::peers::handshake::{Handshake, LinkKey};
 use wire::{NodeId, Peer, ShimId};
@@ -22,7 +23,19 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn hello(peer: Peer, nonce: u8) -> PeerHello {
-    PeerHello { peer, channel: Channel::Control, instance: 7, attempt: 9, nonce: [nonce; 16] }
+    PeerHello {
+        peer,
+        channel: Channel::Control,
+        instance: 7,
+        attempt: 9,
+        nonce: [nonce; 16],
+        agreement: Agreement {
+            mode: AgreedMode::Strict,
+            sharding: AgreedSharding::Ring,
+            shims: 2,
+            digest: 11,
+        },
+    }
 }
 
 fn key() -> LinkKey {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use config::{
     Config, ControllerConfig, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig,
 };
+use protocol::placement::agreement::Agreement;
 use protocol::time::Time;
-use runtime::heartbeat::{Heartbeat, HeartbeatReply};
+use runtime::heartbeat::{AgreementText, Heartbeat, HeartbeatReply};
 use runtime::status::{HotKey, MemberStatus, NodeStatus, RouterStatus, ShimStatus};
 use wire::{NodeId, Partition};
 
@@ -174,6 +175,7 @@ fn known() -> Heartbeat {
     Heartbeat {
         agent: 0,
         sequence: 0,
+        agreement: AgreementText(config().agreement()),
         members: Vec::new(),
         leaving: Vec::new(),
         history: 0,
@@ -262,6 +264,35 @@ fn replays_and_strangers_are_refused_and_change_nothing() {
     assert!(matches!(world.beat(0, vec![wrong_role, status("x0", 1)]), Err(HeartbeatRefusal::Stranger(..))));
     assert_eq!(world.state("x0"), MemberState::Lost);
     assert_eq!(world.service.own_status().heartbeats_refused_total, 4);
+}
+
+#[test]
+fn who_looks_for_data_elsewhere_is_refused_by_name() {
+    let mut world = World::new();
+    let agreement = AgreementText(Agreement { shims: 2, ..config().agreement() });
+    let differing = |sequence, members| Heartbeat { agent: 9, sequence, agreement, members, ..known() };
+    world.beat(0, vec![status("n0", 1), status("n1", 1)]).unwrap();
+    let refusal =
+        world.service.heartbeat(Time(100_000), differing(1, vec![status("x0", 1), status("x9", 1)]));
+    let told = "[[shim]] entries: 1 here and 2 there";
+    assert!(refusal.unwrap_err().to_string().contains(told));
+    let view = |world: &World, id: &str| {
+        members(&world.service, Time(world.ms * 1000)).into_iter().find(|member| member.id == id).unwrap()
+    };
+    world.until(200);
+    assert_eq!(view(&world, "x0").disagreement.as_deref(), Some(told));
+    assert_eq!((world.state("x0"), world.state("n0")), (MemberState::Lost, MemberState::Up));
+    assert_eq!(view(&world, "n0").disagreement, None);
+    assert_eq!(world.service.own_status().heartbeats_refused_total, 1);
+    // What it says of itself while it is refused counts for nothing, not even that it leaves.
+    let farewell = Heartbeat { leaving: vec!["n0".to_owned()], ..differing(2, Vec::new()) };
+    assert!(world.service.heartbeat(Time(200_000), farewell).is_err());
+    assert_eq!(world.state("n0"), MemberState::Up);
+    world.until(6_000);
+    assert_eq!(view(&world, "x0").disagreement, None, "it has not said so for a while");
+    world.service.heartbeat(Time(6_000_000), differing(3, vec![status("x0", 1)])).unwrap_err();
+    world.beat(6_100, vec![status("x0", 1)]).unwrap();
+    assert_eq!((world.state("x0"), view(&world, "x0").disagreement), (MemberState::Up, None));
 }
 
 #[test]

@@ -54,6 +54,7 @@ fn report(status: &ClusterStatus, members: &[MemberView]) -> String {
         (!ids.is_empty()).then(|| format!("{word}: {}", ids.join(", ")))
     };
     parts.extend(refused(status));
+    parts.extend(disagreeing(status, members));
     parts.extend(absent(MemberState::Lost, "no heartbeat from"));
     parts.extend(absent(MemberState::Down, "no heartbeat from, partition taken over"));
     parts.extend(absent(MemberState::Drained, "drained, partition taken over"));
@@ -71,6 +72,22 @@ fn refused(status: &ClusterStatus) -> Option<String> {
     });
     let told: Vec<String> = told.collect();
     (!told.is_empty()).then(|| format!("refused since the start: {}", told.join(", ")))
+}
+
+/// Members that are refused because their configurations differ, each with what differs.
+fn disagreeing(status: &ClusterStatus, members: &[MemberView]) -> Option<String> {
+    let heartbeats = members.iter().filter_map(|member| {
+        let reason = member.disagreement.as_ref()?;
+        Some(format!("the controller refuses {}: {reason}", member.id))
+    });
+    let routers = status.routers.iter().map(|router| (&router.id, &router.links));
+    let nodes = status.nodes.iter().map(|node| (&node.id, &node.links));
+    let shims = status.shims.iter().map(|shim| (&shim.id, &shim.links));
+    let links = routers.chain(nodes).chain(shims);
+    let links =
+        links.flat_map(|(id, links)| links.links_refused.iter().map(move |why| format!("{id}: {why}")));
+    let told: Vec<String> = heartbeats.chain(links).collect();
+    (!told.is_empty()).then(|| told.join("\n"))
 }
 
 /// The table of one role. Who is not heard of has a row as well, without numbers.
@@ -217,6 +234,7 @@ mod tests {
             role: "node".to_owned(),
             state,
             silent_ms: None,
+            disagreement: None,
         };
         let members = [
             member("leaf-0", MemberState::Late),

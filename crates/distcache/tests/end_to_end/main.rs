@@ -1,5 +1,6 @@
 //! End to end: the real binary before real storage servers, with clients that people use. Not how a part works inside.
 
+mod agreement;
 mod balance;
 mod bench;
 mod bounded;

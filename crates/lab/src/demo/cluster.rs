@@ -157,9 +157,9 @@ impl DemoCluster {
         let instances = self.nodes.iter().filter_map(|node| node.instance.as_ref());
         instances.chain(&self.shims).chain([&self.router]).all(|instance| {
             let (links, peers) = match instance.status.get() {
-                MemberStatus::Node(status) => (status.peers, shims + routers),
-                MemberStatus::Shim(status) => (status.peers, nodes + routers),
-                MemberStatus::Router(status) => (status.peers, nodes + shims),
+                MemberStatus::Node(status) => (status.links.peers, shims + routers),
+                MemberStatus::Shim(status) => (status.links.peers, nodes + routers),
+                MemberStatus::Router(status) => (status.links.peers, nodes + shims),
                 MemberStatus::Controller(_) => return true,
             };
             links >= peers as u64

@@ -23,6 +23,12 @@ impl Default for LeaseTerms {
 }
 
 impl LeaseTerms {
+    /// The answer to a HELLO, with these terms.
+    pub fn welcome(&self, session: u64, nonce: u64) -> Welcome {
+        let micros = |duration: Duration| duration.as_micros() as u64;
+        Welcome { session, nonce, lease: micros(self.duration), guard: micros(self.guard) }
+    }
+
     /// When a node's lease ends that was asked for at `sent` and granted for `duration`.
     pub fn node_end(&self, sent: Time, duration: Duration) -> Time {
         let usable = duration.mul_f64(0.99).saturating_sub(self.guard);
@@ -56,6 +62,8 @@ pub enum NodeSession {
     Open {
         number: u64,
         id: u64,
+        /// As the shim has told them: what this node is configured for does not count.
+        terms: LeaseTerms,
         lease_end: Option<Time>,
         renewed: Option<Time>,
     },
@@ -99,7 +107,12 @@ impl NodeSession {
     pub fn welcome(&mut self, welcome: &Welcome) -> bool {
         match *self {
             NodeSession::Opening { number, nonce, .. } if nonce == welcome.nonce => {
-                *self = NodeSession::Open { number, id: welcome.session, lease_end: None, renewed: None };
+                let terms = LeaseTerms {
+                    duration: Duration::from_micros(welcome.lease),
+                    guard: Duration::from_micros(welcome.guard),
+                };
+                *self =
+                    NodeSession::Open { number, id: welcome.session, terms, lease_end: None, renewed: None };
                 true
             }
             _ => false,
@@ -119,9 +132,9 @@ impl NodeSession {
     }
 
     /// Whether it is time to send RENEW; notes that it was sent.
-    pub fn renew_due(&mut self, now: Time, terms: &LeaseTerms) -> bool {
+    pub fn renew_due(&mut self, now: Time) -> bool {
         match self {
-            NodeSession::Open { renewed, .. }
+            NodeSession::Open { renewed, terms, .. }
                 if renewed.is_none_or(|sent| now.since(sent) >= terms.renew_interval()) =>
             {
                 *renewed = Some(now);
@@ -132,13 +145,14 @@ impl NodeSession {
     }
 
     /// Extends the lease, unless the grant came after the lease had lapsed.
-    pub fn grant(&mut self, now: Time, grant: &Grant, terms: &LeaseTerms) {
-        let NodeSession::Open { id, lease_end, .. } = self else { return };
+    pub fn grant(&mut self, now: Time, grant: &Grant) {
+        let NodeSession::Open { id, terms, lease_end, .. } = self else { return };
         if *id != grant.session || grant.sent > now.0 || lease_end.is_some_and(|end| now >= end) {
             return;
         }
         let duration = Duration::from_micros(grant.duration).min(terms.duration);
-        let end = terms.node_end(Time(grant.sent), duration);
+        let guard = Duration::from_micros(grant.guard);
+        let end = LeaseTerms { guard, ..*terms }.node_end(Time(grant.sent), duration);
         if end > now {
             *lease_end = Some(lease_end.map_or(end, |held| held.max(end)));
         }
@@ -172,8 +186,8 @@ impl NodeSession {
             NodeSession::Opening { number, nonce, .. } => {
                 (1, number, nonce, self.hello_overdue(now, terms)).hash(state);
             }
-            NodeSession::Open { number, id, lease_end, .. } => {
-                (2, number, id, lease_end.map(|end| end.since(now))).hash(state);
+            NodeSession::Open { number, id, terms, lease_end, .. } => {
+                (2, number, id, terms, lease_end.map(|end| end.since(now))).hash(state);
             }
         }
     }
@@ -306,7 +320,7 @@ mod tests {
         assert_eq!(hello, Hello { number, nonce: 7 });
         shim.hello(&hello).unwrap();
         shim.offer(99);
-        assert!(node.welcome(&Welcome { session: 99, nonce: 7 }));
+        assert!(node.welcome(&welcome(99, 7)));
         assert!(shim.is_offered(99));
         shim.open(Time(0), &TERMS);
         (node, shim)
@@ -317,7 +331,15 @@ mod tests {
     }
 
     fn grant(session: u64, sent: u64, duration: Duration) -> Grant {
-        Grant { session, sent, duration: duration.as_micros() as u64 }
+        Grant { session, sent, duration: micros(duration), guard: micros(TERMS.guard) }
+    }
+
+    fn welcome(session: u64, nonce: u64) -> Welcome {
+        Welcome { session, nonce, lease: micros(TERMS.duration), guard: micros(TERMS.guard) }
+    }
+
+    fn micros(duration: Duration) -> u64 {
+        duration.as_micros() as u64
     }
 
     /// Real time runs as `ticks`; the two clocks differ by up to 1 % in rate, and messages take up to 200 ms.
@@ -337,7 +359,7 @@ mod tests {
                     shim.renew(clock(real_us, shim_rate), 99, bounds(None, clock(real_us, shim_rate)), &TERMS)
                 {
                     real_us += random % 90_000;
-                    node.grant(clock(real_us, node_rate), &grant(99, sent.0, duration), &TERMS);
+                    node.grant(clock(real_us, node_rate), &grant(99, sent.0, duration));
                     grants += 1;
                 }
                 real_us += random % 400_000;
@@ -384,13 +406,25 @@ mod tests {
     #[test]
     fn a_grant_after_the_lapse_and_one_for_another_session_are_ignored() {
         let (mut node, _) = open(1);
-        node.grant(Time(10), &grant(98, 0, TERMS.duration), &TERMS);
+        node.grant(Time(10), &grant(98, 0, TERMS.duration));
         assert!(!node.holds(Time(10)));
-        node.grant(Time(10), &grant(99, 0, TERMS.duration), &TERMS);
+        node.grant(Time(10), &grant(99, 0, TERMS.duration));
         assert!(node.holds(Time(979_999)));
         assert!(node.lapsed(Time(980_000)), "1 s less 1 % less 10 ms");
-        node.grant(Time(980_000), &grant(99, 970_000, TERMS.duration), &TERMS);
+        node.grant(Time(980_000), &grant(99, 970_000, TERMS.duration));
         assert!(node.lapsed(Time(980_000)));
+    }
+
+    #[test]
+    fn terms_hold_as_the_shim_has_told_them() {
+        let mut node = NodeSession::new();
+        node.hello(Time(0), 7);
+        let told = Welcome { session: 99, nonce: 7, lease: 40_000, guard: 5_000 };
+        assert!(node.welcome(&told));
+        assert!(node.renew_due(Time(0)) && !node.renew_due(Time(9_999)) && node.renew_due(Time(10_000)));
+        // More than was ever promised is not believed.
+        node.grant(Time(10), &Grant { session: 99, sent: 0, duration: 1_000_000, guard: 5_000 });
+        assert!(node.holds(Time(34_599)) && !node.holds(Time(34_600)), "40 ms less 1 % less 5 ms");
     }
 
     #[test]
@@ -398,9 +432,9 @@ mod tests {
         let mut node = NodeSession::new();
         node.hello(Time(0), 1);
         node.hello(Time(5), 2);
-        assert!(!node.welcome(&Welcome { session: 50, nonce: 1 }));
-        assert!(node.welcome(&Welcome { session: 51, nonce: 2 }));
-        assert!(!node.welcome(&Welcome { session: 52, nonce: 2 }));
+        assert!(!node.welcome(&welcome(50, 1)));
+        assert!(node.welcome(&welcome(51, 2)));
+        assert!(!node.welcome(&welcome(52, 2)));
         assert_eq!(node.id(), Some(51));
     }
 }

@@ -54,7 +54,6 @@ impl Node {
 
     pub(super) fn coherence(&mut self, step: &mut NodeStep<'_>, shim: ShimId, message: Message) {
         let index = usize::from(shim.0);
-        let terms = self.config.lease;
         match message {
             Message::Welcome(welcome) if self.links[index].session.welcome(&welcome) => {
                 self.links[index].revoked = 0;
@@ -67,7 +66,7 @@ impl Node {
                     step.send(Peer::Shim(shim), Message::Hello(hello));
                 }
             }
-            Message::Grant(grant) => self.links[index].session.grant(step.now, &grant, &terms),
+            Message::Grant(grant) => self.links[index].session.grant(step.now, &grant),
             Message::Refuse(refuse) if self.links[index].session.id() == Some(refuse.session) => {
                 self.close_session(step, shim);
             }
@@ -93,7 +92,7 @@ impl Node {
     /// The session is open: ask for the lease at once, and take up the offers that waited for it.
     fn renew_first(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
         let floor = self.agent.heat_floor(self.objects.len(), self.bytes);
-        if self.links[usize::from(shim.0)].session.renew_due(step.now, &self.config.lease) {
+        if self.links[usize::from(shim.0)].session.renew_due(step.now) {
             self.renew(step, shim, floor);
         }
         let (ready, waiting) = std::mem::take(&mut self.offers)

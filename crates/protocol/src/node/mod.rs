@@ -252,7 +252,7 @@ impl Node {
             if link.session.hello_overdue(step.now, &self.config.lease) {
                 let hello = link.session.hello(step.now, self.random.random());
                 step.send(Peer::Shim(shim), Message::Hello(hello));
-            } else if link.objects > 0 && link.session.renew_due(step.now, &self.config.lease) {
+            } else if link.objects > 0 && link.session.renew_due(step.now) {
                 self.renew(step, shim, floor);
             }
         }

@@ -1,5 +1,6 @@
 //! Where keys go: the shim of each key and its one place in every layer (paper, section 3.1). Never who holds copies.
 
+pub mod agreement;
 mod functions;
 mod ketama;
 mod map_error;

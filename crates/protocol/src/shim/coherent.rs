@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::message::{Ack, Evict, Grant, Refuse, Renew, Revoke, Welcome};
+use wire::message::{Ack, Evict, Grant, Refuse, Renew, Revoke};
 use wire::{Message, NodeId, Peer};
 
 use super::step::ShimStep;
@@ -18,7 +18,7 @@ impl Shim {
                     Ok(()) => {
                         let session = self.session_id();
                         self.links[usize::from(node.0)].session.offer(session);
-                        Message::Welcome(Welcome { session, nonce: hello.nonce })
+                        Message::Welcome(self.config.lease.welcome(session, hello.nonce))
                     }
                     Err(reject) => Message::Reject(reject),
                 };
@@ -72,7 +72,8 @@ impl Shim {
             Some(Duration::ZERO) => {}
             Some(duration) => {
                 self.statistics.grants += 1;
-                let grant = Grant { session, sent, duration: duration.as_micros() as u64 };
+                let guard = self.config.lease.guard.as_micros() as u64;
+                let grant = Grant { session, sent, duration: duration.as_micros() as u64, guard };
                 step.send(Peer::Node(node), Message::Grant(grant));
             }
         }

@@ -10,7 +10,7 @@ use protocol::placement::{Placement, Secret};
 use protocol::requests::RequestLimits;
 use protocol::shim::{Shim, ShimConfig, ShimSettings};
 use protocol::time::Time;
-use wire::message::{Fill, Offer, Welcome};
+use wire::message::{Fill, Offer};
 use wire::{
     ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
     Sharding, ShimId, ShimMember, Status, View,
@@ -115,7 +115,7 @@ impl Cluster {
             _ => None,
         });
         let nonce = nonce.expect("an offer opens a session");
-        node.step(now, arrives(Message::Welcome(Welcome { session: 1, nonce })), &mut effects);
+        node.step(now, arrives(Message::Welcome(self.config.lease().welcome(1, nonce))), &mut effects);
         self.fill_filler(&mut node, now, &mut effects);
         node
     }

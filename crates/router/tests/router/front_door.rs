@@ -269,6 +269,9 @@ fn the_status_has_real_numbers() {
         status.statistics.errors >= 1 && status.latency.count >= 4 && status.statistics.reads_to_shims >= 1
     };
     let status = stage.status(all);
-    assert_eq!((status.statistics.reads_to_shims, status.statistics.reads_to_nodes, status.peers), (1, 0, 1));
+    assert_eq!(
+        (status.statistics.reads_to_shims, status.statistics.reads_to_nodes, status.links.peers),
+        (1, 0, 1)
+    );
     assert!(status.statistics.requests >= 4 && status.latency.count >= 4 && status.clients == 1);
 }

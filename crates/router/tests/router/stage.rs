@@ -35,8 +35,16 @@ impl Stage {
         let mut io = Io::new().unwrap();
         let listener = io.listen(&local()).unwrap();
         let shim_address = io.local_address(listener);
+        let mut config = Config::new("test", SECRET);
+        config.layers.push(LayerConfig { name: "leaf".to_owned(), partition: Partition::Hash });
+        // Nobody listens there: a cache without nodes is only slower.
+        config.nodes.push(NodeConfig::new("leaf-0", "leaf", None, "127.0.0.1:1".parse().unwrap()));
+        config.shims.push(ShimConfig::new("shim-0", "r0", shim_address, StorageConfig::Embedded));
+        config.routers.push(RouterConfig::new("router-0", local()));
+        adjust(&mut config);
+        let config = Arc::new(config);
         let mut peers = Peers::new(
-            MemberIdentity { peer: Peer::Shim(ShimId(0)), secret: SECRET },
+            MemberIdentity { peer: Peer::Shim(ShimId(0)), secret: SECRET, agreement: config.agreement() },
             Duration::from_secs(5),
         );
         peers.accept_on(listener);
@@ -46,14 +54,6 @@ impl Stage {
             let mut driver = PlayedShim { peers, events: Vec::new(), values: HashMap::new() };
             reactor::run(io, &mut driver, &flag).unwrap();
         });
-        let mut config = Config::new("test", SECRET);
-        config.layers.push(LayerConfig { name: "leaf".to_owned(), partition: Partition::Hash });
-        // Nobody listens there: a cache without nodes is only slower.
-        config.nodes.push(NodeConfig::new("leaf-0", "leaf", None, "127.0.0.1:1".parse().unwrap()));
-        config.shims.push(ShimConfig::new("shim-0", "r0", shim_address, StorageConfig::Embedded));
-        config.routers.push(RouterConfig::new("router-0", local()));
-        adjust(&mut config);
-        let config = Arc::new(config);
         let stop = Stop::new();
         let router = router::spawn(&config, &Certificates::default(), "router-0", &stop).unwrap();
         Stage { config, stop, router: Some(router), shim_stop, shim: Some(shim) }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use wire::{NodeId, SHARE_WHOLE};
 
+use super::agreement::AgreementText;
 use super::message::{Heartbeat, HeartbeatReply};
 use crate::instance::{Instance, MapCell};
 use crate::orders::Orders;
@@ -57,6 +58,7 @@ impl MapFollower {
         Heartbeat {
             agent,
             sequence,
+            agreement: AgreementText(self.config.agreement()),
             members,
             leaving: Vec::new(),
             history: self.history,
@@ -71,6 +73,7 @@ impl MapFollower {
         Heartbeat {
             agent,
             sequence,
+            agreement: AgreementText(self.config.agreement()),
             members: Vec::new(),
             leaving,
             history: self.history,

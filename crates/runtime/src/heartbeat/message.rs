@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::agreement::AgreementText;
 use super::order::{MemberOrder, OrderReport};
 use crate::status::{HotKeyView, MemberStatus};
 use config::{Roster, RosterSize};
@@ -19,6 +20,8 @@ pub struct Heartbeat {
     pub agent: u64,
     /// Grows with every heartbeat of the agent: an older one is a replay.
     pub sequence: u64,
+    /// What the sender's configuration says of where data are.
+    pub agreement: AgreementText,
     pub members: Vec<MemberStatus>,
     /// Ids of members that stop in order: this is their last word.
     #[serde(default)]

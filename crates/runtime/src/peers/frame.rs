@@ -5,7 +5,7 @@
 //!
 //! | kind | body |
 //! |------|------|
-//! | 1 hello | role u8, channel u8, id u16, zero u32, instance u64, attempt u64, nonce 16 bytes |
+//! | 1 hello | role u8, channel u8, id u16, mode u8, sharding u8, shims u16, instance u64, attempt u64, nonce 16 bytes, digest u64 |
 //! | 2 proof | HMAC-SHA256 over the label of the side and both hellos, 32 bytes |
 //! | 3 refusal | the reason, UTF-8 |
 //! | 4 alive | empty; after the handshake, on the control connection, between messages |
@@ -13,6 +13,7 @@
 use std::fmt;
 
 use bytes::{Buf, Bytes};
+use protocol::placement::agreement::{AgreedMode, AgreedSharding, Agreement, Disagreement};
 use wire::header::PROTOCOL_VERSION;
 use wire::{NodeId, Peer, RouterId, ShimId};
 
@@ -20,7 +21,7 @@ const MAGIC: [u8; 4] = *b"DCLK";
 const PREFIX_BYTES: usize = 8;
 /// The longest refusal that is read or sent: what an unproven peer may make us hold.
 const BODY_BYTES_MAX: usize = 512;
-pub(crate) const HELLO_BYTES: usize = 40;
+pub(crate) const HELLO_BYTES: usize = 48;
 pub const PROOF_BYTES: usize = 32;
 
 const KIND_HELLO: u8 = 1;
@@ -52,6 +53,8 @@ pub struct PeerHello {
     /// Random, one per pair of connections; the answering side repeats it.
     pub attempt: u64,
     pub nonce: [u8; 16],
+    /// What its configuration says of where data are.
+    pub agreement: Agreement,
 }
 
 /// A frame as it came in.
@@ -75,6 +78,11 @@ pub enum PeerRefusal {
     Malformed,
     #[error("the proof is wrong; every member needs the same `secret` in [cluster]")]
     Proof,
+    #[error(
+        "{found} has another configuration than {own}: {difference}; members that differ in it look for the same key in \
+         different places: give all of them the same file"
+    )]
+    Disagreement { own: Name, found: Name, difference: Disagreement },
     #[error("{found} answers where {expected} was expected; check the addresses in the configuration")]
     Identity { expected: Name, found: Name },
     #[error("{0} is connected already from another process; every router needs an id of its own")]
@@ -110,9 +118,13 @@ impl PeerHello {
         frame[8] = role;
         frame[9] = self.channel as u8;
         frame[10..12].copy_from_slice(&id.to_be_bytes());
+        let Agreement { mode, sharding, shims, digest } = self.agreement;
+        (frame[12], frame[13]) = (mode.number(), sharding.number());
+        frame[14..16].copy_from_slice(&shims.to_be_bytes());
         frame[16..24].copy_from_slice(&self.instance.to_be_bytes());
         frame[24..32].copy_from_slice(&self.attempt.to_be_bytes());
         frame[32..48].copy_from_slice(&self.nonce);
+        frame[48..56].copy_from_slice(&digest.to_be_bytes());
         frame
     }
 
@@ -121,12 +133,13 @@ impl PeerHello {
             return Err(PeerRefusal::Malformed);
         }
         let (role, channel, id) = (body.get_u8(), body.get_u8(), body.get_u16());
-        if body.get_u32() != 0 {
-            return Err(PeerRefusal::Malformed);
-        }
+        let mode = AgreedMode::of_number(body.get_u8()).ok_or(PeerRefusal::Malformed)?;
+        let sharding = AgreedSharding::of_number(body.get_u8()).ok_or(PeerRefusal::Malformed)?;
+        let shims = body.get_u16();
         let (instance, attempt) = (body.get_u64(), body.get_u64());
         let mut nonce = [0; 16];
         body.copy_to_slice(&mut nonce);
+        let agreement = Agreement { mode, sharding, shims, digest: body.get_u64() };
         let peer = match role {
             1 => Peer::Node(NodeId(id)),
             2 => Peer::Shim(ShimId(id)),
@@ -138,7 +151,7 @@ impl PeerHello {
             1 => Channel::Control,
             _ => return Err(PeerRefusal::Malformed),
         };
-        Ok(PeerHello { peer, channel, instance, attempt, nonce })
+        Ok(PeerHello { peer, channel, instance, attempt, nonce, agreement })
     }
 }
 

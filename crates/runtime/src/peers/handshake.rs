@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Fresh nonces of both ends make a recorded proof worthless, the label one end's proof for the other. Role,
-//! id and channel are in the hellos, so a proof for one connection cannot open another.
+//! id and channel are in the hellos, so a proof for one connection cannot open another. So is what decides where data are:
+//! members that differ in it are refused once they have proven the secret.
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
@@ -87,6 +88,7 @@ impl Handshake {
                 (PeerFrame::Hello(hello), None) => self.greet(hello, out)?,
                 (PeerFrame::Proof(proof), Some(theirs)) => {
                     self.verify(&theirs, &proof)?;
+                    self.agree(&theirs)?;
                     if self.side == Side::Answering {
                         write_proof(&self.proof(self.side, &theirs), out);
                     }
@@ -118,6 +120,23 @@ impl Handshake {
         Ok(())
     }
 
+    /// Only of who has proven the secret it is worth telling in what he differs.
+    fn agree(&self, theirs: &PeerHello) -> Result<(), PeerRefusal> {
+        match self.own.agreement.difference(&theirs.agreement) {
+            None => Ok(()),
+            Some(difference) => Err(PeerRefusal::Disagreement {
+                own: Name(self.own.peer),
+                found: Name(theirs.peer),
+                difference,
+            }),
+        }
+    }
+
+    /// Who the other end says that it is.
+    pub fn theirs(&self) -> Option<Peer> {
+        self.theirs.map(|hello| hello.peer)
+    }
+
     fn transcript(&self, side: Side, theirs: &PeerHello) -> Hmac<Sha256> {
         let (dialling, answering) = match self.side {
             Side::Dialling => (&self.own, theirs),
@@ -145,17 +164,25 @@ mod tests {
     use crate::peers::frame::{Channel, PeerHello, PeerRefusal, write_refusal};
     use bytes::Bytes;
     use config::Secret;
+    use protocol::placement::agreement::{AgreedMode, AgreedSharding, Agreement};
     use wire::{NodeId, Peer, ShimId};
 
     const NODE: Peer = Peer::Node(NodeId(3));
     const SHIM: Peer = Peer::Shim(ShimId(1));
+    const AGREEMENT: Agreement = Agreement {
+        mode: AgreedMode::Strict,
+        sharding: AgreedSharding::Ring,
+        shims: 2,
+        digest: 0x1122_3344_5566_7788,
+    };
 
     fn key(byte: u8) -> LinkKey {
         LinkKey::derive(&Secret([byte; 16]))
     }
 
     fn hello(peer: Peer, nonce: u8) -> PeerHello {
-        PeerHello { peer, channel: Channel::Control, instance: 7, attempt: 9, nonce: [nonce; 16] }
+        let channel = Channel::Control;
+        PeerHello { peer, channel, instance: 7, attempt: 9, nonce: [nonce; 16], agreement: AGREEMENT }
     }
 
     fn answering(key_byte: u8, nonce: u8) -> Handshake {
@@ -202,6 +229,21 @@ mod tests {
     }
 
     #[test]
+    fn who_looks_for_keys_elsewhere_is_refused_by_the_field_that_differs() {
+        let other = Agreement { shims: 3, ..AGREEMENT };
+        let own = PeerHello { agreement: other, channel: Channel::Data, attempt: 0, ..hello(SHIM, 2) };
+        let (_, dialled, answered) = shake(5, &mut Handshake::answer(&key(5), own));
+        let refusal = answered.unwrap_err();
+        assert!(matches!(refusal, PeerRefusal::Disagreement { .. }));
+        let text = "node 3 has another configuration than shim 1: [[shim]] entries: 3 here and 2 there;";
+        assert!(refusal.to_string().starts_with(text), "{refusal}");
+        assert!(matches!(dialled, Err(PeerRefusal::ByOther(told)) if told.starts_with(text)));
+        // The secret comes first: a stranger is told nothing of the configuration.
+        let (_, _, answered) = shake(6, &mut Handshake::answer(&key(5), own));
+        assert_eq!(answered, Err(PeerRefusal::Proof));
+    }
+
+    #[test]
     fn a_recorded_handshake_does_not_open_a_second_connection() {
         let ([first, proof], _, _) = shake(5, &mut answering(5, 2));
         let mut later = answering(5, 3);
@@ -220,7 +262,7 @@ mod tests {
 
     #[test]
     fn every_field_of_a_hello_is_proven() {
-        for position in 8..48 {
+        for position in 8..56 {
             let mut first = Vec::new();
             let mut dial = Handshake::dial(&key(5), hello(NODE, 1), SHIM, &mut first);
             let mut answer = answering(5, 2);

@@ -25,6 +25,8 @@ const SILENCE_NODE: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(5);
 /// A tick that comes later than this says that this end did not run: it has no right to blame the other.
 const TICK_MAX: Duration = Duration::from_millis(50);
+/// How long a refusal counts: who is dialled is tried again about once a second.
+const REFUSAL: Duration = Duration::from_secs(5);
 /// Lines about one peer come at most this often.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
@@ -45,6 +47,8 @@ pub(crate) struct PeerLink {
     silent: Duration,
     ticked: Time,
     alive_next: Time,
+    /// Why one of the two ends refused it last, and when.
+    refusal: Option<(Time, String)>,
     pub(crate) log: LinkLog,
 }
 
@@ -101,6 +105,7 @@ impl PeerLink {
             silent: Duration::ZERO,
             ticked: Time(0),
             alive_next: Time(0),
+            refusal: None,
             log: LinkLog::default(),
         }
     }
@@ -134,7 +139,20 @@ impl PeerLink {
         self.proven[channel as usize] = true;
         self.silent = Duration::ZERO;
         self.linked = self.proven == [true; 2];
+        if self.linked {
+            self.refusal = None;
+        }
         self.linked
+    }
+
+    pub(crate) fn refuse(&mut self, now: Time, reason: String) {
+        self.refusal = Some((now, reason));
+    }
+
+    /// Why it is refused, as long as it is tried.
+    pub(crate) fn refusal(&self, now: Time) -> Option<&str> {
+        let (when, reason) = self.refusal.as_ref()?;
+        (now < when.after(REFUSAL)).then_some(reason)
     }
 
     /// Something has come.

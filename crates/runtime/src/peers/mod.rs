@@ -11,6 +11,7 @@ mod link;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use protocol::placement::agreement::Agreement;
 use protocol::time::Time;
 use wire::message::Reply;
 use wire::{Message, NodeId, Peer, RouterId, ShimId, Status};
@@ -20,6 +21,7 @@ use crate::peers::frame::{Channel, Name, PeerHello, PeerRefusal};
 use crate::peers::handshake::{Handshake, LinkKey};
 use crate::peers::link::{Dial, LinkLog, PeerLink};
 use crate::reactor::{ConnectionId, Event, Io, ListenerId};
+use crate::status::LinksStatus;
 use crate::tls::Dialer;
 use config::Address;
 use config::Secret;
@@ -43,6 +45,8 @@ const UNPROVEN_MAX: usize = 256;
 pub struct MemberIdentity {
     pub peer: Peer,
     pub secret: Secret,
+    /// Only members that have the same are linked.
+    pub agreement: Agreement,
 }
 
 /// What the links tell a driver.
@@ -60,17 +64,6 @@ pub enum PeerEvent {
     },
 }
 
-/// What passed the links since the start, and how many there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PeerCounts {
-    pub messages_in: u64,
-    /// Without those that found no link.
-    pub messages_out: u64,
-    pub linked: u64,
-    /// Large replies that found too much unread before them.
-    pub replies_dropped: u64,
-}
-
 pub struct Peers {
     identity: MemberIdentity,
     handshake_max: Duration,
@@ -86,7 +79,13 @@ pub struct Peers {
     positions: [Vec<Option<u32>>; 3],
     queued: Vec<PeerEvent>,
     strangers: LinkLog,
-    counts: PeerCounts,
+    messages_in: u64,
+    /// Without those that found no link.
+    messages_out: u64,
+    linked: u64,
+    /// Large replies that found too much unread before them.
+    replies_dropped: u64,
+    links_refused: u64,
 }
 
 impl Peers {
@@ -105,7 +104,11 @@ impl Peers {
             positions: Default::default(),
             queued: Vec::new(),
             strangers: LinkLog::default(),
-            counts: PeerCounts::default(),
+            messages_in: 0,
+            messages_out: 0,
+            linked: 0,
+            replies_dropped: 0,
+            links_refused: 0,
         }
     }
 
@@ -163,17 +166,29 @@ impl Peers {
             Message::Reply(reply)
                 if buffered > REPLIES_BYTES_KEPT_MAX && is_droppable(reply, io, connection) =>
             {
-                self.counts.replies_dropped += 1;
+                self.replies_dropped += 1;
                 wire::encode(&Message::Reply(dropped(reply)), io.out(connection));
             }
             message => wire::encode(message, io.out(connection)),
         }
-        self.counts.messages_out += 1;
+        self.messages_out += 1;
         true
     }
 
-    pub fn counts(&self) -> PeerCounts {
-        self.counts
+    pub fn replies_dropped(&self) -> u64 {
+        self.replies_dropped
+    }
+
+    pub fn status(&self, now: Time) -> LinksStatus {
+        let refused =
+            self.links.iter().filter_map(|link| Some(format!("{}: {}", link.name(), link.refusal(now)?)));
+        LinksStatus {
+            messages_in_total: self.messages_in,
+            messages_out_total: self.messages_out,
+            peers: self.linked,
+            links_refused_total: self.links_refused,
+            links_refused: refused.collect(),
+        }
     }
 
     /// Takes an event if it is a peer's, and appends what follows from it to `events`; gives back the others.
@@ -249,7 +264,7 @@ impl Peers {
             }
             match wire::decode(&mut bytes) {
                 Ok(Some(message)) if message.is_control() == (channel == Channel::Control) => {
-                    self.counts.messages_in += 1;
+                    self.messages_in += 1;
                     self.queued.push(PeerEvent::Message { from, now, message });
                 }
                 Ok(Some(_)) => return self.unlink(io, position, &"a message on the wrong channel"),
@@ -302,8 +317,8 @@ impl Peers {
     }
 
     fn hello(&self, channel: Channel, attempt: u64) -> PeerHello {
-        let peer = self.identity.peer;
-        PeerHello { peer, channel, instance: self.instance, attempt, nonce: rand::random() }
+        let MemberIdentity { peer, agreement, .. } = self.identity;
+        PeerHello { peer, channel, instance: self.instance, attempt, nonce: rand::random(), agreement }
     }
 
     fn shake(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now: Time) {
@@ -340,7 +355,7 @@ impl Peers {
         if link.prove(hello.channel) {
             link.started = now;
             tracing::debug!(peer = %link.name(), "linked");
-            self.counts.linked += 1;
+            self.linked += 1;
             self.queued.push(PeerEvent::Linked(link.peer));
             for channel in Channel::BOTH {
                 link.connection(channel).into_iter().for_each(|connection| io.resume(connection));
@@ -372,13 +387,23 @@ impl Peers {
     }
 
     fn refuse(&mut self, io: &mut Io, connection: ConnectionId, refusal: &PeerRefusal, now: Time) {
-        let dialled = self.slots.handshake(connection).and_then(|(_, dialled)| dialled);
+        self.links_refused += 1;
+        let (theirs, dialled) = match self.slots.handshake(connection) {
+            Some((handshake, dialled)) => (handshake.theirs(), dialled),
+            None => (None, None),
+        };
+        // Only who has proven the secret is known to be who it says it is.
+        if let (Some(theirs), PeerRefusal::Disagreement { .. }) = (theirs, refusal) {
+            let position = self.position(theirs);
+            self.links[position].refuse(now, refusal.to_string());
+        }
         frame::write_refusal(refusal, io.out(connection));
         io.close_flushed(connection);
         self.slots.remove(connection);
         match dialled {
             Some((position, _)) => {
                 let position = position as usize;
+                self.links[position].refuse(now, refusal.to_string());
                 if let Some(dial) = &mut self.links[position].dial {
                     // This is no member that has yet to start.
                     dial.quiet_until = Time(0);
@@ -431,7 +456,7 @@ impl Peers {
             io.close(connection);
         }
         if was_linked {
-            self.counts.linked -= 1;
+            self.linked -= 1;
             self.queued.push(PeerEvent::Unlinked(link.peer));
         }
     }

@@ -47,7 +47,11 @@ pub(crate) struct Router {
 impl Router {
     pub(crate) fn new(config: &Config, shim: &Instance) -> Router {
         let peers = Peers::new(
-            MemberIdentity { peer: Peer::Router(RouterId(0)), secret: *config.secret() },
+            MemberIdentity {
+                peer: Peer::Router(RouterId(0)),
+                secret: *config.secret(),
+                agreement: config.agreement(),
+            },
             Duration::from_secs(5),
         );
         let mut reactor = Reactor::new(Io::new().expect("a reactor"));

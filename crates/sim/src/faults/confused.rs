@@ -106,10 +106,10 @@ impl Cluster {
             }
             6 => Message::Offer(Offer { key, view, resp3, heat: other as u32, command }),
             7 => Message::Hello(Hello { number, nonce: request }),
-            8 => Message::Welcome(Welcome { session, nonce: request }),
+            8 => Message::Welcome(Welcome { session, nonce: request, lease: other, guard: 0 }),
             9 => Message::Reject(Reject { last: number, nonce: request }),
             10 => Message::Renew(Renew { session, sent: other, heat_floor: other as u32 }),
-            11 => Message::Grant(Grant { session, sent: other, duration: request }),
+            11 => Message::Grant(Grant { session, sent: other, duration: request, guard: 0 }),
             12 => Message::Refuse(Refuse { session }),
             13 => {
                 let value = flag.then_some(EarlyValue { ttl_ms, value });

@@ -104,7 +104,7 @@ fn check_links(
             Address::Tcp(_) => dialer.cloned(),
             Address::Unix(_) => None,
         },
-        speech: ProbeProtocol::Link(key.clone(), peer),
+        speech: ProbeProtocol::Link { key: key.clone(), peer, agreement: config.agreement() },
     };
     let answers = ask(members.iter().map(question).collect(), patience)?;
     for ((id, address, _), answer) in members.into_iter().zip(answers) {
@@ -121,6 +121,7 @@ fn check_links(
 
 fn link_advice(what: &str) -> &'static str {
     let known = [
+        ("another configuration", "give every machine the same file"),
         ("proof", "write the same secret in [cluster] on every machine"),
         ("TLS", "give every machine the same [tls.peers], or none"),
         ("certificate", "mend [tls.peers]: ca_file, server_name or the member's certificate"),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use config::Address;
+use protocol::placement::agreement::Agreement;
 use runtime::peers::frame::{Channel, PeerHello};
 use runtime::peers::handshake::{Handshake, LinkKey};
 use runtime::reactor::{ConnectionId, Driver, Event, Io, Reactor};
@@ -27,8 +28,8 @@ pub(super) enum ProbeProtocol {
     Redis(Vec<Command>),
     /// A request in memcached's text, and what its answer ends with.
     Memcached(&'static str, &'static str),
-    /// The proof of the cluster's secret, to this member.
-    Link(LinkKey, Peer),
+    /// The proof of the cluster's secret, to this member, and of what this configuration says of where data are.
+    Link { key: LinkKey, peer: Peer, agreement: Agreement },
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -92,13 +93,14 @@ impl Talk {
                 said.extend_from_slice(request.as_bytes());
                 Listening::Memcached(end)
             }
-            ProbeProtocol::Link(key, peer) => {
+            ProbeProtocol::Link { key, peer, agreement } => {
                 let own = PeerHello {
                     peer: Peer::Router(RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX))),
                     channel: Channel::Control,
                     instance: rand::random(),
                     attempt: rand::random(),
                     nonce: rand::random(),
+                    agreement,
                 };
                 Listening::Link(Box::new(Handshake::dial(&key, own, peer, &mut said)))
             }
