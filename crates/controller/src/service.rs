@@ -131,7 +131,7 @@ impl Service {
         Ok(())
     }
 
-    /// Whoever looks for data elsewhere is no member, until he is started with this configuration.
+    /// A member that looks for data elsewhere is none, until it is started with this configuration.
     fn agree(&mut self, now: Time, heartbeat: &Heartbeat) -> Result<(), HeartbeatRefusal> {
         let ids = || heartbeat.members.iter().map(|member| member.id().to_owned());
         let Some(difference) = self.config().agreement().difference(&heartbeat.agreement.0) else {

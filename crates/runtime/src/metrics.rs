@@ -24,7 +24,7 @@ struct Metric<S>(&'static str, MetricType, &'static str, fn(&S) -> u64);
 
 use MetricType::{Counter, Gauge};
 
-/// Of every member that has links.
+/// The metrics of every member that has links.
 const LINKS: &[Metric<LinksStatus>] = &[
     Metric("messages_in", Counter, "Messages received from peers", |s| s.messages_in_total),
     Metric("messages_out", Counter, "Messages sent to peers", |s| s.messages_out_total),

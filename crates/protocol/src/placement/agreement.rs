@@ -17,8 +17,8 @@ pub struct Agreement {
     pub sharding: AgreedSharding,
     /// How many shims there are.
     pub shims: u16,
-    /// Of what tells them apart, in their order: names, and where clients place keys by it, hosts, ports and weights. Who does
-    /// not know the secret learns nothing from it.
+    /// A digest of what tells them apart, in their order: names, and where clients place keys by it, hosts, ports and weights.
+    /// Who does not know the secret learns nothing from it.
     pub digest: u64,
 }
 
