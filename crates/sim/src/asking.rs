@@ -86,7 +86,7 @@ impl Cluster {
         }
         self.watch.operations += 1;
         let command = drawn.command;
-        match self.hosts[host].is_paused(self.world.now()) {
+        match self.hosts[host].parks(self.world.now()) {
             true => {
                 let event = SimEvent::Command { host, client, connection, command };
                 self.hosts[host].parked.push_back(event);

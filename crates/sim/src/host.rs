@@ -80,6 +80,11 @@ impl Host {
         self.paused_until > now
     }
 
+    /// Whether what happens now waits for the end of a pause: nothing overtakes what waits for it already.
+    pub(crate) fn parks(&self, now: u64) -> bool {
+        self.is_paused(now) || !self.parked.is_empty()
+    }
+
     pub(crate) fn is_awake(&self, now: u64) -> bool {
         self.is_alive() && !self.is_paused(now)
     }

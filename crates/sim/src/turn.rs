@@ -23,8 +23,7 @@ impl Cluster {
             if let Some(until) = self.cut(&event) {
                 return self.world.at(until, event);
             }
-            // What is due at the end of a pause does not overtake what waits for it.
-            if self.hosts[host].is_paused(self.world.now()) || !self.hosts[host].parked.is_empty() {
+            if self.hosts[host].parks(self.world.now()) {
                 return self.hosts[host].parked.push_back(event);
             }
         }
