@@ -79,13 +79,10 @@ pub struct Peers {
     positions: [Vec<Option<u32>>; 3],
     queued: Vec<PeerEvent>,
     strangers: LinkLog,
-    messages_in: u64,
-    /// Without those that found no link.
-    messages_out: u64,
-    linked: u64,
+    /// Messages that found no link are not among those that went out.
+    counts: LinksStatus,
     /// Large replies that found too much unread before them.
     replies_dropped: u64,
-    links_refused: u64,
 }
 
 impl Peers {
@@ -104,11 +101,8 @@ impl Peers {
             positions: Default::default(),
             queued: Vec::new(),
             strangers: LinkLog::default(),
-            messages_in: 0,
-            messages_out: 0,
-            linked: 0,
+            counts: LinksStatus::default(),
             replies_dropped: 0,
-            links_refused: 0,
         }
     }
 
@@ -171,7 +165,7 @@ impl Peers {
             }
             message => wire::encode(message, io.out(connection)),
         }
-        self.messages_out += 1;
+        self.counts.messages_out_total += 1;
         true
     }
 
@@ -182,13 +176,7 @@ impl Peers {
     pub fn status(&self, now: Time) -> LinksStatus {
         let refused =
             self.links.iter().filter_map(|link| Some(format!("{}: {}", link.name(), link.refusal(now)?)));
-        LinksStatus {
-            messages_in_total: self.messages_in,
-            messages_out_total: self.messages_out,
-            peers: self.linked,
-            links_refused_total: self.links_refused,
-            links_refused: refused.collect(),
-        }
+        LinksStatus { links_refused: refused.collect(), ..self.counts.clone() }
     }
 
     /// Takes an event if it is a peer's, and appends what follows from it to `events`; gives back the others.
@@ -264,7 +252,7 @@ impl Peers {
             }
             match wire::decode(&mut bytes) {
                 Ok(Some(message)) if message.is_control() == (channel == Channel::Control) => {
-                    self.messages_in += 1;
+                    self.counts.messages_in_total += 1;
                     self.queued.push(PeerEvent::Message { from, now, message });
                 }
                 Ok(Some(_)) => return self.unlink(io, position, &"a message on the wrong channel"),
@@ -355,7 +343,7 @@ impl Peers {
         if link.prove(hello.channel) {
             link.started = now;
             tracing::debug!(peer = %link.name(), "linked");
-            self.linked += 1;
+            self.counts.peers += 1;
             self.queued.push(PeerEvent::Linked(link.peer));
             for channel in Channel::BOTH {
                 link.connection(channel).into_iter().for_each(|connection| io.resume(connection));
@@ -387,7 +375,7 @@ impl Peers {
     }
 
     fn refuse(&mut self, io: &mut Io, connection: ConnectionId, refusal: &PeerRefusal, now: Time) {
-        self.links_refused += 1;
+        self.counts.links_refused_total += 1;
         let (theirs, dialled) = match self.slots.handshake(connection) {
             Some((handshake, dialled)) => (handshake.theirs(), dialled),
             None => (None, None),
@@ -456,7 +444,7 @@ impl Peers {
             io.close(connection);
         }
         if was_linked {
-            self.linked -= 1;
+            self.counts.peers -= 1;
             self.queued.push(PeerEvent::Unlinked(link.peer));
         }
     }
