@@ -48,7 +48,7 @@ pub(crate) struct Service {
     /// What members said that this replica has heard of within a lease.
     pub(crate) statuses: BTreeMap<String, MemberStatus>,
     /// When a heartbeat of a member came whose configuration differs, and in what.
-    disagreeing: BTreeMap<String, (Time, String)>,
+    disagreeing: BTreeMap<String, (Time, Disagreement)>,
     pub(crate) orders: OpenOrders,
     /// Heartbeats that were not authentic or came from strangers.
     refused: u64,
@@ -133,23 +133,24 @@ impl Service {
 
     /// A member that looks for data elsewhere is none, until it is started with this configuration.
     fn agree(&mut self, now: Time, heartbeat: &Heartbeat) -> Result<(), HeartbeatRefusal> {
-        let ids = || heartbeat.members.iter().map(|member| member.id().to_owned());
-        let Some(difference) = self.config().agreement().difference(&heartbeat.agreement.0) else {
-            ids().for_each(|id| drop(self.disagreeing.remove(&id)));
-            return Ok(());
-        };
-        let known: Vec<String> = ids().filter(|id| self.config().member(id).is_some()).collect();
-        for id in known {
-            let reason = difference.to_string();
-            if self.disagreeing.insert(id.clone(), (now, reason.clone())).is_none() {
-                tracing::warn!(id, reason, "its heartbeats are refused: it has another configuration");
+        let config = Arc::clone(self.config());
+        let difference = config.agreement().difference(&heartbeat.agreement);
+        for id in heartbeat.members.iter().map(MemberStatus::id).filter(|id| config.member(id).is_some()) {
+            let earlier = match &difference {
+                None => self.disagreeing.remove(id),
+                Some(difference) => self.disagreeing.insert(id.to_owned(), (now, difference.clone())),
+            };
+            if let Some(reason) =
+                difference.as_ref().filter(|reason| earlier.is_none_or(|(_, told)| told != **reason))
+            {
+                tracing::warn!(id, %reason, "its heartbeats are refused: it has another configuration");
             }
         }
-        Err(HeartbeatRefusal::Disagreement(difference))
+        difference.map_or(Ok(()), |difference| Err(HeartbeatRefusal::Disagreement(difference)))
     }
 
     /// In what a member's configuration differs, if it says so still.
-    pub(crate) fn disagreement(&self, now: Time, id: &str) -> Option<&str> {
+    pub(crate) fn disagreement(&self, now: Time, id: &str) -> Option<&Disagreement> {
         let (when, reason) = self.disagreeing.get(id)?;
         (now < when.after(DISAGREES)).then_some(reason)
     }

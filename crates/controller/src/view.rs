@@ -122,7 +122,7 @@ pub(crate) fn members(service: &Service, now: Time) -> Vec<MemberView> {
             role: role(peer).to_owned(),
             state: state(peer, liveness, silence),
             silent_ms: silence.map(|silence| silence.as_millis() as u64),
-            disagreement: service.disagreement(now, &id).map(str::to_owned),
+            disagreement: service.disagreement(now, &id).map(ToString::to_string),
             id,
         }
     });

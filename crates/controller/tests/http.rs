@@ -99,7 +99,7 @@ fn heartbeats_without_the_secret_are_refused() {
     let beat = heartbeat::Heartbeat {
         agent: 7,
         sequence: 1,
-        agreement: heartbeat::AgreementText(config("127.0.0.1:0").agreement()),
+        agreement: config("127.0.0.1:0").agreement(),
         members: vec![MemberStatus::Router(router)],
         leaving: Vec::new(),
         history: 0,

@@ -9,7 +9,7 @@ use config::{
 };
 use protocol::placement::agreement::Agreement;
 use protocol::time::Time;
-use runtime::heartbeat::{AgreementText, Heartbeat, HeartbeatReply};
+use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{HotKey, MemberStatus, NodeStatus, RouterStatus, ShimStatus};
 use wire::{NodeId, Partition};
 
@@ -175,7 +175,7 @@ fn known() -> Heartbeat {
     Heartbeat {
         agent: 0,
         sequence: 0,
-        agreement: AgreementText(config().agreement()),
+        agreement: config().agreement(),
         members: Vec::new(),
         leaving: Vec::new(),
         history: 0,
@@ -269,7 +269,7 @@ fn replays_and_strangers_are_refused_and_change_nothing() {
 #[test]
 fn who_looks_for_data_elsewhere_is_refused_by_name() {
     let mut world = World::new();
-    let agreement = AgreementText(Agreement { shims: 2, ..config().agreement() });
+    let agreement = Agreement { shims: 2, ..config().agreement() };
     let differing = |sequence, members| Heartbeat { agent: 9, sequence, agreement, members, ..known() };
     world.beat(0, vec![status("n0", 1), status("n1", 1)]).unwrap();
     let refusal =

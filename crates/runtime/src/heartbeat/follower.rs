@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use wire::{NodeId, SHARE_WHOLE};
 
-use super::agreement::AgreementText;
 use super::message::{Heartbeat, HeartbeatReply};
 use crate::instance::{Instance, MapCell};
 use crate::orders::Orders;
@@ -58,7 +57,7 @@ impl MapFollower {
         Heartbeat {
             agent,
             sequence,
-            agreement: AgreementText(self.config.agreement()),
+            agreement: self.config.agreement(),
             members,
             leaving: Vec::new(),
             history: self.history,
@@ -73,7 +72,7 @@ impl MapFollower {
         Heartbeat {
             agent,
             sequence,
-            agreement: AgreementText(self.config.agreement()),
+            agreement: self.config.agreement(),
             members: Vec::new(),
             leaving,
             history: self.history,

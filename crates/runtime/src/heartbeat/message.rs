@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use protocol::placement::agreement::Agreement;
 use serde::{Deserialize, Serialize};
 
-use super::agreement::AgreementText;
 use super::order::{MemberOrder, OrderReport};
 use crate::status::{HotKeyView, MemberStatus};
 use config::{Roster, RosterSize};
@@ -21,7 +21,8 @@ pub struct Heartbeat {
     /// Grows with every heartbeat of the agent: an older one is a replay.
     pub sequence: u64,
     /// What the sender's configuration says of where data are.
-    pub agreement: AgreementText,
+    #[serde(with = "super::agreement_json")]
+    pub agreement: Agreement,
     pub members: Vec<MemberStatus>,
     /// Ids of members that stop in order: this is their last word.
     #[serde(default)]

@@ -1,14 +1,13 @@
 //! The heartbeat of a process: posts its members' statuses to every controller and hands new maps to them. Nothing here
 //! stands between a client and its data: without a controller everything goes on with the last map.
 
-mod agreement;
+mod agreement_json;
 mod follower;
 mod mac;
 mod message;
 mod order;
 mod runner;
 
-pub use agreement::AgreementText;
 pub use follower::Pulse;
 pub use mac::{HeartbeatKey, MAC_HEADER};
 pub use message::{Heartbeat, HeartbeatReply, PATH};
