@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::status::{MemberStatus, NodeStatus, RouterStatus, ShimStatus, StatusCell};
+use crate::status::{LinksStatus, MemberStatus, NodeStatus, RouterStatus, ShimStatus, StatusCell};
 
 /// Something that a member lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -93,9 +93,11 @@ impl ShimStatus {
 
 /// Everything that is missing, whether the member can do without or not.
 fn lacks(status: &MemberStatus) -> Option<String> {
-    let no_shims = |missing: &[String]| match missing {
-        [] => None,
-        missing => Some(format!("does not reach {}", missing.join(", "))),
+    let no_shims = |missing: &[String], links: &LinksStatus| {
+        // One refusal says why; the status has all of them.
+        let refused =
+            links.links_refused.first().map(|why| format!("; refused by {why}")).unwrap_or_default();
+        (!missing.is_empty()).then(|| format!("does not reach {}{refused}", missing.join(", ")))
     };
     match status {
         MemberStatus::Controller(controller) if !controller.store_up => Some("has no store".to_owned()),
@@ -104,8 +106,8 @@ fn lacks(status: &MemberStatus) -> Option<String> {
         MemberStatus::Shim(shim) if shim.standing_by => Some("stands by for another process".to_owned()),
         MemberStatus::Shim(shim) if !shim.storage_up => Some("storage is down".to_owned()),
         MemberStatus::Shim(_) => None,
-        MemberStatus::Node(node) => no_shims(&node.shims_missing),
-        MemberStatus::Router(router) => no_shims(&router.shims_missing),
+        MemberStatus::Node(node) => no_shims(&node.shims_missing, &node.links),
+        MemberStatus::Router(router) => no_shims(&router.shims_missing, &router.links),
     }
 }
 
@@ -168,6 +170,11 @@ mod tests {
         check(&[router(1, 1, &["s1"])], true, false, &[("x", "does not reach s1")]);
         check(&[router(0, 1, &["s0", "s1"])], false, false, &[("x", "does not reach s0, s1")]);
         check(&[router(1, 2, &["s1"])], false, false, &[("x", "does not reach s1")]);
+        let MemberStatus::Router(mut odd) = router(0, 1, &["s0", "s1"]) else { unreachable!() };
+        odd.links.links_refused =
+            vec!["shim 0: the proof is wrong".to_owned(), "shim 1: so it is".to_owned()];
+        let why = "does not reach s0, s1; refused by shim 0: the proof is wrong";
+        check(&[MemberStatus::Router(odd)], false, false, &[("x", why)]);
         let mapless = MemberStatus::Router(RouterStatus { id: "x".to_owned(), ..RouterStatus::default() });
         check(&[mapless], false, false, &[("x", "has no cluster map yet")]);
     }

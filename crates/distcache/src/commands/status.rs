@@ -11,8 +11,8 @@ use lab::terminal::print;
 
 /// Show the members of a cluster, how they are and what they do
 ///
-/// Health: up; late (two heartbeats have not come); lost (its lease has ended; exit code 3); draining and drained (its
-/// keys were taken away by `distcache drain`). Nodes that nobody has asked for anything have no hit ratio and no leases.
+/// Health: up; late (two heartbeats have not come); lost (its lease has ended; exit code 3); refused (its file places data
+/// elsewhere; exit code 3); draining and drained (its keys were taken away by `distcache drain`). Nodes that nobody has asked for anything have no hit ratio and no leases.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
@@ -34,7 +34,9 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
         true => serde_json::to_string(&Whole { status: &status, members: &members })?,
         false => report(&status, &members),
     });
-    let lost = members.iter().any(|member| matches!(member.state, MemberState::Lost | MemberState::Down));
+    let lost = members.iter().any(|member| {
+        matches!(member.state, MemberState::Lost | MemberState::Down) || member.disagreement.is_some()
+    });
     if lost { Err(MembersLost.into()) } else { Ok(()) }
 }
 
@@ -49,8 +51,9 @@ fn report(status: &ClusterStatus, members: &[MemberView]) -> String {
     let find = |id: &str| status.routers.iter().find(|router| router.id == id);
     parts.extend(part(&head, &of("router"), find, router_cells));
     let absent = |state, word: &str| {
-        let ids = members.iter().filter(|member| member.state == state).map(|member| member.id.as_str());
-        let ids: Vec<&str> = ids.collect();
+        // Why nothing is heard of one that is refused is told above.
+        let silent = members.iter().filter(|member| member.state == state && member.disagreement.is_none());
+        let ids: Vec<&str> = silent.map(|member| member.id.as_str()).collect();
         (!ids.is_empty()).then(|| format!("{word}: {}", ids.join(", ")))
     };
     parts.extend(refused(status));
@@ -101,13 +104,14 @@ fn part<'a, S: 'a>(
         let status = find(&member.id);
         let known = status.map(&cells).unwrap_or_else(|| vec!["-".to_owned(); head.len() - 2]);
         let holds = head[0] == "NODE" && status.is_some() && known[4] != "0";
-        [vec![member.id.clone(), health(member.state, holds).to_owned()], known].concat()
+        [vec![member.id.clone(), health(member, holds).to_owned()], known].concat()
     };
     (!members.is_empty()).then(|| table(head, members.iter().map(row).collect()))
 }
 
-fn health(state: MemberState, holds: bool) -> &'static str {
-    match state {
+fn health(member: &MemberView, holds: bool) -> &'static str {
+    match member.state {
+        _ if member.disagreement.is_some() => "refused",
         MemberState::Up => "up",
         MemberState::Late => "late",
         MemberState::Lost | MemberState::Down => "lost",
@@ -200,7 +204,11 @@ mod tests {
     use super::report;
     use controller::{MemberState, MemberView};
     use protocol::node::NodeStatistics;
-    use runtime::status::{ClusterStatus, LeaseStatus, NodeStatus};
+    use runtime::status::{ClusterStatus, LeaseStatus, LinksStatus, NodeStatus};
+
+    fn member(id: &str, state: MemberState) -> MemberView {
+        MemberView { id: id.to_owned(), role: "node".to_owned(), state, silent_ms: None, disagreement: None }
+    }
 
     #[test]
     fn the_table_is_aligned_and_names_who_is_missing() {
@@ -218,9 +226,18 @@ mod tests {
             },
             leases: vec![lease(true), lease(false)],
             sheds_total: [("rate".to_owned(), 7), ("large-reply".to_owned(), 0)].into(),
+            links: LinksStatus {
+                links_refused: vec!["shim 0: the proof is wrong".to_owned()],
+                ..LinksStatus::default()
+            },
             ..NodeStatus::default()
         };
-        let named = |id: &str| NodeStatus { id: id.to_owned(), sheds_total: [].into(), ..node.clone() };
+        let named = |id: &str| NodeStatus {
+            id: id.to_owned(),
+            sheds_total: [].into(),
+            links: LinksStatus::default(),
+            ..node.clone()
+        };
         let leases = vec![lease(false); 2];
         let idle =
             NodeStatus { id: "idle".to_owned(), layer: "leaf".to_owned(), leases, ..NodeStatus::default() };
@@ -229,19 +246,16 @@ mod tests {
             nodes: vec![node.clone(), named("n3"), idle],
             ..ClusterStatus::default()
         };
-        let member = |id: &str, state| MemberView {
-            id: id.to_owned(),
-            role: "node".to_owned(),
-            state,
-            silent_ms: None,
-            disagreement: None,
-        };
         let members = [
             member("leaf-0", MemberState::Late),
             member("n1", MemberState::Lost),
             member("n2", MemberState::Down),
             member("n3", MemberState::Drained),
             member("idle", MemberState::Up),
+            MemberView {
+                disagreement: Some("[[shim]] entries: 3 here and 2 there".to_owned()),
+                ..member("odd", MemberState::Lost)
+            },
         ];
         let expected = "\
 map epoch 3
@@ -252,8 +266,12 @@ n1          lost      -       -         -          -        -       -       -
 n2          lost      -       -         -          -        -       -       -
 n3      draining   leaf   12345         0     66.7 %        3  1.5MiB     1/2
 idle          up   leaf       0         0          -        0      0B    idle
+odd      refused      -       -         -          -        -       -       -
 
 refused since the start: leaf-0 rate 7
+
+the controller refuses odd: [[shim]] entries: 3 here and 2 there
+leaf-0: shim 0: the proof is wrong
 
 no heartbeat from: n1
 

@@ -101,12 +101,16 @@ impl MapFollower {
             }
             Err(problem) if self.answering.contains(&true) => {
                 if answered_before {
-                    tracing::info!(controller = id, problem, "one controller does not answer");
+                    tracing::info!(controller = id, problem, "one controller takes no heartbeats");
                 }
             }
             Err(problem) => {
                 if std::mem::replace(&mut self.reachable, false) {
-                    tracing::warn!(problem, "no controller answers; going on with map {}", self.epoch);
+                    tracing::warn!(
+                        problem,
+                        "no controller takes heartbeats; going on with map {}",
+                        self.epoch
+                    );
                 }
             }
         }

@@ -381,9 +381,9 @@ impl Peers {
             None => (None, None),
         };
         // Only who has proven the secret is known to be who it says it is.
-        if let (Some(theirs), PeerRefusal::Disagreement { .. }) = (theirs, refusal) {
+        if let (Some(theirs), PeerRefusal::Disagreement { difference, .. }) = (theirs, refusal) {
             let position = self.position(theirs);
-            self.links[position].refuse(now, refusal.to_string());
+            self.links[position].refuse(now, difference.to_string());
         }
         frame::write_refusal(refusal, io.out(connection));
         io.close_flushed(connection);
