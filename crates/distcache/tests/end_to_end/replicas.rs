@@ -81,18 +81,19 @@ fn until_remapped(controller: SocketAddr, node: &str) {
     say(&format!("{node} lost its partition after {:?}", start.elapsed()));
 }
 
-/// Until a node owns all of its partition again, in steps that only grow.
+/// Until a node owns all of its partition again, in steps that only grow: quarters, with a map each, of which a busy machine may
+/// not see every one.
 fn until_returned(controller: SocketAddr, node: &str) {
-    let mut seen = vec![0];
+    let mut seen: Vec<(u64, u64)> = Vec::new();
     until("the node owns its partition again", || {
-        let share = share_of(controller, node)?;
-        assert!(share >= seen[seen.len() - 1], "{share} after {seen:?}");
-        if share > seen[seen.len() - 1] {
-            seen.push(share);
-        }
+        let (epoch, shares) = shares(controller)?;
+        let share = shares.into_iter().find(|(id, _)| id == node).map(|(_, share)| share)?;
+        assert!(seen.last().is_none_or(|(_, before)| share >= *before), "{share} after {seen:?}");
+        seen.push((epoch, share));
         (share == 1000).then_some(())
     });
-    assert!(seen.len() >= 3, "not at once: {seen:?}");
+    let ((first, share), (last, _)) = (seen[0], seen[seen.len() - 1]);
+    assert!(last - first >= (1000 - share) / 250, "not at once: {seen:?}");
 }
 
 #[test]
