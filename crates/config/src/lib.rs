@@ -99,6 +99,10 @@ pub struct Config {
     pub routers: Vec<RouterConfig>,
     #[serde(default, rename = "user")]
     pub users: Vec<UserConfig>,
+    /// Nobody has served this storage before, or a person says that nothing of it runs any more: where no record of leases is
+    /// found there, none is waited for.
+    #[serde(skip)]
+    pub first_life: bool,
     /// The file and the flags that it comes from, so that it can be read again.
     #[serde(skip)]
     source: Option<(PathBuf, Vec<Override>)>,
@@ -145,6 +149,7 @@ impl Config {
             shims: Vec::new(),
             routers: Vec::new(),
             users: Vec::new(),
+            first_life: false,
             source: None,
             table: Arc::default(),
             started: Arc::default(),

@@ -247,10 +247,11 @@ fn read_with(
     config.number_shims();
     if let Some((path, no_secret)) = &secret_place {
         // Somebody else may have made it since it was looked for.
-        config.cluster.secret = match kept_secret(path, file)? {
-            Some(secret) => Some(secret),
-            None => make_secret(&config, path, *no_secret).map_err(named)?,
-        };
+        if let Some(secret) = kept_secret(path, file)? {
+            config.cluster.secret = Some(secret);
+        } else {
+            make_secret(&mut config, path, *no_secret).map_err(named)?;
+        }
     }
     config.table = Arc::new(table);
     config.started = Arc::clone(&config.table);
@@ -282,11 +283,11 @@ fn kept_secret(path: &Path, file: &str) -> Result<Option<Secret>, ConfigError> {
     secret_file::read(path).map_err(at)
 }
 
-/// The secret that is there now; for who only looks, the one that stands in for it.
-fn make_secret(config: &Config, path: &Path, no_secret: NoSecret) -> Result<Option<Secret>, ConfigError> {
+/// Gives the configuration the secret that is there then; who only looks keeps the one that stands in for it.
+fn make_secret(config: &mut Config, path: &Path, no_secret: NoSecret) -> Result<(), ConfigError> {
     let beside = path.display();
     match no_secret {
-        NoSecret::Ignore => return Ok(config.cluster.secret),
+        NoSecret::Ignore => return Ok(()),
         NoSecret::Refuse => {
             return Err(ConfigError(format!(
                 "[cluster] secret is missing, and {beside} is not there: the first start of a member makes it; if it \
@@ -301,14 +302,18 @@ fn make_secret(config: &Config, path: &Path, no_secret: NoSecret) -> Result<Opti
              the same; make it once (`openssl rand -hex 16 > {beside}`) and copy it along with this file"
         )));
     }
-    let secret = secret_file::keep(path, Secret::random()).map_err(|error| {
+    let made = Secret::random();
+    let secret = secret_file::keep(path, made).map_err(|error| {
         ConfigError(format!(
             "[cluster] secret is missing, and {beside} cannot be made to keep one ({error}); write secret_file = \
              \"/PATH\" under [cluster], a file with the output of `openssl rand -hex 16`"
         ))
     })?;
     tracing::info!(file = %beside, "made the cluster's secret; keep it: another one places every key elsewhere");
-    Ok(Some(secret))
+    // Somebody else may have been first.
+    config.first_life = secret == made;
+    config.cluster.secret = Some(secret);
+    Ok(())
 }
 
 fn secret_from(path: &PathBuf, file: &str) -> Result<super::Secret, ConfigError> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use protocol::coherence::lease::LeaseTerms;
 use wire::Partition;
 use wire::message::LAYERS_MAX;
 
@@ -19,8 +20,9 @@ use crate::Address;
 type Check = Result<(), ConfigError>;
 
 const ID_BYTES_MAX: usize = 64;
-/// Longer leases let one dead node hold a write for longer than any client waits.
-const LEASE_MS_MAX: u64 = 60_000;
+/// Longer leases let one dead node hold a write for longer than any client waits, and shims that find no record of earlier
+/// ones rely on that there are none.
+const LEASE_MS_MAX: u64 = LeaseTerms::DURATION_MAX.as_millis() as u64;
 /// Shorter ones cost more renewals than reads.
 const LEASE_MS_MIN: u64 = 20;
 /// A copy lives no longer than this whatever is configured.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::coherence::lease::LeaseTerms;
+use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits, LeaseTerms};
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig, NodeSettings};
 use protocol::placement::{Placement, Secret};
@@ -87,6 +87,7 @@ fn shim_config(random: &mut SmallRng, seed: u64) -> ShimConfig {
     ShimConfig {
         id: ShimId(0),
         lease: LEASE,
+        lease_limits: LeaseLimits::default(),
         blocking_max: 10,
         early_value_bytes_max: if small { 0 } else { 1 << 16 },
         cache_expiring_hashes: false,
@@ -129,9 +130,13 @@ impl Confusion {
         let mut shim = Shim::new(shim_config(&mut random, seed), Arc::clone(&placement));
         let (now, traits) = (
             Time(10_000_000),
-            StorageTraits { hash_field_expiry: random.random_bool(0.5), many_servers: false },
+            StorageTraits {
+                hash_field_expiry: random.random_bool(0.5),
+                short_leases: random.random_bool(0.5),
+                ..StorageTraits::default()
+            },
         );
-        let up = StorageEvent::Up { incarnation: 7, traits };
+        let up = StorageEvent::Up { incarnation: 7, traits, earlier: EarlierIncarnations::NONE };
         shim.step(now, shim::Input::Storage(up), &mut Vec::new());
         node.step(now, node::Input::Linked(Peer::Shim(ShimId(0))), &mut Vec::new());
         let (storage, mail, heard) = (MiniStorage::default(), VecDeque::new(), vec![0, 1, u64::MAX]);
@@ -405,7 +410,11 @@ impl Confusion {
                 let event = self.storage_event();
                 self.tell_shim(shim::Input::Storage(event));
                 let (incarnation, traits) = (7, StorageTraits::default());
-                self.tell_shim(shim::Input::Storage(StorageEvent::Up { incarnation, traits }));
+                self.tell_shim(shim::Input::Storage(StorageEvent::Up {
+                    incarnation,
+                    traits,
+                    earlier: EarlierIncarnations::NONE,
+                }));
             }
             4..7 => self.mail.push_back((from, Peer::Node(NodeId(0)), message)),
             _ => self.mail.push_back((from, Peer::Shim(ShimId(0)), message)),
@@ -428,7 +437,11 @@ impl Confusion {
                 StorageEvent::Published(Bytes::from_static(b">3\r\n$7\r\nmessage\r\n$2\r\ns0\r\n$1\r\nm\r\n"))
             }
             0 => StorageEvent::Down { reason: "it is confused".into() },
-            1 => StorageEvent::Up { incarnation: ticket, traits: StorageTraits::default() },
+            1 => StorageEvent::Up {
+                incarnation: ticket,
+                traits: StorageTraits::default(),
+                earlier: EarlierIncarnations::NONE,
+            },
             2 => StorageEvent::Lost { ticket, sent: true },
             3 => StorageEvent::Replies { ticket, replies: Default::default() },
             _ => StorageEvent::Fenced,

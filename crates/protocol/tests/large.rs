@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::placement::Placement;
 use protocol::requests::{Overload, RequestLimits};
 use protocol::shim::{Effect, Input, Shim, TRANSFERS_MAX};
@@ -31,7 +32,11 @@ impl World {
     fn new() -> World {
         let (shim, placement) = shim_alone::shim(1, |config| config.settings.heat_min = 1);
         let mut world = World { now: Time(10_000_000), shim, placement, done: Vec::new() };
-        world.storage(StorageEvent::Up { incarnation: 1, traits: StorageTraits::default() });
+        world.storage(StorageEvent::Up {
+            incarnation: 1,
+            traits: StorageTraits::default(),
+            earlier: EarlierIncarnations::NONE,
+        });
         // The leases of an earlier incarnation are over.
         world.wait(2000);
         world

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::placement::Placement;
 use protocol::shim::{Effect, Input, Shim};
 use protocol::storage::{CommandControl, Lane, StorageEvent, StorageTraits, Store};
@@ -69,7 +70,11 @@ impl World {
             skipped: 0,
             parts: 0,
         };
-        let up = StorageEvent::Up { incarnation: 1, traits: StorageTraits::default() };
+        let up = StorageEvent::Up {
+            incarnation: 1,
+            traits: StorageTraits::default(),
+            earlier: EarlierIncarnations::NONE,
+        };
         world.step(Input::Storage(up));
         world.now = world.now.after(Duration::from_secs(3));
         world.step(Input::Tick);

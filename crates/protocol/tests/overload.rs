@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::coherence::lease::{LeaseTerms, NodeSession};
+use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits, LeaseTerms, NodeSession};
 use protocol::heat::HeatConfig;
 use protocol::placement::{Placement, Secret};
 use protocol::requests::RequestLimits;
@@ -73,6 +73,7 @@ impl World {
         let config = ShimConfig {
             id: ShimId(0),
             lease: TERMS,
+            lease_limits: LeaseLimits::default(),
             blocking_max: 10,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
@@ -102,7 +103,11 @@ impl World {
             count: Count::default(),
             random: SmallRng::seed_from_u64(1),
         };
-        let up = StorageEvent::Up { incarnation: 1, traits: StorageTraits::default() };
+        let up = StorageEvent::Up {
+            incarnation: 1,
+            traits: StorageTraits::default(),
+            earlier: EarlierIncarnations::NONE,
+        };
         world.step(Input::Storage(up));
         let hello = world.session.hello(world.now, 1);
         world.step(Input::Message { from: NODE, message: Message::Hello(hello) });

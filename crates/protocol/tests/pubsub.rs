@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::placement::Placement;
 use protocol::shim::{Effect, Input, Shim};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
@@ -38,7 +39,11 @@ impl World {
     }
 
     fn up(&mut self) {
-        let up = StorageEvent::Up { incarnation: 1, traits: StorageTraits::default() };
+        let up = StorageEvent::Up {
+            incarnation: 1,
+            traits: StorageTraits::default(),
+            earlier: EarlierIncarnations::NONE,
+        };
         self.step(Input::Storage(up));
     }
 

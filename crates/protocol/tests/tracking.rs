@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::placement::Placement;
 use protocol::shim::{Effect, Input, Shim};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
@@ -31,7 +32,11 @@ impl World {
         let (shim, placement) = shim_alone::shim(1, |config| config.settings.key_queue_max = 100);
         let (feed, writes, told) = (Vec::new(), Vec::new(), Vec::new());
         let mut world = World { now: Time(10_000_000), shim, placement, feed, writes, told };
-        let up = StorageEvent::Up { incarnation: 1, traits: StorageTraits::default() };
+        let up = StorageEvent::Up {
+            incarnation: 1,
+            traits: StorageTraits::default(),
+            earlier: EarlierIncarnations::NONE,
+        };
         world.step(Input::Storage(up));
         // The leases of an earlier incarnation are over.
         world.tick(2000);

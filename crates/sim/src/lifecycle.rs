@@ -57,7 +57,7 @@ impl Cluster {
             self.reloads(host, life);
         }
         if self.is_slot(host) {
-            self.start_backend(host);
+            self.start_backend(host, seed);
         }
         self.world.note(|| format!("{host} starts"));
         let tick = self.world.soon(self.tick_of(host));

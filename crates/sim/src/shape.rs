@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use protocol::coherence::lease::LeaseTerms;
+use protocol::coherence::lease::{LeaseLimits, LeaseTerms};
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, NodeConfig, NodeSettings};
 use protocol::requests::{Overload, RequestLimits};
 use protocol::router::{RouterConfig, RouterSettings, Routing};
 use protocol::shim::{Bounded, ShimConfig, ShimSettings};
+use protocol::storage::redis::LeaseRecord;
 use wire::{
     ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
 };
@@ -225,6 +226,24 @@ impl Shape {
         LeaseTerms { duration: Duration::from_micros(self.lease), guard: Duration::from_micros(self.guard) }
     }
 
+    /// The terms of one life of a shim: not every one is started with the same configuration.
+    pub(crate) fn terms_of_life(&self, seed: u64) -> LeaseTerms {
+        let parts = [1, 1, 1, 4, 20][seed as usize % 5];
+        let terms = self.terms();
+        LeaseTerms { duration: terms.duration / parts, guard: terms.guard / parts }
+    }
+
+    fn lease_limits(&self) -> LeaseLimits {
+        let longest = LeaseTerms { guard: Duration::ZERO, ..self.terms() };
+        LeaseLimits { wait_max: longest.restart_wait(), short: longest.duration / 4, growth: 8 }
+    }
+
+    /// What the shim of such a life leaves at its storage.
+    pub(crate) fn lease_record(&self, seed: u64, is_first: bool) -> LeaseRecord {
+        let wait = self.terms_of_life(seed).restart_wait();
+        LeaseRecord { wait, wait_max: self.lease_limits().wait_max, is_first }
+    }
+
     /// The longest that a write may wait for a lease: one that a dead node holds, or all those before a restart.
     pub(crate) fn stall_max(&self) -> u64 {
         self.terms().restart_wait().as_micros() as u64
@@ -258,7 +277,8 @@ impl Shape {
     pub(crate) fn shim(&self, id: ShimId, seed: u64) -> ShimConfig {
         ShimConfig {
             id,
-            lease: self.terms(),
+            lease: self.terms_of_life(seed),
+            lease_limits: self.lease_limits(),
             blocking_max: 10,
             early_value_bytes_max: self.early_value_bytes_max,
             cache_expiring_hashes: false,

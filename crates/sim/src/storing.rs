@@ -49,11 +49,12 @@ impl Cluster {
     }
 
     /// A shim's process starts with a machine that has no connections.
-    pub(crate) fn start_backend(&mut self, slot: HostId) {
+    pub(crate) fn start_backend(&mut self, slot: HostId, seed: u64) {
         let life = u64::from(self.hosts[slot].life);
         let address = format!("server {}", self.server_of(slot));
         let timeout = Duration::from_micros(self.shape.storage_timeout());
-        let settings = settings(address, timeout, self.world.random.number());
+        let record = self.shape.lease_record(seed, self.world.now() == 0);
+        let settings = settings(address, timeout, self.world.random.number(), record);
         *self.backend(slot) = Backend {
             machine: Some(Redis::new(settings)),
             links: Links::new(life << LIFE_SHIFT | (slot as u64) << SLOT_SHIFT),

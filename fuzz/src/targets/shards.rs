@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::shards::{Effect, Input, Shards, ShardsConfig};
 use protocol::storage::{CommandControl, Lane, Reach, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
@@ -100,7 +101,11 @@ fn play(bytes: &mut Unstructured<'_>) -> Result<()> {
                     )),
                     _ => {
                         let incarnation = bytes.int_in_range(7..=8)?;
-                        StorageEvent::Up { incarnation, traits: StorageTraits::default() }
+                        StorageEvent::Up {
+                            incarnation,
+                            traits: StorageTraits::default(),
+                            earlier: EarlierIncarnations::NONE,
+                        }
                     }
                 };
                 Input::Server { server, event }

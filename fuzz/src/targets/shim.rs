@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::shim::{Bounded, Effect, Input, PurgeTarget, Shim, ShimConfig, ShimSettings};
 use protocol::storage::{CommandControl, StorageEvent, StorageTraits};
@@ -89,7 +90,11 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
     let (mut speech, mut effects, mut pending) = (Speech::new(), Vec::new(), Pending::new());
     let (mut now, mut inputs) = (Time(10_000_000), 1);
     let mut taken = Vec::new();
-    let up = StorageEvent::Up { incarnation: 7, traits: StorageTraits::default() };
+    let up = StorageEvent::Up {
+        incarnation: 7,
+        traits: StorageTraits::default(),
+        earlier: EarlierIncarnations::NONE,
+    };
     shim.step(now, Input::Storage(up), &mut effects);
     while !bytes.is_empty() {
         now.0 += pause(bytes)?;
@@ -160,9 +165,15 @@ fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
         0 => StorageEvent::Down { reason: "it was told to".into() },
         1 => StorageEvent::Fenced,
         _ => {
-            let traits =
-                StorageTraits { hash_field_expiry: bytes.arbitrary()?, many_servers: bytes.arbitrary()? };
-            StorageEvent::Up { incarnation: bytes.int_in_range(7..=9)?, traits }
+            let traits = StorageTraits {
+                hash_field_expiry: bytes.arbitrary()?,
+                many_servers: bytes.arbitrary()?,
+                short_leases: bytes.arbitrary()?,
+            };
+            let recorded = Duration::from_millis(bytes.int_in_range(0..=70_000)?);
+            let (is_complete, same_data) = (bytes.arbitrary()?, bytes.arbitrary()?);
+            let earlier = EarlierIncarnations { recorded, is_complete, same_data };
+            StorageEvent::Up { incarnation: bytes.int_in_range(7..=9)?, traits, earlier }
         }
     })
 }

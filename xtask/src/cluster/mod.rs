@@ -221,6 +221,10 @@ impl ProcessCluster {
             id => command.args(["run", "--id", id]),
         };
         command.arg("--config").arg(self.file(id, "toml")).args(["--log", "info"]);
+        // Storage is new, but only once.
+        if !self.file(id, "log").exists() {
+            command.arg("--adopt");
+        }
         match &self.namespace {
             Some((namespace, isolated)) if isolated == id => namespace.within(&command),
             _ => command,

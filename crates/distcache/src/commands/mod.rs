@@ -33,17 +33,32 @@ pub(crate) struct ConfigArguments {
     pub(crate) set: Vec<String>,
 }
 
-impl ConfigArguments {
-    /// For a command that starts members.
+/// Flags of the commands that start members.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct StartArguments {
+    #[command(flatten)]
+    pub(crate) config: ConfigArguments,
+
+    /// Take storage over as if it had never been served: where no record of earlier shims' leases is found there, do not hold
+    /// writes for the minute that one may run
+    #[arg(long)]
+    adopt: bool,
+}
+
+impl StartArguments {
     pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
-        let config = self.with_filter(Config::load_to_start(&self.config, &self.flags()?)?)?;
+        let ConfigArguments { config: path, .. } = &self.config;
+        let mut config = self.config.with_filter(Config::load_to_start(path, &self.config.flags()?)?)?;
+        config.first_life |= self.adopt;
         let loaded = Loaded::new(config)?;
         for assumed in loaded.config.assumed() {
             tracing::info!(assumed, "the configuration leaves it out");
         }
         Ok(loaded)
     }
+}
 
+impl ConfigArguments {
     /// For a command that starts nothing.
     pub(crate) fn look(&self) -> anyhow::Result<Loaded> {
         let config = self.with_filter(Config::load_to_check(&self.config, &self.flags()?)?)?;

@@ -2,7 +2,7 @@
 
 use runtime::stop::Stop;
 
-use super::ConfigArguments;
+use super::StartArguments;
 use crate::guard::{self, GuardDemand};
 use crate::launch;
 use lab::terminal::{BadInput, print};
@@ -17,17 +17,17 @@ pub(crate) struct RunArguments {
     id: String,
 
     #[command(flatten)]
-    config: ConfigArguments,
+    start: StartArguments,
 }
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<()> {
-    let loaded = arguments.config.load()?;
+    let loaded = arguments.start.load()?;
     let config = &loaded.config;
     let id = arguments.id.as_str();
     if config.member(id).is_none() {
         return Err(BadInput::of(format!(
             "--id {id:?}: {} has no such member; it has: {}",
-            arguments.config.config.display(),
+            arguments.start.config.config.display(),
             config.member_ids().collect::<Vec<_>>().join(", ")
         )));
     }

@@ -2,7 +2,7 @@
 
 use runtime::stop::Stop;
 
-use super::ConfigArguments;
+use super::StartArguments;
 use crate::guard::{self, GuardDemand};
 use crate::launch;
 use lab::terminal::{print, say};
@@ -13,11 +13,11 @@ use lab::terminal::{print, say};
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct UpArguments {
     #[command(flatten)]
-    config: ConfigArguments,
+    start: StartArguments,
 }
 
 pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<()> {
-    let loaded = arguments.config.load()?;
+    let loaded = arguments.start.load()?;
     let config = &loaded.config;
     let ids: Vec<&str> = config.member_ids().collect();
     crate::logging::follow(config);

@@ -128,24 +128,23 @@ pub(crate) fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     let _lock = state.lock()?;
     let secret = state.secret()?;
     let text = plan.text(&state, &cluster_name(secret))?;
-    let loaded = Config::parse(&text).and_then(Loaded::new).map_err(BadInput::of)?;
+    let first_life = !state.has_served(secret)?;
+    let mut parsed = Config::parse(&text).map_err(BadInput::of)?;
+    parsed.first_life = first_life;
+    let loaded = Loaded::new(parsed).map_err(BadInput::of)?;
     let config = &loaded.config;
     let ids: Vec<&str> = config.member_ids().collect();
     let _process = crate::logging::process(config, &ids).entered();
     let stop = Stop::on_signals()?;
-    let seen =
-        inspect(&plan, &loaded, &ids, !state.has_served(secret)?, &stop).map_err(|error| match error
-            .is::<KeysElsewhere>(
-        ) && !state
-            .has_served(secret)
-            .unwrap_or(true)
-        {
+    let seen = inspect(&plan, &loaded, &ids, first_life, &stop).map_err(|error| {
+        match error.is::<KeysElsewhere>() && first_life {
             true => error.context(format!(
                 "nothing was served before with the secret in {} (--state DIR names another place)",
                 state.secret_path().display()
             )),
             false => error,
-        })?;
+        }
+    })?;
     state.keep_served(secret)?;
     tell(&plan, &state, config, &seen);
     serve(&loaded, &ids, &stop)

@@ -11,6 +11,7 @@ mod differential;
 mod failures;
 mod history;
 mod large_replies;
+mod leases;
 mod membership;
 mod memcached;
 mod operations;

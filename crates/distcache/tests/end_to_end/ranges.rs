@@ -101,7 +101,7 @@ impl Small {
 
     fn up(&self) -> Process {
         let mut command = distcache();
-        command.args(["--log", "info", "up", "--config"]).arg(self.file());
+        command.args(["--log", "info", "up", "--adopt", "--config"]).arg(self.file());
         Process::start("up", command, &self.directory.join("up.log"))
     }
 }

@@ -91,7 +91,7 @@ fn members_that_start_at_once_share_the_secret_and_find_their_keys_again() {
     let ids = ["controller", "shim-0", "shim-1", "leaf-0", "leaf-1", "spine-0", "spine-1", "router-0"];
     let run = |id: &str| {
         let mut command = network.distcache();
-        command.args(["run", "--id", id, "--config"]).arg(&file);
+        command.args(["run", "--adopt", "--id", id, "--config"]).arg(&file);
         Process::start(id, command, &directory.join(&format!("{id}.log")))
     };
     let members: Vec<Process> = ids.iter().map(|id| run(id)).collect();

@@ -66,6 +66,8 @@ fn server_rate_max(servers: usize) -> u64 {
 /// Describes the whole cluster, with nothing cached. Members reach each other over Unix sockets in `directory`.
 pub(crate) fn config(arguments: &DemoArguments, directory: &TemporaryDirectory, redis: &[PathBuf]) -> Config {
     let mut config = Config::new("demo", SECRET);
+    // Its servers are new.
+    config.first_life = true;
     let socket = |id: &str| Address::Unix(directory.join(&format!("{id}.sock")));
     let layer = |name: &str, partition| LayerConfig { name: name.to_owned(), partition };
     config.layers = vec![layer("leaf", Partition::Rack), layer("spine", Partition::Hash)];

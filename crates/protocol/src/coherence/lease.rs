@@ -23,6 +23,9 @@ impl Default for LeaseTerms {
 }
 
 impl LeaseTerms {
+    /// No shim may be configured for longer leases.
+    pub const DURATION_MAX: Duration = Duration::from_secs(60);
+
     /// The answer to a HELLO, with these terms.
     pub fn welcome(&self, session: u64, nonce: u64) -> Welcome {
         let micros = |duration: Duration| duration.as_micros() as u64;
@@ -44,6 +47,68 @@ impl LeaseTerms {
     /// Between renewals: three may be lost before the lease lapses.
     pub fn renew_interval(&self) -> Duration {
         self.duration / 4
+    }
+}
+
+/// What storage has on record of earlier incarnations of a shim, which may have granted leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EarlierIncarnations {
+    /// The leases of those on record end within this time, counted by whoever has fenced them.
+    pub recorded: Duration,
+    /// There were none but those, or theirs are over.
+    pub is_complete: bool,
+    /// What they have granted is of the data that storage has now.
+    pub same_data: bool,
+}
+
+impl EarlierIncarnations {
+    pub const NONE: EarlierIncarnations =
+        EarlierIncarnations { recorded: Duration::ZERO, is_complete: true, same_data: true };
+
+    pub fn recorded(wait: Duration) -> EarlierIncarnations {
+        EarlierIncarnations { recorded: wait, ..EarlierIncarnations::NONE }
+    }
+}
+
+/// What holds for the leases of every shim, however it is configured: so that who finds no record of earlier ones knows
+/// how long they may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseLimits {
+    /// No configuration makes a successor wait longer.
+    pub wait_max: Duration,
+    /// The longest lease of a shim that has just begun, and of one before storage that keeps no record.
+    pub short: Duration,
+    /// A shim that has governed its storage for a time grants no lease that is longer than this part of it, or than a
+    /// `short` one.
+    pub growth: u32,
+}
+
+impl Default for LeaseLimits {
+    fn default() -> LeaseLimits {
+        // What a guard allows for, nodes have taken off their leases.
+        let longest = LeaseTerms { duration: LeaseTerms::DURATION_MAX, guard: Duration::ZERO };
+        LeaseLimits { wait_max: longest.restart_wait(), short: Duration::from_secs(1), growth: 60 }
+    }
+}
+
+impl LeaseLimits {
+    /// The longest lease of a shim that has governed for so long.
+    pub fn lease_max(&self, governed: Duration) -> Duration {
+        self.short.max(governed / self.growth)
+    }
+
+    /// How long leases of other incarnations may run. `absent`: for how long this process has not been seen to govern the
+    /// same storage, if it ever was. Another one may have come since, but governs for no longer than that.
+    pub fn wait(&self, earlier: EarlierIncarnations, absent: Option<Duration>) -> Duration {
+        let unrecorded = match absent {
+            _ if earlier.is_complete => Duration::ZERO,
+            None => self.wait_max,
+            Some(absent) => {
+                let longest = LeaseTerms { duration: self.lease_max(absent), guard: Duration::ZERO };
+                longest.restart_wait().min(self.wait_max)
+            }
+        };
+        earlier.recorded.max(unrecorded)
     }
 }
 
@@ -150,7 +215,9 @@ impl NodeSession {
         if *id != grant.session || grant.sent > now.0 || lease_end.is_some_and(|end| now >= end) {
             return;
         }
-        let duration = Duration::from_micros(grant.duration).min(terms.duration);
+        let duration = Duration::from_micros(grant.duration);
+        // Leases grow with the age of the shim's incarnation.
+        terms.duration = terms.duration.max(duration);
         let guard = Duration::from_micros(grant.guard);
         let end = LeaseTerms { guard, ..*terms }.node_end(Time(grant.sent), duration);
         if end > now {
@@ -304,7 +371,7 @@ impl ShimSession {
 
 #[cfg(test)]
 mod tests {
-    use super::{LeaseBounds, LeaseTerms, NodeSession, ShimSession};
+    use super::{EarlierIncarnations, LeaseBounds, LeaseLimits, LeaseTerms, NodeSession, ShimSession};
     use crate::time::Time;
     use std::time::Duration;
     use wire::message::{Grant, Hello, Welcome};
@@ -415,6 +482,32 @@ mod tests {
         assert!(node.lapsed(Time(980_000)));
     }
 
+    /// A successor waits for whatever may be granted before it, whoever has granted it.
+    #[test]
+    fn no_lease_outlives_the_wait_of_any_successor() {
+        let limits = LeaseLimits::default();
+        let ms = Duration::from_millis;
+        let check = |earlier, absent: Option<u64>, expected: u64| {
+            assert_eq!(limits.wait(earlier, absent.map(ms)), ms(expected));
+        };
+        let unrecorded =
+            |wait| EarlierIncarnations { recorded: ms(wait), is_complete: false, same_data: false };
+        check(EarlierIncarnations::NONE, None, 0);
+        check(EarlierIncarnations::recorded(ms(5051)), None, 5051);
+        check(unrecorded(0), None, 60_600);
+        // It was there until a moment ago: no other can have granted more than a short one since.
+        check(unrecorded(0), Some(300), 1010);
+        check(unrecorded(7000), Some(300), 7000);
+        // Somebody else may have governed for ten minutes, or for longer; but no lease is longer than one.
+        check(unrecorded(0), Some(600_000), 10_100);
+        check(unrecorded(0), Some(36_000_000), 60_600);
+        for governed in [0, 1, 59_999, 60_000, 90_000, 3_599_999, 3_600_000, 1 << 40] {
+            let lease = limits.lease_max(ms(governed)).min(LeaseTerms::DURATION_MAX);
+            let wait = limits.wait(unrecorded(0), Some(ms(governed + 1)));
+            assert!(wait >= lease + lease / 100, "{governed}: {lease:?}, {wait:?}");
+        }
+    }
+
     #[test]
     fn terms_hold_as_the_shim_has_told_them() {
         let mut node = NodeSession::new();
@@ -422,9 +515,12 @@ mod tests {
         let told = Welcome { session: 99, nonce: 7, lease: 40_000, guard: 5_000 };
         assert!(node.welcome(&told));
         assert!(node.renew_due(Time(0)) && !node.renew_due(Time(9_999)) && node.renew_due(Time(10_000)));
-        // More than was ever promised is not believed.
-        node.grant(Time(10), &Grant { session: 99, sent: 0, duration: 1_000_000, guard: 5_000 });
+        node.grant(Time(10), &Grant { session: 99, sent: 0, duration: 40_000, guard: 5_000 });
         assert!(node.holds(Time(34_599)) && !node.holds(Time(34_600)), "40 ms less 1 % less 5 ms");
+        // The shim has governed for longer, so its leases have grown, and need not be renewed as often.
+        node.grant(Time(20_000), &Grant { session: 99, sent: 10_000, duration: 80_000, guard: 5_000 });
+        assert!(node.holds(Time(84_199)) && !node.holds(Time(84_200)), "80 ms less 1 % less 5 ms");
+        assert!(!node.renew_due(Time(29_999)) && node.renew_due(Time(30_000)));
     }
 
     #[test]

@@ -106,6 +106,10 @@ pub enum Effect {
 struct Server {
     /// Its incarnation, while commands may be sent.
     up: Option<(u64, StorageTraits)>,
+    /// When the leases of earlier incarnations on record there end; what else has not been reported of them.
+    leases_end: Time,
+    is_unrecorded: bool,
+    has_other_data: bool,
     reason: String,
     /// It was asked for subscriptions.
     listens: bool,

@@ -11,7 +11,9 @@ use super::fan::Outcome;
 use super::flight::{Asked, Flight};
 use super::redirect::redirect;
 use super::step::ShardsStep;
+use crate::coherence::lease::EarlierIncarnations;
 use crate::storage::{StorageEvent, StorageTraits};
+use crate::time::Time;
 use wire::resp::Value;
 
 impl Shards {
@@ -23,8 +25,11 @@ impl Shards {
     ) {
         let Some(server) = self.servers.get_mut(&address) else { return };
         match event {
-            StorageEvent::Up { incarnation, traits } => {
+            StorageEvent::Up { incarnation, traits, earlier } => {
                 server.up = Some((incarnation, traits));
+                server.leases_end = server.leases_end.max(step.now.after(earlier.recorded));
+                server.is_unrecorded |= !earlier.is_complete;
+                server.has_other_data |= !earlier.same_data;
                 self.evaluate(step);
                 self.pump_all(step);
             }
@@ -177,7 +182,8 @@ impl Shards {
         if self.anchor.is_none_or(|anchor| !self.in_use.contains_key(&anchor)) {
             self.anchor = self.lowest();
         }
-        step.report(StorageEvent::Up { incarnation: number, traits });
+        let earlier = self.take_earlier(step.now);
+        step.report(StorageEvent::Up { incarnation: number, traits, earlier });
         self.check_feed(step);
         let slots = self.moving.keys().copied().collect();
         step.report(StorageEvent::Moving(slots));
@@ -189,7 +195,8 @@ impl Shards {
         let traits = self.take_members();
         if self.members.len() > before {
             if let Some(incarnation) = self.number {
-                step.report(StorageEvent::Up { incarnation, traits });
+                // What earlier incarnations granted of its slots was proven by servers that were in use before.
+                step.report(StorageEvent::Up { incarnation, traits, earlier: EarlierIncarnations::NONE });
             }
             // Whatever is to be heard from every server.
             step.report(StorageEvent::Unsubscribed);
@@ -202,7 +209,7 @@ impl Shards {
     }
 
     fn take_members(&mut self) -> StorageTraits {
-        let mut traits = StorageTraits { hash_field_expiry: false, many_servers: true };
+        let mut traits = StorageTraits { many_servers: true, ..StorageTraits::default() };
         for server in self.in_use.keys() {
             if let Some((number, own)) = self.servers.get(server).and_then(|server| server.up) {
                 self.members.insert(*server, number);
@@ -210,6 +217,17 @@ impl Shards {
             }
         }
         traits
+    }
+
+    /// Earlier incarnations at all servers, because keys may have moved between them since.
+    fn take_earlier(&mut self, now: Time) -> EarlierIncarnations {
+        let mut earlier = EarlierIncarnations::NONE;
+        for server in self.servers.values_mut().filter(|server| server.up.is_some()) {
+            earlier.recorded = earlier.recorded.max(server.leases_end.since(now));
+            earlier.is_complete &= !std::mem::take(&mut server.is_unrecorded);
+            earlier.same_data &= !std::mem::take(&mut server.has_other_data);
+        }
+        earlier
     }
 
     /// The server with the lowest own slot, of those that serve.

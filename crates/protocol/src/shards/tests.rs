@@ -14,6 +14,7 @@ use wire::ShimId;
 use wire::resp::Command;
 
 use super::{Effect, Input, Shards, ShardsConfig};
+use crate::coherence::lease::EarlierIncarnations;
 use crate::placement::slot::slot;
 use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
@@ -92,7 +93,11 @@ impl World {
     }
 
     fn up(&mut self, number: u16, incarnation: u64) {
-        let event = StorageEvent::Up { incarnation, traits: StorageTraits::default() };
+        let event = StorageEvent::Up {
+            incarnation,
+            traits: StorageTraits::default(),
+            earlier: EarlierIncarnations::NONE,
+        };
         self.step(Input::Server { server: server(number), event });
     }
 

@@ -7,7 +7,7 @@ use wire::{Message, NodeId, Peer};
 
 use super::step::ShimStep;
 use super::{Revoking, Shim};
-use crate::coherence::lease::LeaseBounds;
+use crate::coherence::lease::{LeaseBounds, LeaseTerms};
 use crate::time::Time;
 
 impl Shim {
@@ -18,7 +18,7 @@ impl Shim {
                     Ok(()) => {
                         let session = self.session_id();
                         self.links[usize::from(node.0)].session.offer(session);
-                        Message::Welcome(self.config.lease.welcome(session, hello.nonce))
+                        Message::Welcome(self.lease_terms(step.now).welcome(session, hello.nonce))
                     }
                     Err(reject) => Message::Reject(reject),
                 };
@@ -39,12 +39,23 @@ impl Shim {
         }
     }
 
+    /// The terms of what is granted now: a shim that finds no record of this one has to know how long they may be.
+    pub(super) fn lease_terms(&self, now: Time) -> LeaseTerms {
+        let limits = &self.config.lease_limits;
+        let longest = match self.short_leases {
+            true => limits.short,
+            false => limits.lease_max(now.since(self.governs_since)),
+        };
+        LeaseTerms { duration: self.config.lease.duration.min(longest), ..self.config.lease }
+    }
+
     /// A message that names the session offered last opens it, and only now what the node held before is gone for
     /// certain: whatever waits for that may go on.
     pub(super) fn open_if_offered(&mut self, now: Time, node: NodeId, session: u64) {
         if self.links[usize::from(node.0)].session.is_offered(session) {
             self.close_session(node);
-            self.links[usize::from(node.0)].session.open(now, &self.config.lease);
+            let terms = self.lease_terms(now);
+            self.links[usize::from(node.0)].session.open(now, &terms);
         }
     }
 
@@ -60,8 +71,9 @@ impl Shim {
             storage_proof: self.proof,
             duration_max: self.feed_lease_max(step.now, node),
         };
+        let terms = self.lease_terms(step.now);
         let link = &mut self.links[usize::from(node.0)];
-        match link.session.renew(step.now, session, bounds, &self.config.lease) {
+        match link.session.renew(step.now, session, bounds, &terms) {
             None => {
                 if link.session.id() == Some(session) {
                     self.close_session(node);
@@ -72,7 +84,7 @@ impl Shim {
             Some(Duration::ZERO) => {}
             Some(duration) => {
                 self.statistics.grants += 1;
-                let guard = self.config.lease.guard.as_micros() as u64;
+                let guard = terms.guard.as_micros() as u64;
                 let grant = Grant { session, sent, duration: duration.as_micros() as u64, guard };
                 step.send(Peer::Node(node), Message::Grant(grant));
             }

@@ -124,7 +124,7 @@ impl Shim {
     }
 
     pub(super) fn tick_feed(&mut self, step: &mut ShimStep<'_>) {
-        let lease = self.config.lease.duration;
+        let lease = self.lease_terms(step.now).duration;
         let interval = self.config.bounded.map_or(lease, |bounded| bounded.staleness.min(lease));
         let interval = interval / PINGS_PER_STALENESS;
         let wanted = self.config.bounded.is_some() || self.tracking.is_wanted();

@@ -98,6 +98,11 @@ impl Shim {
         let hold = (self.hold_until.0 != u64::MAX).then(|| self.hold_until.since(now));
         (self.placement.epoch(), up, self.incarnation, hold, self.proof_age(now, self.proof)).hash(state);
         self.reads_hold_until.since(now).hash(state);
+        if !self.short_leases {
+            let grown = self.config.lease_limits.wait_max * self.config.lease_limits.growth;
+            let age = |since| now.since(since).min(grown);
+            (age(self.governs_since), self.governed.map(age)).hash(state);
+        }
         self.waiting.iter().for_each(|waiting| waiting.hash(state));
         (self.sequence, self.barrier_number, self.quarantined_whole).hash(state);
         for link in &self.links {

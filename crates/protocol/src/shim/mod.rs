@@ -39,7 +39,7 @@ use smallvec::SmallVec;
 use wire::message::Invalidate;
 use wire::{Key, Message, NodeId, Peer, RouterId, ShimId, TopicKind, View};
 
-use crate::coherence::lease::{LeaseTerms, ShimSession};
+use crate::coherence::lease::{LeaseLimits, LeaseTerms, ShimSession};
 use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters, Hottest};
 use crate::key_view::KeyView;
@@ -77,6 +77,7 @@ pub(crate) const TRACKED_MAX: usize = 1_000_000;
 pub struct ShimConfig {
     pub id: ShimId,
     pub lease: LeaseTerms,
+    pub lease_limits: LeaseLimits,
     /// Blocking commands at a time: each has a connection of its own.
     pub blocking_max: usize,
     /// Larger values do not ride on INV: each copy would get them whether or not it is read again.
@@ -96,6 +97,7 @@ impl Default for ShimConfig {
         ShimConfig {
             id: ShimId(0),
             lease: LeaseTerms::default(),
+            lease_limits: LeaseLimits::default(),
             blocking_max: 1_000,
             early_value_bytes_max: 64 << 10,
             cache_expiring_hashes: false,
@@ -265,6 +267,11 @@ pub struct Shim {
     placement: Arc<Placement>,
     storage: StorageState,
     incarnation: Option<u64>,
+    /// Since when the incarnation governs, and when this process was last seen to, in whichever incarnation.
+    governs_since: Time,
+    governed: Option<Time>,
+    /// Storage keeps no record of leases.
+    short_leases: bool,
     /// Until then no write reaches storage: an earlier incarnation's leases may still run.
     hold_until: Time,
     /// Until then no read does either: copies may still show what storage held before it was lost.
@@ -336,6 +343,9 @@ impl Shim {
         Shim {
             storage: StorageState::Down { reason: "it has not been reached yet".into() },
             incarnation: None,
+            governs_since: Time(0),
+            governed: None,
+            short_leases: true,
             hold_until: Time(u64::MAX),
             reads_hold_until: Time(0),
             proof: Time(0),
@@ -469,7 +479,7 @@ impl Shim {
         }
         self.release_purges(step);
         if matches!(self.storage, StorageState::Up { .. }) {
-            let interval = self.config.lease.duration / PROOFS_PER_LEASE;
+            let interval = self.lease_terms(step.now).duration / PROOFS_PER_LEASE;
             if step.now.since(self.proof) >= interval && step.now.since(self.proof_sent) >= interval {
                 self.prove(step);
             }

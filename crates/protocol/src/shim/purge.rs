@@ -55,7 +55,7 @@ impl Shim {
         if self.holds_writes(step.now) {
             // Copies of earlier incarnations are in no directory; they end with their leases.
             self.purges[purge as usize].under_way = 1;
-            let end = step.now.after(self.config.lease.restart_wait()).min(self.hold_until);
+            let end = step.now.after(self.config.lease_limits.wait_max).min(self.hold_until);
             return self.purges_held.push((end, purge));
         }
         self.purge_goes_on(step, purge);

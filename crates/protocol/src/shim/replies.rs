@@ -1,5 +1,7 @@
 //! What storage answers, and what that means: replies, fills, lost commands, another storage state.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{Fill, Reply};
@@ -10,6 +12,7 @@ use super::operation::{OperationKind, Phase, blank};
 use super::operations::status_of;
 use super::step::ShimStep;
 use super::{FillTicket, Purpose, Shim, StorageState, Ticket, transaction};
+use crate::coherence::lease::{EarlierIncarnations, LeaseTerms};
 use crate::storage::{LARGE_REPLY_BYTES, StorageEvent, StorageTraits};
 use crate::time::Time;
 
@@ -20,7 +23,9 @@ const LOST: &str = "-ERR DistCache: the connection to storage broke before the r
 impl Shim {
     pub(super) fn storage_event(&mut self, step: &mut ShimStep<'_>, event: StorageEvent) {
         match event {
-            StorageEvent::Up { incarnation, traits } => self.storage_up(step, incarnation, traits),
+            StorageEvent::Up { incarnation, traits, earlier } => {
+                self.storage_up(step, incarnation, traits, earlier);
+            }
             StorageEvent::Down { reason } => {
                 self.script_busy = None;
                 self.storage = StorageState::Down { reason };
@@ -34,6 +39,7 @@ impl Shim {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     if self.proves(&ticket.purpose) {
                         self.proof = self.proof.max(ticket.issued);
+                        self.governed = self.governed.max(Some(ticket.issued));
                     }
                     match ticket.place {
                         Some(place) => {
@@ -96,10 +102,16 @@ impl Shim {
     }
 
     /// A new incarnation starts with an empty directory, and waits out the leases of all earlier ones.
-    fn storage_up(&mut self, step: &mut ShimStep<'_>, incarnation: u64, traits: StorageTraits) {
+    fn storage_up(
+        &mut self,
+        step: &mut ShimStep<'_>,
+        incarnation: u64,
+        traits: StorageTraits,
+        earlier: EarlierIncarnations,
+    ) {
         self.storage = StorageState::Up { traits };
         if self.incarnation != Some(incarnation) {
-            let earlier = self.incarnation.replace(incarnation);
+            let own = self.incarnation.replace(incarnation);
             self.statistics.incarnations += 1;
             for index in 0..self.links.len() {
                 self.close_session(NodeId(index as u16));
@@ -109,9 +121,14 @@ impl Shim {
             }
             self.end_quarantine();
             self.touching.clear();
-            self.proof = Time(0);
-            self.hold_until = step.now.after(self.config.lease.restart_wait());
-            if earlier.is_some() {
+            self.short_leases = traits.short_leases;
+            let wait = step.now.after(self.earlier_wait(step.now, earlier));
+            self.hold_until = match own {
+                Some(_) => wait.max(step.now.after(self.config.lease.restart_wait())).max(self.hold_until),
+                None => wait,
+            };
+            (self.proof, self.governs_since) = (Time(0), step.now);
+            if own.is_some() || !earlier.same_data {
                 // Nobody may see a value, then that it is gone, and then the value again in a copy.
                 self.reads_hold_until = self.hold_until;
             }
@@ -119,6 +136,15 @@ impl Shim {
         }
         self.prove(step);
         self.restore_topics(step);
+    }
+
+    /// How long leases of other incarnations may run from now on.
+    fn earlier_wait(&self, now: Time, earlier: EarlierIncarnations) -> Duration {
+        let limits = &self.config.lease_limits;
+        match self.short_leases {
+            true => LeaseTerms { duration: limits.short, ..self.config.lease }.restart_wait(),
+            false => limits.wait(earlier, self.governed.map(|seen| now.since(seen))),
+        }
     }
 
     /// Whatever was lost has happened or never will: fills may show it.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{NoteLevel, StorageEvent, StorageTraits};
+use crate::coherence::lease::EarlierIncarnations;
 use crate::time::Time;
 
 const VOID: &str = "another server, or another run of it: data may be lost";
@@ -49,7 +50,13 @@ impl StorageHealth {
         self.refusal = Some(self.named(reason));
     }
 
-    pub(super) fn rise(&mut self, incarnation: u64, traits: StorageTraits, events: &mut Vec<StorageEvent>) {
+    pub(super) fn rise(
+        &mut self,
+        incarnation: u64,
+        traits: StorageTraits,
+        earlier: EarlierIncarnations,
+        events: &mut Vec<StorageEvent>,
+    ) {
         self.up = true;
         self.ups += 1;
         self.refusal = None;
@@ -57,7 +64,7 @@ impl StorageHealth {
         // Who was told that it is down is told so, too.
         let level = if self.logged == Time(0) { NoteLevel::Info } else { NoteLevel::Warning };
         self.note(level, "storage is up", events);
-        events.push(StorageEvent::Up { incarnation, traits });
+        events.push(StorageEvent::Up { incarnation, traits, earlier });
     }
 
     pub(super) fn down(&mut self, now: Time, reason: &str, events: &mut Vec<StorageEvent>) {
@@ -95,7 +102,7 @@ impl StorageHealth {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, StorageEvent, StorageHealth, StorageTraits, Time, VOID};
+    use super::{Duration, EarlierIncarnations, StorageEvent, StorageHealth, StorageTraits, Time, VOID};
 
     #[test]
     fn what_may_be_lost_is_told_although_the_server_was_seen_to_end_a_moment_ago() {
@@ -110,7 +117,7 @@ mod tests {
             notes.collect::<Vec<_>>()
         };
         let up = &mut |health: &mut StorageHealth, events: &mut Vec<_>| {
-            health.rise(1, StorageTraits::default(), events);
+            health.rise(1, StorageTraits::default(), EarlierIncarnations::NONE, events);
         };
         assert_eq!(told(up), ["here: storage is up"]);
         assert_eq!(

@@ -15,6 +15,8 @@ mod step;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use crate::coherence::lease::EarlierIncarnations;
+
 /// Which connection a command takes. One key always takes one of them, because two would reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lane {
@@ -78,10 +80,11 @@ pub const EARLY_BYTES: u64 = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StorageEvent {
     /// Commands may be sent, and no earlier incarnation can write any more (design, section 7). Another number than
-    /// the last means another storage state or another fence: everything granted is void.
+    /// the last means another storage state or another fence: everything granted is void, but `earlier` leases may run.
     Up {
         incarnation: u64,
         traits: StorageTraits,
+        earlier: EarlierIncarnations,
     },
     /// Nothing can be sent until the next `Up`.
     Down {
@@ -138,4 +141,6 @@ pub struct StorageTraits {
     pub hash_field_expiry: bool,
     /// There are several servers, so that an answer of one proves nothing of the others.
     pub many_servers: bool,
+    /// Nothing is kept there of how long leases may be, so that they have to be short.
+    pub short_leases: bool,
 }

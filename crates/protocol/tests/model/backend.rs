@@ -1,12 +1,15 @@
 //! Storage with one value and what is on its way to it: connections in order, and writes that come late. Not Redis.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::storage::{Lane, Store};
 use smallvec::SmallVec;
 use wire::resp::{Command, reply};
 use wire::{Status, View};
 
-use super::config::Write;
+use super::config::{Config, Write};
 
 /// What a command at storage is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +38,8 @@ pub(crate) struct Storage {
     pub(crate) lost: Option<u8>,
     /// Writes of broken connections and dead shims that may still run, until a fence.
     pub(crate) late: Vec<Write>,
+    /// What shims have left there: how long their successors wait, and whether all was of the data that is there now.
+    pub(crate) recorded: Option<(Duration, bool)>,
 }
 
 impl Storage {
@@ -46,9 +51,24 @@ impl Storage {
         };
     }
 
+    /// A shim governs that its successors wait for. `is_first`: none has before. What it is told of those before it, which
+    /// is kept for its own successors.
+    pub(crate) fn take_over(&mut self, config: &Config, life: u8, is_first: bool) -> EarlierIncarnations {
+        let earlier = match self.recorded {
+            Some((recorded, same_data)) => EarlierIncarnations { recorded, is_complete: true, same_data },
+            None => {
+                EarlierIncarnations { recorded: Duration::ZERO, is_complete: is_first, same_data: is_first }
+            }
+        };
+        let before = if earlier.is_complete { earlier.recorded } else { config.lease_limits().wait_max };
+        self.recorded = Some((before.max(config.lease_of(life).restart_wait()), earlier.same_data));
+        earlier
+    }
+
     /// The server ends, and what was on its way to it; the next one has nothing.
     pub(crate) fn restart(&mut self) {
         self.late.clear();
+        self.recorded = None;
         self.lost = Some(std::mem::take(&mut self.value));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::coherence::lease::LeaseTerms;
+use protocol::coherence::lease::{LeaseLimits, LeaseTerms};
 use protocol::requests::{Overload, RequestLimits};
 
 use super::coverage::Event;
@@ -90,6 +90,8 @@ pub(crate) struct Config {
     pub(crate) scale: Scale,
     pub(crate) nodes: usize,
     pub(crate) lease_ticks: u32,
+    /// What later lives of the shim are configured for, if it differs. Then storage keeps a record of how long successors wait.
+    pub(crate) later_lease_ticks: Option<u32>,
     pub(crate) guard_ticks: u32,
     /// How long a request waits before it is begun; none waits where this is 0.
     pub(crate) patience_ticks: u32,
@@ -112,6 +114,19 @@ pub(crate) struct Config {
 impl Config {
     pub(crate) fn lease(&self) -> LeaseTerms {
         LeaseTerms { duration: TICK * self.lease_ticks, guard: TICK * self.guard_ticks }
+    }
+
+    /// The terms of one life of the shim.
+    pub(crate) fn lease_of(&self, life: u8) -> LeaseTerms {
+        let ticks = self.later_lease_ticks.filter(|_| life > 0).unwrap_or(self.lease_ticks);
+        LeaseTerms { duration: TICK * ticks, ..self.lease() }
+    }
+
+    /// Storage that keeps no record has short leases, and here all of them are.
+    pub(crate) fn lease_limits(&self) -> LeaseLimits {
+        let longest = LeaseTerms { guard: Duration::ZERO, ..self.lease() };
+        let short = TICK * self.later_lease_ticks.unwrap_or(self.lease_ticks);
+        LeaseLimits { wait_max: longest.restart_wait(), short, growth: 1 }
     }
 
     pub(crate) fn requests(&self) -> RequestLimits {

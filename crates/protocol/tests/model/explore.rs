@@ -178,6 +178,10 @@ impl Cluster {
         let governing = &state.shims[state.governing()];
         if !governing.up {
             actions.push(Action::BringUp);
+            // What the last one has left at storage may be lost before the next one sees it.
+            if self.config.later_lease_ticks.is_some() && may(budget.storage_restarts) {
+                actions.push(Action::RestartStorage);
+            }
             return;
         }
         if may(budget.shim_crashes) {
@@ -361,7 +365,10 @@ impl Cluster {
     }
 
     fn warm_up(&self, state: &mut State) {
-        while state.shims[0].machine.holds_writes(state.shims[0].now()) {
+        // And until leases have grown.
+        let grown = self.config.later_lease_ticks.map_or(0, |_| u64::from(self.config.lease_ticks));
+        let grown = state.shims[0].tick + grown;
+        while state.shims[0].machine.holds_writes(state.shims[0].now()) || state.shims[0].tick < grown {
             self.advance(state, true, 0..state.nodes.len());
             // Where ticks are free nobody has had one.
             self.step_shim(state, 0, shim::Input::Tick);

@@ -157,7 +157,8 @@ impl Cluster {
     pub(crate) fn start_shim(&self, life: u8) -> Shim {
         let config = ShimConfig {
             id: SHIM,
-            lease: self.config.lease(),
+            lease: self.config.lease_of(life),
+            lease_limits: self.config.lease_limits(),
             blocking_max: 2,
             early_value_bytes_max: 64,
             cache_expiring_hashes: false,

@@ -200,7 +200,8 @@ impl Hash for State {
         }
         let mut late = self.storage.late.clone();
         late.sort_unstable();
-        (self.network_digest, self.storage.value, self.storage.lost, late).hash(state);
+        let Storage { value, lost, recorded, .. } = self.storage;
+        (self.network_digest, value, lost, recorded, late).hash(state);
         self.reads.hash(state);
         (self.written, &self.refused[..], self.unfenced, &self.budget, &self.broken).hash(state);
     }

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::node::{self, Node};
 use protocol::shim;
 use protocol::storage::{StorageEvent, StorageTraits, Store};
@@ -227,7 +228,14 @@ impl Cluster {
         let cell = &mut state.shims[governing];
         cell.up = true;
         let incarnation = (u64::from(cell.life) + 1) << 32 | u64::from(state.storage.lost.is_some());
-        let event = StorageEvent::Up { incarnation, traits: StorageTraits::default() };
+        let is_first = cell.life == 0 && state.storage.lost.is_none();
+        let short_leases = self.config.later_lease_ticks.is_none();
+        let earlier = match short_leases {
+            true => EarlierIncarnations::NONE,
+            false => state.storage.take_over(&self.config, cell.life, is_first),
+        };
+        let traits = StorageTraits { short_leases, ..StorageTraits::default() };
+        let event = StorageEvent::Up { incarnation, traits, earlier };
         self.step_shim(state, governing, shim::Input::Storage(event));
     }
 

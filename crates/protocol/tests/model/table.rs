@@ -14,6 +14,7 @@ pub(crate) fn configs() -> Vec<Config> {
         fills(),
         faults(),
         crashes(),
+        lives(),
         two_nodes(),
         every_fault(),
         deep(),
@@ -30,6 +31,7 @@ fn base(name: &'static str, writes: &'static [Write], budget: Budget, expected: 
         scale: Scale::Ci,
         nodes: 1,
         lease_ticks: 2,
+        later_lease_ticks: None,
         guard_ticks: 0,
         patience_ticks: 0,
         drift: 0,
@@ -301,6 +303,38 @@ fn crashes() -> Vec<Config> {
                 &[EarlyCommit, LeaseLost, WriteHeld, WriteWaits],
             )
         },
+    ]
+}
+
+/// A later shim is configured for shorter leases, and what earlier ones have left at storage may be lost.
+fn lives() -> Vec<Config> {
+    let none = Budget::default;
+    let shorter = |config| Config { lease_ticks: 3, later_lease_ticks: Some(1), ..config };
+    vec![
+        shorter(base(
+            "lives-crash",
+            SET,
+            Budget { time: 4, shim_crashes: 1, ..none() },
+            &[EarlyCommit, LeaseLost, LateWrite, WriteHeld, WriteWaits],
+        )),
+        shorter(base(
+            "lives-takeover",
+            SET,
+            Budget { time: 3, takeovers: 1, ..none() },
+            &[EarlyCommit, LeaseLost, WriteHeld, ReplacedShimGranted, WriteWaits],
+        )),
+        shorter(base(
+            "lives-crash-twice",
+            SET,
+            Budget { time: 4, shim_crashes: 2, ..none() },
+            &[EarlyCommit, LeaseLost, LateWrite, WriteHeld, WriteWaits],
+        )),
+        shorter(base(
+            "lives-unrecorded",
+            SET,
+            Budget { time: 4, shim_crashes: 1, storage_restarts: 1, ..none() },
+            &[EarlyCommit, LeaseLost, LateWrite, WriteHeld, WriteWaits],
+        )),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::coherence::lease::LeaseTerms;
+use protocol::coherence::lease::{LeaseLimits, LeaseTerms};
 use protocol::heat::HeatConfig;
 use protocol::placement::{Placement, Secret};
 use protocol::requests::RequestLimits;
@@ -22,6 +22,7 @@ pub(crate) fn shim(shims: u16, change: impl FnOnce(&mut ShimConfig)) -> (Shim, A
     let mut config = ShimConfig {
         id: ShimId(0),
         lease: LeaseTerms { duration: Duration::from_millis(800), guard: Duration::from_millis(3) },
+        lease_limits: LeaseLimits::default(),
         blocking_max: 10,
         early_value_bytes_max: 0,
         cache_expiring_hashes: false,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::coherence::lease::LeaseTerms;
+use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits, LeaseTerms};
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig, NodeSettings};
 use protocol::placement::slot::slot;
@@ -231,6 +231,7 @@ impl World {
         let config = ShimConfig {
             id: ShimId(0),
             lease: LEASE,
+            lease_limits: LeaseLimits::default(),
             blocking_max: 10,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
@@ -241,7 +242,11 @@ impl World {
         };
         self.shim = Some(Shim::new(config, Arc::clone(&self.placement)));
         let (incarnation, traits) = (self.incarnation, StorageTraits::default());
-        self.parcels.push_back(Parcel::Answer(StorageEvent::Up { incarnation, traits }));
+        self.parcels.push_back(Parcel::Answer(StorageEvent::Up {
+            incarnation,
+            traits,
+            earlier: EarlierIncarnations::recorded(LEASE.restart_wait()),
+        }));
     }
 
     fn read(&mut self, name: &str, via: &str, (resp3, ordered): (bool, bool), args: &[&str]) {
@@ -585,7 +590,11 @@ impl World {
             self.incarnation += 1;
         }
         let (incarnation, traits) = (self.incarnation, StorageTraits::default());
-        self.parcels.push_back(Parcel::Answer(StorageEvent::Up { incarnation, traits }));
+        self.parcels.push_back(Parcel::Answer(StorageEvent::Up {
+            incarnation,
+            traits,
+            earlier: EarlierIncarnations::recorded(LEASE.restart_wait()),
+        }));
     }
 
     fn apply_stranded(&mut self) {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::storage::network::{Backend, Network, StorageInput};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
@@ -88,7 +89,9 @@ impl Memory {
     fn tick(&mut self, now: Time, events: &mut Vec<StorageEvent>) {
         if !self.announced {
             self.announced = true;
-            events.push(StorageEvent::Up { incarnation: self.incarnation, traits: StorageTraits::default() });
+            let traits = StorageTraits { short_leases: true, ..StorageTraits::default() };
+            let incarnation = self.incarnation;
+            events.push(StorageEvent::Up { incarnation, traits, earlier: EarlierIncarnations::NONE });
         }
         self.store.expire(now.0 / 1000);
     }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use config::{Config, RedisServers, RedisStorage, StorageConfig};
+use protocol::coherence::lease::LeaseLimits;
 use protocol::shards::ShardsConfig;
 use protocol::shim::TRANSFERS_MAX;
 use protocol::storage::memcached::{Memcached, MemcachedSettings};
 use protocol::storage::network::Endpoint;
-use protocol::storage::redis::{Redis, RedisSettings};
+use protocol::storage::redis::{LeaseRecord, Redis, RedisSettings};
 use protocol::storage::redis_cluster::{RedisCluster, RedisClusterSettings};
 use protocol::storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
 use runtime::tls::Certificates;
@@ -46,6 +47,11 @@ fn open_redis(config: &Config, certificates: &Certificates, shim: ShimId, redis:
         password: redis.login.password.as_ref().map(|password| password.0.clone()),
         cluster: config.cluster.name.clone(),
         shim: config.shim(shim).id.clone(),
+        lease_record: LeaseRecord {
+            wait: config.cluster.lease_terms().restart_wait(),
+            wait_max: LeaseLimits::default().wait_max,
+            is_first: config.first_life,
+        },
         cluster_mode: false,
         timeout,
         pinned_max: config.limits.blocking_max + TRANSFERS_MAX,

@@ -3,9 +3,10 @@
 //!
 //! A seed decides everything. What must hold is what `protocol::storage` promises the shim: a command that was said to be
 //! unsent is never carried out; what was lost is not carried out after `Fenced`; no earlier incarnation's command is
-//! carried out once a later one is up; every command has one end; and somebody is up again once the trouble is over, before
+//! carried out once a later one is up; a later one knows of leases that run on; every command has one end; and somebody is up again once the trouble is over, before
 //! the server that is to be used. A `Scene` says which servers there are and what else may go wrong with them.
 
+mod leases;
 mod memcached;
 mod redis;
 mod sentinel;
@@ -59,22 +60,32 @@ mod tests {
             sum.late += tally.late;
             sum.incarnations += tally.incarnations;
             sum.fences += tally.fences;
+            sum.inherited += tally.inherited;
         }
         let enough = sum.executed >= least.executed
             && sum.late >= least.late
             && sum.incarnations >= least.incarnations
-            && sum.fences >= least.fences;
+            && sum.fences >= least.fences
+            && sum.inherited >= least.inherited;
         assert!(enough || cases::alone(), "{sum:?}");
     }
 
     #[test]
     fn redis_takes_nothing_of_who_was_fenced() {
-        check(Storage::Redis, 100, Tally { executed: 25_000, late: 25, incarnations: 250, fences: 250 });
+        check(
+            Storage::Redis,
+            100,
+            Tally { executed: 25_000, late: 25, incarnations: 250, fences: 250, inherited: 50 },
+        );
     }
 
     #[test]
     fn memcached_takes_nothing_of_who_was_fenced() {
-        check(Storage::Memcached, 100, Tally { executed: 25_000, late: 25, incarnations: 250, fences: 100 });
+        check(
+            Storage::Memcached,
+            100,
+            Tally { executed: 25_000, late: 25, incarnations: 250, fences: 100, inherited: 0 },
+        );
     }
 
     #[test]
@@ -82,7 +93,7 @@ mod tests {
         check(
             Storage::RedisSentinel,
             100,
-            Tally { executed: 25_000, late: 25, incarnations: 250, fences: 100 },
+            Tally { executed: 25_000, late: 25, incarnations: 250, fences: 100, inherited: 0 },
         );
     }
 }

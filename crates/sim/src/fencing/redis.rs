@@ -3,23 +3,29 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::storage::network::{Backend, Endpoint};
-use protocol::storage::redis::{Redis, RedisSettings};
+use protocol::storage::redis::{LeaseRecord, Redis, RedisSettings};
 use wire::resp::{Command, reply};
 
+use super::leases::LeaseBook;
 use super::world::{Event, HABITS, Scene, World};
 use crate::random::SimRandom;
 use crate::storage::redis::{Outcome, RedisServer};
-use crate::storage::site::Site;
+use crate::storage::site::{Done, Site};
 use crate::storage::{Effect, settings};
 
+/// How long successors wait for leases of one process or the other.
+const WAITS: [Duration; 3] = [Duration::from_secs(8), Duration::from_secs(1), Duration::from_millis(20)];
 /// A server that is silent for this long is taken for lost.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
 /// Pauses that have begun before, a new connection and a second look fit into it.
 const REPLICA: u64 = 8_000_000;
 
-#[derive(Debug)]
-pub(super) struct RedisScene;
+#[derive(Debug, Default)]
+pub(super) struct RedisScene {
+    leases: LeaseBook,
+}
 
 /// What ends by itself.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +38,9 @@ pub(super) enum Heal {
 
 /// For the machine of a process.
 pub(super) fn redis_settings(seed: u64) -> RedisSettings {
-    RedisSettings { pinned_max: 4, ..settings("the server".to_owned(), PATIENCE, seed) }
+    let wait = WAITS[seed as usize % WAITS.len()];
+    let record = LeaseRecord { wait, wait_max: WAITS[0], is_first: false };
+    RedisSettings { pinned_max: 4, ..settings("the server".to_owned(), PATIENCE, seed, record) }
 }
 
 /// The command with this number: carried out twice it would be answered otherwise.
@@ -52,6 +60,14 @@ pub(super) fn number(outcome: &Outcome) -> Option<u64> {
     text.parse().ok().filter(|_| outcome.effect != Effect::Read)
 }
 
+impl RedisScene {
+    fn users_may_be_lost(world: &mut World<RedisScene>) {
+        if world.sites[0].server.has_no_users() {
+            world.scene.leases.lost(world.now);
+        }
+    }
+}
+
 impl Scene for RedisScene {
     type Server = RedisServer;
     type Own = Heal;
@@ -60,7 +76,7 @@ impl Scene for RedisScene {
     const NOTICED: u64 = 10_000_000;
 
     fn build(_random: &mut SimRandom) -> (RedisScene, Vec<Site<RedisServer>>) {
-        (RedisScene, vec![Site::new(RedisServer::new(), HABITS)])
+        (RedisScene::default(), vec![Site::new(RedisServer::new(), HABITS)])
     }
 
     fn machine(&self, seed: u64) -> Box<dyn Backend> {
@@ -91,11 +107,15 @@ impl Scene for RedisScene {
                     let gone = site.server.restart(at.random.percent(50), at.random.percent(30));
                     site.cut(at, &gone);
                 });
+                RedisScene::users_may_be_lost(world);
             }
-            25..50 => world.at_site(0, |site, at| {
-                let gone = site.server.lose_users();
-                site.cut(at, &gone);
-            }),
+            25..50 => {
+                world.at_site(0, |site, at| {
+                    let gone = site.server.lose_users();
+                    site.cut(at, &gone);
+                });
+                RedisScene::users_may_be_lost(world);
+            }
             50..70 => {
                 world.sites[0].server.set_primary(false);
                 world.own_event(800_000, Heal::Replica);
@@ -110,6 +130,21 @@ impl Scene for RedisScene {
                 world.own_event(600_000, Heal::Busy);
             }
         }
+        Ok(())
+    }
+
+    fn executes(world: &mut World<RedisScene>, _site: usize, done: &Done) {
+        world.scene.leases.executed(world.now, &done.outcome.command);
+    }
+
+    fn comes_up(
+        world: &mut World<RedisScene>,
+        process: usize,
+        earlier: EarlierIncarnations,
+    ) -> Result<(), String> {
+        let number = world.processes[process].up.unwrap_or_default();
+        world.scene.leases.up(world.now, number, earlier)?;
+        world.book.tally.inherited = world.scene.leases.inherited;
         Ok(())
     }
 

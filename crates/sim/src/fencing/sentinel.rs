@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bytes::{Bytes, BytesMut};
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::storage::network::{Backend, ConnectionId, Endpoint};
 use protocol::storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
 use wire::resp::{Command, reply};
@@ -382,7 +383,11 @@ impl Scene for SentinelScene {
         Ok(())
     }
 
-    fn comes_up(world: &mut World<SentinelScene>, process: usize) -> Result<(), String> {
+    fn comes_up(
+        world: &mut World<SentinelScene>,
+        process: usize,
+        _earlier: EarlierIncarnations,
+    ) -> Result<(), String> {
         let (server, scene) = (world.processes[process].server, &mut world.scene);
         let before = scene.served.insert(process, server).unwrap_or(server);
         let heard = |server: usize| scene.heard.get(&(process, server)).copied().unwrap_or(0);

@@ -74,6 +74,8 @@ pub struct Tally {
     pub late: u64,
     pub incarnations: u64,
     pub fences: u64,
+    /// Incarnations that were told of leases of earlier ones that might run on.
+    pub inherited: u64,
 }
 
 #[derive(Debug, Default)]

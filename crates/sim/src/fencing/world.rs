@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::storage::network::{Backend, ConnectionId, Endpoint, StorageInput};
 use protocol::storage::{CommandControl, Lane, Reach, StorageEvent, Store};
 use protocol::time::Time;
@@ -82,8 +83,12 @@ pub(super) trait Scene: Sized {
     /// A process hears something over a connection.
     fn hears(&mut self, _process: usize, _connection: ConnectionId) {}
 
-    /// A process has just come up.
-    fn comes_up(_world: &mut World<Self>, _process: usize) -> Result<(), String> {
+    /// A process has just come up, and is told of earlier leases.
+    fn comes_up(
+        _world: &mut World<Self>,
+        _process: usize,
+        _earlier: EarlierIncarnations,
+    ) -> Result<(), String> {
         Ok(())
     }
 
@@ -400,7 +405,7 @@ impl<S: Scene> World<S> {
             StorageEvent::Up { .. } if self.now > self.troubled_until + SETTLING => {
                 Err(format!("process {process} comes up long after all trouble, and not for the first time"))
             }
-            StorageEvent::Up { incarnation, .. } => {
+            StorageEvent::Up { incarnation, earlier, .. } => {
                 let own = &mut self.processes[process];
                 own.up = Some(incarnation);
                 let server = own.server;
@@ -410,7 +415,7 @@ impl<S: Scene> World<S> {
                 };
                 let said = self.said[&own_server];
                 self.book.up(incarnation, server, Moments { now: self.now, said })?;
-                S::comes_up(self, process)
+                S::comes_up(self, process, earlier)
             }
             StorageEvent::Down { reason } => {
                 let own = &mut self.processes[process];

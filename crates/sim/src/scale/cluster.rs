@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use protocol::coherence::lease::EarlierIncarnations;
 use protocol::placement::Placement;
 use protocol::requests::RequestLimits;
 use protocol::storage::{StorageEvent, StorageTraits};
@@ -117,7 +118,11 @@ impl ScaleCluster {
     fn begin(&mut self) {
         for server in 0..self.servers.len() {
             let (incarnation, traits) = (self.random.number() | 1, StorageTraits::default());
-            let event = StorageEvent::Up { incarnation, traits };
+            let event = StorageEvent::Up {
+                incarnation,
+                traits,
+                earlier: EarlierIncarnations::recorded(terms().restart_wait()),
+            };
             self.step_shim(server, shim::Input::Storage(event));
         }
         (0..self.nodes.len()).for_each(|node| self.link(node));

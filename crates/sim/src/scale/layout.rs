@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::coherence::lease::LeaseTerms;
+use protocol::coherence::lease::{LeaseLimits, LeaseTerms};
 use protocol::controller::partitions::Terms;
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, NodeConfig, NodeSettings};
@@ -92,6 +92,7 @@ impl Scenario {
         ShimConfig {
             id,
             lease: terms(),
+            lease_limits: LeaseLimits::default(),
             blocking_max: 1,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use protocol::storage::StorageEvent;
 use protocol::storage::network::{Backend as _, ConnectionId, Endpoint};
-use protocol::storage::redis::{Redis, RedisSettings};
+use protocol::storage::redis::{LeaseRecord, Redis, RedisSettings};
 
 use crate::clock::HostClock;
 use crate::history::Executed;
@@ -103,7 +103,12 @@ impl Backend {
 }
 
 /// Settings of a machine before a server without a password.
-pub(crate) fn settings(address: String, timeout: Duration, seed: u64) -> RedisSettings {
+pub(crate) fn settings(
+    address: String,
+    timeout: Duration,
+    seed: u64,
+    lease_record: LeaseRecord,
+) -> RedisSettings {
     RedisSettings {
         endpoint: Endpoint::Configured,
         address,
@@ -112,6 +117,7 @@ pub(crate) fn settings(address: String, timeout: Duration, seed: u64) -> RedisSe
         password: None,
         cluster: "c".to_owned(),
         shim: "s".to_owned(),
+        lease_record,
         cluster_mode: false,
         timeout,
         pinned_max: 16,

@@ -174,6 +174,10 @@ impl RedisServer {
         self.delete_users(&users)
     }
 
+    pub(crate) fn has_no_users(&self) -> bool {
+        self.users.is_empty()
+    }
+
     /// Connections with a command that blocks, those first that came first.
     pub(crate) fn blocked(&self) -> Vec<u64> {
         let blocked = self.clients.iter().filter_map(|(id, client)| Some((client.blocked?, *id)));

@@ -86,7 +86,12 @@ impl Cluster {
             id => command.args(["run", "--id", id]),
         };
         command.arg("--config").arg(&self.config).env("DISTCACHE_LOG", "info");
-        Process::start(id, command, &self.directory.join(&format!("{id}.log")))
+        let log = self.directory.join(&format!("{id}.log"));
+        // Storage is new, but only once.
+        if !log.exists() {
+            command.arg("--adopt");
+        }
+        Process::start(id, command, &log)
     }
 
     pub(crate) fn process(&mut self, id: &str) -> &mut Process {

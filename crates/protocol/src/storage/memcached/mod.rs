@@ -21,6 +21,7 @@ use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::step::StorageStep;
 use super::{NoteLevel, StorageEvent, StorageTraits, Store};
+use crate::coherence::lease::EarlierIncarnations;
 use crate::time::Time;
 use fence::{Addresses, Fence, Listing};
 use line::Line;
@@ -401,7 +402,9 @@ impl Memcached {
 
     fn rise(&mut self, step: &mut StorageStep<'_>) {
         self.backoff.reset();
-        self.health.rise(self.incarnation, StorageTraits::default(), step.events);
+        // Nothing that is kept there stays for certain: items are evicted and flushed.
+        let traits = StorageTraits { short_leases: true, ..StorageTraits::default() };
+        self.health.rise(self.incarnation, traits, EarlierIncarnations::NONE, step.events);
     }
 }
 

@@ -1,5 +1,8 @@
 //! Names and rules of the ACL users that fence incarnations from each other. Not when they are made.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use bytes::Bytes;
 use wire::resp::Value;
 
@@ -20,6 +23,90 @@ fn escaped(name: &str) -> String {
     text
 }
 
+/// What a user is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UserKind {
+    /// The incarnation writes as it.
+    Living,
+    /// Nobody can be it: the incarnation has left in order, and its leases may run on.
+    Ended,
+    /// Nobody can be it: what a living one waited for is over, and this is what its successors have to know.
+    Shrunk,
+}
+
+/// What successors have to know of an incarnation and of those before it, with the user of which it comes and goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Legacy {
+    /// How long leases may run once nobody grants any more.
+    pub(super) wait: Duration,
+    /// The data that they are of, if it is one.
+    pub(super) data: Option<String>,
+}
+
+const SEVERAL: &str = "several";
+const ENDED: &str = "ended";
+const SHRUNK: &str = "shrunk";
+
+/// The name of an incarnation's user.
+pub(super) fn user_name(prefix: &str, number: u64, legacy: &Legacy, kind: UserKind) -> String {
+    let ms = legacy.wait.as_micros().div_ceil(1000);
+    let data = legacy.data.as_deref().unwrap_or(SEVERAL);
+    let name = format!("{prefix}{number:016x}:{ms}:{data}");
+    match kind {
+        UserKind::Living => name,
+        UserKind::Ended => format!("{name}:{ENDED}"),
+        UserKind::Shrunk => format!("{name}:{SHRUNK}"),
+    }
+}
+
+/// Users of other incarnations of a shim.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct OtherUsers {
+    /// Users of incarnations that may write.
+    pub(super) living: Vec<String>,
+    /// Users of any kind.
+    pub(super) all: Vec<String>,
+    /// What successors have to know of all together, if there are any.
+    pub(super) legacy: Option<Legacy>,
+}
+
+impl OtherUsers {
+    /// Users with this prefix, except `own`, from the reply to ACL USERS. `wait_max`: where a name does not say how long to wait,
+    /// as in releases before this one.
+    pub(super) fn read(users: &Value, prefix: &str, own: &str, wait_max: Duration) -> Option<OtherUsers> {
+        let mut found = OtherUsers::default();
+        let (mut legacies, mut shrunk) = (BTreeMap::new(), BTreeMap::new());
+        let names = users.elements()?.iter().filter_map(Value::bytes);
+        let names = names.filter_map(|name| std::str::from_utf8(name).ok());
+        for name in names.filter(|name| name.starts_with(prefix) && *name != own) {
+            let mut parts = name[prefix.len()..].splitn(4, ':');
+            let number = parts.next().unwrap_or_default();
+            let wait =
+                parts.next().and_then(|wait| wait.parse().ok()).map_or(wait_max, Duration::from_millis);
+            let data = parts.next().filter(|data| *data != SEVERAL).map(str::to_owned);
+            let kind = parts.next();
+            match kind {
+                Some(SHRUNK) => _ = shrunk.insert(number, Legacy { wait, data }),
+                _ => _ = legacies.insert(number, Legacy { wait, data }),
+            }
+            if kind.is_none() {
+                found.living.push(name.to_owned());
+            }
+            found.all.push(name.to_owned());
+        }
+        let last = legacies.into_iter().map(|(number, legacy)| shrunk.remove(number).unwrap_or(legacy));
+        found.legacy = last.reduce(Legacy::and);
+        Some(found)
+    }
+}
+
+impl Legacy {
+    pub(super) fn and(self, other: Legacy) -> Legacy {
+        let data = self.data.filter(|data| other.data.as_ref() == Some(data));
+        Legacy { wait: self.wait.max(other.wait), data }
+    }
+}
+
 /// What `user` may do, as arguments of ACL SETUSER, from the reply to ACL LIST. State and passwords are not
 /// among them: the new user has its own.
 pub(super) fn rules(list: &Value, user: &[u8]) -> Option<Vec<Bytes>> {
@@ -35,23 +122,18 @@ pub(super) fn rules(list: &Value, user: &[u8]) -> Option<Vec<Bytes>> {
     None
 }
 
-/// Users of any incarnation of the shim with this prefix, except `own`, from the reply to ACL USERS.
-pub(super) fn others(users: &Value, prefix: &str, own: &str) -> Option<Vec<Bytes>> {
-    let names = users.elements()?.iter().filter_map(Value::bytes);
-    let is_other = |name: &&Bytes| name.starts_with(prefix.as_bytes()) && name.as_ref() != own.as_bytes();
-    Some(names.filter(is_other).cloned().collect())
-}
-
 /// Whether anybody is connected as one of `users`, from the text of CLIENT LIST.
-pub(super) fn connected(clients: &str, users: &[Bytes]) -> bool {
+pub(super) fn connected(clients: &str, users: &[String]) -> bool {
     let names =
         clients.lines().flat_map(|line| line.split(' ')).filter_map(|word| word.strip_prefix("user="));
-    names.into_iter().any(|name| users.iter().any(|user| user.as_ref() == name.as_bytes()))
+    names.into_iter().any(|name| users.iter().any(|user| user == name))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{connected, others, rules, user_prefix};
+    use std::time::Duration;
+
+    use super::{Legacy, OtherUsers, UserKind, connected, rules, user_name, user_prefix};
     use bytes::Bytes;
     use wire::resp::Value;
 
@@ -85,7 +167,7 @@ mod tests {
     fn a_user_with_a_connection_is_found() {
         let clients =
             "id=3 addr=? name=user=b user=default cmd=client|list\r\nid=4 name= user=a redir=-1\r\n";
-        let user = |name: &'static str| [Bytes::from_static(name.as_bytes())];
+        let user = |name: &str| [name.to_owned()];
         assert!(
             connected(clients, &user("a")) && !connected(clients, &user("b")) && !connected("", &user("a"))
         );
@@ -98,11 +180,45 @@ mod tests {
         assert_eq!(user_prefix("a b:c", "s"), "distcache:a%20b%3ac:s:");
         let users = list(&[
             "default",
-            "distcache:demo:shim-1:a",
-            "distcache:demo:shim-1:b",
-            "distcache:demo:shim-10:c",
+            "distcache:demo:shim-1:a:500:x",
+            "distcache:demo:shim-1:b:60610:x",
+            "distcache:demo:shim-10:c:9:x",
         ]);
-        let found = others(&users, &prefix, "distcache:demo:shim-1:b").expect("a list");
-        assert_eq!(found, [Bytes::from_static(b"distcache:demo:shim-1:a")]);
+        let found = OtherUsers::read(&users, &prefix, "distcache:demo:shim-1:b:60610:x", Duration::ZERO);
+        assert_eq!(found.expect("a list").all, ["distcache:demo:shim-1:a:500:x"]);
+    }
+
+    #[test]
+    fn names_tell_successors_what_they_have_to_know() {
+        let prefix = user_prefix("s", "1");
+        let micros = Duration::from_micros;
+        let legacy = Legacy { wait: micros(1_020_001), data: Some("x".to_owned()) };
+        let name = |kind| user_name(&prefix, 0xab, &legacy, kind);
+        assert_eq!(name(UserKind::Living), "distcache:s:1:00000000000000ab:1021:x");
+        assert_eq!(name(UserKind::Ended), "distcache:s:1:00000000000000ab:1021:x:ended");
+        assert_eq!(name(UserKind::Shrunk), "distcache:s:1:00000000000000ab:1021:x:shrunk");
+        let several = Legacy { data: None, ..legacy.clone() };
+        let name = user_name(&prefix, 0xab, &several, UserKind::Living);
+        assert_eq!(name, "distcache:s:1:00000000000000ab:1021:several");
+        let check = |names: &[&'static str], expected: Option<(u64, Option<&str>)>| {
+            let found = OtherUsers::read(&list(names), &prefix, "", micros(60_600_000)).expect("a list");
+            let expected = expected.map(|(wait, data)| Legacy {
+                wait: Duration::from_millis(wait),
+                data: data.map(str::to_owned),
+            });
+            assert_eq!(found.legacy, expected, "{names:?}");
+        };
+        check(&["default"], None);
+        check(&["distcache:s:1:ab:500:x", "distcache:s:1:cd:5051:x:ended"], Some((5051, Some("x"))));
+        check(&["distcache:s:1:ab:500:x", "distcache:s:1:cd:20:y"], Some((500, None)));
+        check(&["distcache:s:1:ab:0:several:ended"], Some((0, None)));
+        check(&["distcache:s:1:ab:5051:several", "distcache:s:1:ab:203:x:shrunk"], Some((203, Some("x"))));
+        // Of another one; of one that is gone, and somebody else's name covers what it was waited for.
+        check(&["distcache:s:1:ab:5051:x", "distcache:s:1:cd:203:x:shrunk"], Some((5051, Some("x"))));
+        check(&["distcache:s:1:cd:203:x:shrunk"], None);
+        // As it was before names told it, and what nobody has written here.
+        check(&["distcache:s:1:ab", "distcache:s:1:cd:500:x"], Some((60_600, None)));
+        check(&["distcache:s:1:ab:-1:x"], Some((60_600, Some("x"))));
+        check(&["distcache:s:1:ab::"], Some((60_600, Some(""))));
     }
 }

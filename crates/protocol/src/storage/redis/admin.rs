@@ -146,7 +146,7 @@ impl Admin {
             Ok(value) => value,
             Err(error) => return Some(self.give_up(network, now, &error.to_string())),
         };
-        match self.takeover.reply(&value) {
+        match self.takeover.reply(now, &value) {
             Ok(Progress::Next) => None,
             Ok(Progress::Void) => Some(News::Void),
             Err(Trouble::Broken(reason)) => Some(self.give_up(network, now, &reason)),
@@ -189,6 +189,7 @@ impl Admin {
             self.checked = now;
             self.takeover.recheck();
         }
+        self.takeover.shrink(now);
         self.ask(network, now);
         None
     }
@@ -209,8 +210,9 @@ impl Admin {
     pub(super) fn leave(&mut self, network: &mut dyn Network) {
         let Some(connection) = self.connection.take() else { return };
         match self.takeover.farewell().filter(|_| self.connected) {
-            Some(command) => {
-                network.out(connection).extend_from_slice(command.frame());
+            Some(commands) => {
+                let out = network.out(connection);
+                commands.iter().for_each(|command| out.extend_from_slice(command.frame()));
                 network.close_confirmed(connection);
             }
             None => network.close(connection),

@@ -25,11 +25,12 @@ use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Network, StorageInput};
 use super::step::StorageStep;
 use super::{CommandControl, Lane, NoteLevel, Reach, StorageEvent, Store};
+use crate::coherence::lease::EarlierIncarnations;
 use crate::time::Time;
 use admin::{Admin, News};
 use line::{Fault, Line, Listens};
 use listener::Listener;
-pub use settings::RedisSettings;
+pub use settings::{LeaseRecord, RedisSettings};
 use takeover::{Takeover, Trouble};
 
 /// Pinned connections that are kept for the next blocking command.
@@ -62,6 +63,8 @@ pub struct Redis {
     health: StorageHealth,
     /// It is logged that another process has the server.
     stands_by: bool,
+    /// The last incarnation that came up.
+    governed: Option<u64>,
 }
 
 impl Backend for Redis {
@@ -128,6 +131,7 @@ impl Redis {
             login,
             settings.cluster_mode,
             acl::user_prefix(&settings.cluster, &settings.shim),
+            settings.lease_record,
             fork(),
         );
         Redis {
@@ -144,6 +148,7 @@ impl Redis {
             owes_fence: false,
             health: StorageHealth::new(&settings.address, LOG_INTERVAL),
             stands_by: false,
+            governed: None,
             settings,
         }
     }
@@ -405,10 +410,8 @@ impl Redis {
     /// Goes on towards `Up`: connections, then the fence, then the word.
     fn settle(&mut self, step: &mut StorageStep<'_>) {
         self.admin.ask(step.network, step.now);
-        let Some((number, traits)) = self.admin.takeover.settled().map(|found| (found.number, found.traits))
-        else {
-            return;
-        };
+        let Some(settled) = self.admin.takeover.settled() else { return };
+        let (number, traits, earlier) = (settled.number, settled.traits, settled.earlier);
         if std::mem::take(&mut self.owes_fence) {
             step.events.push(StorageEvent::Fenced);
         }
@@ -418,8 +421,28 @@ impl Redis {
         if open && !self.health.is_up() {
             self.up_since = step.now;
             self.stands_by = false;
-            self.health.rise(number, traits, step.events);
+            if self.governed.replace(number).is_none() {
+                self.tell_of_waiting(step, earlier);
+            }
+            self.health.rise(number, traits, earlier, step.events);
         }
+    }
+
+    /// Says why writes wait, at the start of a process.
+    fn tell_of_waiting(&self, step: &mut StorageStep<'_>, earlier: EarlierIncarnations) {
+        let LeaseRecord { wait, wait_max, .. } = self.settings.lease_record;
+        let text = match earlier {
+            EarlierIncarnations { is_complete: false, .. } => format!(
+                "no shim has left a record of its leases here: reads and writes wait {} ms, as long as any lease may run; \
+                 before a first start, --adopt says that there were none",
+                wait_max.as_millis()
+            ),
+            EarlierIncarnations { recorded, .. } if recorded > wait => {
+                format!("writes wait {} ms for leases that earlier shims have granted", recorded.as_millis())
+            }
+            _ => return,
+        };
+        self.health.note(NoteLevel::Warning, &text, step.events);
     }
 
     fn dial_shared(&mut self, step: &mut StorageStep<'_>) {

@@ -11,6 +11,14 @@ pub(super) struct Identity {
     pub(super) replication_id: String,
 }
 
+impl Identity {
+    /// A short name of it, for names of users.
+    pub(super) fn tag(&self) -> String {
+        let last = |id: &str| id.get(id.len().saturating_sub(8)..).unwrap_or_default().to_owned();
+        format!("{}{}", last(&self.run_id), last(&self.replication_id))
+    }
+}
+
 /// The first release with ACL rules for channels and CLIENT KILL as fences need them.
 const VERSION_MIN: (u32, u32) = (6, 2);
 /// Fields of hashes may expire from here on.
@@ -58,7 +66,7 @@ pub fn traits(info: &str, cluster_mode: bool) -> Result<StorageTraits, String> {
         Some(version) => version >= VALKEY_FIELD_EXPIRY,
         None => redis.is_some_and(|version| version >= REDIS_FIELD_EXPIRY),
     };
-    Ok(StorageTraits { hash_field_expiry, many_servers: false })
+    Ok(StorageTraits { hash_field_expiry, ..StorageTraits::default() })
 }
 
 #[cfg(test)]

@@ -5,6 +5,16 @@ use std::time::Duration;
 use crate::storage::login::Login;
 use crate::storage::network::Endpoint;
 
+/// What a shim leaves at its storage for its successors: how long they wait for its leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseRecord {
+    pub wait: Duration,
+    /// What is waited for an incarnation whose record cannot be read.
+    pub wait_max: Duration,
+    /// There was none before: where nothing is on record, nothing was granted.
+    pub is_first: bool,
+}
+
 /// Settings of the connections to one server.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
@@ -19,6 +29,7 @@ pub struct RedisSettings {
     /// Names of the cluster and the shim, for the ACL users of its incarnations.
     pub cluster: String,
     pub shim: String,
+    pub lease_record: LeaseRecord,
     /// The server is one of a Redis Cluster.
     pub cluster_mode: bool,
     /// A server that answers nothing for this long is taken for lost.

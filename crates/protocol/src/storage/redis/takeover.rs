@@ -1,15 +1,20 @@
 //! The dialogue on the admin connection that makes this incarnation the only one that can write, and keeps it so.
 //! Not the connection itself.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use wire::resp::{Command, Value};
 
-use super::acl;
+use super::acl::{self, Legacy, OtherUsers, UserKind};
 use super::server::{self, Identity};
+use super::settings::LeaseRecord;
+use crate::coherence::lease::EarlierIncarnations;
 use crate::storage::StorageTraits;
 use crate::storage::login::Login;
+use crate::time::Time;
 
 /// One life of this shim before one storage state.
 #[derive(Clone, Debug)]
@@ -18,6 +23,10 @@ pub(super) struct Incarnation {
     pub(super) user: String,
     pub(super) password: String,
     pub(super) traits: StorageTraits,
+    /// What its name says.
+    legacy: Legacy,
+    /// What it has to know itself of those before it, counted from its fence.
+    pub(super) earlier: EarlierIncarnations,
     identity: Identity,
 }
 
@@ -34,10 +43,14 @@ enum Step {
     /// Fences would fail without this permission, so it is tried before it is needed.
     TryKill,
     /// Own user first, list second: of two shims that do this at once, at least the later one sees the other.
+    /// What the name of this incarnation's user has to say.
+    Look,
     Make,
     List,
     Delete,
     Fence,
+    /// No lease of those before runs any more.
+    Shrink,
     Settled,
 }
 
@@ -73,9 +86,14 @@ pub(super) struct Takeover {
     step: Step,
     traits: StorageTraits,
     identity: Identity,
+    record: LeaseRecord,
     whoami: Bytes,
     rules: Vec<Bytes>,
-    others: Vec<Bytes>,
+    others: OtherUsers,
+    /// When leases of others are over, so that successors need not wait for them.
+    shrinks_at: Option<Time>,
+    /// This process has had an incarnation.
+    has_governed: bool,
     /// Made, but not yet alone.
     candidate: Option<Incarnation>,
     incarnation: Option<Incarnation>,
@@ -90,11 +108,17 @@ pub(super) struct Takeover {
 /// A successor that has no connection for once may be making one.
 const ABSENT_MIN: u8 = 2;
 
+fn delete_users<'a>(users: impl IntoIterator<Item = &'a str>) -> Command {
+    let args: Vec<&str> = ["ACL", "DELUSER"].into_iter().chain(users).collect();
+    Command::from_args(&args)
+}
+
 impl Takeover {
     pub(super) fn new(
         login: Option<Login>,
         cluster_mode: bool,
         prefix: String,
+        record: LeaseRecord,
         random: SmallRng,
     ) -> Takeover {
         Takeover {
@@ -105,9 +129,16 @@ impl Takeover {
             step: Step::Login,
             traits: StorageTraits::default(),
             identity: Identity::default(),
+            // Names have whole milliseconds.
+            record: LeaseRecord {
+                wait: Duration::from_millis(record.wait.as_micros().div_ceil(1000) as u64),
+                ..record
+            },
             whoami: Bytes::new(),
             rules: Vec::new(),
-            others: Vec::new(),
+            others: OtherUsers::default(),
+            shrinks_at: None,
+            has_governed: false,
             candidate: None,
             incarnation: None,
             unfenced: Vec::new(),
@@ -128,6 +159,13 @@ impl Takeover {
         }
     }
 
+    /// Tells successors that they need not wait for leases of others, once none of them runs any more.
+    pub(super) fn shrink(&mut self, now: Time) {
+        if self.step == Step::Settled && self.shrinks_at.is_some_and(|at| now >= at) {
+            self.step = Step::Shrink;
+        }
+    }
+
     /// This incarnation's user is gone: a new one is needed, unless another process has one.
     pub(super) fn renounce(&mut self) {
         self.displaced |= self.incarnation.take().is_some();
@@ -136,7 +174,7 @@ impl Takeover {
 
     /// Whether another process of the same shim has taken the server over and this one stands by.
     pub(super) fn is_replaced(&self) -> bool {
-        self.displaced && !self.others.is_empty()
+        self.displaced && !self.others.living.is_empty()
     }
 
     /// The connection with this client id was lost and has to be fenced.
@@ -147,7 +185,8 @@ impl Takeover {
 
     /// The incarnation, once it is the only one that can write and nothing lost can still happen.
     pub(super) fn settled(&self) -> Option<&Incarnation> {
-        self.incarnation.as_ref().filter(|_| self.step == Step::Settled && self.unfenced.is_empty())
+        let is_settled = matches!(self.step, Step::Settled | Step::Shrink) && self.unfenced.is_empty();
+        self.incarnation.as_ref().filter(|_| is_settled)
     }
 
     pub(super) fn incarnation(&self) -> Option<&Incarnation> {
@@ -173,13 +212,16 @@ impl Takeover {
             Step::Rules => fixed(&["ACL", "LIST"]),
             Step::TryKill => fixed(&["CLIENT", "KILL", "ID", "9223372036854775807"]),
             Step::Make => Some(self.make_user()),
-            Step::List => fixed(&["ACL", "USERS"]),
+            Step::Look | Step::List => fixed(&["ACL", "USERS"]),
             Step::Delete => {
                 // Deleting nobody still shows whether deleting is allowed.
-                let nobody = format!("{}nobody", self.prefix).into_bytes();
-                let mut args: Vec<&[u8]> = vec![b"ACL", b"DELUSER", &nobody];
-                args.extend(self.others.iter().map(Bytes::as_ref));
-                Some(Command::from_args(&args))
+                let nobody = format!("{}nobody", self.prefix);
+                let others = self.others.all.iter().map(String::as_str);
+                Some(delete_users(std::iter::once(nobody.as_str()).chain(others)))
+            }
+            Step::Shrink => {
+                let own = self.incarnation.as_ref()?;
+                Some(self.leave_record(own, &self.own_legacy(own), UserKind::Shrunk))
             }
             Step::Fence => {
                 let client = self.unfenced.first()?.to_string();
@@ -188,20 +230,40 @@ impl Takeover {
         }
     }
 
-    /// The command that takes this incarnation's user away again.
-    pub(super) fn farewell(&self) -> Option<Command> {
-        let incarnation = self.incarnation.as_ref()?;
-        Some(Command::from_args(&["ACL", "DELUSER", &incarnation.user]))
+    /// The commands that take this incarnation's user away again. Its leases may run on, and the next one waits for them.
+    pub(super) fn farewell(&self) -> Option<[Command; 2]> {
+        let own = self.incarnation.as_ref()?;
+        let legacy = if self.shrinks_at.is_some() { own.legacy.clone() } else { self.own_legacy(own) };
+        Some([self.leave_record(own, &legacy, UserKind::Ended), delete_users([own.user.as_str()])])
+    }
+
+    /// Makes a user for its name: nobody can log in.
+    fn leave_record(&self, own: &Incarnation, legacy: &Legacy, kind: UserKind) -> Command {
+        let name = acl::user_name(&self.prefix, own.number, legacy, kind);
+        Command::from_args(&["ACL", "SETUSER", &name, "reset"])
+    }
+
+    /// What successors have to know of the incarnation alone.
+    fn own_legacy(&self, own: &Incarnation) -> Legacy {
+        Legacy { wait: self.record.wait, data: Some(own.identity.tag()) }
     }
 
     fn make_user(&mut self) -> Command {
         let number: u64 = self.random.random_range(1..=u64::MAX);
         let password: [u64; 4] = self.random.random();
+        let own = Legacy { wait: self.record.wait, data: Some(self.identity.tag()) };
+        let legacy = match &self.others.legacy {
+            Some(legacy) => own.and(legacy.clone()),
+            None if self.is_first() => own,
+            None => Legacy { wait: self.record.wait_max, data: None },
+        };
         let candidate = Incarnation {
             number,
-            user: format!("{}{number:016x}", self.prefix),
+            user: acl::user_name(&self.prefix, number, &legacy, UserKind::Living),
+            legacy,
             password: password.iter().map(|part| format!("{part:016x}")).collect(),
             traits: self.traits,
+            earlier: EarlierIncarnations::NONE,
             identity: self.identity.clone(),
         };
         let password = format!(">{}", candidate.password);
@@ -214,7 +276,7 @@ impl Takeover {
     }
 
     /// Takes the reply to the last command.
-    pub(super) fn reply(&mut self, value: &Value) -> Result<Progress, Trouble> {
+    pub(super) fn reply(&mut self, now: Time, value: &Value) -> Result<Progress, Trouble> {
         if let Value::Error(text) = value {
             return Err(self.trouble(&String::from_utf8_lossy(text)));
         }
@@ -232,8 +294,8 @@ impl Takeover {
             }
             Step::Replication => return self.replication(&text()),
             Step::Successor => {
-                self.others = acl::others(value, &self.prefix, "").ok_or_else(odd)?;
-                if self.others.is_empty() { Step::WhoAmI } else { Step::Connections }
+                self.others = self.others_in(value, "").ok_or_else(odd)?;
+                if self.others.living.is_empty() { Step::WhoAmI } else { Step::Connections }
             }
             Step::Connections => return self.successor(&text()),
             Step::WhoAmI => {
@@ -244,18 +306,27 @@ impl Takeover {
                 self.rules = acl::rules(value, &self.whoami).ok_or_else(odd)?;
                 Step::TryKill
             }
-            Step::TryKill => Step::Make,
+            Step::TryKill => Step::Look,
+            Step::Look => {
+                self.others = self.others_in(value, "").ok_or_else(odd)?;
+                Step::Make
+            }
             Step::Make => Step::List,
             Step::List => {
                 let own = self.candidate.as_ref().map_or("", |candidate| &candidate.user);
-                self.others = acl::others(value, &self.prefix, own).ok_or_else(odd)?;
-                Step::Delete
+                let mut others = self.others_in(value, own).ok_or_else(odd)?;
+                // Nobody who has gone meanwhile is forgotten.
+                let before = self.others.legacy.take();
+                others.legacy = before.into_iter().chain(others.legacy).reduce(Legacy::and);
+                self.others = others;
+                self.agree()
             }
             Step::Delete => {
-                self.incarnation = self.candidate.take();
-                self.displaced = false;
-                // Their user is gone, and with it their connections; or their server is.
-                self.unfenced.clear();
+                self.govern(now);
+                Step::Settled
+            }
+            Step::Shrink => {
+                self.shrinks_at = None;
                 Step::Settled
             }
             Step::Fence => {
@@ -269,6 +340,43 @@ impl Takeover {
             Step::Settled => return Err(odd()),
         };
         Ok(Progress::Next)
+    }
+
+    fn others_in(&self, users: &Value, own: &str) -> Option<OtherUsers> {
+        OtherUsers::read(users, &self.prefix, own, self.record.wait_max)
+    }
+
+    /// Nobody was there before.
+    fn is_first(&self) -> bool {
+        self.record.is_first && !self.has_governed
+    }
+
+    /// The others go only if the candidate's name says what theirs say: whoever takes over next has to know it. Another one may
+    /// have come since it was made.
+    fn agree(&mut self) -> Step {
+        let is_first = self.is_first();
+        let Some(candidate) = &mut self.candidate else { return Step::Make };
+        let Some(others) = &self.others.legacy else {
+            candidate.earlier =
+                EarlierIncarnations { recorded: Duration::ZERO, is_complete: is_first, same_data: is_first };
+            return Step::Delete;
+        };
+        if candidate.legacy.clone().and(others.clone()) != candidate.legacy {
+            return Step::Make;
+        }
+        let same_data = others.data.as_ref() == Some(&candidate.identity.tag());
+        candidate.earlier = EarlierIncarnations { recorded: others.wait, is_complete: true, same_data };
+        Step::Delete
+    }
+
+    /// The candidate is alone now.
+    fn govern(&mut self, now: Time) {
+        self.incarnation = self.candidate.take();
+        let inherits = |own: &&Incarnation| own.legacy != self.own_legacy(own);
+        self.shrinks_at = self.incarnation.as_ref().filter(inherits).map(|own| now.after(own.legacy.wait));
+        (self.displaced, self.has_governed) = (false, true);
+        // Their user is gone, and with it their connections; or their server is.
+        self.unfenced.clear();
     }
 
     fn replication(&mut self, info: &str) -> Result<Progress, Trouble> {
@@ -292,7 +400,7 @@ impl Takeover {
     /// The newer process wins: it has deleted this one's user, so it came later. Only when it is gone, without having
     /// taken its user away, is its place free.
     fn successor(&mut self, clients: &str) -> Result<Progress, Trouble> {
-        let connected = acl::connected(clients, &self.others);
+        let connected = acl::connected(clients, &self.others.living);
         self.absent = if connected { 0 } else { self.absent.saturating_add(1) };
         if self.absent >= ABSENT_MIN {
             self.absent = 0;
@@ -314,8 +422,8 @@ impl Takeover {
             Step::WhoAmI => "ACL WHOAMI",
             Step::Rules => "ACL LIST",
             Step::TryKill | Step::Fence => "CLIENT KILL",
-            Step::Make => "ACL SETUSER",
-            Step::List | Step::Successor => "ACL USERS",
+            Step::Make | Step::Shrink => "ACL SETUSER",
+            Step::Look | Step::List | Step::Successor => "ACL USERS",
             Step::Connections => "CLIENT LIST",
             Step::Delete => "ACL DELUSER",
             Step::Settled => "nothing",
@@ -346,14 +454,16 @@ impl Takeover {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::time::Duration;
 
     use bytes::Bytes;
     use rand::rngs::SmallRng;
     use rand::{RngExt as _, SeedableRng as _};
     use wire::resp::{Command, Value};
 
-    use super::{Takeover, Trouble};
+    use super::{Incarnation, LeaseRecord, Takeover, Trouble};
+    use crate::time::Time;
 
     /// As much of a server as a takeover asks for.
     #[derive(Default)]
@@ -361,6 +471,8 @@ mod tests {
         users: BTreeSet<Bytes>,
         /// Users with connections.
         connected: Vec<String>,
+        /// Its run.
+        run: &'static str,
     }
 
     fn bulk(text: &str) -> Value {
@@ -370,7 +482,7 @@ mod tests {
     impl Server {
         fn execute(&mut self, command: &Command) -> Value {
             match (command.arg(0), command.arg(1)) {
-                (b"INFO", b"server") => bulk("redis_version:7.0.15\r\nrun_id:a\r\n"),
+                (b"INFO", b"server") => bulk(&format!("redis_version:7.0.15\r\nrun_id:run-{}\r\n", self.run)),
                 (b"INFO", b"replication") => bulk("role:master\r\nmaster_replid:b\r\n"),
                 (b"ACL", b"WHOAMI") => bulk("default"),
                 (b"ACL", b"LIST") => Value::Array(vec![bulk("user default on nopass ~* &* +@all")]),
@@ -393,10 +505,17 @@ mod tests {
     }
 
     fn takeover(seed: u64) -> Takeover {
+        waited_for(seed, 1000)
+    }
+
+    /// One whose leases are waited for so many milliseconds.
+    fn waited_for(seed: u64, wait: u64) -> Takeover {
+        let ms = Duration::from_millis;
         let mut takeover = Takeover::new(
             None,
             false,
             super::acl::user_prefix("test", "shim-0"),
+            LeaseRecord { wait: ms(wait), wait_max: ms(60_600), is_first: false },
             SmallRng::seed_from_u64(seed),
         );
         takeover.restart();
@@ -410,17 +529,36 @@ mod tests {
             let seed = case.seed;
             let mut random = SmallRng::seed_from_u64(seed);
             let mut server = Server::default();
-            let mut shims = [1, 2, 3].map(|shim| takeover(seed.rotate_left(shim)));
+            let mut waits = [20, 500, 5051];
+            waits.rotate_left(random.random_range(0..3));
+            let mut shims = [1, 2, 3].map(|shim| waited_for(seed.rotate_left(shim as u32), waits[shim - 1]));
+            shims[0].record.is_first = true;
+            assert!(dialogue(&mut shims[0], &mut server));
+            let first = shims[0].settled().map(|own| (own.number, waits[0]));
+            let mut granted = BTreeMap::from_iter(first);
             for _ in 0..100 {
                 let settled = shims.iter().filter_map(Takeover::settled).map(|found| found.user.clone());
                 server.connected = settled.filter(|user| server.users.contains(user.as_bytes())).collect();
-                let shim = &mut shims[random.random_range(0..3)];
+                let index = random.random_range(0..3);
+                let shim = &mut shims[index];
                 let user = shim.settled().map(|incarnation| incarnation.user.clone());
                 match (shim.command(), user) {
                     (Some(command), _) => {
                         let reply = server.execute(&command);
-                        match shim.reply(&reply) {
-                            Ok(_) => {}
+                        match shim.reply(Time(0), &reply) {
+                            Ok(_) => {
+                                // Whose user has gone meanwhile is let in nowhere, and grants nothing.
+                                let alive = |own: &&Incarnation| server.users.contains(own.user.as_bytes());
+                                if let Some(own) = shim.settled().filter(alive) {
+                                    let others = granted.iter().filter(|(number, _)| **number != own.number);
+                                    let longest = others.map(|(_, wait)| *wait).max().unwrap_or(0);
+                                    let told = own.earlier.recorded.as_millis() as u64;
+                                    // Two may have deleted each other; then nobody knows.
+                                    let knows = told >= longest || !own.earlier.is_complete;
+                                    assert!(knows || granted.contains_key(&own.number), "seed {seed}");
+                                    granted.insert(own.number, waits[index]);
+                                }
+                            }
                             Err(Trouble::Replaced(_)) => stood_by += 1,
                             Err(other) => panic!("a server without troubles: {other:?}"),
                         }
@@ -447,7 +585,7 @@ mod tests {
     fn dialogue(shim: &mut Takeover, server: &mut Server) -> bool {
         while let Some(command) = shim.command() {
             let reply = server.execute(&command);
-            if let Err(trouble) = shim.reply(&reply) {
+            if let Err(trouble) = shim.reply(Time(0), &reply) {
                 assert!(matches!(trouble, Trouble::Replaced(_)), "{trouble:?}");
                 return false;
             }
@@ -471,6 +609,67 @@ mod tests {
         assert_eq!(server.users.len(), 1);
     }
 
+    /// What the shim is told of earlier leases, in milliseconds, whether of all, and whether they are of the same data.
+    fn earlier(shim: &Takeover) -> (u128, bool, bool) {
+        let earlier = shim.settled().expect("nothing is in the way").earlier;
+        (earlier.recorded.as_millis(), earlier.is_complete, earlier.same_data)
+    }
+
+    #[test]
+    fn each_successor_is_told_of_all_leases_that_may_run() {
+        let mut server = Server::default();
+        let mut first = waited_for(1, 5051);
+        assert!(dialogue(&mut first, &mut server));
+        assert_eq!(earlier(&first), (0, false, false), "nobody knows what was before");
+        let mut second = waited_for(2, 203);
+        assert!(dialogue(&mut second, &mut server));
+        assert_eq!(earlier(&second), (60_600, true, false), "the first did not know");
+        second.shrink(Time(60_599_999));
+        assert!(second.command().is_none());
+        let users = server.users.clone();
+        let mut between = waited_for(9, 20);
+        assert!(dialogue(&mut between, &mut server));
+        assert_eq!(earlier(&between), (60_600, true, false), "the second did not wait for long enough");
+        server.users = users;
+        second.shrink(Time(60_600_000));
+        assert!(dialogue(&mut second, &mut server) && server.users.len() == 2);
+        // It leaves in order, and its leases run on.
+        for command in second.farewell().expect("it governs") {
+            server.execute(&command);
+        }
+        let mut third = waited_for(3, 20);
+        assert!(dialogue(&mut third, &mut server));
+        assert_eq!((earlier(&third), server.users.len()), ((203, true, true), 1));
+        let mut fourth = waited_for(4, 500);
+        assert!(dialogue(&mut fourth, &mut server));
+        assert_eq!(earlier(&fourth), (203, true, true), "the third did not wait for long enough");
+        // Another run of the server, whose users were saved.
+        server.run = "b";
+        let mut fifth = waited_for(5, 20);
+        assert!(dialogue(&mut fifth, &mut server));
+        assert_eq!(earlier(&fifth), (500, true, false));
+        let mut sixth = waited_for(6, 20);
+        assert!(dialogue(&mut sixth, &mut server));
+        assert_eq!(earlier(&sixth), (500, true, false), "copies of before the restart may still be there");
+        sixth.shrink(Time(500_000));
+        assert!(dialogue(&mut sixth, &mut server));
+        let mut seventh = waited_for(7, 20);
+        assert!(dialogue(&mut seventh, &mut server));
+        assert_eq!(earlier(&seventh), (20, true, true));
+    }
+
+    #[test]
+    fn the_first_one_of_all_waits_for_nobody_and_only_once() {
+        let (mut server, mut shim) = (Server::default(), takeover(1));
+        shim.record.is_first = true;
+        assert!(dialogue(&mut shim, &mut server));
+        assert_eq!((earlier(&shim), server.users.len()), ((0, true, true), 1));
+        server.users.clear();
+        shim.renounce();
+        assert!(dialogue(&mut shim, &mut server));
+        assert_eq!(earlier(&shim), (0, false, false), "somebody may have come between");
+    }
+
     #[test]
     fn a_user_that_nobody_has_replaced_is_made_again_at_once() {
         let (mut server, mut shim) = (Server::default(), takeover(1));
@@ -490,7 +689,7 @@ mod tests {
             while let Some(command) = shim.command() {
                 asked.push(format!("{command:?}"));
                 let reply = server.execute(&command);
-                shim.reply(&reply).expect("a server without troubles");
+                shim.reply(Time(0), &reply).expect("a server without troubles");
             }
             asked
         };
@@ -516,7 +715,7 @@ mod tests {
         let mut shim = takeover(1);
         let first = shim.command();
         let busy = Value::Error(Bytes::from_static(b"BUSY Redis is busy running a script."));
-        assert!(matches!(shim.reply(&busy), Err(Trouble::Wait(_))));
+        assert!(matches!(shim.reply(Time(0), &busy), Err(Trouble::Wait(_))));
         assert_eq!(shim.command(), first);
     }
 }

@@ -1,0 +1,77 @@
+//! How long leases of incarnations may run after their users have gone, and whether who comes later is told so. Not whether
+//! anything is granted.
+
+use std::collections::BTreeMap;
+
+use protocol::coherence::lease::EarlierIncarnations;
+use wire::resp::Command;
+
+/// One incarnation, as the name of its user has it.
+#[derive(Clone, Copy, Debug)]
+struct Made {
+    wait: u64,
+    /// When its user went.
+    ended: Option<u64>,
+}
+
+/// The incarnations of one server, by number. Times are microseconds.
+#[derive(Debug, Default)]
+pub(super) struct LeaseBook {
+    made: BTreeMap<u64, Made>,
+    /// How often leases of one incarnation ran on into a later one, which knew.
+    pub(super) inherited: u64,
+}
+
+impl LeaseBook {
+    /// A command that the server has carried out.
+    pub(super) fn executed(&mut self, now: u64, command: &Command) {
+        let users = (2..command.len()).filter_map(|index| user(command.arg(index)));
+        match (command.name(), command.get(1).unwrap_or_default()) {
+            (b"ACL", b"SETUSER") => {
+                self.made.extend(users.map(|(number, wait)| (number, Made { wait, ended: None })));
+                let less = shrunk(command.get(2).unwrap_or_default());
+                less.map(|(number, wait)| self.made.get_mut(&number).map(|made| made.wait = wait));
+            }
+            (b"ACL", b"DELUSER") => {
+                for (number, _) in users {
+                    self.made.get_mut(&number).map(|made| made.ended.get_or_insert(now));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The server has no users any more.
+    pub(super) fn lost(&mut self, now: u64) {
+        self.made.values_mut().for_each(|made| _ = made.ended.get_or_insert(now));
+    }
+
+    /// An incarnation comes up and is told of earlier leases.
+    pub(super) fn up(&mut self, now: u64, number: u64, earlier: EarlierIncarnations) -> Result<(), String> {
+        let told = now + earlier.recorded.as_micros() as u64;
+        let ended = self.made.iter().filter(|(other, _)| **other != number);
+        let ends = ended.filter_map(|(other, made)| Some((made.ended? + made.wait, *other)));
+        let Some((last, other)) = ends.max().filter(|(last, _)| *last > now) else { return Ok(()) };
+        if earlier.is_complete && told < last {
+            return Err(format!(
+                "{number:x} is told that earlier leases end {} us before those of {other:x} do",
+                last - told
+            ));
+        }
+        self.inherited += u64::from(earlier.is_complete);
+        Ok(())
+    }
+}
+
+/// Number and wait of an incarnation, from a name that says that successors wait for no longer.
+fn shrunk(name: &[u8]) -> Option<(u64, u64)> {
+    user(name.strip_suffix(b":shrunk")?)
+}
+
+/// Number and wait of the incarnation of which this is the user, and not what is left of it.
+fn user(name: &[u8]) -> Option<(u64, u64)> {
+    let name = std::str::from_utf8(name).ok()?.strip_prefix("distcache:c:s:")?;
+    let parts: Vec<&str> = name.split(':').collect();
+    let &[number, wait, _data] = &parts[..] else { return None };
+    Some((u64::from_str_radix(number, 16).ok()?, wait.parse::<u64>().ok()? * 1000))
+}
