@@ -659,6 +659,24 @@ mod tests {
     }
 
     #[test]
+    fn who_comes_between_a_look_and_a_name_is_not_forgotten() {
+        let (mut server, mut first) = (Server::default(), waited_for(1, 20));
+        first.record.is_first = true;
+        assert!(dialogue(&mut first, &mut server));
+        let mut slow = waited_for(2, 20);
+        while slow.step != super::Step::Make {
+            let reply = server.execute(&slow.command().expect("it has not looked yet"));
+            slow.reply(Time(0), &reply).expect("a server without troubles");
+        }
+        let mut between = waited_for(3, 5051);
+        assert!(dialogue(&mut between, &mut server) && dialogue(&mut slow, &mut server));
+        assert_eq!(earlier(&slow), (5051, true, true));
+        let mut last = waited_for(4, 20);
+        assert!(dialogue(&mut last, &mut server));
+        assert_eq!(earlier(&last), (5051, true, true), "leases of the one between may run on");
+    }
+
+    #[test]
     fn the_first_one_of_all_waits_for_nobody_and_only_once() {
         let (mut server, mut shim) = (Server::default(), takeover(1));
         shim.record.is_first = true;
