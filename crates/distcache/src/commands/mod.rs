@@ -40,7 +40,7 @@ pub(crate) struct StartArguments {
     pub(crate) config: ConfigArguments,
 
     /// Take storage over as if it had never been served: where no record of earlier shims' leases is found there, do not hold
-    /// writes for the minute that one may run
+    /// reads and writes for the minute that one may run
     #[arg(long)]
     adopt: bool,
 }

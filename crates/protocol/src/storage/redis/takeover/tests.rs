@@ -1,0 +1,282 @@
+//! Takeovers before as much of a server as they ask for: who may write, and what successors are told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rand::rngs::SmallRng;
+use rand::{RngExt as _, SeedableRng as _};
+use wire::resp::{Command, Value};
+
+use super::{Incarnation, LeaseRecord, Step, Takeover, Trouble};
+use crate::time::Time;
+
+/// As much of a server as a takeover asks for.
+#[derive(Default)]
+struct Server {
+    users: BTreeSet<Bytes>,
+    /// Users with connections.
+    connected: Vec<String>,
+    /// Its run.
+    run: &'static str,
+}
+
+fn bulk(text: &str) -> Value {
+    Value::Bulk(Bytes::copy_from_slice(text.as_bytes()))
+}
+
+impl Server {
+    fn execute(&mut self, command: &Command) -> Value {
+        match (command.arg(0), command.arg(1)) {
+            (b"INFO", b"server") => bulk(&format!("redis_version:7.0.15\r\nrun_id:run-{}\r\n", self.run)),
+            (b"INFO", b"replication") => bulk("role:master\r\nmaster_replid:b\r\n"),
+            (b"ACL", b"WHOAMI") => bulk("default"),
+            (b"ACL", b"LIST") => Value::Array(vec![bulk("user default on nopass ~* &* +@all")]),
+            (b"ACL", b"USERS") => Value::Array(self.users.iter().cloned().map(Value::Bulk).collect()),
+            (b"ACL", b"SETUSER") => {
+                self.users.insert(command.arg_bytes(2));
+                Value::Simple(Bytes::from_static(b"OK"))
+            }
+            (b"ACL", b"DELUSER") => {
+                let removed = (2..command.len()).filter(|&index| self.users.remove(command.arg(index)));
+                Value::Integer(removed.count() as i64)
+            }
+            (b"CLIENT", b"LIST") => {
+                let lines = self.connected.iter().map(|user| format!("id=1 user={user} cmd=ping\n"));
+                bulk(&lines.collect::<String>())
+            }
+            _ => Value::Integer(0),
+        }
+    }
+}
+
+fn takeover(seed: u64) -> Takeover {
+    waited_for(seed, 1000)
+}
+
+/// One whose leases are waited for so many milliseconds.
+fn waited_for(seed: u64, wait: u64) -> Takeover {
+    let ms = Duration::from_millis;
+    let mut takeover = Takeover::new(
+        None,
+        false,
+        crate::storage::redis::acl::user_prefix("test", "shim-0"),
+        LeaseRecord { wait: ms(wait), wait_max: ms(60_600), is_first: false },
+        SmallRng::seed_from_u64(seed),
+    );
+    takeover.restart();
+    takeover
+}
+
+#[test]
+fn of_shims_that_take_over_at_once_never_two_can_write() {
+    let (mut alone, mut stood_by) = (0, 0);
+    for case in cases::seeds(300) {
+        let seed = case.seed;
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut server = Server::default();
+        let mut waits = [20, 500, 5051];
+        waits.rotate_left(random.random_range(0..3));
+        let mut shims = [1, 2, 3].map(|shim| waited_for(seed.rotate_left(shim as u32), waits[shim - 1]));
+        shims[0].record.is_first = true;
+        assert!(dialogue(&mut shims[0], &mut server));
+        let first = shims[0].settled().map(|own| (own.number, waits[0]));
+        let mut granted = BTreeMap::from_iter(first);
+        for _ in 0..100 {
+            let settled = shims.iter().filter_map(Takeover::settled).map(|found| found.user.clone());
+            server.connected = settled.filter(|user| server.users.contains(user.as_bytes())).collect();
+            let index = random.random_range(0..3);
+            let shim = &mut shims[index];
+            let user = shim.settled().map(|incarnation| incarnation.user.clone());
+            match (shim.command(), user) {
+                (Some(command), _) => {
+                    let reply = server.execute(&command);
+                    match shim.reply(Time(0), &reply) {
+                        Ok(_) => {
+                            // Whose user has gone meanwhile is let in nowhere, and grants nothing.
+                            let alive = |own: &&Incarnation| server.users.contains(own.user.as_bytes());
+                            if let Some(own) = shim.settled().filter(alive) {
+                                let others = granted.iter().filter(|(number, _)| **number != own.number);
+                                let longest = others.map(|(_, wait)| *wait).max().unwrap_or(0);
+                                let told = own.earlier.recorded.as_millis() as u64;
+                                // Two may have deleted each other; then nobody knows.
+                                let knows = told >= longest || !own.earlier.is_complete;
+                                assert!(knows || granted.contains_key(&own.number), "seed {seed}");
+                                granted.insert(own.number, waits[index]);
+                            }
+                        }
+                        Err(Trouble::Replaced(_)) => stood_by += 1,
+                        Err(other) => panic!("a server without troubles: {other:?}"),
+                    }
+                }
+                // Its connections are refused, so it starts again, though not at once.
+                (None, Some(user)) if !server.users.contains(user.as_bytes()) && random.random_bool(0.02) => {
+                    shim.renounce();
+                }
+                _ => {}
+            }
+            let alive = shims.iter().filter_map(Takeover::settled);
+            let alive = alive.filter(|found| server.users.contains(found.user.as_bytes())).count();
+            assert!(alive <= 1, "seed {seed}");
+            alone += alive;
+        }
+    }
+    let enough = alone > 3000 && stood_by > 300;
+    assert!(cases::alone() || enough, "the test must reach what it tests: {alone}, {stood_by}");
+}
+
+/// Asks until it has settled, or stands by.
+fn dialogue(shim: &mut Takeover, server: &mut Server) -> bool {
+    while let Some(command) = shim.command() {
+        let reply = server.execute(&command);
+        if let Err(trouble) = shim.reply(Time(0), &reply) {
+            assert!(matches!(trouble, Trouble::Replaced(_)), "{trouble:?}");
+            return false;
+        }
+    }
+    server.connected = shim.settled().map(|found| found.user.clone()).into_iter().collect();
+    true
+}
+
+#[test]
+fn the_older_of_two_processes_stands_by_until_the_newer_is_gone() {
+    let (mut server, mut older, mut newer) = (Server::default(), takeover(1), takeover(2));
+    assert!(dialogue(&mut older, &mut server) && dialogue(&mut newer, &mut server));
+    older.renounce();
+    for _ in 0..5 {
+        assert!(!dialogue(&mut older, &mut server) && older.is_replaced());
+    }
+    // It died and left its user behind; once may be chance.
+    server.connected.clear();
+    assert!(!dialogue(&mut older, &mut server));
+    assert!(dialogue(&mut older, &mut server) && !older.is_replaced());
+    assert_eq!(server.users.len(), 1);
+}
+
+/// What the shim is told of earlier leases, in milliseconds, whether of all, and whether they are of the same data.
+fn earlier(shim: &Takeover) -> (u128, bool, bool) {
+    let earlier = shim.settled().expect("nothing is in the way").earlier;
+    (earlier.recorded.as_millis(), earlier.is_complete, earlier.same_data)
+}
+
+#[test]
+fn each_successor_is_told_of_all_leases_that_may_run() {
+    let mut server = Server::default();
+    let mut first = waited_for(1, 5051);
+    assert!(dialogue(&mut first, &mut server));
+    assert_eq!(earlier(&first), (0, false, false), "nobody knows what was before");
+    let mut second = waited_for(2, 203);
+    assert!(dialogue(&mut second, &mut server));
+    assert_eq!(earlier(&second), (60_600, true, false), "the first did not know");
+    second.shrink(Time(60_599_999));
+    assert!(second.command().is_none());
+    let users = server.users.clone();
+    let mut between = waited_for(9, 20);
+    assert!(dialogue(&mut between, &mut server));
+    assert_eq!(earlier(&between), (60_600, true, false), "the second did not wait for long enough");
+    server.users = users;
+    second.shrink(Time(60_600_000));
+    assert!(dialogue(&mut second, &mut server) && server.users.len() == 2);
+    // It leaves in order, and its leases run on.
+    for command in second.farewell().expect("it governs") {
+        server.execute(&command);
+    }
+    let mut third = waited_for(3, 20);
+    assert!(dialogue(&mut third, &mut server));
+    assert_eq!((earlier(&third), server.users.len()), ((203, true, true), 1));
+    let mut fourth = waited_for(4, 500);
+    assert!(dialogue(&mut fourth, &mut server));
+    assert_eq!(earlier(&fourth), (203, true, true), "the third did not wait for long enough");
+    // Another run of the server, whose users were saved.
+    server.run = "b";
+    let mut fifth = waited_for(5, 20);
+    assert!(dialogue(&mut fifth, &mut server));
+    assert_eq!(earlier(&fifth), (500, true, false));
+    let mut sixth = waited_for(6, 20);
+    assert!(dialogue(&mut sixth, &mut server));
+    assert_eq!(earlier(&sixth), (500, true, false), "copies of before the restart may still be there");
+    sixth.shrink(Time(500_000));
+    assert!(dialogue(&mut sixth, &mut server));
+    let mut seventh = waited_for(7, 20);
+    assert!(dialogue(&mut seventh, &mut server));
+    assert_eq!(earlier(&seventh), (20, true, true));
+}
+
+#[test]
+fn who_comes_between_a_look_and_a_name_is_not_forgotten() {
+    let (mut server, mut first) = (Server::default(), waited_for(1, 20));
+    first.record.is_first = true;
+    assert!(dialogue(&mut first, &mut server));
+    let mut slow = waited_for(2, 20);
+    while slow.step != Step::Make {
+        let reply = server.execute(&slow.command().expect("it has not looked yet"));
+        slow.reply(Time(0), &reply).expect("a server without troubles");
+    }
+    let mut between = waited_for(3, 5051);
+    assert!(dialogue(&mut between, &mut server) && dialogue(&mut slow, &mut server));
+    assert_eq!(earlier(&slow), (5051, true, true));
+    let mut last = waited_for(4, 20);
+    assert!(dialogue(&mut last, &mut server));
+    assert_eq!(earlier(&last), (5051, true, true), "leases of the one between may run on");
+}
+
+#[test]
+fn the_first_one_of_all_waits_for_nobody_and_only_once() {
+    let (mut server, mut shim) = (Server::default(), takeover(1));
+    shim.record.is_first = true;
+    assert!(dialogue(&mut shim, &mut server));
+    assert_eq!((earlier(&shim), server.users.len()), ((0, true, true), 1));
+    server.users.clear();
+    shim.renounce();
+    assert!(dialogue(&mut shim, &mut server));
+    assert_eq!(earlier(&shim), (0, false, false), "somebody may have come between");
+}
+
+#[test]
+fn a_user_that_nobody_has_replaced_is_made_again_at_once() {
+    let (mut server, mut shim) = (Server::default(), takeover(1));
+    assert!(dialogue(&mut shim, &mut server));
+    let number = shim.settled().expect("nothing is in the way").number;
+    server.users.clear();
+    shim.renounce();
+    assert!(dialogue(&mut shim, &mut server));
+    assert_ne!(shim.settled().expect("nothing is in the way").number, number);
+}
+
+#[test]
+fn a_lost_connection_is_fenced_before_the_incarnation_is_settled_again() {
+    let (mut server, mut shim) = (Server::default(), takeover(1));
+    let run = |shim: &mut Takeover, server: &mut Server| {
+        let mut asked = Vec::new();
+        while let Some(command) = shim.command() {
+            asked.push(format!("{command:?}"));
+            let reply = server.execute(&command);
+            shim.reply(Time(0), &reply).expect("a server without troubles");
+        }
+        asked
+    };
+    run(&mut shim, &mut server);
+    let number = shim.settled().expect("nothing is in the way").number;
+    shim.lost(7);
+    shim.lost(8);
+    assert!(shim.settled().is_none());
+    assert_eq!(
+        run(&mut shim, &mut server),
+        [
+            "Command(INFO server)",
+            "Command(INFO replication)",
+            "Command(CLIENT KILL ID 7)",
+            "Command(CLIENT KILL ID 8)"
+        ]
+    );
+    assert_eq!(shim.settled().expect("it is fenced").number, number);
+}
+
+#[test]
+fn a_busy_server_is_asked_the_same_again() {
+    let mut shim = takeover(1);
+    let first = shim.command();
+    let busy = Value::Error(Bytes::from_static(b"BUSY Redis is busy running a script."));
+    assert!(matches!(shim.reply(Time(0), &busy), Err(Trouble::Wait(_))));
+    assert_eq!(shim.command(), first);
+}
