@@ -101,7 +101,7 @@ impl Shim {
         if !self.short_leases {
             let grown = self.config.lease_limits.wait_max * self.config.lease_limits.growth;
             let age = |since| now.since(since).min(grown);
-            (age(self.governs_since), self.governed.map(age)).hash(state);
+            (age(self.governs_since), age(self.governed.max(self.proof))).hash(state);
         }
         self.waiting.iter().for_each(|waiting| waiting.hash(state));
         (self.sequence, self.barrier_number, self.quarantined_whole).hash(state);

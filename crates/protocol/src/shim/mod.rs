@@ -267,9 +267,9 @@ pub struct Shim {
     placement: Arc<Placement>,
     storage: StorageState,
     incarnation: Option<u64>,
-    /// Since when the incarnation governs, and when this process was last seen to, in whichever incarnation.
+    /// Since when the incarnation governs, and when this process was last seen to in an incarnation before.
     governs_since: Time,
-    governed: Option<Time>,
+    governed: Time,
     /// Storage keeps no record of leases.
     short_leases: bool,
     /// Until then no write reaches storage: an earlier incarnation's leases may still run.
@@ -344,7 +344,7 @@ impl Shim {
             storage: StorageState::Down { reason: "it has not been reached yet".into() },
             incarnation: None,
             governs_since: Time(0),
-            governed: None,
+            governed: Time(0),
             short_leases: true,
             hold_until: Time(u64::MAX),
             reads_hold_until: Time(0),

@@ -39,7 +39,6 @@ impl Shim {
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
                     if self.proves(&ticket.purpose) {
                         self.proof = self.proof.max(ticket.issued);
-                        self.governed = self.governed.max(Some(ticket.issued));
                     }
                     match ticket.place {
                         Some(place) => {
@@ -122,6 +121,7 @@ impl Shim {
             self.end_quarantine();
             self.touching.clear();
             self.short_leases = traits.short_leases;
+            self.governed = self.governed.max(self.proof);
             let wait = step.now.after(self.earlier_wait(step.now, earlier));
             self.hold_until = match own {
                 Some(_) => wait.max(step.now.after(self.config.lease.restart_wait())).max(self.hold_until),
@@ -143,7 +143,10 @@ impl Shim {
         let limits = &self.config.lease_limits;
         match self.short_leases {
             true => LeaseTerms { duration: limits.short, ..self.config.lease }.restart_wait(),
-            false => limits.wait(earlier, self.governed.map(|seen| now.since(seen))),
+            false => {
+                let seen = Some(self.governed).filter(|seen| *seen > Time(0));
+                limits.wait(earlier, seen.map(|seen| now.since(seen)))
+            }
         }
     }
 
